@@ -276,3 +276,15 @@ func TestPartitionLog_AnAppStartsWithADamagedPartition(t *testing.T) {
 		})
 	})
 }
+
+// A caller repeats a request whose process lost the partition meanwhile.
+func TestPartitionLog_ALostPartitionIsAnswered503(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	s := readyServer(t, App{}, fakeConfig(t, hub))
+	hub.fail(fmt.Errorf("start instance: %w", &partitionlog.UncertainError{Cause: errors.New("another process has the partition")}))
+	w := call(s, "POST", managed+"orchestrators/Hello/i", "")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "may or may not have happened") {
+		t.Errorf("%d %s, want 503 with Retry-After and the reason", w.Code, w.Body)
+	}
+}

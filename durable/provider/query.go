@@ -83,7 +83,8 @@ type Page struct {
 }
 
 // UnreadableInstance is an instance whose record cannot be decoded, or of which a
-// payload is missing. An outage fails the query instead.
+// payload is missing. It can also be a range of IDs whose records cannot be read: InstanceID is
+// the first possible one, and Cause names the range. An outage fails the query instead.
 type UnreadableInstance struct {
 	InstanceID string
 	Cause      error

@@ -149,3 +149,21 @@ func (h *Hub) Roll(ctx context.Context, number int) error {
 	}
 	return err
 }
+
+// FlushBase writes the records of a partition of this process to its base, without another record in the table of instances.
+func (h *Hub) FlushBase(ctx context.Context, number int) error {
+	o, err := h.shares[number].take(ctx)
+	if err != nil {
+		return err
+	}
+	err = o.Update(ctx, func(*logstore.Txn) error { o.store.Limits.Flush = 1; return nil })
+	if err == nil {
+		err = o.SetImported(ctx) // writes a record
+	}
+	for flushing := true; err == nil && flushing; flushing, err = o.store.Flushing() {
+		if !pause.For(ctx, time.Millisecond) {
+			err = ctx.Err()
+		}
+	}
+	return err
+}

@@ -30,6 +30,11 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 				pages[n], err = r.Instances(groupCtx, q)
 				return err
 			})
+			if p := pages[n]; p != nil {
+				for i, u := range p.Unreadable {
+					p.Unreadable[i].Cause = fmt.Errorf("partition %d: %w", n, u.Cause)
+				}
+			}
 			return err
 		})
 	}

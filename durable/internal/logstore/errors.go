@@ -31,6 +31,23 @@ func (e *DamageError) Error() string {
 // Unwrap returns the cause.
 func (e *DamageError) Unwrap() error { return e.Cause }
 
+// RangeError is the error of records that cannot be read. A scan returns it when it has
+// returned all records before the range. A scan that begins at To continues behind it.
+type RangeError struct {
+	From, To []byte // keys; To is not in the range, and nil if the range ends with the table
+	Cause    error
+}
+
+func (e *RangeError) Error() string {
+	if e.To == nil {
+		return fmt.Sprintf("records with keys from %q on cannot be read: %v", e.From, e.Cause)
+	}
+	return fmt.Sprintf("records with keys from %q up to before %q cannot be read: %v", e.From, e.To, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *RangeError) Unwrap() error { return e.Cause }
+
 // UncertainError is the error of a write that may or may not be durable.
 type UncertainError struct{ Cause error }
 

@@ -3,6 +3,7 @@ package logstore
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 
@@ -120,11 +121,18 @@ func (v *View) Last(table Table, group uint64) ([]byte, error) {
 const afterAll = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 // Scan calls f with each record of a table, in the order of the keys and
-// beginning with from, until f returns true or an error. f must not change anything.
+// beginning with from, until f returns true or an error. f must not change anything. The
+// error of records that cannot be read is a *[RangeError], unless it is an error of f.
 func (v *View) Scan(table Table, from string, f func(key string, value []byte) (stop bool, err error)) error {
 	changes := v.changes(table, from)
 	// pass calls f with the changed records whose keys come before the given one.
 	stopped := false
+	call := f
+	var failed error // of f
+	f = func(key string, value []byte) (stop bool, err error) {
+		stop, failed = call(key, value)
+		return stop, failed
+	}
 	pass := func(before func(key string) bool) (err error) {
 		for !stopped && err == nil && changes.ok && before(changes.key) {
 			if changes.value != nil {
@@ -148,6 +156,12 @@ func (v *View) Scan(table Table, from string, f func(key string, value []byte) (
 		}
 		return stopped, err
 	})
+	if gap, is := errors.AsType[*RangeError](err); is && failed == nil && !stopped {
+		if err := pass(func(key string) bool { return key < string(gap.From) }); err != nil || stopped {
+			return err
+		}
+		return gap
+	}
 	if err != nil || stopped {
 		return err
 	}

@@ -73,7 +73,9 @@ func (t inbox) deliver(record []byte) error {
 	return err
 }
 
-func isDamage(err error) bool { return errors.As(err, new(*logstore.DamageError)) }
+func isDamage(err error) bool {
+	return errors.As(err, new(*logstore.DamageError)) || errors.As(err, new(*logstore.RangeError))
+}
 
 // carryOut does what a client asks for. An error that is refused has changed nothing.
 func (t inbox) carryOut(r Request) error {

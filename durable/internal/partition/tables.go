@@ -167,10 +167,11 @@ func (t tables) updated(r *row) (time.Time, error) {
 // matches few answers before long.
 const maxScanned = 5_000
 
-// page returns the instances that q selects, from the given ID on.
+// page returns the instances that q selects, from the given ID on. A range of records that cannot
+// be read is one unreadable instance, with the first ID of the range.
 func (t tables) page(q provider.Query, from string, size int) (*provider.Page, error) {
 	page, room, scanned := &provider.Page{}, q.Room(), 0
-	err := t.Scan(instancesTable, from, func(id string, value []byte) (bool, error) {
+	add := func(id string, value []byte) (bool, error) {
 		if !strings.HasPrefix(id, q.IDPrefix) {
 			return true, nil
 		}
@@ -180,8 +181,8 @@ func (t tables) page(q provider.Query, from string, size int) (*provider.Page, e
 		}
 		scanned++
 		s, err := t.match(id, value, q)
-		if damage, ok := errors.AsType[*logstore.DamageError](err); ok {
-			page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: id, Cause: damage})
+		if errors.As(err, new(*logstore.DamageError)) || errors.As(err, new(*logstore.RangeError)) {
+			page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: id, Cause: err})
 			return false, nil
 		}
 		if s != nil {
@@ -189,8 +190,23 @@ func (t tables) page(q provider.Query, from string, size int) (*provider.Page, e
 			page.Instances = append(page.Instances, s)
 		}
 		return err != nil, err
-	})
-	return page, err
+	}
+	for {
+		err := t.Scan(instancesTable, from, add)
+		gap, is := errors.AsType[*logstore.RangeError](err)
+		if !is {
+			return page, err
+		}
+		first := string(gap.From)
+		if first > q.IDPrefix && !strings.HasPrefix(first, q.IDPrefix) {
+			return page, nil
+		}
+		page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: first, Cause: gap})
+		if gap.To == nil {
+			return page, nil
+		}
+		from = string(gap.To)
+	}
 }
 
 // match returns the instance of a record, nil if q does not select it.

@@ -308,7 +308,7 @@ func markOutage(ctx context.Context, err error) error {
 }
 
 func isOutage(err error) bool {
-	if IsStopped(err) || IsDamaged(err) {
+	if IsStopped(err) || IsDamaged(err) || IsUncertain(err) {
 		return true
 	}
 	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
@@ -348,6 +348,9 @@ func IsStopped(err error) bool {
 
 // IsDamaged reports whether err says that blobs of a hub in partition logs are damaged or missing.
 func IsDamaged(err error) bool { return errors.As(err, new(*partitionlog.DamageError)) }
+
+// IsUncertain reports whether err says that a request may or may not have had its effect.
+func IsUncertain(err error) bool { return errors.As(err, new(*partitionlog.UncertainError)) }
 
 // maxUnreadable bounds how many unreadable instances are logged and remembered.
 const maxUnreadable = 1000

@@ -309,6 +309,8 @@ func outageMessage(err error) string {
 		return "The task hub's file is damaged where it is needed. Restore it from a backup, or use another file."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "There is no room on the disk for the task hub's file. Make room, and try again."
+	case taskhub.IsUncertain(err):
+		return "The request may or may not have happened. Look at the instance, or try again."
 	case taskhub.IsDamaged(err):
 		return "A part of the task hub that the request needs is damaged or missing."
 	case taskhub.IsStopped(err):

@@ -3,6 +3,7 @@ package runs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"maps"
 	"slices"
@@ -270,5 +271,88 @@ func TestChecksum_IsCRC32COfSeedNameAndContent(t *testing.T) {
 	}
 	if got, want := b.checksum("345", []byte("6789")), crc32.Checksum([]byte("123456789"), castagnoli); got != want || want != 0xe3069283 {
 		t.Errorf("got %x, want %x", got, want)
+	}
+}
+
+// scanPast reads all tables, continues behind ranges that cannot be read, and returns the number of
+// records in them. All other records must be there.
+func (s *stage) scanPast(r logstore.Reader, want contents) (lost int, err error) {
+	for id := range testTables {
+		left := maps.Clone(want[id])
+		for from := []byte(nil); ; {
+			err := r.Scan(logstore.Table(id), from, func(key []byte, value func() ([]byte, error)) (bool, error) {
+				v, err := value()
+				if w, is := left[string(key)]; err == nil && (!is || w != string(v)) {
+					err = fmt.Errorf("table %d has %q = %q; want %q, once: %v", id, key, v, w, is)
+				}
+				delete(left, string(key))
+				return false, err
+			})
+			gap, is := errors.AsType[*logstore.RangeError](err)
+			if !is && err != nil {
+				return lost, err
+			}
+			if !is {
+				break
+			}
+			if gap.To != nil && bytes.Compare(gap.To, gap.From) <= 0 || bytes.Compare(gap.From, from) < 0 {
+				return lost, fmt.Errorf("table %d: the range %w does not continue from %q", id, gap, from)
+			}
+			before := len(left)
+			maps.DeleteFunc(left, func(key, _ string) bool {
+				return key >= string(gap.From) && (gap.To == nil || key < string(gap.To))
+			})
+			lost += before - len(left)
+			if gap.To == nil {
+				break
+			}
+			from = gap.To
+		}
+		if len(left) > 0 {
+			return lost, fmt.Errorf("table %d lacks %d records outside of the ranges: %q", id, len(left), slices.Sorted(maps.Keys(left)))
+		}
+	}
+	return lost, nil
+}
+
+// A damaged byte costs the records of one block at most, or the records of one file if its tail is damaged.
+func TestBase_ScansPastDamage(t *testing.T) {
+	t.Parallel()
+	every := testshare.Amount(1, 5)
+	s := written(t)
+	all := 0
+	for _, table := range s.truth[s.last] {
+		all += len(table)
+	}
+	blocks, tails := 0, 0 // damaged ones that cost some records, but not all
+	for name, content := range s.files.files {
+		if !slices.Contains(s.Names(), name) {
+			continue // it waits for its deletion
+		}
+		for at := 0; at < len(content); at += (17 + at%7) * every {
+			damaged := bytes.Clone(content)
+			damaged[at] ^= 1 << (at % 8)
+			other := &stage{TB: t, manifest: s.manifest, truth: s.truth, random: s.random}
+			other.files = &memoryFiles{files: maps.Clone(s.files.files), calls: map[string]int{}, bytes: map[string]int{}}
+			other.files.files[name] = damaged
+			other.open()
+			var lost int
+			err := other.View(func(r logstore.Reader) (err error) {
+				lost, err = other.scanPast(r, s.truth[s.last])
+				return err
+			})
+			_ = other.Close() // it was only read
+			switch {
+			case err != nil:
+				t.Fatalf("a wrong bit at %d of %d of %s: %v", at, len(content), name, err)
+			case lost > 0 && lost < all/2 && at < len(content)/2:
+				blocks++
+			case lost > 0 && lost < all:
+				tails++
+			}
+		}
+	}
+	if blocks == 0 || tails == 0 {
+		t.Errorf("%d damaged blocks and %d damaged tails cost a part of %d records, want some of both", blocks, tails, all)
 	}
 }

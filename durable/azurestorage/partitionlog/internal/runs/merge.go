@@ -151,7 +151,7 @@ func (w *fileWriter) merge(runs []*run, oldest bool) error {
 		if r.key == nil {
 			return w.endFile()
 		}
-		if err := w.ctx.Err(); err != nil {
+		if err := errors.Join(w.ctx.Err(), all.damage(r.key)); err != nil {
 			return err
 		}
 		if r.value != nil || !oldest {

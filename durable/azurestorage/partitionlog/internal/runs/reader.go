@@ -118,6 +118,22 @@ func following(prefix []byte) []byte {
 	return nil
 }
 
+// after returns the key that follows a key.
+func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
+
+// unreadable returns an error as one of a range of records, which begins with a key and its table, if the
+// error says that a file is damaged.
+func unreadable(from, to []byte, err error) error {
+	if !errors.As(err, new(*DamageError)) {
+		return err
+	}
+	gap := &logstore.RangeError{From: bytes.Clone(from[1:]), Cause: err}
+	if to[0] == from[0] {
+		gap.To = bytes.Clone(to[1:])
+	}
+	return gap
+}
+
 // from returns the first of a run's files that may have a key or a later one.
 func (r *run) from(key []byte) int {
 	return sort.Search(len(r.files), func(i int) bool { return bytes.Compare(r.files[i].last, key) >= 0 })
@@ -134,14 +150,14 @@ func (r *reader) Get(t logstore.Table, key []byte) ([]byte, error) {
 		}
 		t, err := r.b.tailOf(run.files[i])
 		if err != nil {
-			return nil, err
+			return nil, unreadable(key, end, err)
 		}
 		if !t.mayHave(hash) {
 			continue
 		}
 		found, err := r.b.lastIn(run.files[i], t, end)
 		if err != nil || bytes.Equal(found.key, key) {
-			return found.value, err
+			return found.value, unreadable(key, end, err)
 		}
 	}
 	return nil, nil
@@ -259,6 +275,8 @@ type cursor struct {
 
 	ok bool // there is a record
 	record
+	damage error  // of the files, if records from key on, up to before to, cannot be read
+	to     []byte // with damage
 
 	file  int // index of the next one
 	now   *file
@@ -273,15 +291,29 @@ func (c *cursor) seek(from []byte) error {
 	c.file = c.run.from(from)
 	if c.file < len(c.run.files) && bytes.Compare(c.run.files[c.file].first, from) < 0 {
 		if err := c.open(); err != nil {
-			return err
+			return c.stop(from, after(c.now.last), err)
 		}
-		c.block = c.tail.find(append(bytes.Clone(from), 0))
+		c.block = c.tail.find(after(from))
 	}
 	for {
-		if err := c.next(); err != nil || !c.ok || bytes.Compare(c.key, from) >= 0 {
+		err := c.next()
+		if c.damage != nil && bytes.Compare(c.key, from) < 0 {
+			c.key = from
+		}
+		if err != nil || !c.ok || bytes.Compare(c.key, from) >= 0 {
 			return err
 		}
 	}
+}
+
+// stop leaves the cursor at the first of the records that cannot be read because a file is
+// damaged. So a scan returns the records of other runs before them. Other errors are returned.
+func (c *cursor) stop(from, to []byte, err error) error {
+	if !errors.As(err, new(*DamageError)) {
+		return err
+	}
+	c.ok, c.record, c.to, c.damage = true, record{key: from}, to, err
+	return nil
 }
 
 // open begins with the next file.
@@ -295,7 +327,7 @@ func (c *cursor) open() (err error) {
 // next goes to the next record.
 func (c *cursor) next() (err error) {
 	if len(c.rest) == 0 {
-		if c.ok, err = c.fill(); err != nil || !c.ok {
+		if c.ok, err = c.fill(); err != nil || !c.ok || c.damage != nil {
 			return err
 		}
 	}
@@ -315,7 +347,8 @@ func (c *cursor) fill() (ok bool, err error) {
 			return false, nil
 		}
 		if err := c.open(); err != nil {
-			return false, err
+			err = c.stop(c.now.first, after(c.now.last), err)
+			return c.ok && err == nil, err
 		}
 	}
 	begin := c.tail.blocks[c.block]
@@ -323,17 +356,28 @@ func (c *cursor) fill() (ok bool, err error) {
 		return false, nil
 	}
 	c.at = begin.offset
+	n := c.block + 1
 	if c.span == 0 { // another scan may begin here
 		c.rest, err = c.b.block(c.now, c.tail, c.block)
-		c.block, c.span = c.block+1, 2*uint64(c.b.cfg.BlockSize)
-		return true, err
+		c.span = uint64(c.b.cfg.BlockSize)
+	} else {
+		for n < len(c.tail.blocks) && c.tail.blocks[n].offset+c.tail.blocks[n].size-begin.offset <= c.span && c.isWanted(c.tail.blocks[n].first) {
+			n++
+		}
+		c.rest, err = c.b.readBlocks(c.ctx, c.now, c.tail.blocks[c.block:n])
+		if n > c.block+1 && errors.As(err, new(*DamageError)) { // which may be a later one
+			n, c.span = c.block+1, 1
+			c.rest, err = c.b.readBlocks(c.ctx, c.now, c.tail.blocks[c.block:n])
+		}
 	}
-	n := c.block + 1
-	for n < len(c.tail.blocks) && c.tail.blocks[n].offset+c.tail.blocks[n].size-begin.offset <= c.span && c.isWanted(c.tail.blocks[n].first) {
-		n++
-	}
-	if c.rest, err = c.b.readBlocks(c.ctx, c.now, c.tail.blocks[c.block:n]); err != nil {
-		return false, err
+	if err != nil {
+		to := after(c.now.last)
+		if n < len(c.tail.blocks) {
+			to = c.tail.blocks[n].first
+		}
+		c.rest = nil
+		err = c.stop(begin.first, to, err)
+		return c.ok && err == nil, err
 	}
 	c.block, c.span = n, min(2*c.span, readAhead)
 	return true, nil
@@ -363,6 +407,16 @@ func (m merged) now() (first record) {
 	return first
 }
 
+// damage returns the error of the records from a key on, at which m is, nil if they can be read.
+func (m merged) damage(key []byte) error {
+	for _, c := range m {
+		if c.ok && c.damage != nil && bytes.Equal(c.key, key) {
+			return unreadable(key, c.to, c.damage)
+		}
+	}
+	return nil
+}
+
 // pass goes on after the record with a key.
 func (m merged) pass(key []byte) error {
 	for _, c := range m {
@@ -385,6 +439,9 @@ func (m merged) scan(from []byte, f func(key []byte, value func() ([]byte, error
 		r := m.now()
 		if r.key == nil {
 			return nil
+		}
+		if err := m.damage(r.key); err != nil {
+			return err
 		}
 		if r.value != nil {
 			if stop, err := f(r.key[1:], func() ([]byte, error) { return r.value, nil }); stop || err != nil {
