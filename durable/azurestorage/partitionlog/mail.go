@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
@@ -129,7 +131,7 @@ func (c *clientMail) run(ctx context.Context) {
 			c.sender = mailbox.NewSender(c.share.mailConfig())
 		}
 		c.mu.Unlock()
-		err := sendMail(ctx, c.sender, m, isDamage)
+		err := sendMail(ctx, c.sender, m, isFinal)
 		if err != nil && c.share.hub.life.Err() != nil {
 			err = fmt.Errorf("%w; what it was sending may have arrived", context.Cause(c.share.hub.life))
 		}
@@ -148,14 +150,32 @@ func (c *clientMail) run(ctx context.Context) {
 // isDamage reports whether err says that blobs are damaged or missing.
 func isDamage(err error) bool { return errors.As(err, new(*DamageError)) }
 
+// isFinal reports whether a client gives up after an error of its mail: blobs are damaged or
+// missing, or the account refuses access and no attempt is in doubt. Mail in doubt may arrive, and no
+// later mail may pass it.
+func isFinal(err error, doubt bool) bool {
+	if isDamage(err) {
+		return true
+	}
+	status := store.StatusOf(err)
+	return !doubt && (status == http.StatusForbidden || status == http.StatusUnauthorized)
+}
+
+// never is the rule of couriers between partitions: no later mail may pass the mail.
+func never(error, bool) bool { return false }
+
 // sendMail puts mail into a mailbox. It tries until it succeeds, ctx ends, or an error is final.
-func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final func(error) bool) error {
+func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final func(err error, doubt bool) bool) error {
 	b, err := m.Encode()
 	if err != nil {
 		return err
 	}
+	label := mailbox.Label{Sender: m.Sender, First: m.Requests[0].Number, Last: m.Requests[len(m.Requests)-1].Number}
+	doubt := false
 	for gap := 50 * time.Millisecond; ; gap = min(2*gap, 5*time.Second) {
-		if err = to.Send(ctx, b); err == nil || final(err) || !pause.For(ctx, gap) {
+		err = to.Send(ctx, b, label)
+		doubt = doubt || errors.Is(err, mailbox.ErrDoubt)
+		if err == nil || final(err, doubt) || !pause.For(ctx, gap) {
 			return err
 		}
 	}
@@ -235,7 +255,7 @@ func (c *courier) bring(m *partition.Mail) bool {
 	if c.sender == nil {
 		c.sender = mailbox.NewSender(c.to.mailConfig())
 	}
-	err := sendMail(ctx, c.sender, m, func(error) bool { return false }) // no later mail may pass it
+	err := sendMail(ctx, c.sender, m, never)
 	c.mailed = c.to.hub.moment()
 	if err != nil {
 		return false

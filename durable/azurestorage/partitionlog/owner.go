@@ -359,6 +359,19 @@ func (o *owner) receiveAll(items []mailbox.Item) error {
 	items[len(items)-1].After.Code(position)
 	var all []*partition.Mail
 	for _, item := range items {
+		if item.Missing != nil {
+			o.reportMissing(*item.Missing)
+			continue
+		}
+		if item.Again {
+			known, err := o.knowsSender(item.Payload)
+			if err != nil {
+				return err
+			}
+			if !known {
+				continue
+			}
+		}
 		m, err := partition.DecodeMail(item.Payload)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnknownMail, err)
@@ -366,6 +379,31 @@ func (o *owner) receiveAll(items []mailbox.Item) error {
 		all = append(all, m)
 	}
 	return o.Receive(o.over, all, position.Buf)
+}
+
+// knowsSender reports whether the partition knows the number of the last request from the sender
+// of mail that may have been taken before. It forgets clients that sent nothing for a day, so the
+// mail of an unknown one is skipped.
+func (o *owner) knowsSender(payload []byte) (bool, error) {
+	m, err := partition.DecodeMail(payload)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errUnknownMail, err)
+	}
+	last, err := o.Received(m.Sender)
+	if err == nil && last == 0 {
+		o.share.hub.log.Error("mail is skipped: it may have been taken before, and its sender is unknown", "partition", o.share.number,
+			"sender", m.Sender, "requests", len(m.Requests))
+	}
+	return last > 0, err
+}
+
+// reportMissing logs a letter whose blob is gone, unless its requests were received before.
+func (o *owner) reportMissing(l mailbox.Label) {
+	if last, err := o.Received(l.Sender); err == nil && last >= l.Last {
+		return
+	}
+	o.share.hub.log.Error("mail is lost to its partition: the blob of a letter is missing",
+		"partition", o.share.number, "sender", l.Sender, "firstRequest", l.First, "lastRequest", l.Last)
 }
 
 // readAgain goes back to the mail that was not taken.

@@ -310,6 +310,20 @@ func (a *Account) Vanish(containerName string, is func(name string) bool) int {
 	return before - len(c.blobs)
 }
 
+// Shorten cuts off the end of an append blob, as a failover of the account to another region can. It
+// reports whether the blob was longer.
+func (a *Account) Shorten(containerName, blobName string, size int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.containers[containerName].blobs[blobName]
+	if b == nil || len(b.content) <= size {
+		return false
+	}
+	b.content = b.content[:size]
+	b.stamp(a.tick())
+	return true
+}
+
 // Chance returns a source of numbers in [0, 1) for what a worker leaves to
 // chance, such as how long it waits before it tries again. The n-th number for a
 // purpose depends on the seed, the worker and the purpose only.

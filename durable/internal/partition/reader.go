@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -197,6 +198,23 @@ func (r *Reader) MailPosition() (position []byte, err error) {
 		return err
 	})
 	return position, err
+}
+
+// Received returns the number of the last request that the partition has received from a sender,
+// 0 if it knows of none.
+func (r *Reader) Received(sender string) (last uint64, err error) {
+	err = r.read("read the last request of "+sender, func(t tables) error {
+		b, err := t.Get(mailTable, []byte(markPrefix+sender))
+		if b == nil || err != nil {
+			return err
+		}
+		var at time.Time
+		c := reading(b)
+		c.Time(&at)
+		c.Uint(&last)
+		return c.End()
+	})
+	return last, err
 }
 
 // maxPending is how many records [Reader.Pending] counts.

@@ -32,7 +32,7 @@ func TestMailbox_GivesMailInOrderBlobAfterBlob(t *testing.T) {
 		if n%7 == 3 {
 			text += strings.Repeat(" is long", 100)
 		}
-		if err := senders[n%2].Send(t.Context(), []byte(text)); err != nil {
+		if err := senders[n%2].Send(t.Context(), []byte(text), Label{}); err != nil {
 			t.Fatal(err)
 		}
 		if n == 9 || n == 15 { // another owner goes on
@@ -95,11 +95,11 @@ func TestMailbox_RequestsAreAsFewAsDocumented(t *testing.T) {
 		}
 	}
 	s, r := NewSender(cfg), NewReceiver(cfg, Position{})
-	send := func() error { return s.Send(t.Context(), []byte("mail")) }
+	send := func() error { return s.Send(t.Context(), []byte("mail"), Label{}) }
 	next := func() error { _, err := look(t, r); return err }
 	cost("making a mailbox", 6, send)
 	cost("mail", 1, send)
-	cost("a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000)) })
+	cost("a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000), Label{}) })
 	cost("taking mail and a letter", 2, next)
 	cost("taking nothing", 1, next)
 	s = NewSender(cfg)

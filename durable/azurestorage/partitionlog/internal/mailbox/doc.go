@@ -19,7 +19,9 @@
 // leases. A sender then opens the newest blob again. It closes a blob that has a successor,
 // because that may have an end frame, and continues with the successor.
 //
-// Mail that is longer than a block is in a blob of its own, a letter, which the mail names.
+// Mail that is longer than a block is in a blob of its own, a letter, which the mail names. The mail has
+// the sender and the numbers of the letter's requests, too. So the owner knows whether a letter without a
+// blob was taken before or is lost.
 //
 // [Sender.Send] is one request, or two for a letter, and one list before the first; making a mailbox
 // takes four more. [Receiver.Next] is one for each 4 MiB, and one more for each letter. A

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/google/uuid"
 )
 
@@ -64,10 +65,32 @@ func (c *Config) lettersOf(blob uint64) string { return fmt.Sprintf("%s%010d-", 
 
 // The kinds of frames.
 const (
-	kindMail   byte = iota + 1
-	kindLetter      // mail that is in a blob of its own, whose name this is
-	kindEnd         // there is nothing after it; the next blob has more
+	kindMail    byte = iota + 1
+	kindLetter       // mail that is in a blob of its own, whose name this is
+	kindEnd          // there is nothing after it; the next blob has more
+	kindLabeled      // a letter with a label
 )
+
+// Label names the requests that mail has. With it the receiver's owner can distinguish a letter that is
+// missing from one that was taken before and came twice. Older versions sent letters without labels.
+type Label struct {
+	Sender      string
+	First, Last uint64 // numbers of requests
+}
+
+// labeled returns the payload of a frame of kindLabeled.
+func labeled(letter string, l Label) []byte {
+	c := &logstore.Coder{}
+	codeLabeled(c, &letter, &l)
+	return c.Buf
+}
+
+func codeLabeled(c *logstore.Coder, letter *string, l *Label) {
+	c.String(letter)
+	c.String(&l.Sender)
+	c.Uint(&l.First)
+	c.Uint(&l.Last)
+}
 
 // openID and closedID return the IDs of the lease on a blob that is open and on one that is
 // closed.

@@ -35,7 +35,7 @@ func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config)) {
 func send(t *testing.T, s *Sender, mails ...string) {
 	t.Helper()
 	for _, mail := range mails {
-		if err := s.Send(t.Context(), []byte(mail)); err != nil {
+		if err := s.Send(t.Context(), []byte(mail), Label{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,6 +196,35 @@ func TestReceiver_LeavesOutALetterThatWasTakenBefore(t *testing.T) {
 		send(t, s, "after it")
 		if got := receive(t, r); len(got) != 1 || got[0] != "after it" {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestReceiver_ReturnsTheLabelOfALetterThatIsMissing(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		cfg.MaxBlocks = 10
+		s, r := NewSender(cfg), NewReceiver(cfg, Position{})
+		long, label := strings.Repeat("letter ", 100), Label{Sender: "p01", First: 7, Last: 9}
+		if err := s.Send(t.Context(), []byte(long), label); err != nil {
+			t.Fatal(err)
+		}
+		if got := receive(t, r); len(got) != 1 || got[0] != long {
+			t.Fatalf("got %q, want the letter", got)
+		}
+		if err := s.Send(t.Context(), []byte(long), label); err != nil {
+			t.Fatal(err)
+		}
+		names, err := cfg.Blobs.List(t.Context(), cfg.letters())
+		if err != nil || len(names) != 1 {
+			t.Fatalf("there are %q, %v; want one letter", names, err)
+		}
+		if err := cfg.Blobs.Remove(t.Context(), names[0]); err != nil {
+			t.Fatal(err)
+		}
+		send(t, s, "after it")
+		items, err := look(t, r)
+		if err != nil || len(items) != 2 || items[0].Missing == nil || *items[0].Missing != label || string(items[1].Payload) != "after it" {
+			t.Errorf("got %+v, %v; want the label and the mail after it", items, err)
 		}
 	})
 }

@@ -33,7 +33,13 @@ func (p Position) before(q Position) bool {
 // Item is mail.
 type Item struct {
 	Payload []byte
-	After   Position // the position when it was taken
+	// Missing is the label of a letter whose blob is gone. Its mail was taken before and came
+	// twice, or is lost.
+	Missing *Label
+	// Again means that the mail may have been taken before, because the mailbox has become shorter
+	// than the position. After a failover of the account a blob can lack its last appends.
+	Again bool
+	After Position // the position when it was taken
 }
 
 // Batch is the result of a look into the mailbox.
@@ -65,6 +71,7 @@ type Receiver struct {
 	letter  []byte // downloaded bytes of the letter that the frame after at names
 	goal    answer // the first answer since the last batch with Seen
 	last    answer // the last answer
+	again   int64  // the mail up to this offset may have been taken before; negative if the blob is yet to be read again
 	cleaned uint64 // blobs before this one were deleted
 	letters []letter
 	ends    map[uint64]int64 // by blob, the offset behind its end frame and the mail that was reported
@@ -127,7 +134,7 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 		case err != nil && n == 0:
 			return b, b.unlessRead(err)
 		}
-		asked = true
+		asked = r.last != answer{} // else the blob is read again
 	}
 }
 
@@ -154,6 +161,9 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 		if r.goal.moment == 0 {
 			r.goal = r.last
 		}
+		if r.again < 0 {
+			r.again = part.Size
+		}
 	}
 	fresh := part.Content[min(again, int64(len(part.Content))):]
 	if len(r.buf) == 0 {
@@ -162,6 +172,12 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 		r.buf = slices.Concat(r.buf, fresh)
 	}
 	status := store.StatusOf(err)
+	if status == http.StatusRequestedRangeNotSatisfiable && r.at.Offset > 0 && len(r.buf) == 0 {
+		r.cfg.Log.Error("a mailbox blob is shorter than the mail that was taken from it; its mail is read again, and what was received before has no effect",
+			"blob", name, "offset", r.at.Offset)
+		r.at.Offset, r.again, r.goal, r.last = 0, -1, answer{}, answer{}
+		return 0, nil
+	}
 	if status == http.StatusRequestedRangeNotSatisfiable || status == http.StatusNotFound && r.at != (Position{Blob: 1}) {
 		err = r.damage(fmt.Errorf("mail up to there was taken: %w", err))
 	}
@@ -189,23 +205,34 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 		after := Position{r.at.Blob, r.at.Offset + uint64(len(r.buf)-len(rest))}
 		switch f.Kind {
 		case kindMail:
-			b.Items = append(b.Items, Item{f.Payload, after})
+			b.Items = append(b.Items, Item{Payload: f.Payload, After: after, Again: int64(after.Offset) <= r.again})
 			size += len(f.Payload)
-		case kindLetter:
-			name := string(f.Payload)
+		case kindLetter, kindLabeled:
+			name, label := string(f.Payload), Label{}
+			if f.Kind == kindLabeled {
+				c := &logstore.Coder{Buf: f.Payload, Reading: true}
+				codeLabeled(c, &name, &label)
+				if err := c.End(); err != nil {
+					return false, r.damage(err)
+				}
+			}
 			n, err := r.downloadLetter(ctx, name)
 			b.Read += n
-			if err == nil {
-				b.Items = append(b.Items, Item{r.letter, after})
+			switch {
+			case err == nil:
+				b.Items = append(b.Items, Item{Payload: r.letter, After: after, Again: int64(after.Offset) <= r.again})
 				r.letters = append(r.letters, letter{name, after})
 				size += len(r.letter)
-			} else if !store.IsNotFound(err) { // else it was sent twice, and taken before
+			case !store.IsBlobGone(err):
 				return false, err
+			case f.Kind == kindLabeled:
+				b.Items = append(b.Items, Item{Missing: &label, After: after})
+			default: // it was sent twice, and taken before
 			}
 			r.letter = nil
 		case kindEnd:
 			r.ends[after.Blob] = r.reportLost(after.Blob, int64(after.Offset), rest)
-			r.at, r.buf, r.goal, r.last = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}
+			r.at, r.buf, r.goal, r.last, r.again = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}, 0
 			return true, nil
 		default:
 			return false, r.damage(fmt.Errorf("it has frames of kind %d: it was written by a newer version", f.Kind))

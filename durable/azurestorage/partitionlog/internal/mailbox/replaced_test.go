@@ -22,7 +22,7 @@ func TestSender_OfADeletedHubSendsNothingIntoTheNewOne(t *testing.T) {
 		s := NewSender(config(r.Old, "old"))
 		for n := range 12 {
 			late := r.IsDone()
-			err := s.Send(r.Context(), fmt.Append(nil, "old", n))
+			err := s.Send(r.Context(), fmt.Append(nil, "old", n), Label{})
 			if late && !errors.Is(err, chaintest.ErrReplaced) {
 				r.Errorf("mail %d of a sender of the deleted hub: %v; want %v", n, err, chaintest.ErrReplaced)
 			}
@@ -33,7 +33,7 @@ func TestSender_OfADeletedHubSendsNothingIntoTheNewOne(t *testing.T) {
 		var want []string
 		for n := range 8 {
 			mail := fmt.Sprint("new", n)
-			if err := s.Send(r.Context(), []byte(mail)); err != nil {
+			if err := s.Send(r.Context(), []byte(mail), Label{}); err != nil {
 				r.Error(err)
 			}
 			want = append(want, mail)
@@ -59,7 +59,7 @@ func TestSender_OfADeletedHubClosesNoBlobOfTheNewOne(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := NewSender(old).Send(t.Context(), []byte("old")); !errors.Is(err, chaintest.ErrReplaced) {
+		if err := NewSender(old).Send(t.Context(), []byte("old"), Label{}); !errors.Is(err, chaintest.ErrReplaced) {
 			t.Errorf("mail of the deleted hub: %v; want %v", err, chaintest.ErrReplaced)
 		}
 		send(t, NewSender(cfg), "1", "2", "3", "4", "5")

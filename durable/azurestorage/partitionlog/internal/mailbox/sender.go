@@ -32,29 +32,42 @@ func NewSender(cfg Config) *Sender {
 // lookAttempts is how often a sender looks for the open blob before it gives up.
 const lookAttempts = 10
 
+// ErrDoubt is wrapped by errors of mail that may be in the mailbox, now or later. After an error
+// without it, the mail of this call is certainly not there.
+var ErrDoubt = errors.New("the mail may have arrived")
+
 // errClosed is the error of mail for a blob that is closed.
 var errClosed = errors.New("the mailbox went on meanwhile")
 
-// Send returns when the mail is in the mailbox. After an error it may be there, now or
-// later. Mail that is sent after Send returned comes after it.
-func (s *Sender) Send(ctx context.Context, mail []byte) error {
+// Send returns when the mail is in the mailbox. After an error that wraps [ErrDoubt] it may be
+// there, now or later. Mail that is sent after Send returned comes after it. A label without a
+// sender is not stored.
+func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
+	doubt := error(nil) // of an earlier attempt
 	for range lookAttempts {
 		open, err := s.open(ctx)
 		if err != nil {
-			return fmt.Errorf("look for the mailbox %s: %w", s.cfg.Prefix, err)
+			return errors.Join(fmt.Errorf("look for the mailbox %s: %w", s.cfg.Prefix, err), doubt)
 		}
 		f := chain.Frame{Kind: kindMail, Payload: mail}
 		if len(mail) > s.cfg.MaxBlock-chain.FrameHead {
-			f = chain.Frame{Kind: kindLetter, Payload: []byte(s.cfg.lettersOf(open.Number) + uuid.NewString())}
-			if err := s.cfg.Blobs.CreateBlob(ctx, string(f.Payload), mail); err != nil {
-				return err
+			letter := s.cfg.lettersOf(open.Number) + uuid.NewString()
+			f = chain.Frame{Kind: kindLetter, Payload: []byte(letter)}
+			if label.Sender != "" {
+				f = chain.Frame{Kind: kindLabeled, Payload: labeled(letter, label)}
+			}
+			if err := s.cfg.Blobs.CreateBlob(ctx, letter, mail); err != nil {
+				return errors.Join(err, doubt)
 			}
 		}
 		at, blocks, err := s.append(ctx, open, openID(open), f)
+		if errors.Is(err, ErrDoubt) {
+			doubt = ErrDoubt
+		}
 		switch store.StatusOf(err) {
 		case http.StatusPreconditionFailed, http.StatusNotFound:
 			if err := s.leave(ctx, open); err != nil {
-				return err
+				return errors.Join(err, doubt)
 			}
 			continue
 		}
@@ -63,15 +76,20 @@ func (s *Sender) Send(ctx context.Context, mail []byte) error {
 		}
 		return err
 	}
-	return fmt.Errorf("send to mailbox %s: %w", s.cfg.Prefix, errClosed)
+	return errors.Join(fmt.Errorf("send to mailbox %s: %w", s.cfg.Prefix, errClosed), doubt)
 }
 
 func (s *Sender) append(ctx context.Context, l chain.Link, leaseID string, f chain.Frame) (at int64, blocks int, err error) {
 	block := s.chain.AppendFrame(nil, f)
+	doubt := false
 	err = store.Retry(ctx, "append to "+s.chain.Name(l.Number), func(ctx context.Context) (err error) {
 		at, blocks, err = s.chain.Blob(l.Number).Append(ctx, block, leaseID, store.AnyPosition)
+		doubt = doubt || err != nil && !store.WasNotApplied(err)
 		return err
 	})
+	if err != nil && doubt {
+		err = fmt.Errorf("%w: %w", ErrDoubt, err)
+	}
 	return at, blocks, err
 }
 

@@ -50,7 +50,7 @@ func (w *world) send(who string, cfg Config, random *rand.Rand, stop func() bool
 			mail += strings.Repeat("long", 50)
 		}
 		for {
-			err := s.Send(w.t.Context(), []byte(mail))
+			err := s.Send(w.t.Context(), []byte(mail), Label{})
 			if err == nil {
 				break
 			}
@@ -207,7 +207,7 @@ func TestMailbox_ASenderThatWakesLosesNoMailAtAnyRequest(t *testing.T) {
 					s := NewSender(w.config(p))
 					for i := range n {
 						for tries := 1; ; tries++ {
-							err := s.Send(w.t.Context(), fmt.Appendf(nil, "%s:%d:", who, i+1))
+							err := s.Send(w.t.Context(), fmt.Appendf(nil, "%s:%d:", who, i+1), Label{})
 							if err == nil {
 								break
 							}

@@ -1,0 +1,161 @@
+package partitionlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// A client's mail gives up when the account refuses access, unless an earlier attempt may have arrived. It
+// then tries until it knows.
+func TestMail_GivesUpOnARefusalUnlessAnAttemptIsInDoubt(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		var refuses, loses atomic.Bool
+		isMail := func(r azsim.Request) bool {
+			return r.Operation == "AppendBlock" && strings.Contains(r.Path, "/mail-") && r.Worker == "client"
+		}
+		s.account = azsim.New(azsim.Config{
+			Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+			Forbid: func(r azsim.Request) string {
+				if refuses.Load() && isMail(r) {
+					return "AuthorizationFailure"
+				}
+				return ""
+			},
+			Decide: func(r azsim.Request) azsim.Fault {
+				if isMail(r) && loses.CompareAndSwap(true, false) {
+					return azsim.FailBefore
+				}
+				return azsim.None
+			},
+		})
+		h, _ := s.open("w")
+		stop := s.work(h)
+		defer stop()
+		time.Sleep(time.Second)
+		client, _ := s.open("client")
+		refuses.Store(true)
+		began := time.Now()
+		err := client.Send(s.Context(), event("a"))
+		if took := time.Since(began); store.StatusOf(err) != http.StatusForbidden || took > time.Second {
+			s.Errorf("after %v: %v; want the refusal at once", took, err)
+		}
+		loses.Store(true)
+		began = time.Now()
+		time.AfterFunc(time.Minute, func() { refuses.Store(false) })
+		err = client.Send(s.Context(), event("a"))
+		if took := time.Since(began); err != nil || took < time.Minute {
+			s.Errorf("after %v: %v; want success when the account lets the client in again", took, err)
+		}
+		if err := client.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// A letter whose blob is missing is reported as lost, with its sender. The mail after it is taken.
+func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inOrder(t, func(s *simulated) {
+			s.account = azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+			client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
+			if err := startHello(s.Context(), client, "a"); err != nil {
+				s.Fatal(err)
+			}
+			time.Sleep(10 * time.Second) // until the client has released the partition
+			s.send(client, 9<<20)
+			if lost {
+				if n := s.account.Vanish(containerName, func(name string) bool { return strings.Contains(name, "/letter-") }); n != 1 {
+					s.Fatalf("%d letters have vanished, want one", n)
+				}
+			}
+			s.send(client, 10)
+			text := new(bytes.Buffer)
+			h, _ := s.openWith("w", partitionlog.Config{PartitionCount: 1, Logger: slog.New(slog.NewTextHandler(text, nil))})
+			ctx, cancel := context.WithCancel(s.Context())
+			ended := make(chan error)
+			go func() { ended <- h.Run(ctx) }()
+			item, err := h.NextOrchestration(ctx)
+			if err != nil {
+				s.Fatal(err)
+			}
+			want := map[bool]int{false: 3, true: 2}[lost]
+			if len(item.Messages) != want {
+				s.Errorf("lost %v: %d messages, want the start and the events that are there", lost, len(item.Messages))
+			}
+			if got := strings.Contains(text.String(), "the blob of a letter is missing"); got != lost {
+				s.Errorf("lost %v: the log is %q", lost, text)
+			}
+			if err := item.Session.Release(ctx); err != nil {
+				s.Error(err)
+			}
+			cancel()
+			if err := errors.Join(<-ended, h.Close(), client.Close()); err != nil {
+				s.Error(err)
+			}
+		})
+	}
+}
+
+// After a failover of the account, a mailbox blob is shorter than the position up to which its owner has taken
+// mail. The owner takes new mail, and none twice.
+func TestHub_TakesNewMailOfAMailboxThatHasLostItsEnd(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
+		for _, id := range []string{"a", "b"} {
+			if err := startHello(s.Context(), client, id); err != nil {
+				s.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second) // until the client has released the partition
+		const mailbox = "p00/mail-0000000001"
+		s.send(client, 10)
+		kept := len(s.content(mailbox))
+		s.send(client, 20)
+		messages := func(name string) int {
+			h, _ := s.openWith(name, partitionlog.Config{PartitionCount: 1})
+			ctx, cancel := context.WithCancel(s.Context())
+			ended := make(chan error)
+			go func() { ended <- h.Run(ctx) }()
+			time.Sleep(30 * time.Second) // until it has taken the mail
+			all := 0
+			for range 2 {
+				item, err := h.NextOrchestration(ctx)
+				if err != nil {
+					s.Fatal(err)
+				}
+				all += len(item.Messages)
+				defer func() { _ = item.Session.Release(ctx) }() // it is in memory only
+			}
+			s.wantBlocked(h, "[]", false)
+			cancel()
+			if err := errors.Join(<-ended, h.Close()); err != nil {
+				s.Error(err)
+			}
+			return all
+		}
+		if n := messages("before"); n != 4 {
+			s.Errorf("before the failover there are %d messages, want two starts and two events", n)
+		}
+		if !s.account.Shorten(containerName, mailbox, kept) {
+			s.Fatal("the mailbox is not shortened")
+		}
+		s.send(client, 5) // less than what was lost, so that the blob is still shorter
+		if n := messages("after"); n != 5 {
+			s.Errorf("after the failover there are %d messages, want two starts and three events", n)
+		}
+		if err := client.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
