@@ -41,6 +41,7 @@ func (n ActivityName[I, O]) Call(ctx *Context, in I, opts ...ActivityOption) *Ta
 }
 
 func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOption) *Task[O] {
+	ctx.x.Progressed()
 	input, err := encodeArgument(in)
 	if err != nil {
 		return endedTask[O](ctx, fmt.Errorf("encode input of activity %s: %w", name, err))

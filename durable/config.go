@@ -22,6 +22,7 @@ const (
 	DefaultExtendedSessionIdle               = 30 * time.Second
 	DefaultShutdownTimeout                   = 5 * time.Second
 	DefaultEpisodeWarnAfter                  = 10 * time.Second
+	DefaultStallTimeout                      = 30 * time.Second
 	DefaultMaxOrchestrationActions           = 100_000
 	DefaultUnknownFunctionTimeout            = 10 * time.Minute
 )
@@ -80,10 +81,24 @@ type Config struct {
 	// contexts are cancelled. Zero means 5 s.
 	ShutdownTimeout time.Duration
 
-	// EpisodeWarnAfter is how long an orchestrator may run without yielding, at
-	// most an hour, before it is reported in the log with its stack. It is only
-	// reported: nothing stops it. Zero means 10 s.
+	// EpisodeWarnAfter is how long an orchestrator may run without progress, at most
+	// an hour, before the log reports it with its stack. Zero means 10 s.
 	EpisodeWarnAfter time.Duration
+
+	// StallTimeout is how long an orchestrator may run without progress, at most an
+	// hour, before the worker gives it up: it waits for something other than a durable
+	// task, or it computes without end. Each durable call is progress. Time in which
+	// the process does not run, or runs slowly, does not count. Zero means 30 s.
+	//
+	// The worker holds the instance back. It does not run it again until the instance
+	// is suspended and resumed, or the process restarts. The instance can be terminated
+	// and suspended meanwhile. If a goroutine that the orchestrator started has made a
+	// durable call, the orchestrator is given up after a second, and the instance fails
+	// with a [UsageError].
+	//
+	// Go cannot stop code from outside. The given-up code keeps its memory, and an
+	// endless loop uses a core, until the process restarts.
+	StallTimeout time.Duration
 
 	// MaxOrchestrationActions is how many things an execution may begin or send,
 	// 1-100000000, before it fails: one that begins more most likely never
@@ -181,6 +196,9 @@ func (c Config) WithDefaults() Config {
 	if c.EpisodeWarnAfter == 0 {
 		c.EpisodeWarnAfter = DefaultEpisodeWarnAfter
 	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = DefaultStallTimeout
+	}
 	if c.MaxOrchestrationActions == 0 {
 		c.MaxOrchestrationActions = DefaultMaxOrchestrationActions
 	}
@@ -224,6 +242,7 @@ func (c Config) Validate() error {
 		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
 		{"EpisodeWarnAfter", c.EpisodeWarnAfter, time.Hour},
+		{"StallTimeout", c.StallTimeout, time.Hour},
 		{"UnknownFunctionTimeout", max(c.UnknownFunctionTimeout, 0), 365 * 24 * time.Hour},
 	}
 	for _, f := range times {

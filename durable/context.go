@@ -105,6 +105,13 @@ func (c *foreignCalls) Noted() error {
 	return nil
 }
 
+// encode is the function [encode]. Its start counts as progress, since a large value takes
+// long. The durable call that follows counts again.
+func (c *Context) encode(v any) (*string, error) {
+	c.x.Progressed()
+	return encode(v)
+}
+
 // maxCustomStatus is how many whole KB of UTF-16 a custom status may have (the
 // extension's MessagePayloadDataConverter.cs, Serialize, and
 // DurableOrchestrationContext.cs, MaxCustomStatusPayloadSizeInKB).
@@ -115,7 +122,7 @@ const maxCustomStatus = 16
 // another is set. A value that is too large or cannot be encoded fails the
 // orchestration.
 func (c *Context) SetCustomStatus(v any) {
-	status, err := encode(v)
+	status, err := c.encode(v)
 	if err != nil {
 		c.x.Refuse("SetCustomStatus", fmt.Sprintf("durable: encode custom status of type %T: %v", v, err))
 	}

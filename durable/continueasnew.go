@@ -53,7 +53,7 @@ func ContinueAsNew[I, O any](ctx *Context, self func(*Context, I) (O, error), in
 			return zero, fmt.Errorf("continue as new: %w", err)
 		}
 	}
-	input, err := encode(in)
+	input, err := ctx.encode(in)
 	if err != nil {
 		return zero, fmt.Errorf("encode next input of orchestrator %s: %w", ctx.function.name, err)
 	}

@@ -139,6 +139,10 @@
 //     path, by [Context.Patched] if need be, give those that are new another
 //     [Version], or wait until the old ones have ended.
 //
+// An orchestrator that blocks without a durable call, or computes without end, is given up
+// after 30 s. The worker holds its instance back, as [Config] says. If a goroutine that
+// it started has made a durable call, the instance fails with a [UsageError] instead.
+//
 // An orchestrator that does something else than its history says fails with a
 // [NonDeterminismError] that names the difference, or waits for code that fits, as
 // [Config] says.

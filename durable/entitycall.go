@@ -33,7 +33,7 @@ func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], operation func(*S, 
 }
 
 func callEntity[O any](ctx *Context, id entity.ID, operation string, in any) *Task[O] {
-	input, err := encode(in)
+	input, err := ctx.encode(in)
 	if err != nil {
 		return endedTask[O](ctx, fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err))
 	}

@@ -71,11 +71,12 @@ func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts .
 		if err != nil {
 			return nil, NonRetryable(fmt.Errorf("decode input of orchestrator %s: %w", f.name, err))
 		}
+		ctx.x.Progressed()
 		out, err := fn(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		output, err := encode(out)
+		output, err := ctx.encode(out)
 		if err != nil {
 			return nil, fmt.Errorf("encode output of orchestrator %s: %w", f.name, err)
 		}

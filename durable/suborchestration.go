@@ -87,7 +87,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 	if err := ctx.checkChildID(o.id); err != nil {
 		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: %w", name, err))
 	}
-	input, err := encode(in)
+	input, err := ctx.encode(in)
 	if err != nil {
 		return endedTask[O](ctx, fmt.Errorf("encode input of sub-orchestrator %s: %w", name, err))
 	}

@@ -47,6 +47,9 @@ func (t *Task[T]) Await() (T, error) {
 	if t.resolved {
 		return t.value, t.err
 	}
+	x := t.f.Execution()
+	x.Progressed()
+	defer x.Progressed()
 	if t.call != nil {
 		t.value, t.err = answerOf[T](&t.f, t.call)
 	} else {

@@ -76,3 +76,11 @@ func TestVerify_TellsWhichInstancesCannotGoOn(t *testing.T) {
 		}
 	})
 }
+
+func TestStalls_AreGivenUp(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			whytest.ExerciseStalls(t, memhub.New(), durable.Config{NoExtendedSessions: !sessions})
+		})
+	}
+}

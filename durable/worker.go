@@ -22,6 +22,7 @@ type Worker struct {
 	registry *Registry
 	config   Config
 	waiting  dispatch.Waiting
+	stalls   dispatch.Stalls
 
 	dispatcher atomic.Pointer[dispatch.Dispatcher] // nil unless Run runs
 }
@@ -58,12 +59,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		ExtendedSessionIdle: cfg.ExtendedSessionIdle,
 		ShutdownTimeout:     cfg.ShutdownTimeout,
 		EpisodeWarnAfter:    cfg.EpisodeWarnAfter,
+		StallTimeout:        cfg.StallTimeout,
 		CheckVersion:        cfg.checkVersion,
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
 		FailUnknownAfter:    w.failUnknownAfter(),
 		FailUnknownBegun:    cfg.FailUnknownFunctions,
 		HoldDifferent:       cfg.HoldNonDeterministic,
 		Waiting:             &w.waiting,
+		Stalls:              &w.stalls,
 		Crashes:             ledger,
 		StoreInputs:         cfg.StoreInputs,
 		Tracer:              tracing.New(cfg.Tracing.Provider),
@@ -165,6 +168,7 @@ type WaitingFunction struct {
 	Version   string
 	Crashed   bool      // it is known, and what waits is set aside since it has crashed the process
 	Differs   bool      // it is known, and does something else than the histories of those that wait have
+	Stalled   bool      // it is known, and the worker gave it up, since it did not yield
 	Since     time.Time // when the worker first had something that waits
 	Instances []string  // that wait, or whose activities do, in order
 }

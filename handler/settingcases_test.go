@@ -142,6 +142,12 @@ func engineSettingCases() []settingCase {
 			overridden: "hold", override: true,
 		},
 		{
+			path: "orchestratorStallTimeout", get: func(c Config) any { return c.Worker.StallTimeout },
+			byDefault: time.Duration(0), good: map[string]any{`"00:01:00"`: time.Minute},
+			bad:        map[string]string{`"00:00:00"`: `is "00:00:00"; want a time span from`, `30`: "is 30; want a time span from"},
+			overridden: "00:02:00", override: 2 * time.Minute,
+		},
+		{
 			path: "storeInputsInOrchestrationHistory", get: func(c Config) any { return c.Worker.StoreInputs },
 			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
 			bad:        map[string]string{`1`: "is 1; want true or false"},

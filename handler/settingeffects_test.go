@@ -231,6 +231,7 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 		if err := errors.Join(<-ended, a.server.hub.Close()); err != nil {
 			t.Error(err)
 		}
+		time.Sleep(10 * time.Second) // until an orchestrator that was given up has napped
 	}()
 	return e.see(a)
 }

@@ -102,6 +102,10 @@ func engineEffects() []effect {
 			a.start("Fickle/i", "", 10*time.Minute)
 			return a.status().RuntimeStatus
 		}},
+		{path: "orchestratorStallTimeout", either: true, values: map[string]any{`"00:00:05"`: "Pending", `"00:00:20"`: "Completed"}, see: func(a *settingsApp) any {
+			a.start("Hold/i", "", time.Minute) // it runs for 10 s
+			return a.status().RuntimeStatus
+		}},
 		{path: "storeInputsInOrchestrationHistory", either: true, values: map[string]any{`true`: true, `false`: false}, see: func(a *settingsApp) any {
 			a.start("Fan/i", "1", time.Minute)
 			return strings.Contains(a.ask("GET", "instances/i?showHistory=true", "").Body.String(), `"FunctionName":"Nap","Input":"[7]"`)

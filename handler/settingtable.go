@@ -176,6 +176,16 @@ var hubRows = []settingRow{
 			"(`hold`). A waiting instance can be terminated and suspended. Not known to .NET",
 	},
 	{
+		Path: "orchestratorStallTimeout",
+		Values: spanValue{Low: time.Second, High: time.Hour, Set: func(cfg *Config, d time.Duration) {
+			cfg.Worker.StallTimeout = d
+		}},
+		Initial: "`00:00:30`",
+		Get:     func(cfg *Config) any { return cmp.Or(cfg.Worker.StallTimeout, durable.DefaultStallTimeout) },
+		Does: "how long an orchestrator may run without a durable call before the app gives it up: it waits for something other than a durable task, or it computes without end. " +
+			"The app holds the instance back until it is suspended and resumed or the app restarts. Not known to .NET",
+	},
+	{
 		Path:    "storeInputsInOrchestrationHistory",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.StoreInputs = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.StoreInputs },

@@ -89,6 +89,14 @@ func TestUsage_IsWhatTheAccountSaw(t *testing.T) {
 	})
 }
 
+func TestStalls_InPartitionLogsAreGivenUp(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, _ := s.open("w")
+		whytest.ExerciseStalls(s.T, h, durable.Config{})
+		_ = h.Close() // its worker has ended
+	})
+}
+
 func TestWhy_NamesWhatAnInstanceInPartitionLogsWaitsFor(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")

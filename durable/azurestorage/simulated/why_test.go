@@ -74,3 +74,11 @@ func TestWhy_NamesWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
 		whytest.Exercise(t, open(t, account.Worker("w"), account))
 	})
 }
+
+func TestStalls_InAzureStorageAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 1})
+		defer account.Wait()
+		whytest.ExerciseStalls(t, open(t, account.Worker("w"), account), durable.Config{})
+	})
+}

@@ -32,7 +32,8 @@ type Config struct {
 	ExtendedSessionIdle time.Duration
 
 	ShutdownTimeout  time.Duration // from the end of Run's context to that of activities' contexts
-	EpisodeWarnAfter time.Duration // how long an episode may take before it is reported
+	EpisodeWarnAfter time.Duration // how long an orchestrator may run without progress before it is reported
+	StallTimeout     time.Duration // and before it is given up
 
 	// CheckVersion says why the worker does not take instances of a version. Nil
 	// takes all.
@@ -52,6 +53,9 @@ type Config struct {
 	// Waiting, if not nil, records what waits for functions that this worker lacks or
 	// does not run.
 	Waiting *Waiting
+
+	// Stalls, if not nil, records the instances whose code was given up.
+	Stalls *Stalls
 
 	// Crashes, if not nil, knows what is set aside because it crashed the process.
 	Crashes *crashes.Ledger

@@ -79,12 +79,15 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	if cfg.Waiting == nil {
 		cfg.Waiting = new(Waiting)
 	}
+	if cfg.Stalls == nil {
+		cfg.Stalls = new(Stalls)
+	}
 	return &Dispatcher{
 		provider:           p,
 		functions:          fns,
 		config:             cfg,
 		log:                log,
-		watchdog:           &watchdog{limit: cfg.EpisodeWarnAfter},
+		watchdog:           newWatchdog(cfg.EpisodeWarnAfter, cfg.StallTimeout),
 		entities:           make(chan struct{}, maxEntities(cfg)),
 		waiting:            make(chan struct{}, maxWaitingEntities),
 		results:            make(chan struct{}, maxResults),
@@ -432,14 +435,13 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
 	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
 	s.logFor(w.Instance)
-	s.x = &execution{now: d.config.Now, watch: s.watch, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
+	s.x = &execution{now: d.config.Now, watch: s.watch, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()
 	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 
-	// A failure of one instance ends here: the deferred calls also see a panic of
-	// ours, and an orchestrator that ended the goroutine.
+	// A failure of one instance ends here: the deferred calls also see a panic of ours.
 	s.begin()
 	defer s.end()
 	handledAll := false
@@ -448,14 +450,11 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 		if handledAll {
 			return
 		}
-		cause := errors.New("the goroutine of the episode was ended by runtime.Goexit")
-		if v := recover(); v != nil {
-			cause = fmt.Errorf("panic while handling the instance: %v", v)
-			s.log.Error("panic while handling the instance", "panic", v, "stack", string(debug.Stack()))
-		}
-		s.abandon(cause)
+		broken := &panicError{recover(), debug.Stack()}
+		s.logBroken(broken)
+		s.abandon(broken)
 	}()
-	defer s.x.close()
+	defer s.close()
 	s.run()
 	handledAll = true
 }

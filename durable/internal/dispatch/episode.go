@@ -21,8 +21,12 @@ type execution struct {
 	// now is the worker's clock; stopping reports whether the worker is stopping.
 	now      func() time.Time
 	stopping func() bool
+	progress *progress // of live
+	turn     *turn     // that runs now or ran last, nil of a [Stepper]
 	// watch is called before an orchestrator runs, and yielded when it has yielded.
-	watch func(*history.ExecutionStarted) (yielded func())
+	watch func(*execution) (yielded func())
+	// stalls, if not nil, has the instances whose code was given up.
+	stalls *Stalls
 	// ran, if not nil, is called after each generation. Past is the history that was
 	// replayed.
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
@@ -58,6 +62,11 @@ func (x *execution) begin(start *history.ExecutionStarted, functions Functions) 
 	}
 	if x.crashed != nil && x.crashed() {
 		return &unknownFunctionError{kind: "orchestrator", name: start.Name, version: start.Version, crashed: true}
+	}
+	if x.stalls != nil {
+		if stall := x.stalls.get(start); stall != nil {
+			return stall
+		}
 	}
 	x.code = code
 	return nil
@@ -233,13 +242,14 @@ func withPatches(events []history.Event, ids []string, now time.Time) []history.
 func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
 	isFirst := x.live == nil
 	if isFirst {
-		x.live = replay.New(x.start.Instance, x.code)
+		x.live, x.progress = replay.New(x.start.Instance, x.code), new(progress)
+		x.live.Observe(x.progress)
 	}
 	if x.code == nil {
 		x.live.Fail(x.failure)
 		return x.live.Episode(past, fresh)
 	}
-	yielded := x.watch(x.start)
+	yielded := x.watch(x)
 	outcome := x.live.Episode(past, fresh)
 	if isFirst {
 		if fits, o := x.live.Refit(past, fresh); fits != nil {
@@ -287,6 +297,12 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 	}
 	unknown, ok := errors.AsType[*unknownFunctionError](held)
 	due, begun := dueOf(x.start), len(past) > 0
+	if stall, ok := errors.AsType[*stall](held); ok {
+		if x.failure = stall.Failure(); x.failure == nil {
+			return nil, unknown
+		}
+		return x.episode(nil, past, arrived)
+	}
 	switch {
 	case !ok || unknown.crashed || unknown.differs:
 		return nil, held

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -42,3 +43,34 @@ func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, execu
 
 // EpisodeTime calls episodeTime.
 func EpisodeTime(arrived []history.Event, now time.Time) time.Time { return episodeTime(arrived, now) }
+
+// DefaultTicks is how many ticks a [Watched] turn has.
+const DefaultTicks = 300
+
+// A Watched is a turn whose code runs without progress.
+type Watched struct {
+	w *watchdog
+	t *turn
+}
+
+// NewWatched returns a turn that is given up after some ticks.
+func NewWatched(ticks int) *Watched {
+	w := newWatchdog(time.Hour, time.Duration(ticks)*tick)
+	t := &turn{log: slog.New(slog.DiscardHandler), over: make(chan error, 1)}
+	w.watch(t, &history.ExecutionStarted{}, new(progress))
+	return &Watched{w, t}
+}
+
+// Tick has a tick arrive so much too late.
+func (w *Watched) Tick(late time.Duration) {
+	w.w.mu.Lock()
+	w.w.due = time.Now().Add(-late)
+	w.w.mu.Unlock()
+	w.w.tick()
+}
+
+// IsGivenUp reports whether the turn was given up.
+func (w *Watched) IsGivenUp() bool { return len(w.t.over) > 0 }
+
+// End ends the turn.
+func (w *Watched) End() { w.w.unwatch(w.t) }

@@ -67,6 +67,7 @@ func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatc
 		ExtendedSessionIdle:        30 * time.Second,
 		ShutdownTimeout:            5 * time.Second,
 		EpisodeWarnAfter:           10 * time.Second,
+		StallTimeout:               30 * time.Second,
 		Logger:                     slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now:                        time.Now,
 		NewID:                      func() string { return fmt.Sprintf("%032x", b.ids.Add(1)) },

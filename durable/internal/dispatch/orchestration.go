@@ -16,14 +16,19 @@ import (
 // orchestratorName returns the name of a work item's orchestrator, empty if its start
 // has not come.
 func orchestratorName(w *provider.OrchestrationWorkItem) string {
-	start := history.StartOf(w.History)
-	for i := 0; start == nil && i < len(w.Messages); i++ {
-		start, _ = w.Messages[i].Event.(*history.ExecutionStarted)
+	if start := startOf(history.StartOf(w.History), w.Messages); start != nil {
+		return start.Name
 	}
-	if start == nil {
-		return ""
+	return ""
+}
+
+// startOf returns start, or if that is nil the first start event among messages, nil if there
+// is none.
+func startOf(start *history.ExecutionStarted, messages []provider.TaskMessage) *history.ExecutionStarted {
+	for i := 0; start == nil && i < len(messages); i++ {
+		start, _ = messages[i].Event.(*history.ExecutionStarted)
 	}
-	return start.Name
+	return start
 }
 
 // A session handles an instance from the delivery of its work item to its release.
@@ -101,8 +106,9 @@ func (s *session) run() {
 	traced := s.d.config.Tracer.Instance(past)
 	for {
 		began := s.x.start == nil
+		s.d.config.Stalls.resume(startOf(s.x.start, messages), messages)
 		cp, dropped, err := s.decide(past, messages)
-		if s.refuse(err) {
+		if s.refuse(err, messages) {
 			return
 		}
 		traced.Stamp(cp, s.d.config.Now())
@@ -130,6 +136,9 @@ func (s *session) run() {
 		logScheduled(s.log, s.name(), cp)
 		s.report(cp)
 		s.tell(cp, began)
+		if s.x.ended {
+			s.d.config.Stalls.remove(cp.Instance.InstanceID)
+		}
 		if s.x.ended || s.x.start == nil || s.x.code == nil || !s.d.config.ExtendedSessions {
 			return
 		}
@@ -148,19 +157,33 @@ func (s *session) run() {
 
 // decide is [execution.take], and logs the messages that it drops.
 func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
-	cp, dropped, err := s.x.take(s.d.functions, s.item.Instance, past, messages)
+	x := s.x
+	var cp *provider.Checkpoint
+	var dropped []droppedMessage
+	var err error
+	broken := s.runTurn(func() { cp, dropped, err = x.take(s.d.functions, s.item.Instance, past, messages) })
+	if broken != nil {
+		return nil, nil, broken
+	}
 	for _, m := range dropped {
 		s.log.Info("dropped a message", "eventType", m.message.Event.Type(), "reason", m.reason)
 	}
 	return cp, dropped, err
 }
 
-// refuse abandons the instance if err is not nil, and reports whether it did.
-func (s *session) refuse(err error) bool {
+// refuse abandons the instance, whose messages were not taken, if err is not nil. It reports
+// whether it did.
+func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 	if err == nil {
 		return false
 	}
-	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
+	if stall, ok := errors.AsType[*stall](err); ok {
+		s.giveUp(stall, messages)
+		return true
+	}
+	if broken, ok := errors.AsType[*panicError](err); ok {
+		s.logBroken(broken)
+	} else if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
 		log := s.log
 		if difference, ok := errors.AsType[*replay.NonDeterminismError](err); ok {
 			log = log.With("error", difference)
@@ -174,6 +197,47 @@ func (s *session) refuse(err error) bool {
 	}
 	s.abandon(err)
 	return true
+}
+
+// giveUp hands an instance back whose code was given up. It is delivered again soon, and then
+// runs without code.
+func (s *session) giveUp(it *stall, messages []provider.TaskMessage) {
+	s.logBroken(it)
+	if it.isStopping {
+		s.abandon(errStopping)
+		return
+	}
+	it.resumed = resumedAt(messages)
+	if s.d.config.Stalls.add(it) {
+		s.log.Error("orchestrator is stopped: it did not yield in several instances, and this process runs no more of them until one is suspended and resumed",
+			"name", it.start.Name, "version", it.start.Version, "instances", maxStalls)
+	}
+	s.abandon(&provider.HeldError{Cause: it, Until: s.d.config.Now().Add(time.Second)})
+}
+
+// logBroken logs the error of a turn.
+func (s *session) logBroken(err error) {
+	var broken *panicError
+	var it *stall
+	switch {
+	case errors.As(err, &broken) && broken.value == nil:
+		s.log.Error(broken.Error())
+	case errors.As(err, &broken):
+		s.log.Error("panic while handling the instance", "panic", broken.value, "stack", string(broken.stack))
+	case errors.As(err, &it):
+		log := s.log.With("name", it.start.Name, "running", it.running.Round(time.Millisecond))
+		if it.stack != "" {
+			log = log.With("stack", it.stack)
+		}
+		switch {
+		case it.foreign != nil:
+			log.Error("orchestrator was given up: it waits for a goroutine that made a durable call", "error", it.foreign)
+		case it.isStopping:
+			log.Warn("orchestrator was given up: it does not yield, and the worker stops")
+		default:
+			log.Error("orchestrator was given up: it does not yield; it must wait for durable tasks only")
+		}
+	}
 }
 
 func (s *session) commitFailed(err error) {
@@ -200,11 +264,6 @@ func (s *session) release() {
 	if err := s.item.Session.Release(ctx); err != nil {
 		s.log.Warn("cannot release the instance", "error", err)
 	}
-}
-
-// watch has the watchdog look at the orchestrator that start began.
-func (s *session) watch(start *history.ExecutionStarted) (yielded func()) {
-	return s.d.watchdog.watch(s.log, start.Name, s.label)
 }
 
 // report logs what an episode came to.

@@ -11,7 +11,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -121,27 +120,6 @@ func TestShutdown_LeavesBehindWhatDoesNotHeedItsContext(t *testing.T) {
 		b.work(fns)
 		b.wantOutput("i", history.Completed, `"in"`)
 		time.Sleep(time.Hour)
-	})
-}
-
-func TestShutdown_NamesAnOrchestratorThatDoesNotYield(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.Worker.DrainTimeout = 7 * time.Second
-		blocked := make(chan struct{})
-		code := one(func(x *replay.Execution, _ *string) (*string, error) {
-			<-blocked
-			return nil, nil
-		})
-		stop := b.work(code)
-		b.start("stuck", "O", nil)
-		time.Sleep(time.Second)
-		err := stop()
-		if err == nil || !strings.Contains(err.Error(), "orchestration stuck") {
-			t.Errorf("error is %v, want one that names the orchestration", err)
-		}
-		close(blocked)
-		b.work(code)
-		b.wantOutput("stuck", history.Completed, "<nil>")
 	})
 }
 

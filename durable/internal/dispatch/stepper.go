@@ -40,7 +40,7 @@ func NewStepper(now func() time.Time) *Stepper {
 	s.x = execution{
 		now:      now,
 		stopping: func() bool { return false },
-		watch:    func(*history.ExecutionStarted) func() { return func() {} },
+		watch:    func(*execution) func() { return func() {} },
 		ran:      s.ran,
 	}
 	return s

@@ -18,6 +18,7 @@ import (
 type unknownFunctionError struct {
 	kind, name, version string
 	crashed, differs    bool
+	stalled             bool // its code did not yield and was given up
 }
 
 // why says why something is held back, for the log.
@@ -28,6 +29,9 @@ func (e *unknownFunctionError) why() string {
 	if e.differs {
 		return "its code does something else than its history has. Deploy code that fits; hub why tells the difference"
 	}
+	if e.stalled {
+		return "it does not yield. Correct the function and restart the process, or suspend and resume the instance to run it again"
+	}
 	return "this worker does not know its function"
 }
 
@@ -37,6 +41,9 @@ func (e *unknownFunctionError) Error() string {
 	}
 	if e.differs {
 		return fmt.Sprintf("%s %q does something else than the history of the instance has", e.kind, e.name)
+	}
+	if e.stalled {
+		return fmt.Sprintf("%s %q does not yield", e.kind, e.name)
 	}
 	if e.version != "" {
 		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)

@@ -34,6 +34,7 @@ type WaitingFunction struct {
 	Kind, Name, Version string
 	Crashed             bool      // the worker has it, but what waits is set aside because it crashed the process
 	Differs             bool      // the worker has it, but it does something else than the histories of what waits have
+	Stalled             bool      // the worker has it, but gave up its code, which did not yield
 	Since               time.Time // when the first of them began to wait
 	Instances           []string  // that wait, or whose activities do, in order
 }
@@ -50,6 +51,10 @@ func (f WaitingFunction) String() string {
 	}
 	if f.Differs {
 		return fmt.Sprintf("%s %q%s does something else than the histories of %d instances have, which have waited for code that fits since %s",
+			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
+	}
+	if f.Stalled {
+		return fmt.Sprintf("%s %q%s does not yield; %d instances have been held back since %s, until they are suspended and resumed or the process restarts",
 			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",
@@ -108,7 +113,7 @@ func (w *Waiting) All(now time.Time) []WaitingFunction {
 		f, ok := found[key.unknownFunctionError]
 		if !ok || at.since.Before(f.Since) {
 			f.Kind, f.Name, f.Version, f.Since = key.kind, key.name, key.version, at.since
-			f.Crashed, f.Differs = key.crashed, key.differs
+			f.Crashed, f.Differs, f.Stalled = key.crashed, key.differs, key.stalled
 		}
 		f.Instances = append(f.Instances, key.instanceID)
 		found[key.unknownFunctionError] = f

@@ -3,54 +3,201 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"log/slog"
 	"runtime/pprof"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A watchdog reports orchestrators that do not yield: those that wait for
-// something else than a durable task, or compute without end. Their episode's
-// goroutine hangs with them, which only the log shows.
+// A watchdog reports orchestrators that do not yield, and gives them up after a while: those
+// that wait for something else than a durable task, or compute without end. turn.go describes
+// what happens then.
+//
+// It counts ticks of a timer without progress of the orchestrator. A tick counts only if it
+// arrives on time, so that a debugger, SIGSTOP, a paused machine or a throttled container uses
+// none up.
 type watchdog struct {
-	limit time.Duration // until the first report; each next takes twice as long
+	warnAfter   int // ticks until the first report; each next takes twice as long
+	giveUpAfter int // ticks
+
+	mu    sync.Mutex // protects the following, and the fields of turns that say so
+	turns map[*turn]struct{}
+	timer *time.Timer // runs while there are turns
+	due   time.Time   // when the timer fires
 }
 
-// watch begins to watch the orchestrator with the given name, which runs on
-// goroutines with the label. The caller must call yielded when they have yielded.
-func (w *watchdog) watch(log *slog.Logger, name, label string) (yielded func()) {
-	began := time.Now()
-	var mu sync.Mutex
-	var timer *time.Timer
-	done, reported := false, false
-	wait := w.limit
-	report := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if done {
-			return
-		}
-		reported = true
-		log.Error("orchestrator does not yield; it must wait for durable tasks only",
-			"name", name, "running", time.Since(began).Round(time.Millisecond), "stack", stacks(label))
-		wait *= 2
-		timer.Reset(wait)
+const (
+	// tick is the time between two ticks.
+	tick = 100 * time.Millisecond
+	// tickDelay is how late a tick may arrive and still count.
+	tickDelay = tick / 2
+	// soonTicks is when an orchestrator is given up that can never continue, or that
+	// delays the end of the worker.
+	soonTicks = int(time.Second / tick)
+)
+
+func newWatchdog(warnAfter, giveUpAfter time.Duration) *watchdog {
+	ticks := func(d time.Duration) int { return max(1, int(d/tick)) }
+	return &watchdog{warnAfter: ticks(warnAfter), giveUpAfter: ticks(giveUpAfter), turns: make(map[*turn]struct{})}
+}
+
+// progress counts the steps of an execution. Its methods are called from any goroutine.
+type progress struct {
+	steps   atomic.Uint64
+	foreign atomic.Pointer[error]
+}
+
+var _ replay.Observer = (*progress)(nil)
+
+// Progressed implements replay.Observer.
+func (p *progress) Progressed() { p.steps.Add(1) }
+
+// ForeignCall implements replay.Observer.
+func (p *progress) ForeignCall(err error) { p.foreign.CompareAndSwap(nil, &err) }
+
+// watch watches the code of t, which runs until the caller calls unwatch.
+func (w *watchdog) watch(t *turn, start *history.ExecutionStarted, p *progress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.start, t.progress, t.began = start, p, time.Now()
+	t.restart(w)
+	w.turns[t] = struct{}{}
+	if len(w.turns) == 1 {
+		w.arm(t.began)
 	}
-	mu.Lock()
-	timer = time.AfterFunc(wait, report)
-	mu.Unlock()
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		done = true
-		timer.Stop()
-		if reported {
-			log.Warn("orchestrator has yielded", "name", name, "running", time.Since(began).Round(time.Millisecond))
+}
+
+// unwatch ends the watch of t. It returns false if t was given up.
+func (w *watchdog) unwatch(t *turn) bool {
+	w.mu.Lock()
+	delete(w.turns, t)
+	if len(w.turns) == 0 {
+		w.timer.Stop()
+	}
+	reported, givenUp := t.reported, t.isGivenUp
+	t.reported = false
+	w.mu.Unlock()
+	if !reported && !givenUp {
+		return true
+	}
+	// Only this goroutine changes start and began.
+	log := t.log.With("name", t.start.Name, "running", time.Since(t.began).Round(time.Millisecond))
+	if givenUp {
+		log.Warn("orchestrator has yielded after it was given up; its decisions are discarded")
+	} else {
+		log.Warn("orchestrator has yielded")
+	}
+	return !givenUp
+}
+
+// hurry has the watchdog give t up soon, since the worker is stopping.
+func (w *watchdog) hurry(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.isStopping = true
+	t.restart(w)
+}
+
+// arm has the timer fire in one tick. mu is locked.
+func (w *watchdog) arm(now time.Time) {
+	w.due = now.Add(tick)
+	if w.timer == nil {
+		w.timer = time.AfterFunc(tick, w.tick)
+	} else {
+		w.timer.Reset(tick)
+	}
+}
+
+// tick counts a tick of all turns.
+func (w *watchdog) tick() {
+	now := time.Now()
+	w.mu.Lock()
+	if len(w.turns) == 0 || now.Before(w.due) { // the timer was stopped while it fired
+		w.mu.Unlock()
+		return
+	}
+	var slow []*turn
+	var givenUp []*stall
+	if now.Sub(w.due) <= tickDelay {
+		for t := range w.turns {
+			switch t.tick(w) {
+			case warns:
+				t.reported = true
+				slow = append(slow, t)
+			case givesUp:
+				t.isGivenUp = true
+				delete(w.turns, t)
+				givenUp = append(givenUp, t.stall(now))
+			case goesOn:
+			}
 		}
 	}
+	if len(w.turns) > 0 {
+		w.arm(now)
+	}
+	w.mu.Unlock()
+	if len(slow)+len(givenUp) == 0 {
+		return
+	}
+	stacks := stacks()
+	shown := make(map[string]bool) // functions whose stack is in the log of this tick
+	for _, t := range slow {
+		log := t.log.With("name", t.start.Name, "running", now.Sub(t.began).Round(time.Millisecond))
+		if !shown[t.start.Name] {
+			shown[t.start.Name] = true
+			log = log.With("stack", stacks[t.label])
+		}
+		log.Error("orchestrator does not yield; it must wait for durable tasks only")
+	}
+	for _, s := range givenUp {
+		if !shown[s.start.Name] {
+			shown[s.start.Name] = true
+			s.stack = stacks[s.turn.label]
+		}
+		s.turn.over <- s
+	}
+}
+
+// restart counts from zero. The watchdog's mu is locked.
+func (t *turn) restart(w *watchdog) { t.ticks, t.warnAt = 0, w.warnAfter }
+
+// A verdict is what a tick decides about a turn.
+type verdict int
+
+const (
+	goesOn verdict = iota
+	warns
+	givesUp
+)
+
+// tick counts a tick. The watchdog's mu is locked.
+func (t *turn) tick(w *watchdog) verdict {
+	t.ticks++
+	if steps := t.progress.steps.Load(); steps != t.steps {
+		t.steps = steps
+		t.restart(w)
+	}
+	if foreign := t.progress.foreign.Load(); foreign != nil && t.foreign == nil {
+		t.foreign = *foreign
+		t.restart(w)
+	}
+	limit := w.giveUpAfter
+	if t.foreign != nil || t.isStopping {
+		limit = min(limit, soonTicks)
+	}
+	switch {
+	case t.ticks >= limit:
+		return givesUp
+	case t.ticks >= t.warnAt:
+		t.warnAt = 2*t.warnAt + w.warnAfter
+		return warns
+	}
+	return goesOn
 }
 
 // itemLabel is the profiler label of the goroutines of an item. Goroutines that they
@@ -62,22 +209,30 @@ func labelled(it *item, f func()) {
 	pprof.Do(context.Background(), pprof.Labels(itemLabel, it.label, crashes.Label, it.work), func(context.Context) { f() })
 }
 
-// stacks returns where the goroutines with the label's value are.
-func stacks(value string) string {
+// stacks returns where the goroutines of each item are, by the item's label. It leaves out the
+// goroutines that only wait for the orchestrator.
+func stacks() map[string]string {
 	var all bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
-		return err.Error()
+		return nil
 	}
 	// The profile is a list of paragraphs; one with labels has a line of them.
-	label := []byte(fmt.Sprintf("%q:%q", itemLabel, value))
-	var found [][]byte
+	name := strconv.AppendQuote(nil, itemLabel)
+	found := make(map[string]string)
 	for block := range bytes.SplitSeq(all.Bytes(), []byte("\n\n")) {
-		if bytes.Contains(block, label) {
-			found = append(found, bytes.TrimSpace(block))
+		_, value, ok := bytes.Cut(block, append(name, ':'))
+		if !ok || bytes.Contains(block, []byte("dispatch.(*session).")) {
+			continue
 		}
+		quoted, err := strconv.QuotedPrefix(string(value))
+		if err != nil {
+			continue
+		}
+		label, _ := strconv.Unquote(quoted) // which QuotedPrefix has checked
+		if found[label] != "" {
+			found[label] += "\n\n"
+		}
+		found[label] += string(bytes.TrimSpace(block))
 	}
-	if len(found) == 0 {
-		return "none found"
-	}
-	return string(bytes.Join(found, []byte("\n\n")))
+	return found
 }

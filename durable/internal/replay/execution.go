@@ -29,7 +29,8 @@ type Execution struct {
 	instance history.OrchestrationInstance
 	code     Code
 	group    coro.Group
-	traced   bool // see [Execution.TraceWaits]
+	traced   bool     // see [Execution.TraceWaits]
+	observer Observer // nil: none
 
 	started     *history.ExecutionStarted // nil before the orchestrator began
 	now         time.Time
@@ -220,6 +221,7 @@ func (x *Execution) begin(e *history.ExecutionStarted) {
 
 // run lets the coroutines run that the last event woke, until all wait.
 func (x *Execution) run() {
+	x.Progressed()
 	if crash := x.group.Run(); crash != nil {
 		x.finish(history.Failed, x.failureOfCrash(crash))
 	}
@@ -489,6 +491,7 @@ func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 	}
 	for _, id := range slices.Backward(x.patches.unmarked) {
 		y := New(x.instance, x.code)
+		y.Observe(x.observer)
 		if x.traced {
 			y.TraceWaits()
 		}

@@ -116,10 +116,11 @@ func earliest(fs []*Future) int {
 }
 
 // Ready reports whether f is complete, or could be at once: an external event
-// came while f did not wait for it.
+// came while f did not wait for it. It does not count as progress: a loop until f is
+// ready never ends.
 func (f *Future) Ready() bool {
 	if !f.IsComplete() {
-		f.x.check("Await")
+		f.x.checkPlace("Await")
 		f.x.events.renew(f)
 	}
 	return f.IsComplete()

@@ -50,12 +50,19 @@ func (u *usage) misuse(sentence string) error {
 	return u.guard.UsageError(sentence)
 }
 
-// check panics unless the caller is the coroutine that is taking a step.
+// check panics unless the caller is the coroutine that is taking a step. The call counts
+// as progress.
+func (u *usage) check(call string) {
+	u.checkPlace(call)
+	u.x.Progressed()
+}
+
+// checkPlace panics unless the caller is the coroutine that is taking a step.
 //
 // A panic on a goroutine that the orchestrator started would end the process, at each
 // replay anew. Such a goroutine is ended instead, and the guard records the call, so that
 // the execution fails.
-func (u *usage) check(call string) {
+func (u *usage) checkPlace(call string) {
 	if u.x.group.Inside() && !u.x.group.Closing() {
 		return
 	}
@@ -69,6 +76,9 @@ func (u *usage) check(call string) {
 	err := u.misuse(sentence)
 	if !inside && u.guard != nil {
 		u.guard.Note(err)
+		if u.x.observer != nil {
+			u.x.observer.ForeignCall(err)
+		}
 		runtime.Goexit()
 	}
 	panic(err)

@@ -338,6 +338,8 @@ func (m *API) heldBack(state *durable.InstanceState) string {
 			return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
 		case f.Differs:
 			return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, name)
+		case f.Stalled:
+			return fmt.Sprintf("Held back: the %s %s does not yield. It must wait for durable tasks only; the log has its stack. Correct it and restart the app, or suspend and resume the instance to run it again.", f.Kind, name)
 		}
 		return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 	}
