@@ -38,18 +38,19 @@ func TestLogging_FormatIsTextOrJSON(t *testing.T) {
 	}
 }
 
-// The README lists the events by the names that operators of the .NET extension
-// look for, and there are no others.
-func TestLogging_ReadmeHasEachEvent(t *testing.T) {
+// The page lists each log event by its name in the .NET extension, with its level, and lists
+// no others.
+func TestLogging_ThePageHasEachEvent(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
+	const page = "../durable/docs/reference-metrics.md"
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, ok := strings.Cut(string(readme), "<!-- log events -->\n")
+	_, table, ok := strings.Cut(string(text), "<!-- log events -->\n")
 	table, _, closed := strings.Cut(table, "<!-- end of log events -->\n")
 	if !ok || !closed {
-		t.Fatal("README.md has no table of log events")
+		t.Fatalf("%s has no table of log events", page)
 	}
 	listed := map[string]bool{} // whether it is in the source
 	levels := map[string]string{}
@@ -72,7 +73,7 @@ func TestLogging_ReadmeHasEachEvent(t *testing.T) {
 		}
 		for _, found := range attribute.FindAllSubmatch(source, -1) {
 			if _, ok := listed[string(found[1])]; !ok {
-				t.Errorf("%s logs the event %s, which README.md does not list", path, found[1])
+				t.Errorf("%s logs the event %s, which %s does not list", path, found[1], page)
 			}
 		}
 		for _, found := range logged.FindAllStringSubmatch(string(source), -1) {
@@ -81,7 +82,7 @@ func TestLogging_ReadmeHasEachEvent(t *testing.T) {
 				level = "debug, counted"
 			}
 			if row, ok := levels[found[3]]; ok && !strings.Contains(row, level) {
-				t.Errorf("%s logs the event %s at %s; README.md says %s", path, found[3], level, row)
+				t.Errorf("%s logs the event %s at %s; %s has %s", path, found[3], level, page, row)
 			}
 		}
 		for _, found := range other.FindAllSubmatch(source, -1) {
@@ -96,10 +97,10 @@ func TestLogging_ReadmeHasEachEvent(t *testing.T) {
 	}
 	for name, inSource := range listed {
 		if !inSource {
-			t.Errorf("README.md lists the event %s, which nothing logs", name)
+			t.Errorf("%s lists the event %s, which nothing logs", page, name)
 		}
 	}
 	if len(listed) < 45 {
-		t.Errorf("README.md lists %d events only", len(listed))
+		t.Errorf("%s lists %d events only", page, len(listed))
 	}
 }

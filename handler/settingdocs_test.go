@@ -8,8 +8,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// settingsTable returns the README's table of the settings that have an effect
-// or, if inert is true, of those that have none.
+// settingsTable returns the documentation's table of the settings with an effect or, if inert is
+// true, of the settings without one.
 func settingsTable(inert bool) string {
 	var out strings.Builder
 	if inert {

@@ -16,7 +16,7 @@ import (
 )
 
 // rewrite makes tests write the files that they compare with.
-var rewrite = flag.Bool("rewrite", false, "rewrite the README's tables, the schema and the files in testdata that tests compare with")
+var rewrite = flag.Bool("rewrite", false, "write the tables of settings, the schema and the files in testdata that tests compare with")
 
 func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,10 @@
 package handler
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -87,35 +83,6 @@ func TestTelemetry_SendsSpansAndMetricsToTheReceiver(t *testing.T) {
 		if body := bodies[path]; !strings.Contains(body, want) || !strings.Contains(body, "shop") {
 			t.Errorf("the receiver got %q at %s, want it to tell of %s", body, path, want)
 		}
-	}
-}
-
-func TestTelemetry_ReadmeHasEachMetric(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("../durable/internal/metering/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metric := regexp.MustCompile(`(?:Counter|Gauge|Histogram)\("(durabletask[a-z_.]+)"`)
-	n := 0
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range metric.FindAllSubmatch(source, -1) {
-			n++
-			if !bytes.Contains(readme, []byte("\n| `"+string(found[1])+"` |")) {
-				t.Errorf("README.md has no row for %s", found[1])
-			}
-		}
-	}
-	if n < 14 {
-		t.Errorf("only %d metrics were found in %q", n, files)
 	}
 }
 
