@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -462,4 +464,73 @@ func (s *session) tellTakenUp(past []history.Event) {
 	}
 	s.log.Info("instance is taken up where another process left it", "name", s.name(),
 		"events", len(past), "waitsFor", openActions(past), "leftAt", left.UTC().Format(time.RFC3339Nano))
+}
+
+// runTurn runs f, which runs code of s.x, on another goroutine. The error is a *panicError, or
+// a *stall if the turn was given up: then s.x is a new execution that has run nothing, and what
+// f did or does must not be used.
+func (s *session) runTurn(f func()) error {
+	t := &turn{log: s.log, label: s.label, over: make(chan error, 1)}
+	x := s.x
+	x.turn = t
+	go s.onTurn(t, x, f)
+	var err error
+	select {
+	case err = <-t.over:
+	case <-s.live.work.Done():
+		s.d.watchdog.hurry(t)
+		err = <-t.over
+	}
+	if stall, ok := err.(*stall); ok { //nolint:errorlint // it is not wrapped
+		s.x = &execution{start: stall.start}
+	}
+	return err
+}
+
+// onTurn is the turn's goroutine.
+func (s *session) onTurn(t *turn, x *execution, f func()) {
+	returned := false
+	defer func() {
+		var ended error
+		if v := recover(); v != nil {
+			ended = &panicError{v, debug.Stack()}
+		} else if !returned {
+			ended = &panicError{}
+		}
+		if s.d.watchdog.end(t) {
+			t.over <- ended
+			return
+		}
+		x.close()
+	}()
+	f()
+	returned = true
+}
+
+// watch watches the code of x until its caller calls yielded. That ends the turn's goroutine
+// if the turn was given up.
+func (s *session) watch(x *execution) (yielded func()) {
+	s.d.watchdog.watch(x.turn, x.start, x.progress)
+	return func() {
+		if !s.d.watchdog.unwatch(x.turn) {
+			runtime.Goexit()
+		}
+	}
+}
+
+// close unwinds the orchestrator if it is in memory.
+func (s *session) close() {
+	if s.x.live == nil || s.x.ended {
+		s.x.close() // no code is left to unwind
+		return
+	}
+	x := s.x
+	err := s.runTurn(func() {
+		yielded := x.watch(x)
+		x.close()
+		yielded()
+	})
+	if err != nil {
+		s.logBroken(err)
+	}
 }

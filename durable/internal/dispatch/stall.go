@@ -20,11 +20,6 @@ type stall struct {
 	resumed    time.Time     // of the latest resume event that the code had received
 }
 
-// stall returns the reason for which t is given up. The watchdog's mu is locked.
-func (t *turn) stall(now time.Time) *stall {
-	return &stall{turn: t, start: t.start, running: now.Sub(t.began), foreign: t.foreign, isStopping: t.isStopping && t.foreign == nil}
-}
-
 func (s *stall) Error() string { return s.function().Error() }
 
 // Unwrap returns the function, which is held back.

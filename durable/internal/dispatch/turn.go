@@ -3,8 +3,6 @@ package dispatch
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -69,78 +67,35 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("panic while handling the instance: %v", e.value)
 }
 
-// runTurn runs f, which runs code of s.x, on another goroutine. The error is a *panicError, or
-// a *stall if the turn was given up: then s.x is a new execution that has run nothing, and what
-// f did or does must not be used.
-func (s *session) runTurn(f func()) error {
-	t := &turn{log: s.log, label: s.label, over: make(chan error, 1)}
-	x := s.x
-	x.turn = t
-	go s.onTurn(t, x, f)
-	var err error
-	select {
-	case err = <-t.over:
-	case <-s.live.work.Done():
-		s.d.watchdog.hurry(t)
-		err = <-t.over
+// restart counts from zero. The watchdog's mu is locked.
+func (t *turn) restart(w *watchdog) { t.ticks, t.warnAt = 0, w.warnAfter }
+
+// tick counts a tick. The watchdog's mu is locked.
+func (t *turn) tick(w *watchdog) verdict {
+	t.ticks++
+	if steps := t.progress.steps.Load(); steps != t.steps {
+		t.steps = steps
+		t.restart(w)
 	}
-	if stall, ok := err.(*stall); ok { //nolint:errorlint // it is not wrapped
-		s.x = &execution{start: stall.start}
+	if foreign := t.progress.foreign.Load(); foreign != nil && t.foreign == nil {
+		t.foreign = *foreign
+		t.restart(w)
 	}
-	return err
+	limit := w.giveUpAfter
+	if t.foreign != nil || t.isStopping {
+		limit = min(limit, soonTicks)
+	}
+	switch {
+	case t.ticks >= limit:
+		return givesUp
+	case t.ticks >= t.warnAt:
+		t.warnAt = 2*t.warnAt + w.warnAfter
+		return warns
+	}
+	return goesOn
 }
 
-// onTurn is the turn's goroutine.
-func (s *session) onTurn(t *turn, x *execution, f func()) {
-	returned := false
-	defer func() {
-		var ended error
-		if v := recover(); v != nil {
-			ended = &panicError{v, debug.Stack()}
-		} else if !returned {
-			ended = &panicError{}
-		}
-		if s.d.watchdog.end(t) {
-			t.over <- ended
-			return
-		}
-		x.close()
-	}()
-	f()
-	returned = true
-}
-
-// end ends a turn. It returns false if the turn was given up.
-func (w *watchdog) end(t *turn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !t.isGivenUp
-}
-
-// watch watches the code of x until its caller calls yielded. That ends the turn's goroutine
-// if the turn was given up.
-func (s *session) watch(x *execution) (yielded func()) {
-	s.d.watchdog.watch(x.turn, x.start, x.progress)
-	return func() {
-		if !s.d.watchdog.unwatch(x.turn) {
-			runtime.Goexit()
-		}
-	}
-}
-
-// close unwinds the orchestrator if it is in memory.
-func (s *session) close() {
-	if s.x.live == nil || s.x.ended {
-		s.x.close() // no code is left to unwind
-		return
-	}
-	x := s.x
-	err := s.runTurn(func() {
-		yielded := x.watch(x)
-		x.close()
-		yielded()
-	})
-	if err != nil {
-		s.logBroken(err)
-	}
+// stall returns the reason for which t is given up. The watchdog's mu is locked.
+func (t *turn) stall(now time.Time) *stall {
+	return &stall{turn: t, start: t.start, running: now.Sub(t.began), foreign: t.foreign, isStopping: t.isStopping && t.foreign == nil}
 }

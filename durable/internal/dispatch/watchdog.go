@@ -163,9 +163,6 @@ func (w *watchdog) tick() {
 	}
 }
 
-// restart counts from zero. The watchdog's mu is locked.
-func (t *turn) restart(w *watchdog) { t.ticks, t.warnAt = 0, w.warnAfter }
-
 // A verdict is what a tick decides about a turn.
 type verdict int
 
@@ -174,31 +171,6 @@ const (
 	warns
 	givesUp
 )
-
-// tick counts a tick. The watchdog's mu is locked.
-func (t *turn) tick(w *watchdog) verdict {
-	t.ticks++
-	if steps := t.progress.steps.Load(); steps != t.steps {
-		t.steps = steps
-		t.restart(w)
-	}
-	if foreign := t.progress.foreign.Load(); foreign != nil && t.foreign == nil {
-		t.foreign = *foreign
-		t.restart(w)
-	}
-	limit := w.giveUpAfter
-	if t.foreign != nil || t.isStopping {
-		limit = min(limit, soonTicks)
-	}
-	switch {
-	case t.ticks >= limit:
-		return givesUp
-	case t.ticks >= t.warnAt:
-		t.warnAt = 2*t.warnAt + w.warnAfter
-		return warns
-	}
-	return goesOn
-}
 
 // itemLabel is the profiler label of the goroutines of an item. Goroutines that they
 // start inherit it, an orchestrator's coroutines too.
@@ -235,4 +207,11 @@ func stacks() map[string]string {
 		found[label] += string(bytes.TrimSpace(block))
 	}
 	return found
+}
+
+// end ends a turn. It returns false if the turn was given up.
+func (w *watchdog) end(t *turn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !t.isGivenUp
 }

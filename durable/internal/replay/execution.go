@@ -503,3 +503,13 @@ func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 	}
 	return nil, Outcome{}
 }
+
+// Observe sets the observer. The caller sets it before the first episode.
+func (x *Execution) Observe(o Observer) { x.observer = o }
+
+// Progressed reports a step to the observer, if there is one.
+func (x *Execution) Progressed() {
+	if x.observer != nil {
+		x.observer.Progressed()
+	}
+}

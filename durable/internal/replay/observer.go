@@ -10,13 +10,3 @@ type Observer interface {
 	// That goroutine calls it.
 	ForeignCall(err error)
 }
-
-// Observe sets the observer. The caller sets it before the first episode.
-func (x *Execution) Observe(o Observer) { x.observer = o }
-
-// Progressed reports a step to the observer, if there is one.
-func (x *Execution) Progressed() {
-	if x.observer != nil {
-		x.observer.Progressed()
-	}
-}

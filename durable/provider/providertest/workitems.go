@@ -96,28 +96,6 @@ func heldUntil(w *world) {
 	e.finish()
 }
 
-// pause abandons an event so often that the next delivery is later than the suite waits.
-func (w *world) pause() (event provider.TaskMessage) {
-	w.Helper()
-	w.begin("a")
-	event = raised("a", "Event", nil)
-	w.send(event)
-	e := w.next("a")
-	abandon := func(cause error) {
-		ctx, cancel := w.patient()
-		defer cancel()
-		w.must("Abandon", e.item.Session.Abandon(ctx, cause))
-		e.release()
-	}
-	short := max(w.hub.AbandonDelay, w.hub.Quiet)
-	for delay := short / 2; delay < 2*w.hub.Patience; delay *= 2 {
-		abandon(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
-		e = w.next("a")
-	}
-	abandon(errAbandoned)
-	return event
-}
-
 func terminatedWhilePaused(w *world) {
 	w.pause()
 	end := to("a", &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("enough")})

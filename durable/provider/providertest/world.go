@@ -513,3 +513,25 @@ func (w *world) telling() (e *episode, told provider.TaskMessage) {
 	told = signal("@told@a", "told")
 	return w.next(entityID).become("first", "state").tell(told), told
 }
+
+// pause abandons an event so often that the next delivery is later than the suite waits.
+func (w *world) pause() (event provider.TaskMessage) {
+	w.Helper()
+	w.begin("a")
+	event = raised("a", "Event", nil)
+	w.send(event)
+	e := w.next("a")
+	abandon := func(cause error) {
+		ctx, cancel := w.patient()
+		defer cancel()
+		w.must("Abandon", e.item.Session.Abandon(ctx, cause))
+		e.release()
+	}
+	short := max(w.hub.AbandonDelay, w.hub.Quiet)
+	for delay := short / 2; delay < 2*w.hub.Patience; delay *= 2 {
+		abandon(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
+		e = w.next("a")
+	}
+	abandon(errAbandoned)
+	return event
+}
