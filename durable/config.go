@@ -81,12 +81,12 @@ type Config struct {
 	// contexts are cancelled. Zero means 5 s.
 	ShutdownTimeout time.Duration
 
-	// EpisodeWarnAfter is how long an orchestrator may run without progress, at most
-	// an hour, before the log reports it with its stack. Zero means 10 s.
+	// EpisodeWarnAfter is the time without progress, at most an hour, after which the
+	// log reports an orchestrator with its stack. Zero means 10 s.
 	EpisodeWarnAfter time.Duration
 
-	// StallTimeout is how long an orchestrator may run without progress, at most an
-	// hour, before the worker gives it up: it waits for something other than a durable
+	// StallTimeout is the time without progress, at most an hour, after which the worker
+	// stops waiting for an orchestrator: it waits for something other than a durable
 	// task, or it computes without end. Each durable call is progress. Time in which
 	// the process does not run, or runs slowly, does not count. Zero means 30 s.
 	//

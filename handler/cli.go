@@ -210,6 +210,7 @@ func compactHub(ctx context.Context, cfg Config) (hubcli.Compacted, error) {
 		return compactLogs(ctx, cfg)
 	case AzureStorage:
 		return hubcli.Compacted{}, errors.New("the task hub is in queues and tables; only a hub in a local file or in partition logs is compacted")
+	case Embedded:
 	}
 	path := cfg.hubFile()
 	before, after, err := embedded.Compact(path, embedded.Config{Logger: cfg.Logger})

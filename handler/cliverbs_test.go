@@ -73,12 +73,9 @@ func newVerbHub(t *testing.T, ids ...string) *verbHub {
 	)
 	client := durable.NewClient(hub, registry)
 	start := func(id string, status history.RuntimeStatus) {
-		name := "Waits"
-		switch status {
-		case history.Completed:
-			name = "Ends"
-		case history.Failed:
-			name = "Fails"
+		name, ends := map[history.RuntimeStatus]string{history.Completed: "Ends", history.Failed: "Fails"}[status]
+		if !ends {
+			name = "Waits"
 		}
 		tags := durable.Tags(map[string]string{"team": "blue"})
 		if _, err := client.StartByName(t.Context(), name, nil, durable.InstanceID(id+"-"+status.String()), tags); err != nil {
@@ -213,8 +210,13 @@ func TestHubVerbs_RefuseAnIDThatDoesNotFit(t *testing.T) {
 				other = history.Completed
 			}
 			for _, filter := range [][]string{
-				{"--status", other.String()}, {"--prefix", "two"}, {"--name", "Other"}, {"--tag", "team=red"}, {"--tag", "urgent"},
-				{"--created-after", "2126-01-31T12:00:00Z"}, {"--created-before", "2006-01-31T12:00:00Z"},
+				{"--status", other.String()},
+				{"--prefix", "two"},
+				{"--name", "Other"},
+				{"--tag", "team=red"},
+				{"--tag", "urgent"},
+				{"--created-after", "2126-01-31T12:00:00Z"},
+				{"--created-before", "2006-01-31T12:00:00Z"},
 			} {
 				h.refuses(hubcli.ExitRefused, v.args(name, id, filter...)...)
 				if v.changes {
@@ -229,10 +231,14 @@ func TestHubVerbs_RefuseAnIDThatDoesNotFit(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"start", "Ends", "--id", "a/b"}, {"start", ""},
-		{"start", "Ends", "--input-file", "nowhere"}, {"raise", "one-Running", "E", "--input-file", "nowhere"},
+		{"start", "Ends", "--id", "a/b"},
+		{"start", ""},
+		{"start", "Ends", "--input-file", "nowhere"},
+		{"raise", "one-Running", "E", "--input-file", "nowhere"},
 		{"entity", "signal", "counter", "a", "add", "--input-file", "nowhere"},
-		{"verify", "nowhere"}, {"verify", t.TempDir()}, {"verify", t.TempDir(), "--name", "Waits"},
+		{"verify", "nowhere"},
+		{"verify", t.TempDir()},
+		{"verify", t.TempDir(), "--name", "Waits"},
 	} {
 		h.refuses(hubcli.ExitUsage, args...)
 	}

@@ -256,8 +256,8 @@ func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
 	return b.Next(c.loaded.Run), true
 }
 
-// grantHidden is how much longer than usual the messages of a batch stay hidden that took a lock
-// request from another entity. .NET grants such a request each time it is delivered, even if the
+// grantHidden is an additional time for which messages stay hidden. It applies to a batch that took
+// a lock request from another entity. .NET grants such a request each time it is delivered, even if the
 // lock was released since: the entity then stays locked. So the request is deleted before the
 // answer is shown. If this process dies before that, a .NET worker gets the request first and
 // answers it. The hidden answer appears later, when no caller waits for it. The time is enough to

@@ -167,7 +167,7 @@ func (e *directEvent) handBackLate(ctx context.Context) {
 }
 
 // storeOne puts one of the events that a checkpoint takes into its queue, unless the
-// checkpoint takes something that comes again if this process dies. If the checkpoint sends
+// checkpoint takes a message that is redelivered if this process dies. If the checkpoint sends
 // messages to other instances, storeOne puts its start there.
 func storeOne(ctx context.Context, taken []*delivery, sendsToOthers bool) error {
 	for _, d := range taken {

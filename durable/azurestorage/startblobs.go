@@ -27,7 +27,7 @@ const (
 	maxStartBlobs = 1000
 )
 
-// remember adds a blob. An empty name means that there is none.
+// remember adds a blob. It ignores an empty name.
 func (b *startBlobs) remember(name string) {
 	if name == "" {
 		return

@@ -162,7 +162,7 @@ func (h *Hub) FlushBase(ctx context.Context, number int) error {
 	}
 	for flushing := true; err == nil && flushing; flushing, err = o.store.Flushing() {
 		if !pause.For(ctx, time.Millisecond) {
-			err = ctx.Err()
+			return ctx.Err()
 		}
 	}
 	return err

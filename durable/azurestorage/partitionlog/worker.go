@@ -209,8 +209,8 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 	return want > 0
 }
 
-// takeAll takes those of some partitions that no process has, and returns their number. It adds
-// the errors of partitions that cannot be opened to failed.
+// takeAll acquires the given partitions that have no owner, and returns their number. It adds the
+// errors of partitions that cannot be opened to failed.
 func (h *Hub) takeAll(ctx context.Context, some []int, failed map[int]error) (taken int) {
 	var mu sync.Mutex // protects taken and failed
 	var all sync.WaitGroup

@@ -68,7 +68,11 @@ func TestLateResult_OfAnEarlierGenerationIsDiscardedAtOnce(t *testing.T) {
 				time.Sleep(time.Second)
 				if executor == "another worker" {
 					_, second := begin("two")
-					defer func() { <-second }()
+					defer func() {
+						if err := <-second; err != nil {
+							t.Error(err)
+						}
+					}()
 					time.Sleep(time.Minute) // both poll for work items
 				}
 				if _, err := durable.Start(ctx, client, leaveBehind, 3, durable.InstanceID("i")); err != nil {

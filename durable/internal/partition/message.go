@@ -52,11 +52,7 @@ func (m *message) starts() bool { return m.kind == history.TypeExecutionStarted 
 // controls reports whether the message ends the pause of its instance: its effect does not
 // wait until code that was missing is deployed.
 func (m *message) controls() bool {
-	switch m.kind {
-	case history.TypeExecutionTerminated, history.TypeExecutionSuspended, history.TypeExecutionResumed:
-		return true
-	}
-	return false
+	return m.kind == history.TypeExecutionTerminated || m.kind == history.TypeExecutionSuspended || m.kind == history.TypeExecutionResumed
 }
 
 // isTrusted reports whether the message completes what was scheduled in the

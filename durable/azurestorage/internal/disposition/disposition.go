@@ -280,7 +280,7 @@ func foreignOr(wait Disposition, stored *instances.Instance, m Message) Disposit
 	return wait
 }
 
-// maxClockDifference bounds by how much the clocks of two workers differ.
+// maxClockDifference is the largest expected difference between the clocks of two workers.
 const maxClockDifference = 5 * time.Minute
 
 // isForEarlier reports whether the execution of m is proved to be an earlier generation of the
