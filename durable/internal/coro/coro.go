@@ -13,7 +13,6 @@ package coro
 import (
 	"iter"
 	"runtime"
-	"unsafe"
 )
 
 // A Group is a set of coroutines that share one logical thread. The zero value
@@ -37,7 +36,6 @@ type Routine struct {
 	stop       func()
 	yield      func(struct{}) bool
 	ticket     Ticket
-	place      uintptr   // of its stack, where [Group.Inside] last saw it
 	parked     []uintptr // its stack where it parks, if the group is traced
 	prev, succ *Routine  // neighbours in Group's list
 }
@@ -193,22 +191,7 @@ func (g *Group) remove(r *Routine) {
 	r.prev, r.succ = nil, nil
 }
 
-// Inside reports whether the caller is the coroutine that is taking a step. It
-// knows a coroutine by where its stack is, and looks through the stack only if
-// it has not been seen there.
-func (g *Group) Inside() bool {
-	r := g.running
-	if r == nil {
-		return false
-	}
-	var local byte
-	place := uintptr(unsafe.Pointer(&local)) / leastStack
-	if r.place == place {
-		return true
-	}
-	if !InRoutine() {
-		return false
-	}
-	r.place = place
-	return true
-}
+// Inside reports whether the caller is the coroutine that is taking a step. The stack of the
+// caller decides. Its address does not: a goroutine may get the former stack of a coroutine
+// whose stack has grown.
+func (g *Group) Inside() bool { return g.running != nil && InRoutine() }

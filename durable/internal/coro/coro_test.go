@@ -264,3 +264,34 @@ func deep(n int) bool {
 	}
 	return deep(n - 1)
 }
+
+// A goroutine may get the former stack of a coroutine whose stack has grown.
+func TestGroup_AGoroutineOnAFormerStackIsNotInside(t *testing.T) {
+	var g coro.Group
+	for range 100 {
+		g.Go(func() {
+			if !g.Inside() {
+				t.Error("a coroutine is not inside")
+			}
+			growStack(64)
+			done := make(chan bool)
+			for range 10 {
+				go func() { done <- g.Inside() }()
+			}
+			for range 10 {
+				if <-done {
+					t.Error("a goroutine that a coroutine started is inside")
+				}
+			}
+		})
+	}
+	g.Run()
+}
+
+func growStack(n int) byte {
+	var filler [1024]byte
+	if n > 0 {
+		filler[n] = growStack(n - 1)
+	}
+	return filler[n]
+}

@@ -5,10 +5,6 @@ import (
 	"runtime"
 )
 
-// leastStack is the size of the smallest stack. Stacks are aligned to it, so
-// that what is between two multiples of it belongs to one goroutine.
-const leastStack = 2 << 10
-
 // entry is where the code of every coroutine's body begins.
 var entry = runtime.FuncForPC(reflect.ValueOf((*Routine).run).Pointer()).Entry()
 
