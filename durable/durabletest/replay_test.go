@@ -287,8 +287,8 @@ func TestReplay_SaysWhatIsWrongWithAFile(t *testing.T) {
 	contains(t, fails(t, func(t durabletest.TB) { durabletest.Replay(t, functions, "testdata/nothing.json") }), "no such file")
 }
 
-// A change is in a history that has its marker, in each form. Without a marker, the decisions
-// tell whether a .NET worker had the change.
+// A history with the marker of a change has the change, in each form. .NET writes no marker: there
+// the decisions in the history show whether the code had the change.
 func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
 	t.Parallel()
 	changing := durable.Orchestrator("Changing", func(ctx *durable.Context, o Order) (string, error) {

@@ -73,8 +73,8 @@ func signalOnce(ctx *durable.Context, _ int) (string, error) {
 	return "sent", nil
 }
 
-// A takeoverScenario is what processes die of. The event is raised by the process
-// itself, a while after the start.
+// A takeoverScenario is an orchestration during which a process is killed. That process raises the
+// event itself, a while after the start.
 type takeoverScenario struct {
 	name  string
 	run   func(ctx *durable.Context, in int) (string, error)

@@ -44,7 +44,7 @@ func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, execu
 // EpisodeTime calls episodeTime.
 func EpisodeTime(arrived []history.Event, now time.Time) time.Time { return episodeTime(arrived, now) }
 
-// DefaultTicks is how many ticks a [Watched] turn has.
+// DefaultTicks is the limit of a [Watched] turn.
 const DefaultTicks = 300
 
 // A Watched is a turn whose code runs without progress.

@@ -44,8 +44,8 @@ type Stalls struct {
 	counts map[unknownFunctionError]int // of held instances, by function
 }
 
-// maxStalls is how many instances of one function are given up before the process stops running
-// the function.
+// maxStalls is the number of given-up instances of one function after which the process stops
+// running the function.
 const maxStalls = 3
 
 // add remembers a stall, and reports whether the process now stops running the function. If
@@ -111,7 +111,7 @@ func (s *Stalls) remove(instanceID string) {
 	delete(s.of, instanceID)
 }
 
-// resumedAt returns the time of the latest resume event, the zero time if there is none.
+// resumedAt returns the time of the latest resume event, or the zero time.
 func resumedAt(messages []provider.TaskMessage) (at time.Time) {
 	for _, m := range messages {
 		if e, ok := m.Event.(*history.ExecutionResumed); ok && e.Timestamp.After(at) {

@@ -14,9 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A watchdog reports orchestrators that do not yield, and gives them up after a while: those
-// that wait for something else than a durable task, or compute without end. turn.go describes
-// what happens then.
+// A watchdog detects orchestrators that wait for something other than a durable task, or compute
+// without end. It reports them first and abandons their turns later. The comment of [turn]
+// describes the consequences.
 //
 // It counts ticks of a timer without progress of the orchestrator. A tick counts only if it
 // arrives on time, so that a debugger, SIGSTOP, a paused machine or a throttled container uses
@@ -34,10 +34,10 @@ type watchdog struct {
 const (
 	// tick is the time between two ticks.
 	tick = 100 * time.Millisecond
-	// tickDelay is how late a tick may arrive and still count.
+	// tickDelay is the largest delay of a tick that counts.
 	tickDelay = tick / 2
-	// soonTicks is when an orchestrator is given up that can never continue, or that
-	// delays the end of the worker.
+	// soonTicks is the limit for an orchestrator that can never continue, or that delays
+	// the end of the worker.
 	soonTicks = int(time.Second / tick)
 )
 
@@ -163,7 +163,7 @@ func (w *watchdog) tick() {
 	}
 }
 
-// A verdict is what a tick decides about a turn.
+// A verdict is the decision of a tick about a turn.
 type verdict int
 
 const (
