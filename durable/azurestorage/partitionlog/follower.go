@@ -51,10 +51,13 @@ func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) 
 	}
 }
 
-// turn names a resource that callers share, for [chance.TakeTurn].
-type turn string
+// turn names a resource of a partition that callers share, for [chance.TakeTurn].
+type turn struct {
+	resource  string
+	partition int
+}
 
-func (t turn) String() string { return string(t) }
+func (t turn) String() string { return fmt.Sprint(t.resource, " ", t.partition) }
 
 func (f *follower) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -71,7 +74,7 @@ func (f *follower) lock(ctx context.Context) error {
 // current returns the partition as it was at a time or later. Who asks while the log is
 // being read waits for the next look, which is for all of them.
 func (f *follower) current(ctx context.Context, since time.Time) (*followed, error) {
-	chance.TakeTurn(ctx, turn("follow"), nil)
+	chance.TakeTurn(ctx, turn{"follow", f.share.number}, nil)
 	if err := f.lock(ctx); err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ type posted struct {
 // while mail is on its way shares the next one.
 func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, error) {
 	p := &posted{Request: r, done: make(chan error, 1)}
-	chance.TakeTurn(ctx, turn("mail"), nil)
+	chance.TakeTurn(ctx, turn{"mail", c.share.number}, nil)
 	c.mu.Lock()
 	c.last++
 	p.Number = c.last
