@@ -208,9 +208,9 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	}
 }
 
-// A seed of the varied plan makes the same requests each time, on each hub in an account. Seeds of
-// other plans do so in about 98 of 100 cases: where two messages or callers arrive at one instant,
-// the scheduler may decide. With -sim.runs the test compares seeds of all plans.
+// A seed of the varied plan makes the same requests each time, on each hub in an account. In queues
+// and tables, seeds of other plans do so in about 96 of 100 cases: where two messages arrive at one
+// instant, the scheduler may decide. With -sim.runs the test compares seeds of all plans.
 func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, hub := range storedHubs {
