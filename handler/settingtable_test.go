@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/pagetable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/go-cmp/cmp"
 )
@@ -39,18 +40,6 @@ func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 	}
 }
 
-// replaceBetween returns text with what is between the lines begin and end
-// replaced.
-func replaceBetween(t *testing.T, text, begin, end, with string) string {
-	t.Helper()
-	head, rest, ok := strings.Cut(text, begin+"\n")
-	_, tail, closed := strings.Cut(rest, end+"\n")
-	if !ok || !closed {
-		t.Fatalf("no %s with an %s after it", begin, end)
-	}
-	return head + begin + "\n" + with + end + "\n" + tail
-}
-
 // current compares a file with what it should be, or writes it.
 func current(t *testing.T, path, want string) {
 	t.Helper()
@@ -77,14 +66,11 @@ const settingsPage = "../durable/docs/reference-settings.md"
 
 func TestSettings_ThePageHasARowForEach(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(settingsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := replaceBetween(t, string(text), "<!-- settings -->", "<!-- end of settings -->", settingsTable(false))
-	want = replaceBetween(t, want, "<!-- settings without effect -->", "<!-- end of settings without effect -->", settingsTable(true))
-	want = replaceBetween(t, want, "<!-- flat settings -->", "<!-- end of flat settings -->", "`"+strings.Join(flatNames(), "`, `")+"`\n")
-	current(t, settingsPage, want)
+	pagetable.Check(t, settingsPage, *rewrite, map[string]string{
+		"settings":                settingsTable(false),
+		"settings without effect": settingsTable(true),
+		"flat settings":           "`" + strings.Join(flatNames(), "`, `") + "`\n",
+	})
 }
 
 const schemaFile = "host.schema.json"

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/pagetable"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -24,26 +24,7 @@ var rewrite = flag.Bool("rewrite", false, "write the table of metrics into the p
 const metricsPage = "../../docs/reference-metrics.md"
 
 func TestMetrics_ThePageHasARowForEach(t *testing.T) {
-	const begin, end = "<!-- metrics -->\n", "<!-- end of metrics -->\n"
-	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(page), begin)
-	_, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has no table of metrics", metricsPage)
-	}
-	want := head + begin + metricsTable(t) + end + tail
-	if *rewrite {
-		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(page)); diff != "" {
-		t.Errorf("run `go test ./durable/internal/metering -rewrite` (-want +got):\n%s", diff)
-	}
+	pagetable.Check(t, metricsPage, *rewrite, map[string]string{"metrics": metricsTable(t)})
 }
 
 // metricsTable records each metric once and returns a table of them.

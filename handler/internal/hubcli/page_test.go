@@ -4,45 +4,19 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/pagetable"
 )
 
 // verbsPage is the page of the documentation with all verbs and flags.
 const verbsPage = "../../../durable/docs/reference-cli.md"
 
 func TestVerbs_ThePageHasARowForEach(t *testing.T) {
-	page, err := os.ReadFile(verbsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := withTable(t, string(page), "verbs", verbsTable())
-	want = withTable(t, want, "flags", flagsTable())
-	if flag.Lookup("rewrite").Value.String() == "true" {
-		if err := os.WriteFile(verbsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(page)); diff != "" {
-		t.Errorf("run `go test ./handler/internal/hubcli -rewrite` (-want +got):\n%s", diff)
-	}
-}
-
-// withTable returns a page with another table of the given name.
-func withTable(t *testing.T, page, name, table string) string {
-	t.Helper()
-	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"
-	head, rest, ok := strings.Cut(page, begin)
-	_, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has no table of %s", verbsPage, name)
-	}
-	return head + begin + table + end + tail
+	rewrite := flag.Lookup("rewrite").Value.String() == "true" // declared in package hubcli_test
+	pagetable.Check(t, verbsPage, rewrite, map[string]string{"verbs": verbsTable(), "flags": flagsTable()})
 }
 
 func verbsTable() string {

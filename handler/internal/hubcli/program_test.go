@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the command line prints into testdata/transcript.txt")
+var rewrite = flag.Bool("rewrite", false, "write what the command line prints into testdata/transcript.txt, and the tables of the documentation")
 
 // commands are run one after another against the API of fakeAPI.
 var commands = []string{

@@ -4,12 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/pagetable"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the tables of routes and parameters into the page of the documentation")
@@ -19,33 +18,7 @@ const routesPage = "../../../durable/docs/reference-http.md"
 
 func TestRoutes_ThePageHasARowForEach(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(routesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := withTable(t, string(page), "routes", routesTable())
-	want = withTable(t, want, "parameters", parametersTable())
-	if *rewrite {
-		if err := os.WriteFile(routesPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(page)); diff != "" {
-		t.Errorf("run `go test ./handler/internal/management -rewrite` (-want +got):\n%s", diff)
-	}
-}
-
-// withTable returns a page with another table of the given name.
-func withTable(t *testing.T, page, name, table string) string {
-	t.Helper()
-	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"
-	head, rest, ok := strings.Cut(page, begin)
-	_, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has no table of %s", routesPage, name)
-	}
-	return head + begin + table + end + tail
+	pagetable.Check(t, routesPage, *rewrite, map[string]string{"routes": routesTable(), "parameters": parametersTable()})
 }
 
 func routesTable() string {
