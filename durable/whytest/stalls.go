@@ -131,7 +131,9 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 	time.Sleep(80 * time.Second)
 	want("soon after it was given up", "Foreign", history.Failed)
 	want("soon after it was given up", "Read", history.Terminated)
-	_, err := durable.InstanceOf[string](c, "Foreign").Wait(t.Context())
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := durable.InstanceOf[string](c, "Foreign").Wait(limited)
 	failed, ok := errors.AsType[*durable.OrchestrationFailedError](err)
 	if !ok || failed.Failure == nil || failed.Failure.ErrorType != "*durable.UsageError" || !strings.Contains(failed.Failure.ErrorMessage, "CallActivity was called outside of its orchestrator") {
 		t.Errorf("the failure is %v, want a UsageError", err)

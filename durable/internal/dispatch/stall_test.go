@@ -77,7 +77,7 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 					stop := b.work(k.functions(block), way.change, func(c *dispatch.Config) { c.Waiting = &waiting })
 					began := time.Now()
 					b.start("i", "O", nil)
-					time.Sleep(24 * time.Hour)
+					time.Sleep(time.Hour)
 					if n := k.runs.Load(); n != 1 {
 						t.Errorf("the code ran %d times, want 1\n%s", n, b.log)
 					}
@@ -183,7 +183,7 @@ func TestStall_LetsAnInstanceBeTerminatedAndSuspended(t *testing.T) {
 				}
 				// One resume event runs the code once, and the function again.
 				b.send("suspended", &history.ExecutionResumed{})
-				time.Sleep(24 * time.Hour)
+				time.Sleep(time.Hour)
 				if n := k.runs.Load(); n != 5 {
 					t.Errorf("the code ran %d times, want 3, and once more each of two instances", n)
 				}
