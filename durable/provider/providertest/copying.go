@@ -34,10 +34,11 @@ func copied(w *world) {
 	w.stages()
 	w.create("unstarted")
 	w.send(raised("event", "Sent", text(`"in between"`)))
+	exact := w.isExact()
 	totals := w.copyHub()
 	w.equal("instances", totals.Instances, 7)
 	w.equal("activities", totals.Activities, 1)
-	w.equal("messages", totals.Messages, 2)
+	w.hasMessages(totals, 2, exact)
 
 	seen := map[string]*episode{}
 	for range 2 {
@@ -150,8 +151,9 @@ func copiedTimes(w *world) {
 	later := started("later", "execution of later", text(`"input"`))
 	later.ScheduledStart = due
 	w.createAs(later)
+	exact := w.isExact()
 	totals := w.copyHub()
-	w.equal("messages", totals.Messages, 3)
+	w.hasMessages(totals, 3, exact)
 	for range 2 {
 		ctx, cancel := w.patient()
 		e := w.try(ctx)
@@ -211,7 +213,7 @@ func copiedSignals(w *world) {
 	e.end(history.Completed, nil).finish()
 	from, to := w.portable()
 	w.rest()
-	w.equal("messages", w.mustCopy(from, to).Messages, len(names))
+	w.hasMessages(w.mustCopy(from, to), len(names), w.isExact())
 	w.equal("messages of the copy", w.messagesOf(to), w.messagesOf(from))
 	w.use(to.(provider.Provider))
 	got := w.next("@counter@0")
@@ -220,6 +222,16 @@ func copiedSignals(w *world) {
 	}
 	got.become("first", "state").finish()
 	w.quiet("the others are a day away")
+}
+
+// hasMessages checks how many messages were copied. A store that is not exact deletes
+// messages after their checkpoint. Such a message is copied as well if its deletion takes
+// longer than the worker's drain timeout.
+func (w *world) hasMessages(totals provider.Totals, want int, exact bool) {
+	w.Helper()
+	if got := totals.Messages; got < want || got > want && exact {
+		w.Errorf("%d messages were copied, want %d", got, want)
+	}
 }
 
 // copiedUnreadable leaves no instance behind without a word.
