@@ -38,7 +38,7 @@ func copied(w *world) {
 	totals := w.copyHub()
 	w.equal("instances", totals.Instances, 7)
 	w.equal("activities", totals.Activities, 1)
-	w.hasMessages(totals, 2, exact)
+	hasMessages(w, totals, 2, exact)
 
 	seen := map[string]*episode{}
 	for range 2 {
@@ -153,7 +153,7 @@ func copiedTimes(w *world) {
 	w.createAs(later)
 	exact := w.isExact()
 	totals := w.copyHub()
-	w.hasMessages(totals, 3, exact)
+	hasMessages(w, totals, 3, exact)
 	for range 2 {
 		ctx, cancel := w.patient()
 		e := w.try(ctx)
@@ -213,7 +213,7 @@ func copiedSignals(w *world) {
 	e.end(history.Completed, nil).finish()
 	from, to := w.portable()
 	w.rest()
-	w.hasMessages(w.mustCopy(from, to), len(names), w.isExact())
+	hasMessages(w, w.mustCopy(from, to), len(names), w.isExact())
 	w.equal("messages of the copy", w.messagesOf(to), w.messagesOf(from))
 	w.use(to.(provider.Provider))
 	got := w.next("@counter@0")
@@ -227,7 +227,7 @@ func copiedSignals(w *world) {
 // hasMessages checks how many messages were copied. A store that is not exact deletes
 // messages after their checkpoint. Such a message is copied as well if its deletion takes
 // longer than the worker's drain timeout.
-func (w *world) hasMessages(totals provider.Totals, want int, exact bool) {
+func hasMessages(w *world, totals provider.Totals, want int, exact bool) {
 	w.Helper()
 	if got := totals.Messages; got < want || got > want && exact {
 		w.Errorf("%d messages were copied, want %d", got, want)
