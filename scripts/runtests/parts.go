@@ -27,6 +27,7 @@ const (
 	module    = "github.com/durablefunctions-go/durablefunctions"
 	simulator = "durable/internal/sim"
 	endToEnd  = "functions/internal/e2e"
+	soak      = "functions/internal/soak"
 )
 
 // The layers, in the order in which the last line of a run names them.
@@ -207,7 +208,7 @@ func layerOf(p string) string {
 		return conformance
 	case simulator, "durable/azurestorage/simulated":
 		return simulations
-	case endToEnd:
+	case endToEnd, soak:
 		return app
 	}
 	return unit

@@ -38,11 +38,14 @@ const (
 	// Abandon delivers the request and then closes both connections, as if the caller
 	// had gone away, unless the answer arrives within Fate.Hold of the delivery.
 	Abandon
+	// Refuse answers 503 ServerBusy with a Retry-After of one second. The request does not
+	// reach the service.
+	Refuse
 )
 
 // String returns the name of the fault.
 func (f Fault) String() string {
-	return [...]string{"passed", "dropped", "answer dropped", "answer cut", "delivered twice", "abandoned"}[f]
+	return [...]string{"passed", "dropped", "answer dropped", "answer cut", "delivered twice", "abandoned", "refused"}[f]
 }
 
 // A Fate is what becomes of a request. That of the zero Fate is delivered and answered
@@ -219,6 +222,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch fate.Fault {
 	case Drop:
 		panic(http.ErrAbortHandler)
+	case Refuse:
+		w.Header().Set("x-ms-error-code", "ServerBusy")
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	case Twice:
 		deliveries = 2
 	case Abandon:
@@ -244,7 +252,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case Cut:
 		got.cut(w)
-	case Pass, Drop, Twice, Abandon:
+	case Pass, Drop, Twice, Abandon, Refuse:
 		header := w.Header()
 		maps.Copy(header, got.header)
 		header.Del("Connection")

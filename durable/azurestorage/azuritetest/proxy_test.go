@@ -90,6 +90,7 @@ func TestProxy_DoesToARequestWhatThePlanSays(t *testing.T) {
 		{Fate{Fault: Cut}, "a", []string{"a"}, false},
 		{Fate{Fault: Cut}, long, []string{long}, false},
 		{Fate{Fault: Twice}, "a", []string{"a", "a"}, true},
+		{Fate{Fault: Refuse}, "a", nil, false},
 		{Fate{Fault: Abandon, Hold: 100 * time.Millisecond}, "wait", []string{"wait", "its caller went away"}, false},
 	} {
 		t.Run(fmt.Sprint(test.fate, " of ", len(test.text)), func(t *testing.T) {
