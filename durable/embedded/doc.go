@@ -18,8 +18,8 @@
 // The hub is a bbolt database. While it is open there are files beside it: two of a
 // journal, with the changes that are not in the database yet, and one with the
 // process that has the hub open. [Hub.Close] writes all changes to the database and
-// deletes these files; after a crash [Open] does. To copy a hub that is open, copy
-// all files, the database last.
+// deletes these files; after a crash [Open] does. Do not copy the files of a hub that is
+// open: they change meanwhile, and the copy is unreadable. [Hub.Backup] copies an open hub.
 //
 // The file has a format version. [Open] refuses files that are newer, damaged or
 // something else, and does not change them. While the disk is full, operations fail;

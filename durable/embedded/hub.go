@@ -174,6 +174,26 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 	})
 }
 
+// Backup writes the hub as it is at one moment into a new file at path, and returns its size in
+// bytes. Workers and clients may use the hub meanwhile: the backup has all that was acknowledged
+// before, and nothing that came later. The file is a closed hub with mode 0600, without free space. It gets its name
+// when it is complete and on the disk. Backup fails with [fs.ErrExist] if there is a file at path.
+//
+// The space of records that change during a backup is used again only after it, so the hub's file
+// grows. Once the file grows beyond its memory map, 4 GiB or the next GiB, changes stay in memory until the
+// backup ends; writes stall when these are 64 MB, and reads of other records stall at once.
+// On Windows this happens as soon as the file grows.
+func (h *Hub) Backup(ctx context.Context, path string) (size int64, err error) {
+	err = h.store.Snapshot(func(v *logstore.View) (err error) {
+		size, err = h.file.Backup(ctx, path, v)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("back up task hub %s: %w", h.path, h.fileError(err))
+	}
+	return size, nil
+}
+
 // Place implements [provider.Placer].
 func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
 	before, served := h.Before(id)

@@ -15,6 +15,7 @@ import (
 var children = map[string]func(path string) error{
 	"hold":    holdHub,
 	"torture": tortureHub,
+	"backups": backUpHub,
 }
 
 const childVariable = "EMBEDDED_TEST_CHILD"

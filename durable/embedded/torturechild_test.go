@@ -46,6 +46,11 @@ func tortureHub(arg string) error {
 	if _, err := fmt.Sscan(arg, &seed, &relaxed, &path); err != nil {
 		return err
 	}
+	return torture(seed, relaxed, path, nil)
+}
+
+// torture does random operations, and besides, if it is not nil, what a function does.
+func torture(seed uint64, relaxed bool, path string, besides func(*embedded.Hub) error) error {
 	ctx := context.Background()
 	hub, err := embedded.Open(path, embedded.Config{
 		Relaxed: relaxed, AbandonDelay: time.Millisecond, MaxAbandonDelay: 5 * time.Millisecond,
@@ -68,6 +73,9 @@ func tortureHub(arg string) error {
 	fmt.Println("open")
 	errs := make(chan error)
 	go func() { errs <- hub.Run(ctx) }()
+	if besides != nil {
+		go func() { errs <- besides(hub) }()
+	}
 	for i, work := range []func(*rand.Rand) error{x.start, x.send, x.send, x.orchestrate, x.orchestrate, x.orchestrate, x.act, x.act, x.act} {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		go func() {

@@ -12,11 +12,24 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// createFile creates an empty hub at path unless there is a file. The file gets its
-// name when it is complete, so that no process sees half of it. The name becomes
+// createFile creates an empty hub at path unless there is a file. The name becomes
 // durable with those of the journal's files.
 func createFile(path string, tables logstore.Tables) error {
-	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	err := newFile(path, func(db *bolt.DB) error {
+		return db.Update(func(tx *bolt.Tx) error { return layOut(tx, tables) })
+	})
+	if errors.Is(err, fs.ErrExist) { // another process may have created it meanwhile
+		return nil
+	}
+	return err
+}
+
+// newFile creates a database at path that fill fills. It fails with [fs.ErrExist] if there is a
+// file. The file gets its name when it is complete, so that no process sees half of it.
+func newFile(path string, fill func(*bolt.DB) error) error {
+	if _, err := os.Stat(path); err == nil {
+		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	dir, name := filepath.Split(path)
@@ -30,31 +43,39 @@ func createFile(path string, tables logstore.Tables) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(db.Update(func(tx *bolt.Tx) error { return layOut(tx, tables) }), db.Close())
-	if err != nil {
+	if err := errors.Join(fill(db), db.Close()); err != nil {
 		return err
 	}
 	// Unlike a rename, a link does not replace a file of another process.
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		if err := os.Rename(f.Name(), path); err != nil { // a file system without links
-			return err
-		}
+	err = os.Link(f.Name(), path)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return os.Rename(f.Name(), path) // a file system without links
 	}
-	return nil
+	return err
 }
 
 // layOut creates the buckets of a new hub.
 func layOut(tx *bolt.Tx, tables logstore.Tables) error {
-	hub, err := tx.CreateBucket([]byte(hubBucket))
-	if err != nil {
-		return err
-	}
 	for _, t := range tables {
 		if _, err := tx.CreateBucket([]byte(t.Name)); err != nil {
 			return err
 		}
 	}
+	return putHub(tx, true, 0, 0)
+}
+
+// putHub creates the bucket of the hub's own values, with a new ID.
+func putHub(tx *bolt.Tx, exact bool, opens, crashes uint64) error {
+	hub, err := tx.CreateBucket([]byte(hubBucket))
+	if err != nil {
+		return err
+	}
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
-	return errors.Join(hub.Put(idKey, id), putNumber(hub, formatKey, FormatVersion), putNumber(hub, exactKey, 1))
+	isExact := uint64(0)
+	if exact {
+		isExact = 1
+	}
+	return errors.Join(hub.Put(idKey, id), putNumber(hub, formatKey, FormatVersion), putNumber(hub, exactKey, isExact),
+		putNumber(hub, opensKey, opens), putNumber(hub, crashesKey, crashes))
 }

@@ -1,0 +1,127 @@
+package hubfile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+)
+
+// A stepped context calls step whenever it is asked for its error.
+type stepped struct {
+	context.Context
+	step func() error
+}
+
+func (s stepped) Err() error { return s.step() }
+
+// backup writes a backup of an open store, and calls step before each record.
+func backup(t *testing.T, s *opened, path string, step func() error) error {
+	t.Helper()
+	return s.Snapshot(func(v *logstore.View) error {
+		_, err := s.file.Backup(stepped{t.Context(), step}, path, v)
+		return err
+	})
+}
+
+func TestBackup_HasTheRecordsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	const seed = 7
+	t.Logf("seed %d", seed)
+	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
+	s.Limits.Flush = 20_000
+	r, next, m, changes := rand.New(rand.NewPCG(seed, 0)), uint64(0), newModel(), 0
+	for range 5 {
+		for range 60 {
+			m.change(t, s, r, &next)
+		}
+		want, path := m.clone(), filepath.Join(t.TempDir(), "backup.db")
+		err := backup(t, s, path, func() error {
+			if r.IntN(10) == 0 {
+				m.change(t, s, r, &next)
+				changes++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := openStore(t, path, quiet)
+		if got := storedIn(t, copied); got.indexIn([]model{want}) < 0 {
+			t.Error("the backup does not hold the records of the moment at which it began")
+		}
+		if !copied.file.IsExact() || copied.file.Opens != s.file.Opens+1 || copied.file.Crashes != s.file.Crashes {
+			t.Errorf("the backup is exact: %v, was opened %d times, has %d crashes; want true, %d, %d",
+				copied.file.IsExact(), copied.file.Opens, copied.file.Crashes, s.file.Opens+1, s.file.Crashes)
+		}
+		copied.die()
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the backup has mode %v, %v; want 0600", info.Mode(), err)
+		}
+	}
+	if changes == 0 {
+		t.Error("nothing changed during a backup")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process can die at each step of a backup: the incomplete file does not open, and has
+// another name.
+func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
+	m, r, next := newModel(), rand.New(rand.NewPCG(3, 3)), uint64(0)
+	for range 40 {
+		m.change(t, s, r, &next)
+	}
+	if err := s.change(func(t *logstore.Txn) { t.Put(instancesTable, []byte("large"), make([]byte, 3*compactTxn)) }); err != nil {
+		t.Fatal(err)
+	}
+	dir, steps := t.TempDir(), 0
+	path := filepath.Join(dir, "backup.db")
+	look := func() error {
+		steps++
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || len(files) != 1 || files[0] == path {
+			t.Fatalf("the folder has %q, %v; want one file of another name", files, err)
+		}
+		content, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := filepath.Join(t.TempDir(), "left.db")
+		if err := os.WriteFile(left, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Open(left, quiet); !errors.As(err, new(*CorruptError)) {
+			t.Fatalf("after %d records the incomplete file opens: %v, %v", steps, f, err)
+		}
+		return nil
+	}
+	if err := backup(t, s, path, look); err != nil {
+		t.Fatal(err)
+	}
+	if steps < 20 {
+		t.Errorf("there were %d steps, want more", steps)
+	}
+	if err := backup(t, s, path, look); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a backup over a file: %v, want that it exists", err)
+	}
+	canceled, other := errors.New("canceled"), filepath.Join(t.TempDir(), "other.db")
+	if err := backup(t, s, other, func() error { return canceled }); !errors.Is(err, canceled) {
+		t.Errorf("a canceled backup: %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(other)); err != nil || len(entries) > 0 {
+		t.Errorf("a canceled backup leaves %v, %v", entries, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
