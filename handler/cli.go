@@ -40,7 +40,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Version: programVersion(debug.ReadBuildInfo()), Stdin: os.Stdin, Stdout: out, Stderr: errs,
 		Terminal: terminal, Colors: terminal && os.Getenv("NO_COLOR") == "",
-		Open: tool.open, Delete: tool.delete, Compact: tool.compact, Repair: tool.repair, Copy: tool.copy, Crashes: tool.crashes,
+		Open: tool.open, Delete: tool.delete, Compact: tool.compact, Repair: tool.repair, Copy: tool.copy, Backup: tool.backup, Crashes: tool.crashes,
 		Verify: tool.verifier(), Console: tool.console,
 	}.Run(ctx, args)
 }
@@ -340,4 +340,13 @@ func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer,
 		return nil, err
 	}
 	return hubCopy{cfg}.run(ctx, r)
+}
+
+// backup writes a backup of a hub that is not in a local file.
+func (t *hubTool) backup(ctx context.Context, r hubcli.CopyRequest) (hubcli.BackedUp, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return hubcli.BackedUp{}, err
+	}
+	return hubCopy{cfg}.backup(ctx, r)
 }

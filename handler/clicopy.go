@@ -45,27 +45,62 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 	if err := c.checkApart(r.From, r.To); err != nil {
 		return nil, err
 	}
+	totals, _, err := c.whenFree(ctx, r)
+	return totals, err
+}
+
+// whenFree copies a hub when no worker has it any more, and returns how long that took.
+func (c hubCopy) whenFree(ctx context.Context, r hubcli.CopyRequest) (totals provider.Totals, took time.Duration, err error) {
 	waiting := false
 	for deadline := time.Now().Add(r.Wait); ; {
+		began := time.Now()
 		totals, err := c.once(ctx, r)
 		if c.takeCountOf(err, r) {
 			continue
 		}
 		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
 		if !busy {
-			return totals, err
+			return totals, time.Since(began), err
 		}
 		if time.Now().After(deadline) {
-			return totals, &hubcli.UnavailableError{Err: err}
+			return totals, 0, &hubcli.UnavailableError{Err: err}
 		}
 		if !waiting {
 			waiting = true
 			r.Progress(fmt.Sprintf("%v; waiting until it is free, for %v at most", err, r.Wait))
 		}
 		if !taskhub.Pause(ctx, retryEvery) {
-			return totals, ctx.Err()
+			return totals, 0, ctx.Err()
 		}
 	}
+}
+
+// backup copies the configured hub into a new file. It does not copy a hub in a local file: the
+// process that has the file does.
+func (c hubCopy) backup(ctx context.Context, r hubcli.CopyRequest) (done hubcli.BackedUp, err error) {
+	switch c.StorageType {
+	case Embedded:
+		if _, err := os.Stat(c.hubFile()); err != nil {
+			return done, fileError(err)
+		}
+		return done, hubcli.ErrAskApp
+	case AzureStorage:
+		r.From = "azurestorage"
+	case PartitionLog:
+		r.From = "partitionlog"
+	}
+	done.Path, r.To = r.To, "embedded:"+r.To
+	_, took, err := c.whenFree(ctx, r)
+	if err != nil {
+		return done, err
+	}
+	done.Pause = took.Seconds()
+	info, err := os.Stat(done.Path)
+	if err != nil {
+		return done, err
+	}
+	done.Bytes = info.Size()
+	return done, nil
 }
 
 func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provider.Totals, err error) {

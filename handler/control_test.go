@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,6 +36,13 @@ func (h *fullHub) Purge(_ context.Context, id string, _ *provider.InstanceState)
 	}
 	delete(h.instances, id)
 	return nil
+}
+
+func (h *fullHub) Backup(_ context.Context, path string) (size int64, err error) {
+	if path == "/backups/taken.db" {
+		return 0, &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	}
+	return 1_234_567, nil
 }
 
 func (h *fullHub) Rewind(_ context.Context, id, reason string) error {

@@ -71,6 +71,12 @@ func appExchanges() []exchange {
 			cfg.Storage.AppLease.Disabled = true
 		}},
 		{note: "putting back what was set aside, of which a local hub has none", method: "POST", target: managed + "undecodable/retry"},
+		{note: "a backup", method: "POST", target: managed + "backup?path=/backups/hub.db"},
+		{note: "a backup into a file that exists", method: "POST", target: managed + "backup?path=/backups/taken.db"},
+		{note: "a backup without a path", method: "POST", target: managed + "backup"},
+		{note: "a backup of a hub that is not in a local file", method: "POST", target: managed + "backup?path=/backups/hub.db", app: func(cfg *Config) {
+			cfg.Provider = cfg.Provider.(*fullHub).fakeHub
+		}},
 		{note: "making it the primary app of a hub that has no turns", method: "POST", target: managed + "makeprimary"},
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -444,6 +446,38 @@ func (c command) unrepaired(r Repaired) error {
 		return fmt.Errorf("%s has %d problems; --apply repairs %d of them", r.Hub, open, possible)
 	}
 	return fmt.Errorf("%s has %d problems", r.Hub, open)
+}
+
+func (c command) backup() error {
+	path, err := filepath.Abs(c.args[0])
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return usageError(c.args[0] + " exists; name a new file")
+	}
+	done, err := c.program.Backup(c.ctx, CopyRequest{To: path, Wait: c.flags.wait, IgnoreHidden: c.flags.ignoreHidden, Progress: c.tell})
+	if errors.Is(err, ErrAskApp) {
+		done, err = c.backupByApp(path)
+	}
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("backed up to %s: %.1f MB", done.Path, float64(done.Bytes)/1e6)
+	if done.Pause > 0 {
+		text += fmt.Sprintf("; no worker could use the hub for %.1f s", done.Pause)
+	}
+	return c.print(done, text)
+}
+
+// backupByApp has the management API write a backup.
+func (c command) backupByApp(path string) (done BackedUp, err error) {
+	defer c.working("backing up")()
+	a, err := c.request(http.MethodPost, []string{"backup"}, url.Values{"path": {path}}, nil, nil)
+	if err != nil {
+		return done, err
+	}
+	return decode[BackedUp](a)
 }
 
 func (c command) copyHub() error {

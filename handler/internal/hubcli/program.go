@@ -43,6 +43,17 @@ type CopyRequest struct {
 	Progress     func(string) // reports progress
 }
 
+// BackedUp is the result of a backup: its file, the size of the file, and how long no worker could
+// use the hub.
+type BackedUp struct {
+	Path  string  `json:"backup"`
+	Bytes int64   `json:"bytes"`
+	Pause float64 `json:"pauseSeconds"`
+}
+
+// ErrAskApp is the error of a backup that the management API of the hub writes.
+var ErrAskApp = errors.New("the management API writes the backup")
+
 // A DeleteRequest says how to delete a hub.
 type DeleteRequest struct {
 	Force bool         // though a worker has it
@@ -93,6 +104,9 @@ type Program struct {
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
+	// Backup writes a backup of that hub into a new local file. It fails with [ErrAskApp] if the
+	// hub is in a local file.
+	Backup func(ctx context.Context, r CopyRequest) (BackedUp, error)
 	// Verify reports whether an instance can go on with the program's orchestrators. The
 	// history is the management API's.
 	Verify func(history []byte) error

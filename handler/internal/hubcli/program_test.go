@@ -154,6 +154,14 @@ var commands = []string{
 	"repair",
 	"repair --apply",
 	"repair --output json",
+	"backup --help",
+	"backup",
+	"backup program_test.go",
+	"backup /backups/local.db",
+	"backup /backups/local.db --output json",
+	"backup /backups/queues.db --wait 1s --ignore-hidden",
+	"backup /backups/queues.db --output json",
+	"backup /backups/busy.db",
 	"copy embedded azurestorage",
 	"copy embedded azurestorage:Other --task-hub Other --wait 1s --ignore-hidden --output json",
 	"copy embedded nowhere",
@@ -225,6 +233,8 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 	case path == "instances/tailed/history":
 		answer(200, `[{"EventType":"OrchestratorStarted","EventId":-1,"Timestamp":"2026-11-21T12:00:00Z"},
 			{"EventType":"ExecutionStarted","EventId":-1,"Name":"Hello","Input":"{}","Timestamp":"2026-11-21T12:00:00Z"}]`)
+	case path == "backup":
+		answer(200, `{"backup":"`+r.URL.Query().Get("path")+`","bytes":1234567}`)
 	case path == "undecodable/retry":
 		answer(200, `{"messagesPutBack":3}`)
 	case strings.HasSuffix(path, "/restart"):
@@ -336,6 +346,16 @@ func transcript(t *testing.T, command string) string {
 			}
 			r.Progress(fmt.Sprintf("from %s to %s, hub %q, wait %v, ignore hidden %v", r.From, r.To, r.TaskHub, r.Wait, r.IgnoreHidden))
 			return copied{7}, nil
+		},
+		Backup: func(_ context.Context, r hubcli.CopyRequest) (hubcli.BackedUp, error) {
+			switch r.To {
+			case "/backups/local.db":
+				return hubcli.BackedUp{}, hubcli.ErrAskApp
+			case "/backups/busy.db":
+				return hubcli.BackedUp{}, &hubcli.UnavailableError{Err: errors.New("the task hub is being worked on")}
+			}
+			r.Progress(fmt.Sprintf("wait %v, ignore hidden %v", r.Wait, r.IgnoreHidden))
+			return hubcli.BackedUp{Path: r.To, Bytes: 7_654_321, Pause: 2.5}, nil
 		},
 		Verify: func(text []byte) error {
 			if string(text) == "[]" {

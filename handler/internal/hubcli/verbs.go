@@ -169,10 +169,15 @@ var verbs = []verb{
 		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or partitionlog, or each of the two with :CONNECTION.\n" +
 			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",
 		flags: func(f *flags) {
-			f.set.DurationVar(&f.wait, "wait", 45*time.Second, "how long to wait for workers to let go of the hubs, a `TIME` such as 45s")
+			f.copies()
 			f.set.StringVar(&f.taskHub, "task-hub", "", "`NAME` of the hub in Azure Storage; that of the configuration if it is not given")
-			f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "leaves behind what the queues hide for no known reason")
 		},
+	},
+	{
+		name: "backup", args: []string{"FILE"}, does: "Writes a backup of the task hub into a new local file", run: command.backup,
+		more: "The app may run if the hub is in a local file: the app then writes the backup, on its machine. Stop the app if the hub\n" +
+			"is in Azure Storage. Restore the backup with copy embedded:FILE TO.",
+		flags: (*flags).copies,
 	},
 	{
 		name: "completion", args: []string{"SHELL"}, does: "Prints a script by which bash, zsh or fish completes these commands", run: func(c command) error { return completion{c}.run() },
@@ -289,6 +294,12 @@ func (f *flags) inputs(does string, former ...string) {
 		f.set.StringVar(&f.input, name, "", "")
 		f.set.StringVar(&f.inputFile, name+"-file", "", "")
 	}
+}
+
+// copies are the flags of a copy of a hub that no worker may have meanwhile.
+func (f *flags) copies() {
+	f.set.DurationVar(&f.wait, "wait", 45*time.Second, "how long to wait for workers to let go of the hubs, a `TIME` such as 45s")
+	f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "leaves behind what the queues hide for no known reason")
 }
 
 // pages are the flags that say how much is listed.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -213,6 +215,32 @@ func (m appAPI) retryUndecodable(c echo.Context, _ web.Query) error {
 		return fmt.Errorf("put back the messages that were set aside, after %d of them: %w", n, err)
 	}
 	return web.WriteJSON(c, http.StatusOK, retriedPayload{n})
+}
+
+// A backupPayload is the answer to POST backup.
+type backupPayload struct {
+	Path  string `json:"backup"`
+	Bytes int64  `json:"bytes"`
+}
+
+// backup answers POST backup.
+func (m appAPI) backup(c echo.Context, q web.Query) error {
+	path, began := q.Text("path"), time.Now()
+	if !filepath.IsAbs(path) {
+		return web.BadRequest("The path is %q; want the absolute path of a new file on the machine of this app.", path)
+	}
+	bytes, err := m.hub.Backup(c.Request().Context(), path)
+	switch {
+	case errors.Is(err, durable.ErrNotSupported):
+		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("The task hub is not in a local file.", err))
+	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return web.BadRequest("The backup cannot be created: %v", err)
+	case err != nil:
+		return fmt.Errorf("write the backup %s: %w", path, err)
+	}
+	m.logger.Info("the task hub was backed up", "event", "HubBackedUp", "taskHub", m.cfg.TaskHub, "path", path, "bytes", bytes,
+		"took", time.Since(began).String(), "requestId", web.RequestID(c))
+	return web.WriteJSON(c, http.StatusOK, backupPayload{path, bytes})
 }
 
 // openAPI answers GET openapi.json.

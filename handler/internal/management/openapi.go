@@ -34,6 +34,7 @@ var queryParameters = map[string]parameterDoc{
 	"fetchState":                         {flagSchema, "Whether to include the state; `false` by default."},
 	"op":                                 {textSchema, "The name of the operation."},
 	"reason":                             {textSchema, "The reason, which the history of the instance records."},
+	"path":                               {textSchema, "The absolute path of the new file. The file must not exist."},
 	"restartWithNewInstanceId":           {flagSchema, "Whether the new instance gets a new ID; `true` by default."},
 }
 
@@ -221,6 +222,7 @@ func answerSchemas() schemaNode {
 				"partition", whole, "problem", text, "reason", text, "since", timeSchema,
 			)})),
 		"Retried": object("messagesPutBack", whole),
+		"Backup":  object("backup", text, "bytes", whole),
 		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
 			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text), "warning", text),
 		"Scale": optional(object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},

@@ -263,6 +263,12 @@ func selfRoutes() []Route {
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.retryUndecodable },
 		},
 		{
+			Method: http.MethodPost, Path: "backup", summary: "Writes a backup of a hub in a local file into a new file on the app's machine.",
+			Query:     []string{"path"},
+			Answers:   []answerDoc{{http.StatusOK, "Backup", "The backup is complete."}, badRequest400, {http.StatusNotImplemented, "Error", "The hub is not in a local file."}},
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.backup },
+		},
+		{
 			Method: http.MethodGet, Path: "scale", summary: "Reads the load of the hub and the number of workers that it needs.",
 			Answers:   []answerDoc{{http.StatusOK, "Scale", "The current load."}, {http.StatusNotImplemented, "Error", "The hub's storage does not report its load."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.scale },

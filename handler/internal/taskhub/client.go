@@ -230,6 +230,18 @@ func (c Client) BlockedPartitions() (blocked []provider.BlockedPartition, all bo
 	return nil, false
 }
 
+// Backup writes the hub into a new file on this machine, and returns its size in bytes. It has no
+// time limit. It fails with [provider.ErrNotSupported] if the hub is not in a local file.
+func (c Client) Backup(ctx context.Context, path string) (size int64, err error) {
+	hub, ok := c.Hub.(interface {
+		Backup(ctx context.Context, path string) (size int64, err error)
+	})
+	if !ok {
+		return 0, provider.ErrNotSupported
+	}
+	return hub.Backup(ctx, path)
+}
+
 // MakePrimary implements [provider.Primary].
 func (c Client) MakePrimary(ctx context.Context) error {
 	primary, ok := c.Hub.(provider.Primary)

@@ -76,6 +76,16 @@ func isLasting(err error) bool {
 	return corrupt
 }
 
+// Backup writes the hub into a new file at path, see [embedded.Hub.Backup]. An error of the new file
+// is no outage of the hub.
+func (f *File) Backup(ctx context.Context, path string) (size int64, err error) {
+	outage := f.use(func(hub *embedded.Hub) error {
+		size, err = hub.Backup(ctx, path)
+		return nil
+	})
+	return size, errors.Join(outage, err)
+}
+
 // Close closes the file if it is open, for good.
 func (f *File) Close() error {
 	f.opening.Lock()

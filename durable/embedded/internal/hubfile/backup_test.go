@@ -81,7 +81,13 @@ func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
 	for range 40 {
 		m.change(t, s, r, &next)
 	}
-	if err := s.change(func(t *logstore.Txn) { t.Put(instancesTable, []byte("large"), make([]byte, 3*compactTxn)) }); err != nil {
+	m[instancesTable]["large"], m[instancesTable]["next"] = make([]byte, 3*compactTxn), []byte("in another transaction of the backup")
+	err := s.change(func(t *logstore.Txn) {
+		for _, key := range []string{"large", "next"} {
+			t.Put(instancesTable, []byte(key), m[instancesTable][key])
+		}
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	dir, steps := t.TempDir(), 0
@@ -108,6 +114,11 @@ func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
 	if err := backup(t, s, path, look); err != nil {
 		t.Fatal(err)
 	}
+	copied := openStore(t, path, quiet)
+	if got := storedIn(t, copied); got.indexIn([]model{m}) < 0 {
+		t.Error("the backup does not hold the records of the hub")
+	}
+	copied.die()
 	if steps < 20 {
 		t.Errorf("there were %d steps, want more", steps)
 	}

@@ -1,6 +1,7 @@
 package hubfile
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	bolt "go.etcd.io/bbolt"
 	boltErrors "go.etcd.io/bbolt/errors"
@@ -224,6 +226,32 @@ func (f *File) certain(txid int, cause error) error {
 		return &logstore.UncertainError{Cause: cause}
 	}
 	return cause
+}
+
+// Backup writes the records of a view of the hub into a new file at path, and returns its size
+// in bytes. The new hub has an ID of its own, so a journal of another hub does not count as its
+// journal. The file gets its name when it is complete and on the disk. The bucket that makes it a hub comes
+// last, so [Open] refuses an incomplete file under any name. Backup fails with
+// [fs.ErrExist] if there is a file at path.
+func (f *File) Backup(ctx context.Context, path string, v *logstore.View) (size int64, err error) {
+	err = newFile(path, func(db *bolt.DB) error {
+		db.NoSync = true // the last transaction syncs all of them
+		for t, table := range f.tables {
+			if err := copyTable(ctx, db, v, logstore.Table(t), table.Name); err != nil {
+				return err
+			}
+		}
+		db.NoSync = false
+		return db.Update(func(tx *bolt.Tx) error { return putHub(tx, f.IsExact(), f.Opens, f.Crashes) })
+	})
+	if err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), disk.Of(path).SyncDir(filepath.Dir(path))
 }
 
 // Close implements [logstore.Base].
