@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
 
-// The tool has a local file written by the process that has it, and finds out if there is none.
+// The process that has a local file writes the backup. The tool reports a missing file.
 func TestHubBackup_OfALocalFileIsForTheManagementAPI(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)

@@ -24,7 +24,7 @@ var (
 		"POST entities/{entityName}", "POST entities/{entityName}/{entityKey}",
 		"DELETE entities/{entityName}", "DELETE entities/{entityName}/{entityKey}",
 		"GET instances", "DELETE instances",
-		"POST makeprimary", "POST undecodable/retry", "GET scale", "GET configuration", "GET openapi.json",
+		"POST makeprimary", "POST undecodable/retry", "POST backup", "GET scale", "GET configuration", "GET openapi.json",
 	}
 	routesWithACode = []string{ // of the instance, which a start hands out
 		"GET instances/{instanceId}", "GET instances/{instanceId}/tracking",

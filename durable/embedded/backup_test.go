@@ -15,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// backUpHub is what a child does: random operations on a hub, and backups of it. Its argument is a
+// backUpHub does random operations on a hub, and writes backups of it, in a child. Its argument is a
 // seed and the paths of the hub and of the backups' folder. It reports each backup:
 //
 //	B path  begins

@@ -49,8 +49,8 @@ func tortureHub(arg string) error {
 	return torture(seed, relaxed, path, nil)
 }
 
-// torture does random operations, and besides, if it is not nil, what a function does.
-func torture(seed uint64, relaxed bool, path string, besides func(*embedded.Hub) error) error {
+// torture does random operations on a hub. It also runs a function, which may be nil.
+func torture(seed uint64, relaxed bool, path string, more func(*embedded.Hub) error) error {
 	ctx := context.Background()
 	hub, err := embedded.Open(path, embedded.Config{
 		Relaxed: relaxed, AbandonDelay: time.Millisecond, MaxAbandonDelay: 5 * time.Millisecond,
@@ -73,8 +73,8 @@ func torture(seed uint64, relaxed bool, path string, besides func(*embedded.Hub)
 	fmt.Println("open")
 	errs := make(chan error)
 	go func() { errs <- hub.Run(ctx) }()
-	if besides != nil {
-		go func() { errs <- besides(hub) }()
+	if more != nil {
+		go func() { errs <- more(hub) }()
 	}
 	for i, work := range []func(*rand.Rand) error{x.start, x.send, x.send, x.orchestrate, x.orchestrate, x.orchestrate, x.act, x.act, x.act} {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -7,7 +7,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// backupFill is how full a backup fills pages that get their records in the order of the keys.
+// backupFill is the share of a page that a backup fills. It writes records in the order of their keys.
 const backupFill = 0.9
 
 // copyTable writes the records of a table into a new bucket, in transactions of compactTxn bytes.
