@@ -12,4 +12,7 @@ import "go.opentelemetry.io/otel/metric"
 //	durabletask.work_items.active   up-down    by durabletask.type: items in flight
 //	durabletask.work_item.duration  histogram  seconds, by the attributes of work_items
 //	durabletask.activity.wait       histogram  seconds from schedule to run, by durabletask.task.name
+//	durabletask.stalls              counter    code that did not yield, by durabletask.type,
+//	                                           durabletask.task.name and durabletask.outcome
+//	                                           (reported, given_up)
 type Metrics struct{ Provider metric.MeterProvider }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -141,6 +142,7 @@ type Registry struct {
 	byState map[reflect.Type]*Function // entities
 	errors  namedErrors
 	worker  workerSettings
+	replays *dispatch.Replays // by Verify and clients
 }
 
 // workerSettings are what a worker lets orchestrators know and do.
@@ -167,6 +169,7 @@ func keyOf(f *Function) functionName {
 func NewRegistry(fns ...*Function) *Registry {
 	r := &Registry{
 		byName: make(map[functionName]*Function), byCode: make(byFunction[*Function]), byState: make(map[reflect.Type]*Function),
+		replays: new(dispatch.Replays),
 	}
 	r.Add(fns...)
 	return r
@@ -392,7 +395,8 @@ func (r *Registry) Replace(f *Function) *Registry {
 // no instance.
 //
 // The error is a *[HistoryMismatchError], or wraps [ErrNotRegistered], or says that the
-// history has no beginning. Histories of entities are not replayed, and neither is one
+// history has no beginning. It is a *[StallError] if the orchestrator makes no progress for 10
+// seconds. Its goroutine stays then, and later calls do not replay this instance. Histories of entities are not replayed, and neither is one
 // without events, of an instance that has not begun: the error is nil.
 func (r *Registry) Verify(events []history.Event) error { return verify(r, events) }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
@@ -41,6 +42,10 @@ func (e *HistoryMismatchError) Error() string {
 // have, for its version or at all.
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
+// A StallError says that an orchestrator does not yield when its history is replayed: it waits
+// for something other than a durable task, or computes without end.
+type StallError = dispatch.StallError
+
 // verify replays a history with the functions of a registry.
 func verify(r *Registry, events []history.Event) error {
 	if len(events) == 0 {
@@ -57,12 +62,34 @@ func verify(r *Registry, events []history.Event) error {
 	if !ok {
 		return fmt.Errorf("instance %q is of orchestrator %q, version %q: %w", start.Instance.InstanceID, start.Name, start.Version, ErrNotRegistered)
 	}
-	x := replay.New(start.Instance, code)
-	defer x.Close()
-	if d := explain.Compare(x, events); d != nil {
-		return mismatch(start, d)
+	var difference *explain.Difference
+	err := r.replays.Run(start, code, func(code replay.Code) {
+		x := replay.New(start.Instance, code)
+		defer x.Close()
+		difference = explain.Compare(x, events)
+	})
+	if err != nil {
+		return err
+	}
+	if difference != nil {
+		return mismatch(start, difference)
 	}
 	return nil
+}
+
+// waits is [explain.Waits]. The error is a *[StallError] if the code, which may be nil, does
+// not yield.
+func (r *Registry) waits(start *history.ExecutionStarted, code replay.Code, events []history.Event) ([]explain.Wait, *explain.Difference, error) {
+	if code == nil {
+		waits, difference := explain.Waits(nil, events)
+		return waits, difference, nil
+	}
+	var waits []explain.Wait
+	var difference *explain.Difference
+	if err := r.replays.Run(start, code, func(code replay.Code) { waits, difference = explain.Waits(code, events) }); err != nil {
+		return nil, nil, err
+	}
+	return waits, difference, nil
 }
 
 // replayed returns the code of an instance for a replay, which logs nothing.

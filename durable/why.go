@@ -53,6 +53,9 @@ const (
 	// ReasonHeldBack: a worker holds the instance or an activity of it back; see
 	// [Worker.Waiting]. Only the management API tells, of its own worker.
 	ReasonHeldBack ReasonKind = "heldBack"
+	// ReasonStalled: the orchestrator, or an operation of the entity, does not yield. It runs, or
+	// was given up when its history was replayed.
+	ReasonStalled ReasonKind = "stalled"
 	// ReasonReady: nothing is waited for; the next episode is due or runs.
 	ReasonReady ReasonKind = "ready"
 )
@@ -86,8 +89,11 @@ type Reason struct {
 	// RunsHere is nil for all else, and if it is not known: only the management API tells.
 	RunsHere     *bool
 	RunningSince time.Time
-	// Detail is the reason of a suspension, the output of what has ended, or what differs.
+	// Detail is the reason of a suspension, the output of what has ended, what differs, or which
+	// code does not yield.
 	Detail string
+	// Stack is the stack of code that does not yield, empty for all else.
+	Stack string
 }
 
 // String returns the reason in words, without times.
@@ -133,6 +139,8 @@ func (r Reason) String() string {
 		text = "the code does not fit the history"
 	case ReasonHeldBack:
 		text = "held back"
+	case ReasonStalled:
+		return r.Detail
 	case ReasonReady:
 		text = "waits for nothing: it runs, or is about to"
 	}
@@ -192,7 +200,11 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 			w.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
 		}
 	}
-	waits, difference := explain.Waits(code, events)
+	waits, difference, err := c.registry.waits(start, code, events)
+	if stall, ok := errors.AsType[*StallError](err); ok {
+		w.add(Reason{Kind: ReasonStalled, TaskID: -1, Name: start.Name, Detail: fmt.Sprintf("orchestrator %q %s", start.Name, stall.Reason()), Stack: stall.Stack})
+		waits, _ = explain.Waits(nil, events)
+	}
 	if difference != nil {
 		m := mismatch(start, difference)
 		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Detail: fmt.Sprintf(

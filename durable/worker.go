@@ -151,11 +151,20 @@ func (w *Worker) failUnknownAfter() time.Duration {
 }
 
 // Waiting returns the work that waits for functions that this worker does not know or
-// run, as far as it received it in the last minutes.
+// run, as far as it received it in the last minutes. It also returns the orchestrators and
+// operations of entities that run and do not yield.
 func (w *Worker) Waiting() []WaitingFunction {
 	var all []WaitingFunction
 	for _, f := range w.waiting.All(time.Now()) {
+		if f.Stalled {
+			f.Stack = w.stalls.Stack(f.Name, f.Version)
+		}
 		all = append(all, WaitingFunction(f))
+	}
+	if d := w.dispatcher.Load(); d != nil {
+		for _, f := range d.Stalled() {
+			all = append(all, WaitingFunction(f))
+		}
 	}
 	return all
 }
@@ -171,6 +180,9 @@ type WaitingFunction struct {
 	Stalled   bool      // it is known, and the worker gave it up, since it did not yield
 	Since     time.Time // when the worker first had something that waits
 	Instances []string  // that wait, or whose activities do, in order
+	Runs      bool      // the worker runs it now: it does not yield, and was not given up
+	Operation string    // of an entity that runs
+	Stack     string    // of code that does not yield, in one of the instances
 }
 
 // String says what waits for what.

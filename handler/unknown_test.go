@@ -20,10 +20,7 @@ func idle(*durable.Context, string) (string, error) { return "", nil }
 // unknownApp runs an app that knows two orchestrators on a hub in a local file.
 func unknownApp(t *testing.T, change func(*Config)) *Server {
 	t.Helper()
-	cfg := fakeConfig(t, nil)
-	cfg.Provider, cfg.StorageType, cfg.Embedded.Path = nil, Embedded, t.TempDir()+"/hub.db"
-	change(&cfg)
-	s := readyServer(t, App{Functions: []*durable.Function{
+	return localApp(t, change,
 		durable.Orchestrator("Unsteady", func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 			if ctx.Sleep(1); !ctx.IsReplaying() {
 				ctx.Sleep(1)
@@ -31,7 +28,16 @@ func unknownApp(t *testing.T, change func(*Config)) *Server {
 			return durable.Event[durable.Void]("E").Wait(ctx).Await()
 		}),
 		durable.Orchestrator("Second", idle), durable.Orchestrator("First", func(*durable.Context, int) (int, error) { return 0, nil }),
-	}}, cfg)
+	)
+}
+
+// localApp runs an app with functions on a hub in a local file.
+func localApp(t *testing.T, change func(*Config), functions ...*durable.Function) *Server {
+	t.Helper()
+	cfg := fakeConfig(t, nil)
+	cfg.Provider, cfg.StorageType, cfg.Embedded.Path = nil, Embedded, t.TempDir()+"/hub.db"
+	change(&cfg)
+	s := readyServer(t, App{Functions: functions}, cfg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.work(ctx) }()

@@ -92,7 +92,7 @@ func New(t TB, fns ...*durable.Function) *Hub {
 	t.Cleanup(func() {
 		cancel()
 		for _, i := range h.instances {
-			i.Close()
+			h.unload(i)
 		}
 	})
 	return h
@@ -228,13 +228,21 @@ func (h *Hub) check(ran dispatch.Ran) {
 	if silent, ok := dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
 		code = silent
 	}
-	again := replay.New(ran.Start.Instance, code)
-	defer again.Close()
-	outcome := again.Episode(ran.Past, ran.Fresh)
 	difference := ""
-	if d := again.Divergence(); d != nil {
-		difference = explain.Divergence(d).String()
-	} else if difference = compare(ran.Outcome, outcome); difference == "" {
+	err := dispatch.Bound(ran.Start, code, func(code replay.Code) {
+		again := replay.New(ran.Start.Instance, code)
+		defer again.Close()
+		outcome := again.Episode(ran.Past, ran.Fresh)
+		if d := again.Divergence(); d != nil {
+			difference = explain.Divergence(d).String()
+		} else {
+			difference = compare(ran.Outcome, outcome)
+		}
+	})
+	if err != nil {
+		h.t.Fatalf("durabletest: run again from the start in episode %d: %v", episodesIn(ran.Past), err)
+	}
+	if difference == "" {
 		return
 	}
 	h.t.Fatalf("durabletest: orchestrator %q is not deterministic: run again from the start, instance %q did something else in episode %d.\n%s\n%s",
@@ -395,11 +403,19 @@ func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 	}
 	h.logPanic(item.Instance.InstanceID, cp)
 	if i.Ended() {
-		i.Close()
 		delete(h.instances, item.Instance.InstanceID)
+		h.unload(i)
 		return
 	}
 	i.noteWaits(h.Now())
+}
+
+// unload takes an instance out of memory, and fails the test if a deferred call does not return.
+func (h *Hub) unload(i *instance) {
+	h.t.Helper()
+	if err := i.Close(); err != nil {
+		h.t.Fatalf("durabletest: take an instance out of memory: %v", err)
+	}
 }
 
 // inMemory returns what runs an execution.
@@ -407,7 +423,7 @@ func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 	id := execution.InstanceID
 	i := h.instances[id]
 	if i != nil && i.Instance() != execution {
-		i.Close() // another instance has the ID now
+		h.unload(i) // another instance has the ID now
 		i = nil
 	}
 	if i == nil {

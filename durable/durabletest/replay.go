@@ -75,8 +75,9 @@ func newReplayer(functions []*durable.Function) *replayer {
 	return &replayer{dispatch.FunctionsOf(durable.NewRegistry(functions...).WithLogger(slog.New(slog.DiscardHandler)))}
 }
 
-// begin returns a new execution of the orchestrator that a history is of.
-func (r *replayer) begin(events []history.Event) (*replay.Execution, error) {
+// replay calls f with a new execution of the orchestrator that a history is of. The error is a
+// *[dispatch.StallError] if the orchestrator does not yield.
+func (r *replayer) replay(events []history.Event, f func(*replay.Execution)) error {
 	for _, e := range events {
 		start, ok := e.(*history.ExecutionStarted)
 		if !ok {
@@ -84,25 +85,30 @@ func (r *replayer) begin(events []history.Event) (*replay.Execution, error) {
 		}
 		code, ok := r.functions.Orchestrator(start.Name, start.Version)
 		if !ok {
-			return nil, fmt.Errorf("instance %q is of orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
+			return fmt.Errorf("instance %q is of orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
 		}
-		return replay.New(start.Instance, code), nil
+		return dispatch.Bound(start, code, func(code replay.Code) {
+			x := replay.New(start.Instance, code)
+			defer x.Close()
+			f(x)
+		})
 	}
-	return nil, fmt.Errorf("the history has no %s", history.TypeExecutionStarted)
+	return fmt.Errorf("the history has no %s", history.TypeExecutionStarted)
 }
 
 // run returns the first difference between a history and what the code does,
 // empty if there is none.
 func (r *replayer) run(events []history.Event) string {
-	x, err := r.begin(events)
+	difference := ""
+	err := r.replay(events, func(x *replay.Execution) {
+		if d := explain.Compare(x, events); d != nil {
+			difference = d.String()
+		}
+	})
 	if err != nil {
 		return err.Error()
 	}
-	defer x.Close()
-	if d := explain.Compare(x, events); d != nil {
-		return d.String()
-	}
-	return ""
+	return difference
 }
 
 // read returns the events of a recorded history.
@@ -145,14 +151,14 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 		}
 		beginning = append(beginning, a.event)
 	}
-	x, err := r.begin(beginning)
+	made := restored{shown: s, fits: true, requests: map[string]string{}}
+	err := r.replay(beginning, func(x *replay.Execution) {
+		for _, a := range s.arrivals {
+			made.add(a, x)
+		}
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer x.Close()
-	made := restored{shown: s, fits: true, requests: map[string]string{}}
-	for _, a := range s.arrivals {
-		made.add(a, x)
 	}
 	made.recordRest()
 	if s.end != nil {

@@ -315,7 +315,7 @@ func TestActivity_WhoseResultIsBeingStoredTakesNoPlace(t *testing.T) {
 					ran.Add(1)
 					return new(strings.Repeat("a", test.size)), nil
 				}}}
-				stop := b.workOn(s, fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = 2 })
+				_, stop := b.workOn(s, fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = 2 })
 				time.Sleep(time.Second)
 				if got := int(ran.Load()); got != test.ran {
 					t.Errorf("%d activities ran while no result was stored, want %d", got, test.ran)

@@ -82,7 +82,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	if cfg.Stalls == nil {
 		cfg.Stalls = new(Stalls)
 	}
-	return &Dispatcher{
+	d := &Dispatcher{
 		provider:           p,
 		functions:          fns,
 		config:             cfg,
@@ -100,7 +100,13 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		completing:         outage{what: "send the results of activities", log: log},
 		running:            make(map[*item]struct{}),
 	}
+	d.watchdog.meter = cfg.Meter
+	return d
 }
+
+// Stalled returns the orchestrators and operations that run without an end in sight, without
+// order: the log has a report of each.
+func (d *Dispatcher) Stalled() []WaitingFunction { return d.watchdog.stalled() }
 
 // errStopping is the cause with which a worker's contexts end when it stops.
 var errStopping = errors.New("the worker is stopping")
@@ -376,7 +382,7 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 
 // runEntity runs the work item of an entity once it has a place.
 func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, it *item, free func()) {
-	s := &session{d: d, live: live, item: w, work: it.work}
+	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
 	s.logFor(w.Instance)
 	defer s.release()
 	if !d.enterEntity(live, free) {
@@ -435,7 +441,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
 	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
 	s.logFor(w.Instance)
-	s.x = &execution{now: d.config.Now, watch: s.watch, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
+	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()
 	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }

@@ -24,6 +24,8 @@ type entityRun struct {
 	now        func() time.Time
 	newID      func() string
 	log        *slog.Logger
+	watchdog   *watchdog // nil of an [EntityStepper]
+	label      string    // of the goroutines that run operations
 	traced     *tracing.Entity
 	// stopping reports whether the worker is stopping.
 	stopping func() bool
@@ -177,7 +179,7 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 		}
 		began := e.now()
 		traced := e.traced.Begin(op, began)
-		r := operate(traced.Context(work), e.code, op)
+		r := e.operate(traced.Context(work), op)
 		if r.Failure != nil && work.Err() != nil {
 			batch.Defer() // it was interrupted
 			return
@@ -188,6 +190,16 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 		e.ran++
 		batch.Done(r)
 	}
+}
+
+// operate runs an operation while the watchdog watches it.
+func (e *entityRun) operate(ctx context.Context, op *entity.Operation) entity.Result {
+	if e.watchdog != nil {
+		t := &turn{log: e.log, label: e.label}
+		e.watchdog.watchOperation(t, e.instanceID, op.Entity.Name, op.Name)
+		defer e.watchdog.unwatch(t)
+	}
+	return operate(ctx, e.code, op)
 }
 
 // operate runs an operation. A panic becomes its failure.

@@ -23,8 +23,9 @@ type execution struct {
 	stopping func() bool
 	progress *progress // of live
 	turn     *turn     // that runs now or ran last, nil of a [Stepper]
-	// watch is called before an orchestrator runs, and yielded when it has yielded.
-	watch func(*execution) (yielded func())
+	// limit runs f, which runs code of the orchestrator, until it returns or is given up. If f
+	// returns later, limit calls late. After an error the execution must not be used.
+	limit func(x *execution, f, late func()) error
 	// stalls, if not nil, has the instances whose code was given up.
 	stalls *Stalls
 	// ran, if not nil, is called after each generation. Past is the history that was
@@ -188,7 +189,10 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 // run runs the current generation with the events, and adds its decisions to cp. It
 // returns the action with which the generation continues as new, nil if it does not.
 func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*replay.Complete, error) {
-	outcome := x.decide(past, fresh)
+	outcome, err := x.decide(past, fresh)
+	if err != nil {
+		return nil, err
+	}
 	if d := x.live.Divergence(); d != nil && x.holdDifferent {
 		return nil, fmt.Errorf("%w: %w", &unknownFunctionError{
 			kind: "orchestrator", name: x.start.Name, version: x.start.Version, differs: true,
@@ -239,7 +243,7 @@ func withPatches(events []history.Event, ids []string, now time.Time) []history.
 }
 
 // decide runs the current generation with the events.
-func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
+func (x *execution) decide(past, fresh []history.Event) (replay.Outcome, error) {
 	isFirst := x.live == nil
 	if isFirst {
 		x.live, x.progress = replay.New(x.start.Instance, x.code), new(progress)
@@ -247,21 +251,27 @@ func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
 	}
 	if x.code == nil {
 		x.live.Fail(x.failure)
-		return x.live.Episode(past, fresh)
+		return x.live.Episode(past, fresh), nil
 	}
-	yielded := x.watch(x)
-	outcome := x.live.Episode(past, fresh)
-	if isFirst {
-		if fits, o := x.live.Refit(past, fresh); fits != nil {
-			x.live.Close()
-			x.live, outcome = fits, o
+	live := x.live
+	var outcome replay.Outcome
+	err := x.limit(x, func() {
+		outcome = live.Episode(past, fresh)
+		if isFirst {
+			if fits, o := live.Refit(past, fresh); fits != nil {
+				live.Close()
+				live, outcome = fits, o
+			}
 		}
+	}, func() { live.Close() })
+	if err != nil {
+		return replay.Outcome{}, err
 	}
-	yielded()
+	x.live = live
 	if x.ran != nil {
 		x.ran(past, fresh, outcome)
 	}
-	return outcome
+	return outcome, nil
 }
 
 // episodeTime returns the current time of an episode that takes the arrived

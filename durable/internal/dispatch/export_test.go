@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -43,6 +44,28 @@ func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, execu
 
 // EpisodeTime calls episodeTime.
 func EpisodeTime(arrived []history.Event, now time.Time) time.Time { return episodeTime(arrived, now) }
+
+// Turns run code as a session does, to measure the cost.
+type Turns struct{ s *session }
+
+// NewTurns returns turns of an instance.
+func NewTurns() *Turns {
+	d := &Dispatcher{watchdog: newWatchdog(time.Hour, time.Hour)}
+	s := &session{d: d, live: lifetimes{work: context.Background()}, log: slog.New(slog.DiscardHandler)}
+	s.x = &execution{start: &history.ExecutionStarted{}, progress: new(progress), limit: s.limit}
+	return &Turns{s}
+}
+
+// Run runs f in one turn.
+func (t *Turns) Run(f func()) { _ = t.s.runTurn(func() { t.RunHere(f) }) }
+
+// RunHere runs f on the caller's goroutine, as a session did before it had turns.
+func (t *Turns) RunHere(f func()) {
+	if t.s.x.turn == nil {
+		t.s.x.turn = &turn{log: t.s.log}
+	}
+	_ = t.s.x.limit(t.s.x, f, func() {})
+}
 
 // DefaultTicks is the limit of a [Watched] turn.
 const DefaultTicks = 300

@@ -199,7 +199,7 @@ func simulate(b *bench, seed uint64) {
 	others := make([]*memhub.Worker, 3)
 	for i := range others {
 		others[i] = b.NewWorker()
-		stop := b.workOn(others[i], journeyFunctions, way)
+		_, stop := b.workOn(others[i], journeyFunctions, way)
 		time.Sleep(time.Duration(r.IntN(10_000)) * time.Millisecond)
 		if r.IntN(2) == 0 {
 			others[i].Kill()

@@ -56,10 +56,18 @@ func newBench(tb testing.TB) *bench { return &bench{TB: tb, Hub: memhub.New(), l
 // work runs a worker with fns until the function that it returns is called,
 // which returns what Run returned.
 func (b *bench) work(fns functions, change ...func(*dispatch.Config)) (stop func() error) {
-	return b.workOn(b.Hub.Worker, fns, change...)
+	_, stop = b.workOn(b.Hub.Worker, fns, change...)
+	return stop
 }
 
-func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatch.Config)) (stop func() error) {
+// dispatcher runs a worker with fns until the test ends, and returns its dispatcher.
+func (b *bench) dispatcher(fns functions, change ...func(*dispatch.Config)) *dispatch.Dispatcher {
+	b.Helper()
+	d, _ := b.workOn(b.Hub.Worker, fns, change...)
+	return d
+}
+
+func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatch.Config)) (d *dispatch.Dispatcher, stop func() error) {
 	b.Helper()
 	cfg := dispatch.Config{
 		MaxConcurrentActivities:    10,
@@ -77,7 +85,8 @@ func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatc
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- dispatch.New(w, fns, cfg).Run(ctx) }()
+	d = dispatch.New(w, fns, cfg)
+	go func() { ended <- d.Run(ctx) }()
 	var once sync.Once
 	var err error
 	stop = func() error {
@@ -88,7 +97,7 @@ func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatc
 		return err
 	}
 	b.Cleanup(func() { _ = stop() })
-	return stop
+	return d, stop
 }
 
 // start starts an instance as a client does.

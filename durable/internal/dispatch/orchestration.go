@@ -228,7 +228,7 @@ func (s *session) logBroken(err error) {
 		s.log.Error("panic while handling the instance", "panic", broken.value, "stack", string(broken.stack))
 	case errors.As(err, &it):
 		log := s.log.With("name", it.start.Name, "running", it.running.Round(time.Millisecond))
-		if it.stack != "" {
+		if it.isNewStack {
 			log = log.With("stack", it.stack)
 		}
 		switch {
@@ -327,7 +327,7 @@ func (s *session) runEntity() {
 	}
 	e := &entityRun{
 		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settingsOn(s.d.provider),
-		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
+		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, watchdog: s.d.watchdog, label: s.label, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}
 	past, messages := s.item.History, s.item.Messages
@@ -507,15 +507,16 @@ func (s *session) onTurn(t *turn, x *execution, f func()) {
 	returned = true
 }
 
-// watch watches the code of x until its caller calls yielded. That ends the turn's goroutine
-// if the turn was given up.
-func (s *session) watch(x *execution) (yielded func()) {
+// limit runs f, which runs code of x, on the turn's goroutine while the watchdog watches it. It
+// ends the goroutine if the turn was given up.
+func (s *session) limit(x *execution, f, late func()) error {
 	s.d.watchdog.watch(x.turn, x.start, x.progress)
-	return func() {
-		if !s.d.watchdog.unwatch(x.turn) {
-			runtime.Goexit()
-		}
+	f()
+	if !s.d.watchdog.unwatch(x.turn) {
+		late()
+		runtime.Goexit()
 	}
+	return nil
 }
 
 // close unwinds the orchestrator if it is in memory.
@@ -525,11 +526,7 @@ func (s *session) close() {
 		return
 	}
 	x := s.x
-	err := s.runTurn(func() {
-		yielded := x.watch(x)
-		x.close()
-		yielded()
-	})
+	err := s.runTurn(func() { _ = x.limit(x, x.close, func() {}) })
 	if err != nil {
 		s.logBroken(err)
 	}

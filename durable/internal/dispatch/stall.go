@@ -16,7 +16,8 @@ type stall struct {
 	running    time.Duration // since the code was resumed
 	foreign    error         // the durable call of another goroutine, nil if there was none
 	isStopping bool          // it was given up early, since the worker stops
-	stack      string        // of the code; empty if the log has that of another instance
+	stack      string        // of the code, of this or another instance
+	isNewStack bool          // the log does not have the stack yet
 	resumed    time.Time     // of the latest resume event that the code had received
 }
 
@@ -42,6 +43,14 @@ type Stalls struct {
 	mu     sync.Mutex                   // protects the following
 	of     map[string]*stall            // by instance ID
 	counts map[unknownFunctionError]int // of held instances, by function
+	stacks map[unknownFunctionError]string
+}
+
+// Stack returns the stack of an orchestrator that was given up, empty if there is none.
+func (s *Stalls) Stack(name, version string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stacks[unknownFunctionError{kind: "orchestrator", name: name, version: version, stalled: true}]
 }
 
 // maxStalls is the number of given-up instances of one function after which the process stops
@@ -70,7 +79,9 @@ func (s *Stalls) add(it *stall) (stops bool) {
 	}
 	if s.counts == nil {
 		s.counts = make(map[unknownFunctionError]int)
+		s.stacks = make(map[unknownFunctionError]string)
 	}
+	s.stacks[*it.function()] = it.stack
 	s.counts[*it.function()]++
 	return s.counts[*it.function()] == maxStalls
 }
@@ -100,7 +111,9 @@ func (s *Stalls) resume(start *history.ExecutionStarted, messages []provider.Tas
 	defer s.mu.Unlock()
 	if it := s.of[start.Instance.InstanceID]; it == nil || at.After(it.resumed) {
 		delete(s.of, start.Instance.InstanceID)
-		delete(s.counts, *(&stall{start: start}).function())
+		function := *(&stall{start: start}).function()
+		delete(s.counts, function)
+		delete(s.stacks, function)
 	}
 }
 

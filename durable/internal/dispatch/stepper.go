@@ -19,6 +19,7 @@ type Stepper struct {
 	Ran func(Ran)
 
 	x       execution
+	label   string // of the goroutines that run code
 	past    []history.Event
 	resumed bool // the next generation to run is in memory already
 }
@@ -36,11 +37,11 @@ type Ran struct {
 // NewStepper returns a Stepper that dates events by now. Its Close must be
 // called.
 func NewStepper(now func() time.Time) *Stepper {
-	s := &Stepper{}
+	s := &Stepper{label: replayLabel()}
 	s.x = execution{
 		now:      now,
 		stopping: func() bool { return false },
-		watch:    func(*execution) func() { return func() {} },
+		limit:    s.limit,
 		ran:      s.ran,
 	}
 	return s
@@ -48,7 +49,8 @@ func NewStepper(now func() time.Time) *Stepper {
 
 // Step runs the episode that takes the item's messages. The item must have its
 // whole history, and the last checkpoint must have been committed. Dropped says
-// which messages were dropped and why.
+// which messages were dropped and why. The error is a *[StallError] if the orchestrator does not
+// yield: then it is no longer in memory.
 func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem) (cp *provider.Checkpoint, dropped []string, err error) {
 	s.past, s.resumed = item.History, s.x.live != nil
 	if s.x.start == nil {
@@ -59,6 +61,9 @@ func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem
 		past = nil
 	}
 	cp, lost, err := s.x.take(functions, item.Instance, past, item.Messages)
+	if _, ok := errors.AsType[*StallError](err); ok {
+		s.x.live = nil
+	}
 	for _, m := range lost {
 		dropped = append(dropped, m.message.Event.Type().String()+": "+m.reason)
 	}
@@ -88,8 +93,24 @@ func (s *Stepper) Live() *replay.Execution { return s.x.live }
 // Ended reports whether the instance has ended.
 func (s *Stepper) Ended() bool { return s.x.ended }
 
-// Close takes the orchestrator out of memory.
-func (s *Stepper) Close() { s.x.close() }
+// Close takes the orchestrator out of memory. The error is a *[StallError] if a deferred call
+// does not return.
+func (s *Stepper) Close() error {
+	live := s.x.live
+	if live == nil {
+		return nil
+	}
+	s.x.live = nil
+	return s.limit(&s.x, live.Close, func() {})
+}
+
+// limit runs f, which runs code of x.
+func (s *Stepper) limit(x *execution, f, late func()) error {
+	if stall := newBoundRun(s.label, x.start, x.progress, late).wait(f); stall != nil {
+		return stall
+	}
+	return nil
+}
 
 // IsUnknownFunction reports whether err says that the worker lacks a function.
 func IsUnknownFunction(err error) bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
 // A turn is one use of an instance's code: an episode, or the deferred calls of an instance
@@ -42,7 +43,9 @@ type turn struct {
 	over chan error
 
 	// The watchdog's mu protects the following.
-	start      *history.ExecutionStarted // of the code that runs or ran last
+	code       codeName                  // that runs or ran last
+	instanceID string                    // of the code's instance
+	start      *history.ExecutionStarted // of the code's execution; nil of an entity, which is not given up
 	progress   *progress
 	began      time.Time
 	steps      uint64 // of progress at the last tick
@@ -52,6 +55,25 @@ type turn struct {
 	reported   bool
 	isStopping bool // the worker stops
 	isGivenUp  bool
+}
+
+// A codeName names code that is watched.
+type codeName struct {
+	kind, name, version string
+	operation           string // of an entity
+}
+
+// orchestratorOf returns the name of an execution's code.
+func orchestratorOf(start *history.ExecutionStarted) codeName {
+	return codeName{kind: "orchestrator", name: start.Name, version: start.Version}
+}
+
+// measured returns the kind of work item under which metrics have the code.
+func (c codeName) measured() metering.Kind {
+	if c.kind == "entity" {
+		return metering.Entity
+	}
+	return metering.Orchestration
 }
 
 // A panicError says that a turn's goroutine ended early.
@@ -86,13 +108,22 @@ func (t *turn) tick(w *watchdog) verdict {
 		limit = min(limit, soonTicks)
 	}
 	switch {
-	case t.ticks >= limit:
+	case t.ticks >= limit && t.start != nil:
 		return givesUp
 	case t.ticks >= t.warnAt:
 		t.warnAt = 2*t.warnAt + w.warnAfter
 		return warns
 	}
 	return goesOn
+}
+
+// logger returns the log for reports about the code, which runs since t.began.
+func (t *turn) logger(now time.Time) *slog.Logger {
+	log := t.log.With("name", t.code.name, "running", now.Sub(t.began).Round(time.Millisecond))
+	if t.start == nil {
+		return log.With("operation", t.code.operation)
+	}
+	return log
 }
 
 // stall returns the reason for which t is given up. The watchdog's mu is locked.

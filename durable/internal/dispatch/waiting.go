@@ -37,6 +37,9 @@ type WaitingFunction struct {
 	Stalled             bool      // the worker has it, but gave up its code, which did not yield
 	Since               time.Time // when the first of them began to wait
 	Instances           []string  // that wait, or whose activities do, in order
+	Runs                bool      // the worker runs it now: it does not yield, and was not given up
+	Operation           string    // of an entity that runs
+	Stack               string    // of code that does not yield, in one of the instances
 }
 
 // String describes f.
@@ -55,6 +58,14 @@ func (f WaitingFunction) String() string {
 	}
 	if f.Stalled {
 		return fmt.Sprintf("%s %q%s does not yield; %d instances have been held back since %s, until they are suspended and resumed or the process restarts",
+			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
+	}
+	if f.Runs && f.Kind == "entity" {
+		return fmt.Sprintf("operation %q of entity %q does not return; %d entities have run it since %s",
+			f.Operation, f.Name, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
+	}
+	if f.Runs {
+		return fmt.Sprintf("%s %q%s does not yield; %d instances have run without a durable call since %s",
 			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",

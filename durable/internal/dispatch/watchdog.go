@@ -3,20 +3,25 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"log/slog"
+	"maps"
 	"runtime/pprof"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
 // A watchdog detects orchestrators that wait for something other than a durable task, or compute
 // without end. It reports them first and abandons their turns later. The comment of [turn]
-// describes the consequences.
+// describes the consequences. It also reports operations of entities that do not return.
 //
 // It counts ticks of a timer without progress of the orchestrator. A tick counts only if it
 // arrives on time, so that a debugger, SIGSTOP, a paused machine or a throttled container uses
@@ -24,11 +29,19 @@ import (
 type watchdog struct {
 	warnAfter   int // ticks until the first report; each next takes twice as long
 	giveUpAfter int // ticks
+	meter       *metering.Meter
 
 	mu    sync.Mutex // protects the following, and the fields of turns that say so
 	turns map[*turn]struct{}
 	timer *time.Timer // runs while there are turns
 	due   time.Time   // when the timer fires
+	taken map[codeName]takenStack
+}
+
+// A takenStack is the stack of code that did not yield, of one of its instances.
+type takenStack struct {
+	text string
+	at   time.Time
 }
 
 const (
@@ -39,11 +52,18 @@ const (
 	// soonTicks is the limit for an orchestrator that can never continue, or that delays
 	// the end of the worker.
 	soonTicks = int(time.Second / tick)
+	// stackAge is the age at which the stack of code is taken again.
+	stackAge = time.Minute
+	// maxStack is the number of bytes that are kept of a stack.
+	maxStack = 16 << 10
 )
 
 func newWatchdog(warnAfter, giveUpAfter time.Duration) *watchdog {
 	ticks := func(d time.Duration) int { return max(1, int(d/tick)) }
-	return &watchdog{warnAfter: ticks(warnAfter), giveUpAfter: ticks(giveUpAfter), turns: make(map[*turn]struct{})}
+	return &watchdog{
+		warnAfter: ticks(warnAfter), giveUpAfter: ticks(giveUpAfter),
+		turns: make(map[*turn]struct{}), taken: make(map[codeName]takenStack),
+	}
 }
 
 // progress counts the steps of an execution. Its methods are called from any goroutine.
@@ -64,7 +84,22 @@ func (p *progress) ForeignCall(err error) { p.foreign.CompareAndSwap(nil, &err) 
 func (w *watchdog) watch(t *turn, start *history.ExecutionStarted, p *progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.start, t.progress, t.began = start, p, time.Now()
+	t.code, t.instanceID, t.start, t.progress = orchestratorOf(start), start.Instance.InstanceID, start, p
+	w.add(t)
+}
+
+// watchOperation watches an operation of an entity, which runs until the caller calls unwatch.
+func (w *watchdog) watchOperation(t *turn, instanceID, entity, operation string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.code = codeName{kind: "entity", name: entity, operation: operation}
+	t.instanceID, t.progress = instanceID, new(progress)
+	w.add(t)
+}
+
+// add adds a turn whose code begins to run. mu is locked.
+func (w *watchdog) add(t *turn) {
+	t.began = time.Now()
 	t.restart(w)
 	w.turns[t] = struct{}{}
 	if len(w.turns) == 1 {
@@ -85,11 +120,13 @@ func (w *watchdog) unwatch(t *turn) bool {
 	if !reported && !givenUp {
 		return true
 	}
-	// Only this goroutine changes start and began.
-	log := t.log.With("name", t.start.Name, "running", time.Since(t.began).Round(time.Millisecond))
-	if givenUp {
+	log := t.logger(time.Now()) // only this goroutine changes its fields
+	switch {
+	case givenUp:
 		log.Warn("orchestrator has yielded after it was given up; its decisions are discarded")
-	} else {
+	case t.start == nil:
+		log.Warn("operation of an entity has returned")
+	default:
 		log.Warn("orchestrator has yielded")
 	}
 	return !givenUp
@@ -121,18 +158,22 @@ func (w *watchdog) tick() {
 		w.mu.Unlock()
 		return
 	}
-	var slow []*turn
+	var slow []slowCode
 	var givenUp []*stall
 	if now.Sub(w.due) <= tickDelay {
 		for t := range w.turns {
 			switch t.tick(w) {
 			case warns:
-				t.reported = true
-				slow = append(slow, t)
+				if !t.reported {
+					t.reported = true
+					w.meter.Stall(t.code.measured(), t.code.name, metering.Reported)
+				}
+				slow = append(slow, slowCode{t.code, t.label, t.logger(now), t.start == nil})
 			case givesUp:
 				t.isGivenUp = true
 				delete(w.turns, t)
 				givenUp = append(givenUp, t.stall(now))
+				w.meter.Stall(metering.Orchestration, t.code.name, metering.GivenUp)
 			case goesOn:
 			}
 		}
@@ -141,26 +182,75 @@ func (w *watchdog) tick() {
 		w.arm(now)
 	}
 	w.mu.Unlock()
-	if len(slow)+len(givenUp) == 0 {
-		return
+	if len(slow)+len(givenUp) > 0 {
+		w.report(now, slow, givenUp)
 	}
-	stacks := stacks()
-	shown := make(map[string]bool) // functions whose stack is in the log of this tick
-	for _, t := range slow {
-		log := t.log.With("name", t.start.Name, "running", now.Sub(t.began).Round(time.Millisecond))
-		if !shown[t.start.Name] {
-			shown[t.start.Name] = true
-			log = log.With("stack", stacks[t.label])
+}
+
+// A slowCode is code to report.
+type slowCode struct {
+	code     codeName
+	label    string
+	log      *slog.Logger
+	isEntity bool
+}
+
+// report logs slow code, and ends the turns that are given up. One profile has the stacks of all,
+// and the log has the stack of each function once in stackAge.
+func (w *watchdog) report(now time.Time, slow []slowCode, givenUp []*stall) {
+	var profile map[string]string
+	stackOf := func(code codeName, label string) (stack string, isNew bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if one, ok := w.taken[code]; ok && now.Sub(one.at) < stackAge {
+			return one.text, false
 		}
-		log.Error("orchestrator does not yield; it must wait for durable tasks only")
+		if profile == nil {
+			profile = stacks()
+		}
+		w.taken[code] = takenStack{profile[label], now}
+		return profile[label], true
+	}
+	for _, one := range slow {
+		log := one.log
+		if stack, isNew := stackOf(one.code, one.label); isNew {
+			log = log.With("stack", stack)
+		}
+		if one.isEntity {
+			log.Warn("operation of an entity does not return")
+		} else {
+			log.Error("orchestrator does not yield; it must wait for durable tasks only")
+		}
 	}
 	for _, s := range givenUp {
-		if !shown[s.start.Name] {
-			shown[s.start.Name] = true
-			s.stack = stacks[s.turn.label]
-		}
+		s.stack, s.isNewStack = stackOf(orchestratorOf(s.start), s.turn.label)
 		s.turn.over <- s
 	}
+}
+
+// stalled returns the code that was reported and still runs, without order.
+func (w *watchdog) stalled() []WaitingFunction {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := make(map[codeName]WaitingFunction)
+	for t := range w.turns {
+		if !t.reported {
+			continue
+		}
+		f, ok := found[t.code]
+		if !ok {
+			f = WaitingFunction{
+				Kind: t.code.kind, Name: t.code.name, Version: t.code.version, Operation: t.code.operation,
+				Runs: true, Since: t.began, Stack: w.taken[t.code].text,
+			}
+		}
+		if t.began.Before(f.Since) {
+			f.Since = t.began
+		}
+		f.Instances = append(f.Instances, t.instanceID)
+		found[t.code] = f
+	}
+	return slices.Collect(maps.Values(found))
 }
 
 // A verdict is the decision of a tick about a turn.
@@ -189,24 +279,43 @@ func stacks() map[string]string {
 		return nil
 	}
 	// The profile is a list of paragraphs; one with labels has a line of them.
-	name := strconv.AppendQuote(nil, itemLabel)
+	name := strconv.Quote(itemLabel)
 	found := make(map[string]string)
-	for block := range bytes.SplitSeq(all.Bytes(), []byte("\n\n")) {
-		_, value, ok := bytes.Cut(block, append(name, ':'))
-		if !ok || bytes.Contains(block, []byte("dispatch.(*session).")) {
+	for block := range strings.SplitSeq(all.String(), "\n\n") {
+		_, value, ok := strings.Cut(block, name+":")
+		if !ok || slices.ContainsFunc(waiters, func(w string) bool { return strings.Contains(block, w) }) {
 			continue
 		}
-		quoted, err := strconv.QuotedPrefix(string(value))
+		quoted, err := strconv.QuotedPrefix(value)
 		if err != nil {
 			continue
 		}
 		label, _ := strconv.Unquote(quoted) // which QuotedPrefix has checked
-		if found[label] != "" {
-			found[label] += "\n\n"
+		if len(found[label]) > maxStack {
+			continue
 		}
-		found[label] += string(bytes.TrimSpace(block))
+		if found[label] != "" {
+			found[label] += "\n"
+		}
+		found[label] += framesOf(block)
 	}
 	return found
+}
+
+// waiters are functions on the stacks of goroutines that only wait for the orchestrator.
+var waiters = []string{"dispatch.(*session).", "dispatch.(*boundRun).", "coro.(*Group).Run+", "coro.(*Group).Close"}
+
+// framesOf returns the functions and lines of a paragraph of a goroutine profile, as a panic
+// prints them.
+func framesOf(block string) string {
+	var frames strings.Builder
+	for line := range strings.Lines(block) {
+		if f := strings.Fields(line); len(f) >= 4 && f[0] == "#" && strings.HasPrefix(f[1], "0x") {
+			function, _, _ := strings.Cut(f[2], "+0x")
+			_, _ = frames.WriteString(function + "\n\t" + strings.Join(f[3:], " ") + "\n") // it never fails
+		}
+	}
+	return strings.TrimSuffix(frames.String(), "\n")
 }
 
 // end ends a turn. It returns false if the turn was given up.

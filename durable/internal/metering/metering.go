@@ -34,12 +34,22 @@ const (
 	Abandoned Outcome = "abandoned" // it is handed back and will come again
 )
 
+// A StallOutcome says how far code was that did not yield.
+type StallOutcome string
+
+// The outcomes of code that does not yield.
+const (
+	Reported StallOutcome = "reported" // it still ran after 10 seconds
+	GivenUp  StallOutcome = "given_up" // the worker does not wait for it any longer
+)
+
 // A Meter records work items.
 type Meter struct {
 	finished metric.Int64Counter
 	active   metric.Int64UpDownCounter
 	took     metric.Float64Histogram
 	waited   metric.Float64Histogram
+	stalls   metric.Int64Counter
 }
 
 // seconds are bounds of histograms: from a millisecond to an hour.
@@ -52,7 +62,7 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	}
 	source := p.Meter(scope)
 	m := &Meter{}
-	var errs [4]error
+	var errs [5]error
 	m.finished, errs[0] = source.Int64Counter("durabletask.work_items",
 		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker completed, failed or abandoned: steps of orchestrations, activities, and batches of entity operations."))
 	m.active, errs[1] = source.Int64UpDownCounter("durabletask.work_items.active",
@@ -61,7 +71,18 @@ func New(p metric.MeterProvider) (*Meter, error) {
 		metric.WithUnit("s"), metric.WithDescription("Time from the delivery of a work item until it was completed or abandoned."))
 	m.waited, errs[3] = source.Float64Histogram("durabletask.activity.wait", seconds,
 		metric.WithUnit("s"), metric.WithDescription("Time from the scheduling of an activity until it started."))
+	m.stalls, errs[4] = source.Int64Counter("durabletask.stalls",
+		metric.WithUnit("{stall}"), metric.WithDescription("Orchestrators and operations of entities that did not yield, when the worker reported them and when it gave them up."))
 	return m, errors.Join(errs[:]...)
+}
+
+// Stall records code that does not yield. The name is that of its function.
+func (m *Meter) Stall(kind Kind, name string, o StallOutcome) {
+	if m == nil {
+		return
+	}
+	m.stalls.Add(context.Background(), 1, metric.WithAttributes(attribute.String("durabletask.type", string(kind)),
+		attribute.String("durabletask.task.name", name), attribute.String("durabletask.outcome", string(o))))
 }
 
 // Begin records that a work item is in flight. The caller must call end with its

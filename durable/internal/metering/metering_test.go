@@ -53,6 +53,10 @@ func TestMeter_RecordsWorkItems(t *testing.T) {
 	if waited := got["durabletask.activity.wait"].(metricdata.Histogram[float64]).DataPoints; len(waited) != 1 || waited[0].Sum != 0 {
 		t.Errorf("waits: %+v", waited)
 	}
+	m.Stall(Entity, "counter", Reported)
+	if stalls := collect(t, reader)["durabletask.stalls"].(metricdata.Sum[int64]).DataPoints; len(stalls) != 1 || stalls[0].Value != 1 {
+		t.Errorf("stalls: %+v", stalls)
+	}
 	second("", Abandoned)
 	if active := collect(t, reader)["durabletask.work_items.active"].(metricdata.Sum[int64]).DataPoints; active[0].Value != 0 {
 		t.Errorf("active work items at the end: %+v", active)

@@ -38,6 +38,7 @@ func metricsTable(t *testing.T) string {
 	}
 	m.Begin(Activity, time.Now)("a", Completed)
 	m.Waited("a", time.Second)
+	m.Stall(Orchestration, "a", GivenUp)
 	h, err := NewHub(provider)
 	if err != nil {
 		t.Fatal(err)

@@ -504,7 +504,8 @@ func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 	return nil, Outcome{}
 }
 
-// Observe sets the observer. The caller sets it before the first episode.
+// Observe sets the observer. The caller sets it before the first episode, or the code when it
+// begins.
 func (x *Execution) Observe(o Observer) { x.observer = o }
 
 // Progressed reports a step to the observer, if there is one.

@@ -35,6 +35,7 @@ func main() {
 			durable.Orchestrator("Waits", Waits),
 			durable.Orchestrator("TimesOut", TimesOut),
 			durable.Orchestrator("Naps", Naps),
+			durable.Orchestrator("Blocks", Blocks),
 			durable.Orchestrator("NeedsFile", NeedsFile),
 			durable.Activity("Find", Find),
 			durable.Orchestrator("ChildNeedsFile", ChildNeedsFile),
@@ -164,6 +165,24 @@ func Waits(ctx *durable.Context, _ any) (string, error) {
 func Naps(ctx *durable.Context, seconds int) (string, error) {
 	ctx.Sleep(time.Duration(seconds) * time.Second)
 	return "awake", nil
+}
+
+// Blocks writes into the file begun, and returns when the file go exists. An orchestrator must
+// not do this: it makes no durable call meanwhile.
+func Blocks(_ *durable.Context, files struct{ Begun, Go string }) (string, error) {
+	return blockUntil(files.Begun, files.Go)
+}
+
+func blockUntil(begun, ends string) (string, error) {
+	if err := appendLine(begun, "begun"); err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(ends); err == nil {
+			return "went", nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // TimesOut waits for an Answer for a second.

@@ -291,7 +291,27 @@ func (r *replays) why() error {
 			})
 		}
 	}
-	return r.table(rows)
+	if err := r.table(rows); err != nil {
+		return err
+	}
+	return r.stacks(all)
+}
+
+// stacks prints the stack of each function that does not yield.
+func (r *replays) stacks(all []statusjson.Why) error {
+	shown := map[string]bool{}
+	for _, w := range all {
+		for _, reason := range w.Reasons {
+			if reason.Stack == "" || shown[reason.Stack] {
+				continue
+			}
+			shown[reason.Stack] = true
+			if _, err := fmt.Fprintf(r.program.Stdout, "\nstack of %s:\n%s\n", cell(reason.Name), reason.Stack); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ago returns a time as how far it is from now.

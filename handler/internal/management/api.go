@@ -36,12 +36,14 @@ type API struct {
 
 	// These are nil if the configuration is wrong.
 	instances *durable.Client
-	registry  *durable.Registry
-	worker    *durable.Worker
-	waiting   func() []durable.WaitingFunction
-	hub       *taskhub.Client
-	load      *loadMonitor
-	checkup   *checkup
+	// withoutCode is a client that replays no code.
+	withoutCode *durable.Client
+	registry    *durable.Registry
+	worker      *durable.Worker
+	waiting     func() []durable.WaitingFunction
+	hub         *taskhub.Client
+	load        *loadMonitor
+	checkup     *checkup
 
 	Unreadable taskhub.UnreadableLog
 }
@@ -73,6 +75,7 @@ type Hub struct {
 // Open sets the API's hub.
 func (m *API) Open(h Hub) {
 	m.instances, m.registry, m.hub, m.worker, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker, h.Worker.Waiting
+	m.withoutCode = durable.NewClient(h.Hub, nil)
 	m.checkup = &checkup{check: h.Hub.Check}
 	m.load = &loadMonitor{hub: h.Hub, cfg: h.Scaling, now: time.Now}
 }
@@ -334,6 +337,8 @@ func (m *API) heldBack(state *durable.InstanceState) string {
 		}
 		name := quoteName(f.Name, f.Version)
 		switch {
+		case f.Runs:
+			return "Runs: " + notYielding(f)
 		case f.Crashed:
 			return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
 		case f.Differs:
@@ -344,6 +349,25 @@ func (m *API) heldBack(state *durable.InstanceState) string {
 		return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 	}
 	return ""
+}
+
+// notYielding says that a function runs and does not yield.
+func notYielding(f durable.WaitingFunction) string {
+	name := quoteName(f.Name, f.Version)
+	if f.Kind == "entity" {
+		return fmt.Sprintf("the operation %q of entity %s does not return. The log has its stack.", f.Operation, name)
+	}
+	return fmt.Sprintf("the %s %s does not yield. It must wait for durable tasks only; the log has its stack. The app gives it up soon.", f.Kind, name)
+}
+
+// stalled returns the function of an instance that does not yield, nil if there is none.
+func (m *API) stalled(id durable.InstanceID) *durable.WaitingFunction {
+	for _, f := range m.allWaiting() {
+		if (f.Runs || f.Stalled) && slices.Contains(f.Instances, string(id)) {
+			return &f
+		}
+	}
+	return nil
 }
 
 func withArticle(kind string) string {
@@ -411,6 +435,7 @@ func (m *API) Health(ctx context.Context) HealthPayload {
 	}
 	for _, f := range m.allWaiting() {
 		payload.Waiting = append(payload.Waiting, f.String())
+		payload.stackOf(f)
 	}
 	return payload
 }
@@ -434,11 +459,27 @@ func (m *API) unready(ctx context.Context) string {
 	return ""
 }
 
-// Why says why an instance does not go on, with what this app's worker knows of it.
+// Why says why an instance does not go on, with what this app's worker knows of it. It does not
+// replay code that does not yield.
 func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Wait, error) {
-	w, err := m.instances.Why(ctx, id)
+	client, stalled := m.instances, m.stalled(id)
+	if stalled != nil {
+		client = m.withoutCode
+	}
+	w, err := client.Why(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if stalled != nil && !w.State.Status.IsTerminal() {
+		w.Reasons = slices.DeleteFunc(w.Reasons, func(r durable.Reason) bool {
+			return r.Kind == durable.ReasonReady || r.Kind == durable.ReasonNotStarted
+		})
+		r := durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Name: stalled.Name, Since: stalled.Since, Detail: m.heldBack(w.State), Stack: stalled.Stack}
+		if stalled.Runs {
+			r.Kind, r.Detail = durable.ReasonStalled, notYielding(*stalled)
+		}
+		w.Reasons = append(w.Reasons, r)
+		return w, nil
 	}
 	if running, works := m.worker.Running(id, w.State.Instance.ExecutionID); works {
 		markRunning(w.Reasons, running)

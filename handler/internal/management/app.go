@@ -74,12 +74,33 @@ func (m appAPI) configuration(c echo.Context, _ web.Query) error {
 type HealthPayload struct {
 	Status  string   `json:"status"`
 	Reasons []string `json:"reasons,omitempty"`
-	// Waiting lists the functions that instances wait for and no worker here knows.
+	// Waiting lists the functions that instances wait for and no worker here knows or runs,
+	// and those that do not yield.
 	Waiting []string `json:"waiting,omitempty"`
+	// Stacks has a stack of each function that does not yield.
+	Stacks []stackPayload `json:"stacks,omitempty"`
 	// Undecodable are messages that this app cannot decode.
 	Undecodable *undecodablePayload `json:"undecodable,omitempty"`
 	// BlockedPartitions are partitions that this app's worker cannot open or whose mail it cannot read.
 	BlockedPartitions *blockedPayload `json:"blockedPartitions,omitempty"`
+}
+
+// A stackPayload is the stack of a function that does not yield, in one of the instances.
+type stackPayload struct {
+	Function string `json:"function"`
+	Stack    string `json:"stack"`
+}
+
+// stackOf adds the stack of a function that does not yield.
+func (p *HealthPayload) stackOf(f durable.WaitingFunction) {
+	if f.Stack == "" {
+		return
+	}
+	function := f.Kind + " " + quoteName(f.Name, f.Version)
+	if f.Operation != "" {
+		function = fmt.Sprintf("operation %q of %s", f.Operation, function)
+	}
+	p.Stacks = append(p.Stacks, stackPayload{function, f.Stack})
 }
 
 // The paths of health checks standalone, besides those of the management API.

@@ -199,7 +199,7 @@ func answerSchemas() schemaNode {
 	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),
 		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
 	reasons := optional(object("kind", text, "text", text), "name", text, "taskId", whole, "instanceIds", texts, "heldBy", text,
-		"since", timeSchema, "due", timeSchema, "runsHere", flagSchema, "runningSince", timeSchema, "where", texts, "attempt", whole, "attempts", whole,
+		"since", timeSchema, "due", timeSchema, "runsHere", flagSchema, "runningSince", timeSchema, "where", texts, "stack", text, "attempt", whole, "attempts", whole,
 		"place", optional(object("messagesBefore", whole, "isExact", flagSchema), "partition", whole, "owner", text, "startMissing", flagSchema))
 	return schemaNode{
 		"Any":      anySchema,
@@ -215,6 +215,7 @@ func answerSchemas() schemaNode {
 		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
 		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),
 		"Health": optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts,
+			"stacks", schemaNode{"type": "array", "items": object("function", text, "stack", text)},
 			"undecodable", object("count", whole, "messages", schemaNode{"type": "array", "items": object(
 				"queue", text, "messageId", text, "reason", text, "since", timeSchema, "setAside", flagSchema,
 			)}),

@@ -47,7 +47,7 @@ func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
 func reasonJSON(r durable.Reason) statusjson.Reason {
 	reason := statusjson.Reason{
 		Kind: string(r.Kind), Text: r.String(), Name: r.Name, Attempt: r.Attempt, Attempts: r.Attempts, HeldBy: string(r.HeldBy),
-		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where,
+		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where, Stack: r.Stack,
 		RunsHere: r.RunsHere, RunningSince: timeOrNone(r.RunningSince),
 	}
 	if r.TaskID >= 0 {

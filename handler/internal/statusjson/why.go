@@ -21,6 +21,7 @@ type Reason struct {
 	Since       string   `json:"since,omitempty"`
 	Due         string   `json:"due,omitempty"`
 	Where       []string `json:"where,omitempty"`
+	Stack       string   `json:"stack,omitempty"` // of code that does not yield
 
 	RunsHere     *bool  `json:"runsHere,omitempty"` // of an activity, if the app's worker knows
 	RunningSince string `json:"runningSince,omitempty"`

@@ -1,0 +1,195 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// ReplayLimit is the time without progress after which a replay in memory is given up. It
+// counts as a worker's stall timeout does.
+const ReplayLimit = 10 * time.Second
+
+// A StallError says that an orchestrator does not yield when its history is replayed in memory:
+// it waits for something other than a durable task, or computes without end.
+type StallError struct {
+	InstanceID    string
+	Name, Version string        // of the orchestrator
+	Limit         time.Duration // the time without a durable call
+	Foreign       error         // the durable call of a goroutine that the orchestrator started; nil if there was none
+	Stack         string        // of the code when it was given up
+
+	isRepeated bool // an earlier error has the stack
+}
+
+// Error returns the message, with the stack behind it if no earlier error has it.
+func (e *StallError) Error() string {
+	text := fmt.Sprintf("orchestrator %q of instance %q %s", e.Name, e.InstanceID, e.Reason())
+	if e.isRepeated || e.Stack == "" {
+		return text
+	}
+	return text + "\n" + e.Stack
+}
+
+// Reason returns the reason without names and stack.
+func (e *StallError) Reason() string {
+	if e.Foreign != nil {
+		return "waits for a goroutine that made a durable call: " + e.Foreign.Error()
+	}
+	return fmt.Sprintf("does not yield: it made no durable call for %v; it must wait for durable tasks only", e.Limit)
+}
+
+// Bound replays the execution that start begins: it calls f with the code on another goroutine,
+// and waits until f returns. The error is a *[StallError] if the code makes no progress for
+// [ReplayLimit], or for a second after a foreign durable call. Then f hangs, and the caller must
+// not use its results. A panic of f panics here. Without code f runs on the caller's goroutine.
+func Bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
+	if code == nil {
+		f(nil)
+		return nil
+	}
+	if stall := bound(start, code, f, func() {}); stall != nil {
+		return stall
+	}
+	return nil
+}
+
+// bound is [Bound] with code. If f returns after it was given up, its goroutine calls late.
+func bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code), late func()) *StallError {
+	b := newBoundRun(replayLabel(), start, new(progress), late)
+	return b.wait(func() {
+		f(func(x *replay.Execution, input *string) (*string, error) {
+			x.Observe(b.progress)
+			return code(x, input)
+		})
+	})
+}
+
+// A boundRun is one run of an orchestrator's code with a limit, outside of a [Dispatcher].
+type boundRun struct {
+	start    *history.ExecutionStarted
+	progress *progress
+	late     func() // called when the code returns after it was given up
+	watchdog *watchdog
+	turn     *turn
+}
+
+// boundRuns counts the runs, to label their goroutines.
+var boundRuns atomic.Int64
+
+// replayLabel returns a label for the goroutines of a replay.
+func replayLabel() string { return fmt.Sprintf("replay %d", boundRuns.Add(1)) }
+
+func newBoundRun(label string, start *history.ExecutionStarted, p *progress, late func()) *boundRun {
+	return &boundRun{
+		start: start, progress: p, late: late,
+		watchdog: newWatchdog(time.Hour, ReplayLimit), // it reports nothing before it gives up
+		turn:     &turn{log: slog.New(slog.DiscardHandler), label: label, over: make(chan error, 1)},
+	}
+}
+
+// wait runs f on another goroutine until it returns or is given up.
+func (b *boundRun) wait(f func()) *StallError {
+	b.watchdog.watch(b.turn, b.start, b.progress)
+	go b.run(f)
+	switch ended := (<-b.turn.over).(type) { //nolint:errorlint // it is not wrapped
+	case *stall:
+		return &StallError{
+			InstanceID: b.start.Instance.InstanceID, Name: b.start.Name, Version: b.start.Version,
+			Limit: ReplayLimit, Foreign: ended.foreign, Stack: ended.stack,
+		}
+	case *panicError:
+		panic(ended.Error() + "\n" + string(ended.stack))
+	}
+	return nil
+}
+
+// run is the goroutine of the run.
+func (b *boundRun) run(f func()) {
+	returned := false
+	defer func() {
+		var ended error
+		if v := recover(); v != nil {
+			ended = &panicError{v, debug.Stack()}
+		} else if !returned {
+			ended = &panicError{}
+		}
+		if b.watchdog.unwatch(b.turn) {
+			b.turn.over <- ended
+			return
+		}
+		b.late()
+	}()
+	pprof.Do(context.Background(), pprof.Labels(itemLabel, b.turn.label), func(context.Context) { f() })
+	returned = true
+}
+
+// Replays bounds replays in memory as [Bound] does. It remembers those that hang: an execution
+// whose replay hangs is not replayed again, and neither are those of an orchestrator after
+// maxStalls. Each uses a goroutine, and an endless loop a core. Its zero value remembers none,
+// and a nil one replays without code only.
+type Replays struct {
+	mu   sync.Mutex // protects the following
+	hung map[*StallError]struct{}
+}
+
+// Run is [Bound]. The error of a replay that does not run has the stack of one that hangs, but
+// not in its text.
+func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
+	if code == nil {
+		f(nil)
+		return nil
+	}
+	if known := r.known(start); known != nil {
+		return known
+	}
+	hangs := make(chan *StallError, 1)
+	stall := bound(start, code, f, func() { r.remove(<-hangs) })
+	if stall == nil {
+		return nil
+	}
+	r.add(stall)
+	hangs <- stall
+	return stall
+}
+
+// known returns the error of an execution that must not be replayed, nil if it may.
+func (r *Replays) known(start *history.ExecutionStarted) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := 0
+	for one := range r.hung {
+		if one.Name != start.Name || one.Version != start.Version {
+			continue
+		}
+		if count++; count == maxStalls || one.InstanceID == start.Instance.InstanceID {
+			again := *one
+			again.InstanceID, again.isRepeated = start.Instance.InstanceID, true
+			return &again
+		}
+	}
+	return nil
+}
+
+func (r *Replays) add(s *StallError) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hung == nil {
+		r.hung = make(map[*StallError]struct{})
+	}
+	r.hung[s] = struct{}{}
+}
+
+func (r *Replays) remove(s *StallError) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.hung, s)
+}

@@ -1,0 +1,58 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
+)
+
+// A stopped process uses none of the time after which an orchestrator is given up. The same
+// orchestrator is given up in a process that runs.
+func TestStandalone_AStoppedProcessGivesNoOrchestratorUp(t *testing.T) {
+	processtest.LeaveToFull(t)
+	t.Parallel()
+	const stallTimeout = 5 * time.Second
+	root := newRoot(t, newHub(), "", func(durableTask map[string]any) { durableTask["orchestratorStallTimeout"] = "00:00:05" })
+	a := startStandalone(t, e2eApp, root)
+	folder := t.TempDir()
+	start := func(name string) (begun, ends, url string) {
+		begun, ends = filepath.Join(folder, name+" begun"), filepath.Join(folder, name+" go")
+		url = a.start("Blocks", map[string]string{"Begun": begun, "Go": ends}).StatusQueryGetURI
+		eventually(t, 30*time.Second, "the orchestrator to run", func() bool {
+			_, err := os.Stat(begun)
+			return err == nil
+		})
+		return begun, ends, url
+	}
+
+	_, ends, url := start("stopped")
+	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * stallTimeout) // real time: the process is stopped
+	if err := os.WriteFile(ends, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	a.completed(url, 30*time.Second, `"went"`)
+	if strings.Contains(a.log(), "given up") {
+		t.Error("the orchestrator was given up")
+	}
+
+	_, ends, _ = start("running")
+	eventually(t, 60*time.Second, "the orchestrator to be given up", func() bool {
+		return strings.Contains(a.log(), "orchestrator was given up: it does not yield")
+	})
+	if err := os.WriteFile(ends, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

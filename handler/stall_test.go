@@ -1,0 +1,102 @@
+package handler
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
+)
+
+// A hanger has functions that wait until released is closed.
+type hanger struct{ released chan struct{} }
+
+type hangState struct{}
+
+func (h *hanger) orchestrate(*durable.Context, string) (string, error) {
+	<-h.released
+	return "", nil
+}
+
+// app runs an app that reports code after a tenth of a second.
+func (h *hanger) app(t *testing.T, stallTimeout time.Duration) *Server {
+	t.Helper()
+	s := localApp(t, func(cfg *Config) {
+		cfg.Worker.EpisodeWarnAfter, cfg.Worker.StallTimeout = 100*time.Millisecond, stallTimeout
+	}, durable.Orchestrator("Hangs", h.orchestrate), durable.Entity("Hung", durable.Op("hang", func(*hangState, *durable.EntityContext, string) (string, error) {
+		<-h.released
+		return "", nil
+	}), durable.Op("create", func(*hangState, *durable.EntityContext, string) (string, error) { return "", nil })))
+	t.Cleanup(func() { close(h.released) })
+	return s
+}
+
+// A stalled function is what an operator sees of it.
+type stalled struct{ waiting, function, kind, text, waitsFor string }
+
+// sees waits until all that is said of an instance names a function that does not yield.
+func (want stalled) sees(t *testing.T, s *Server, id string) {
+	t.Helper()
+	patience.Until(t, want.function+" is in the health", func() bool {
+		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
+		return health.Status == "ready" && slices.ContainsFunc(health.Waiting, func(w string) bool { return strings.Contains(w, want.waiting) })
+	})
+	stacks := got[management.HealthPayload](t, s, "GET", managed+"health/ready").Stacks
+	i := 0
+	for i < len(stacks) && stacks[i].Function != want.function {
+		i++
+	}
+	if i == len(stacks) || !strings.Contains(stacks[i].Stack, "handler/stall_test.go:") {
+		t.Errorf("the stacks are %v, want one of %s", stacks, want.function)
+	}
+	reasons := got[statusjson.Why](t, s, "GET", managed+"instances/"+id+"/why").Reasons
+	if len(reasons) != 1 || reasons[0].Kind != want.kind || !strings.Contains(reasons[0].Text, want.text) || !strings.Contains(reasons[0].Stack, "handler/stall_test.go:") {
+		t.Errorf("the reasons of %s are %+v, want kind %s with %s", id, reasons, want.kind, want.text)
+	}
+	if got := got[management.StatusPayload](t, s, "GET", managed+"instances/"+id); !strings.Contains(got.WaitsFor, want.waitsFor) {
+		t.Errorf("%s waits for %q, want %q", id, got.WaitsFor, want.waitsFor)
+	}
+}
+
+func TestStall_OfRunningCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
+	t.Parallel()
+	s := (&hanger{make(chan struct{})}).app(t, time.Hour)
+	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Hangs/a")
+	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Hangs/b")
+	if w := call(s, "POST", managed+"entities/Hung/k?op=create", `""`); w.Code != 202 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	patience.Until(t, "the entity exists", func() bool { return call(s, "GET", managed+"entities/Hung/k", "").Code == 200 })
+	if w := call(s, "POST", managed+"entities/Hung/k?op=hang", `""`); w.Code != 202 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	patience.Until(t, "both instances do not yield", func() bool {
+		waiting := got[management.HealthPayload](t, s, "GET", managed+"health/ready").Waiting
+		return strings.Contains(strings.Join(waiting, "\n"), `orchestrator "Hangs" does not yield; 2 instances have run without a durable call since`)
+	})
+	stalled{
+		`orchestrator "Hangs" does not yield; 2`, `orchestrator "Hangs"`, "stalled",
+		`the orchestrator "Hangs" does not yield`, `Runs: the orchestrator "Hangs" does not yield`,
+	}.sees(t, s, "a")
+	stalled{
+		`operation "hang" of entity "hung" does not return; 1`, `operation "hang" of entity "hung"`, "stalled",
+		`the operation "hang" of entity "hung" does not return`, `Runs: the operation "hang" of entity "hung" does not return`,
+	}.sees(t, s, "@hung@k")
+	if n := len(got[management.HealthPayload](t, s, "GET", managed+"health/ready").Stacks); n != 2 {
+		t.Errorf("there are %d stacks, want one of each function", n)
+	}
+}
+
+func TestStall_OfGivenUpCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
+	t.Parallel()
+	s := (&hanger{make(chan struct{})}).app(t, 300*time.Millisecond)
+	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Hangs/a")
+	stalled{
+		`orchestrator "Hangs" does not yield; 1 instances have been held back since`, `orchestrator "Hangs"`, "heldBack",
+		`held back: Held back: the orchestrator "Hangs" does not yield`, `Held back: the orchestrator "Hangs" does not yield`,
+	}.sees(t, s, "a")
+}
