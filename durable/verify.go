@@ -77,9 +77,9 @@ func verify(r *Registry, events []history.Event) error {
 	return nil
 }
 
-// waits is [explain.Waits]. The error is a *[StallError] if the code, which may be nil, does
+// waitsOf is [explain.Waits]. The error is a *[StallError] if the code, which may be nil, does
 // not yield.
-func (r *Registry) waits(start *history.ExecutionStarted, code replay.Code, events []history.Event) ([]explain.Wait, *explain.Difference, error) {
+func waitsOf(r *Registry, start *history.ExecutionStarted, code replay.Code, events []history.Event) ([]explain.Wait, *explain.Difference, error) {
 	if code == nil {
 		waits, difference := explain.Waits(nil, events)
 		return waits, difference, nil

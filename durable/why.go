@@ -200,7 +200,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 			w.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
 		}
 	}
-	waits, difference, err := c.registry.waits(start, code, events)
+	waits, difference, err := waitsOf(c.registry, start, code, events)
 	if stall, ok := errors.AsType[*StallError](err); ok {
 		w.add(Reason{Kind: ReasonStalled, TaskID: -1, Name: start.Name, Detail: fmt.Sprintf("orchestrator %q %s", start.Name, stall.Reason()), Stack: stall.Stack})
 		waits, _ = explain.Waits(nil, events)

@@ -1,13 +1,18 @@
 package handler
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
@@ -60,6 +65,29 @@ func (want stalled) sees(t *testing.T, s *Server, id string) {
 	if got := got[management.StatusPayload](t, s, "GET", managed+"instances/"+id); !strings.Contains(got.WaitsFor, want.waitsFor) {
 		t.Errorf("%s waits for %q, want %q", id, got.WaitsFor, want.waitsFor)
 	}
+}
+
+func TestStall_IsShownByVerifyWithOneStack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, dir := &hanger{make(chan struct{})}, t.TempDir()
+		defer close(h.released)
+		for i := range 20 {
+			text := fmt.Sprintf(`[{"EventType":"OrchestratorStarted","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"},
+				{"EventType":"ExecutionStarted","EventId":-1,"Name":"Hangs","Input":"\"\"","OrchestrationInstance":{"InstanceId":"i%d","ExecutionId":"e"},"Timestamp":"2024-01-01T00:00:00Z"}]`, i)
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".json")), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tool := &hubTool{app: App{Functions: []*durable.Function{durable.Orchestrator("Hangs", h.orchestrate)}}}
+		var out, errs strings.Builder
+		code := hubcli.Program{Name: "app hub", Stdout: &out, Stderr: &errs, Verify: tool.verifier()}.Run(t.Context(), []string{"verify", dir})
+		if code != hubcli.ExitFailed || !strings.Contains(errs.String(), "20 of 20 instances cannot go on") ||
+			strings.Count(out.String(), `does not yield: it made no durable call for 10s`) != 20 ||
+			strings.Count(out.String(), "\nstack of Hangs:\n") != 1 || strings.Count(out.String(), "handler/stall_test.go:") != 1 {
+			t.Errorf("verify ended with %d and printed:\n%s%s", code, errs.String(), out.String())
+		}
+	})
 }
 
 func TestStall_OfRunningCodeIsSeenInStatusHealthAndWhy(t *testing.T) {

@@ -141,8 +141,8 @@ type Replays struct {
 	hung map[*StallError]struct{}
 }
 
-// Run is [Bound]. The error of a replay that does not run has the stack of one that hangs, but
-// not in its text.
+// Run is [Bound]. While a replay of the orchestrator hangs, only its error has the stack in the
+// text. Later ones have a stack, too.
 func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
 	if code == nil {
 		f(nil)
@@ -182,6 +182,9 @@ func (r *Replays) known(start *history.ExecutionStarted) error {
 func (r *Replays) add(s *StallError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for one := range r.hung {
+		s.isRepeated = s.isRepeated || one.Name == s.Name && one.Version == s.Version
+	}
 	if r.hung == nil {
 		r.hung = make(map[*StallError]struct{})
 	}

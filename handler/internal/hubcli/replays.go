@@ -130,6 +130,7 @@ type misfit struct {
 	Recorded   string `json:"recorded,omitempty"` // what the history has there
 	Produced   string `json:"produced,omitempty"` // what the code did
 	Problem    string `json:"problem"`
+	Stack      string `json:"stack,omitempty"` // of code that does not yield, of the first such instance of a function
 }
 
 // verify replays instances, or the histories in files, and fails if one does not fit.
@@ -146,6 +147,10 @@ func (r *replays) verify() error {
 			return
 		}
 		one.Problem = err.Error()
+		if stall, ok := errors.AsType[*durable.StallError](err); ok {
+			one.InstanceID, one.Name, one.Version = stall.InstanceID, stall.Name, stall.Version
+			one.Problem, one.Stack, _ = strings.Cut(one.Problem, "\n")
+		}
 		if m, ok := errors.AsType[*durable.HistoryMismatchError](err); ok {
 			one.InstanceID, one.Name, one.Version = string(m.InstanceID), m.Name, string(m.Version)
 			one.Event, one.Recorded, one.Produced = &m.Event, m.Recorded, m.Produced
@@ -191,7 +196,9 @@ func (r *replays) verify() error {
 			}
 			rows = append(rows, []string{cell(m.InstanceID), cell(m.Name), cell(m.Version), event, r.short(cell(cmp.Or(m.Recorded, m.Problem))), r.short(cell(m.Produced))})
 		}
-		err = r.table(rows)
+		if err = r.table(rows); err == nil {
+			err = r.misfitStacks(misfits)
+		}
 	}
 	if err != nil {
 		return err
@@ -299,19 +306,37 @@ func (r *replays) why() error {
 
 // stacks prints the stack of each function that does not yield.
 func (r *replays) stacks(all []statusjson.Why) error {
-	shown := map[string]bool{}
+	shown := map[string]bool{"": true}
 	for _, w := range all {
 		for _, reason := range w.Reasons {
-			if reason.Stack == "" || shown[reason.Stack] {
+			if shown[reason.Stack] {
 				continue
 			}
 			shown[reason.Stack] = true
-			if _, err := fmt.Fprintf(r.program.Stdout, "\nstack of %s:\n%s\n", cell(reason.Name), reason.Stack); err != nil {
+			if err := r.stack(reason.Name, reason.Stack); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// misfitStacks prints the stack of each function that does not yield.
+func (r *replays) misfitStacks(all []misfit) error {
+	for _, m := range all {
+		if m.Stack == "" {
+			continue
+		}
+		if err := r.stack(m.Name, m.Stack); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *replays) stack(function, stack string) error {
+	_, err := fmt.Fprintf(r.program.Stdout, "\nstack of %s:\n%s\n", cell(function), stack)
+	return err
 }
 
 // ago returns a time as how far it is from now.
