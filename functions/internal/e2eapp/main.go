@@ -173,7 +173,8 @@ func Blocks(_ *durable.Context, files struct{ Begun, Go string }) (string, error
 	return blockUntil(files.Begun, files.Go)
 }
 
-func blockUntil(begun, ends string) (string, error) {
+// blockUntil is a variable, so that durablecheck does not find the mistake.
+var blockUntil = func(begun, ends string) (string, error) {
 	if err := appendLine(begun, "begun"); err != nil {
 		return "", err
 	}
