@@ -107,9 +107,16 @@ func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
 	}
 }
 
-// After a failover of the account, a mailbox blob is shorter than the position up to which its owner has taken
-// mail. The owner takes new mail, and none twice.
+// After a failover of the account, a mailbox blob has lost its end. It is shorter than the position up to which
+// its owner has taken mail, or new mail has made it longer. The owner takes new mail, and none twice.
 func TestHub_TakesNewMailOfAMailboxThatHasLostItsEnd(t *testing.T) {
+	for name, size := range map[string]int{"and is shorter": 5, "and is longer again": 50} {
+		t.Run(name, func(t *testing.T) { afterFailover(t, size) })
+	}
+}
+
+// afterFailover sends an event of 20 bytes that the mailbox loses, and then one of the given size.
+func afterFailover(t *testing.T, size int) {
 	inBubble(t, func(s *simulated) {
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		for _, id := range []string{"a", "b"} {
@@ -150,7 +157,7 @@ func TestHub_TakesNewMailOfAMailboxThatHasLostItsEnd(t *testing.T) {
 		if !s.account.Shorten(containerName, mailbox, kept) {
 			s.Fatal("the mailbox is not shortened")
 		}
-		s.send(client, 5) // less than what was lost, so that the blob is still shorter
+		s.send(client, size)
 		if n := messages("after"); n != 5 {
 			s.Errorf("after the failover there are %d messages, want two starts and three events", n)
 		}

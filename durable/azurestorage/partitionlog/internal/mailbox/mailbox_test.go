@@ -260,6 +260,9 @@ func TestReceiver_NamesWhereMailIsDamagedOrGone(t *testing.T) {
 		if items, err := look(t, r); err != nil || len(items) != 1 {
 			t.Errorf("before the junk: %v, %v; want the mail", items, err)
 		}
+		if items, err := look(t, r); err != nil || len(items) != 1 || !items[0].Again {
+			t.Errorf("at the junk: %v, %v; want the mail again", items, err)
+		}
 		_, err := look(t, r)
 		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000001" || d.Offset != int64(chain.FrameHead+1) {
 			t.Errorf("junk: %v", err)

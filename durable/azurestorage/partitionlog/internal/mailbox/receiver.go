@@ -173,15 +173,20 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 	}
 	status := store.StatusOf(err)
 	if status == http.StatusRequestedRangeNotSatisfiable && r.at.Offset > 0 && len(r.buf) == 0 {
-		r.cfg.Log.Error("a mailbox blob is shorter than the mail that was taken from it; its mail is read again, and what was received before has no effect",
-			"blob", name, "offset", r.at.Offset)
-		r.at.Offset, r.again, r.goal, r.last = 0, -1, answer{}, answer{}
+		r.restart("it is shorter than the mail that was taken from it")
 		return 0, nil
 	}
 	if status == http.StatusRequestedRangeNotSatisfiable || status == http.StatusNotFound && r.at != (Position{Blob: 1}) {
 		err = r.damage(fmt.Errorf("mail up to there was taken: %w", err))
 	}
 	return len(fresh), err
+}
+
+// restart goes back to the start of the blob, which has lost its end.
+func (r *Receiver) restart(reason string) {
+	r.cfg.Log.Error("the mail of a mailbox blob is read again; requests that were received before have no effect",
+		"blob", r.chain.Name(r.at.Blob), "offset", r.at.Offset, "reason", reason)
+	r.at.Offset, r.again, r.buf, r.goal, r.last = 0, -1, nil, answer{}, answer{}
 }
 
 // damage returns the error of a blob that is damaged at the receiver's position. The next look
@@ -198,6 +203,10 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 		f, rest, err := r.chain.DecodeFrame(r.buf)
 		if errors.Is(err, chain.ErrCut) && int64(r.at.Offset)+int64(len(r.buf)) < r.last.size {
 			break
+		}
+		if err != nil && r.at.Offset > 0 && r.again == 0 { // new mail can be in the place of lost mail
+			r.restart("no mail begins where the last one ended")
+			return true, nil
 		}
 		if err != nil {
 			return false, r.damage(err)
