@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -322,6 +323,7 @@ func TestOutage_IsToldInItsOwnWords(t *testing.T) {
 		{&fs.PathError{Op: "stat", Path: "hub.db", Err: syscall.ENOENT}, "The task hub's file was deleted or moved"},
 		{&azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: "TableNotFound"}, "The task hub was deleted. It is made again"},
 		{&azcore.ResponseError{StatusCode: http.StatusConflict, ErrorCode: "QueueBeingDeleted"}, "The task hub was deleted. It is made again"},
+		{&partitionlog.UnreadableError{Partition: 3, Cause: errors.New("records")}, "is damaged or missing"},
 		{taskhub.ErrNotOpen, "cannot be reached or does not answer"},
 	} {
 		hub.fail(&taskhub.OutageError{Err: tt.err})

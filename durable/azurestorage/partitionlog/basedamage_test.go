@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -40,7 +41,7 @@ func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 		h, _ = s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		var listed []string
 		var causes []string
-		lost := 0
+		lost, one := 0, "" // one is the ID of a lost instance
 		for q := (provider.Query{PageSize: 400}); ; {
 			page, err := h.Instances(s.Context(), q)
 			if err != nil {
@@ -54,7 +55,7 @@ func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 				if gap, is := errors.AsType[*logstore.RangeError](u.Cause); is {
 					for n := range instances {
 						if id := fmt.Sprintf("i%04d", n); id >= string(gap.From) && (gap.To == nil || id < string(gap.To)) {
-							lost++
+							lost, one = lost+1, id
 						}
 					}
 				}
@@ -69,10 +70,35 @@ func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 		if lost == 0 || len(listed) < instances/2 || len(listed)+lost != instances {
 			s.Errorf("%d instances are listed and %d are in ranges that cannot be read; want %d together", len(listed), lost, instances)
 		}
+		s.wantUnreadable("client", h, one)
 		if err := h.Close(); err != nil {
 			s.Error(err)
 		}
+		h, _ = s.openWith("owner", partitionlog.Config{PartitionCount: 1})
+		stop := s.work(h)
+		time.Sleep(10 * time.Second) // until it owns the partition
+		s.wantUnreadable("owner", h, one)
+		stop()
 	})
+}
+
+// wantUnreadable reports an error of a damaged instance that does not name the partition, the
+// range and the command that finds more damage.
+func (s *simulated) wantUnreadable(who string, h *partitionlog.Hub, id string) {
+	s.Helper()
+	_, read := h.Instance(s.Context(), id, provider.Fetch{})
+	_, past := h.History(s.Context(), id)
+	for what, err := range map[string]error{"the instance": read, "the history": past, "a start": startHello(s.Context(), h, id)} {
+		if !errors.As(err, new(*partitionlog.UnreadableError)) {
+			s.Errorf("%s of %s: %v; want an UnreadableError", what, who, err)
+			continue
+		}
+		for _, want := range []string{"partition 0: ", fmt.Sprintf("from %q", id), "base-", "hub repair"} {
+			if !strings.Contains(err.Error(), want) {
+				s.Errorf("%s of %s: %v; want %q", what, who, err, want)
+			}
+		}
+	}
 }
 
 // A start whose process loses the partition in the middle may have happened, which its error says.

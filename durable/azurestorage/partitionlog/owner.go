@@ -154,6 +154,7 @@ func (s *share) readerConfig() partition.Config {
 		Name:         fmt.Sprintf("task hub %s, partition %d", cfg.TaskHub, s.number),
 		DrainTimeout: cfg.DrainTimeout, AbandonDelay: cfg.AbandonDelay, MaxAbandonDelay: cfg.MaxAbandonDelay, PageSize: cfg.PageSize,
 		Logger: s.hub.log,
+		Error:  s.unreadable,
 	}
 }
 

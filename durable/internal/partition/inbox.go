@@ -32,7 +32,7 @@ func (t inbox) receive(m *Mail) error {
 			continue
 		}
 		err := t.carryOut(r)
-		if !logstore.IsRefused(err) && err != nil && !isDamage(err) {
+		if !logstore.IsRefused(err) && err != nil && !IsDamage(err) {
 			return err
 		}
 		c := writing(nil)
@@ -66,15 +66,16 @@ func (t inbox) deliver(record []byte) error {
 	if err != nil {
 		return err
 	}
-	if err = t.send(record, msg); isDamage(err) {
+	if err = t.send(record, msg); IsDamage(err) {
 		t.addMessage(record, msg) // held back with the instance, whose record is damaged
 		return nil
 	}
 	return err
 }
 
-func isDamage(err error) bool {
-	return errors.As(err, new(*logstore.DamageError)) || errors.As(err, new(*logstore.RangeError))
+// IsDamage reports whether err means that stored records are damaged.
+func IsDamage(err error) bool {
+	return errors.As(err, new(*logstore.DamageError)) || errors.As(err, new(*logstore.RangeError)) || errors.As(err, new(remoteDamage))
 }
 
 // carryOut does what a client asks for. An error that is refused has changed nothing.

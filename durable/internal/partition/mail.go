@@ -125,6 +125,7 @@ const (
 	answerNotFound
 	answerChanged
 	answerFailed
+	answerUnreadable
 )
 
 func answerOf(err error) answer {
@@ -138,6 +139,8 @@ func answerOf(err error) answer {
 		return answer{kind: answerNotFound}
 	case errors.Is(err, provider.ErrInstanceChanged):
 		return answer{kind: answerChanged}
+	case IsDamage(err):
+		return answer{kind: answerUnreadable, text: err.Error()}
 	}
 	return answer{kind: answerFailed, text: err.Error()}
 }
@@ -152,9 +155,17 @@ func (a answer) err() error {
 		return provider.ErrInstanceNotFound
 	case answerChanged:
 		return provider.ErrInstanceChanged
+	case answerUnreadable:
+		return remoteDamage(a.text)
 	}
 	return errors.New(a.text)
 }
+
+// remoteDamage is an error for which [IsDamage] was true in another process.
+type remoteDamage string
+
+// Error returns the error's text there.
+func (e remoteDamage) Error() string { return string(e) }
 
 // Outgoing is a message for another partition: that of an instance, or one that is to run
 // an activity.

@@ -187,7 +187,10 @@ func (r *Reader) Answer(sender string, number uint64) (answered bool, err error)
 	if err != nil || !answered {
 		return false, err
 	}
-	return true, a.err()
+	if err := a.err(); err != nil {
+		return true, r.cfg.Error(err)
+	}
+	return true, nil
 }
 
 // MailPosition returns the stored position in the mailbox, nil if no mail was taken.

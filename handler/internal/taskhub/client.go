@@ -359,7 +359,9 @@ func IsStopped(err error) bool {
 }
 
 // IsDamaged reports whether err says that blobs of a hub in partition logs are damaged or missing.
-func IsDamaged(err error) bool { return errors.As(err, new(*partitionlog.DamageError)) }
+func IsDamaged(err error) bool {
+	return errors.As(err, new(*partitionlog.DamageError)) || errors.As(err, new(*partitionlog.UnreadableError))
+}
 
 // IsUncertain reports whether err says that a request may or may not have had its effect.
 func IsUncertain(err error) bool { return errors.As(err, new(*partitionlog.UncertainError)) }

@@ -1,0 +1,32 @@
+package partitionlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+)
+
+// UnreadableError is the error of a request that needs records in a damaged part of a partition's
+// base. The records of the partition outside of it are readable.
+type UnreadableError struct {
+	Partition int
+	Cause     error // names the range of the records, and the base file
+}
+
+// Error names the partition and the damage, and says what to do.
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("partition %d: %v; restore the base file, and look for more damage with `hub repair`", e.Partition, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnreadableError) Unwrap() error { return e.Cause }
+
+// unreadable returns an error of the partition's records as callers know it.
+func (s *share) unreadable(err error) error {
+	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) {
+		return &UnreadableError{s.number, err}
+	}
+	return err
+}
