@@ -19,13 +19,29 @@ type FieldVisitor interface {
 	Parent(name string, v **ParentInstance)
 	Trace(name string, v **TraceContext)
 	Failure(name string, v **FailureDetails)
+
+	// Since guards fields that DurableTask does not have. It reports whether the visitor's form
+	// has the fields that were added in a version of the events' records; set says whether
+	// the event has one of them. A form for .NET has them only if they are set, so that
+	// all other events keep the bytes that .NET writes.
+	Since(version byte, set bool) bool
 }
+
+// RecordVersion is the newest version of the events' records: 1, or the highest version
+// that VisitFields passes to Since.
+const RecordVersion = 1
 
 // VisitFields calls v for each field of ev but those of its header. It is the one
 // description of what an event has, from which all forms follow in which events are
 // stored. The order is that in which .NET declares the members
-// (DurableTask.Core/History/*.cs). A binary form depends on it: a new field of an
-// event comes last. ok is false if ev is of no type of this package.
+// (DurableTask.Core/History/*.cs). A binary form depends on it. A new field of an event
+// comes last, inside a call of Since with a new [RecordVersion]:
+//
+//	if v.Since(2, ev.Priority != nil) {
+//		v.OptionalInt("Priority", &ev.Priority)
+//	}
+//
+// ok is false if ev is of no type of this package.
 func VisitFields(ev Event, v FieldVisitor) (ok bool) {
 	switch ev := ev.(type) {
 	case *ExecutionStarted:

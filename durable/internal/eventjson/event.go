@@ -5,6 +5,7 @@ package eventjson
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -193,7 +194,16 @@ func (e *Event) Member(name string) any {
 type reader struct{ event *Event }
 
 // member returns a member of the given name and type.
-func member[T any](r reader, name string) T { return *r.event.Member(name).(*T) }
+func member[T any](r reader, name string) T {
+	v, ok := r.event.Member(name).(*T)
+	if !ok {
+		panic(fmt.Sprintf("package eventjson: Event has no member %s of type %v; add the member to Event, and its name to Member", name, reflect.TypeFor[T]()))
+	}
+	return *v
+}
+
+// Since reports that JSON may have any member.
+func (r reader) Since(byte, bool) bool { return true }
 
 func (r reader) Bool(name string, v *bool) { *v = member[bool](r, name) }
 
@@ -208,6 +218,8 @@ func (r reader) String(name string, v *string) {
 		*v = *m
 	case **string:
 		*v = orEmpty(*m)
+	default:
+		*v = member[string](r, name)
 	}
 }
 

@@ -51,6 +51,8 @@ func optional[T any](w *writer, name string, v *T) {
 	}
 }
 
+func (w *writer) Since(_ byte, set bool) bool { return set }
+
 func (w *writer) Bool(name string, v *bool) { w.member(name, *v) }
 
 func (w *writer) Int(name string, v *int) { w.member(name, *v) }

@@ -10,16 +10,35 @@ import (
 )
 
 // coder codes records.
-type coder struct{ logstore.Coder }
+type coder struct {
+	logstore.Coder
+	recorded byte // the version of the record, if it has events
+	needed   byte // the lowest version that has all fields of the events written so far
+}
 
-func writing(buf []byte) *coder { return &coder{logstore.Coder{Buf: buf}} }
+func writing(buf []byte) *coder { return &coder{Coder: logstore.Coder{Buf: buf}} }
 
-func reading(b []byte) *coder { return &coder{logstore.Coder{Buf: b, Reading: true}} }
+func reading(b []byte) *coder { return &coder{Coder: logstore.Coder{Buf: b, Reading: true}} }
+
+// writingEvents returns the record of events that f codes, in the lowest version that has all
+// their fields: so an older program refuses only the records whose events have newer fields.
+func writingEvents(buf []byte, f func(*coder)) ([]byte, error) {
+	c := writing(buf)
+	c.recorded = 1
+	f(c)
+	if c.needed > c.recorded {
+		again := writing(buf)
+		again.recorded = c.needed
+		f(again)
+		c = again
+	}
+	return c.Buf, c.End()
+}
 
 // The first byte of every record is its version. A program reads all versions up to
-// its own.
+// its own. Records with events have [history.RecordVersion].
 const (
-	recordVersion = 1 // of all but
+	recordVersion = 1 // of all other records but
 	rowVersion    = 2 // an instance's row, since it has the time of the first start
 )
 
@@ -28,9 +47,18 @@ func (c *coder) version(newest byte) byte {
 	v := newest
 	c.Byte(&v)
 	if c.Err == nil && (v == 0 || v > newest) {
-		c.Fail(fmt.Errorf("record has version %d; this program knows versions up to %d", v, newest))
+		c.Fail(fmt.Errorf("the record has version %d, and this program reads versions up to %d: a newer program wrote it; update this one", v, newest))
 	}
 	return v
+}
+
+// eventsVersion codes the first byte of a record with events.
+func (c *coder) eventsVersion() {
+	if c.Reading {
+		c.recorded = c.version(history.RecordVersion)
+	} else {
+		c.version(c.recorded)
+	}
 }
 
 // route is the part of a message's record that says where the message goes. It
@@ -41,7 +69,7 @@ type route struct {
 }
 
 func (c *coder) route(r *route) {
-	c.version(recordVersion)
+	c.eventsVersion()
 	kind := byte(r.kind)
 	c.Byte(&kind)
 	r.kind = history.EventType(kind)
@@ -65,9 +93,7 @@ func encodeMessage(m provider.TaskMessage) ([]byte, error) {
 	if m.Event == nil {
 		return nil, fmt.Errorf("message for instance %s has no event", m.Target.InstanceID)
 	}
-	c := writing(nil)
-	c.message(&m)
-	return c.Buf, c.End()
+	return writingEvents(nil, func(c *coder) { c.message(&m) })
 }
 
 func decodeMessage(b []byte) (provider.TaskMessage, error) {
@@ -175,22 +201,22 @@ func decodeRow(id string, b []byte) (*row, error) {
 // history. It begins with the time of the last event, so that the time of an
 // instance's last update can be read without the events.
 func encodeEpisode(events []history.Event) ([]byte, error) {
-	c := writing(make([]byte, 0, 64*len(events)))
-	c.version(recordVersion)
-	last := events[len(events)-1].Head().Timestamp
-	c.Time(&last)
-	n := uint64(len(events))
-	c.Uint(&n)
-	for _, e := range events {
-		c.event(&e)
-	}
-	return c.Buf, c.End()
+	return writingEvents(make([]byte, 0, 64*len(events)), func(c *coder) {
+		c.eventsVersion()
+		last := events[len(events)-1].Head().Timestamp
+		c.Time(&last)
+		n := uint64(len(events))
+		c.Uint(&n)
+		for _, e := range events {
+			c.event(&e)
+		}
+	})
 }
 
 // decodeEpisode appends the events of a record to past.
 func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 	c := reading(b)
-	c.version(recordVersion)
+	c.eventsVersion()
 	var last time.Time
 	c.Time(&last)
 	var n uint64
@@ -215,16 +241,13 @@ func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 // decodeEpisodeTime returns the time of a record's last event.
 func decodeEpisodeTime(b []byte) (time.Time, error) {
 	c := reading(b)
-	c.version(recordVersion)
+	c.eventsVersion()
 	var last time.Time
 	c.Time(&last)
 	return last, c.Err
 }
 
 // event codes an event: its type's number, its head and its own fields.
-//
-// A new field of an event has to be its last, and needs a new recordVersion, which
-// tells the reader whether the field is there.
 func (c *coder) event(v *history.Event) {
 	var kind byte
 	if !c.Reading {
@@ -259,6 +282,14 @@ func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 
 // eventCoder is a coder of the fields of an event.
 type eventCoder coder
+
+// Since reports whether the record has the fields of a version.
+func (c *eventCoder) Since(version byte, set bool) bool {
+	if set {
+		c.needed = max(c.needed, version)
+	}
+	return c.recorded >= version
+}
 
 func (c *eventCoder) Bool(_ string, v *bool) { c.Coder.Bool(v) }
 

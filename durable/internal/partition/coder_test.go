@@ -2,6 +2,7 @@ package partition
 
 import (
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/history/historytest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
@@ -222,8 +224,8 @@ func TestCoder_RefusesRecordsOfALaterVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[0] = recordVersion + 1
-	if _, err := decodeMessage(b); err == nil || !strings.Contains(err.Error(), "version 2") {
+	b[0] = history.RecordVersion + 1
+	if _, err := decodeMessage(b); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", history.RecordVersion+1)) {
 		t.Errorf("got %v, want an error that names the version", err)
 	}
 }
@@ -316,4 +318,42 @@ func FuzzDecodeRow(f *testing.F) {
 			t.Errorf("(-read +read again):\n%s", diff)
 		}
 	})
+}
+
+func TestCoder_KeepsEachFieldOfAnEvent(t *testing.T) {
+	t.Parallel()
+	historytest.RoundTrip(t, "eventCoder in durable/internal/partition/coder.go", func(ev history.Event) (history.Event, error) {
+		b, err := encodeMessage(provider.TaskMessage{Event: ev})
+		if err != nil {
+			return nil, err
+		}
+		m, err := decodeMessage(b)
+		return m.Event, err
+	})
+}
+
+// An older program refuses a record only if an event has a field that it does not know.
+func TestCoder_WritesTheLowestVersionThatHasAllFields(t *testing.T) {
+	t.Parallel()
+	for _, priority := range []*int{nil, new(7)} {
+		code := func(c *coder, v **int) {
+			if c.recorded = c.version(c.recorded); (*eventCoder)(c).Since(2, *v != nil) {
+				(*eventCoder)(c).OptionalInt("Priority", v)
+			}
+		}
+		b, err := writingEvents(nil, func(c *coder) { code(c, &priority) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := byte(1); priority == nil && (len(b) != 1 || b[0] != want) {
+			t.Errorf("without the field the record is %v, want version %d and nothing else", b, want)
+		}
+		var got *int
+		c := reading(b)
+		c.recorded = 2
+		code(c, &got)
+		if err := c.End(); err != nil || !reflect.DeepEqual(got, priority) {
+			t.Errorf("the field is read as %v, %v", got, err)
+		}
+	}
 }

@@ -136,7 +136,7 @@ func TestMail_AnswersRequestsUntilTheSenderHasTheAnswers(t *testing.T) {
 	}})
 	wants := []error{
 		nil, &provider.InstanceExistsError{InstanceID: "a1", Status: history.Pending}, provider.ErrInstanceNotFound, provider.ErrInstanceChanged,
-		provider.ErrInstanceChanged, errors.New("decode message: record has version 110; this program knows versions up to 1"), nil,
+		provider.ErrInstanceChanged, errors.New("decode message: the record has version 110, and this program reads versions up to 1: a newer program wrote it; update this one"), nil,
 	}
 	for range 2 {
 		r.Must(r.Receive(t.Context(), []*Mail{m}, nil))
@@ -235,7 +235,7 @@ func TestMail_LosesNothingThatItCannotDecode(t *testing.T) {
 	record, err := EncodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "a"}})
 	r.Must(err)
 	newer := slices.Clone(record)
-	newer[0] = recordVersion + 1
+	newer[0] = history.RecordVersion + 1
 	all := []*Mail{{Sender: "p1", Requests: []Request{{Number: 1, Message: newer}, {Number: 2, Message: record}}}}
 	if err := r.Receive(t.Context(), all, []byte("there")); err == nil {
 		t.Error("it was received")

@@ -158,7 +158,10 @@ func (v *rowVisitor) fact(name, value string) {
 	v.row.Facts = append(v.row.Facts, fact{name, value})
 }
 
-// Bool implements [history.FieldVisitor], as do the methods after it.
+// Since implements [history.FieldVisitor], as do the methods after it.
+func (v *rowVisitor) Since(_ byte, set bool) bool { return set }
+
+// Bool adds nothing.
 func (v *rowVisitor) Bool(string, *bool) {}
 
 // Int adds the number of what an event completes.

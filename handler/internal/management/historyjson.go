@@ -109,7 +109,10 @@ func (s *shape) own(e history.Event) {
 	history.VisitFields(e, s)
 }
 
-// Bool implements [history.FieldVisitor], as do the methods after it.
+// Since implements [history.FieldVisitor], as do the methods after it.
+func (s *shape) Since(_ byte, set bool) bool { return set }
+
+// Bool adds true or false.
 func (s *shape) Bool(name string, v *bool) { s.add(name, *v) }
 
 // Int omits the IDs of what an event completes.

@@ -53,6 +53,8 @@ func (e *eventWriter) property() *jsonWriter {
 	return w
 }
 
+func (e *eventWriter) Since(_ byte, set bool) bool { return set }
+
 func (e *eventWriter) Bool(name string, v *bool) { e.property().bool(name, *v) }
 
 func (e *eventWriter) Int(name string, v *int) { e.property().int(name, int64(*v)) }

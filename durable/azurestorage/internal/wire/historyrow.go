@@ -53,6 +53,8 @@ func EncodeHistoryRow(ev history.Event, instanceID string, ordinal int, executio
 // eventColumns is a Row that takes the fields of an event.
 type eventColumns Row
 
+func (e *eventColumns) Since(_ byte, set bool) bool { return set }
+
 func (e *eventColumns) Bool(name string, v *bool) { (*Row)(e).setBool(name, *v) }
 
 func (e *eventColumns) Int(name string, v *int) { (*Row)(e).SetInt(name, *v) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/history/historytest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -353,4 +354,29 @@ func TestEncodeQueueText_IsJSONOrBase64(t *testing.T) {
 	if got := EncodeQueueText([]byte(`{"a":"é"}`), false); got != `{"a":"é"}` {
 		t.Errorf("UTF-8 is %q", got)
 	}
+}
+
+func TestEnvelope_KeepsEachFieldOfAnEvent(t *testing.T) {
+	historytest.RoundTrip(t, "eventWriter in durable/azurestorage/internal/wire/eventjson.go, and Event in durable/internal/eventjson", func(ev history.Event) (history.Event, error) {
+		text, err := EncodeEnvelope(&Envelope{Message: &provider.TaskMessage{Event: ev, Target: history.OrchestrationInstance{InstanceID: "i"}}})
+		if err != nil {
+			return nil, err
+		}
+		e, err := DecodeEnvelopeJSON(text)
+		if err != nil {
+			return nil, err
+		}
+		return e.Message.Event, nil
+	})
+}
+
+func TestHistoryRow_KeepsEachFieldOfAnEvent(t *testing.T) {
+	historytest.RoundTrip(t, "eventColumns in durable/azurestorage/internal/wire/historyrow.go, and historydecode.go", func(ev history.Event) (history.Event, error) {
+		written := EncodeHistoryRow(ev, "i", 0, "e")
+		row, err := DecodeHistoryRow(written.JSON())
+		if err != nil {
+			return nil, err
+		}
+		return row.Event()
+	})
 }
