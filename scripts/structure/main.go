@@ -53,23 +53,24 @@ func run(out io.Writer, patterns []string, order bool, hub string) error {
 	if errs != nil {
 		return errs
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "files\tlines\tlongest\tuses\tback\tfields of %s\t  package\n", hub)
-	var details []string
+	var table, details strings.Builder
+	fmt.Fprintf(&table, "files\tlines\tlongest\tuses\tback\tfields of %s\t  package\n", hub)
 	for _, p := range loaded {
 		f := figuresOf(p, hub)
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", len(f.lines), f.total(), f.longest(), len(f.uses), len(f.back), f.hubFields, p.PkgPath)
+		fmt.Fprintf(&table, "%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", len(f.lines), f.total(), f.longest(), len(f.uses), len(f.back), f.hubFields, p.PkgPath)
 		if order {
-			details = append(details, fmt.Sprintf("%s\n\tin order: %s\n\tback: %s", p.PkgPath, strings.Join(f.order, " "), strings.Join(f.back, ", ")))
+			fmt.Fprintf(&details, "%s\n\tin order: %s\n\tback: %s\n", p.PkgPath, strings.Join(f.order, " "), strings.Join(f.back, ", "))
 		}
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if _, err := io.WriteString(w, table.String()); err != nil {
+		return err
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, d := range details {
-		fmt.Fprintln(out, d)
-	}
-	return nil
+	_, err = io.WriteString(out, details.String())
+	return err
 }
 
 // figures are those of one package.
