@@ -54,8 +54,8 @@
 // message says what each instance of the hub waits for, and since when.
 //
 // An orchestrator that waits for something other than a durable task, such as a channel, fails
-// the test after ten seconds without a durable call. The message has its stack. The seconds are
-// those of the test, not of the hub: in a bubble of testing/synctest they pass at once. Its
+// the test after ten seconds without a durable call. The message has its stack. The test's clock
+// measures the seconds, not the hub's: in a bubble of testing/synctest they pass at once. Its
 // goroutine stays, so the bubble then also reports a deadlock.
 //
 // # What is not there

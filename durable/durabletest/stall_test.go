@@ -71,7 +71,7 @@ func TestReplay_FailsIfAnOrchestratorDoesNotYield(t *testing.T) {
 	})
 }
 
-// The clock of the limit is that of the caller, not that of the hub.
+// The caller's clock measures the limit, not the hub's.
 func TestHub_WaitsWhileAnOrchestratorMakesProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(ctx *durable.Context, _ string) (string, error) {

@@ -132,9 +132,9 @@ func (b *boundRun) run(f func()) {
 	returned = true
 }
 
-// Replays bounds replays in memory as [Bound] does. It remembers those that hang: an execution
-// whose replay hangs is not replayed again, and neither are those of an orchestrator after
-// maxStalls. Each uses a goroutine, and an endless loop a core. Its zero value remembers none,
+// Replays bounds replays in memory as [Bound] does. It remembers the replays that hang: it does not
+// replay such an execution again, nor any execution of an orchestrator with maxStalls of them.
+// Each uses a goroutine, and an endless loop a core. Its zero value remembers none,
 // and a nil one replays without code only.
 type Replays struct {
 	mu   sync.Mutex // protects the following

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hangInOperation is what an operation must not do.
+// hangInOperation blocks, as no operation may.
 //
 //go:noinline
 func hangInOperation(released <-chan struct{}) { <-released }

@@ -46,7 +46,7 @@ type Stalls struct {
 	stacks map[unknownFunctionError]string
 }
 
-// Stack returns the stack of an orchestrator that was given up, empty if there is none.
+// Stack returns the stack of an orchestrator that was given up. It is empty for all others.
 func (s *Stalls) Stack(name, version string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -202,7 +202,7 @@ func member[T any](r reader, name string) T {
 	return *v
 }
 
-// Since reports that JSON may have any member.
+// Since returns true: JSON has a member if it is set.
 func (r reader) Since(byte, bool) bool { return true }
 
 func (r reader) Bool(name string, v *bool) { *v = member[bool](r, name) }

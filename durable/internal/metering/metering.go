@@ -76,7 +76,7 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// Stall records code that does not yield. The name is that of its function.
+// Stall records code that does not yield. The name is its function's.
 func (m *Meter) Stall(kind Kind, name string, o StallOutcome) {
 	if m == nil {
 		return

@@ -167,7 +167,7 @@ func Naps(ctx *durable.Context, seconds int) (string, error) {
 	return "awake", nil
 }
 
-// Blocks writes into the file begun, and returns when the file go exists. An orchestrator must
+// Blocks creates the file "begun", and returns when the file "go" exists. An orchestrator must
 // not do this: it makes no durable call meanwhile.
 func Blocks(_ *durable.Context, files struct{ Begun, Go string }) (string, error) {
 	return blockUntil(files.Begun, files.Go) //durablecheck:ignore the tests need an orchestrator that blocks

@@ -360,7 +360,7 @@ func notYielding(f durable.WaitingFunction) string {
 	return fmt.Sprintf("the %s %s does not yield. It must wait for durable tasks only; the log has its stack. The app gives it up soon.", f.Kind, name)
 }
 
-// stalled returns the function of an instance that does not yield, nil if there is none.
+// stalled returns the function of an instance that does not yield, or nil.
 func (m *API) stalled(id durable.InstanceID) *durable.WaitingFunction {
 	for _, f := range m.allWaiting() {
 		if (f.Runs || f.Stalled) && slices.Contains(f.Instances, string(id)) {
@@ -459,7 +459,7 @@ func (m *API) unready(ctx context.Context) string {
 	return ""
 }
 
-// Why says why an instance does not go on, with what this app's worker knows of it. It does not
+// Why returns the reasons why an instance waits, with the knowledge of this app's worker. It does not
 // replay code that does not yield.
 func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Wait, error) {
 	client, stalled := m.instances, m.stalled(id)
