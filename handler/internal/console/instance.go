@@ -189,7 +189,7 @@ func showTimeline(v *visit) error {
 				view.Failure = showPayload(payloadOf(done, "FailureDetails")).Text
 			}
 		} else if len(events) > 0 && len(events) <= mostReplayed {
-			if w, err := v.hub.Client.Why(v.Request().Context(), instanceID(v)); err == nil {
+			if w, err := v.console.cfg.API.Why(v.Request().Context(), instanceID(v)); err == nil {
 				steps = append(steps, awaited(w.Reasons)...)
 			}
 		}
