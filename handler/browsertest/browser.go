@@ -21,7 +21,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-var screenshots = flag.String("screenshots", "", "write a picture of each page, in light and dark, into this `folder`")
+var screenshots = flag.String("screenshots", "", "write pictures of each page, 1440 and 360 pixels wide, in light and dark, into this `folder`")
 
 // Patience is how long a test may look at pages, on a machine that has much else to do.
 const Patience = 5 * time.Minute
@@ -211,7 +211,7 @@ func (b *Browser) CheckPage(name string) {
 		if len(findings) > 0 {
 			b.t.Errorf("%s, %s: axe finds %q", name, scheme, findings)
 		}
-		b.screenshot(name + "-" + scheme)
+		b.screenshots(name + "-" + scheme)
 	}
 	b.Do(chromedp.EmulateViewport(320, 700))
 	wide := Run(b, chromedp.Evaluate[[]string](
@@ -219,20 +219,25 @@ func (b *Browser) CheckPage(name string) {
 	if len(wide) > 0 {
 		b.t.Errorf("%s: wider than 320 px: %q", name, wide)
 	}
-	b.screenshot(name + "-320")
 	b.Do(chromedp.EmulateViewport(1280, 900), colours("light"))
 	if said := b.Said(); len(said) > 0 {
 		b.t.Errorf("%s: the browser's console says %q", name, said)
 	}
 }
 
-func (b *Browser) screenshot(name string) {
+// screenshots writes pictures of the page that is open, if the flag asks for them.
+func (b *Browser) screenshots(name string) {
 	b.t.Helper()
 	if *screenshots == "" {
 		return
 	}
-	picture := Run(b, chromedp.FullScreenshot(100))
-	if err := os.WriteFile(filepath.Join(*screenshots, strings.ReplaceAll(b.t.Name(), "/", "-")+"-"+name+".png"), picture, 0o644); err != nil {
-		b.t.Fatal(err)
+	for _, width := range []int{1440, 360} {
+		b.Do(chromedp.EmulateViewport(int64(width), 900))
+		picture := Run(b, chromedp.FullScreenshot(100))
+		file := fmt.Sprintf("%s-%s-%d.png", strings.ReplaceAll(b.t.Name(), "/", "-"), name, width)
+		if err := os.WriteFile(filepath.Join(*screenshots, file), picture, 0o644); err != nil {
+			b.t.Fatal(err)
+		}
 	}
+	b.Do(chromedp.EmulateViewport(1280, 900))
 }

@@ -198,7 +198,7 @@ func browse(t *testing.T, base, root string) {
 	b.Do(chromedp.Navigate(base+"/instances?prefix=many-"), browsertest.See(`//a[.="many-3"]`), chromedp.Click(chromedp.CSS("input[data-all]")),
 		chromedp.Click(`//button[.="Terminate …"]`), browsertest.See(`//b[.="3"]`))
 	b.Do(chromedp.Click(`//button[.="Terminate 3 instances"]`), browsertest.See(`//p[contains(.,"3 terminated")]`))
-	b.Do(chromedp.Navigate(base+"/entity?name=Counter&key=e"), chromedp.SendKeys(chromedp.CSS("input[name=operation]"), "get"), chromedp.Click(`//button[.="Send"]`),
+	b.Do(chromedp.Navigate(base+"/entity?name=Counter&key=e"), chromedp.Click(`//summary[.="Signal"]`), chromedp.SendKeys(chromedp.CSS("input[name=operation]"), "get"), chromedp.Click(`//button[.="Send"]`),
 		browsertest.See(`//*[@role="status"][.="Sent get to @counter@e."]`))
 	for path, heading := range map[string]string{"/entities": "Entities", "/hub": "Hub"} {
 		b.Do(chromedp.Navigate(base+path), browsertest.See(`//h1[.="`+heading+`"]`))

@@ -59,7 +59,7 @@ func session(a management.Access, right management.Right) string {
 // These lists are written by hand: a route that is to be open to everybody, or while there is
 // no hub, has to stand here.
 var (
-	forAll = []string{"GET login", "POST login", "POST logout", "GET static/console.css", "GET static/console.js", "GET static/htmx.min.js", "GET static/icon.svg", "GET static/instances.css"}
+	forAll = []string{"GET login", "POST login", "POST logout", "GET static/console.css", "GET static/console.js", "GET static/htmx.min.js", "GET static/icon.svg"}
 	always = append(slices.Clone(forAll), "GET hub")
 )
 
@@ -207,7 +207,7 @@ func TestSession_IsACookieOfTheConsoleThatDoesNotTellTheKey(t *testing.T) {
 				t.Errorf("the cookie is %+v", got)
 			}
 			// The value is a right, a time and a digest, without the key.
-			value := regexp.MustCompile(`^` + tt.right + `\.\d+\.([-\w]+)$`).FindStringSubmatch(got.Value)
+			value := regexp.MustCompile(`^` + tt.right + `\.\d+\.\w{26}\.([-\w]+)$`).FindStringSubmatch(got.Value)
 			if value == nil {
 				t.Fatalf("the cookie has the value %q", got.Value)
 			}
@@ -232,6 +232,14 @@ func TestSession_IsACookieOfTheConsoleThatDoesNotTellTheKey(t *testing.T) {
 	}
 	if w := ask(e, http.MethodPost, "/logout", "", "Cookie", sessionCookie+"="+session(keys, management.Write)); len(w.Result().Cookies()) != 1 || w.Result().Cookies()[0].MaxAge >= 0 {
 		t.Errorf("sign out: %v", w.Header())
+	}
+	first, second := session(keys, management.Write), session(keys, management.Write)
+	ask(e, http.MethodPost, "/logout", "", "Cookie", sessionCookie+"="+first)
+	if w := ask(e, http.MethodGet, "/hub", "", "Cookie", sessionCookie+"="+first); w.Code != http.StatusSeeOther {
+		t.Errorf("a copy of a session that was signed out: %d", w.Code)
+	}
+	if w := ask(e, http.MethodGet, "/hub", "", "Cookie", sessionCookie+"="+second); w.Code != http.StatusOK {
+		t.Errorf("another session of the same second: %d", w.Code)
 	}
 	r := httptest.NewRequest(http.MethodPost, "https://app.example"+base+"/login", strings.NewReader("code="+keys.Key))
 	w := httptest.NewRecorder()
@@ -332,6 +340,53 @@ func TestStream_EndsWithTheServerOrTheCaller(t *testing.T) {
 			leave()
 		}
 	})
+}
+
+// Signing out ends the session's open streams, too.
+func TestStream_EndsWhenTheSessionIsSignedOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, e := newConsole(keys)
+		cookie := sessionCookie + "=" + c.sessions.newSession(management.Write, time.Now().Add(time.Hour))
+		v := &visit{Context: e.NewContext(httptest.NewRequest(http.MethodGet, base, nil), connection{httptest.NewRecorder()}), console: c, right: management.Write}
+		v.Request().Header.Set("Cookie", cookie)
+		start := time.Now()
+		time.AfterFunc(time.Minute-time.Second, func() { ask(e, http.MethodPost, "/logout", "", "Cookie", cookie) })
+		if err := v.stream(slowPart(start)); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("the stream ends after %v, want a minute", took)
+		}
+	})
+}
+
+func TestEndedSessions_DiscardsExpiredSessions(t *testing.T) {
+	t.Parallel()
+	var ended endedSessions
+	start := time.Now()
+	ended.add("first", start)
+	ended.add("second", start.Add(sessionTime-time.Second))
+	if !ended.has("first") || !ended.has("second") || ended.has("third") {
+		t.Errorf("ended are %v, want the first and the second", ended.until)
+	}
+	ended.add("third", start.Add(sessionTime))
+	if ended.has("first") || !ended.has("second") || !ended.has("third") {
+		t.Errorf("after the first has expired, ended are %v, want the second and the third", ended.until)
+	}
+}
+
+func TestVisible_EscapesWhatCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"order-7 ä 日本 ‘x’": "order-7 ä 日本 ‘x’", "a\u202eb": `a\u202eb`, "\u2066a\u2069\u200f": `\u2066a\u2069\u200f`, "zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
+		"soft\u00adhyphen\u034f": `soft\u00adhyphen\u034f`, "filler\u3164\ufe0f": `filler\u3164\ufe0f`, "tab\tline\n\x00": `tab\tline\n\x00`, "no-break\u00a0space\u2003": `no-break\u00a0space\u2003`,
+		"tag\U000e0041": `tag\U000e0041`, "a\u2028b": `a\u2028b`,
+	} {
+		if got := visible(text); got != want {
+			t.Errorf("%q shows as %q, want %q", text, got, want)
+		}
+	}
 }
 
 func TestFiles_AreServedAsTheyAre(t *testing.T) {

@@ -30,6 +30,7 @@ type Console struct {
 	draining <-chan struct{}
 	logger   *slog.Logger
 	sessions sessions
+	ended    endedSessions
 	base     string // path of the console, without a slash at the end
 	hub      management.Hub
 	reading  chan struct{} // holds one for each history that is in memory
@@ -105,7 +106,7 @@ func (c *Console) handle(e echo.Context) error {
 	h.Set("Cache-Control", "no-store")
 	r := c.find(e.Request())
 	v := &visit{Context: e, console: c, hub: c.hub}
-	v.session, v.right = c.sessions.of(e.Request(), time.Now())
+	v.signIn()
 	if r != nil && r.live > 0 && v.wantsEvents() {
 		return v.stream(r)
 	}

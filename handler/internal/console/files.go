@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 //go:embed templates static
@@ -37,14 +39,15 @@ var functions = template.FuncMap{
 	"seconds": func(s float64) string {
 		return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 	},
-	"ago":        ago,
 	"query":      query,
 	"entityForm": func(v view, name, key string) entityForm { return entityForm{v, name, key} },
-	"link":       func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
+	"text":       visible,
+	"elementID":  elementID,
 
 	"at":          address,
-	"instanceURL": instanceURL,
-	"later":       newLater,
+	"instance":    instanceLink,
+	"part":        func(id, url string) followedPart { return followedPart{id, url, "load, follow"} },
+	"folded":      func(id, url string) followedPart { return followedPart{id, url, "follow"} },
 	"duration":    lengthOf,
 	"length":      func(from, to time.Time) string { return lengthOf(to.Sub(from)) },
 	"statusClass": statusClass,
@@ -56,10 +59,27 @@ type entityForm struct {
 	Name, Key string
 }
 
-// A link leads to a page of the navigation.
-type link struct {
-	Base, To, Text string
-	Here           bool
+// A followedPart is a part of a page that reloads when console.js triggers the event "follow".
+type followedPart struct{ ID, URL, Trigger string }
+
+// visible returns a text with escapes in place of invisible characters and of characters that
+// change the direction of text.
+func visible(text any) string {
+	var out strings.Builder
+	for _, r := range fmt.Sprint(text) {
+		if unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			out.WriteRune(r)
+		} else {
+			out.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return out.String()
+}
+
+// elementID returns an ID for an element, which depends on a text alone.
+func elementID(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "e" + hex.EncodeToString(sum[:8])
 }
 
 // query returns the query of a URL that has names and values in turn, for any attribute.
@@ -73,21 +93,14 @@ func query(pairs ...any) template.URL {
 	return template.URL(values.Encode())
 }
 
-// when returns a time as a page shows it, "" for none.
+// when returns a time as an element, "" for the zero time. A script replaces its text by the
+// distance from now; the title is the exact time.
 func when(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
 	}
 	t = t.UTC()
-	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `">` + t.Format("2006-01-02 15:04:05") + `</time>`)
-}
-
-// ago returns how long ago a time is, "" for none.
-func ago(now, t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return now.Sub(t).Round(time.Second).String()
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + t.Format("2006-01-02 15:04:05.000 UTC") + `">` + t.Format("2006-01-02 15:04:05") + `</time>`)
 }
 
 // filesVersion is in the files' addresses, so that browsers can keep each version.
@@ -101,7 +114,7 @@ var filesVersion = sync.OnceValue(func() string {
 })
 
 // fileNames are the files that pages load.
-var fileNames = []string{"console.css", "instances.css", "console.js", "htmx.min.js", "icon.svg"}
+var fileNames = []string{"console.css", "console.js", "htmx.min.js", "icon.svg"}
 
 var staticRoutes = func() (routes []route) {
 	for _, name := range fileNames {

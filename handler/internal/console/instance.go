@@ -92,7 +92,7 @@ func (i instanceView) Ended() bool { return i.Status.IsTerminal() }
 type curlLine struct{ Does, Command string }
 
 func shownInstance(v *visit, s *durable.InstanceState) instanceView {
-	return instanceView{InstanceState: s, Query: instanceQuery(s.Instance.InstanceID), Actions: actions, Custom: showPayload(s.CustomStatus)}
+	return instanceView{InstanceState: s, Query: instanceQuery(s.Instance.InstanceID), Actions: actionsIn([]history.RuntimeStatus{s.Status}), Custom: showPayload(s.CustomStatus)}
 }
 
 // showInstance answers GET instance. The parts that need the history are loaded later.
@@ -120,7 +120,7 @@ func curlLines(v *visit, s *durable.InstanceState) []curlLine {
 	}
 	lines := []curlLine{
 		{"Status", "curl" + key + " '" + base + "'"},
-		{"Why it does not go on", "curl" + key + " '" + base + "/why'"},
+		{"Reasons for waiting", "curl" + key + " '" + base + "/why'"},
 		{"History", "curl" + key + " '" + base + "/history'"},
 	}
 	if v.right == management.Write {
@@ -238,11 +238,17 @@ type child struct {
 
 // A childList is a page of children.
 type childList struct {
-	Children []child
-	First    int // number of the first, from 1
-	All      int
-	Next     string // query
+	Children       []child
+	First          int // number of the first, from 1
+	All            int
+	Previous, Next string // queries
 }
+
+// From is the number of the first child, from 0.
+func (l childList) From() int { return l.First - 1 }
+
+// Last is the number of the last child.
+func (l childList) Last() int { return l.From() + len(l.Children) }
 
 // childrenAtOnce is how many children are shown, and readAtOnce how many are read, at once.
 const (
@@ -280,8 +286,14 @@ func showChildren(v *visit) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if end := list.First - 1 + len(list.Children); end < list.All {
-		list.Next = url.Values{"id": {string(instanceID(v))}, "from": {strconv.Itoa(end)}}.Encode()
+	to := func(from int) string {
+		return url.Values{"id": {string(instanceID(v))}, "from": {strconv.Itoa(from)}}.Encode()
+	}
+	if list.From() > 0 {
+		list.Previous = to(max(0, list.From()-childrenAtOnce))
+	}
+	if list.Last() < list.All {
+		list.Next = to(list.Last())
 	}
 	return v.part("instance", "children", list)
 }
@@ -304,6 +316,9 @@ type historyPage struct {
 	Previous, Next string // queries
 	Last           string
 }
+
+// From is the number of the first row, from 0.
+func (p historyPage) From() int { return p.First - 1 }
 
 // End is the number of the last row.
 func (p historyPage) End() int { return p.First + len(p.Rows) - 1 }

@@ -121,7 +121,7 @@ func TestInstance_PartsTellWhatHappened(t *testing.T) {
 	timeline := html.UnescapeString(a.part("instance/timeline" + query))
 	for _, want := range []string{
 		`<span class="kind timer">timer</span>`, `<span class="kind activity">activity</span> Charge`, `done, attempt 2`,
-		`<span class="kind child">child</span> Waits <a href="` + base + `/instance?id=the+child">the child</a>`, `<rect class="pause"`, `<rect class="failed"`, `<rect class="open"`,
+		`<span class="kind child">child</span> Waits <a href="` + base + `/instance?id=the+child">the child</a>`, `<rect class="pause"`, `<rect class="activity failed"`, `<rect class="child open"`,
 	} {
 		if !strings.Contains(timeline, want) {
 			t.Errorf("the timeline lacks %s:\n%s", want, timeline)
@@ -137,11 +137,11 @@ func TestInstance_PartsTellWhatHappened(t *testing.T) {
 	if !strings.Contains(tree, ">the child</a>") || !strings.Contains(tree, ">Running<") {
 		t.Errorf("the children are %s", tree)
 	}
-	if leaf := a.part("instance/children?id=the+child"); !strings.Contains(leaf, "no children") {
+	if leaf := a.part("instance/children?id=the+child"); !strings.Contains(leaf, "No children") {
 		t.Errorf("the child's children are %s", leaf)
 	}
 	status := a.part("instance/status" + query)
-	for _, want := range []string{">Running<", "Parent, version 2.0", "team=blue"} {
+	for _, want := range []string{">Running<", "Parent, version 2.0", "team=blue", "No output yet"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("the status lacks %s: %s", want, status)
 		}
@@ -166,7 +166,7 @@ func TestInstance_PartsTellWhatHappened(t *testing.T) {
 		}
 	}
 	page := a.get("instance" + query)
-	for _, want := range []string{"curl", "/api/durabletask/instances/the%20parent/raiseEvent/NAME", "$DURABLE_KEY", "Possible while it is Failed."} {
+	for _, want := range []string{"curl", "/api/durabletask/instances/the%20parent/raiseEvent/NAME", "$DURABLE_KEY", "Terminate the instance", `aria-label="Breadcrumb"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}
@@ -291,7 +291,7 @@ func TestInstance_ChildrenComeByPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for path := "instance/children?id=i"; path != ""; path = follow(a.part(path), `hx-get="([^"]+from=[^"]+)"`) {
+	for path := "instance/children?id=i"; path != ""; path = follow(a.part(path), `hx-get="([^"]+from=[^"]+)">Next`) {
 		part := a.part(path)
 		shown := regexp.MustCompile(`>(child-\d+)</a>`).FindAllStringSubmatch(part, -1)
 		if len(shown) > childrenAtOnce {
@@ -303,7 +303,7 @@ func TestInstance_ChildrenComeByPages(t *testing.T) {
 			}
 			seen++
 		}
-		if gone := strings.Contains(part, ">not there<"); gone != strings.Contains(part, "child-000") {
+		if gone := strings.Contains(part, ">not found<"); gone != strings.Contains(part, "child-000") {
 			t.Errorf("which children are not there: %s", part)
 		}
 	}
@@ -336,5 +336,34 @@ func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
 			why := html.UnescapeString(a.part("instance/why?id=" + id))
 			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(why, want) })
 		})
+	}
+}
+
+func TestActions_AreThoseThatTheStatusAllows(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	a.await(a.start("Waits", "runs"), history.Running)
+	a.await(a.start("Waits", "rests"), history.Running)
+	if err := a.client.Suspend(t.Context(), "rests", ""); err != nil {
+		t.Fatal(err)
+	}
+	a.await("rests", history.Suspended)
+	a.await(a.start("Quick", "ended"), history.Completed)
+	a.await(a.start("Broken", "failed"), history.Failed)
+	for path, want := range map[string]string{
+		"instance?id=runs": "suspend terminate raise", "instance?id=rests": "resume terminate raise", "instance?id=ended": "restart purge", "instance?id=failed": "rewind restart purge",
+		"instances": "suspend resume terminate rewind restart purge", "instances?name=Broken": "rewind restart purge", "instances?status=Running": "suspend terminate", "instances?name=Nobody": "",
+	} {
+		page := a.get(path)
+		var offered []string
+		for _, m := range regexp.MustCompile(`name="action" value="(\w+)"`).FindAllStringSubmatch(page, -1) {
+			offered = append(offered, m[1])
+		}
+		if strings.Contains(page, "/instance/raise") {
+			offered = append(offered, "raise")
+		}
+		if got := strings.Join(offered, " "); got != want {
+			t.Errorf("%s offers %q, want %q", path, got, want)
+		}
 	}
 }

@@ -99,6 +99,17 @@ var actions = []action{
 	},
 }
 
+// actionsIn returns the actions that are possible in at least one of some statuses: all actions
+// for no statuses.
+func actionsIn(statuses []history.RuntimeStatus) (possible []action) {
+	for _, a := range actions {
+		if len(statuses) == 0 || slices.ContainsFunc(statuses, func(s history.RuntimeStatus) bool { return slices.Contains(a.Statuses, s) }) {
+			possible = append(possible, a)
+		}
+	}
+	return possible
+}
+
 // actionNamed returns the action with a name.
 func actionNamed(name string) (*action, error) {
 	i := slices.IndexFunc(actions, func(a action) bool { return a.Name == name })

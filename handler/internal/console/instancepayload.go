@@ -155,7 +155,7 @@ func (v *rowVisitor) fact(name, value string) {
 	if short, isCut := beginning(value, longestFact); isCut {
 		value = short + "…"
 	}
-	v.row.Facts = append(v.row.Facts, fact{name, value})
+	v.row.Facts = append(v.row.Facts, fact{name, visible(value)})
 }
 
 // Since implements [history.FieldVisitor], as do the methods after it.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"time"
@@ -50,7 +51,7 @@ const lookTime = 2 * time.Second
 // showInstances answers GET instances: a page of the list. The store has an order of its
 // own, by which it goes on from any page without counting.
 func showInstances(v *visit) error {
-	list := instanceList{Filter: filterOf(v.QueryParams()), Order: orderOf(v.QueryParams()), Statuses: statusNames, Actions: actions}
+	list := instanceList{Filter: filterOf(v.QueryParams()), Order: orderOf(v.QueryParams()), Statuses: statusNames}
 	query := list.Filter.Values()
 	list.First = query.Encode()
 	continuation := v.value("continuation")
@@ -97,6 +98,14 @@ func showInstances(v *visit) error {
 		list.Order.sort(list.Instances)
 	}
 	list.Headings = headings(list.Filter, list.Order, list.IsWhole)
+	statuses := q.Statuses
+	if list.IsWhole {
+		statuses = nil
+		for _, s := range list.Instances {
+			statuses = append(statuses, s.Status)
+		}
+	}
+	list.Actions = actionsIn(statuses)
 	return v.page("instances", "Instances", list)
 }
 
@@ -140,9 +149,7 @@ func instanceURL(v view, id any) string {
 	return address(v, "instance", instanceQuery(text))
 }
 
-// A laterPart is a part that is loaded when it is opened.
-type laterPart struct{ ID, Title, URL string }
-
-func newLater(v view, id, title, path, query string) laterPart {
-	return laterPart{id, title, address(v, path, query)}
+// instanceLink returns a link to the page of an instance or an entity.
+func instanceLink(v view, id any) template.HTML {
+	return template.HTML(`<a href="` + template.HTMLEscapeString(instanceURL(v, id)) + `">` + template.HTMLEscapeString(visible(id)) + `</a>`)
 }

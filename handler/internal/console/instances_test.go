@@ -411,7 +411,7 @@ func TestInstances_BulkActionsContinuePastAPreviewThatFoundNone(t *testing.T) {
 		}
 		form := url.Values{"action": {"suspend"}, "scope": {"filter"}, "tag": {"rare=true"}}
 		preview := a.post("instances/preview", form).Body.String()
-		if !strings.Contains(preview, "None of the first instances matches") || strings.Contains(preview, "There is no instance") || !strings.Contains(preview, "Suspend all instances") {
+		if !strings.Contains(preview, "None of the first instances matches") || strings.Contains(preview, "No instance to") || !strings.Contains(preview, "Suspend all instances") {
 			t.Errorf("the preview is %s", preview)
 		}
 		if last, steps := a.bulk(form, url.Values{}); !strings.Contains(last, "1 suspended.") || steps < 2 {
@@ -420,7 +420,7 @@ func TestInstances_BulkActionsContinuePastAPreviewThatFoundNone(t *testing.T) {
 		a.await("w-8", history.Suspended)
 		form.Set("tag", "rare=never")
 		form.Set("prefix", "none")
-		if preview := a.post("instances/preview", form).Body.String(); !strings.Contains(preview, "There is no instance to suspend") {
+		if preview := a.post("instances/preview", form).Body.String(); !strings.Contains(preview, "No instance to suspend") {
 			t.Errorf("the preview of a filter that matches none: %s", preview)
 		}
 	})
@@ -434,7 +434,7 @@ func TestInstances_BulkActionsAskAndStop(t *testing.T) {
 	}
 	form := url.Values{"action": {"terminate"}, "scope": {"filter"}}
 	preview := a.post("instances/preview", form).Body.String()
-	if !strings.Contains(preview, "<b>130</b> instances are to be terminated") || len(regexp.MustCompile("<li><a ").FindAllString(preview, -1)) != previewIDs {
+	if !strings.Contains(preview, "<b>130</b> instances will be terminated") || len(regexp.MustCompile("<li><a ").FindAllString(preview, -1)) != previewIDs {
 		t.Errorf("the preview is %s", preview)
 	}
 	if n := len(listed(a.get("instances?size=500&status=Running"))); n != 130 {
@@ -466,7 +466,7 @@ func TestInstances_BulkActionsAskAndStop(t *testing.T) {
 	if w := a.post("instances/run", url.Values{"state": {"nonsense"}}); w.Code != http.StatusBadRequest {
 		t.Errorf("nonsense: %d %s", w.Code, w.Body)
 	}
-	if body := a.post("instances/preview", url.Values{"action": {"rewind"}, "scope": {"filter"}}).Body.String(); !strings.Contains(body, "There is no instance to rewind") {
+	if body := a.post("instances/preview", url.Values{"action": {"rewind"}, "scope": {"filter"}}).Body.String(); !strings.Contains(body, "No instance to rewind") {
 		t.Errorf("none to rewind: %s", body)
 	}
 }

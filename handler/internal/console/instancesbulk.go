@@ -201,7 +201,7 @@ func previewBulk(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.page("instancesbulk", "To "+a.Name, bulkView{bulk: b, Doing: a, First: first, Preview: true, Back: b.Filter.Values().Encode()})
+	return v.page("instancesbulk", a.Title()+" instances", bulkView{bulk: b, Doing: a, First: first, Preview: true, Back: b.Filter.Values().Encode()})
 }
 
 // runBulk answers POST instances/run: it shows the page that asks for the steps, or does one.
@@ -226,5 +226,5 @@ func runBulk(v *visit) error {
 	if v.isPart() {
 		return v.part("instancesbulk", "progress", view)
 	}
-	return v.page("instancesbulk", "To "+a.Name, view)
+	return v.page("instancesbulk", a.Title()+" instances", view)
 }

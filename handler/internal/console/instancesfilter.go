@@ -66,6 +66,19 @@ func (f listFilter) Values() url.Values {
 	return v
 }
 
+// Shown are the fields that are set, by their titles.
+func (f listFilter) Shown() map[string][]string {
+	shown := map[string][]string{"Status": f.Statuses}
+	for title, value := range map[string]string{
+		"Orchestrator": f.Name, "ID": f.Prefix, "From": f.From, "To": f.To, "Tag": f.Tag, "Version": f.Version,
+	} {
+		if value != "" {
+			shown[title] = []string{value}
+		}
+	}
+	return shown
+}
+
 // Has reports whether the filter asks for a status, for the form.
 func (f listFilter) Has(status string) bool { return slices.Contains(f.Statuses, status) }
 

@@ -34,8 +34,11 @@ func login(v *visit) error {
 	return v.Redirect(http.StatusSeeOther, v.console.base)
 }
 
-// logout ends the session in this browser.
+// logout ends the session in this browser and in this process.
 func logout(v *visit) error {
+	if v.session != "" {
+		v.console.ended.add(v.session, time.Now())
+	}
 	v.setCookie(sessionCookie, "", -1)
 	return v.Redirect(http.StatusSeeOther, v.console.base+"/login")
 }

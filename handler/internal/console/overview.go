@@ -25,7 +25,7 @@ var overviewRoutes = []route{
 // An overview is what the first page has.
 type overview struct {
 	Now     hubNow
-	Rates   []rate
+	Rates   throughput
 	Program program
 	Began   time.Time
 }

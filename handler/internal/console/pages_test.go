@@ -92,7 +92,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 	} else { // only that hub has partitions, and services
 		b.Do(browsertest.See(`//h2[.="Storage"]/..//tr[td="table"]`), browsertest.See(`//tr[td="3"]/td[.="0s"]`), browsertest.See(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
 	}
-	b.Do(browsertest.See(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 60 minutes")]`), browsertest.See(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 60 minutes")]`))
+	b.Do(browsertest.See(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 10 minutes")]`), browsertest.See(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 10 minutes")]`))
 	b.CheckPage("overview")
 	b.Do(chromedp.Click(`//button[.="Count"]`), browsertest.See(`//*[@id="counts"]//tr[td="Failed"]/td[.="1"]`), browsertest.See(`//*[@id="counts"]//tr[td="Await"]/td[.="1"]`))
 	b.CheckPage("counts")

@@ -8,37 +8,38 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-func TestRates_CountTheLastHourByMinute(t *testing.T) {
+func TestRates_CountTheLastTenMinutesByStepsOfFiveSeconds(t *testing.T) {
 	t.Parallel()
 	var r rates
-	began := time.Date(2026, 1, 5, 10, 0, 30, 0, time.UTC)
-	for minute := range 90 {
-		for range minute {
-			r.add(history.Running, began.Add(time.Duration(minute)*time.Minute))
+	start := time.Date(2026, 1, 5, 10, 0, 2, 0, time.UTC)
+	for step := range 200 {
+		for range step {
+			r.add(history.Running, start.Add(time.Duration(step)*rateStep))
 		}
 	}
-	now := began.Add(89 * time.Minute)
+	now := start.Add(199 * rateStep)
 	r.add(history.Failed, now)
 	r.add(history.Failed, now)
+	r.add(history.Failed, now.Add(-rateStep))
 	r.add(history.Terminated, now) // is not counted
 	all := r.lately(now)
-	if got := [...]string{all[0].Title, all[1].Title, all[2].Title}; got != [...]string{"Started", "Completed", "Failed"} {
+	if got := [...]string{all.Rates[0].Title, all.Rates[1].Title, all.Rates[2].Title}; got != [...]string{"Started", "Completed", "Failed"} {
 		t.Errorf("it counts %q", got)
 	}
-	started, failed := all[0], all[2]
-	if started.Now() != 89 || started.Counts[0] != 30 || started.Most() != 89 || started.All() != (30+89)*60/2 {
-		t.Errorf("%d now, %d an hour ago, at most %d, %d in all", started.Now(), started.Counts[0], started.Most(), started.All())
+	started, failed := all.Rates[0], all.Rates[2]
+	if started.Counts[0] != 79 || all.Most != 199 || started.All() != (79+199)*121/2 || started.PerSecond() != "39.6/s" || all.MostPerSecond() != "39.8/s" {
+		t.Errorf("%d ten minutes ago, at most %d (%s), %d in all, %s", started.Counts[0], all.Most, all.MostPerSecond(), started.All(), started.PerSecond())
 	}
-	if all[1].All() != 0 || failed.All() != 2 || failed.Now() != 2 {
-		t.Errorf("%d completed and %d failed, want 0 and 2", all[1].All(), failed.All())
+	if all.Rates[1].All() != 0 || failed.All() != 3 || failed.PerSecond() != "0.2/s" {
+		t.Errorf("%d completed and %d failed, %s; want 0, 3 and 0.2/s", all.Rates[1].All(), failed.All(), failed.PerSecond())
 	}
-	if points := strings.Fields(failed.Points()); len(points) != rateMinutes || points[0] != "0,19.0" || points[rateMinutes-1] != "59,1.0" {
+	if points := strings.Fields(all.Points(started)); len(points) != 120 || points[0] != "0,36.0" || points[119] != "119,1.3" {
 		t.Errorf("the line has %d points: %q", len(points), points)
 	}
-	if later := r.lately(now.Add(59 * time.Minute)); later[0].Counts[0] != 89 || later[0].All() != 89 {
-		t.Errorf("59 minutes later there are %d, of which %d an hour ago, want 89 of both", later[0].All(), later[0].Counts[0])
+	if later := r.lately(now.Add(rateTime)).Rates[0]; later.Counts[0] != 199 || later.All() != 199 {
+		t.Errorf("ten minutes later there are %d, %d of them in the first step, want 199 of both", later.All(), later.Counts[0])
 	}
-	if later := r.lately(now.Add(time.Hour)); later[0].All() != 0 {
-		t.Errorf("an hour later there are %d, want none", later[0].All())
+	if later := r.lately(now.Add(rateTime + rateStep)).Rates[0]; later.All() != 0 {
+		t.Errorf("after ten minutes there are %d, want none", later.All())
 	}
 }

@@ -2,11 +2,14 @@ package console
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
@@ -31,9 +34,9 @@ type sessions struct {
 	unguessed []byte // makes tokens where there is no key
 }
 
-// newSession returns a session for a right that ends at a time.
+// newSession returns a session for a right that ends at a time. No two sessions are equal.
 func (s sessions) newSession(right management.Right, end time.Time) string {
-	text := right.String() + "." + strconv.FormatInt(end.Unix(), 10)
+	text := right.String() + "." + strconv.FormatInt(end.Unix(), 10) + "." + rand.Text()
 	return text + "." + s.mac(right, "console session "+text)
 }
 
@@ -47,18 +50,47 @@ func (s sessions) of(r *http.Request, now time.Time) (session string, right mana
 	if err != nil {
 		return "", management.NoRight
 	}
-	_, text, _ := strings.Cut(cookie.Value, ".")
-	text, _, _ = strings.Cut(text, ".")
-	end, err := strconv.ParseInt(text, 10, 64)
+	parts := strings.Split(cookie.Value, ".") // right, end, a unique text, code
+	if len(parts) != 4 {
+		return "", management.NoRight
+	}
+	end, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil || !now.Before(time.Unix(end, 0)) {
 		return "", management.NoRight
 	}
+	text := strings.Join(parts[:3], ".")
 	for _, right := range []management.Right{management.Write, management.Read} {
-		if s.secret(right) != nil && hmac.Equal([]byte(cookie.Value), []byte(s.newSession(right, time.Unix(end, 0)))) {
+		if parts[0] == right.String() && s.secret(right) != nil && hmac.Equal([]byte(parts[3]), []byte(s.mac(right, "console session "+text))) {
 			return cookie.Value, right
 		}
 	}
 	return "", management.NoRight
+}
+
+// endedSessions are the sessions that were signed out in this process. Another process does not
+// know them.
+type endedSessions struct {
+	mu    sync.Mutex
+	until map[string]time.Time // when each session expires by itself
+}
+
+// add ends a session, and discards those that have expired.
+func (e *endedSessions) add(session string, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.until == nil {
+		e.until = map[string]time.Time{}
+	}
+	maps.DeleteFunc(e.until, func(_ string, until time.Time) bool { return !now.Before(until) })
+	e.until[session] = now.Add(sessionTime)
+}
+
+// has reports whether a session was ended here.
+func (e *endedSessions) has(session string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ok := e.until[session]
+	return ok
 }
 
 // token returns what forms of a session have.

@@ -18,14 +18,19 @@ type timeline struct {
 	First        int // number of the first row in the window, from 1
 	Ticks        []string
 	Overview     []bucket
-	Zones        []zone
 	From, Width  float64 // the window in the overview
 
-	Previous, Next, In, Out, Earlier, Later, Whole, Again string // queries, empty where there is nothing
+	Previous, Next, In, Out, Earlier, Later, Whole string // queries, empty where there is nothing
 }
 
 // Last is the number of the last row.
 func (t *timeline) Last() int { return t.First + len(t.Rows) - 1 }
+
+// Row is the number of the first row, from 0.
+func (t *timeline) Row() int { return t.First - 1 }
+
+// IsPart reports whether the window is less than all, which grows with the instance.
+func (t *timeline) IsPart() bool { return t.Whole != "" }
 
 // A timelineLink is a button for another part.
 type timelineLink struct{ Text, Query string }
@@ -38,7 +43,6 @@ func (t *timeline) Links() []timelineLink {
 		{"Earlier", t.Earlier},
 		{"Later", t.Later},
 		{"All", t.Whole},
-		{"Look again", t.Again},
 		{"Previous steps", t.Previous},
 		{"Next steps", t.Next},
 	}
@@ -49,7 +53,6 @@ const (
 	drawingWidth   = 1000
 	overviewHeight = 40
 	buckets        = 200 // of the overview
-	zones          = 10  // of the overview, that can be opened
 	timelineRows   = 200 // at once
 	smallestBar    = 2
 	whole          = "row=0" // the query for all, which grows while an instance goes on
@@ -92,13 +95,6 @@ type bar struct {
 type bucket struct {
 	X, Y, Width, Height float64
 	Failed              bool
-}
-
-// A zone is a part of the overview that can be opened.
-type zone struct {
-	X, Width float64
-	Query    string
-	Label    string
 }
 
 // drawTimeline draws the steps of an execution that began at some time and has gone on
@@ -220,19 +216,23 @@ func overviewOf(steps []step, all span) []bucket {
 func (t *timeline) links(first int) {
 	w, all := t.Window, t.All
 	t.From, t.Width = all.x(w.From), max(all.x(w.To)-all.x(w.From), smallestBar)
+	page := func(row int) string {
+		if w == all {
+			return "row=" + strconv.Itoa(row)
+		}
+		return w.query(row)
+	}
 	if first > 0 {
-		t.Previous = w.query(max(0, first-timelineRows))
+		t.Previous = page(max(0, first-timelineRows))
 	}
 	if first+len(t.Rows) < t.Shown {
-		t.Next = w.query(first + timelineRows)
+		t.Next = page(first + timelineRows)
 	}
 	quarter := w.length() / 4
 	if w.length() > time.Millisecond {
 		t.In = span{w.From.Add(quarter), w.To.Add(-quarter)}.query(0)
 	}
-	t.Again = whole
 	if w != all {
-		t.Again = w.query(first)
 		t.Whole = whole
 		t.Out = span{w.From.Add(-2 * quarter), w.To.Add(2 * quarter)}.query(0)
 	}
@@ -241,12 +241,6 @@ func (t *timeline) links(first int) {
 	}
 	if w.To.Before(all.To) {
 		t.Later = span{w.From.Add(2 * quarter), w.To.Add(2 * quarter)}.query(0)
-	}
-	for i := range zones {
-		part := all.length() / zones
-		z := span{all.From.Add(time.Duration(i) * part), all.From.Add(time.Duration(i+1) * part)}
-		const width = drawingWidth / zones
-		t.Zones = append(t.Zones, zone{float64(i * width), width, z.query(0), "from " + lengthOf(z.From.Sub(all.From)) + " to " + lengthOf(z.To.Sub(all.From))})
 	}
 	for i := range 5 {
 		at := w.From.Add(w.length() / 4 * time.Duration(i))

@@ -25,6 +25,14 @@ type visit struct {
 	events  *bytes.Buffer // takes a part that is sent as an event
 }
 
+// signIn sets the session of the request and its right.
+func (v *visit) signIn() {
+	v.session, v.right = v.console.sessions.of(v.Request(), time.Now())
+	if v.console.ended.has(v.session) {
+		v.session, v.right = "", management.NoRight
+	}
+}
+
 // value returns a field of the form or, of a page, a parameter of the URL; "" if there is none.
 func (v *visit) value(name string) string {
 	if v.form != nil {
@@ -63,6 +71,26 @@ type view struct {
 	Data     any
 }
 
+// A section is a page of the navigation.
+type section struct{ Path, Text string }
+
+// Sections are the pages of the navigation.
+func (v view) Sections() []section {
+	return []section{{"", "Overview"}, {"instances", "Instances"}, {"entities", "Entities"}, {"hub", "Hub"}}
+}
+
+// IsIn reports whether the page belongs to a section, as the page of an instance to the list.
+func (v view) IsIn(s section) bool {
+	first, _, _ := strings.Cut(v.Path, "/")
+	switch first {
+	case "instance":
+		first = "instances"
+	case "entity":
+		first = "entities"
+	}
+	return first == s.Path
+}
+
 // page answers with a page of a template.
 func (v *visit) page(name, title string, data any) error {
 	return v.render(name, "layout", title, data)
@@ -74,14 +102,14 @@ func (v *visit) part(page, name string, data any) error { return v.render(page, 
 func (v *visit) render(file, name, title string, data any) error {
 	c := v.console
 	d := view{
-		Base: c.base, Version: filesVersion(), Path: strings.Trim(v.Request().URL.Path[len(c.base):], "/"), Title: title, TaskHub: c.cfg.TaskHub,
+		Base: c.base, Version: filesVersion(), Path: strings.Trim(v.Request().URL.Path[len(c.base):], "/"), Title: visible(title), TaskHub: c.cfg.TaskHub,
 		CanWrite: v.right == management.Write, SignedIn: v.session != "", Now: time.Now(), Data: data,
 	}
 	if v.right != management.NoRight {
 		d.CSRF = c.sessions.token(v.session, v.right)
 	}
 	if name == "layout" {
-		d.Notice = v.takeNotice()
+		d.Notice = visible(v.takeNotice())
 	}
 	var out bytes.Buffer
 	if err := templates()[file].ExecuteTemplate(&out, name, d); err != nil {
@@ -241,6 +269,9 @@ func (v *visit) stream(r *route) error {
 	defer tick.Stop()
 	last := ""
 	for time.Now().Before(end) {
+		if v.signIn(); v.right == management.NoRight {
+			return nil
+		}
 		v.events.Reset()
 		if err := v.answer(r); err != nil {
 			v.events.Reset()

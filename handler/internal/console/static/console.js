@@ -1,20 +1,38 @@
-// What pages need besides htmx: parts that stay current, and questions before an action.
+// The scripts of pages besides htmx. The Content-Security-Policy allows no others.
 "use strict";
 
+// follow reloads the parts below an element that are not folded away.
+function follow(root) {
+  for (const part of root.querySelectorAll(".part:not(details:not([open]) *)")) htmx.trigger(part, "follow");
+}
+// A part that reloads keeps its place, the hidden fields in .place: its page, or its part of the time.
+document.addEventListener("htmx:configRequest", ({ detail }) => {
+  for (const field of detail.elt.querySelectorAll(":scope > .place input")) detail.parameters[field.name] = field.value;
+});
+document.addEventListener("toggle", (event) => event.target.open && follow(event.target), true);
+
+// An element with data-live="URL" stays current, and the other parts of the page with it.
 (() => {
   const part = document.querySelector("[data-live]");
   const patience = 10000; // ms, until the first event must have come; else the part is polled
-  const pause = 5000; // ms between polls
-  let source, timer, polls = false, turn = 0;
+  const pause = 5000; // ms between polls, and between two changes of the page
+  let source, timer, next, shown = 0, polls = false, turn = 0;
+  let version = part?.querySelector("[data-version]")?.dataset.version;
 
-  // show replaces the part, and keeps the focus and what is open.
+  // receive shows what the server sent, when the last change is long enough ago.
+  function receive(html) {
+    clearTimeout(next);
+    next = setTimeout(show, Math.max(0, shown + pause - Date.now()), html);
+  }
+
+  // show replaces the part. The focus and elements with hx-preserve stay.
   function show(html) {
-    const focused = document.activeElement && part.contains(document.activeElement) ? document.activeElement.id : "";
-    const open = [...part.querySelectorAll("details[open][id]")].map((d) => d.id);
-    part.innerHTML = html;
-    htmx.process(part);
-    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    const now = /data-version="([^"]*)"/.exec(html)?.[1];
+    if (now && now === version) return;
+    shown = Date.now();
+    htmx.swap(part, html, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 });
+    if (now) follow(document);
+    version = now;
   }
 
   async function poll() {
@@ -23,7 +41,7 @@
       const answer = await fetch(part.dataset.live, { headers: { "HX-Request": "true" } });
       if (answer.status === 401) return location.reload();
       const html = await answer.text();
-      if (mine === turn) show(html);
+      if (mine === turn) receive(html);
     } catch {
       // The app is away: the next poll may find it.
     }
@@ -36,13 +54,14 @@
     source = new EventSource(part.dataset.live);
     const give = () => { polls = true; start(); };
     timer = setTimeout(give, patience);
-    source.onmessage = (event) => { clearTimeout(timer); show(event.data); };
+    source.onmessage = (event) => { clearTimeout(timer); receive(event.data); };
     source.onerror = () => { if (source.readyState === EventSource.CLOSED) give(); };
   }
 
   function stop() {
     turn++;
     clearTimeout(timer);
+    clearTimeout(next);
     source?.close();
   }
 
@@ -59,11 +78,106 @@
   });
 })();
 
+// Times are relative to the clock of the server. Their titles have the exact times.
+(() => {
+  const ahead = Date.now() - Number(document.documentElement.dataset.now);
+  const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  const units = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  function write() {
+    for (const element of document.querySelectorAll("time")) {
+      const seconds = (Date.parse(element.dateTime) - Date.now() + ahead) / 1000;
+      const [unit, length] = units.find(([, length]) => Math.abs(seconds) >= length) ?? units.at(-1);
+      const text = words.format(Math.trunc(seconds / length), unit);
+      if (element.textContent !== text) element.textContent = text;
+    }
+  }
+  document.addEventListener("htmx:load", write);
+  setInterval(write, 5000);
+  write();
+})();
+
+// The timeline: a drag over the overview selects a time. A drag of the selection or of the bars
+// moves it. Ctrl and the wheel zoom. Positions are fractions of the whole time.
+(() => {
+  let drag;
+  const overview = () => document.querySelector("#timeline .overview");
+  const frame = () => overview().querySelector("rect.window");
+  const selected = () => { const from = frame().getAttribute("x") / 1000; return [from, from + frame().getAttribute("width") / 1000]; };
+  const fraction = (area, event) => { const box = area.getBoundingClientRect(); return (event.clientX - box.left) / box.width; };
+  const within = (x) => Math.min(Math.max(x, 0), 1);
+
+  // open loads a part of the time.
+  function open([from, to]) {
+    const { from: first, to: last } = overview().dataset;
+    const at = (x) => BigInt(first) + BigInt(Math.round(within(x) * Number(BigInt(last) - BigInt(first))));
+    const place = document.querySelector("#timeline .place");
+    place.innerHTML = `<input type="hidden" name="from" value="${at(from)}"><input type="hidden" name="to" value="${at(to)}">`;
+    htmx.trigger("#timeline", "follow");
+  }
+
+  document.addEventListener("pointerdown", (event) => {
+    const area = event.target.closest?.(".overview, td.bars");
+    if (!area || event.button) return;
+    const [from, to] = selected(), bars = area.matches(".bars"), x = fraction(area, event);
+    drag = { area, x, from, to, bars, moves: bars || (to - from < 0.999 && x > from && x < to) };
+    event.preventDefault();
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (!drag || !overview()) return;
+    const { from, to, moves, bars } = drag, x = fraction(drag.area, event);
+    if (moves) {
+      const by = Math.min(Math.max(bars ? (drag.x - x) * (to - from) : x - drag.x, -from), 1 - to);
+      drag.next = [from + by, to + by];
+      for (const svg of document.querySelectorAll("#timeline .bars svg")) svg.viewBox.baseVal.x = (by / (to - from)) * 1000;
+    } else {
+      drag.next = [within(Math.min(x, drag.x)), within(Math.max(x, drag.x))];
+    }
+    frame().setAttribute("x", drag.next[0] * 1000);
+    frame().setAttribute("width", (drag.next[1] - drag.next[0]) * 1000);
+  });
+  document.addEventListener("pointerup", () => {
+    if (drag?.next && drag.next[1] - drag.next[0] > 0.002) open(drag.next);
+    drag = undefined;
+  });
+  document.addEventListener("pointercancel", () => { drag = undefined; });
+  document.addEventListener("wheel", (event) => {
+    const area = event.target.closest?.(".overview, td.bars");
+    if (!area || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    if (document.querySelector("#timeline.htmx-request")) return;
+    const [from, to] = selected(), factor = event.deltaY < 0 ? 0.5 : 2;
+    const x = area.matches(".bars") ? from + fraction(area, event) * (to - from) : fraction(area, event);
+    open([x - (x - from) * factor, x + (to - x) * factor]);
+  }, { passive: false });
+})();
+
+// offer shows the actions of a list that a selected instance allows.
+function offer() {
+  const bar = document.querySelector("[data-selects]");
+  if (!bar) return;
+  const all = bar.querySelector("[name=scope]").checked;
+  const boxes = [...document.querySelectorAll("[name=id]:checked")], statuses = boxes.map((box) => box.dataset.status);
+  for (const button of bar.querySelectorAll("[data-statuses]")) button.hidden = !all && !button.dataset.statuses.split(" ").some((s) => statuses.includes(s));
+  bar.querySelector("output").textContent = all ? "All that match" : boxes.length ? `${boxes.length} selected` : "Select instances to act on them";
+}
+document.addEventListener("change", offer);
+window.addEventListener("pageshow", offer);
+
 // A box with data-all checks all boxes of that name; a button with data-copy copies the text
-// of the element with that ID.
+// of the element with that ID; a button with data-refresh reloads all parts. A click elsewhere
+// and the Escape key close an action.
 document.addEventListener("click", (event) => {
   const all = event.target.closest("[data-all]");
   if (all) for (const box of document.getElementsByName(all.dataset.all)) box.checked = all.checked;
   const copies = event.target.closest("[data-copy]");
   if (copies) navigator.clipboard?.writeText(document.getElementById(copies.dataset.copy).textContent).then(() => { copies.textContent = "Copied"; });
+  if (event.target.closest("[data-refresh]")) follow(document);
+  for (const action of document.querySelectorAll(".actions details[open]")) if (!action.contains(event.target)) action.open = false;
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const action of document.querySelectorAll(".actions details[open]")) {
+    action.open = false;
+    action.querySelector("summary").focus();
+  }
 });
