@@ -16,8 +16,10 @@
 // a route that ends with v.part("NAME", "PART", data). An element loads one by htmx (hx-get,
 // hx-trigger="load" or "click"), or keeps one current by data-live="URL", one in a page: the
 // route says how often the part is looked at. It is sent as events when it has changed, and
-// polled if events do not come through. Elements in it that have an ID keep the focus, and
-// details stay open.
+// polled if events do not come through. It changes at most every five seconds. Elements in it
+// that have an ID keep the focus; elements with hx-preserve stay as they are. If it has an element
+// with data-version, a change of that version reloads all elements of class part on the page that
+// are not folded away, by their event "follow". Hidden fields in .place keep the page that they show.
 //
 // A form is a POST route. The template has {{template "csrf" $}} in the form, and shows it
 // only if {{$.CanWrite}}; the function reads v.value("field") and ends with
