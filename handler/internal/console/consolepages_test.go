@@ -59,7 +59,7 @@ func TestInstance_AllPartsFollowTheInstanceAndKeepTheirPlace(t *testing.T) {
 	b.Do(browsertest.See(`//pre[contains(.,"one more")]`), browsertest.See(`//*[@id="history"]//td[.="EventRaised"]`), browsertest.See(`//*[@id="timeline"]//td[contains(.,"Go")][contains(.,"event")]`))
 	b.Do(browsertest.See(`(//*[@id="history"]//td[.="EventSent"]/..//pre)[1]`), browsertest.See(`//*[@id="history"]//span[starts-with(.,"201 to")]`), browsertest.See(`//*[@id="timeline"]//span[starts-with(.,"201 to")]`))
 	a.raise(t, "long", "end")
-	b.Do(browsertest.See(`//span[.="Completed"]`), browsertest.See(`//*[@id="why"]//li[contains(.,"ended")]`), browsertest.See(`//*[@id="output"]//pre[contains(.,"end")]`), browsertest.See(`//*[@id="history"]//td[.="ExecutionCompleted"]`))
+	b.Do(browsertest.See(`//span[.="Completed"]`), browsertest.See(`//*[@id="why"]//h2[.="Outcome"]/..//li[contains(.,"ended")]`), browsertest.See(`//*[@id="output"]//pre[contains(.,"end")]`), browsertest.See(`//*[@id="history"]//td[.="ExecutionCompleted"]`))
 	if got := texts(b, "#why"); strings.Contains(got, "event") {
 		t.Errorf("the instance has ended, and the page says that it waits: %q", got)
 	}
