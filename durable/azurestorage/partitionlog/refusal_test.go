@@ -110,13 +110,13 @@ func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
 // After a failover of the account, a mailbox blob has lost its end. It is shorter than the position up to which
 // its owner has taken mail, or new mail has made it longer. The owner takes new mail, and none twice.
 func TestHub_TakesNewMailOfAMailboxThatHasLostItsEnd(t *testing.T) {
-	for name, size := range map[string]int{"and is shorter": 5, "and is longer again": 50} {
-		t.Run(name, func(t *testing.T) { afterFailover(t, size) })
-	}
+	t.Run("and is shorter", func(t *testing.T) { afterFailover(t, 5, false) })
+	t.Run("and is longer again", func(t *testing.T) { afterFailover(t, 50, true) })
 }
 
 // afterFailover sends an event of 20 bytes that the mailbox loses, and then one of the given size.
-func afterFailover(t *testing.T, size int) {
+// A new client may send one more.
+func afterFailover(t *testing.T, size int, more bool) {
 	inBubble(t, func(s *simulated) {
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		for _, id := range []string{"a", "b"} {
@@ -158,8 +158,17 @@ func afterFailover(t *testing.T, size int) {
 			s.Fatal("the mailbox is not shortened")
 		}
 		s.send(client, size)
-		if n := messages("after"); n != 5 {
-			s.Errorf("after the failover there are %d messages, want two starts and three events", n)
+		want := 5
+		if more {
+			other, _ := s.openWith("other client", partitionlog.Config{PartitionCount: 1})
+			s.send(other, size)
+			if err := other.Close(); err != nil {
+				s.Error(err)
+			}
+			want++
+		}
+		if n := messages("after"); n != want {
+			s.Errorf("after the failover there are %d messages, want two starts and %d events", n, want-2)
 		}
 		if err := client.Close(); err != nil {
 			s.Error(err)

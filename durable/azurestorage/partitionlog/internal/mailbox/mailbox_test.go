@@ -253,18 +253,26 @@ func TestReceiver_NamesWhereMailIsDamagedOrGone(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		s := NewSender(cfg)
 		send(t, s, "1")
-		if _, _, err := s.chain.Blob(1).Append(t.Context(), []byte("junk"), openID(s.newest[0]), store.AnyPosition); err != nil {
+		mail := append(s.chain.AppendFrame(nil, chain.Frame{Kind: kindMail, Payload: []byte("2")}), "junk"...)
+		if _, _, err := s.chain.Blob(1).Append(t.Context(), mail, openID(s.newest[0]), store.AnyPosition); err != nil {
 			t.Fatal(err)
 		}
 		r := NewReceiver(cfg, Position{})
-		if items, err := look(t, r); err != nil || len(items) != 1 {
+		if items, err := look(t, r); err != nil || len(items) != 2 {
 			t.Errorf("before the junk: %v, %v; want the mail", items, err)
 		}
-		if items, err := look(t, r); err != nil || len(items) != 1 || !items[0].Again {
-			t.Errorf("at the junk: %v, %v; want the mail again", items, err)
+		junk := 2 * (chain.FrameHead + 1)
+		again, err := look(t, r)
+		if err != nil || len(again) != 2 {
+			t.Errorf("at the junk: %v, %v; want the mail again", again, err)
 		}
-		_, err := look(t, r)
-		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000001" || d.Offset != int64(chain.FrameHead+1) {
+		for _, item := range again {
+			if !item.Again || item.After.Offset != uint64(junk) {
+				t.Errorf("at the junk: %+v; want mail that may have been taken before, and the position of the junk", item)
+			}
+		}
+		_, err = look(t, r)
+		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000001" || d.Offset != int64(junk) {
 			t.Errorf("junk: %v", err)
 		}
 		_, err = look(t, NewReceiver(cfg, Position{Blob: 2}))

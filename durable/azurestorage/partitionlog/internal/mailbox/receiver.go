@@ -71,7 +71,8 @@ type Receiver struct {
 	letter  []byte // downloaded bytes of the letter that the frame after at names
 	goal    answer // the first answer since the last batch with Seen
 	last    answer // the last answer
-	again   int64  // the mail up to this offset may have been taken before; negative if the blob is yet to be read again
+	again   int64  // the mail up to this offset may have been taken before; negative, with the offset, if the blob is yet to be read again
+	floor   uint64 // the position of mail before this offset is this offset
 	cleaned uint64 // blobs before this one were deleted
 	letters []letter
 	ends    map[uint64]int64 // by blob, the offset behind its end frame and the mail that was reported
@@ -162,7 +163,7 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 			r.goal = r.last
 		}
 		if r.again < 0 {
-			r.again = part.Size
+			r.again = min(part.Size, -r.again)
 		}
 	}
 	fresh := part.Content[min(again, int64(len(part.Content))):]
@@ -186,7 +187,7 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 func (r *Receiver) restart(reason string) {
 	r.cfg.Log.Error("the mail of a mailbox blob is read again; requests that were received before have no effect",
 		"blob", r.chain.Name(r.at.Blob), "offset", r.at.Offset, "reason", reason)
-	r.at.Offset, r.again, r.buf, r.goal, r.last = 0, -1, nil, answer{}, answer{}
+	r.again, r.at.Offset, r.buf, r.goal, r.last = -int64(r.at.Offset), 0, nil, answer{}, answer{}
 }
 
 // damage returns the error of a blob that is damaged at the receiver's position. The next look
@@ -205,16 +206,18 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 			break
 		}
 		if err != nil && r.at.Offset > 0 && r.again == 0 { // new mail can be in the place of lost mail
+			r.floor = r.at.Offset // a later receiver continues there, too
 			r.restart("no mail begins where the last one ended")
 			return true, nil
 		}
 		if err != nil {
 			return false, r.damage(err)
 		}
-		after := Position{r.at.Blob, r.at.Offset + uint64(len(r.buf)-len(rest))}
+		next := Position{r.at.Blob, r.at.Offset + uint64(len(r.buf)-len(rest))}
+		after, again := Position{next.Blob, max(next.Offset, r.floor)}, int64(next.Offset) <= r.again
 		switch f.Kind {
 		case kindMail:
-			b.Items = append(b.Items, Item{Payload: f.Payload, After: after, Again: int64(after.Offset) <= r.again})
+			b.Items = append(b.Items, Item{Payload: f.Payload, After: after, Again: again})
 			size += len(f.Payload)
 		case kindLetter, kindLabeled:
 			name, label := string(f.Payload), Label{}
@@ -229,7 +232,7 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 			b.Read += n
 			switch {
 			case err == nil:
-				b.Items = append(b.Items, Item{Payload: r.letter, After: after, Again: int64(after.Offset) <= r.again})
+				b.Items = append(b.Items, Item{Payload: r.letter, After: after, Again: again})
 				r.letters = append(r.letters, letter{name, after})
 				size += len(r.letter)
 			case !store.IsBlobGone(err):
@@ -240,13 +243,13 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 			}
 			r.letter = nil
 		case kindEnd:
-			r.ends[after.Blob] = r.reportLost(after.Blob, int64(after.Offset), rest)
-			r.at, r.buf, r.goal, r.last, r.again = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}, 0
+			r.ends[next.Blob] = r.reportLost(next.Blob, int64(next.Offset), rest)
+			r.at, r.buf, r.goal, r.last, r.again, r.floor = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}, 0, 0
 			return true, nil
 		default:
 			return false, r.damage(fmt.Errorf("it has frames of kind %d: it was written by a newer version", f.Kind))
 		}
-		r.at, r.buf = after, rest
+		r.at, r.buf = next, rest
 	}
 	return false, nil
 }
