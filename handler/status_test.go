@@ -53,6 +53,9 @@ func TestStatus_TellsTheExampleOfTheDocumentation(t *testing.T) {
 	compare(t, "without", told(s, "GET", "/api/durabletask/instances/0f1c?SHOWINPUT=FALSE", ""), head+"null"+tail)
 	compare(t, "as given", told(s, "GET", "/api/durabletask/instances/0f1c?showInput=perhaps", ""), head+`{"city":"Oslo"}`+tail)
 
+	compare(t, "without output", told(s, "GET", "/api/durabletask/instances/0f1c?showOutput=false", ""),
+		head+`{"city":"Oslo"}`+strings.Replace(tail, "[1,2,3]", "null", 1))
+
 	hub.put("v", history.Completed, func(i *provider.InstanceState) {
 		i.Version, i.CustomStatus = "1.2", new(`{"at":"<b>"}`)
 	})
@@ -166,6 +169,30 @@ func TestParseTime_IsLenient(t *testing.T) {
 	} {
 		if got, _ := web.ParseTime(text); !got.Equal(want) {
 			t.Errorf("parseTime(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// Large outputs stay in the store.
+func TestList_ReadsNoPayloadThatTheRequestLeavesOut(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	hub.put("a", history.Completed, func(i *provider.InstanceState) { i.Input, i.Output = new("1"), new("2") })
+	s := readyServer(t, App{}, fakeConfig(t, hub))
+	for query, want := range map[string]provider.Fetch{
+		"":                                  {Input: true, Output: true},
+		"?showInput=false":                  {Output: true},
+		"?showOutput=false":                 {Input: true},
+		"?showInput=false&SHOWOUTPUT=False": {},
+	} {
+		answer := told(s, "GET", "/api/durabletask/instances"+query, "")
+		if got := hub.queries[len(hub.queries)-1].Fetch; got != want {
+			t.Errorf("%q reads %+v, want %+v", query, got, want)
+		}
+		for part, shown := range map[string]bool{`"input":1`: want.Input, `"output":2`: want.Output} {
+			if strings.Contains(answer, part) != shown {
+				t.Errorf("%q is answered with %s; %s shown: want %t", query, answer, part, shown)
+			}
 		}
 	}
 }

@@ -22,12 +22,14 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	if q.PageSize <= 0 {
 		q.PageSize = h.cfg.PageSize
 	}
+	part := q // of the page, so that the pages of all partitions have no more bytes than one
+	part.PageBytes = max(q.Room().Left()/len(h.shares), 1)
 	pages := make([]*provider.Page, len(h.shares))
 	group, groupCtx := errgroup.WithContext(ctx)
 	for n, s := range h.shares {
 		group.Go(func() error {
 			err := s.readIfAny(groupCtx, func(r *partition.Reader) (err error) {
-				pages[n], err = r.Instances(groupCtx, q)
+				pages[n], err = r.Instances(groupCtx, part)
 				return err
 			})
 			if p := pages[n]; p != nil {

@@ -40,3 +40,24 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 		t.Errorf("the pages have %q, and %q that cannot be read; want ad and bc", got, unreadable)
 	}
 }
+
+func TestInstances_ReadsNoPayloadThatTheQueryLeavesOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Start("a")
+	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
+		a, err := t.row("a")
+		if err != nil {
+			return err
+		}
+		a.Input, a.Output = unread, unread // their records are missing
+		return t.putRow(a)
+	}))
+	for fetch, readable := range map[provider.Fetch]bool{{}: true, {Input: true}: false, {Output: true}: false} {
+		page, err := r.Instances(t.Context(), provider.Query{Fetch: fetch})
+		r.Must(err)
+		if got := len(page.Instances) == 1; got != readable {
+			t.Errorf("%+v: readable: %t, want %t", fetch, got, readable)
+		}
+	}
+}

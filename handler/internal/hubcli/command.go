@@ -190,6 +190,11 @@ func knownStatus(text string) (string, bool) {
 	return "", false
 }
 
+// withoutPayloads returns the parameters of requests for statuses without inputs and outputs.
+func withoutPayloads() url.Values {
+	return url.Values{"showInput": {"false"}, "showOutput": {"false"}}
+}
+
 // pageSize is how many instances are asked for at once.
 const pageSize = 500
 
@@ -202,6 +207,9 @@ func (c command) list() error {
 		query.Set("instanceIdPrefix", "@")
 	}
 	query.Set("showInput", "false")
+	if !c.flags.showOutput {
+		query.Set("showOutput", "false")
+	}
 	all, err := c.pages([]string{"instances"}, query, func(raw json.RawMessage) bool {
 		var one instance
 		return json.Unmarshal(raw, &one) != nil || c.matches(one) && (!c.flags.entities || history.IsEntity(one.InstanceID))
@@ -240,7 +248,7 @@ func (c command) checkNamed(v verb) error {
 		return err
 	}
 	id := c.args[at]
-	a, err := c.request(http.MethodGet, []string{"instances", id}, url.Values{"showInput": {"false"}}, nil, nil)
+	a, err := c.request(http.MethodGet, []string{"instances", id}, withoutPayloads(), nil, nil)
 	if err != nil {
 		return err
 	}

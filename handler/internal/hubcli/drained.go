@@ -32,7 +32,7 @@ func drained(c command) error {
 		})
 		return errors.Join(err, failed)
 	}
-	err := list(url.Values{"runtimeStatus": {notEnded}, "showInput": {"false"}}, func(raw json.RawMessage) error {
+	err := list(url.Values{"runtimeStatus": {notEnded}, "showInput": {"false"}, "showOutput": {"false"}}, func(raw json.RawMessage) error {
 		var i instance
 		err := json.Unmarshal(raw, &i)
 		if !strings.HasPrefix(i.InstanceID, "@") {
@@ -43,7 +43,7 @@ func drained(c command) error {
 	if err != nil {
 		return err
 	}
-	err = list(url.Values{"instanceIdPrefix": {"@"}, "showInput": {"false"}}, func(raw json.RawMessage) error {
+	err = list(url.Values{"instanceIdPrefix": {"@"}, "showInput": {"false"}, "showOutput": {"false"}}, func(raw json.RawMessage) error {
 		var entity struct {
 			CustomStatus struct {
 				LockedBy  string

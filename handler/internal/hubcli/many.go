@@ -142,7 +142,7 @@ func (c bulk) run(a action, show func(id string) error) error {
 // dryRunOf prints the named instance if its status allows the action, and fails as the action
 // would otherwise.
 func (c bulk) dryRunOf(a action) error {
-	answer, err := c.instance(http.MethodGet, nil, url.Values{"showInput": {"false"}}, nil)
+	answer, err := c.instance(http.MethodGet, nil, withoutPayloads(), nil)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -41,7 +42,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	query.Set("showInput", "false")
+	maps.Copy(query, withoutPayloads())
 	query.Set("top", strconv.Itoa(pageSize))
 	taken := map[[2]string]int{}
 	for continuation := ""; ; {
@@ -106,7 +107,7 @@ func sideBySide[T any](all []T, do func(T) error) error {
 func (r *replays) ask(id, what string) (*answer, error) {
 	a, err := r.request(http.MethodGet, []string{"instances", id, what}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotFound {
-		there, err := r.request(http.MethodGet, []string{"instances", id}, url.Values{"showInput": {"false"}}, nil, nil)
+		there, err := r.request(http.MethodGet, []string{"instances", id}, withoutPayloads(), nil, nil)
 		switch {
 		case err == nil:
 			return nil, fmt.Errorf("the app that has the task hub is of an earlier version, which does not tell the %s of an instance: stop it first", what)
@@ -246,7 +247,7 @@ func (r *replays) record() error {
 	}
 	n, err := 1, error(nil)
 	if len(r.args) == 1 {
-		if _, err = r.instance(http.MethodGet, nil, url.Values{"showInput": {"false"}}, nil); err == nil {
+		if _, err = r.instance(http.MethodGet, nil, withoutPayloads(), nil); err == nil {
 			err = write(r.args[0])
 		}
 	} else {

@@ -32,6 +32,7 @@ var verbs = []verb{
 		flags: func(f *flags) {
 			f.selects()
 			f.set.BoolVar(&f.entities, "entities", false, "entities only, with what they are stored as")
+			f.set.BoolVar(&f.showOutput, "show-output", false, "with the outputs, in --output json")
 			f.pages("instances")
 		},
 	},

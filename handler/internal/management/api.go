@@ -186,7 +186,7 @@ func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool,
 	var fetch durable.Fetch
 	reads := c.Request().Method == http.MethodGet
 	if reads {
-		fetch = statusFetch(web.ParseQuery(c.Request().URL.RawQuery))
+		fetch = fetchOf(web.ParseQuery(c.Request().URL.RawQuery))
 	}
 	state, err := m.instances.Status(c.Request().Context(), id, fetch)
 	switch {

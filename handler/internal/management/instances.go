@@ -126,15 +126,23 @@ const (
 // A StatusPayload is the status of an instance in an answer.
 type StatusPayload = statusjson.Status[historyEvent]
 
-// statusOf returns the payload of an instance, without history.
-func (m instanceAPI) statusOf(state *durable.InstanceState) StatusPayload {
+// statusOf returns the payload of an instance, without history. It has no input and no output
+// that fetch does not name, also if the store returned them.
+func (m instanceAPI) statusOf(state *durable.InstanceState, fetch durable.Fetch) StatusPayload {
+	input, output := state.Input, state.Output
+	if !fetch.Input {
+		input = nil
+	}
+	if !fetch.Output {
+		output = nil
+	}
 	return StatusPayload{
 		Name:            state.Name,
 		InstanceID:      state.Instance.InstanceID,
 		RuntimeStatus:   state.Status.String(),
-		Input:           PayloadJSON(state.Input),
+		Input:           PayloadJSON(input),
 		CustomStatus:    PayloadJSON(state.CustomStatus),
-		Output:          PayloadJSON(state.Output),
+		Output:          PayloadJSON(output),
 		CreatedTime:     wholeSeconds(state.CreatedAt),
 		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
 		Version:         state.Version,
@@ -172,8 +180,7 @@ func PayloadJSON(stored *string) json.RawMessage {
 func (m instanceAPI) status(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		ctx := c.Request().Context()
-		fetch := statusFetch(q)
-		showInput := fetch.Input
+		fetch := fetchOf(q)
 		state, _ := c.Get(stateKey).(*durable.InstanceState)
 		if state == nil {
 			var err error
@@ -181,16 +188,13 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 				return err
 			}
 		}
-		if !showInput {
-			state.Input = nil
-		}
-		payload := m.statusOf(state)
+		payload := m.statusOf(state, fetch)
 		if q.Boolean("showHistory", false) && state.Status != history.Pending {
 			events, err := m.instances.History(ctx, id)
 			if err != nil {
 				return err
 			}
-			payload.HistoryEvents = ShapeHistory(events, showInput, q.Boolean("showHistoryOutput", false))
+			payload.HistoryEvents = ShapeHistory(events, fetch.Input, q.Boolean("showHistoryOutput", false))
 		}
 		payload.Warning = LinksOf(c).warning
 		code := statusCode(state.Status, q.Boolean("returnInternalServerErrorOnFailure", false))
@@ -202,9 +206,9 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 	}
 }
 
-// statusFetch returns the parts of an instance that a request for its status asks for.
-func statusFetch(q web.Query) durable.Fetch {
-	return durable.Fetch{Input: q.Boolean("showInput", true), Output: true}
+// fetchOf returns the parts of instances that a request for statuses asks for.
+func fetchOf(q web.Query) durable.Fetch {
+	return durable.Fetch{Input: q.Boolean("showInput", true), Output: q.Boolean("showOutput", true)}
 }
 
 // statusCode is the HTTP status that goes with a runtime status
@@ -225,7 +229,7 @@ func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
 
 // list answers GET instances.
 func (m instanceAPI) list(c echo.Context, q web.Query) error {
-	showInput := q.Boolean("showInput", true)
+	fetch := fetchOf(q)
 	size, err := q.PageSize()
 	if err != nil {
 		return err
@@ -235,7 +239,7 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 		CreatedTo:    q.Time("createdTimeTo"),
 		Statuses:     q.Statuses("runtimeStatus"),
 		IDPrefix:     q.Text("instanceIdPrefix"),
-		Fetch:        durable.Fetch{Input: showInput, Output: true},
+		Fetch:        fetch,
 		PageSize:     size,
 		Continuation: c.Request().Header.Get(HeaderContinuation),
 	})
@@ -244,10 +248,7 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	}
 	payloads := make([]StatusPayload, len(page.Instances))
 	for i, state := range page.Instances {
-		payloads[i] = m.statusOf(state)
-		if !showInput {
-			payloads[i].Input = PayloadJSON(nil)
-		}
+		payloads[i] = m.statusOf(state, fetch)
 	}
 	c.Response().Header().Set(HeaderContinuation, page.Continuation)
 	setUnreadable(c, len(page.Unreadable))

@@ -24,6 +24,7 @@ var queryParameters = map[string]parameterDoc{
 	"showHistory":                        {flagSchema, "Whether to include the history; `false` by default."},
 	"showHistoryOutput":                  {flagSchema, "Whether to include results in the history; `false` by default."},
 	"showInput":                          {flagSchema, "Whether to include the input; `true` by default."},
+	"showOutput":                         {flagSchema, "Whether to include the output; `true` by default. Without it, the app does not read outputs. Not known to .NET."},
 	"createdTimeFrom":                    {timeSchema, "Created at this time or later."},
 	"createdTimeTo":                      {timeSchema, "Created at this time or earlier."},
 	"runtimeStatus":                      {textSchema, "Statuses separated by commas; the parameter may be repeated."},

@@ -146,7 +146,7 @@ var entityRoutes = []Route{
 var instanceRoutes = []Route{
 	{
 		Method: http.MethodGet, Path: "instances", summary: "Lists instances.",
-		Query:     []string{"createdTimeFrom", "createdTimeTo", "runtimeStatus", "instanceIdPrefix", "showInput", "top"},
+		Query:     []string{"createdTimeFrom", "createdTimeTo", "runtimeStatus", "instanceIdPrefix", "showInput", "showOutput", "top"},
 		Answers:   []answerDoc{{http.StatusOK, "Statuses", "A page of statuses. `x-ms-continuation-token` asks for the next one; it is empty on the last."}, badRequest400},
 		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.list },
 	},
@@ -162,7 +162,7 @@ var instanceRoutes = []Route{
 	},
 	{
 		Method: http.MethodGet, Path: "instances/{instanceId}", summary: "Reads the status of an instance.", Open: true,
-		Query: []string{"showHistory", "showHistoryOutput", "showInput", "returnInternalServerErrorOnFailure"},
+		Query: []string{"showHistory", "showHistoryOutput", "showInput", "showOutput", "returnInternalServerErrorOnFailure"},
 		Answers: []answerDoc{
 			{http.StatusOK, "Status", "The instance has ended."},
 			{http.StatusAccepted, "Status", "The instance has not ended. `Location` is the URL to poll, `Retry-After` the delay."},
