@@ -3,12 +3,15 @@ package handler
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/memlimit"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
@@ -69,6 +72,7 @@ func run(app App) int {
 	cfg.Worker.CrashFile = cfg.crashFile()
 	cfg.Logger = newProcessLogger(&cfg, os.Stdout, os.Stderr)
 	slog.SetDefault(cfg.Logger)
+	limitMemory(cfg.Logger, os.Getenv("GOMEMLIMIT"), os.DirFS("/"))
 	defer startTelemetry(ctx, &cfg)()
 	if err := New(app, cfg).Run(ctx); err != nil {
 		cfg.Logger.Error("stopped", "error", secrets.Line(err))
@@ -76,4 +80,16 @@ func run(app App) int {
 	}
 	cfg.Logger.Info("stopped")
 	return exitOK
+}
+
+// limitMemory sets the memory limit of the Go runtime below that of the container, unless the
+// variable GOMEMLIMIT has set it.
+func limitMemory(log *slog.Logger, variable string, root fs.FS) {
+	if variable != "" {
+		return
+	}
+	if limit := memlimit.ForGo(root); limit > 0 {
+		debug.SetMemoryLimit(limit)
+		log.Info("the memory limit of Go is 90 % of the container's limit; GOMEMLIMIT overrides it", "bytes", limit)
+	}
 }
