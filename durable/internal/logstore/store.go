@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 )
 
 // Log makes groups of changes durable, in order. One goroutine calls it at a
@@ -92,8 +94,10 @@ type Store struct {
 	unwritten atomic.Int64  // bytes of the largest group that failed since one as large succeeded
 	full      chan struct{} // has room for one: there is a layer to flush
 	flushed   chan struct{} // has room for one: it was flushed, or that failed
+	idle      func()        // called after a layer was flushed, so that the writer looks for the next
 	closing   chan struct{}
 	flusher   sync.WaitGroup
+	pacer     reclaim.Pacer
 
 	mu       sync.RWMutex // protects the following
 	active   *Layer       // takes changes
@@ -108,7 +112,7 @@ func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	return &Store{
 		Limits: Limits{Flush: 8 << 20, Wait: 64 << 20, Retry: time.Second},
 		tables: recovered.tables, log: logger, base: base, groups: groups, last: recovered.Last, active: recovered,
-		full: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}),
+		full: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}), idle: func() {},
 	}
 }
 
@@ -187,6 +191,7 @@ func (s *Store) see(v *View, f func(*View) error) error {
 
 // commit makes changes durable, as the next group, and then visible.
 func (s *Store) commit(staged *Layer, changes []byte) error {
+	s.pacer.Step(len(changes))
 	err := s.append(changes)
 	n, missing := int64(len(changes)), s.unwritten.Load()
 	switch {
@@ -205,6 +210,7 @@ func (s *Store) commit(staged *Layer, changes []byte) error {
 	s.active.add(staged)
 	s.mu.Unlock()
 	s.flushIfGrown()
+	s.pacer.Step(len(changes))
 	return nil
 }
 
@@ -212,7 +218,7 @@ func (s *Store) append(changes []byte) error {
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.makeRoom(); err != nil {
+	if err := s.makeRoom(len(changes)); err != nil {
 		return err
 	}
 	err := s.groups.Append(s.last+1, changes)
@@ -245,11 +251,12 @@ func (s *Store) Reserve() error { return s.groups.Reserve(s.unwritten.Load()) }
 // SetWritten notes that groups can be written again.
 func (s *Store) SetWritten() { s.unwritten.Store(0) }
 
-// makeRoom waits while the base is behind.
-func (s *Store) makeRoom() error {
+// makeRoom waits while the base is behind: the layers would have too many bytes with a group
+// of the given size.
+func (s *Store) makeRoom(size int) error {
 	for {
 		s.mu.RLock()
-		wait := s.active.size >= s.Limits.Wait && s.flushing != nil
+		wait := s.active.size+size >= s.Limits.Wait && s.flushing != nil
 		failure, doomed := s.failure, s.doomed
 		s.mu.RUnlock()
 		switch {
@@ -268,7 +275,7 @@ func (s *Store) makeRoom() error {
 // flushIfGrown has the active layer flushed if the log has grown and the layer
 // before it is in the base.
 func (s *Store) flushIfGrown() {
-	if s.groups.Size() < s.Limits.Flush {
+	if s.broken != nil || s.groups.Size() < s.Limits.Flush {
 		return
 	}
 	s.mu.Lock()
@@ -285,6 +292,8 @@ func (s *Store) flushIfGrown() {
 // it must not try again or until the store is closed.
 func (s *Store) flush() {
 	for failures := 0; ; failures++ {
+		size := s.flushing.size
+		s.pacer.Step(size)
 		err := s.base.Write(s.flushing, false) // only this goroutine takes it away
 		doomed := errors.As(err, new(*UncertainError))
 		s.mu.Lock()
@@ -305,6 +314,8 @@ func (s *Store) flush() {
 			if failures > 0 {
 				s.log.Info("the database can be written again")
 			}
+			s.pacer.Step(size)
+			s.idle()
 			return
 		}
 		if failures == 0 {

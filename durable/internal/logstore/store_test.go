@@ -44,9 +44,13 @@ type memoryBase struct {
 	records [3]map[string][]byte
 	last    uint64
 	fails   error // of Write
+	unread  error // of View
 }
 
 func (b *memoryBase) View(f func(Reader) error) error {
+	if b.unread != nil {
+		return b.unread
+	}
 	now := &memoryBase{}
 	b.mu.Lock()
 	for table := range b.records {
@@ -248,6 +252,45 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 	s.close()
 	if s.base.last != 500 || base.last != 500 {
 		t.Errorf("the bases end with groups %d and %d, want 500", s.base.last, base.last)
+	}
+}
+
+func TestStore_FlushesAGrownLayerAlthoughNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	fail := func(err error) {
+		s.base.mu.Lock()
+		defer s.base.mu.Unlock()
+		s.base.fails = err
+	}
+	fail(errors.New("full"))
+	for _, key := range []string{"a", "b"} { // the second layer grows while the first is not in the base
+		if err := s.put(plain, key, strings.Repeat("x", 600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fail(nil)
+	patience.Until(t, "both layers are in the base", func() bool {
+		s.base.mu.Lock()
+		defer s.base.mu.Unlock()
+		return s.base.last == 2
+	})
+	s.close()
+}
+
+func TestStore_ALargeGroupWaitsForTheBase(t *testing.T) {
+	t.Parallel()
+	s, full := emptyStage(t), errors.New("full")
+	s.base.fails = full
+	if err := s.put(plain, "a", strings.Repeat("x", 600)); err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "the base fails", func() bool { _, err := s.Flushing(); return err != nil })
+	if err := s.put(plain, "b", strings.Repeat("x", 1000)); !errors.Is(err, full) {
+		t.Errorf("a group as large as the limit: %v, want %v", err, full)
+	}
+	if err := s.put(plain, "b", "x"); err != nil {
+		t.Errorf("a small group: %v", err)
 	}
 }
 

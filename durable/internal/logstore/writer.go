@@ -72,6 +72,10 @@ func NewOp[T any](apply func(T) error) *Op[T] {
 // committed anyway, or that make it superfluous.
 const lazyDelay = 3 * time.Millisecond
 
+// maxGroup is the size of a group's changes, in bytes, from which the group takes no more
+// operations. A group is in memory several times until the log has it.
+const maxGroup = 8 << 20
+
 // maxRoom is for how many bytes of changes a group has room from the beginning, at most.
 const maxRoom = 64 << 10
 
@@ -103,6 +107,7 @@ func (t *Txn) Then(effect func()) { t.effects = append(t.effects, effect) }
 // ends. A store has one writer.
 func NewWriter[T any](store *Store, cfg WriterConfig[T]) *Writer[T] {
 	w := &Writer[T]{store: store, cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{}), staged: NewLayer(store.tables, 0)}
+	store.idle = func() { signal(w.wake) }
 	// It runs only while there are lazy operations.
 	w.due = time.AfterFunc(lazyDelay, func() { signal(w.wake) })
 	w.due.Stop()
@@ -226,6 +231,7 @@ func (w *Writer[T]) next() ([]*Op[T], bool) {
 		case closed:
 			return nil, false
 		}
+		w.store.flushIfGrown() // no write may follow
 		<-w.wake
 	}
 }
@@ -294,11 +300,12 @@ func (w *Writer[T]) take(batch, ops []*Op[T]) []*Op[T] {
 }
 
 // commit makes a batch durable and answers its operations. One that fails by
-// itself is taken out and does not fail the others.
+// itself is taken out and does not fail the others. The batch is one group, or several if
+// their changes are large.
 func (w *Writer[T]) commit(batch []*Op[T]) {
 	for len(batch) > 0 {
 		outcomes := make([]error, len(batch))
-		t, failed, err := w.try(batch, outcomes)
+		t, done, failed, err := w.try(batch, outcomes)
 		if err != nil {
 			err = w.cfg.Failed(err)
 		}
@@ -314,29 +321,32 @@ func (w *Writer[T]) commit(batch []*Op[T]) {
 			}
 			w.cfg.Effects.Unlock()
 		}
-		for i, o := range batch {
+		for i, o := range batch[:done] {
 			if err != nil {
 				w.Answer(o, err)
 			} else {
 				w.Answer(o, outcomes[i])
 			}
 		}
-		return
+		batch = batch[done:]
 	}
 }
 
-// try applies a batch to one transaction and commits that. If an operation
-// fails, nothing has happened, and failed is its index; else failed is -1, and
-// err is the error of the transaction.
-func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, failed int, err error) {
+// try applies the first operations of a batch to one transaction, as many as a group takes,
+// and commits that. If an operation fails, nothing has happened, and failed is its index;
+// else failed is -1, done is the number of operations, and err is the error of the transaction.
+func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, done, failed int, err error) {
 	defer func() { *w.staged = Layer{tables: w.store.tables} }() // nobody reads it any more
 	t = &Txn{changed: w.staged, group: Coder{Buf: make([]byte, 0, w.size)}}
-	failed = -1
+	done, failed = len(batch), -1 // if the base cannot be read
 	err = w.store.view(t.changed, func(now *View) error {
 		t.View = now
 		shared := w.cfg.Begin(t)
 		for i, o := range batch {
-			failed = i
+			if len(t.group.Buf) >= maxGroup {
+				break
+			}
+			done, failed = i+1, i
 			var refused *refusal
 			if err := o.apply(shared); errors.As(err, &refused) {
 				outcomes[i] = err
@@ -348,8 +358,8 @@ func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, failed int, e
 		return nil
 	})
 	if err != nil || len(t.group.Buf) == 0 {
-		return t, failed, err
+		return t, done, failed, err
 	}
 	w.size = min(len(t.group.Buf), maxRoom)
-	return t, -1, w.store.commit(t.changed, t.group.Buf)
+	return t, done, -1, w.store.commit(t.changed, t.group.Buf)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
@@ -194,5 +196,70 @@ func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	begun, busy := make(chan struct{}), make(chan struct{})
+	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the others wait
+		s.Limits = Limits{Flush: 1 << 30, Wait: 1 << 30}
+		close(begun)
+		<-busy
+		return nil
+	})}
+	for n, size := range []int{1, maxGroup / 2, maxGroup / 2, 1, 1} {
+		ops = append(ops, NewOp(func(t *Txn) error {
+			t.Put(plain, []byte{byte(n)}, make([]byte, size))
+			return nil
+		}))
+	}
+	for _, o := range ops {
+		if err := s.w.Submit(o); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+	}
+	close(busy)
+	for _, o := range ops {
+		if err := s.w.Await(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+	}
+	var sizes []int
+	for number := range uint64(len(s.groups.groups)) {
+		sizes = append(sizes, len(s.groups.groups[number+1])/(maxGroup/2))
+	}
+	if diff := cmp.Diff([]int{2, 0}, sizes); diff != "" { // the blocked operation changes nothing
+		t.Errorf("sizes of groups, in halves of a large one (-want +got):\n%s", diff)
+	}
+	s.close()
+}
+
+func TestWriter_AnswersAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s, broken := emptyStage(t), errors.New("broken")
+	begun, busy := make(chan struct{}), make(chan struct{})
+	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the others wait
+		close(begun)
+		<-busy
+		s.base.unread = broken
+		return nil
+	})}
+	for range 2 {
+		ops = append(ops, NewOp(func(*Txn) error { return nil }))
+	}
+	for _, o := range ops {
+		if err := s.w.Submit(o); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+	}
+	close(busy)
+	for i, want := range []error{nil, broken, broken} {
+		if err := s.w.Await(t.Context(), ops[i]); !errors.Is(err, want) {
+			t.Errorf("operation %d: %v, want %v", i, err, want)
+		}
 	}
 }
