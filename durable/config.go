@@ -18,6 +18,7 @@ const (
 	DefaultMaxConcurrentOrchestratorsPerCore = 64
 	DefaultMaxConcurrentEntitiesPerCore      = 10
 	DefaultMaxEntityBatch                    = 5_000
+	DefaultMaxPayloadBytes                   = dispatch.DefaultMaxPayload
 	DefaultEntityReorderWindow               = 30 * time.Minute
 	DefaultExtendedSessionIdle               = 30 * time.Second
 	DefaultShutdownTimeout                   = 5 * time.Second
@@ -45,6 +46,14 @@ type Config struct {
 	// at once, with those that extended sessions keep, 1-100000. Zero means 64 for
 	// each core.
 	MaxConcurrentOrchestrators int
+
+	// MaxPayloadBytes is the largest total size of the payloads of the instances that run
+	// at once in this worker, and of the inputs of its activities. The payload of an
+	// instance is the inputs and results in its history and its new messages. An instance
+	// or activity that does not fit waits, and the next ones wait behind it. One instance
+	// and one activity always run, however large they are. Payloads of up to 256 KiB do
+	// not count. Zero means 128 MiB.
+	MaxPayloadBytes int64
 
 	// MaxConcurrentEntities is how many entities this worker runs at once, 1-100000.
 	// Zero means 10 for each core.
@@ -178,6 +187,9 @@ func (c Config) WithDefaults() Config {
 	if c.MaxConcurrentOrchestrators == 0 {
 		c.MaxConcurrentOrchestrators = DefaultMaxConcurrentOrchestratorsPerCore * runtime.NumCPU()
 	}
+	if c.MaxPayloadBytes == 0 {
+		c.MaxPayloadBytes = DefaultMaxPayloadBytes
+	}
 	if c.MaxConcurrentEntities == 0 {
 		c.MaxConcurrentEntities = DefaultMaxConcurrentEntitiesPerCore * runtime.NumCPU()
 	}
@@ -213,6 +225,9 @@ func (c Config) WithDefaults() Config {
 // [Config.WithDefaults], whose value is out of its range.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
+	if c.MaxPayloadBytes < 0 {
+		return fmt.Errorf("MaxPayloadBytes is %d, must be above 0", c.MaxPayloadBytes)
+	}
 	counts := []struct {
 		field      string
 		value, max int

@@ -60,6 +60,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		ShutdownTimeout:     cfg.ShutdownTimeout,
 		EpisodeWarnAfter:    cfg.EpisodeWarnAfter,
 		StallTimeout:        cfg.StallTimeout,
+		MaxPayload:          cfg.MaxPayloadBytes,
 		CheckVersion:        cfg.checkVersion,
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
 		FailUnknownAfter:    w.failUnknownAfter(),

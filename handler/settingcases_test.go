@@ -65,6 +65,11 @@ func engineSettingCases() []settingCase {
 			overridden: "9", override: 9,
 		},
 		{
+			path: "maxConcurrentPayloadMegabytes", get: func(c Config) any { return c.Worker.MaxPayloadBytes },
+			byDefault: int64(0), good: map[string]any{`7`: int64(7 << 20)}, bad: map[string]string{`0`: "want a whole number from 1 to 65536"},
+			overridden: "9", override: int64(9 << 20),
+		},
+		{
 			path: "maxConcurrentEntityFunctions", get: func(c Config) any { return c.Worker.MaxConcurrentEntities },
 			byDefault: 0, good: map[string]any{`7`: 7}, bad: map[string]string{`0`: "is 0; " + saysCount},
 			overridden: "9", override: 9,

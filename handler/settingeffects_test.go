@@ -342,6 +342,14 @@ func (a *settingsApp) app() App {
 		_, err := durable.AwaitAll(tasks...)
 		return durable.Void{}, err
 	}
+	haul := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+		var tasks []*durable.Task[durable.Void]
+		for range 3 {
+			tasks = append(tasks, durable.ActivityName[string, durable.Void]("Lift").Call(ctx, strings.Repeat("x", 700<<10)))
+		}
+		_, err := durable.AwaitAll(tasks...)
+		return durable.Void{}, err
+	}
 	chain := func(ctx *durable.Context, n int) (durable.Void, error) {
 		a.count(&a.runs)
 		for range n {
@@ -376,6 +384,7 @@ func (a *settingsApp) app() App {
 				return durable.Void{}, a.napping("orchestrator")
 			}),
 			durable.Orchestrator("Fan", fan), durable.Activity("Nap", nap),
+			durable.Orchestrator("Haul", haul), durable.Activity("Lift", func(context.Context, string) (durable.Void, error) { return durable.Void{}, a.napping("lift") }),
 			durable.Orchestrator("Chain", chain), durable.Orchestrator("Wait", wait), durable.Orchestrator("Ask", ask),
 			durable.Orchestrator("Signal", signal),
 			durable.Orchestrator("Version", func(ctx *durable.Context, _ durable.Void) (string, error) { return string(ctx.Version()), nil }),

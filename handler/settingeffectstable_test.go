@@ -54,6 +54,8 @@ func engineEffects() []effect {
 			switch what {
 			case "activity":
 				a.start("Fan/i", "5", 0)
+			case "lift":
+				a.start("Haul/i", "", 0)
 			case "orchestrator":
 				for range 5 {
 					a.start("Hold", "", 0)
@@ -112,6 +114,7 @@ func engineEffects() []effect {
 		}},
 		{path: "maxConcurrentActivityFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("activity")},
 		{path: "maxConcurrentOrchestratorFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("orchestrator")},
+		{path: "maxConcurrentPayloadMegabytes", either: true, values: map[string]any{`1`: 1, `8`: 3}, see: peak("lift")},
 		{path: "maxConcurrentEntityFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("entity")},
 		{path: "maxEntityOperationBatchSize", values: map[string]any{`1`: 3, `100`: 1}, see: func(a *settingsApp) any {
 			a.ask("POST", "entities/Napper/e?op=nap", "1")

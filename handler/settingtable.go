@@ -220,6 +220,15 @@ var concurrencyRows = []settingRow{
 			"history in memory. The default in .NET is 10 per core. A waiting instance costs one goroutine here, and a higher number lets " +
 			"more steps share a write",
 	},
+	{
+		Path:    "maxConcurrentPayloadMegabytes",
+		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.Worker.MaxPayloadBytes = int64(n) << 20 }},
+		Initial: "128", Get: func(cfg *Config) any {
+			return int(cmp.Or(cfg.Worker.MaxPayloadBytes, durable.DefaultMaxPayloadBytes) >> 20)
+		},
+		Does: "the largest total size of the inputs and results of the instances that this process runs at once, and of the inputs of its " +
+			"activities. Larger work waits; one instance and one activity always run. They need a few times as much memory. Not known to .NET",
+	},
 }
 
 // versionRows are about versions of orchestrators.

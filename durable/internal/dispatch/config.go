@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -27,6 +28,11 @@ type Config struct {
 	MaxConcurrentActivities    int
 	MaxConcurrentOrchestrators int
 	Entities                   EntityConfig
+
+	// MaxPayload is the largest total size of the payloads of the instances that run at
+	// once, in bytes, and of the inputs of the activities. One of each always runs. Zero
+	// means DefaultMaxPayload.
+	MaxPayload int64
 
 	ExtendedSessions    bool
 	ExtendedSessionIdle time.Duration
@@ -74,5 +80,10 @@ type Config struct {
 	Now    func() time.Time // the clock that episodes and events are dated by
 	NewID  func() string    // returns a new ID for an entity's execution
 }
+
+// DefaultMaxPayload is the default of [Config.MaxPayload], 128 MiB.
+const DefaultMaxPayload int64 = 128 << 20
+
+func (c Config) maxPayload() int64 { return cmp.Or(c.MaxPayload, DefaultMaxPayload) }
 
 func (c Config) unknown() unknownPolicy { return unknownPolicy{c.FailUnknownAfter, c.FailUnknownBegun} }

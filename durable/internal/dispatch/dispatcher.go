@@ -34,6 +34,7 @@ type Dispatcher struct {
 	entities, waiting, results chan struct{}
 	orchestrations, activities places
 	idleEntities               idle
+	payloads, inputs           *admission // of instances, and of activities
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
@@ -94,6 +95,8 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		idleEntities:       idle{limit: maxEntities(cfg), now: cfg.Now},
 		orchestrations:     places{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators), idle: idle{limit: cfg.MaxConcurrentOrchestrators, now: cfg.Now}},
 		activities:         places{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
+		payloads:           newAdmission(cfg.maxPayload()),
+		inputs:             newAdmission(cfg.maxPayload()),
 		fetchingInstances:  outage{what: "fetch orchestrations", log: log},
 		fetchingActivities: outage{what: "fetch activities", log: log},
 		committing:         outage{what: "commit checkpoints", log: log},
@@ -237,11 +240,43 @@ func (d *Dispatcher) wait(io context.Context) error {
 	return fmt.Errorf("stopped while user code goes on that does not heed its context: %s", strings.Join(names, ", "))
 }
 
+// nextInstance returns the next work item of an instance when its payload fits.
+func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.OrchestrationWorkItem], error) {
+	w, err := d.provider.NextOrchestration(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := payloadOfItem(w)
+	if d.payloads.enter(ctx, size) {
+		return &admitted[*provider.OrchestrationWorkItem]{w, size}, nil
+	}
+	if err := w.Session.Release(context.WithoutCancel(ctx)); err != nil {
+		d.log.Warn("cannot release the instance", "instanceId", w.Instance.InstanceID, "error", err)
+	}
+	return nil, context.Cause(ctx)
+}
+
+// nextActivity returns the next activity when its input fits.
+func (d *Dispatcher) nextActivity(ctx context.Context) (*admitted[*provider.ActivityWorkItem], error) {
+	w, err := d.provider.NextActivity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := payloadOf(w.Task)
+	if d.inputs.enter(ctx, size) {
+		return &admitted[*provider.ActivityWorkItem]{w, size}, nil
+	}
+	if err := w.Lock.Abandon(context.WithoutCancel(ctx), errStopping); err != nil {
+		d.log.Warn("cannot hand the activity back", "instanceId", w.Instance.InstanceID, "error", err)
+	}
+	return nil, context.Cause(ctx)
+}
+
 // fetchActivities runs activities until the worker stops, at most
 // MaxConcurrentActivities at once.
 func (d *Dispatcher) fetchActivities(live lifetimes) {
 	for {
-		w, err := fetch(live.fetch, &d.activities, d.provider.NextActivity)
+		next, err := fetch(live.fetch, &d.activities, d.nextActivity)
 		if err != nil {
 			if live.fetch.Err() != nil {
 				return
@@ -250,9 +285,11 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 			continue
 		}
 		d.fetchingActivities.worked()
+		w := next.item
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
 		d.handle(&item{what: what, work: work, activity: w, began: d.config.Now()}, func(it *item) {
+			defer d.inputs.leave(next.size)
 			d.runActivity(live, w, it.work, d.activities.leave)
 		})
 	}
@@ -381,9 +418,10 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 }
 
 // runEntity runs the work item of an entity once it has a place.
-func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, it *item, free func()) {
-	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
-	s.logFor(w.Instance)
+func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item, free func()) {
+	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
+	s.logFor(s.item.Instance)
+	defer s.leavePayload()
 	defer s.release()
 	if !d.enterEntity(live, free) {
 		s.abandon(errStopping)
@@ -414,7 +452,7 @@ func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem
 // MaxConcurrentOrchestrators at once.
 func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 	for {
-		w, err := fetch(live.fetch, &d.orchestrations, d.provider.NextOrchestration)
+		next, err := fetch(live.fetch, &d.orchestrations, d.nextInstance)
 		if err != nil {
 			if live.fetch.Err() != nil {
 				return
@@ -423,24 +461,25 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 			continue
 		}
 		d.fetchingInstances.worked()
+		w := next.item
 		if history.IsEntity(w.Instance.InstanceID) {
 			d.handle(&item{what: "entity " + w.Instance.InstanceID, work: crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID)},
-				func(it *item) { d.runEntity(live, w, it, d.orchestrations.leave) })
+				func(it *item) { d.runEntity(live, next, it, d.orchestrations.leave) })
 			continue
 		}
 		work := crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID)
 		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) {
 			defer d.orchestrations.leave()
-			d.runInstance(live, w, it)
+			d.runInstance(live, next, it)
 		})
 	}
 }
 
 // runInstance runs an instance's episode, and those that follow while its
 // session is extended.
-func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
-	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
-	s.logFor(w.Instance)
+func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
+	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
+	s.logFor(s.item.Instance)
 	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()
@@ -451,6 +490,7 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 	s.begin()
 	defer s.end()
 	handledAll := false
+	defer s.leavePayload()
 	defer s.release()
 	defer func() {
 		if handledAll {
@@ -474,6 +514,7 @@ func (d *Dispatcher) inUse() inuse.Counts {
 		"items that are worked on": running, "places of orchestrations": d.orchestrations.inUse(), "places of activities": d.activities.inUse(),
 		"places of entities": len(d.entities), "entities that wait for a place": len(d.waiting),
 		"extended sessions": d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
+		"payload bytes of instances": d.payloads.inUse(), "payload bytes of activities": d.inputs.inUse(),
 	}
 }
 

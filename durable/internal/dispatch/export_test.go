@@ -97,3 +97,6 @@ func (w *Watched) IsGivenUp() bool { return len(w.t.over) > 0 }
 
 // End ends the turn.
 func (w *Watched) End() { w.w.unwatch(w.t) }
+
+// Fits is fits.
+var Fits = fits

@@ -44,6 +44,7 @@ type session struct {
 	x     *execution
 
 	hasRoom bool // of an entity: it has a place
+	payload int  // bytes that the dispatcher has admitted
 	outcome metering.Outcome
 	metered func(name string, o metering.Outcome) // ends the measurement that begin began, nil if there is none
 }
@@ -81,10 +82,12 @@ func (s *session) end() {
 }
 
 // next waits for the instance's next messages as one of the idle sessions. It returns
-// none if the session is to end: it was idle for too long, has to give way, or the worker
-// stops. Size is that of the instance in memory, in bytes.
+// none if the session is to end: it was idle for too long, has to give way, the payload of
+// the messages does not fit beside other instances, or the worker stops. Size is that of the
+// instance in memory, in bytes.
 func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	s.end()
+	s.leavePayload() // an idle session counts in among
 	ctx, leave := among.enter(s.live.fetch, size)
 	goesOn := false
 	defer func() { leave(goesOn) }()
@@ -95,8 +98,18 @@ func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	if err != nil || len(messages) == 0 {
 		return nil
 	}
-	goesOn = true
+	if size += payloadOfMessages(messages); !s.d.payloads.tryEnter(size) {
+		s.abandon(&provider.HeldError{Cause: errNoRoom, Until: s.d.config.Now().Add(time.Second)}) // then it waits for its turn
+		return nil
+	}
+	s.payload, goesOn = size, true
 	return messages
+}
+
+// leavePayload returns the admitted bytes.
+func (s *session) leavePayload() {
+	s.d.payloads.leave(s.payload)
+	s.payload = 0
 }
 
 // run runs episodes until the instance ends, has nothing more to do for now, or

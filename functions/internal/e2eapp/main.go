@@ -40,6 +40,8 @@ func main() {
 			durable.Activity("Find", Find),
 			durable.Orchestrator("ChildNeedsFile", ChildNeedsFile),
 			durable.Orchestrator("ChildWaits", ChildWaits),
+			durable.Orchestrator("Weighs", Weighs),
+			durable.Activity("Weigh", Weigh),
 			durable.Entity("Counter", durable.Op("add", (*Counter).Add)),
 		},
 		Triggers: triggers,
@@ -120,6 +122,14 @@ func appendLine(path, line string) error {
 	_, err = f.WriteString(line + "\n")
 	return errors.Join(err, f.Close())
 }
+
+// Weighs returns the length of a text, which an activity finds.
+func Weighs(ctx *durable.Context, text string) (int, error) {
+	return durable.CallActivity(ctx, Weigh, text).Await()
+}
+
+// Weigh returns the length of a text.
+func Weigh(_ context.Context, text string) (int, error) { return len(text), nil }
 
 // ActivityPanics calls an activity that panics.
 func ActivityPanics(ctx *durable.Context, _ any) (string, error) {

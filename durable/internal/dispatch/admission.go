@@ -1,0 +1,154 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// smallPayload is the size in bytes up to which items are not counted. They run beside any
+// large item; the places limit their number.
+const smallPayload = 256 << 10
+
+// errNoRoom is the cause of abandoning messages whose payload does not fit.
+var errNoRoom = errors.New("the payload does not fit beside those of other instances")
+
+// An admission limits the payload bytes of the items of one kind that run at once.
+type admission struct {
+	limit int // in bytes
+
+	mu      sync.Mutex // protects the following
+	taken   int
+	waiting bool          // an item waits in enter
+	freed   chan struct{} // has room for one token, left when bytes become free
+
+	pacer reclaim.Pacer
+}
+
+func newAdmission(limit int64) *admission {
+	return &admission{limit: int(min(limit, math.MaxInt)), freed: make(chan struct{}, 1)}
+}
+
+// fits reports whether an item of size bytes may run while others have taken bytes. One
+// is always admitted, however large it is.
+func fits(limit, taken, size int) bool {
+	return size <= smallPayload || taken == 0 || size <= limit-taken
+}
+
+// enter waits until an item fits. It returns false once ctx has ended. Only one goroutine
+// at a time calls it.
+func (a *admission) enter(ctx context.Context, size int) bool {
+	for !a.take(size, true) {
+		select {
+		case <-a.freed:
+		case <-ctx.Done():
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.waiting = false
+			return false
+		}
+	}
+	a.pacer.Step(size)
+	return true
+}
+
+// tryEnter admits an item if it fits and no other item waits.
+func (a *admission) tryEnter(size int) bool { return a.take(size, false) }
+
+// take admits an item if it fits. An item that waits comes before others.
+func (a *admission) take(size int, waits bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	isFirst := waits || !a.waiting || size <= smallPayload
+	if !isFirst || !fits(a.limit, a.taken, size) {
+		a.waiting = a.waiting || waits
+		return false
+	}
+	if waits {
+		a.waiting = false
+	}
+	a.taken += counted(size)
+	return true
+}
+
+// leave returns the bytes of an item.
+func (a *admission) leave(size int) {
+	a.mu.Lock()
+	a.taken -= counted(size)
+	a.mu.Unlock()
+	select {
+	case a.freed <- struct{}{}:
+	default:
+	}
+	a.pacer.Step(size)
+}
+
+func (a *admission) inUse() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.taken
+}
+
+// counted is the number of bytes that an item takes.
+func counted(size int) int {
+	if size <= smallPayload {
+		return 0
+	}
+	return size
+}
+
+// payloadOfItem returns the payload bytes of an instance's history and messages.
+func payloadOfItem(w *provider.OrchestrationWorkItem) int {
+	n := payloadOfMessages(w.Messages)
+	for _, e := range w.History {
+		n += payloadOf(e)
+	}
+	return n
+}
+
+func payloadOfMessages(messages []provider.TaskMessage) (n int) {
+	for _, m := range messages {
+		n += payloadOf(m.Event)
+	}
+	return n
+}
+
+// payloadOf returns the bytes of an event's inputs and outputs.
+func payloadOf(e history.Event) int {
+	var text *string
+	switch e := e.(type) {
+	case *history.ExecutionStarted:
+		text = e.Input
+	case *history.ExecutionCompleted:
+		text = e.Result
+	case *history.ContinueAsNew:
+		text = e.Result
+	case *history.TaskScheduled:
+		text = e.Input
+	case *history.TaskCompleted:
+		text = e.Result
+	case *history.SubOrchestrationInstanceCreated:
+		text = e.Input
+	case *history.SubOrchestrationInstanceCompleted:
+		text = e.Result
+	case *history.EventRaised:
+		text = e.Input
+	case *history.EventSent:
+		text = e.Input
+	}
+	if text == nil {
+		return 0
+	}
+	return len(*text)
+}
+
+// An admitted is a work item with the payload bytes that it takes until it ends.
+type admitted[T any] struct {
+	item T
+	size int
+}
