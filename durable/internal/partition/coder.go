@@ -89,11 +89,14 @@ func (c *coder) message(m *provider.TaskMessage) {
 	c.eventOf(r.kind, &m.Event)
 }
 
-func encodeMessage(m provider.TaskMessage) ([]byte, error) {
+func encodeMessage(m provider.TaskMessage) ([]byte, error) { return appendMessage(nil, m) }
+
+// appendMessage appends the record of a message to b.
+func appendMessage(b []byte, m provider.TaskMessage) ([]byte, error) {
 	if m.Event == nil {
 		return nil, fmt.Errorf("message for instance %s has no event", m.Target.InstanceID)
 	}
-	return writingEvents(nil, func(c *coder) { c.message(&m) })
+	return writingEvents(b, func(c *coder) { c.message(&m) })
 }
 
 func decodeMessage(b []byte) (provider.TaskMessage, error) {

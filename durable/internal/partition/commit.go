@@ -37,14 +37,15 @@ func newCommit(s *session, cp *provider.Checkpoint) (*commit, error) {
 		}
 	}
 	for _, part := range []struct {
-		from []provider.TaskMessage
-		to   *[][]byte
-	}{{cp.Activities, &c.activities}, {cp.Timers, &c.timers}, {cp.Messages, &c.messages}} {
+		from   []provider.TaskMessage
+		to     *[][]byte
+		encode func(provider.TaskMessage) ([]byte, error)
+	}{{cp.Activities, &c.activities, s.p.encodeNewActivity}, {cp.Timers, &c.timers, encodeMessage}, {cp.Messages, &c.messages, encodeMessage}} {
 		for _, m := range part.from {
 			if err := CheckID(m.Target.InstanceID); err != nil {
 				return nil, err
 			}
-			b, err := encodeMessage(m)
+			b, err := part.encode(m)
 			if err != nil {
 				return nil, err
 			}

@@ -90,7 +90,7 @@ func (im *Importer) Activity(ctx context.Context, task provider.TaskMessage) err
 		return fmt.Errorf("import activity: %w", err)
 	}
 	return im.add(ctx, len(record), func(t *txn) error {
-		t.addActivity(record)
+		t.addTask(record)
 		return nil
 	})
 }

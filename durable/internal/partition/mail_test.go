@@ -162,7 +162,7 @@ func TestMail_TakesTheResultOfAnActivityToItsPartition(t *testing.T) {
 	r, out := newShare(t, "b")
 	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
 		record, err := encodeMessage(provider.TaskMessage{Event: partitiontest.Scheduled(3), Target: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}})
-		t.addActivity(record)
+		t.addTask(record)
 		return err
 	}))
 	a := r.TakeActivity()

@@ -477,3 +477,10 @@ func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to
 	}
 	return 0, err
 }
+
+// encodeNewActivity encodes an activity to run as its record. A large input is copied once.
+func (p *Partition) encodeNewActivity(m provider.TaskMessage) ([]byte, error) {
+	c := writing(nil)
+	c.activityHead(&activityHead{crashes: p.cfg.Crashes})
+	return appendMessage(c.Buf, m)
+}

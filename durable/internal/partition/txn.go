@@ -82,9 +82,13 @@ func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 	t.Then(func() { t.p.deliverWhenDue(m) })
 }
 
-// addActivity stores an activity to run.
-func (t *txn) addActivity(message []byte) {
-	record := encodeActivity(activityHead{crashes: t.p.cfg.Crashes}, message)
+// addTask stores an activity to run, whose message is given.
+func (t *txn) addTask(message []byte) {
+	t.addActivity(encodeActivity(activityHead{crashes: t.p.cfg.Crashes}, message))
+}
+
+// addActivity stores the record of an activity to run.
+func (t *txn) addActivity(record []byte) {
 	a := &activity{number: t.p.numbers.Add(1), body: keep(record)}
 	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
 	t.Then(func() { t.p.makeReady(a) })
@@ -188,7 +192,7 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 	}
 	switch e := m.Event.(type) {
 	case *history.TaskScheduled:
-		t.addActivity(record)
+		t.addTask(record)
 		return nil
 	case *history.ExecutionStarted:
 		r, err := t.row(id)

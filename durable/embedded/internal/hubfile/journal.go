@@ -114,6 +114,9 @@ func (j *journal) Append(number uint64, payload []byte) error {
 	if len(payload) >= maxGroup {
 		return fmt.Errorf("%w: %d bytes of changes; want less than %d", logstore.ErrTooLarge, len(payload), maxGroup)
 	}
+	if len(payload) > maxKept {
+		return j.appendLong(number, payload)
+	}
 	if err := j.check(); err != nil {
 		return err
 	}
@@ -137,21 +140,54 @@ func (j *journal) Append(number uint64, payload []byte) error {
 	return nil
 }
 
+// appendLong is Append for a payload that is too long to be copied. The head, which has the
+// checksum, is written last.
+func (j *journal) appendLong(number uint64, payload []byte) error {
+	if err := j.check(); err != nil {
+		return err
+	}
+	head := j.head(nil, number, len(payload))
+	binary.BigEndian.PutUint32(head[4:], crc32.Update(j.checksum(head), checksums, payload))
+	f, end := j.files[j.current], j.offset+recordHead+int64(len(payload))
+	if err := j.grow(f, end+recordAlign); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		bytes []byte
+		at    int64
+	}{{payload, j.offset + recordHead}, {make([]byte, (recordAlign-end%recordAlign)%recordAlign), end}, {head, j.offset}} {
+		if _, err := f.WriteAt(part.bytes, part.at); err != nil {
+			return fmt.Errorf("write journal: %w", err)
+		}
+	}
+	if !j.relaxed {
+		if err := f.Sync(); err != nil {
+			return &logstore.UncertainError{Cause: fmt.Errorf("sync journal: %w", err)}
+		}
+	}
+	j.offset = (end + recordAlign - 1) / recordAlign * recordAlign
+	return nil
+}
+
 func (j *journal) encode(b []byte, number uint64, payload []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(j.head(b, number, len(payload)), payload...)
+	binary.BigEndian.PutUint32(b[4:], j.checksum(b))
+	for len(b)%recordAlign != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// head appends the head of a record to b, without its checksum.
+func (j *journal) head(b []byte, number uint64, length int) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(length))
 	b = append(b, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint64(b, number)
 	flags := byte(0)
 	if j.relaxed {
 		flags = flagRelaxed
 	}
-	b = append(b, flags)
-	b = append(b, payload...)
-	binary.BigEndian.PutUint32(b[4:], j.checksum(b))
-	for len(b)%recordAlign != 0 {
-		b = append(b, 0)
-	}
-	return b
+	return append(b, flags)
 }
 
 // checksum returns that of the record that b holds.

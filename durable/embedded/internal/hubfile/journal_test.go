@@ -83,6 +83,33 @@ func TestJournal_HoldsWhatWasAppended(t *testing.T) {
 	}
 }
 
+// A long payload is written in parts.
+func TestJournal_HoldsLongPayloads(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		j := newJournal(t, path, relaxed)
+		var want []string
+		for n := range recordAlign + 1 {
+			payload := bytes.Repeat([]byte{byte('a' + n)}, maxKept+n)
+			want = append(want, string(payload))
+			if err := j.Append(uint64(n+1), payload); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j.mustAppend(t, recordAlign+2)
+		groups, lost, err := newJournal(t, path, relaxed).recover(0)
+		if err != nil || lost != 0 || len(groups) != recordAlign+2 {
+			t.Fatalf("%d groups, %d lost, %v; want %d, none lost", len(groups), lost, err, recordAlign+2)
+		}
+		for n, payload := range want {
+			if string(groups[n].payload) != payload {
+				t.Errorf("group %d has another payload", n+1)
+			}
+		}
+	}
+}
+
 func TestJournal_EndsWhereARecordIsTorn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
