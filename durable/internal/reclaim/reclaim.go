@@ -1,12 +1,10 @@
-// Package reclaim collects garbage early while large payloads are processed, and returns the
-// memory to the system afterwards. By itself, Go collects when the garbage is as large as the
-// live heap, and keeps the memory for a while.
+// Package reclaim has Go collect garbage early while large payloads are processed, and returns
+// the memory to the system afterwards. By itself, Go collects when the garbage is as large as
+// the live heap, and keeps the memory for a while.
 package reclaim
 
 import (
-	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 	"time"
 )
@@ -15,62 +13,80 @@ const (
 	// Large is the size in bytes from which a payload counts.
 	Large = 1 << 20
 
-	// worthwhile is the least amount of garbage, in bytes, for which a collection is started.
-	worthwhile = 64 << 20
-	// liveShare limits the cost of collections: the garbage is at least this share of the live heap.
-	liveShare = 4
+	// earlyPercent is the size of the garbage at which Go collects it meanwhile, in percent of
+	// the live heap.
+	earlyPercent = 25
 	// freeAfter is the time from the last work to the return of the memory.
 	freeAfter = 5 * time.Second
 )
 
-// A Pacer collects garbage between steps of work on large payloads. The zero value is ready
-// to use.
+// A Pacer is told of work on large payloads. The zero value is ready to use.
 type Pacer struct {
-	collecting sync.Mutex // held during a collection
-
 	mu    sync.Mutex // protects the following
-	armed bool       // memory is returned to the system soon
+	early bool       // Go collects early, and memory is returned soon
 	again bool       // and once more, since more work was done
 }
 
-// Step is called before and after work on a payload of n bytes. If enough garbage exists, it
-// collects that first, which takes a while. Small payloads are left to Go.
+// Step is called before and after work on a payload of n bytes. Small payloads are left to Go.
 func (p *Pacer) Step(n int) {
 	if n < Large {
 		return
 	}
 	p.mu.Lock()
-	p.again = p.armed
-	if !p.armed {
-		p.armed = true
+	defer p.mu.Unlock()
+	p.again = p.early
+	if !p.early {
+		p.early = true
+		percent.lower()
 		time.AfterFunc(freeAfter, p.free)
 	}
-	p.mu.Unlock()
-
-	p.collecting.Lock()
-	defer p.collecting.Unlock()
-	if isDue(heap()) {
-		runtime.GC()
-	}
 }
 
-// isDue reports whether a collection is worth its cost, which grows with the live heap.
-func isDue(objects, live uint64) bool { return objects >= live+max(worthwhile, live/liveShare) }
-
-// heap returns the bytes of all objects, and of those that the last collection found live.
-func heap() (objects, live uint64) {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(samples)
-	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
-}
-
-// free returns unused memory to the system.
+// free returns unused memory to the system. It ends the early collections if no work was done
+// since it was planned.
 func (p *Pacer) free() {
 	debug.FreeOSMemory()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.armed = p.again; p.again {
+	if p.early = p.again; p.again {
 		p.again = false
 		time.AfterFunc(freeAfter, p.free)
+		return
+	}
+	percent.restore()
+}
+
+// percent is the setting of the process, which is lower while any pacer needs that.
+var percent lowered
+
+// A lowered is a setting of the garbage collector with the value to restore.
+type lowered struct {
+	mu    sync.Mutex // protects the following
+	users int
+	usual int
+}
+
+// lower has Go collect early. A lower value, or none, of the user stays.
+func (l *lowered) lower() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users++; l.users > 1 {
+		return
+	}
+	l.usual = debug.SetGCPercent(earlyPercent)
+	if l.usual < earlyPercent {
+		debug.SetGCPercent(l.usual)
+	}
+}
+
+// restore takes back one call of lower. A value that the user has set meanwhile stays.
+func (l *lowered) restore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users--; l.users > 0 {
+		return
+	}
+	if now := debug.SetGCPercent(l.usual); now != earlyPercent {
+		debug.SetGCPercent(now)
 	}
 }

@@ -2,24 +2,11 @@ package reclaim
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-func TestIsDue_LimitsTheShareOfCollections(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		garbage, live uint64 // megabytes
-		want          bool
-	}{
-		{0, 0, false}, {63, 0, false}, {64, 0, true}, {64, 256, true}, {64, 260, false}, {999, 4000, false}, {1000, 4000, true},
-	} {
-		if got := isDue((tt.live+tt.garbage)<<20, tt.live<<20); got != tt.want {
-			t.Errorf("%d MB of garbage beside %d MB: %t, want %t", tt.garbage, tt.live, got, tt.want)
-		}
-	}
-}
 
 // forced returns the number of collections that the program has started.
 func forced() uint32 {
@@ -28,39 +15,63 @@ func forced() uint32 {
 	return stats.NumForcedGC
 }
 
-var sink []byte
+// setting returns the present setting of the collector.
+func setting() int {
+	now := debug.SetGCPercent(100)
+	debug.SetGCPercent(now)
+	return now
+}
 
-func TestPacer_CollectsEarlyAndReturnsMemoryAfterTheLastStep(t *testing.T) {
+func TestPacer_CollectsEarlyUntilShortlyAfterTheLastStep(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
-		var p Pacer
+		usual := setting()
+		var p, other Pacer
 		p.Step(Large - 1)
-		if p.armed {
-			t.Error("a small payload counts")
+		if now := setting(); now != usual {
+			t.Errorf("after a small payload the setting is %d, want %d", now, usual)
 		}
-		runtime.GC()
+		p.Step(Large)
+		other.Step(Large)
+		p.Step(Large)
+		if now := setting(); now != earlyPercent {
+			t.Errorf("after a large payload the setting is %d, want %d", now, earlyPercent)
+		}
 		before := forced()
-		p.Step(Large)
-		if forced() != before {
-			t.Error("a collection without garbage")
-		}
-		for range 3 { // the last is live
-			sink = make([]byte, worthwhile+Large)
-		}
-		sink = nil
-		p.Step(Large)
-		if forced() == before {
-			t.Error("much garbage is not collected")
-		}
-		before = forced()
 		time.Sleep(freeAfter + time.Second)
 		synctest.Wait()
-		if forced() == before || !p.armed {
-			t.Error("memory is not returned, or not again after the second step")
+		if freed := forced() > before; !freed || setting() != earlyPercent {
+			t.Errorf("after the first time memory is returned: %t, setting %d; want true, %d", freed, setting(), earlyPercent)
 		}
+		before = forced()
 		time.Sleep(freeAfter)
 		synctest.Wait()
-		if p.armed {
-			t.Error("memory is returned again without work")
+		if freed := forced() > before; !freed || setting() != usual {
+			t.Errorf("after the last step memory is returned: %t, setting %d; want true, %d", freed, setting(), usual)
 		}
 	})
+}
+
+func TestPacer_KeepsWhatTheUserSets(t *testing.T) {
+	usual := setting()
+	defer debug.SetGCPercent(usual)
+	for _, own := range []int{-1, 10} {
+		debug.SetGCPercent(own)
+		var l lowered
+		l.lower()
+		if now := setting(); now != own {
+			t.Errorf("the setting becomes %d, want %d", now, own)
+		}
+		l.restore()
+		if now := setting(); now != own {
+			t.Errorf("the setting becomes %d, want %d", now, own)
+		}
+	}
+	debug.SetGCPercent(usual)
+	var l lowered
+	l.lower()
+	debug.SetGCPercent(77)
+	l.restore()
+	if now := setting(); now != 77 {
+		t.Errorf("the setting becomes %d, want 77", now)
+	}
 }
