@@ -250,7 +250,9 @@ func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.Orch
 	if d.payloads.enter(ctx, size) {
 		return &admitted[*provider.OrchestrationWorkItem]{w, size}, nil
 	}
-	if err := w.Session.Release(context.WithoutCancel(ctx)); err != nil {
+	handBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
+	defer cancel()
+	if err := w.Session.Release(handBack); err != nil {
 		d.log.Warn("cannot release the instance", "instanceId", w.Instance.InstanceID, "error", err)
 	}
 	return nil, context.Cause(ctx)
@@ -266,7 +268,9 @@ func (d *Dispatcher) nextActivity(ctx context.Context) (*admitted[*provider.Acti
 	if d.inputs.enter(ctx, size) {
 		return &admitted[*provider.ActivityWorkItem]{w, size}, nil
 	}
-	if err := w.Lock.Abandon(context.WithoutCancel(ctx), errStopping); err != nil {
+	handBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
+	defer cancel()
+	if err := w.Lock.Abandon(handBack, errStopping); err != nil {
 		d.log.Warn("cannot hand the activity back", "instanceId", w.Instance.InstanceID, "error", err)
 	}
 	return nil, context.Cause(ctx)
