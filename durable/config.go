@@ -50,7 +50,7 @@ type Config struct {
 	// MaxPayloadBytes is the largest total size of the payloads of the instances that run
 	// at once in this worker, and of the inputs of its activities. The payload of an
 	// instance is the inputs and results in its history and its new messages. An instance
-	// or activity that does not fit waits, and the next ones wait behind it. One instance
+	// or activity that does not fit waits, and delays the next ones. One instance
 	// and one activity always run, however large they are. Payloads of up to 256 KiB do
 	// not count. Zero means 128 MiB.
 	MaxPayloadBytes int64

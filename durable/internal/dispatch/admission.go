@@ -16,7 +16,7 @@ import (
 const smallPayload = 256 << 10
 
 // errNoRoom is the cause of abandoning messages whose payload does not fit.
-var errNoRoom = errors.New("the payload does not fit beside those of other instances")
+var errNoRoom = errors.New("the payloads of running instances leave no room for the messages")
 
 // An admission limits the payload bytes of the items of one kind that run at once.
 type admission struct {

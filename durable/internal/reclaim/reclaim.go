@@ -13,14 +13,14 @@ const (
 	// Large is the size in bytes from which a payload counts.
 	Large = 1 << 20
 
-	// earlyPercent is the size of the garbage at which Go collects it meanwhile, in percent of
-	// the live heap.
+	// earlyPercent is the size of the garbage, in percent of the live heap, at which Go collects
+	// it during such work.
 	earlyPercent = 25
 	// freeAfter is the time from the last work to the return of the memory.
 	freeAfter = 5 * time.Second
 )
 
-// A Pacer is told of work on large payloads. The zero value is ready to use.
+// A Pacer records work on large payloads. The zero value is ready to use.
 type Pacer struct {
 	mu    sync.Mutex // protects the following
 	early bool       // Go collects early, and memory is returned soon
@@ -79,7 +79,7 @@ func (l *lowered) lower() {
 	}
 }
 
-// restore takes back one call of lower. A value that the user has set meanwhile stays.
+// restore reverts one call of lower. A value that the user has set meanwhile stays.
 func (l *lowered) restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

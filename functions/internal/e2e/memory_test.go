@@ -27,7 +27,7 @@ type bulk struct {
 	bodies, megabytes int
 }
 
-// rest is the time that a measurement goes on after the last instance has ended.
+// rest is the time that a measurement continues after the last instance has ended.
 const rest = time.Minute
 
 // Run with: go test ./functions/internal/e2e -run Memory -memory -v.
