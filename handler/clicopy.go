@@ -87,14 +87,16 @@ func (c hubCopy) backup(ctx context.Context, r hubcli.CopyRequest) (done hubcli.
 	case AzureStorage:
 		r.From = "azurestorage"
 	case PartitionLog:
-		r.From = "partitionlog"
+		r.From, r.Running = "partitionlog", true
 	}
 	done.Path, r.To = r.To, "embedded:"+r.To
 	_, took, err := c.whenFree(ctx, r)
 	if err != nil {
 		return done, err
 	}
-	done.Pause = took.Seconds()
+	if !r.Running {
+		done.Pause = took.Seconds()
+	}
 	info, err := os.Stat(done.Path)
 	if err != nil {
 		return done, err
@@ -109,6 +111,9 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 		return totals, fmt.Errorf("open %s: %w", r.From, err)
 	}
 	defer func() { err = errors.Join(err, from.finish(err == nil)) }()
+	if logs, is := from.hub.(*partitionlog.Hub); is && r.Running {
+		from.hub = runningHub{logs}
+	}
 	to, err := c.target(r.To)
 	if err != nil {
 		return totals, fmt.Errorf("open %s: %w", r.To, err)
@@ -125,6 +130,14 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 		err = fmt.Errorf("%w: copy to a hub of another name, or delete it first with `hub delete`", err)
 	}
 	return totals, errors.Join(err, to.finish(err == nil))
+}
+
+// runningHub is a hub in partition logs that is copied while workers use it.
+type runningHub struct{ *partitionlog.Hub }
+
+// Export implements [provider.Portable].
+func (h runningHub) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
+	return h.ExportRunning(ctx, w)
 }
 
 // place parses FROM or TO: a file, or a connection.

@@ -70,19 +70,28 @@ func (h *Hub) Export(ctx context.Context, w provider.HubWriter, _ provider.Expor
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, ErrNoHub)
 	}
 	return h.hold(ctx, func(all []*owner) error {
-		for _, part := range []func(*partition.Reader) error{
-			func(r *partition.Reader) error { return r.ExportInstances(ctx, w) },
-			func(r *partition.Reader) error { return r.ExportActivities(ctx, w) },
-			func(r *partition.Reader) error { return r.ExportMessages(ctx, w) },
-		} {
-			for _, o := range all {
-				if err := part(&o.Reader); err != nil {
-					return err
-				}
+		var parts []*partition.Partition
+		for _, o := range all {
+			parts = append(parts, o.Partition)
+		}
+		return exportAll(ctx, parts, w)
+	})
+}
+
+// exportAll writes the partitions of a hub.
+func exportAll(ctx context.Context, parts []*partition.Partition, w provider.HubWriter) error {
+	for _, export := range []func(*partition.Partition) error{
+		func(p *partition.Partition) error { return p.ExportInstances(ctx, w) },
+		func(p *partition.Partition) error { return p.ExportActivities(ctx, w) },
+		func(p *partition.Partition) error { return p.ExportMessages(ctx, w) },
+	} {
+		for _, p := range parts {
+			if err := export(p); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Totals implements [provider.Portable].

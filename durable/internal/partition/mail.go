@@ -205,6 +205,20 @@ func outgoingOf(key, record []byte) (Outgoing, error) {
 	return m, nil
 }
 
+// OutgoingIn returns the messages for other partitions that a layer adds, by rising numbers.
+func OutgoingIn(l *logstore.Layer) (all []Outgoing, err error) {
+	l.Changes(outboxTable, func(key string, record []byte) bool {
+		if record == nil { // it was sent
+			return true
+		}
+		var m Outgoing
+		m, err = outgoingOf([]byte(key), record)
+		all = append(all, m)
+		return err == nil
+	})
+	return all, err
+}
+
 // correspondent is who has sent mail, in memory.
 type correspondent struct {
 	at       time.Time // when it last sent

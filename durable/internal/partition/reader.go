@@ -203,6 +203,21 @@ func (r *Reader) MailPosition() (position []byte, err error) {
 	return position, err
 }
 
+// Outgoing returns the messages for other partitions that are to be sent, by rising numbers.
+func (r *Reader) Outgoing() (all []Outgoing, err error) {
+	err = r.read("read the messages for other partitions", func(t tables) error {
+		return t.each(outboxTable, func(key, value []byte) error {
+			m, err := outgoingOf(key, value)
+			if err != nil {
+				return t.Damage(outboxTable, key, err)
+			}
+			all = append(all, m)
+			return nil
+		})
+	})
+	return all, err
+}
+
 // Received returns the number of the last request that the partition has received from a sender,
 // 0 if it knows of none.
 func (r *Reader) Received(sender string) (last uint64, err error) {

@@ -40,6 +40,7 @@ type CopyRequest struct {
 	TaskHub      string        // in Azure Storage; empty: that of the configuration
 	Wait         time.Duration // how long to wait for workers to end
 	IgnoreHidden bool
+	Running      bool         // copies a hub in partition logs while workers use it
 	Progress     func(string) // reports progress
 }
 

@@ -176,8 +176,8 @@ var verbs = []verb{
 	},
 	{
 		name: "backup", args: []string{"FILE"}, does: "Writes a backup of the task hub into a new local file", run: command.backup,
-		more: "The app may run if the hub is in a local file: the app then writes the backup, on its machine. Stop the app if the hub\n" +
-			"is in Azure Storage. Restore the backup with copy embedded:FILE TO.",
+		more: "The app may run if the hub is in a local file or in partition logs. The app that has a local file writes the backup, on its\n" +
+			"machine. Stop the app if the hub is in queues and tables. Restore the backup with copy embedded:FILE TO.",
 		flags: (*flags).copies,
 	},
 	{

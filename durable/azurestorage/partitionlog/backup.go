@@ -1,0 +1,310 @@
+package partitionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A backup of a running hub needs a consistent cut: a prefix of each log, such that each message
+// that a partition has received was sent in the prefix of its sender, and each message that was sent is
+// received, or in a mailbox, or still to be sent. No worker stops for it. The backup looks
+// four times, each time at all partitions:
+//
+//  1. the logs, with the messages that are still to be sent;
+//  2. the mailboxes, from the positions in these logs on;
+//  3. what the logs have since;
+//  4. what the logs have since then, of which it takes only what the rule below requires.
+//
+// A message that was sent before look 1 and is not among the messages still to be sent was in the mailbox
+// before look 2, or was received before look 3. A message that is sent later is in a group of
+// look 3 or 4. The backup keeps it though a later group says that it was sent. So no message is lost.
+//
+// A partition can receive before look 3 what another partition sends after its look 3. Then the prefix of the sender
+// grows to that message (see [cut.requires]). The message was sent before look 4, so look 4 has it. What
+// else the prefix gains comes before the message, so this ends. Mail of look 2 was
+// sent before look 3. So no message arrives before it is sent.
+//
+// What was acknowledged before the backup began is in look 1 or 2.
+
+// cut is a partition up to a group.
+type cut struct {
+	*followed
+	share   *share
+	letters []partition.Outgoing // that were to be sent at look 1 or later, by rising numbers
+	mail    []mailbox.Item
+	later   []bloblog.Frame // groups of look 4
+}
+
+// cutAttempts bounds the attempts to read a cut.
+const cutAttempts = 10
+
+// ExportRunning is Export while workers and clients use the hub: it writes what was acknowledged
+// before it began, each message once. Requests of clients that come meanwhile may be part of it. It
+// changes nothing, and no worker waits for it. It fails with [ErrNoHub] if there is no hub.
+// It also fails if it takes so long that workers delete files of a base that they have replaced.
+func (h *Hub) ExportRunning(ctx context.Context, w provider.HubWriter) error {
+	if _, _, err := h.readInfo(ctx); store.IsNotFound(err) {
+		return fmt.Errorf("%s: %w", h.cfg.TaskHub, ErrNoHub)
+	}
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	var cuts []*cut
+	var err error
+	for attempt := 1; ; attempt++ {
+		cuts, err = h.cut(ctx)
+		if err == nil || attempt == cutAttempts || !mayPass(err) {
+			break
+		}
+		closeAll(cuts)
+	}
+	defer closeAll(cuts)
+	if err == nil {
+		err = exportCuts(ctx, cuts, w)
+	}
+	if errors.Is(err, runs.ErrGone) {
+		err = fmt.Errorf("workers replaced files before the backup had read them; repeat it when there is less load: %w", err)
+	}
+	return err
+}
+
+// mayPass reports whether another attempt may succeed after an error of a cut.
+func mayPass(err error) bool {
+	return errors.Is(err, bloblog.ErrReopen) || errors.Is(err, runs.ErrGone) || isDamage(err)
+}
+
+func closeAll(cuts []*cut) {
+	for _, c := range cuts {
+		_ = c.base.Close() // it was only read
+	}
+}
+
+// cut returns a consistent cut. The caller closes what it returns, also with an error.
+func (h *Hub) cut(ctx context.Context) (cuts []*cut, err error) {
+	for _, s := range h.shares {
+		v, err := s.follow(ctx)
+		if errors.Is(err, bloblog.ErrNone) { // no process has opened the partition yet
+			if err = s.borrow(ctx); err == nil {
+				v, err = s.follow(ctx)
+			}
+		}
+		if err != nil {
+			return cuts, err
+		}
+		c := &cut{followed: v, share: s}
+		cuts = append(cuts, c)
+		if c.letters, err = v.reader.Outgoing(); err != nil {
+			return cuts, err
+		}
+	}
+	for _, c := range cuts {
+		if err := c.readMail(ctx); err != nil {
+			return cuts, err
+		}
+	}
+	for _, c := range cuts {
+		groups, err := c.next(ctx)
+		if err != nil {
+			return cuts, err
+		}
+		for _, g := range groups {
+			if err := c.add(g); err != nil {
+				return cuts, err
+			}
+		}
+	}
+	for _, c := range cuts {
+		if c.later, err = c.next(ctx); err != nil {
+			return cuts, err
+		}
+	}
+	for grows := true; grows; {
+		grows = false
+		for _, c := range cuts {
+			grew, err := c.grow(cuts)
+			if err != nil {
+				return cuts, err
+			}
+			grows = grows || grew
+		}
+	}
+	return cuts, nil
+}
+
+// readMail reads the mail that the partition had not taken at look 1.
+func (c *cut) readMail(ctx context.Context) error {
+	stored, err := c.reader.MailPosition()
+	if err != nil {
+		return err
+	}
+	r, err := c.share.receiverAt(stored)
+	if err != nil {
+		return err
+	}
+	for {
+		batch, err := r.Next(ctx, c.share.hub.moment())
+		if err != nil {
+			return err
+		}
+		c.mail = append(c.mail, batch.Items...)
+		if batch.Seen > 0 {
+			return nil
+		}
+	}
+}
+
+// next returns the groups that the log has since the previous look. The base stays as it was.
+func (c *cut) next(ctx context.Context) ([]bloblog.Frame, error) {
+	frames, err := c.log.Next(ctx)
+	return slices.DeleteFunc(frames, func(f bloblog.Frame) bool { return f.Manifest != nil }), err
+}
+
+// add lets the prefix of the log grow by a group.
+func (c *cut) add(g bloblog.Frame) error {
+	sent, err := sentIn(g)
+	if err != nil {
+		return err
+	}
+	c.letters = append(c.letters, sent...)
+	c.groups = append(c.groups, g)
+	return c.store.Replay(g.Number, g.Changes)
+}
+
+// sentIn returns the messages for other partitions in a group.
+func sentIn(g bloblog.Frame) ([]partition.Outgoing, error) {
+	layer, err := layerOf(0, []bloblog.Frame{g})
+	if err != nil {
+		return nil, err
+	}
+	return partition.OutgoingIn(layer)
+}
+
+// grow adds the groups of look 4 that the others require, and reports whether there were any.
+func (c *cut) grow(all []*cut) (grew bool, err error) {
+	if len(c.later) == 0 {
+		return false, nil
+	}
+	required := uint64(0) // the greatest number that a partition has received from this one
+	for _, to := range all {
+		last, err := to.reader.Received(c.share.name())
+		if err != nil {
+			return false, err
+		}
+		required = max(required, last)
+	}
+	through := 0
+	for i, g := range c.later {
+		sent, err := sentIn(g)
+		if err != nil {
+			return false, err
+		}
+		if len(sent) > 0 && sent[0].Number <= required {
+			through = i + 1
+		}
+	}
+	for _, g := range c.later[:through] {
+		if err := c.add(g); err != nil {
+			return false, err
+		}
+	}
+	c.later = c.later[through:]
+	return through > 0, nil
+}
+
+// unlogged is the log of a partition in memory whose changes are never durable.
+type unlogged struct{}
+
+func (unlogged) Append(uint64, []byte) error { return nil }
+func (unlogged) Size() int64                 { return 0 }
+func (unlogged) Turn()                       {}
+func (unlogged) Reserve(int64) error         { return nil }
+func (unlogged) Close(bool) error            { return nil }
+
+// open returns the partition at the cut, in memory, and how to close it.
+func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
+	layer, err := layerOf(0, c.groups)
+	if err != nil {
+		return nil, nil, err
+	}
+	h := c.share.hub
+	cfg := c.share.readerConfig()
+	cfg.Opens = 1 << 22 // numbers of messages begin after those of the log
+	cfg.Owns = func(id string) bool { return h.share(id) == c.share }
+	cfg.Post = func(partition.Outgoing) {} // the letters of the cut have it
+	s := logstore.New(c.base, unlogged{}, layer, h.log)
+	p, err := partition.Open(s, cfg)
+	return p, func() {
+		_, _ = p.Close() // nothing of it is kept
+		s.Stop()
+	}, err
+}
+
+// exportCuts writes a consistent cut.
+func exportCuts(ctx context.Context, cuts []*cut, w provider.HubWriter) error {
+	var parts []*partition.Partition
+	for _, c := range cuts {
+		p, closes, err := c.open()
+		if err != nil {
+			return err
+		}
+		defer closes()
+		parts = append(parts, p)
+	}
+	for n, c := range cuts {
+		if err := c.deliver(ctx, parts[n]); err != nil {
+			return err
+		}
+	}
+	for n, c := range cuts {
+		if err := c.send(ctx, parts); err != nil {
+			return err
+		}
+		parts[n].Sent(c.letters)
+		if err := parts[n].Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return exportAll(ctx, parts, w)
+}
+
+// deliver has the partition take the mail of its mailbox. Mail that it has received before has no effect.
+func (c *cut) deliver(ctx context.Context, p *partition.Partition) error {
+	for _, item := range c.mail {
+		if item.Missing != nil { // the owner has received it, or has logged that it is lost
+			continue
+		}
+		m, err := partition.DecodeMail(item.Payload)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUnknownMail, err)
+		}
+		if err := p.Receive(ctx, []*partition.Mail{m}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send brings the letters to their partitions. What these have received before has no effect.
+func (c *cut) send(ctx context.Context, parts []*partition.Partition) error {
+	for _, l := range c.letters {
+		to := l.Partition
+		if l.To != "" {
+			to = c.share.hub.numberOf(l.To)
+		}
+		m := &partition.Mail{Sender: c.share.name(), Requests: []partition.Request{{Number: l.Number, Kind: partition.RequestMessage, Message: l.Record}}}
+		if err := parts[to].Receive(ctx, []*partition.Mail{m}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
