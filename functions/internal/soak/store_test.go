@@ -49,7 +49,7 @@ var kinds = []string{"file", "azure", "log"}
 // fails.
 func newStore(t *testing.T, kind string) *store {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "soak-"+kind+"-")
+	dir, err := os.MkdirTemp("", "soak-"+kind+"-") //nolint:usetesting // the folder stays if the test fails
 	if err != nil {
 		t.Fatal(err)
 	}
