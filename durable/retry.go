@@ -124,7 +124,7 @@ func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *T
 			}
 			timer := new(replay.Future)
 			x.CreateTimer(timer, x.Now().Add(wait))
-			next := replay.Attempt{Of: &task.f, Number: attempt + 1, Most: policy.MaxAttempts}
+			next := replay.Attempt{Of: &task.f, Number: attempt + 1, Most: policy.MaxAttempts, After: last.Event()}
 			x.AwaitAttempt(timer, next)
 			if attempt == policy.MaxAttempts {
 				return last

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,9 +78,17 @@ type Reason struct {
 	Since time.Time
 	// Due is when the timer fires or the instance starts; zero for all else.
 	Due time.Time
-	// Where are the lines of code that wait, such as "order.go:103"; nil if none waits just
-	// now, as for the rest of a fan-out, or they are not known.
+	// Where are the lines of code that wait, such as "order.go:103", or that differ from the
+	// history; nil if no code waits just now, or the lines are not known.
 	Where []string
+	// IsAlsoUnderWay reports that the orchestrator does not wait for it just now, as for the rest
+	// of a fan-out. Its completion alone does not resume the orchestrator.
+	IsAlsoUnderWay bool
+	// IsHeld reports that its outcome is stored. The suspended instance takes the outcome when it
+	// is resumed.
+	IsHeld bool
+	// LastError is the error of the previous attempt, if Attempt is not zero.
+	LastError string
 	// Place is where an instance stands that has not begun; nil for all else, or if the hub
 	// cannot tell.
 	Place *Place
@@ -147,6 +154,15 @@ func (r Reason) String() string {
 	if r.Detail != "" {
 		text += ": " + r.Detail
 	}
+	if r.LastError != "" {
+		text += ", after the error: " + r.LastError
+	}
+	if r.IsHeld {
+		text += ", has its outcome, which the instance takes when it is resumed"
+	}
+	if r.IsAlsoUnderWay {
+		text += ", also under way"
+	}
 	return text
 }
 
@@ -207,11 +223,15 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	}
 	if difference != nil {
 		m := mismatch(start, difference)
-		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Detail: fmt.Sprintf(
+		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Where: difference.Where, Detail: fmt.Sprintf(
 			"decision %d: the history has %s, and the code did %s; it would fit to %s", m.Decision, m.Recorded, m.Produced, difference.Compatible())})
 	}
 	for _, one := range waits {
-		r := Reason{Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where, Attempt: one.Attempt, Attempts: one.Attempts}
+		r := Reason{
+			Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where,
+			Attempt: one.Attempt, Attempts: one.Attempts, LastError: cut(&one.LastError),
+			IsHeld: one.Held, IsAlsoUnderWay: code != nil && !one.IsAwaited,
+		}
 		for _, instance := range one.Instances {
 			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
 		}
@@ -253,17 +273,9 @@ func (w *Wait) notStarted(ctx context.Context, c *Client) error {
 
 // suspension notes that the instance is suspended, if it is.
 func (w *Wait) suspension(events []history.Event) {
-	if w.State.Status != history.Suspended {
-		return
+	if s := explain.SuspensionOf(events); s != nil {
+		w.add(Reason{Kind: ReasonSuspended, TaskID: -1, Since: s.Since, Detail: cut(s.Reason)})
 	}
-	r := Reason{Kind: ReasonSuspended, TaskID: -1}
-	for _, e := range slices.Backward(events) {
-		if s, ok := e.(*history.ExecutionSuspended); ok {
-			r.Since, r.Detail = s.Timestamp, cut(s.Reason)
-			break
-		}
-	}
-	w.add(r)
 }
 
 // lockHolder returns who has the first of the locks that another has than the one who

@@ -179,6 +179,7 @@ type WaitingFunction struct {
 	Crashed   bool      // it is known, and what waits is set aside since it has crashed the process
 	Differs   bool      // it is known, and does something else than the histories of those that wait have
 	Stalled   bool      // it is known, and the worker gave it up, since it did not yield
+	Refusal   string    // the reason why the worker does not take the version; empty if it takes the version
 	Since     time.Time // when the worker first had something that waits
 	Instances []string  // that wait, or whose activities do, in order
 	Runs      bool      // the worker runs it now: it does not yield, and was not given up

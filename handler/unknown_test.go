@@ -158,7 +158,7 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	for _, r := range got[statusjson.Why](t, s, "GET", managed+"instances/a/why").Reasons {
 		kinds = append(kinds, r.Kind)
 	}
-	if want := []string{"historyMismatch", "heldBack"}; !slices.Equal(kinds, want) {
+	if want := []string{"heldBack", "historyMismatch"}; !slices.Equal(kinds, want) {
 		t.Errorf("it waits for %q, want %q", kinds, want)
 	}
 }

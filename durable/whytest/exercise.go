@@ -70,27 +70,45 @@ func Exercise(t *testing.T, hub provider.Provider) {
 	}
 	start("Holds", "holder")
 	time.Sleep(time.Minute)
+	suspend := func(id durable.InstanceID) {
+		if err := c.Suspend(t.Context(), id, "an audit"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raise := func(name durable.Event[string]) func(durable.InstanceID) {
+		return func(id durable.InstanceID) {
+			if err := name.Raise(t.Context(), c, id, "now"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for n, tt := range []struct {
-		name string
-		opts []durable.StartOption
-		then func(id durable.InstanceID)
-		want []durable.Reason
+		name  string
+		opts  []durable.StartOption
+		then  func(id durable.InstanceID)
+		since time.Duration // the age of the first reason, if it is known
+		want  []durable.Reason
 	}{
 		{name: "ForActivity", want: []durable.Reason{{Kind: durable.ReasonActivity, Name: "Work", Where: []string{line("activity")}}}},
 		{name: "ForRetry", want: []durable.Reason{{
-			Kind: durable.ReasonTimer, Name: "Fail", Attempt: 2, Attempts: 3, TaskID: 1, Due: began.Add(time.Hour), Where: []string{line("retry")},
+			Kind: durable.ReasonTimer, Name: "Fail", Attempt: 2, Attempts: 3, TaskID: 1, Due: began.Add(time.Hour), Where: []string{line("retry")}, LastError: "not yet",
 		}}},
 		{name: "ForLastAttempt", want: []durable.Reason{{
-			Kind: durable.ReasonActivity, Name: "FailOnce", Attempt: 2, Attempts: 2, TaskID: 2, Where: []string{line("attempt")},
+			Kind: durable.ReasonActivity, Name: "FailOnce", Attempt: 2, Attempts: 2, TaskID: 2, Where: []string{line("attempt")}, LastError: "not yet",
 		}}},
 		{name: "ForChild", want: []durable.Reason{{
 			Kind: durable.ReasonSubOrchestration, Name: "Child", InstanceIDs: []durable.InstanceID{"the-child"}, Where: []string{line("sub-orchestration")},
 		}}},
 		{name: "ForTimer", want: []durable.Reason{{Kind: durable.ReasonTimer, Due: began.Add(48 * time.Hour), Where: []string{line("timer")}}}},
+		{name: "ForLongTimer", want: []durable.Reason{{Kind: durable.ReasonTimer, Due: began.Add(30 * 24 * time.Hour), Where: []string{line("long timer")}}}},
+		{
+			name: "ForTwoEvents", then: raise("Other"), since: 2 * time.Minute,
+			want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("first event")}}},
+		},
 		{name: "ForEvent", want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}}}},
 		{name: "ForSome", want: []durable.Reason{ // and not for the timer
 			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 2, Where: []string{line("some")}},
-			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3}, // which it awaits after the first
+			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3, IsAlsoUnderWay: true}, // which it awaits after the first
 		}},
 		{name: "ForEntity", want: []durable.Reason{{
 			Kind: durable.ReasonEntityCall, Name: "open", InstanceIDs: []durable.InstanceID{"@safe@s"}, Where: []string{line("entity")},
@@ -103,14 +121,28 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		}}},
 		{name: "Unknown", want: []durable.Reason{unknown}},
 		{
-			name: "ForEvent", then: func(id durable.InstanceID) {
-				if err := c.Suspend(t.Context(), id, "an audit"); err != nil {
-					t.Fatal(err)
-				}
-			},
+			name: "ForEvent", then: suspend,
 			want: []durable.Reason{
 				{Kind: durable.ReasonSuspended, TaskID: -1, Detail: "an audit"},
 				{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}},
+			},
+		},
+		{
+			name: "ForEvent", then: func(id durable.InstanceID) {
+				suspend(id)
+				time.Sleep(time.Minute)
+				raise("Signal")(id)
+			},
+			want: []durable.Reason{
+				{Kind: durable.ReasonSuspended, TaskID: -1, Detail: "an audit"},
+				{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}, IsHeld: true},
+			},
+		},
+		{
+			name: "ForPause", then: suspend,
+			want: []durable.Reason{
+				{Kind: durable.ReasonSuspended, TaskID: -1, Detail: "an audit"},
+				{Kind: durable.ReasonTimer, Due: began.Add(90 * time.Second), Where: []string{line("pause")}, IsHeld: true},
 			},
 		},
 		{
@@ -130,9 +162,12 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		}
 		w := must[*durable.Wait](t)(c.Why(t.Context(), id))
 		compare(t, hub, id, w.Reasons, tt.want)
+		if age := time.Since(w.Reasons[0].Since); tt.since > 0 && (age-tt.since).Abs() > 30*time.Second {
+			t.Errorf("%s has waited for %v, want about %v", id, age, tt.since)
+		}
 	}
 	others := durable.NewClient(hub, s.Changed())
-	changed := []durable.Reason{{Kind: durable.ReasonHistoryMismatch, Detail: "decision 0: the history has an activity task named 'Work', and the code did " +
+	changed := []durable.Reason{{Kind: durable.ReasonHistoryMismatch, Where: []string{line("sub-orchestration")}, Detail: "decision 0: the history has an activity task named 'Work', and the code did " +
 		"a sub-orchestration task named 'Child'; it would fit to do what the history has first, and what is new only where Context.Patched returns true"}}
 	if w := must[*durable.Wait](t)(others.Why(t.Context(), "ForActivity-0")); len(w.Reasons) == 1 {
 		w.Reasons[0].Since = time.Time{}

@@ -73,6 +73,24 @@ func (s *Stuck) ForTimer(ctx *durable.Context, _ durable.Void) (string, error) {
 	return "", nil
 }
 
+// ForLongTimer waits for a timer that has legs.
+func (s *Stuck) ForLongTimer(ctx *durable.Context, _ durable.Void) (string, error) {
+	ctx.Sleep(30 * 24 * time.Hour) // long timer
+	return "", nil
+}
+
+// ForPause waits for a short timer.
+func (s *Stuck) ForPause(ctx *durable.Context, _ durable.Void) (string, error) {
+	ctx.Sleep(90 * time.Second) // pause
+	return "", nil
+}
+
+// ForTwoEvents waits for an event while a branch waits for another one.
+func (s *Stuck) ForTwoEvents(ctx *durable.Context, _ durable.Void) (string, error) {
+	durable.Go(ctx, func() (string, error) { return durable.Event[string]("Other").Wait(ctx).Await() })
+	return event.Wait(ctx).Await() // first event
+}
+
 // ForEvent waits for an event.
 func (s *Stuck) ForEvent(ctx *durable.Context, _ durable.Void) (string, error) {
 	return event.Wait(ctx).Await() // event
@@ -105,6 +123,7 @@ func (s *Stuck) Registry() *durable.Registry {
 		durable.Orchestrator("ForRetry", s.ForRetry), durable.Activity("Fail", s.Fail),
 		durable.Orchestrator("ForLastAttempt", s.ForLastAttempt), durable.Activity("FailOnce", s.FailOnce), durable.Orchestrator("ForChild", s.ForChild),
 		durable.Orchestrator("ForTimer", s.ForTimer), durable.Orchestrator("ForEvent", s.ForEvent), durable.Orchestrator("ForSome", s.ForSome),
+		durable.Orchestrator("ForLongTimer", s.ForLongTimer), durable.Orchestrator("ForPause", s.ForPause), durable.Orchestrator("ForTwoEvents", s.ForTwoEvents),
 		durable.Orchestrator("ForEntity", s.ForEntity), durable.Orchestrator("Holds", s.Holds),
 		durable.Entity("Safe", durable.Op("open", (*safe).Open)),
 	)

@@ -91,6 +91,17 @@ func (g *Group) Stop() { g.stopped = true }
 // Trace keeps where coroutines park, for [Routine.Parked].
 func (g *Group) Trace() { g.trace = true }
 
+// Parked returns the stacks of the coroutines that have parked, the newest first, if the group is
+// traced.
+func (g *Group) Parked() (stacks [][]uintptr) {
+	for r := g.last; r != nil; r = r.prev {
+		if r.parked != nil {
+			stacks = append(stacks, r.parked)
+		}
+	}
+	return stacks
+}
+
 // Running returns the coroutine that is taking a step, nil if none is.
 func (g *Group) Running() *Routine { return g.running }
 

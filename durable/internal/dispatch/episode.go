@@ -49,7 +49,7 @@ type execution struct {
 // begin makes x ready to run the execution that start begins.
 func (x *execution) begin(start *history.ExecutionStarted, functions Functions) error {
 	x.start, x.code, x.failure = start, nil, nil
-	mismatch, err := x.versions.check(start.Version)
+	mismatch, err := x.versions.check(start)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 		return x.episode(nil, past, arrived)
 	}
 	switch {
-	case !ok || unknown.crashed || unknown.differs:
+	case !ok || unknown.crashed || unknown.differs || unknown.refusal != "":
 		return nil, held
 	case !x.unknown.fails(due, x.now(), begun):
 		return nil, x.unknown.hold(held, due, begun)

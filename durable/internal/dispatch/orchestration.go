@@ -205,8 +205,6 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 		}
 		log.Log(context.Background(), s.d.waits(s.item.Instance.InstanceID, unknown),
 			"orchestration is held back: "+unknown.why(), "name", unknown.name, "version", unknown.version)
-	} else if mismatch, ok := errors.AsType[*mismatch](err); ok {
-		s.log.Warn("orchestration is held back: this worker does not take its version", "error", mismatch.cause)
 	} else {
 		s.log.Error("cannot run the episode", "error", err)
 	}

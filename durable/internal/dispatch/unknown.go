@@ -18,7 +18,8 @@ import (
 type unknownFunctionError struct {
 	kind, name, version string
 	crashed, differs    bool
-	stalled             bool // its code did not yield and was given up
+	stalled             bool   // its code did not yield and was given up
+	refusal             string // the reason why this worker does not take the version; empty if it takes the version
 }
 
 // why says why something is held back, for the log.
@@ -32,6 +33,9 @@ func (e *unknownFunctionError) why() string {
 	if e.stalled {
 		return "it does not yield. Correct the function and restart the process, or suspend and resume the instance to run it again"
 	}
+	if e.refusal != "" {
+		return "this worker does not take its version. Start a worker that takes it; " + e.refusal
+	}
 	return "this worker does not know its function"
 }
 
@@ -44,6 +48,9 @@ func (e *unknownFunctionError) Error() string {
 	}
 	if e.stalled {
 		return fmt.Sprintf("%s %q does not yield", e.kind, e.name)
+	}
+	if e.refusal != "" {
+		return fmt.Sprintf("this worker does not take version %q of %s %q: %s", e.version, e.kind, e.name, e.refusal)
 	}
 	if e.version != "" {
 		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)

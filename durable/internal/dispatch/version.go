@@ -11,24 +11,20 @@ type versions struct {
 // A mismatch says that the worker does not take the version of an instance.
 type mismatch struct{ cause error }
 
-func (m *mismatch) Error() string {
-	return "this worker does not take the instance: " + m.cause.Error()
-}
-
-// check returns an error if an instance of a version is to be abandoned, and a
-// mismatch if it is to fail.
-func (v versions) check(version string) (*mismatch, error) {
+// check returns an error if the instance that start began is held back, and a mismatch if it
+// fails.
+func (v versions) check(start *history.ExecutionStarted) (*mismatch, error) {
 	if v.refuses == nil {
 		return nil, nil
 	}
-	cause := v.refuses(version)
+	cause := v.refuses(start.Version)
 	switch {
 	case cause == nil:
 		return nil, nil
 	case v.fails:
 		return &mismatch{cause}, nil
 	}
-	return nil, &mismatch{cause}
+	return nil, &unknownFunctionError{kind: "orchestrator", name: start.Name, version: start.Version, refusal: cause.Error()}
 }
 
 // Failure returns the failure that goes into histories (DurableTask.Core/

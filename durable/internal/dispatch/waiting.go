@@ -35,6 +35,7 @@ type WaitingFunction struct {
 	Crashed             bool      // the worker has it, but what waits is set aside because it crashed the process
 	Differs             bool      // the worker has it, but it does something else than the histories of what waits have
 	Stalled             bool      // the worker has it, but gave up its code, which did not yield
+	Refusal             string    // the reason why the worker does not take the version; empty if it takes the version
 	Since               time.Time // when the first of them began to wait
 	Instances           []string  // that wait, or whose activities do, in order
 	Runs                bool      // the worker runs it now: it does not yield, and was not given up
@@ -67,6 +68,10 @@ func (f WaitingFunction) String() string {
 	if f.Runs {
 		return fmt.Sprintf("%s %q%s does not yield; %d instances have run without a durable call since %s",
 			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
+	}
+	if f.Refusal != "" {
+		return fmt.Sprintf("%s %q%s is not taken by this worker: %s; %d instances have been held back since %s",
+			f.Kind, f.Name, version, f.Refusal, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",
 		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
@@ -124,7 +129,7 @@ func (w *Waiting) All(now time.Time) []WaitingFunction {
 		f, ok := found[key.unknownFunctionError]
 		if !ok || at.since.Before(f.Since) {
 			f.Kind, f.Name, f.Version, f.Since = key.kind, key.name, key.version, at.since
-			f.Crashed, f.Differs, f.Stalled = key.crashed, key.differs, key.stalled
+			f.Crashed, f.Differs, f.Stalled, f.Refusal = key.crashed, key.differs, key.stalled, key.refusal
 		}
 		f.Instances = append(f.Instances, key.instanceID)
 		found[key.unknownFunctionError] = f

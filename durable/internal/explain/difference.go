@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -20,6 +21,7 @@ type Difference struct {
 	At        time.Time         // when the event was recorded; zero if it has none
 	Recorded  string            // what the history has
 	Produced  string            // what the code did
+	Where     []string          // the lines of code that differ or wait, such as "order.go:103"; nil if unknown
 
 	// Err is nil if they differ only in how the execution ended.
 	Err *replay.NonDeterminismError
@@ -40,6 +42,9 @@ func (d *Difference) String() string {
 		text = fmt.Sprintf("\tafter the %d events of the history\n", d.Events)
 	}
 	text += fmt.Sprintf("\tdecision %d\n\thistory has:  %s\n\tthe code did: %s", d.Decision, d.Recorded, d.Produced)
+	if len(d.Where) > 0 {
+		text += ", at " + strings.Join(d.Where, " ")
+	}
 	if d.Err != nil {
 		text += "\n" + d.Err.Error()
 	}
@@ -82,18 +87,31 @@ func Compare(x *replay.Execution, events []history.Event) *Difference {
 		return nil
 	}
 	past, end := untilEnd(events)
+	x.TraceWaits()
 	outcome := x.Episode(past, nil)
 	if fits, o := x.Refit(past, nil); fits != nil {
 		defer fits.Close()
 		x, outcome = fits, o
 	}
-	if d := x.Divergence(); d != nil {
-		return Divergence(d).locate(events)
+	if d := divergence(x, events); d != nil {
+		return d
 	}
 	if end == nil {
 		return nil
 	}
 	return compareEnds(events, end, outcome, x)
+}
+
+// divergence returns the place where x differs from the history that it replayed, nil if it does
+// not differ.
+func divergence(x *replay.Execution, events []history.Event) *Difference {
+	d := x.Divergence()
+	if d == nil {
+		return nil
+	}
+	difference := Divergence(d).locate(events)
+	difference.Where = places(x.DivergedAt())
+	return difference
 }
 
 // untilEnd returns the events before the one that ends the execution, and that one, nil
@@ -137,8 +155,9 @@ func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcom
 		return nil
 	}
 	code := Action(did)
+	var where []string
 	if did == nil {
-		code = "nothing"
+		code, where = "nothing", places(x.Parked())
 		for _, f := range append(x.Open(), x.EventWaits()...) {
 			if f.IsAwaited() {
 				code += fmt.Sprintf("; it waits for %s", f)
@@ -146,6 +165,6 @@ func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcom
 			}
 		}
 	}
-	d := &Difference{Decision: end.EventID, Recorded: Action(&replay.Complete{Status: end.Status, Result: end.Result}), Produced: code}
+	d := &Difference{Decision: end.EventID, Recorded: Action(&replay.Complete{Status: end.Status, Result: end.Result}), Produced: code, Where: where}
 	return d.locate(events)
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,8 +31,15 @@ type Wait struct {
 	Name      string    // of the function, operation or event; of a timer, of what is tried again then
 	Task      int       // the number of the action; -1 for an event
 	Instances []string  // the child, or the entities
-	Since     time.Time // when it was begun; for an event, the time of the last episode
+	Since     time.Time // the time of its start; for an event, of the episode that began to wait
 	Due       time.Time // when the timer fires; zero for all else
+	// Held reports that the history has its outcome, which the suspended instance takes when it
+	// is resumed.
+	Held bool
+	// IsAwaited reports that code waits for it. Without code it is false.
+	IsAwaited bool
+	// LastError is the error of the previous attempt, empty if there is none.
+	LastError string
 	// Attempt says which attempt it is, or the timer is before, of how many there may be,
 	// if an earlier one has failed; else both are zero.
 	Attempt, Attempts int
@@ -62,20 +70,24 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 		defer fits.Close()
 		x = fits
 	}
-	if d := x.Divergence(); d != nil {
-		return nil, Divergence(d).locate(events)
+	if d := divergence(x, events); d != nil {
+		return nil, d
 	}
 	var all []Wait
 	add := func(f *replay.Future, w Wait) {
+		if began, due, ok := x.LongTimer(f); ok {
+			w.Since, w.Due = began, due
+		}
 		if a, ok := x.Attempt(f); ok {
 			if a.Number <= a.Most { // after the last there is a timer, too
 				w.Name, w.Attempt, w.Attempts = a.Of.Name(), a.Number, a.Most
 			}
+			w.LastError = failure(a.After)
 			f = a.Of
 		}
-		if f.IsAwaited() {
-			w.Where = places(f.Waiters())
-		} else if w.Kind == Timer || w.Kind == Event {
+		if stacks := f.Waiters(); len(stacks) > 0 {
+			w.IsAwaited, w.Where = true, places(stacks)
+		} else if !f.IsAwaited() && (w.Kind == Timer || w.Kind == Event) {
 			return
 		}
 		all = append(all, w)
@@ -90,18 +102,102 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 			add(c.Future, w)
 		}
 	}
-	last := lastEpisode(events)
 	for _, f := range x.EventWaits() {
-		add(f, Wait{Kind: Event, Name: f.Name(), Task: -1, Since: last})
+		add(f, Wait{Kind: Event, Name: f.Name(), Task: -1, Since: f.WaitsSince()})
 	}
+	markHeldEvents(all, events)
 	return all, nil
 }
 
-// unanswered returns what a history has begun and not completed, by number.
+// markHeldEvents marks the waits whose events came while the instance was suspended. Of several
+// waits for one name the newest, which is last, takes the event.
+func markHeldEvents(waits []Wait, events []history.Event) {
+	held := map[string]int{}
+	suspended := false
+	for _, e := range events {
+		suspended = suspends(e, suspended)
+		if raised, ok := e.(*history.EventRaised); ok && suspended {
+			held[strings.ToUpper(raised.Name)]++
+		} else if !suspended {
+			clear(held)
+		}
+	}
+	for i := range slices.Backward(waits) {
+		if name := strings.ToUpper(waits[i].Name); waits[i].Kind == Event && held[name] > 0 {
+			waits[i].Held = true
+			held[name]--
+		}
+	}
+}
+
+// suspends reports whether an instance is suspended after an event of its history.
+func suspends(e history.Event, before bool) bool {
+	switch e.Type() {
+	case history.TypeExecutionSuspended:
+		return true
+	case history.TypeExecutionResumed:
+		return false
+	}
+	return before
+}
+
+// A Suspension is a stay of an instance in which it takes no events.
+type Suspension struct {
+	Since  time.Time
+	Reason *string // of the latest suspension
+}
+
+// SuspensionOf returns the suspension at the end of a history, nil if there is none.
+func SuspensionOf(events []history.Event) (s *Suspension) {
+	for _, e := range events {
+		switch e := e.(type) {
+		case *history.ExecutionSuspended:
+			if s == nil {
+				s = &Suspension{Since: e.Timestamp}
+			}
+			s.Reason = e.Reason
+		case *history.ExecutionResumed:
+			s = nil
+		}
+	}
+	return s
+}
+
+// failure returns the text of an event that tells a failure.
+func failure(e history.Event) string {
+	var details *history.FailureDetails
+	var reason *string
+	switch e := e.(type) {
+	case *history.TaskFailed:
+		details, reason = e.Failure, e.Reason
+	case *history.SubOrchestrationInstanceFailed:
+		details, reason = e.Failure, e.Reason
+	}
+	switch {
+	case details != nil:
+		return details.ErrorMessage
+	case reason != nil:
+		return *reason
+	}
+	return ""
+}
+
+// unanswered returns what a history has begun and not completed, by number. What was completed
+// while the instance is suspended is marked.
 func unanswered(events []history.Event) map[int]Wait {
 	open := map[int]Wait{}
 	calls := map[string]int{} // of entities: the numbers of requests by ID and by origin
+	suspended := false
+	complete := func(id int) {
+		if w, ok := open[id]; ok && suspended {
+			w.Held = true
+			open[id] = w
+		} else {
+			delete(open, id)
+		}
+	}
 	for _, e := range events {
+		suspended = suspends(e, suspended)
 		id, at := e.Head().EventID, e.Head().Timestamp
 		switch e := e.(type) {
 		case *history.TaskScheduled:
@@ -120,11 +216,13 @@ func unanswered(events []history.Event) map[int]Wait {
 			}
 		case *history.EventRaised:
 			if answered, ok := calls[cmp.Or(entity.OriginOfResponse(e.Input), strings.ToLower(e.Name))]; ok {
-				delete(open, answered)
+				complete(answered)
 			}
+		case *history.ExecutionResumed:
+			maps.DeleteFunc(open, func(_ int, w Wait) bool { return w.Held })
 		}
 		if completed, ok := history.Completes(e); ok {
-			delete(open, completed)
+			complete(completed)
 		}
 	}
 	return open
@@ -150,18 +248,12 @@ func waitForEntity(e *history.EventSent) (Wait, *entity.Request) {
 	return w, r
 }
 
-// lastEpisode returns when the last episode of a history began.
-func lastEpisode(events []history.Event) time.Time {
-	for _, e := range slices.Backward(events) {
-		if e.Type() == history.TypeOrchestratorStarted {
-			return e.Head().Timestamp
-		}
-	}
-	return time.Time{}
-}
-
-// ownCode is the beginning of the names of functions of this module's engine.
+// ownCode is the beginning of the names of functions of the packages that orchestrators call
+// and that call them.
 const ownCode = "github.com/durablefunctions-go/durablefunctions/durable"
+
+// ownPackages are these packages, below ownCode.
+var ownPackages = []string{".", "/internal/replay.", "/internal/coro.", "/internal/explain.", "/internal/dispatch."}
 
 // places returns, for each stack, the innermost line of code that is not the engine's.
 func places(stacks [][]uintptr) []string {
@@ -172,7 +264,7 @@ func places(stacks [][]uintptr) []string {
 			var f runtime.Frame
 			f, more = frames.Next()
 			rest, own := strings.CutPrefix(f.Function, ownCode)
-			if own && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/internal/")) || f.File == "" {
+			if own && slices.ContainsFunc(ownPackages, func(p string) bool { return strings.HasPrefix(rest, p) }) || f.File == "" {
 				continue
 			}
 			if !strings.HasPrefix(f.Function, "iter.") && !strings.HasPrefix(f.Function, "runtime.") {

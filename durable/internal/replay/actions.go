@@ -1,6 +1,9 @@
 package replay
 
-import "slices"
+import (
+	"runtime"
+	"slices"
+)
 
 // actions are what was decided and is not recorded yet.
 type actions struct {
@@ -8,11 +11,19 @@ type actions struct {
 	next    int      // the number of the next one
 	pending []Action // in order of their numbers, from head on; nil where one was matched
 	head    int
+	stacks  map[int][]uintptr // of the code that decided on pending actions, if the execution is traced
 }
 
 // add numbers a, whose ID is at id, and keeps it.
 func (s *actions) add(a Action, id *int) {
 	*id = s.next
+	if s.x.traced {
+		if s.stacks == nil {
+			s.stacks = make(map[int][]uintptr)
+		}
+		stack := make([]uintptr, 64)
+		s.stacks[s.next] = stack[:runtime.Callers(2, stack)]
+	}
 	s.next++
 	s.pending = append(s.pending, a)
 }
@@ -30,6 +41,7 @@ func (s *actions) find(id int) int {
 
 // remove takes out the pending action at place i.
 func (s *actions) remove(i int) {
+	delete(s.stacks, s.pending[i].ActionID())
 	s.pending[i] = nil
 	for s.head < len(s.pending) && s.pending[s.head] == nil {
 		s.head++
@@ -56,7 +68,10 @@ func (s *actions) first(no func(id int) bool) Action {
 	return nil
 }
 
-func (s *actions) clear() { s.pending, s.head = nil, 0 }
+func (s *actions) clear() {
+	s.pending, s.head = nil, 0
+	clear(s.stacks)
+}
 
 // take returns all pending actions, which are pending no longer.
 func (s *actions) take() []Action {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
@@ -50,6 +51,7 @@ func (s standing) stands() bool { return s.future.wait.waits && s.future.wait.tu
 // eventWait is a future's part in events.
 type eventWait struct {
 	name  *eventName
+	since time.Time // of the episode that made the future
 	waits bool
 	turn  int
 	place int // of the event that completed it, among all
@@ -157,7 +159,7 @@ func (v *events) unread() []*history.EventRaised {
 func (v *events) WaitEvent(f *Future, name string) {
 	v.x.check("Wait")
 	f.x, f.kind, f.name = v.x, raisedKind, name
-	f.wait = &eventWait{name: v.of(name)}
+	f.wait = &eventWait{name: v.of(name), since: v.x.now}
 	v.renew(f)
 }
 

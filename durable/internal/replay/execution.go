@@ -84,6 +84,10 @@ func (x *Execution) TraceWaits() {
 	x.group.Trace()
 }
 
+// Parked returns the stacks of the coroutines that wait, as [runtime.Callers] does, if
+// [Execution.TraceWaits] was called.
+func (x *Execution) Parked() [][]uintptr { return x.group.Parked() }
+
 // An Outcome is what an episode decided.
 type Outcome struct {
 	// Actions are new, in program order. A *Complete is last if it is there.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"slices"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
@@ -165,6 +166,10 @@ func (f *Future) Waiters() (stacks [][]uintptr) {
 	}
 	return stacks
 }
+
+// WaitsSince returns the time of the episode in which f, which stands for an external event,
+// began to wait.
+func (f *Future) WaitsSince() time.Time { return f.wait.since }
 
 // HasFailed reports whether what f stands for failed.
 func (f *Future) HasFailed() bool { return isFailure(f.event) }

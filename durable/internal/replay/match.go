@@ -75,6 +75,7 @@ type recorded struct {
 	rewound map[int]bool // actions whose record a rewind took away
 
 	divergence *NonDeterminismError // nil while there is none
+	divergedAt [][]uintptr          // the stacks of the code that differs, if the execution is traced
 }
 
 // rewind notes that a rewind took the record of an action away.
@@ -183,6 +184,7 @@ func (r *recorded) endOfPast() {
 func (r *recorded) diverge(err *NonDeterminismError) {
 	r.x.diverged = true
 	r.divergence = err
+	r.divergedAt = r.stacksOf(err)
 	r.x.actions.clear()
 	r.x.actions.next = max(r.x.actions.next, r.last)
 	r.x.finish(history.Failed, FailureOf(err))
@@ -192,6 +194,22 @@ func (r *recorded) diverge(err *NonDeterminismError) {
 // Divergence returns the first difference between the history and what the
 // orchestrator did, nil if there is none.
 func (r *recorded) Divergence() *NonDeterminismError { return r.divergence }
+
+// stacksOf returns the stack of the code that made the decision which differs. If the code made
+// no decision, it returns the stacks of the code that waits.
+func (r *recorded) stacksOf(err *NonDeterminismError) [][]uintptr {
+	switch {
+	case !r.x.traced:
+		return nil
+	case err.Produced != "":
+		return [][]uintptr{r.x.actions.stacks[err.ActionID]}
+	}
+	return r.x.Parked()
+}
+
+// DivergedAt returns the stacks of the code that differs from the history, as
+// [runtime.Callers] does, if [Execution.TraceWaits] was called.
+func (r *recorded) DivergedAt() [][]uintptr { return r.divergedAt }
 
 // scheduled returns the first half of the message about a record.
 func scheduled(id int, k kind, name, version string) string {

@@ -17,9 +17,10 @@ type open struct {
 
 // An Attempt is one of several at the same thing.
 type Attempt struct {
-	Of     *Future // the first, which stands for all
-	Number int     // counted from 1
-	Most   int     // how many there may be
+	Of     *Future       // the first, which stands for all
+	Number int           // counted from 1
+	Most   int           // how many there may be
+	After  history.Event // the failure of the previous attempt
 }
 
 // AwaitAttempt waits until f is complete: an attempt, or the timer before it.

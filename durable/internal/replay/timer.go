@@ -18,7 +18,13 @@ const (
 // timers are an execution's timers that are due later than one timer can be.
 type timers struct {
 	x    *Execution
-	legs map[*Future]time.Time // when they are due
+	long map[*Future]longTimer
+}
+
+// A longTimer is a timer in several legs, of which one is open.
+type longTimer struct {
+	began, due time.Time // of the whole timer
+	isLast     bool      // the open leg ends the timer
 }
 
 // CreateTimer decides to be woken at the given time, and makes f complete
@@ -33,14 +39,20 @@ func (t *timers) CreateTimer(f *Future, at time.Time) {
 // of one (the extension's DurableOrchestrationContext.cs, CreateTimer).
 func (t *timers) createTimer(f *Future, due time.Time) {
 	a := &CreateTimer{FireAt: due}
-	if due.Sub(t.x.now) > longestTimer {
+	isLong := due.Sub(t.x.now) > longestTimer
+	if isLong {
 		a.FireAt = history.Ticks(t.x.now.Add(timerLeg))
-		if t.legs == nil {
-			t.legs = make(map[*Future]time.Time)
+	}
+	whole, hasBegun := t.long[f]
+	if isLong || hasBegun {
+		if !hasBegun {
+			whole = longTimer{began: t.x.now, due: due}
 		}
-		t.legs[f] = due
-	} else {
-		delete(t.legs, f)
+		if t.long == nil {
+			t.long = make(map[*Future]longTimer)
+		}
+		whole.isLast = !isLong
+		t.long[f] = whole
 	}
 	t.x.actions.add(a, &a.ID)
 	t.x.track(f, a.ID, timerKind, "")
@@ -52,10 +64,17 @@ func (t *timers) fire(e *history.TimerFired) {
 	if f == nil {
 		return
 	}
-	if due, ok := t.legs[f]; ok && t.x.now.Before(due) {
-		t.createTimer(f, due)
+	if whole, ok := t.long[f]; ok && !whole.isLast && t.x.now.Before(whole.due) {
+		t.createTimer(f, whole.due)
 		return
 	}
-	delete(t.legs, f)
+	delete(t.long, f)
 	f.complete(e)
+}
+
+// LongTimer returns the times when the whole timer of f began and when it fires. The result ok
+// is false if the timer has no legs.
+func (t *timers) LongTimer(f *Future) (began, due time.Time, ok bool) {
+	whole, ok := t.long[f]
+	return whole.began, whole.due, ok
 }

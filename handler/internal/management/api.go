@@ -328,27 +328,39 @@ func (m *API) waitsFor(state *durable.InstanceState) string {
 // heldBack says why this app's worker holds an instance or an activity of it back, "" if it
 // does not.
 func (m *API) heldBack(state *durable.InstanceState) string {
+	text, _ := m.held(state)
+	return text
+}
+
+// held returns the function that this app's worker lacks or does not run for an instance, and the
+// reason in words, "" if there is none.
+func (m *API) held(state *durable.InstanceState) (reason string, by durable.WaitingFunction) {
 	if state.Status.IsTerminal() {
-		return ""
+		return "", by
 	}
 	for _, f := range m.allWaiting() {
-		if !slices.Contains(f.Instances, state.Instance.InstanceID) {
-			continue
+		if slices.Contains(f.Instances, state.Instance.InstanceID) {
+			return heldText(f), f
 		}
-		name := quoteName(f.Name, f.Version)
-		switch {
-		case f.Runs:
-			return "Runs: " + notYielding(f)
-		case f.Crashed:
-			return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
-		case f.Differs:
-			return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, name)
-		case f.Stalled:
-			return fmt.Sprintf("Held back: the %s %s does not yield. It must wait for durable tasks only; the log has its stack. Correct it and restart the app, or suspend and resume the instance to run it again.", f.Kind, name)
-		}
-		return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 	}
-	return ""
+	return "", by
+}
+
+func heldText(f durable.WaitingFunction) string {
+	name := quoteName(f.Name, f.Version)
+	switch {
+	case f.Runs:
+		return "Runs: " + notYielding(f)
+	case f.Crashed:
+		return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
+	case f.Differs:
+		return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, name)
+	case f.Stalled:
+		return fmt.Sprintf("Held back: the %s %s does not yield. It must wait for durable tasks only; the log has its stack. Correct it and restart the app, or suspend and resume the instance to run it again.", f.Kind, name)
+	case f.Refusal != "":
+		return fmt.Sprintf("Held back: this app does not take the version of the %s %s; %s. It continues on a worker that takes the version.", f.Kind, name, f.Refusal)
+	}
+	return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 }
 
 // notYielding says that a function runs and does not yield.
@@ -484,8 +496,8 @@ func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Wait, er
 	if running, works := m.worker.Running(id, w.State.Instance.ExecutionID); works {
 		markRunning(w.Reasons, running)
 	}
-	if held := m.heldBack(w.State); held != "" {
-		w.Reasons = append(w.Reasons, durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Detail: held})
+	if reason, by := m.held(w.State); reason != "" {
+		addHeld(w, reason, by)
 	}
 	return w, nil
 }

@@ -201,6 +201,7 @@ func answerSchemas() schemaNode {
 		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
 	reasons := optional(object("kind", text, "text", text), "name", text, "taskId", whole, "instanceIds", texts, "heldBy", text,
 		"since", timeSchema, "due", timeSchema, "runsHere", flagSchema, "runningSince", timeSchema, "where", texts, "stack", text, "attempt", whole, "attempts", whole,
+		"alsoUnderWay", flagSchema, "held", flagSchema, "lastError", text,
 		"place", optional(object("messagesBefore", whole, "isExact", flagSchema), "partition", whole, "owner", text, "startMissing", flagSchema))
 	return schemaNode{
 		"Any":      anySchema,

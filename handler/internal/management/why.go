@@ -44,10 +44,23 @@ func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
 	}
 }
 
+// addHeld adds the reason why the worker holds an instance back, as the first one. If the worker
+// does not run the orchestrator, no completion resumes it here.
+func addHeld(w *durable.Wait, reason string, by durable.WaitingFunction) {
+	if by.Kind == "orchestrator" {
+		for i := range w.Reasons {
+			r := &w.Reasons[i]
+			r.IsAlsoUnderWay = r.IsAlsoUnderWay || r.TaskID >= 0 && r.Kind != durable.ReasonHistoryMismatch || r.Kind == durable.ReasonEvent
+		}
+	}
+	w.Reasons = slices.Insert(w.Reasons, 0, durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Since: by.Since, Detail: reason})
+}
+
 func reasonJSON(r durable.Reason) statusjson.Reason {
 	reason := statusjson.Reason{
 		Kind: string(r.Kind), Text: r.String(), Name: r.Name, Attempt: r.Attempt, Attempts: r.Attempts, HeldBy: string(r.HeldBy),
 		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where, Stack: r.Stack,
+		IsAlsoUnderWay: r.IsAlsoUnderWay, IsHeld: r.IsHeld, LastError: r.LastError,
 		RunsHere: r.RunsHere, RunningSince: timeOrNone(r.RunningSince),
 	}
 	if r.TaskID >= 0 {

@@ -23,6 +23,10 @@ type Reason struct {
 	Where       []string `json:"where,omitempty"`
 	Stack       string   `json:"stack,omitempty"` // of code that does not yield
 
+	IsAlsoUnderWay bool   `json:"alsoUnderWay,omitempty"` // no code waits for it
+	IsHeld         bool   `json:"held,omitempty"`         // its outcome is stored, and the instance suspended
+	LastError      string `json:"lastError,omitempty"`    // of the previous attempt
+
 	RunsHere     *bool  `json:"runsHere,omitempty"` // of an activity, if the app's worker knows
 	RunningSince string `json:"runningSince,omitempty"`
 
