@@ -14,6 +14,7 @@ type amounts struct {
 	repetitions   int // of one seed that must take the same course
 	repeatedSeeds int // random seeds that run twice and must take the same course
 
+	whyStates     int // in which the reasons of waits are compared with the truth, on a hub
 	foundAtMost   int // of the seeds that found one bug
 	bankTransfers int
 }

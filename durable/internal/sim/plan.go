@@ -60,6 +60,9 @@ type Plan struct {
 	// instance, and that most of them go away before.
 	Awaited bool
 
+	// Asked, if not nil, counts the quiet states in which a client asks why instances wait.
+	Asked *Answers
+
 	// Pace is how long every activity takes. Zero means mostly a moment, and
 	// sometimes longer than anything stays locked without being renewed.
 	Pace time.Duration
@@ -210,6 +213,28 @@ func NewRestartPlan(seed uint64) *Plan {
 			continue // its second run would not end as the first, or would have the children of that
 		}
 		p.Restarts = append(p.Restarts, Restart{Of: in, ID: "again " + in.ID, At: in.At + time.Duration(r.Int64N(int64(40*time.Second)))})
+	}
+	return p
+}
+
+// NewAskedPlan is [NewVariedPlan], or every other one [NewEntityPlan], in which a client asks why
+// instances wait. Half of the instances are suspended, most of them shortly before an event comes.
+func NewAskedPlan(seed uint64, asked *Answers) *Plan {
+	p := NewVariedPlan(seed)
+	if seed%2 == 0 {
+		p = NewEntityPlan(seed)
+	}
+	p.Asked = asked
+	r := rand.New(rand.NewPCG(seed, 0x3417))
+	for i := range p.App.Instances {
+		in := &p.App.Instances[i]
+		if in.Terminated > 0 || r.IntN(2) == 0 {
+			continue
+		}
+		in.Suspended = in.At + in.Delay + time.Duration(r.Int64N(int64(20*time.Second)))
+		if len(in.Raised) > 0 {
+			in.Suspended = in.Raised[0].At - time.Duration(r.Int64N(int64(2*time.Second)))
+		}
 	}
 	return p
 }

@@ -110,6 +110,9 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	for _, d := range plan.Disturbances {
 		others.Go(func() { s.disturb(d) })
 	}
+	if plan.Asked != nil {
+		waiters.Go(func() { newWhyRun(s).ask(as(waiting, "asks why")) })
+	}
 	if len(plan.Moves) > 0 {
 		others.Go(func() {
 			for _, at := range plan.Moves {

@@ -11,7 +11,7 @@ func usual() amounts {
 		runs: 2, logRuns: 2, largeRuns: 1,
 		crashEvery: 80, largeEvery: 400, cutEvery: 40,
 		repetitions: 2, repeatedSeeds: 1,
-		foundAtMost: 1, bankTransfers: 100,
+		foundAtMost: 1, bankTransfers: 100, whyStates: 40,
 	}
 	if testing.Short() {
 		a.runs, a.logRuns, a.oneHub = 1, 1, true
