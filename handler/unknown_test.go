@@ -162,3 +162,32 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 		t.Errorf("it waits for %q, want %q", kinds, want)
 	}
 }
+
+// An instance of a version that the app does not take is named in its status, in health and in why,
+// and can be terminated.
+func TestVersionMismatch_IsSeenInStatusHealthAndWhy(t *testing.T) {
+	t.Parallel()
+	s := unknownApp(t, func(cfg *Config) { cfg.Worker.Version = "1.0" })
+	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Second/a?version=2.0")
+	const cause = "the orchestration version '2.0' is greater than the worker version '1.0'"
+	patience.Until(t, "health names it", func() bool {
+		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
+		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Second" of version "2.0" is not taken by this worker: `+cause)
+	})
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Pending" || !strings.Contains(i.WaitsFor, cause) {
+		t.Errorf("it is %s and waits for %q", i.RuntimeStatus, i.WaitsFor)
+	}
+	reasons := got[statusjson.Why](t, s, "GET", managed+"instances/a/why").Reasons
+	if len(reasons) != 2 || reasons[0].Kind != "heldBack" || !strings.Contains(reasons[0].Text, cause) || reasons[0].Since == "" || reasons[1].Kind != "notStarted" {
+		t.Errorf("it waits for %+v", reasons)
+	}
+	if w := call(s, "POST", managed+"instances/a/terminate", ""); w.Code != 202 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	patience.Until(t, "it ends", func() bool {
+		return got[management.StatusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Terminated.String()
+	})
+	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
+		t.Errorf("health still names %q", health.Waiting)
+	}
+}

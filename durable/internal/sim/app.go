@@ -420,6 +420,20 @@ func (p Program) holds() bool {
 	return len(acts) > 0 && acts[len(acts)-1].Holds
 }
 
+// events returns the names of the events that instances wait for.
+func (a *App) events() []string {
+	all := []string{"never"}
+	for _, p := range a.Programs {
+		for _, s := range p.Steps {
+			if s.Event != "" {
+				all = append(all, s.Event)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // expectOrders returns what ledgers must have written in the end.
 func (a *App) expectOrders() *orders {
 	e := &orders{app: a, books: map[string]book{}}

@@ -320,20 +320,6 @@ func (a answer) truth() (all map[string]candidate, fault string) {
 	return all, ""
 }
 
-// events returns the names of the events that instances wait for.
-func (a *App) events() []string {
-	all := []string{"never"}
-	for _, p := range a.Programs {
-		for _, s := range p.Steps {
-			if s.Event != "" {
-				all = append(all, s.Event)
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // candidatesOf returns what a history has begun and not completed.
 func candidatesOf(past []history.Event) map[string]candidate {
 	open := map[string]candidate{}

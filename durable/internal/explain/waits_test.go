@@ -1,0 +1,113 @@
+package explain_test
+
+import (
+	_ "embed" // waits_test.go
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+var began = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// past returns a history that begins with the start of an instance. Each part is an episode.
+func past(episodes ...[]history.Event) (all []history.Event) {
+	start := &history.ExecutionStarted{Header: history.NewHeader(began), Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e"}, Name: "O"}
+	for i, events := range episodes {
+		at := history.NewHeader(began.Add(time.Duration(i) * time.Hour))
+		all = append(all, &history.OrchestratorStarted{Header: at})
+		if i == 0 {
+			all = append(all, start)
+		}
+		all = append(append(all, events...), &history.OrchestratorCompleted{Header: at})
+	}
+	return all
+}
+
+func timerCreated(id int, fireAt time.Time) *history.TimerCreated {
+	return &history.TimerCreated{Header: history.Header{EventID: id, Timestamp: began}, FireAt: fireAt}
+}
+
+func sleep(d time.Duration) replay.Code {
+	return func(x *replay.Execution, _ *string) (*string, error) {
+		timer := new(replay.Future)
+		x.CreateTimer(timer, x.Now().Add(d)) // decides
+		timer.Await()                        // waits
+		return nil, nil
+	}
+}
+
+// The legs of a long timer are one timer, also the last one.
+func TestWaits_HaveTheWholeOfALongTimer(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	whole := began.Add(10 * day)
+	legs := [][]history.Event{{timerCreated(0, began.Add(3*day))}}
+	for i, end := range []time.Time{began.Add(6 * day), whole} {
+		at := began.Add(time.Duration(i+1) * 3 * day)
+		legs = append(legs, []history.Event{&history.TimerFired{Header: history.NewHeader(at), TimerID: i, FireAt: at}, timerCreated(i+1, end)})
+	}
+	for n := range legs {
+		events := past(legs[:n+1]...)
+		for _, e := range events {
+			if e, ok := e.(*history.OrchestratorStarted); ok {
+				e.Timestamp = began.Add(e.Timestamp.Sub(began) * 72)
+			}
+		}
+		waits, difference := explain.Waits(sleep(10*day), events)
+		if difference != nil || len(waits) != 1 || !waits[0].Due.Equal(whole) || !waits[0].Since.Equal(began) || waits[0].Task != n {
+			t.Errorf("in leg %d: %+v, %v; want a timer from %v to %v", n, waits, difference, began, whole)
+		}
+	}
+}
+
+// A second suspension does not begin another one.
+func TestSuspensionOf_BeginsWithTheFirstSuspensionThatIsNotResumed(t *testing.T) {
+	t.Parallel()
+	at := func(hours int) history.Header { return history.NewHeader(began.Add(time.Duration(hours) * time.Hour)) }
+	events := past([]history.Event{
+		&history.ExecutionSuspended{Header: at(1)}, &history.ExecutionResumed{Header: at(2)},
+		&history.ExecutionSuspended{Header: at(3), Reason: new("an audit")}, &history.ExecutionSuspended{Header: at(4), Reason: new("a check")},
+	})
+	s := explain.SuspensionOf(events)
+	if s == nil || !s.Since.Equal(at(3).Timestamp) || s.Reason == nil || *s.Reason != "a check" {
+		t.Errorf("the suspension is %+v", s)
+	}
+	if s := explain.SuspensionOf(append(events, &history.ExecutionResumed{Header: at(5)})); s != nil {
+		t.Errorf("the resumed instance has the suspension %+v", s)
+	}
+}
+
+//go:embed waits_test.go
+var source string
+
+// line returns where this file has a comment first.
+func line(comment string) []string {
+	before, _, _ := strings.Cut(source, " // "+comment+"\n")
+	return []string{fmt.Sprintf("waits_test.go:%d", strings.Count(before, "\n")+1)}
+}
+
+// If the code made the decision that differs, its line is named, else the line that waits.
+func TestWaits_NameTheLineThatDiffersFromAHistory(t *testing.T) {
+	t.Parallel()
+	scheduled := func(id int) *history.TaskScheduled {
+		return &history.TaskScheduled{Header: history.Header{EventID: id, Timestamp: began}, Name: "A"}
+	}
+	for name, c := range map[string]struct {
+		events []history.Event
+		want   []string
+	}{
+		"another decision":  {past([]history.Event{scheduled(0)}), line("decides")},
+		"one decision less": {past([]history.Event{timerCreated(0, began.Add(time.Hour)), scheduled(1)}), line("waits")},
+	} {
+		waits, difference := explain.Waits(sleep(time.Hour), c.events)
+		if difference == nil || len(waits) > 0 || !slices.Equal(difference.Where, c.want) || !strings.Contains(difference.String(), ", at "+c.want[0]+"\n") {
+			t.Errorf("%s: %+v, %+v; want %v", name, waits, difference, c.want)
+		}
+	}
+}

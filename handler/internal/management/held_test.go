@@ -1,0 +1,22 @@
+package management
+
+import (
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// The reason why the worker holds an instance back is the first one. If the worker does not run the
+// orchestrator, the completion of what it waits for does not resume it.
+func TestWhy_MarksWhatDoesNotResumeAnInstanceThatIsHeldBack(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{"orchestrator": true, "activity": false} {
+		w := &durable.Wait{Reasons: []durable.Reason{
+			{Kind: durable.ReasonSuspended, TaskID: -1}, {Kind: durable.ReasonEvent, TaskID: -1}, {Kind: durable.ReasonTimer, TaskID: 0},
+		}}
+		addHeld(w, "a reason", durable.WaitingFunction{Kind: kind})
+		if r := w.Reasons; len(r) != 4 || r[0].Kind != durable.ReasonHeldBack || r[0].Detail != "a reason" || r[1].IsAlsoUnderWay || r[2].IsAlsoUnderWay != want || r[3].IsAlsoUnderWay != want {
+			t.Errorf("an %s is held back: %+v", kind, r)
+		}
+	}
+}
