@@ -26,7 +26,7 @@ type newcomer struct {
 func (n newcomer) do(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=", "GOPROXY=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
@@ -45,7 +45,8 @@ func newNewcomer(t *testing.T) newcomer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.do(t, "go", "mod", "edit", "-require="+durableModule+"@v0.0.0", "-replace="+durableModule+"="+checkout)
+	edit := []string{"mod", "edit", "-require=" + durableModule + "@v0.0.0", "-replace=" + durableModule + "=" + checkout}
+	n.do(t, "go", append(edit, requirements(t)...)...)
 	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(n.root, "go.sum"), sums, 0o644)
@@ -55,6 +56,28 @@ func newNewcomer(t *testing.T) newcomer {
 	}
 	n.do(t, "go", "build", "-o", n.program, ".")
 	return n
+}
+
+// requirements returns the flags that give a module all requirements of the checkout's, and its
+// version of Go. With fewer, the go command reads go.mod files of further modules, which a module cache that
+// was filled by building the checkout does not have.
+func requirements(t *testing.T) (flags []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
+	cmd.Dir = checkout
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := decode[struct {
+		Go      string
+		Require []struct{ Path, Version string }
+	}](t, string(out))
+	flags = []string{"-go=" + module.Go}
+	for _, r := range module.Require {
+		flags = append(flags, "-require="+r.Path+"@"+r.Version)
+	}
+	return flags
 }
 
 func (n newcomer) built() (string, error) { return n.program, nil }
@@ -80,7 +103,7 @@ func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Run("checks", func(t *testing.T) {
 		processtest.LeaveToFull(t)
 		n.do(t, "go", "vet", ".")
-		n.do(t, "go", "get", "-tool", durableModule+"/durable/durablecheck/cmd/durablecheck")
+		n.do(t, "go", "mod", "edit", "-tool="+durableModule+"/durable/durablecheck/cmd/durablecheck")
 		n.do(t, "go", "tool", "durablecheck", "./...")
 	})
 }
