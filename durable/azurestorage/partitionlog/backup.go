@@ -23,7 +23,7 @@ import (
 //  1. the logs, with the messages that are still to be sent;
 //  2. the mailboxes, from the positions in these logs on;
 //  3. what the logs have since;
-//  4. what the logs have since then, of which it takes only what the rule below requires.
+//  4. what the logs have since then: it takes only what the rule below requires.
 //
 // A message that was sent before look 1 and is not among the messages still to be sent was in the mailbox
 // before look 2, or was received before look 3. A message that is sent later is in a group of
@@ -34,7 +34,7 @@ import (
 // else the prefix gains comes before the message, so this ends. Mail of look 2 was
 // sent before look 3. So no message arrives before it is sent.
 //
-// What was acknowledged before the backup began is in look 1 or 2.
+// Looks 1 and 2 have everything that was acknowledged before the backup began.
 
 // cut is a partition up to a group.
 type cut struct {
@@ -50,7 +50,7 @@ const cutAttempts = 10
 
 // ExportRunning is Export while workers and clients use the hub: it writes what was acknowledged
 // before it began, each message once. Requests of clients that come meanwhile may be part of it. It
-// changes nothing, and no worker waits for it. It fails with [ErrNoHub] if there is no hub.
+// changes nothing, and no worker waits for it. It fails with [ErrNoHub] if the hub does not exist.
 // It also fails if it takes so long that workers delete files of a base that they have replaced.
 func (h *Hub) ExportRunning(ctx context.Context, w provider.HubWriter) error {
 	if _, _, err := h.readInfo(ctx); store.IsNotFound(err) {

@@ -83,8 +83,8 @@ func (s *session) end() {
 
 // next waits for the instance's next messages as one of the idle sessions. It returns
 // none if the session is to end: it was idle for too long, has to give way, the payload of
-// the messages does not fit beside other instances, or the worker stops. Size is that of the
-// instance in memory, in bytes.
+// the messages does not fit beside other instances, or the worker stops. Size is the
+// instance's size in memory, in bytes.
 func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	s.end()
 	s.leavePayload() // an idle session counts in among

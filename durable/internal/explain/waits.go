@@ -38,7 +38,7 @@ type Wait struct {
 	Held bool
 	// IsAwaited reports that code waits for it. Without code it is false.
 	IsAwaited bool
-	// LastError is the error of the previous attempt, empty if there is none.
+	// LastError is the error of the previous attempt. It is empty for a first attempt.
 	LastError string
 	// Attempt says which attempt it is, or the timer is before, of how many there may be,
 	// if an earlier one has failed; else both are zero.
@@ -147,7 +147,7 @@ type Suspension struct {
 	Reason *string // of the latest suspension
 }
 
-// SuspensionOf returns the suspension at the end of a history, nil if there is none.
+// SuspensionOf returns the suspension at the end of a history, or nil.
 func SuspensionOf(events []history.Event) (s *Suspension) {
 	for _, e := range events {
 		switch e := e.(type) {
@@ -182,8 +182,8 @@ func failure(e history.Event) string {
 	return ""
 }
 
-// unanswered returns what a history has begun and not completed, by number. What was completed
-// while the instance is suspended is marked.
+// unanswered returns the tasks that a history has started and not completed, by number. It marks
+// the tasks that were completed while the instance is suspended.
 func unanswered(events []history.Event) map[int]Wait {
 	open := map[int]Wait{}
 	calls := map[string]int{} // of entities: the numbers of requests by ID and by origin

@@ -203,7 +203,7 @@ func (r *Reader) MailPosition() (position []byte, err error) {
 	return position, err
 }
 
-// Outgoing returns the messages for other partitions that are to be sent, by rising numbers.
+// Outgoing returns the messages that the partition still has to send to others, by rising numbers.
 func (r *Reader) Outgoing() (all []Outgoing, err error) {
 	err = r.read("read the messages for other partitions", func(t tables) error {
 		return t.each(outboxTable, func(key, value []byte) error {

@@ -21,7 +21,7 @@ type timers struct {
 	long map[*Future]longTimer
 }
 
-// A longTimer is a timer in several legs, of which one is open.
+// A longTimer is a timer in several legs. One leg is open.
 type longTimer struct {
 	began, due time.Time // of the whole timer
 	isLast     bool      // the open leg ends the timer

@@ -320,7 +320,7 @@ func (a answer) truth() (all map[string]candidate, fault string) {
 	return all, ""
 }
 
-// candidatesOf returns what a history has begun and not completed.
+// candidatesOf returns the tasks that a history has started and not completed.
 func candidatesOf(past []history.Event) map[string]candidate {
 	open := map[string]candidate{}
 	requests := map[string]string{}
@@ -351,7 +351,7 @@ func candidatesOf(past []history.Event) map[string]candidate {
 	return open
 }
 
-// withoutHeld returns a history up to the suspension at its end, and that, nil if there is none.
+// withoutHeld returns a history up to the suspension at its end, and this suspension or nil.
 func withoutHeld(past []history.Event) (shown []history.Event, suspended *history.ExecutionSuspended) {
 	shown = past
 	for i, e := range past {
