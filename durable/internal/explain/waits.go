@@ -132,11 +132,8 @@ func markHeldEvents(waits []Wait, events []history.Event) {
 
 // suspends reports whether an instance is suspended after an event of its history.
 func suspends(e history.Event, before bool) bool {
-	switch e.Type() {
-	case history.TypeExecutionSuspended:
-		return true
-	case history.TypeExecutionResumed:
-		return false
+	if t := e.Type(); t == history.TypeExecutionSuspended || t == history.TypeExecutionResumed {
+		return t == history.TypeExecutionSuspended
 	}
 	return before
 }
