@@ -22,7 +22,8 @@ func TestWhy_TellsWhatInstancesWaitForThatDotNetBegan(t *testing.T) {
 	}{
 		{scenario{file: "kinds", scenarios: []string{"retry"}, instances: []string{"retry"}}, []string{
 			`waits for a worker to begin with it`, `activity "Boom"`,
-			`timer before attempt 2 of 2 of "Boom"`, `activity "Boom", attempt 2 of 2`, `timer`, about,
+			`timer before attempt 2 of 2 of "Boom", after the error: kaboom f1`, `activity "Boom", attempt 2 of 2, after the error: kaboom f1`,
+			`timer, after the error: kaboom f1`, about,
 			"has ended: DurableTask.Core.Exceptions.TaskFailedException: Task 'Boom' (#2) failed with an unhandled exception: kaboom f1",
 		}},
 		{scenario{file: "kinds", scenarios: []string{"timer"}, instances: []string{"tim"}}, []string{

@@ -94,7 +94,6 @@ type Store struct {
 	unwritten atomic.Int64  // bytes of the largest group that failed since one as large succeeded
 	full      chan struct{} // has room for one: there is a layer to flush
 	flushed   chan struct{} // has room for one: it was flushed, or that failed
-	idle      func()        // called after a layer was flushed, so that the writer looks for the next
 	closing   chan struct{}
 	flusher   sync.WaitGroup
 	pacer     reclaim.Pacer
@@ -112,7 +111,7 @@ func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	return &Store{
 		Limits: Limits{Flush: 8 << 20, Wait: 64 << 20, Retry: time.Second},
 		tables: recovered.tables, log: logger, base: base, groups: groups, last: recovered.Last, active: recovered,
-		full: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}), idle: func() {},
+		full: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 }
 
@@ -315,7 +314,6 @@ func (s *Store) flush() {
 				s.log.Info("the database can be written again")
 			}
 			s.pacer.Step(size)
-			s.idle()
 			return
 		}
 		if failures == 0 {

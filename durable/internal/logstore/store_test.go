@@ -255,29 +255,6 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 	}
 }
 
-func TestStore_FlushesAGrownLayerAlthoughNothingIsWritten(t *testing.T) {
-	t.Parallel()
-	s := emptyStage(t)
-	fail := func(err error) {
-		s.base.mu.Lock()
-		defer s.base.mu.Unlock()
-		s.base.fails = err
-	}
-	fail(errors.New("full"))
-	for _, key := range []string{"a", "b"} { // the second layer grows while the first is not in the base
-		if err := s.put(plain, key, strings.Repeat("x", 600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fail(nil)
-	patience.Until(t, "both layers are in the base", func() bool {
-		s.base.mu.Lock()
-		defer s.base.mu.Unlock()
-		return s.base.last == 2
-	})
-	s.close()
-}
-
 func TestStore_ALargeGroupWaitsForTheBase(t *testing.T) {
 	t.Parallel()
 	s, full := emptyStage(t), errors.New("full")

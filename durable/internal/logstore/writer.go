@@ -107,7 +107,6 @@ func (t *Txn) Then(effect func()) { t.effects = append(t.effects, effect) }
 // ends. A store has one writer.
 func NewWriter[T any](store *Store, cfg WriterConfig[T]) *Writer[T] {
 	w := &Writer[T]{store: store, cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{}), staged: NewLayer(store.tables, 0)}
-	store.idle = func() { signal(w.wake) }
 	// It runs only while there are lazy operations.
 	w.due = time.AfterFunc(lazyDelay, func() { signal(w.wake) })
 	w.due.Stop()
@@ -231,7 +230,6 @@ func (w *Writer[T]) next() ([]*Op[T], bool) {
 		case closed:
 			return nil, false
 		}
-		w.store.flushIfGrown() // no write may follow
 		<-w.wake
 	}
 }
