@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"runtime/pprof"
 	"sync"
 	"sync/atomic"
@@ -116,12 +115,7 @@ func (b *boundRun) wait(f func()) *StallError {
 func (b *boundRun) run(f func()) {
 	returned := false
 	defer func() {
-		var ended error
-		if v := recover(); v != nil {
-			ended = &panicError{v, debug.Stack()}
-		} else if !returned {
-			ended = &panicError{}
-		}
+		ended := endOf(recover(), returned)
 		if b.watchdog.unwatch(b.turn) {
 			b.turn.over <- ended
 			return

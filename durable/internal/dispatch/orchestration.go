@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -502,12 +501,7 @@ func (s *session) runTurn(f func()) error {
 func (s *session) onTurn(t *turn, x *execution, f func()) {
 	returned := false
 	defer func() {
-		var ended error
-		if v := recover(); v != nil {
-			ended = &panicError{v, debug.Stack()}
-		} else if !returned {
-			ended = &panicError{}
-		}
+		ended := endOf(recover(), returned)
 		if s.d.watchdog.end(t) {
 			t.over <- ended
 			return

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -87,6 +88,18 @@ func (e *panicError) Error() string {
 		return "the goroutine of the episode was ended by runtime.Goexit"
 	}
 	return fmt.Sprintf("panic while handling the instance: %v", e.value)
+}
+
+// endOf returns the error with which a goroutine ends that has recovered a value or has not
+// returned. Call it in the deferred function that recovers.
+func endOf(recovered any, returned bool) error {
+	switch {
+	case recovered != nil:
+		return &panicError{recovered, debug.Stack()}
+	case !returned:
+		return &panicError{}
+	}
+	return nil
 }
 
 // restart counts from zero. The watchdog's mu is locked.
