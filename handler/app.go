@@ -82,7 +82,7 @@ func run(app App) int {
 	return exitOK
 }
 
-// limitMemory sets the memory limit of the Go runtime below that of the container, unless the
+// limitMemory sets the memory limit of the Go runtime below the container's limit, unless the
 // variable GOMEMLIMIT has set it.
 func limitMemory(log *slog.Logger, variable string, root fs.FS) {
 	if variable != "" {

@@ -40,7 +40,7 @@ func (h *hanger) app(t *testing.T, stallTimeout time.Duration) *Server {
 	return s
 }
 
-// A stalled function is what an operator sees of it.
+// A stalled function has these texts in the log and in the answers for an operator.
 type stalled struct{ waiting, function, kind, text, waitsFor string }
 
 // sees waits until all that is said of an instance names a function that does not yield.

@@ -73,7 +73,7 @@ func run(out io.Writer, patterns []string, order bool, hub string) error {
 	return err
 }
 
-// figures are those of one package.
+// figures describe one package.
 type figures struct {
 	lines     map[string]int // by file
 	uses      map[use]bool

@@ -23,7 +23,7 @@ type ledger struct {
 	progress time.Time                  // of the last acknowledgment or completion
 }
 
-// begun is an instance that a client started.
+// A begun instance was started by a client.
 type begun struct {
 	shape        string
 	input        any

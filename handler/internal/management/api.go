@@ -333,7 +333,7 @@ func (m *API) heldBack(state *durable.InstanceState) string {
 }
 
 // held returns the function that this app's worker lacks or does not run for an instance, and the
-// reason in words, "" if there is none.
+// reason in words. Without such a function the reason is empty.
 func (m *API) held(state *durable.InstanceState) (reason string, by durable.WaitingFunction) {
 	if state.Status.IsTerminal() {
 		return "", by
