@@ -16,37 +16,36 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// An App is a program's functions, triggers and routes.
+// An App is a durable app: its functions, triggers and routes.
 type App struct {
 	// Functions are the app's orchestrators and activities.
 	Functions []*durable.Function
 
-	// Triggers are functions that a clock, a message, a blob or the like starts. Each
-	// needs a function.json, which -write-functions writes.
+	// Triggers are the functions that the host starts for other events, such as a timer or a queue
+	// message. The host needs a function.json for each; write them with -write-functions.
 	Triggers []Trigger
 
-	// Routes adds the app's own HTTP routes to api, the group of the route
-	// prefix, "/api" by default. It may be nil. The routes below /durabletask
-	// there are the management API's. A route may return an error of package
-	// durable; it gets the status that fits. A panic in one is answered with
-	// status 500.
+	// Routes adds the app's own HTTP routes to api, the group for the route prefix ("/api" by default).
+	// It may be nil. Paths below /durabletask in the group are reserved for the management API. If a
+	// route returns an error of package durable, the server answers with the matching status. If a
+	// route panics, it answers with status 500.
 	Routes func(api *echo.Group, c *durable.Client)
 }
 
-// Exit codes of [Main]. The Functions host restarts a handler that exits with
-// anything but 0, at most twice.
+// Exit codes of [Main]. If the handler exits with a code other than 0, the Functions host restarts it,
+// at most twice.
 const (
-	exitOK       = 0 // stopped as asked, with nothing left running
-	exitFailed   = 1 // could not serve, or did not get everything to an end in time
-	exitNoConfig = 2 // the port to listen on is invalid
-	exitUsage    = 2 // the program's arguments are invalid
+	exitOK       = 0 // stopped on request, all work completed
+	exitFailed   = 1 // cannot listen, or shutdown timed out
+	exitNoConfig = 2 // the configured port is not valid
+	exitUsage    = 2 // the program's arguments are not valid
 )
 
-// Main runs app until SIGTERM or SIGINT, or until its parent, the Functions host, dies, and
-// then exits. A second signal ends the process at once. It never returns.
+// Main runs app and then exits the process. It never returns. It stops on SIGTERM or SIGINT, or when
+// its parent process, the Functions host, dies. A second signal ends the process at once.
 //
-// The program's arguments may be a command instead: -write-functions writes the
-// function.json of each trigger, -init a new app; --help lists them.
+// If the program's first argument is a command, Main runs the command instead: -write-functions writes
+// the function.json of each trigger, -init creates a new app, --help lists all commands.
 func Main(app App) {
 	code, done := mainCommand(app)
 	if !done {
@@ -56,9 +55,9 @@ func Main(app App) {
 }
 
 func run(app App) int {
-	// When the host is killed, the pipe behind standard output breaks. Without
-	// this the next line of the log would end the process before it has released
-	// its partitions. The channel is never read.
+	// If the host is killed, the pipe behind standard output breaks. Without this line, the next write
+	// to the log would then raise SIGPIPE and end the process before it releases its partitions.
+	// Nothing reads the channel.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -82,8 +81,8 @@ func run(app App) int {
 	return exitOK
 }
 
-// limitMemory sets the memory limit of the Go runtime below the container's limit, unless the
-// variable GOMEMLIMIT has set it.
+// limitMemory sets the Go runtime's memory limit from the container's limit. It does nothing if the
+// environment variable GOMEMLIMIT is set.
 func limitMemory(log *slog.Logger, variable string, root fs.FS) {
 	if variable != "" {
 		return

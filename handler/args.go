@@ -14,15 +14,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// An appCommand is a command that an app's program runs instead of serving.
+// An appCommand is a command in the program's arguments, which runs instead of the server.
 type appCommand struct {
 	name string // the first argument
-	args string // what may follow, for the usage
+	args string // further arguments, for the usage text
 	does string
 	run  func(app App, args []string, out io.Writer) error
 }
 
-// appCommands are all there are, in the order of the usage.
+// appCommands lists all commands in the order of the usage text.
 var appCommands = []appCommand{
 	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, that of host.json", writeFunctionsCommand},
 	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", nil},
@@ -31,15 +31,15 @@ var appCommands = []appCommand{
 	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
 }
 
-// helpWords and versionWords print the usage and the version.
+// The arguments that print the usage text and the version.
 var (
 	helpWords    = []string{"--help", "-help", "-h", "help"}
 	versionWords = []string{"--version", "-version", "version"}
 )
 
-// runCommand runs the command in the program's arguments and returns the exit code. Done is
-// false if there is none. Behind the host unknown arguments are ignored: host.json may have
-// some for the app.
+// runCommand runs the command in args and returns the exit code. It returns done = false if the program
+// must serve the app: args is empty, or the program runs behind the Functions host and args is no
+// command. host.json may pass arguments that are meant for the app.
 func runCommand(app App, args []string, out, errs io.Writer) (code int, done bool) {
 	if len(args) == 0 {
 		return exitOK, false
@@ -93,11 +93,11 @@ func (c appCommand) usage(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "  %s\n        %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
 }
 
-// thisModule is the path of the module that this package is part of.
+// thisModule is the path of the module that contains this package.
 const thisModule = "github.com/durablefunctions-go/durablefunctions"
 
-// programVersion returns the versions of the program, this module and Go, as
-// far as the build recorded them.
+// programVersion returns the versions of the program, of this module and of Go, as recorded in the
+// build information.
 func programVersion(build *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return "the program was built without version information"
@@ -111,12 +111,12 @@ func programVersion(build *debug.BuildInfo, ok bool) string {
 	return text + ", " + build.GoVersion
 }
 
-// mainCommand is runCommand for this process.
+// mainCommand calls [runCommand] with the arguments and standard streams of this process.
 func mainCommand(app App) (code int, done bool) {
 	return runCommand(app, os.Args[1:], os.Stdout, os.Stderr)
 }
 
-// schemaCommand writes the schema of host.json.
+// schemaCommand writes the JSON schema of host.json.
 func schemaCommand(_ App, _ []string, out io.Writer) error {
 	text, err := settings.HostSchema(settingRows())
 	if err != nil {
@@ -126,7 +126,7 @@ func schemaCommand(_ App, _ []string, out io.Writer) error {
 	return err
 }
 
-// openAPICommand writes the document for an app at the usual place.
+// openAPICommand writes the OpenAPI document for an app with the default route prefix.
 func openAPICommand(_ App, _ []string, out io.Writer) error {
 	base := "/" + DefaultRoutePrefix + web.ManagementPath
 	return json.NewEncoder(out).Encode(management.OpenAPIDocument(management.Routes(), base))

@@ -9,26 +9,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
-// An Input is a value that the host reads before it starts a function. It is an option of
-// the function:
+// An Input is an input binding: a value that the host reads before it runs a function. Pass it as an
+// option of the trigger, and read it with [Input.Of]:
 //
 //	var limits = handler.BlobInput[Limits]("limits", "settings/limits.json")
 //
 //	handler.Queue("Check", "orders", check, limits)
 //
-// T is decoded as a [Trigger]'s payload.
+// T is decoded like the payload of a [Trigger].
 type Input[T any] struct {
 	binding triggers.Binding
 	shape   triggers.Shape
 }
 
-// BlobInput is a blob. Its path may have parameters of the trigger's: "thumbnails/{name}".
+// BlobInput returns an input that reads a blob. The path may contain parameters of the trigger's path,
+// such as "thumbnails/{name}".
 func BlobInput[T any](name, path string, opts ...BindingOption) Input[T] {
 	return newInput[T](triggers.Binding{Kind: "blob", Name: name, Properties: triggers.Properties{"path": path}}, opts)
 }
 
-// InputOf is an input of any type. Kind is its type in function.json; [Property] options set
-// its other properties.
+// InputOf returns an input of any binding type. Kind is the type in function.json; set its properties
+// with [Property].
 func InputOf[T any](name, kind string, opts ...BindingOption) Input[T] {
 	return newInput[T](triggers.Binding{Kind: kind, Name: name}, opts)
 }
@@ -50,7 +51,9 @@ func (in Input[T]) applyTrigger(t *Trigger) {
 }
 func (in Input[T]) applyTimer(t *Trigger) { in.applyTrigger(t) }
 
-// Of returns the input of a call, the zero value of T if it does not exist.
+// Of returns the value of the input for call. If the blob or document does not exist, it returns the
+// zero value of T. It fails if the function was registered without this input, or if the value cannot
+// be decoded.
 func (in Input[T]) Of(call *Invocation) (T, error) {
 	var value T
 	raw, ok := call.values.Input(in.binding.Name)
@@ -64,46 +67,46 @@ func (in Input[T]) Of(call *Invocation) (T, error) {
 	return value, nil
 }
 
-// An Output is a message, blob or document that the host writes after a function returned
-// without an error. It is an option of the function:
+// An Output is an output binding: messages, blobs or documents that the host writes after a function
+// succeeds. Pass it as an option of the trigger, and add items with [Output.Put]:
 //
 //	var letters = handler.QueueOutput[Letter]("letters", "letters-to-send")
 //
 //	handler.Timer("Remind", "0 0 9 * * *", remind, letters)
 //
-// A string or []byte is written as it is, anything else as JSON.
+// A string or []byte is written unchanged, any other type as JSON.
 type Output[T any] struct{ binding triggers.Binding }
 
-// QueueOutput is a queue in Azure Storage.
+// QueueOutput returns an output that writes messages to a queue in Azure Storage.
 func QueueOutput[T any](name, queue string, opts ...BindingOption) Output[T] {
 	return newOutput[T](triggers.Binding{Kind: "queue", Name: name, Properties: triggers.Properties{"queueName": queue}}, opts)
 }
 
-// BlobOutput is a blob, which a call can write once. Its path may have parameters of the
-// trigger's.
+// BlobOutput returns an output that writes a blob, at most once per run. The path may contain
+// parameters of the trigger's path.
 func BlobOutput[T any](name, path string, opts ...BindingOption) Output[T] {
 	return newOutput[T](triggers.Binding{Kind: "blob", Name: name, Properties: triggers.Properties{"path": path}}, opts)
 }
 
-// ServiceBusOutput is a Service Bus queue.
+// ServiceBusOutput returns an output that writes messages to a Service Bus queue.
 func ServiceBusOutput[T any](name, queue string, opts ...BindingOption) Output[T] {
 	return newOutput[T](triggers.Binding{Kind: "serviceBus", Name: name, Properties: triggers.Properties{"queueName": queue}}, opts)
 }
 
-// EventHubOutput is an event hub.
+// EventHubOutput returns an output that writes events to an event hub.
 func EventHubOutput[T any](name, hub string, opts ...BindingOption) Output[T] {
 	return newOutput[T](triggers.Binding{Kind: "eventHub", Name: name, Properties: triggers.Properties{"eventHubName": hub}}, opts)
 }
 
-// CosmosDBOutput is a container of Cosmos DB.
+// CosmosDBOutput returns an output that writes documents to a Cosmos DB container.
 func CosmosDBOutput[T any](name, database, container string, opts ...BindingOption) Output[T] {
 	return newOutput[T](triggers.Binding{Kind: "cosmosDB", Name: name, Properties: triggers.Properties{
 		"databaseName": database, "containerName": container,
 	}}, opts)
 }
 
-// OutputOf is an output of any type. Kind is its type in function.json; [Property] options
-// set its other properties.
+// OutputOf returns an output of any binding type. Kind is the type in function.json; set its properties
+// with [Property].
 func OutputOf[T any](name, kind string, opts ...BindingOption) Output[T] {
 	return newOutput[T](triggers.Binding{Kind: kind, Name: name}, opts)
 }
@@ -121,7 +124,8 @@ func (o Output[T]) applyTrigger(t *Trigger) {
 }
 func (o Output[T]) applyTimer(t *Trigger) { o.applyTrigger(t) }
 
-// Put adds items to an output of a call. The call fails if one cannot be written.
+// Put adds items to the output of call. If an item cannot be encoded, or if the function was registered
+// without this output, the run fails when the function returns.
 func (o Output[T]) Put(call *Invocation, items ...T) {
 	for _, item := range items {
 		encoded, err := triggers.Encode(o.binding.Kind, item)
@@ -135,35 +139,35 @@ func (o Output[T]) Put(call *Invocation, items ...T) {
 	}
 }
 
-// A TriggerOption is an option of a function: [Timeout], [FixedRetry], [ExponentialRetry],
-// [Connection], [Property], and every [Input] and [Output].
+// A TriggerOption configures a trigger: [Timeout], [FixedRetry], [ExponentialRetry], [Connection],
+// [Property], or any [Input] or [Output].
 type TriggerOption interface{ applyTrigger(*Trigger) }
 
-// A TimerOption is an option of a [Timer]: [RunOnStartup], [NoMonitor], and every
-// TriggerOption except Connection.
+// A TimerOption configures a [Timer]: [RunOnStartup], [NoMonitor], or any TriggerOption except
+// [Connection].
 type TimerOption interface{ applyTimer(*Trigger) }
 
-// A BindingOption is an option of an [Input] or [Output]: [Connection] and [Property].
+// A BindingOption configures an [Input] or [Output]: [Connection] or [Property].
 type BindingOption interface{ applyBinding(*triggers.Binding) }
 
-// Timeout bounds one run of a function, as a [time.Duration]. Its context ends then, and a
-// run that goes on has failed. The default is a little less than host.json's
-// functionTimeout, at most 30 minutes. The host kills the program when a run exceeds
-// functionTimeout, so Timeout must be less.
+// Timeout is the longest duration of one run of a function. When it expires, the run's context is
+// canceled and the run fails. The default is slightly less than functionTimeout in host.json, and at
+// most [DefaultInvocationTimeout]. A Timeout must be less than functionTimeout, because the host kills
+// the program when a run exceeds that.
 type Timeout time.Duration
 
 func (d Timeout) applyTrigger(t *Trigger) { t.function.Timeout = time.Duration(d) }
 func (d Timeout) applyTimer(t *Trigger)   { d.applyTrigger(t) }
 
-// Connection is the name of the setting with a binding's connection: a connection string, or
-// the prefix of settings for an identity. The default of storage bindings is
-// AzureWebJobsStorage.
+// Connection names the setting that holds the connection of a binding: a connection string, or the
+// prefix of the settings of an identity-based connection. Storage bindings use AzureWebJobsStorage by
+// default.
 type Connection string
 
 func (n Connection) applyTrigger(t *Trigger)          { n.applyBinding(&t.function.Source) }
 func (n Connection) applyBinding(b *triggers.Binding) { b.Set("connection", string(n)) }
 
-// Property sets a property of a binding in function.json for which there is no other option:
+// Property sets a property of a binding in function.json that has no option of its own, such as
 // Property("isSessionsEnabled", true). The value is encoded as JSON.
 func Property(name string, value any) interface {
 	TriggerOption
@@ -186,27 +190,27 @@ type startupOption struct{}
 
 func (startupOption) applyTimer(t *Trigger) { t.function.Source.Set("runOnStartup", true) }
 
-// RunOnStartup also runs a timer when the host starts, on each instance that is added, too.
-// Do not use it in production.
+// RunOnStartup also runs a timer whenever the host starts, which includes every new instance of the
+// app. Do not use it in production.
 var RunOnStartup TimerOption = startupOption{}
 
 type monitorOption struct{}
 
 func (monitorOption) applyTimer(t *Trigger) { t.function.Source.Set("useMonitor", false) }
 
-// NoMonitor turns off the host's record of a timer's runs: a run that was missed while the
-// app was stopped is not made up for.
+// NoMonitor makes the host keep no record of a timer's runs. If a run is missed while the app is
+// stopped, it is not made up later.
 var NoMonitor TimerOption = monitorOption{}
 
-// A retryOption sets the retry policy of a function.
+// A retryOption sets a function's retry policy.
 type retryOption triggers.RetryPolicy
 
 func (o *retryOption) applyTrigger(t *Trigger) { t.function.Retry = (*triggers.RetryPolicy)(o) }
 func (o *retryOption) applyTimer(t *Trigger)   { o.applyTrigger(t) }
 
-// FixedRetry retries a function that fails up to most times, -1 for no limit, with a pause
-// before each retry. The host keeps the count in memory; use a durable activity with a
-// retry policy to survive restarts.
+// FixedRetry retries a failed function at most most times, or without limit if most is -1, with a pause
+// before each retry. The host counts the retries in memory. To retry across restarts, call a durable
+// activity with a retry policy instead.
 func FixedRetry(most int, pause time.Duration) interface {
 	TriggerOption
 	TimerOption
@@ -214,8 +218,7 @@ func FixedRetry(most int, pause time.Duration) interface {
 	return &retryOption{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: settings.FormatTimeSpan(pause)}
 }
 
-// ExponentialRetry is [FixedRetry] with a pause that grows from shortest to
-// longest.
+// ExponentialRetry is like [FixedRetry] with a pause that grows from shortest to longest.
 func ExponentialRetry(most int, shortest, longest time.Duration) interface {
 	TriggerOption
 	TimerOption

@@ -8,15 +8,16 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// The defaults of [WaitOrCheckStatus].
+// Defaults of [WaitOrCheckStatus].
 const (
 	DefaultWaitTimeout  = 10 * time.Second
 	DefaultWaitInterval = time.Second
 )
 
-// WaitOrCheckStatus answers a request that started an instance with status 200 and its
-// output if it completes within timeout (default 10 s), with its status if it ends in
-// another way, else as [CheckStatus]. It checks every interval (default 1 s).
+// WaitOrCheckStatus answers a request that has started an instance. It waits up to timeout for the
+// instance to end. If the instance completes, the answer is its output with status 200; if it ends
+// otherwise, the answer is its status; if the timeout expires, the answer is that of [CheckStatus]. It
+// polls once per interval. A zero timeout is 10 s, a zero interval is 1 s.
 func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
 	if timeout == 0 {
 		timeout = DefaultWaitTimeout
@@ -27,9 +28,9 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 	return management.WaitOrCheckStatus(c, id, timeout, interval)
 }
 
-// A ManagementPayload has the URLs to manage an instance, with {eventName} and {text} for
-// the caller to replace. Its members are those of the .NET extension
-// (HttpManagementPayload.cs; HttpApiHandler.cs, CreateCheckStatusResponseMessage).
+// A ManagementPayload holds the URLs that manage an instance. The caller replaces the placeholders
+// {eventName} and {text}. The members are those of the .NET extension (HttpManagementPayload.cs;
+// HttpApiHandler.cs, CreateCheckStatusResponseMessage).
 type ManagementPayload struct {
 	ID                    durable.InstanceID `json:"id"`
 	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
@@ -40,22 +41,22 @@ type ManagementPayload struct {
 	RestartPostURI        string             `json:"restartPostUri"`
 	SuspendPostURI        string             `json:"suspendPostUri"`
 	ResumePostURI         string             `json:"resumePostUri"`
-	// Warning says that the app does not know the function that was started. The
-	// extension has no such member.
+	// Warning is set if this app has no function for the started instance. The .NET extension has no
+	// such member.
 	Warning string `json:"warning,omitempty"`
 }
 
-// Management returns the URLs to manage an instance, for a route with an answer of its own.
-// They have the origin of the request and a code that gives access. It returns an error if
+// Management returns the URLs that manage an instance, for a route that composes its own answer. They
+// start with the origin of the request and contain a code that grants access. It returns an error if
 // the request did not come through a [Server].
 func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error) {
 	urls, err := management.URLs(c, id)
 	return ManagementPayload(urls), err
 }
 
-// CheckStatus answers a request that started an instance with status 202, the
-// URL of its status as Location, and its [ManagementPayload]. It returns an error
-// if the request did not come through a [Server].
+// CheckStatus answers a request that has started an instance: status 202, the status URL in the
+// Location header, and the [ManagementPayload] as the body. It returns an error if the request did not
+// come through a [Server].
 func CheckStatus(c echo.Context, id durable.InstanceID) error {
 	return management.CheckStatus(c, id)
 }

@@ -28,13 +28,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// hubCommand runs a command of the hub tool.
+// hubCommand runs `app hub` with args and returns the exit code.
 func hubCommand(app App, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	terminal := isTerminal(out)
 	tool := &hubTool{app: App{Functions: app.Functions}, logger: slog.New(slog.DiscardHandler)}
-	if len(args) > 0 && args[0] == "console" { // others return their errors
+	if len(args) > 0 && args[0] == "console" { // the other verbs return their errors
 		tool.logger = NewLogger(errs, slog.LevelError)
 	}
 	return hubcli.Program{
@@ -45,7 +45,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	}.Run(ctx, args)
 }
 
-// isTerminal reports whether a person reads what is written.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok {
@@ -55,13 +55,14 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// A hubTool works on the hub that the configuration names, without serving it.
+// A hubTool implements the operations of `app hub` on the task hub in the app's configuration. It runs
+// no functions.
 type hubTool struct {
 	app    App
 	logger *slog.Logger
 }
 
-// config returns the app's configuration.
+// config loads the app's configuration.
 func (t *hubTool) config() (Config, error) {
 	cfg, err := Load()
 	if err == nil {
@@ -74,14 +75,14 @@ func (t *hubTool) config() (Config, error) {
 	return cfg, nil
 }
 
-// open returns the management API of the hub: that of the app which has the
-// hub's file, or one in this process.
+// open returns the management API of the hub: a server in this process or, if a running app holds the
+// hub's local file, that app's API.
 func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 	cfg, err := t.config()
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.server(cfg, "") // only this command calls it
+	s, err := t.server(cfg, "") // only this process can call it, so it needs no key
 	if held, ok := errors.AsType[*embedded.HeldError](err); ok {
 		return askHolder(held, cfg.Key)
 	}
@@ -93,8 +94,8 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 	}, nil
 }
 
-// server returns a server of the hub, with a key, that does not work on it. If an app has the
-// hub's file, the error is an [*embedded.HeldError].
+// server returns a server for the hub that runs no functions. Key is its key; empty means that it needs
+// none. If another process holds the hub's file, the error is an [*embedded.HeldError].
 func (t *hubTool) server(cfg Config, key string) (*Server, error) {
 	cfg.Address, cfg.Key, cfg.ReadKey = "", key, ""
 	s := New(t.app, cfg)
@@ -110,9 +111,9 @@ func (t *hubTool) server(cfg Config, key string) (*Server, error) {
 	return s, nil
 }
 
-// console serves the hub's console on this machine until ctx ends. It shows the address,
-// which has the key: others on the machine do not know it. The app that has the hub's file
-// serves one itself.
+// console serves the web console on a loopback port until ctx ends. It passes the address to show. The
+// address contains a random key, so that other users of the machine cannot use the console. If a
+// running app holds the hub's file, console shows the address of that app's console and returns.
 func (t *hubTool) console(ctx context.Context, show func(address string) error) error {
 	cfg, err := t.config()
 	if err != nil {
@@ -131,7 +132,7 @@ func (t *hubTool) console(ctx context.Context, show func(address string) error) 
 		return errors.Join(err, s.hub.Close())
 	}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: web.MaxHeader}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // requests in flight end with it
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // closes running requests, too
 	if err = show("http://" + listener.Addr().String() + s.console.Path() + "/login?code=" + key); err == nil {
 		err = server.Serve(listener)
 	}
@@ -141,7 +142,7 @@ func (t *hubTool) console(ctx context.Context, show func(address string) error) 
 	return errors.Join(err, server.Close(), s.hub.Close())
 }
 
-// askHolder returns the management API of the app that has the hub's file.
+// askHolder returns the management API of the app that holds the hub's file.
 func askHolder(held *embedded.HeldError, key string) (*hubcli.Target, error) {
 	if held.Contact == "" {
 		return nil, &hubcli.UnavailableError{Err: fmt.Errorf("%w, and that does not say where its management API is", held)}
@@ -149,7 +150,7 @@ func askHolder(held *embedded.HeldError, key string) (*hubcli.Target, error) {
 	return &hubcli.Target{Client: &http.Client{Transport: &viaHolder{held}}, Base: held.Contact, Key: key}, nil
 }
 
-// viaHolder makes requests to the app that has a file.
+// viaHolder sends requests to the app that holds the hub's file.
 type viaHolder struct{ held *embedded.HeldError }
 
 // RoundTrip implements [http.RoundTripper].
@@ -161,7 +162,7 @@ func (v *viaHolder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// inProcess makes requests to a server without a network.
+// inProcess passes requests to a server without a network connection.
 type inProcess struct{ s *Server }
 
 // RoundTrip implements [http.RoundTripper].
@@ -174,7 +175,7 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// delete deletes the hub.
+// delete deletes the hub and returns its name.
 func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, error) {
 	cfg, err := t.config()
 	if err != nil {
@@ -195,7 +196,7 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 	return cfg.hubInAccount(), deleteHub(ctx, hub, workers, r)
 }
 
-// compact compacts the hub.
+// compact compacts the hub, in a local file or in partition logs.
 func (t *hubTool) compact(ctx context.Context) (hubcli.Compacted, error) {
 	cfg, err := t.config()
 	if err != nil {
@@ -229,7 +230,7 @@ func compactLogs(ctx context.Context, cfg Config) (done hubcli.Compacted, err er
 	return done, busyError(err)
 }
 
-// repair looks for damage of the hub, and with apply repairs what it can.
+// repair finds damage of a hub in partition logs and, with apply, repairs what it can.
 func (t *hubTool) repair(ctx context.Context, apply bool) (hubcli.Repaired, error) {
 	cfg, err := t.config()
 	if err != nil {
@@ -260,7 +261,7 @@ func repairHub(ctx context.Context, cfg Config, apply bool) (done hubcli.Repaire
 	return done, busyError(err)
 }
 
-// busyError adds what to do to the error of a hub that a worker has.
+// busyError adds advice to an error that wraps [provider.ErrHubBusy].
 func busyError(err error) error {
 	if errors.Is(err, provider.ErrHubBusy) {
 		return &hubcli.UnavailableError{Err: fmt.Errorf("%w; stop the workers first", err)}
@@ -268,7 +269,7 @@ func busyError(err error) error {
 	return err
 }
 
-// fileError returns the error for what was to be done with the file of a hub and ended with err.
+// fileError adds advice to err, an error of an operation on a hub's local file.
 func fileError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no task hub: %w", err)
@@ -279,12 +280,12 @@ func fileError(err error) error {
 	return err
 }
 
-// A deleter is a hub that can be deleted.
+// A deleter is a task hub that can be deleted.
 type deleter interface {
 	Delete(ctx context.Context, force bool) error
 }
 
-// openDeleter returns the hub in the storage account.
+// openDeleter opens the hub in the storage account.
 func openDeleter(cfg Config) (deleter, error) {
 	if cfg.StorageType == PartitionLog {
 		return partitionlog.Open(cfg.Connection, cfg.partitionLogConfig())
@@ -292,8 +293,8 @@ func openDeleter(cfg Config) (deleter, error) {
 	return azurestorage.Open(cfg.Connection, cfg.Storage)
 }
 
-// deleteHub deletes a hub, or with force one that a worker has. workers says what running
-// workers do then.
+// deleteHub deletes a hub. If a worker uses the hub, it requires r.Force. The text workers tells the
+// operator what running workers do after the deletion.
 func deleteHub(ctx context.Context, hub deleter, workers string, r hubcli.DeleteRequest) error {
 	err := hub.Delete(ctx, false)
 	switch {
@@ -307,8 +308,8 @@ func deleteHub(ctx context.Context, hub deleter, workers string, r hubcli.Delete
 	return hub.Delete(ctx, true)
 }
 
-// crashes returns the functions that crashed the app on this machine. With forget it
-// removes the record.
+// crashes returns the functions that have crashed the app on this machine. With forget it also deletes
+// the record of them.
 func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
 	cfg, err := t.config()
 	if err != nil {
@@ -321,7 +322,8 @@ func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
 	return all, err
 }
 
-// verifier returns what replays a history with the app's orchestrators.
+// verifier returns a function that replays a history with the app's orchestrators and returns an error
+// if they do not match.
 func (t *hubTool) verifier() func(text []byte) error {
 	registry := sync.OnceValue(func() *durable.Registry { return durable.NewRegistry(t.app.Functions...) })
 	return func(text []byte) error {
@@ -333,7 +335,7 @@ func (t *hubTool) verifier() func(text []byte) error {
 	}
 }
 
-// copy copies a hub.
+// copy copies a hub to another store.
 func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
 	cfg, err := t.config()
 	if err != nil {
@@ -342,7 +344,7 @@ func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer,
 	return hubCopy{cfg}.run(ctx, r)
 }
 
-// backup writes a backup of a hub that is not in a local file.
+// backup writes a backup of a hub in a storage account.
 func (t *hubTool) backup(ctx context.Context, r hubcli.CopyRequest) (hubcli.BackedUp, error) {
 	cfg, err := t.config()
 	if err != nil {

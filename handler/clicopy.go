@@ -18,20 +18,20 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
-// A hubCopy copies a hub between the places that a configuration knows.
+// A hubCopy copies a task hub between two stores.
 type hubCopy struct{ Config }
 
-// A hubPlace is the source or the target of a copy.
+// A hubPlace is an open source or target of a copy.
 type hubPlace struct {
 	hub provider.Portable
-	// finish closes the hub. Whole says whether the copy is complete: a file gets its
-	// name then, and is deleted otherwise.
-	finish func(whole bool) error
+	// finish closes the hub. If complete is false, a local file that was written is deleted; otherwise
+	// it gets its final name.
+	finish func(complete bool) error
 }
 
 const (
-	reportEvery = 2 * time.Second // between two reports of a copy's progress
-	retryEvery  = time.Second     // between two attempts to copy a hub that a worker has
+	reportEvery = 2 * time.Second // progress of a copy
+	retryEvery  = time.Second     // while a worker uses a hub
 )
 
 func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
@@ -39,7 +39,7 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 		if err := azurestorage.ValidateHubName(r.TaskHub); err != nil {
 			return nil, err
 		}
-		c.Embedded.Path = c.hubFile() // which is not called after the hub in Azure Storage
+		c.Embedded.Path = c.hubFile() // resolve it before the name of the hub in Azure Storage changes
 		c.Storage.TaskHub = r.TaskHub
 	}
 	if err := c.checkApart(r.From, r.To); err != nil {
@@ -49,7 +49,8 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 	return totals, err
 }
 
-// whenFree copies a hub when no worker has it any more, and returns how long that took.
+// whenFree copies a hub once no worker uses the source and the target. It retries for r.Wait. It
+// returns the duration of the successful attempt.
 func (c hubCopy) whenFree(ctx context.Context, r hubcli.CopyRequest) (totals provider.Totals, took time.Duration, err error) {
 	waiting := false
 	for deadline := time.Now().Add(r.Wait); ; {
@@ -75,8 +76,8 @@ func (c hubCopy) whenFree(ctx context.Context, r hubcli.CopyRequest) (totals pro
 	}
 }
 
-// backup copies the configured hub into a new file. It does not copy a hub in a local file: the
-// process that has the file does.
+// backup copies the configured hub into a new local file. For a hub in a local file it returns
+// [hubcli.ErrAskApp]: the process that holds the file writes the backup.
 func (c hubCopy) backup(ctx context.Context, r hubcli.CopyRequest) (done hubcli.BackedUp, err error) {
 	switch c.StorageType {
 	case Embedded:
@@ -132,7 +133,7 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 	return totals, errors.Join(err, to.finish(err == nil))
 }
 
-// runningHub is a hub in partition logs that is copied while workers use it.
+// runningHub is a hub in partition logs that workers use during the copy.
 type runningHub struct{ *partitionlog.Hub }
 
 // Export implements [provider.Portable].
@@ -140,7 +141,7 @@ func (h runningHub) Export(ctx context.Context, w provider.HubWriter, _ provider
 	return h.ExportRunning(ctx, w)
 }
 
-// place parses FROM or TO: a file, or a connection.
+// place parses FROM or TO into a storage type and the name of a file or a connection.
 func (c hubCopy) place(text string) (kind StorageType, name string, err error) {
 	word, name, _ := strings.Cut(text, ":")
 	switch strings.ToLower(word) {
@@ -163,7 +164,7 @@ func (c hubCopy) place(text string) (kind StorageType, name string, err error) {
 	return 0, "", fmt.Errorf("%q is neither embedded nor azurestorage nor partitionlog", text)
 }
 
-// checkApart refuses to copy a hub onto itself.
+// checkApart returns an error if from and to are the same hub.
 func (c hubCopy) checkApart(from, to string) error {
 	fromKind, source, err := c.place(from)
 	if err != nil {
@@ -194,7 +195,7 @@ func isOneFile(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// unfinished returns the name of a hub's file until the copy is complete.
+// unfinished returns the name of a hub's file during a copy.
 func unfinished(path string) string { return path + ".copying" }
 
 func (c hubCopy) source(text string) (hubPlace, error) {
@@ -235,18 +236,19 @@ func (c hubCopy) target(text string) (hubPlace, error) {
 	if err != nil {
 		return hubPlace{}, err
 	}
-	return hubPlace{hub, func(whole bool) error {
+	return hubPlace{hub, func(complete bool) error {
 		if err := hub.Close(); err != nil {
 			return err
 		}
-		if whole {
+		if complete {
 			return os.Rename(partial, name)
 		}
 		return embedded.Delete(partial)
 	}}, nil
 }
 
-// removeEmpty deletes a hub's file if it is there and empty.
+// removeEmpty deletes the hub's file at path if it exists and contains nothing. It fails if the hub
+// contains anything.
 func (c hubCopy) removeEmpty(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -265,11 +267,11 @@ func (c hubCopy) removeEmpty(path string) error {
 	return embedded.Delete(path)
 }
 
-// takeCountOf has the source opened with the number of partitions that it has, which is not
-// that of the configuration: that one is the target's, if the two are of different kinds.
-// It reports whether err says that the numbers differ.
+// takeCountOf handles an error about the partition count of the source. If source and target have
+// different types, the configured count applies only to the target. takeCountOf then takes the source's
+// actual count into c and returns true; the caller retries.
 func (c *hubCopy) takeCountOf(err error, r hubcli.CopyRequest) bool {
-	from, _, _ := c.place(r.From) // checkApart has checked them
+	from, _, _ := c.place(r.From) // validated by checkApart
 	to, _, _ := c.place(r.To)
 	_, ofSource := errors.AsType[*sourceError](err)
 	wrong, isCount := errors.AsType[*azurestorage.PartitionCountError](err)
@@ -287,7 +289,7 @@ func (c *hubCopy) takeCountOf(err error, r hubcli.CopyRequest) bool {
 	return true
 }
 
-// copySource is the hub that is copied. Its errors are [sourceError]s.
+// copySource is the hub to copy from. It wraps its errors in [sourceError].
 type copySource struct{ provider.Portable }
 
 func (s copySource) Export(ctx context.Context, w provider.HubWriter, o provider.ExportOptions) error {
@@ -297,7 +299,7 @@ func (s copySource) Export(ctx context.Context, w provider.HubWriter, o provider
 	return nil
 }
 
-// sourceError is an error of the hub that is copied, or of what is written of it.
+// sourceError is an error of the export, that is of the source or of the writer that it exports to.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
@@ -317,7 +319,7 @@ func (c hubCopy) accountPlace(kind StorageType, connection string) (hubPlace, er
 		return hubPlace{hub, func(bool) error { return hub.Close() }}, nil
 	}
 	if settings.SameConnection(connection, c.ConnectionName) {
-		// Of a hub in another account nothing says that it is divided.
+		// A hub in another account is assumed to have no separate tracking store.
 		if resolved, err = c.withTrackingStore(resolved, vars); err != nil {
 			return hubPlace{}, err
 		}

@@ -23,79 +23,78 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// The defaults of [Config] and of what [Load] reads.
+// Defaults of [Config] and [Load].
 const (
 	DefaultPort           = 8080
 	DefaultRoutePrefix    = "api"
 	DefaultConnectionName = "Storage"
 
-	// defaultFlatHub is the hub of a host.json in the flat shape that does not
-	// name one.
+	// defaultFlatHub is the default hub name for a host.json in the flat schema.
 	defaultFlatHub = "DurableFunctionsHub"
 
-	// DefaultShutdownTimeout bounds an orderly stop.
+	// DefaultShutdownTimeout is the default limit of a graceful shutdown.
 	DefaultShutdownTimeout = 7 * time.Second
 
-	// DefaultDrainTimeout is how long running activities and episodes may go on
-	// when the program stops. It leaves time for releasing leases before an
-	// orphan must be gone.
+	// DefaultDrainTimeout is how long running activities and episodes may continue during a shutdown.
+	// It leaves time to release leases even if the parent process has died, which halves the shutdown
+	// timeout.
 	DefaultDrainTimeout = 2500 * time.Millisecond
 )
 
-// The defaults of what bodies of requests may take up.
+// Default limits of request bodies.
 const (
-	// DefaultMaxRequestBody is what the host lets through
+	// DefaultMaxRequestBody is the largest request body in bytes, the limit of the Functions host
 	// (azure-functions-host: FUNCTIONS_REQUEST_BODY_SIZE_LIMIT).
 	DefaultMaxRequestBody = 100 << 20
-	// DefaultMaxRequestBodies is how much all bodies have that are being answered.
+	// DefaultMaxRequestBodies is the largest total size in bytes of the bodies of all requests in
+	// flight.
 	DefaultMaxRequestBodies = 256 << 20
 )
 
-// shortestKey is how many characters a key should have at least.
+// shortestKey is the recommended minimum length of a key in characters.
 const shortestKey = 16
 
-// Config configures a [Server]. The zero value is a standalone server on 127.0.0.1:8080
-// without a route prefix and without storage. [Load] makes the Config of a program that a
-// host started.
+// Config configures a [Server]. The zero value is a standalone server on 127.0.0.1:8080 with an empty
+// route prefix and no storage connection. [Load] reads the Config of a program from host.json and the
+// environment.
 type Config struct {
-	// Address is what to listen on, host and port. Default "127.0.0.1:8080".
+	// Address is the host and port to listen on. Default: "127.0.0.1:8080".
 	Address string
 
-	// BehindHost says that the Functions host started this program: requests
-	// come through it, and the program ends when its parent does.
+	// BehindHost reports that the Functions host started this program. All requests then come through
+	// the host, and the program stops when its parent process dies.
 	BehindHost bool
 
-	// Root is the folder of host.json. It is only reported.
+	// Root is the folder of host.json. Relative paths of a local hub file start here.
 	Root string
 
-	// RoutePrefix is the first segment of all routes, "api" by default when
-	// loaded, without slashes around it. Empty means that there is none.
+	// RoutePrefix is the path prefix of all routes, without a leading or trailing slash. Empty means no
+	// prefix. [Load] sets it to "api" by default.
 	RoutePrefix string
 
-	// SiteHostname is the public host name of the app, for URLs, if requests do
-	// not tell it.
+	// SiteHostname is the public host name of the app. URLs contain it if a request does not provide a
+	// host name.
 	SiteHostname string
 
-	// ConnectionName is the name of the storage connection, as it stands in
-	// URLs. Default "Storage".
+	// ConnectionName is the name of the storage connection. URLs of the management API contain it.
+	// Default: "Storage".
 	ConnectionName string
 
-	// TrackingStoreConnectionName is the name of the connection to the account
-	// with the hub's tables and blobs, if that is another one.
+	// TrackingStoreConnectionName is the name of the connection to a separate account for the hub's
+	// tables and blobs. Empty means that they are in the account of the queues.
 	TrackingStoreConnectionName string
 
-	// Connection says where the hub's storage is.
+	// Connection is the resolved storage connection of the hub.
 	Connection azurestorage.Connection
 
-	// Storage configures the task hub, Worker what runs its functions. Their
-	// Logger fields are filled with Logger if they are nil.
+	// Storage configures the task hub in Azure Storage, Worker the worker that runs its functions.
+	// Logger is used for each of them that has no Logger.
 	Storage azurestorage.Config
 	Worker  durable.Config
 
-	// StorageType says what stores the hub: Azure Storage as Connection and
-	// Storage say, a local file as Embedded says, or logs in Azure Storage as Connection
-	// and PartitionLog say. The task hub's name is in Storage in any case, and PartitionLog
-	// has from there what else it does not say.
+	// StorageType selects the store of the hub: Azure Storage (Connection, Storage), a local file
+	// (Embedded), or partition logs (Connection, PartitionLog). Storage.TaskHub names the hub in all
+	// three. PartitionLog takes other values that it does not set from Storage, too.
 	StorageType  StorageType
 	Embedded     EmbeddedConfig
 	PartitionLog partitionlog.Config
@@ -103,81 +102,76 @@ type Config struct {
 	// EventGrid configures the publication of status changes to an Event Grid topic.
 	EventGrid EventGridConfig
 
-	// Overridable says which instances a start with their ID may replace.
+	// Overridable decides which existing instances a new start with the same ID may replace.
 	Overridable durable.OverridableStates
 
-	// Key is the key that callers of the management API must send, as the parameter code
-	// or in the header x-functions-key. It may be empty, which means that they need none,
-	// if only this machine can reach the server, or behind the host, which checks keys.
+	// Key is the key that callers of the management API must send in the parameter code or in the
+	// header x-functions-key. It may be empty if the server listens only on this machine, or behind
+	// the host, which checks its own keys.
 	Key string
 
-	// ReadKey is a second key, of callers that may only read. It needs a Key, and must be
-	// another one.
+	// ReadKey is a second key that grants read-only access. It requires a Key and must differ from it.
 	ReadKey string
 
-	// TraceURL is the address of a trace, for the console: {traceId} and {spanId} in it are
-	// replaced. It must be http or https. Empty: the console has no links to traces.
+	// TraceURL is the URL of a trace, to which the console links. It must start with http or https;
+	// {traceId} and {spanId} are replaced. Empty means no links to traces.
 	TraceURL string
 
-	// UseForwardedHost says that standalone, too, X-Forwarded-Host and
-	// X-Forwarded-Proto tell the origin of URLs. Set it only if a proxy in front
-	// of the app sets them.
+	// UseForwardedHost makes a standalone server take the origin of URLs from the headers
+	// X-Forwarded-Host and X-Forwarded-Proto. Set it only behind a proxy that sets them.
 	UseForwardedHost bool
 
-	// MaxRequestBody is how many bytes the body of a request may have, default
-	// [DefaultMaxRequestBody]; a longer one gets status 413. MaxRequestBodies is how
-	// many the bodies of all requests may have that are being answered, default
-	// [DefaultMaxRequestBodies], and at least MaxRequestBody; beyond that there is
+	// MaxRequestBody is the largest request body in bytes, [DefaultMaxRequestBody] by default. A larger
+	// body gets status 413. MaxRequestBodies is the largest total size of the bodies of all requests in
+	// flight, [DefaultMaxRequestBodies] by default and at least MaxRequestBody. A request above it gets
 	// status 503.
 	MaxRequestBody, MaxRequestBodies int64
 
-	// Provider stores the hub. Nil means what StorageType says.
+	// Provider stores the hub instead of the store that StorageType selects, if not nil.
 	Provider provider.Provider
 
-	// FunctionTimeout is how long the host lets an invocation run before it kills
-	// the program; functions with a [Trigger] are stopped before that. Zero is the
-	// host's default, 30 minutes or, on the Consumption plan, 5. Negative means
-	// without end; then a function has [DefaultInvocationTimeout].
+	// FunctionTimeout is how long the host lets an invocation run before it kills the program. A
+	// function with a [Trigger] is stopped shortly before that. Zero means the host's default: 5
+	// minutes on the Consumption plan, otherwise 30. Negative means no limit; a function then has
+	// [DefaultInvocationTimeout].
 	FunctionTimeout time.Duration
 
-	// ShutdownTimeout bounds an orderly stop. Default 7 s. When the parent has
-	// died it is half as long.
+	// ShutdownTimeout limits a graceful shutdown. Default: 7 s. If the parent process has died, half of
+	// it applies.
 	ShutdownTimeout time.Duration
 
-	// LogLevel is what [Main] logs from.
+	// LogLevel is the lowest level that [Main] logs.
 	LogLevel slog.Level
 
-	// LogJSON says that [Main] logs JSON, an object a line, and not text.
+	// LogJSON makes [Main] write its log as JSON, one object per line, instead of text.
 	LogJSON bool
 
-	// Logger receives the server's log. Default [slog.Default].
+	// Logger is the server's logger. Default: [slog.Default].
 	Logger *slog.Logger
 
-	// Notices are remarks on the configuration, each a sentence, which the
-	// server logs when it starts.
+	// Notices are remarks on the configuration, each a sentence. The server logs them at start.
 	Notices []string
 
-	// Problem says what is wrong with the configuration. If it is not nil, the server
-	// answers every call with status 503 and this reason.
+	// Problem describes what is wrong with the configuration. If it is not nil, the server answers
+	// every request with status 503 and this reason.
 	Problem error
 
-	// plan is the hosting plan, if Load found it out.
+	// plan is the hosting plan, if [Load] detected it.
 	plan settings.Plan
 
-	// forwards says that enableForwardingHttpRequest is true
-	// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
+	// forwards is the value of enableForwardingHttpRequest (azure-functions-host:
+	// Workers/Http/DefaultHttpWorkerService.cs).
 	forwards bool
 
-	// onDevMachine says that the host is Core Tools' `func start`.
+	// onDevMachine reports that the host is `func start` of Core Tools.
 	onDevMachine bool
 
-	// sources says where settings come from, by their full paths. Nil means that
-	// the program made the Config itself.
+	// sources maps the full path of each setting to its source. It is nil if the program created the
+	// Config itself.
 	sources map[string]string
 }
 
-// WithDefaults returns a copy of c in which fields that are zero have their
-// defaults.
+// WithDefaults returns a copy of c in which zero fields have their default values.
 func (c Config) WithDefaults() Config {
 	if c.Address == "" {
 		c.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(DefaultPort))
@@ -205,8 +199,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// withoutSecrets returns a copy of c in whose problem, notices and logs secrets are
-// masked.
+// withoutSecrets returns a copy of c that masks secrets in its problem, its notices and its logs.
 func (c Config) withoutSecrets() Config {
 	c.Problem = secrets.Error(c.Problem)
 	c.Notices = slices.Clone(c.Notices)
@@ -217,15 +210,15 @@ func (c Config) withoutSecrets() Config {
 	return c
 }
 
-// effective returns the settings that have an effect, with secrets masked.
+// effective returns the settings with their effective values, with secrets masked.
 func (c Config) effective() []settings.EffectiveSetting {
 	c = c.WithDefaults()
 	c.Worker, c.PartitionLog, c.Storage = c.Worker.WithDefaults(), c.partitionLogConfig().WithDefaults(), c.Storage.WithDefaults()
 	return settings.Effective(settingRows(), &c, c.sources)
 }
 
-// isForThisMachine reports whether the app needs no key because only this machine should
-// call it.
+// isForThisMachine reports whether the server accepts requests only from this machine, because it has
+// no key or runs below Core Tools.
 func (c Config) isForThisMachine() bool {
 	if c.BehindHost {
 		return c.onDevMachine
@@ -233,7 +226,7 @@ func (c Config) isForThisMachine() bool {
 	return c.Key == ""
 }
 
-// scaling returns what the number of workers depends on.
+// scaling returns the values that determine the recommended number of workers.
 func (c Config) scaling() (maxActivities, maxOrchestrators int, polling time.Duration) {
 	worker := c.Worker.WithDefaults()
 	polling = c.Storage.WithDefaults().MaxQueuePollingInterval
@@ -243,7 +236,7 @@ func (c Config) scaling() (maxActivities, maxOrchestrators int, polling time.Dur
 	return worker.MaxConcurrentActivities, worker.MaxConcurrentOrchestrators, polling
 }
 
-// mode says whether the Functions host started the program.
+// mode returns how the program was started, for the log.
 func (c Config) mode() string {
 	if c.BehindHost {
 		return "Functions host"
@@ -263,7 +256,7 @@ func (c Config) report() management.Configuration {
 	return payload
 }
 
-// keyIn says whether there is a key.
+// keyIn returns a masked key, or "none".
 func keyIn(key string) string {
 	if key == "" {
 		return "none"
@@ -271,11 +264,11 @@ func keyIn(key string) string {
 	return "***"
 }
 
-// servesConsole reports whether the app has a web console. Azure lets everybody call it, so
-// that it needs a key there.
+// servesConsole reports whether the app serves the web console. On Azure anyone can call the console's
+// function, so the app must have a key.
 func (c Config) servesConsole() bool { return !c.BehindHost || c.onDevMachine || c.Key != "" }
 
-// hubFile returns the path of the hub's file.
+// hubFile returns the path of the hub's local file.
 func (c Config) hubFile() string {
 	path := c.Embedded.Path
 	if path == "" {
@@ -287,8 +280,8 @@ func (c Config) hubFile() string {
 	return path
 }
 
-// crashFile returns the path of the file that counts crashes of this process, beside the
-// hub's file if there is one, "" if there is no folder for it.
+// crashFile returns the path of the file that records crashes of this process. For a hub in a local
+// file it is beside that file. It returns "" if no suitable folder exists.
 func (c Config) crashFile() string {
 	if c.StorageType == Embedded {
 		return c.hubFile() + ".crashes"
@@ -297,7 +290,7 @@ func (c Config) crashFile() string {
 	if err != nil {
 		return ""
 	}
-	folder, err := os.UserCacheDir() // others could write to a folder for temporary files
+	folder, err := os.UserCacheDir() // other users could write to a folder for temporary files
 	if err != nil {
 		return ""
 	}
@@ -305,10 +298,10 @@ func (c Config) crashFile() string {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return ""
 	}
-	return filepath.Join(folder, c.Storage.TaskHub+"."+machine+".crashes") // machines may share the folder
+	return filepath.Join(folder, c.Storage.TaskHub+"."+machine+".crashes") // several machines may share the folder
 }
 
-// withTrackingStore adds the account for tables and blobs, if the hub has one
+// withTrackingStore adds the separate account for tables and blobs to connection, if one is configured
 // (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs,
 // GetAzureStorageOrchestrationServiceSettings).
 func (c Config) withTrackingStore(connection azurestorage.Connection, vars settings.Variables) (azurestorage.Connection, error) {
@@ -322,7 +315,8 @@ func (c Config) withTrackingStore(connection azurestorage.Connection, vars setti
 	return connection.WithTrackingStore(tracking), nil
 }
 
-// storageNotice says where the hub is, and how it could be elsewhere.
+// storageNotice describes a hub in a local file and how to move it to Azure Storage. It returns "" for
+// other hubs.
 func (c Config) storageNotice() string {
 	if c.StorageType != Embedded || c.Provider != nil {
 		return ""
@@ -335,12 +329,12 @@ func (c Config) storageNotice() string {
 		"`hub copy embedded azurestorage` takes what is in the file along.", c.hubFile(), mode)
 }
 
-// embeddedConfig returns the configuration of the hub in a local file.
+// embeddedConfig returns the configuration of a hub in a local file.
 func (c Config) embeddedConfig() embedded.Config {
 	return embedded.Config{Relaxed: c.Embedded.Relaxed, AllowNetworkFile: c.Embedded.AllowNetworkFile, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger}
 }
 
-// partitionLogConfig returns the configuration of the hub in partition logs.
+// partitionLogConfig returns the configuration of a hub in partition logs.
 func (c Config) partitionLogConfig() partitionlog.Config {
 	cfg, s := c.PartitionLog, c.Storage
 	cfg.TaskHub, cfg.Logger = s.TaskHub, s.Logger
@@ -354,7 +348,7 @@ func (c Config) partitionLogConfig() partitionlog.Config {
 	return cfg
 }
 
-// hostLimit returns how long the host lets an invocation run, 0 if without end.
+// hostLimit returns the host's time limit of an invocation, or 0 if there is no limit.
 func (c Config) hostLimit() time.Duration {
 	switch {
 	case c.FunctionTimeout > 0:
@@ -367,7 +361,7 @@ func (c Config) hostLimit() time.Duration {
 	return 30 * time.Minute
 }
 
-// functionTimeoutText returns the host's limit as host.json has it.
+// functionTimeoutText returns the host's time limit in the format of host.json.
 func (c Config) functionTimeoutText() string {
 	c.BehindHost = true
 	if limit := c.hostLimit(); limit > 0 {
@@ -376,8 +370,8 @@ func (c Config) functionTimeoutText() string {
 	return "-1"
 }
 
-// limitOf returns how long a run of a function may take: its Timeout, and always less than
-// the host's limit, so that the answer comes first.
+// limitOf returns the time limit of a run of t: its Timeout or the default. It is always less than the
+// host's limit, so that the app can still answer.
 func (c Config) limitOf(t Trigger) time.Duration {
 	limit := t.function.Timeout
 	if limit == 0 {
@@ -389,17 +383,17 @@ func (c Config) limitOf(t Trigger) time.Duration {
 	return limit
 }
 
-// A StorageType says what stores the task hub.
+// A StorageType is a type of store for the task hub.
 type StorageType int
 
 // The storage types.
 const (
-	AzureStorage StorageType = iota // an Azure Storage account
+	AzureStorage StorageType = iota // queues, tables and blobs in an Azure Storage account, in the layout of .NET
 	Embedded                        // one local file
-	PartitionLog                    // logs in an Azure Storage account
+	PartitionLog                    // partition logs in an Azure Storage account
 )
 
-// storageTypes are the names of storage types in host.json, by their values.
+// storageTypes holds the names of the storage types in host.json, indexed by StorageType.
 var storageTypes = []string{"AzureStorage", "embedded", "partitionLog"}
 
 // String returns the name of t in host.json.
@@ -410,29 +404,27 @@ func (t StorageType) String() string {
 	return storageTypes[t]
 }
 
-// An EmbeddedConfig says where and how a hub in a local file is kept.
+// An EmbeddedConfig configures a hub in a local file.
 type EmbeddedConfig struct {
-	// Path is the name of the file; a relative one is below the Config's Root.
-	// Default: [DefaultHubFile] of the hub.
+	// Path is the path of the file. A relative path starts at [Config.Root]. Default: [DefaultHubFile].
 	Path string
 
-	// Relaxed lets what was acknowledged in the last moments be lost when the
-	// machine dies, though not when the process does. See [embedded.Config].
+	// Relaxed acknowledges writes before they are on the disk. If the machine crashes, the last moments
+	// can be lost; if only the process crashes, nothing is. See [embedded.Config].
 	Relaxed bool
 
-	// AllowNetworkFile opens a file on a network file system. See [embedded.Config].
+	// AllowNetworkFile allows a file on a network file system. See [embedded.Config].
 	AllowNetworkFile bool
 }
 
-// DefaultHubFile returns the name of the file of a hub for which none was given.
-// It is a file right in the app's root: the Functions host restarts an app in
-// whose root a folder appears
+// DefaultHubFile returns the default file name for the hub with the given name. The file is directly in
+// the app's root folder: the Functions host restarts an app when a folder appears there
 // (azure-functions-host: WebHost/FileMonitoringService.cs, OnFileChanged).
 func DefaultHubFile(hub string) string { return ".durable-" + hub + ".db" }
 
-// chooseStorage decides what stores the hub, and finds the connection of a storage account.
-// A hub is in a local file if the settings say so, or if there is no connection and the
-// settings name none. On Azure, where disks do not last, a missing connection is an error.
+// chooseStorage resolves the storage connection, or selects a local file. It selects a local file if no
+// connection is set and the settings name neither a connection nor a storage type. On Azure, where
+// local disks are temporary, a missing connection is an error.
 func chooseStorage(cfg *Config, vars settings.Variables) error {
 	if cfg.StorageType == Embedded {
 		return nil
@@ -456,7 +448,7 @@ func chooseStorage(cfg *Config, vars settings.Variables) error {
 	return fmt.Errorf("%s: %w", connectionNamePath, err)
 }
 
-// hubInAccount names a hub in a storage account.
+// hubInAccount returns a description of a hub in a storage account.
 func (c Config) hubInAccount() string {
 	return fmt.Sprintf("task hub %s of connection %s", c.Storage.TaskHub, c.ConnectionName)
 }

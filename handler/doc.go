@@ -1,18 +1,17 @@
-// Package handler runs a durable app as an Azure Functions custom handler, or
-// on its own.
+// Package handler runs a durable app as an Azure Functions custom handler, or as a standalone program.
 //
-// An app is a value, [App]: its durable functions, its functions with other
-// triggers, and its HTTP routes. [Main] runs one and is all that a main function
-// needs:
+// An [App] consists of durable functions, functions with other triggers, and HTTP routes. [Main] runs
+// it:
 //
 //	func main() {
 //		handler.Main(handler.App{Functions: functions, Triggers: triggers, Routes: routes})
 //	}
 //
+// [Load], [New] and [Server.Run] do the same in separate steps.
+//
 // # Triggers
 //
-// A function with a trigger is an ordinary Go function with a typed payload and typed
-// outputs:
+// A function with a trigger is a Go function with a typed payload and typed outputs:
 //
 //	var triggers = []handler.Trigger{
 //		handler.Timer("Nightly", "0 30 2 * * *", nightly),
@@ -29,39 +28,38 @@
 //		return nil
 //	}
 //
-// The host runs a function if there is a function.json in a folder of its name. These
-// folders are build products, as the program is:
+// The host calls a function only if the app's root contains a folder with the function's name and a
+// function.json. Write these files whenever you build the program:
 //
 //	go run . -write-functions .
 //
-// writes those of all triggers, and removes those that are obsolete.
+// The command writes the function.json of every trigger and removes obsolete ones.
 //
 // # Behind the Functions host
 //
-// The Functions host starts the program with FUNCTIONS_CUSTOMHANDLER_PORT set, sends GET /
-// until it gets an answer, and then passes on the HTTP requests of functions that have a
-// function.json. It kills the program to stop it, and restarts it at most twice when it
-// exits with an error; then the host shuts down. Therefore:
+// The Functions host starts the program with FUNCTIONS_CUSTOMHANDLER_PORT set. It sends GET / until it
+// gets an answer. Then it forwards the HTTP requests of all functions that have a function.json. To
+// stop the program, the host kills it. If the program exits with an error, the host restarts it at most
+// twice and then shuts down. The server is therefore built on these rules:
 //
-//  1. The server listens first, and answers GET / at once in every state.
-//  2. Only a port that cannot be listened on ends the program. With a wrong setting or
-//     storage that is out of reach the server answers every call with status 503 and the
-//     reason. A panic in a route becomes status 500.
-//  3. The log goes to standard output, one line a record, which the host logs as
-//     information; warnings and errors go to standard error.
-//  4. The program ends when its parent, the host, has died.
-//  5. The program need not be stopped in order: without that, leases expire instead of
-//     being released.
+//  1. It listens before it does anything else, and always answers GET / at once.
+//  2. It exits only if it cannot listen on the port. If a setting is wrong or storage is unreachable,
+//     it answers every request with status 503 and the reason. If a route panics, it answers with
+//     status 500.
+//  3. It writes its log to standard output, one line per record, which the host logs as information.
+//     It writes warnings and errors to standard error.
+//  4. It stops when its parent process, the host, has died.
+//  5. It does not depend on a graceful shutdown. After a crash its leases expire.
 //
-// # Behind the host and standalone
+// Settings come from host.json, from the environment variables that override it, and from the
+// environment of the host.
 //
-// Behind the host the settings come from host.json, from the variables that
-// override it, and from the environment that the host hands down. Standalone,
-// which means that FUNCTIONS_CUSTOMHANDLER_PORT is not set, the Values of
-// local.settings.json become environment variables first, as `func start` does
-// it, and the management API answers at the path of the .NET extension,
-// /runtime/webhooks/durabletask, too. No function may own that path behind a
-// host, so there it is /api/durabletask only.
+// # Standalone
 //
-// The README lists every setting, variable and route.
+// The program runs standalone if FUNCTIONS_CUSTOMHANDLER_PORT is not set. It first turns the Values of
+// local.settings.json into environment variables, as `func start` does. The management API is also
+// available at the path of the .NET extension, /runtime/webhooks/durabletask. Behind the host it is
+// only at /api/durabletask, because the host reserves the extension's path.
+//
+// The pages in durable/docs list all settings, environment variables and routes.
 package handler

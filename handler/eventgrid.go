@@ -13,46 +13,46 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// An EventGridConfig configures the publication of orchestrations' status changes to an
-// Event Grid topic. The zero value publishes nothing.
+// An EventGridConfig configures the publication of orchestrations' status changes to an Event Grid
+// topic. The zero value publishes nothing.
 type EventGridConfig struct {
-	// Endpoint is the topic's URL. Empty turns publication off.
+	// Endpoint is the URL of the topic. Empty turns publication off.
 	Endpoint string
 
-	// Key is the topic's key, KeySetting the name of the setting that has it.
+	// Key is the key of the topic. KeySetting is the name of the setting that contains it.
 	Key, KeySetting string
 
-	// Statuses to publish: Running, Completed, Failed, Terminated. Empty means all.
+	// Statuses lists the status changes to publish: Running, Completed, Failed, Terminated. Empty means
+	// all of them.
 	Statuses []string
 
-	// RetryCount is the number of retries of an event, after errors of the network,
-	// status 503 and RetryStatuses. RetryInterval is the pause before each, default
-	// 5 minutes.
+	// RetryCount is the number of retries after a network error, status 503 or a status in
+	// RetryStatuses. RetryInterval is the pause before each retry, 5 minutes by default.
 	RetryCount    int
 	RetryInterval time.Duration
 	RetryStatuses []int
 
-	// Transport carries the requests. Default: [http.DefaultTransport].
+	// Transport sends the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
 }
 
-// DefaultEventGridRetryInterval is the pause before an event is sent again.
+// DefaultEventGridRetryInterval is the default pause before an event is sent again.
 const DefaultEventGridRetryInterval = 5 * time.Minute
 
-// The paths of settings that depend on each other.
+// Paths of settings that depend on each other.
 const (
 	topicEndpointPath = settings.DurableTaskPath + ".notifications.eventGrid.topicEndpoint"
 	topicKeyPath      = settings.DurableTaskPath + ".notifications.eventGrid.keySettingName"
 )
 
-// isTopic reports whether a text is the URL of a topic.
+// isTopic reports whether text is a valid topic URL.
 func isTopic(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
-// findTopicKey finds the key of the topic, if there is one. Source is where the topic's
-// setting comes from (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs,
+// findTopicKey reads the key of the topic, if a topic is configured. Source describes the origin of the
+// endpoint setting, for errors (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs,
 // the constructor).
 func (c *EventGridConfig) findTopicKey(vars settings.Variables, source string) error {
 	if c.Endpoint == "" {
@@ -69,8 +69,8 @@ func (c *EventGridConfig) findTopicKey(vars settings.Variables, source string) e
 	return nil
 }
 
-// startNotifications makes cfg's worker publish status changes, if there is a topic. The
-// returned function sends them until its context ends.
+// startNotifications makes the worker of cfg publish status changes, if a topic is configured. The
+// caller must run the returned function, which sends them until its context ends.
 func startNotifications(cfg *Config) (run func(context.Context)) {
 	c := cfg.EventGrid
 	if c.Endpoint == "" {

@@ -14,35 +14,35 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// tokenMargin is how long before its expiry a token is renewed, so that it does not expire
-// on its way.
+// tokenMargin is how long before its expiry a token is renewed. A token must not expire while a request
+// is in flight.
 const tokenMargin = 5 * time.Minute
 
-// maxTokens bounds the cached tokens. An app needs a few.
+// maxTokens limits the number of cached tokens. An app typically needs only a few.
 const maxTokens = 1000
 
-// identityTokens caches tokens of the app's identity in Azure for durable.CallHTTP. The
-// extension requests one for every call (ManagedIdentityTokenSource.cs, GetTokenAsync).
+// identityTokens provides cached tokens of the app's Azure identity for durable.CallHTTP. The .NET
+// extension requests a new token for each call (ManagedIdentityTokenSource.cs, GetTokenAsync).
 type identityTokens struct {
 	newCredential func(durable.ManagedIdentity) (azcore.TokenCredential, error)
 	now           func() time.Time
 	log           *slog.Logger
 
-	mu          sync.Mutex                                         // protects the following
-	credentials map[durable.ManagedIdentity]azcore.TokenCredential // of no resource
+	mu          sync.Mutex                                         // guards the fields below
+	credentials map[durable.ManagedIdentity]azcore.TokenCredential // keys without Resource
 	tokens      map[durable.ManagedIdentity]*identityToken
 }
 
 var _ durable.TokenProvider = (*identityTokens)(nil)
 
-// An identityToken is a cached token. The holder of turn may read and change it, so that
-// one call requests it and the others wait.
+// An identityToken is a cached token. A caller must hold turn to read or change current, so that only
+// one caller requests a token while the others wait.
 type identityToken struct {
 	turn    chan struct{}
 	current azcore.AccessToken
 }
 
-// withIdentity returns cfg with tokens of the app's identity, unless it has a provider.
+// withIdentity returns cfg with a provider of identity tokens, unless cfg has one.
 func withIdentity(cfg durable.Config, log *slog.Logger) durable.Config {
 	if cfg.HTTP.Tokens == nil {
 		cfg.HTTP.Tokens = newIdentityTokens(log)
@@ -60,9 +60,8 @@ func newIdentityTokens(log *slog.Logger) *identityTokens {
 	}
 }
 
-// defaultCredential returns the chain of credentials that Azure's libraries
-// share: the environment, a workload's or a managed identity, and on a
-// developer's machine that of the command line tools.
+// defaultCredential returns the default credential chain of the Azure libraries: environment variables,
+// workload identity, managed identity and, on a developer's machine, the command-line tools.
 func defaultCredential(m durable.ManagedIdentity) (azcore.TokenCredential, error) {
 	options := azidentity.DefaultAzureCredentialOptions{TenantID: m.TenantID}
 	if m.AuthorityHost != "" {
@@ -71,8 +70,8 @@ func defaultCredential(m durable.ManagedIdentity) (azcore.TokenCredential, error
 	return azidentity.NewDefaultAzureCredential(&options)
 }
 
-// Token returns a token that is valid for some minutes or, if none can be requested, a
-// cached one that has not expired.
+// Token returns a token for m, cached or new. If the request for a new token fails, it returns the
+// cached one as long as it has not expired.
 func (p *identityTokens) Token(ctx context.Context, m durable.ManagedIdentity) (string, error) {
 	credential, kept, err := p.find(m)
 	if err != nil {
@@ -99,19 +98,19 @@ func (p *identityTokens) Token(ctx context.Context, m durable.ManagedIdentity) (
 			"until", kept.current.ExpiresOn.UTC(), "error", err)
 		return kept.current.Token, nil
 	case ctx.Err() != nil:
-		return "", err // the caller has given up
+		return "", err // the caller has canceled the request
 	default:
 		p.log.Error("cannot get a token of the app's identity", "event", "TokenRetrievalFailed", "resource", m.Resource, "error", err)
 		return "", err
 	}
 }
 
-// fresh reports whether a token needs no renewal yet.
+// fresh reports whether t can be used without renewal.
 func fresh(t azcore.AccessToken, now time.Time) bool {
 	return t.Token != "" && now.Before(t.ExpiresOn.Add(-tokenMargin)) && (t.RefreshOn.IsZero() || now.Before(t.RefreshOn))
 }
 
-// find returns the credential for m and its cached token.
+// find returns the credential and the cached token for m. It creates both on first use.
 func (p *identityTokens) find(m durable.ManagedIdentity) (azcore.TokenCredential, *identityToken, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

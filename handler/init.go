@@ -18,7 +18,7 @@ import (
 //go:embed starter
 var starterText embed.FS
 
-// starterFiles are the files of a new app, and where they come from.
+// starterFiles pairs each file of a new app with the embedded file that it is made from.
 var starterFiles = [][2]string{
 	{"main.go", "main.go.txt"},
 	{"go.mod", "go.mod.txt"},
@@ -30,7 +30,7 @@ var starterFiles = [][2]string{
 	{".github/workflows/ci.yml", "ci.yml"},
 }
 
-// initCommand is -init.
+// initCommand runs the command -init.
 func initCommand(_ App, args []string, out io.Writer) error {
 	if len(args) > 1 {
 		return fmt.Errorf("-init takes one folder, has %q", args)
@@ -45,7 +45,7 @@ func initCommand(_ App, args []string, out io.Writer) error {
 	return initApp(root, out)
 }
 
-// initApp writes a new app into root, a folder that is empty or not there.
+// initApp creates a new app in root, a folder that is empty or does not exist.
 func initApp(root string, out io.Writer) error {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
@@ -96,8 +96,8 @@ When you add a trigger to the app, build it and write the trigger's function.jso
 	return err
 }
 
-// starterMode is who may read a file of a new app: only its owner those that
-// keys come to stand in.
+// starterMode returns the permissions of a file of a new app. Only the owner may read
+// local.settings.json, which holds keys.
 func starterMode(name string) os.FileMode {
 	if name == settings.LocalSettingsFile {
 		return 0o600
@@ -107,7 +107,7 @@ func starterMode(name string) os.FileMode {
 
 var notInAppName = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// appName makes the name of a module of that of a folder.
+// appName derives a module name from the name of a folder.
 func appName(folder string) string {
 	name := strings.Trim(notInAppName.ReplaceAllString(strings.ToLower(folder), "-"), "-")
 	if name == "" || name[0] < 'a' {
@@ -116,7 +116,7 @@ func appName(folder string) string {
 	return name
 }
 
-// hubOf makes the name of a task hub of that of an app.
+// hubOf derives the name of a task hub from the name of an app.
 func hubOf(name string) string {
 	hub := "Hub"
 	for word := range strings.SplitSeq(name, "-") {
@@ -127,7 +127,7 @@ func hubOf(name string) string {
 	return hub[:min(len(hub), 40)]
 }
 
-// goVersion is the language version of the Go that built this program, "1.26".
+// goVersion returns the language version of the Go toolchain that built this program, such as "1.26".
 func goVersion() string {
 	version := strings.TrimPrefix(runtime.Version(), "go")
 	if parts := strings.Split(version, "."); len(parts) >= 2 && !strings.ContainsAny(parts[0]+parts[1], " -") {

@@ -21,32 +21,32 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// An Invocation is one run of a [Trigger]'s function. Its methods may be called
-// concurrently until the function returns. The zero value works, for tests of functions.
+// An Invocation is one run of a [Trigger]'s function. Its methods may be called concurrently until the
+// function returns. The zero value is usable, for tests of functions.
 type Invocation struct {
-	// ID is the host's ID of this run, Function the function's name.
+	// ID identifies the run in the host. Function is the name of the function.
 	ID       string
 	Function string
 
-	// Client is the client of the app's task hub.
+	// Client is a client of the app's task hub.
 	Client *durable.Client
 
-	// Retry is nil unless the function has a retry policy that the trigger supports.
+	// Retry is set if the function has a retry policy and its trigger supports retries.
 	Retry *RetryContext
 
 	logger *slog.Logger
 	values triggers.Call
 }
 
-// A RetryContext says which attempt a run is.
+// A RetryContext describes the current attempt of a run.
 type RetryContext struct {
-	RetryCount    int // 0 for the first
-	MaxRetryCount int // -1: without end
+	RetryCount    int // 0 for the first attempt
+	MaxRetryCount int // -1 means no limit
 	Exception     json.RawMessage
 }
 
-// Metadata decodes the trigger's metadata into a map or a struct, whose fields are matched
-// as by encoding/json and may be text, numbers, times, bytes, slices of these, or structs:
+// Metadata decodes the trigger's metadata into a map or a struct. It matches struct fields like package
+// encoding/json. A field may be text, a number, a time, bytes, a slice of these, or a struct:
 //
 //	var message struct {
 //		ID            string
@@ -55,8 +55,8 @@ type RetryContext struct {
 //	}
 //	err := call.Metadata(&message)
 //
-// Parameters of the trigger's path, "pictures/{name}", are among the metadata, and the
-// properties of a payload that is a JSON object, which may hide others.
+// The metadata also contains the parameters of the trigger's path, such as {name} in "pictures/{name}",
+// and the properties of a payload that is a JSON object. Those can hide metadata with the same name.
 func (c *Invocation) Metadata(into any) error {
 	if err := c.values.Metadata(into); err != nil {
 		return fmt.Errorf("decode the metadata of function %s: %w", c.Function, err)
@@ -64,13 +64,13 @@ func (c *Invocation) Metadata(into any) error {
 	return nil
 }
 
-// Logf adds a line to the host's log of this run. The host gets the lines after the function
-// succeeded; if it fails, they go to the app's log.
+// Logf adds a line to the host's log of this run. The host gets the lines when the function succeeds.
+// If the function fails, the lines go to the app's log.
 func (c *Invocation) Logf(format string, args ...any) {
 	c.values.Log(fmt.Sprintf(format, args...))
 }
 
-// Logger returns the app's logger with the function and the ID of this run.
+// Logger returns the app's logger with the function's name and the run's ID as attributes.
 func (c *Invocation) Logger() *slog.Logger {
 	if c.logger == nil {
 		return slog.Default()
@@ -79,13 +79,13 @@ func (c *Invocation) Logger() *slog.Logger {
 }
 
 const (
-	// DefaultInvocationTimeout bounds a run of a [Trigger]'s function that has no
-	// [Timeout], if the host allows as much.
+	// DefaultInvocationTimeout is the time limit of a function without a [Timeout], unless the limit of
+	// the host is lower.
 	DefaultInvocationTimeout = 30 * time.Minute
 )
 
-// parseFunctionTimeout reads host.json's functionTimeout; -1 stands for none
-// (azure-functions-host: Config/ScriptJobHostOptionsSetup.cs).
+// parseFunctionTimeout parses functionTimeout of host.json. -1 means no limit (azure-functions-host:
+// Config/ScriptJobHostOptionsSetup.cs).
 func parseFunctionTimeout(text string) (limit time.Duration, ok bool) {
 	if text == "-1" {
 		return -1, true
@@ -94,16 +94,16 @@ func parseFunctionTimeout(text string) (limit time.Duration, ok bool) {
 	return limit, err == nil && limit >= time.Second
 }
 
-// An invoker answers the host's requests to run functions with triggers, and requests of
-// HTTP functions that the host wraps.
+// An invoker answers the host's requests that run functions with triggers. It also answers requests of
+// HTTP functions that the host wraps in JSON.
 type invoker struct {
 	cfg     *Config
 	logger  *slog.Logger
 	echo    *echo.Echo
-	wrapped sync.Once // logged at the first request that the host wraps
+	wrapped sync.Once // logs the first wrapped request
 }
 
-// add adds the routes at which the host starts functions, after the app's own routes.
+// add adds a route for each trigger. Call it after the app's own routes are added.
 func (i *invoker) add(all []Trigger, client *durable.Client) error {
 	if err := triggers.Check(describe(all)); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (i *invoker) add(all []Trigger, client *durable.Client) error {
 	return nil
 }
 
-// invoke answers the host's request to run a function.
+// invoke returns the handler that runs t when the host requests it.
 func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -161,20 +161,18 @@ func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 	}
 }
 
-// isFromHost reports whether a request is the host's own, not that of a caller of an HTTP
-// function: wrapped requests are marked, and proxied ones have headers about the caller.
-// Forwarded ones are as the caller sent them, including Host; [invoker.add] ensures that
-// none has the path of a function.
+// isFromHost reports whether the host itself sent r, not a caller of an HTTP function. Requests from a
+// caller are recognized in three ways: unwrapped ones are marked in their context, proxied ones have
+// headers about the caller, and forwarded ones cannot have the path of a function (see [invoker.add]).
 func (i *invoker) isFromHost(r *http.Request) bool {
 	return i.cfg.BehindHost && r.Host == i.cfg.Address && r.Context().Value(callersKey{}) == nil &&
 		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""
 }
 
-// notFound answers requests that no route takes. One of the host's default
-// invocation protocol is recognised by its body: the host sends it for an HTTP
-// function if it cannot, or is not configured to, pass the request itself on,
-// and for every function with another trigger
-// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
+// notFound answers requests without a route. Among them it recognizes requests of the host's default
+// invocation protocol by their body. The host uses that protocol for functions with other triggers, and
+// for HTTP functions whose requests it cannot or may not pass on unchanged (azure-functions-host:
+// Workers/Http/DefaultHttpWorkerService.cs).
 func (i *invoker) notFound(c echo.Context) error {
 	r := c.Request()
 	name := strings.Trim(r.URL.Path, "/")
@@ -200,9 +198,9 @@ func (i *invoker) notFound(c echo.Context) error {
 	return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: message})
 }
 
-// answerWrapped has the app's routes answer a request that the host wrapped, and
-// wraps the answer. It must have status 200 and not be empty: of others the host
-// tells nothing, or never ends the invocation.
+// answerWrapped lets the app's routes answer a request that the host wrapped, and wraps the answer. The
+// outer answer must have status 200 and a body. Otherwise the host returns no reason to its caller, or
+// never completes the invocation.
 func (i *invoker) answerWrapped(c echo.Context, name string, wrapped wrappedRequest) error {
 	i.wrapped.Do(func() {
 		i.logger.Warn("the host wraps HTTP requests in JSON instead of passing them on: answers cannot stream or be binary; " +

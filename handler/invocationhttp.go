@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// A wrappedRequest is an HTTP request in an invocation
-// (azure-functions-host: Extensions/HttpRequestExtensions.cs, GetRequestAsJObject).
+// A wrappedRequest is an HTTP request that the host has wrapped in an invocation (azure-functions-host:
+// Extensions/HttpRequestExtensions.cs, GetRequestAsJObject).
 type wrappedRequest struct {
 	URL     string `json:"Url"`
 	Method  string
@@ -22,15 +22,14 @@ type wrappedRequest struct {
 	Body    json.RawMessage
 }
 
-// wrappedRequestIn returns the HTTP request that an input is, if it is one.
+// wrappedRequestIn decodes input as an HTTP request. It returns false if it is something else.
 func wrappedRequestIn(input json.RawMessage) (wrappedRequest, bool) {
 	var w wrappedRequest
 	err := json.Unmarshal(input, &w)
 	return w, err == nil && w.URL != "" && w.Method != ""
 }
 
-// request makes the request again that the host wrapped. Bodies that are bytes
-// come as Base64.
+// request restores the request that the host wrapped. The host encodes binary bodies as Base64.
 func (w wrappedRequest) request(wrapped *http.Request) (*http.Request, error) {
 	body := []byte(w.Body)
 	if text, ok := jsontext.Unquote(w.Body); ok {
@@ -57,11 +56,11 @@ func (w wrappedRequest) request(wrapped *http.Request) (*http.Request, error) {
 	return r, nil
 }
 
-// callersKey is under which key the context of a request says that it was taken out
-// of a wrapped one: all of it is what a caller of an HTTP function sent.
+// callersKey marks the context of an unwrapped request. A caller of an HTTP function controls all parts
+// of such a request.
 type callersKey struct{}
 
-// A recordedAnswer takes an answer that is to be wrapped.
+// A recordedAnswer records an answer, to be wrapped.
 type recordedAnswer struct {
 	status int
 	header http.Header
@@ -81,7 +80,7 @@ func (a *recordedAnswer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-// Flush does nothing: a wrapped answer goes as a whole.
+// Flush does nothing: a wrapped answer is sent as a whole.
 func (a *recordedAnswer) Flush() {}
 
 var _ http.Flusher = (*recordedAnswer)(nil)

@@ -16,12 +16,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// Load makes a Config from defaults, host.json and the environment, in this order of
-// precedence. Standalone, it first sets environment variables from local.settings.json
-// unless they exist.
+// Load creates a Config from defaults, host.json and environment variables. Environment variables
+// override host.json. In a standalone program it first sets environment variables from
+// local.settings.json, except those that exist.
 //
-// The Config's Problem has all that is wrong with the settings, a line each. Load returns an
-// error only if the port to listen on is invalid.
+// The returned Config describes all invalid settings in Problem, one per line. Load returns an error
+// only if the port to listen on is not valid.
 func Load() (Config, error) {
 	env, err := settings.ReadEnvironment()
 	if err != nil {
@@ -69,7 +69,8 @@ func readHostJSON(root string) (settings.Settings, error) {
 	return settings.ParseHostJSON(text)
 }
 
-// configure makes a Config of the settings found. It has no side effects.
+// configure creates a Config from env, the settings found in host.json, and environ. It has no side
+// effects.
 func configure(env settings.Environment, found settings.Settings, environ []string) Config {
 	found.Override(environ)
 	vars := settings.NewVariables(environ)
@@ -130,7 +131,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 	return cfg
 }
 
-// durableProblem resolves the connection and checks settings against each other.
+// durableProblem validates the settings of the engine and resolves the storage connection.
 func durableProblem(cfg *Config, vars settings.Variables) error {
 	if err := cfg.Storage.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
@@ -144,9 +145,8 @@ func durableProblem(cfg *Config, vars settings.Variables) error {
 	return errors.Join(chooseStorage(cfg, vars), cfg.EventGrid.findTopicKey(vars, cfg.sources[topicEndpointPath]))
 }
 
-// defaultTaskHub is the name of a hub that was not given one
-// (WebJobs.Extensions.DurableTask/Options/DurableTaskOptions.cs,
-// ResolveDefaultHubName).
+// defaultTaskHub returns the default name of the hub
+// (WebJobs.Extensions.DurableTask/Options/DurableTaskOptions.cs, ResolveDefaultHubName).
 func defaultTaskHub(env settings.Environment) string {
 	if env.SiteName == "" {
 		return azurestorage.DefaultTaskHub

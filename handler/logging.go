@@ -10,23 +10,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// NewLogger returns a logger that writes to w one line of text a record, those
-// of level and above. Keys, signatures and passwords are masked.
+// NewLogger returns a logger that writes text to w, one line per record, for records of level or above.
+// It masks keys, signatures and passwords.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return secrets.Logger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
-// NewJSONLogger is NewLogger for JSON: an object a line, with the keys time, level
-// and msg, event in records for which .NET has an event, and those of the record.
+// NewJSONLogger is like [NewLogger], but writes one JSON object per line. Each has the keys time, level
+// and msg and the attributes of the record. The key event holds the name of the corresponding .NET
+// event, if there is one.
 func NewJSONLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return secrets.Logger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
-// newProcessLogger returns the logger of a program: on out, and behind the host
-// on errs from warnings on. The host logs a line of standard output as
-// information, one of standard error as an error, and as a warning if "warn" is
-// in it, as in level=WARN
-// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+// newProcessLogger returns the logger of a program. It writes to out. Behind the host it writes
+// warnings and errors to errs instead: the host logs standard output as information, and standard error
+// as errors, or as warnings if the line contains "warn", as in level=WARN (azure-functions-host:
+// Workers/ProcessManagement/WorkerProcess.cs).
 func newProcessLogger(cfg *Config, out, errs io.Writer) *slog.Logger {
 	newLogger := NewLogger
 	if cfg.LogJSON {
@@ -39,7 +39,7 @@ func newProcessLogger(cfg *Config, out, errs io.Writer) *slog.Logger {
 	return slog.New(&splitHandler{logger.Handler(), newLogger(errs, cfg.LogLevel).Handler()})
 }
 
-// A splitHandler gives warnings and errors to another handler than the rest.
+// A splitHandler passes warnings and errors to warn and other records to info.
 type splitHandler struct{ info, warn slog.Handler }
 
 func (h *splitHandler) of(level slog.Level) slog.Handler {
@@ -69,7 +69,7 @@ func (h *splitHandler) WithGroup(name string) slog.Handler {
 	return &splitHandler{h.info.WithGroup(name), h.warn.WithGroup(name)}
 }
 
-// parseLogFormat reads DURABLE_LOG_FORMAT: text, which empty means, or json.
+// parseLogFormat parses DURABLE_LOG_FORMAT: text (the default) or json.
 func parseLogFormat(name string) (asJSON bool, err error) {
 	switch strings.ToLower(name) {
 	case "", "text":
@@ -80,8 +80,8 @@ func parseLogFormat(name string) (asJSON bool, err error) {
 	return false, fmt.Errorf("environment variable DURABLE_LOG_FORMAT is %q; want text or json", name)
 }
 
-// parseLogLevel reads DURABLE_LOG_LEVEL: one of slog's names or .NET's, in any
-// case. Empty means information.
+// parseLogLevel parses DURABLE_LOG_LEVEL: a level name of slog or .NET, in any case. The default is
+// information.
 func parseLogLevel(name string) (slog.Level, error) {
 	switch strings.ToLower(name) {
 	case "", "info", "information":

@@ -30,20 +30,19 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Times of the HTTP server.
+// Timeouts of the HTTP server.
 const (
 	readHeaderTimeout = 30 * time.Second
-	// idleTimeout is longer than the host keeps idle connections, so that it is
-	// the host that closes them: a connection closed here could lose a request
-	// that is on its way.
+	// idleTimeout is longer than the host keeps idle connections, so the host closes them first. If the
+	// server closed a connection, it could lose a request that the host has just sent.
 	idleTimeout = 10 * time.Minute
-	// listenPatience is how long a port that is taken is tried again behind the
-	// host, which gives a restarted handler the port of the one before.
+	// listenPatience is how long the server retries a port that is in use, behind the host. The host
+	// gives a restarted handler the port of its predecessor.
 	listenPatience = 5 * time.Second
 	listenInterval = 100 * time.Millisecond
 )
 
-// A Server serves an app. Make one with [New].
+// A Server serves an app over HTTP and runs its task hub. Create one with [New].
 type Server struct {
 	cfg      Config
 	logger   *slog.Logger
@@ -52,18 +51,18 @@ type Server struct {
 	triggers []Trigger
 	state    *taskhub.Readiness
 	front    *web.Front
-	hub      *taskhub.Hub  // nil if the configuration is wrong
-	draining chan struct{} // closed when Run begins to stop
+	hub      *taskhub.Hub  // nil if the configuration is not valid
+	draining chan struct{} // closed when Run starts to stop
 
 	api     *management.API
 	console *console.Console
-	notify  func(context.Context) // tells Event Grid until its context ends
+	notify  func(context.Context) // publishes to Event Grid until its context ends
 }
 
 var _ http.Handler = (*Server)(nil)
 
-// New returns a Server of app. It does no I/O and cannot fail: if app or cfg is wrong, the
-// Server answers every call with status 503 and the reason.
+// New returns a Server for app. It does no I/O and always succeeds: if app or cfg is not valid, the
+// Server answers every request with status 503 and the reason.
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
@@ -94,9 +93,9 @@ func New(app App, cfg Config) *Server {
 	return s
 }
 
-// open makes the hub's client and worker and the routes that use them. It returns a panic
-// of the app's code, or about two functions of one name, as an error: the host would
-// restart a process that ends again and again.
+// open creates the hub's client and worker and adds the routes that use them. It returns panics as
+// errors, both of the app's code and of duplicate function names: if the process crashed, the host
+// would only restart it until it gives up.
 func (s *Server) open(app App, api *echo.Group) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -140,7 +139,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	return nil
 }
 
-// countForConsole has the console count the orchestrations of the worker.
+// countForConsole makes the console count the orchestrations that the worker runs.
 func (s *Server) countForConsole() {
 	others := s.cfg.Worker.Lifecycle
 	s.cfg.Worker.Lifecycle = func(e durable.LifecycleEvent) {
@@ -151,7 +150,7 @@ func (s *Server) countForConsole() {
 	}
 }
 
-// newEcho returns an echo with the middleware and without routes.
+// newEcho returns an Echo instance with all middleware and no routes.
 func (s *Server) newEcho() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -163,8 +162,8 @@ func (s *Server) newEcho() *echo.Echo {
 	return e
 }
 
-// exposed refuses to serve others than this machine without a key, and a key that does not
-// bar what it seems to bar.
+// exposed returns an error if other machines can reach the server and it has no key, or if a read key
+// does not restrict anything.
 func (s *Server) exposed() error {
 	if s.cfg.ReadKey != "" && (s.cfg.Key == "" || s.cfg.Key == s.cfg.ReadKey) {
 		return errors.New("DURABLE_READ_KEY is the key of callers that may only read: set DURABLE_KEY, too, to another key")
@@ -175,19 +174,19 @@ func (s *Server) exposed() error {
 	return fmt.Errorf("the address to listen on is %s, which others can reach: set DURABLE_KEY, the key that callers of the management API must have", s.cfg.Address)
 }
 
-// configReason says what is wrong with the configuration.
+// configReason formats a configuration problem for callers and the log.
 func configReason(problem error) string {
 	return "The app's configuration is wrong: " + strings.ReplaceAll(problem.Error(), "\n", "; ") +
 		". Mend it and restart the app."
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
 
-// Run serves until ctx ends, or until the parent process dies if that is the Functions
-// host. Then it stops accepting requests, waits for running requests and functions, releases
-// the hub's partitions, and returns nil. It returns an error if it cannot listen, or if the
-// shutdown exceeds the configuration's ShutdownTimeout.
+// Run serves until ctx ends or, behind the Functions host, until the parent process dies. Then it stops
+// accepting requests, waits for running requests and functions, releases the hub's partitions, and
+// returns nil. It returns an error if it cannot listen, or if the shutdown exceeds
+// [Config.ShutdownTimeout].
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -196,9 +195,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, listener)
 }
 
-// serve is Run on a listener that is open, until the asked context ends.
+// serve serves on listener until asked ends.
 func (s *Server) serve(asked context.Context, listener net.Listener) error {
-	parent := os.Getppid() // before anybody sees that the server runs
+	parent := os.Getppid() // read before the server is visible, so that a later change means that the parent died
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
 	requests, cutRequests := context.WithCancel(context.WithoutCancel(ctx))
@@ -240,15 +239,14 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	close(s.draining)
 	finished := make(chan struct{})
 	var closeErr error
-	// The goroutine may outlive serve, if something does not end. The process is about to
-	// exit then.
+	// This goroutine outlives serve if the shutdown times out. The process then exits.
 	go func() {
 		defer close(finished)
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit/2)
 		defer cancel()
 		if err := server.Shutdown(patience); err != nil {
 			cutRequests()
-			_ = server.Close() // its error is that of closing a listener that is closed
+			_ = server.Close() // Shutdown has closed the listener, which is the only error
 		}
 		running.Wait()
 		closeErr = s.hub.Close()
@@ -264,14 +262,14 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	return errors.Join(hubErr, closeErr)
 }
 
-// work runs the hub or, if the configuration is wrong, logs that now and then.
+// work runs the hub. If the configuration is not valid, it logs the reason regularly instead.
 func (s *Server) work(ctx context.Context) error {
 	if s.hub != nil {
 		telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var notifications sync.WaitGroup
 		notifications.Go(func() { s.notify(telling) })
 		err := s.hub.Run(ctx)
-		stop() // after the last status changes
+		stop() // after the last status changes are published
 		notifications.Wait()
 		return err
 	}
@@ -279,8 +277,7 @@ func (s *Server) work(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the port. Behind the host one that is taken is tried again for a
-// while.
+// listen opens the port. Behind the host it retries a port that is in use for up to listenPatience.
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	var listening net.ListenConfig
 	for began := time.Now(); ; {
@@ -297,7 +294,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	}
 }
 
-// listenAdvice says how to fix the error of listening on address.
+// listenAdvice returns what to do about err, an error of listening on address.
 func listenAdvice(err error, address string) string {
 	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 		return "set PORT to a port that is free"
@@ -305,7 +302,7 @@ func listenAdvice(err error, address string) string {
 	return fmt.Sprintf("set DURABLE_ADDRESS, from which %s comes, to an address of this machine, such as 127.0.0.1 or 0.0.0.0", address)
 }
 
-// logStart logs where the server listens, its configuration and notices.
+// logStart logs the address, the configuration and its notices.
 func (s *Server) logStart(address string) {
 	s.logger.Info("listening", "address", "http://"+address, "mode", s.cfg.mode(), "routePrefix", s.cfg.RoutePrefix,
 		"appRoot", s.cfg.Root, "taskHub", s.cfg.Storage.TaskHub, "connection", s.cfg.ConnectionName)
@@ -319,7 +316,7 @@ func (s *Server) logStart(address string) {
 	}
 }
 
-// withoutFunctionJSON returns the names of triggers without a function.json.
+// withoutFunctionJSON returns the names of the triggers that have no function.json.
 func (s *Server) withoutFunctionJSON() (missing []string) {
 	if !s.cfg.BehindHost {
 		return nil
@@ -332,8 +329,8 @@ func (s *Server) withoutFunctionJSON() (missing []string) {
 	return missing
 }
 
-// logConfiguration logs the settings that differ from their defaults in one record, and at
-// the debug level all of them with their sources.
+// logConfiguration logs all settings that differ from their defaults in one record. At the debug level
+// it logs every setting with its source.
 func (s *Server) logConfiguration() {
 	attrs := []slog.Attr{slog.String("event", "ExtensionConfiguration")}
 	defaults := Config{Root: s.cfg.Root, RoutePrefix: DefaultRoutePrefix}.effective()
@@ -346,7 +343,7 @@ func (s *Server) logConfiguration() {
 	s.logger.LogAttrs(context.Background(), slog.LevelInfo, "effective configuration, where it differs from the defaults", attrs...)
 }
 
-// openProvider returns what stores the hub. It does no I/O.
+// openProvider opens the store of the hub. It does no I/O.
 func (s *Server) openProvider() (provider.Provider, error) {
 	switch {
 	case s.cfg.Provider != nil:
@@ -361,27 +358,25 @@ func (s *Server) openProvider() (provider.Provider, error) {
 	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
 }
 
-// parentInterval is the time between two checks of the parent.
+// parentInterval is the time between two checks of the parent process.
 const parentInterval = 500 * time.Millisecond
 
-// errParentDied says that the Functions host is gone.
+// errParentDied is the reason for a stop after the Functions host has died.
 var errParentDied = errors.New("the parent process, the Functions host, has died")
 
-// watchParent returns errParentDied when parent, which returns the process's parent, no
-// longer returns first; or nil when ctx ends. The Functions host
-// kills its handlers when it stops, but when it is killed itself, on Linux and
-// macOS they live on, keep their port and go on working on the task hub; on
-// Windows they belong to a job object and die with it
-// (azure-functions-host: Workers/ProcessManagement/EmptyProcessRegistry.cs,
-// JobObjectRegistry.cs).
+// watchParent returns errParentDied once parent returns a process ID other than first, or nil when ctx
+// ends.
 //
-// Linux could send a signal instead (PR_SET_PDEATHSIG), but sends it when the
-// thread ends that started the process, and the host starts processes on
-// threads of a pool, which come and go.
+// The Functions host kills its handlers when it stops. If the host itself is killed on Linux or macOS,
+// its handlers survive, keep their port and continue to work on the task hub. On Windows they belong to
+// a job object and end with the host (azure-functions-host:
+// Workers/ProcessManagement/EmptyProcessRegistry.cs, JobObjectRegistry.cs).
 //
-// A process whose parent is already process 1 cannot see a change: either
-// process 1 is the host of a container, which ends with it, or the first parent is gone
-// and unknown.
+// PR_SET_PDEATHSIG of Linux is no alternative. It sends the signal when the thread ends that started
+// the process, and the host starts processes on short-lived threads of a pool.
+//
+// If the parent is process 1 from the start, there is no change to see. Process 1 is then the host of a
+// container, which ends with it, or the real parent has died already.
 func watchParent(ctx context.Context, every time.Duration, first int, parent func() int) error {
 	for taskhub.Pause(ctx, every) {
 		if parent() != first {

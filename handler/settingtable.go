@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// The kinds of rows and values of the settings of a [Config].
+// Rows and value types of the settings of a [Config].
 type (
 	settingRow  = settings.Row[Config]
 	textValue   = settings.Text[Config]
@@ -24,7 +24,7 @@ type (
 	listValue   = settings.List[Config]
 )
 
-// Paths in host.json, spelled as the documentation does.
+// Paths in host.json, in the spelling of the documentation.
 const (
 	versionPath            = "version"
 	timeoutPath            = "functionTimeout"
@@ -37,7 +37,7 @@ const (
 	storageTypePath        = storagePath + ".type"
 )
 
-// settingRows are all settings, in the order of the documentation.
+// settingRows returns all settings in the order of the documentation.
 func settingRows() []settingRow {
 	var rows []settingRow
 	for _, part := range [][]settingRow{
@@ -54,7 +54,7 @@ func settingRows() []settingRow {
 	return rows
 }
 
-// hostRows are the settings of the host that this package reads, too.
+// hostRows are the settings of the Functions host that this package reads, too.
 var hostRows = []settingRow{
 	{
 		Path: versionPath, Absolute: true,
@@ -101,7 +101,7 @@ var hostRows = []settingRow{
 	},
 }
 
-// hubRows are the settings of the hub as a whole.
+// hubRows are the general settings of the hub.
 var hubRows = []settingRow{
 	{
 		Path: "hubName", Flat: "hubName",
@@ -199,7 +199,7 @@ var hubRows = []settingRow{
 	},
 }
 
-// concurrencyRows say how much runs at once.
+// concurrencyRows limit how much runs at the same time.
 var concurrencyRows = []settingRow{
 	{
 		Path: "maxConcurrentActivityFunctions", Flat: "maxConcurrentActivityFunctions",
@@ -231,7 +231,7 @@ var concurrencyRows = []settingRow{
 	},
 }
 
-// versionRows are about versions of orchestrators.
+// versionRows are the settings of orchestrator versions.
 var versionRows = []settingRow{
 	{
 		Path: "defaultVersion", Values: textValue{Words: "any text", Set: func(cfg *Config, value string) { cfg.Worker.Version = durable.Version(value) }},
@@ -258,7 +258,7 @@ var (
 	versionFailures = []durable.VersionFailureStrategy{durable.RejectMismatch, durable.FailMismatch}
 )
 
-// entityRows are about entities.
+// entityRows are the settings of entities.
 var entityRows = []settingRow{
 	{
 		Path:    "maxConcurrentEntityFunctions",
@@ -294,7 +294,7 @@ var entityRows = []settingRow{
 	},
 }
 
-// sessionRows are about what stays in memory.
+// sessionRows are the settings of extended sessions.
 var sessionRows = []settingRow{
 	{
 		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.NoExtendedSessions = !b }},
@@ -313,7 +313,7 @@ var sessionRows = []settingRow{
 	},
 }
 
-// httpRows are about HTTP, in and out.
+// httpRows are the settings of HTTP requests, sent and received.
 var httpRows = []settingRow{
 	{
 		Path: "httpSettings.defaultAsyncRequestSleepTimeMilliseconds",
@@ -354,12 +354,11 @@ var httpRows = []settingRow{
 	},
 }
 
-// segments matches a route prefix: segments without anything that has a meaning
-// in a route.
+// segments matches a route prefix: path segments without special characters of routes.
 var segments = regexp.MustCompile(`^([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$`)
 
-// isRoutePrefix reports whether a route prefix can be one. Segments of "." and
-// ".." never reach a server: clients resolve them.
+// isRoutePrefix reports whether text is a valid route prefix. The segments "." and ".." are not valid,
+// because clients resolve them.
 func isRoutePrefix(text string) bool {
 	return segments.MatchString(text) && !slices.ContainsFunc(strings.Split(text, "/"), func(s string) bool { return s == "." || s == ".." })
 }
@@ -367,7 +366,7 @@ func isRoutePrefix(text string) bool {
 // headerName matches the name of an HTTP header.
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// namesOf returns the names of values.
+// namesOf returns the strings of values.
 func namesOf[T fmt.Stringer](values []T) []string {
 	names := make([]string, len(values))
 	for i, v := range values {

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// tracingRows are the settings of traces and logs.
+// tracingRows are the settings of traces and logs. None has an effect.
 var tracingRows = []settingRow{
 	{
 		Path: "tracing.traceInputsAndOutputs", Flat: "traceInputsAndOutputs", Values: boolValue{}, Initial: "`false`",
@@ -45,7 +45,7 @@ const (
 	noTracing   = "tracing is on if `OTEL_EXPORTER_OTLP_ENDPOINT` is set, and always of version 2"
 )
 
-// notificationRows are the settings of Event Grid.
+// notificationRows are the settings of Event Grid notifications.
 var notificationRows = []settingRow{
 	{
 		Path: "notifications.eventGrid.topicEndpoint", Flat: "eventGridTopicEndpoint",
@@ -107,13 +107,13 @@ var notificationRows = []settingRow{
 	},
 }
 
-// eventTypes are the statuses that event types stand for.
+// eventTypes maps event types in lower case to orchestration statuses.
 var eventTypes = map[string]string{
 	"started": eventgrid.Running, "running": eventgrid.Running, "completed": eventgrid.Completed,
 	"failed": eventgrid.Failed, "terminated": eventgrid.Terminated,
 }
 
-// otherRows are settings of parts of the extension that this app does not have.
+// otherRows are settings of features of the .NET extension that this app does not have.
 var otherRows = []settingRow{
 	{
 		Path: "useGracefulShutdown", Values: boolValue{}, Initial: "`false`",

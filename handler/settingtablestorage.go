@@ -9,16 +9,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// maxQueues is how many partitions a hub in queues and tables has at most.
+// maxQueues is the largest partition count of a hub in queues and tables.
 const maxQueues = 16
 
-// partitionLogSettings are the settings of the storage that count for a hub in partition logs.
+// partitionLogSettings lists the storage settings that apply to a hub in partition logs.
 var partitionLogSettings = []string{
 	"storageProvider.type", "storageProvider.connectionName", "storageProvider.partitionCount",
 	"storageProvider.partitionLeaseInterval", "storageProvider.maxQueuePollingInterval",
 }
 
-// offInPartitionLog says why another setting has no effect.
+// offInPartitionLog returns why a setting has no effect for a hub in partition logs, or "".
 func offInPartitionLog(cfg *Config) string {
 	if cfg.StorageType == PartitionLog {
 		return "storageProvider.type is partitionLog"
@@ -26,7 +26,7 @@ func offInPartitionLog(cfg *Config) string {
 	return ""
 }
 
-// storageRows say where and how the hub is stored.
+// storageRows are the settings of the hub's store.
 var storageRows = []settingRow{
 	{
 		Path:    "storageProvider.type",
@@ -207,7 +207,7 @@ var storageRows = []settingRow{
 	},
 }
 
-// partitionRows say how the processes of a hub share its partitions.
+// partitionRows are the settings of how processes share the partitions of a hub.
 var partitionRows = []settingRow{
 	{
 		Path: "storageProvider.useTablePartitionManagement",

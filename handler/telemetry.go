@@ -21,22 +21,21 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// flushTime bounds the last export of spans and metrics at shutdown.
+// flushTime limits the last export of spans and metrics at shutdown.
 const flushTime = 3 * time.Second
 
-// A telemetry sends spans and metrics to where the standard variables of
-// OpenTelemetry say.
+// A telemetry exports spans and metrics as configured by the standard environment variables of
+// OpenTelemetry.
 type telemetry struct {
 	tracing durable.Tracing
 	metrics durable.Metrics
 	flush   []func(context.Context) error
 }
 
-// newTelemetry returns what the environment asks for: spans go to an OTLP
-// receiver if OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
-// names one, or OTEL_TRACES_EXPORTER is otlp; metrics likewise. Otherwise it
-// does nothing, at no cost. What it cannot do, it says in an error; the app
-// works without.
+// newTelemetry returns the telemetry that env configures. It exports spans over OTLP if
+// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, or if OTEL_TRACES_EXPORTER
+// is otlp. The same applies to metrics. Otherwise it exports nothing and costs nothing. The result is
+// valid even if there is an error: the error describes the telemetry that is not exported.
 func newTelemetry(ctx context.Context, env func(string) (string, bool)) (*telemetry, error) {
 	t := &telemetry{}
 	spans, errSpans := wants(env, "TRACES")
@@ -70,7 +69,7 @@ func newTelemetry(ctx context.Context, env func(string) (string, bool)) (*teleme
 	return t, err
 }
 
-// stop flushes and ends the export.
+// stop exports the remaining spans and metrics and ends the export.
 func (t *telemetry) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
@@ -81,7 +80,7 @@ func (t *telemetry) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// wants reads the variables that turn a signal, TRACES or METRICS, on and off.
+// wants reports whether env turns the export of a signal (TRACES or METRICS) on.
 func wants(env func(string) (string, bool), signal string) (bool, error) {
 	if off, ok := env("OTEL_SDK_DISABLED"); ok {
 		if b, err := strconv.ParseBool(off); err == nil && b {
@@ -112,8 +111,8 @@ func wants(env func(string) (string, bool), signal string) (bool, error) {
 	return exporter == "otlp", nil
 }
 
-// serviceName returns what the receiver is to call the app: OTEL_SERVICE_NAME
-// or, on Azure, the site's name.
+// serviceName returns the name of the app in telemetry: OTEL_SERVICE_NAME or, on Azure, the site's
+// name.
 func serviceName(env func(string) (string, bool)) string {
 	for _, name := range []string{"OTEL_SERVICE_NAME", "WEBSITE_SITE_NAME"} {
 		if v, ok := env(name); ok && v != "" {
@@ -123,8 +122,8 @@ func serviceName(env func(string) (string, bool)) string {
 	return "functions-app"
 }
 
-// startTelemetry makes cfg's worker and client export spans and metrics if the
-// environment says so. The caller must call stop at the end.
+// startTelemetry makes the worker and client of cfg export spans and metrics, if the environment
+// configures it. The caller must call stop before it exits.
 func startTelemetry(ctx context.Context, cfg *Config) (stop func()) {
 	t, err := newTelemetry(ctx, os.LookupEnv)
 	if err != nil {
@@ -140,7 +139,7 @@ func startTelemetry(ctx context.Context, cfg *Config) (stop func()) {
 	}
 }
 
-// joinTrace continues the trace of a request's traceparent header.
+// joinTrace continues the trace in a request's traceparent header.
 func joinTrace(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()

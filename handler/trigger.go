@@ -10,31 +10,30 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
-// A Trigger is a function that the Functions host starts, for a time, a message or a blob:
-// [Timer], [Queue], [Blob], [ServiceBusQueue], [ServiceBusTopic], [EventHub], [EventGrid],
-// [CosmosDB], [Warmup], [Manual], and [On] for every other trigger. The host needs its
-// function.json, which -write-functions writes.
+// A Trigger is a function that the Functions host runs for an event, such as a time, a message or a
+// blob. Create one with [Timer], [Queue], [Blob], [ServiceBusQueue], [ServiceBusTopic], [EventHub],
+// [EventGrid], [CosmosDB], [Warmup], [Manual], or, for any other event, [On]. The host needs a
+// function.json for each trigger; write them with -write-functions.
 //
-// The function's type says how its payload is decoded:
+// The type of the function's payload determines how it is decoded:
 //
 //   - string is the text, []byte the bytes, time.Time a time;
 //   - any other type is decoded from JSON;
 //   - a slice, for a trigger that supports batches, is the batch.
 //
-// A function that returns an error, panics or exceeds its [Timeout] has failed. What the
-// host does then depends on the trigger: it delivers a message again, a timer waits for its
-// next time.
+// A function fails if it returns an error, panics or exceeds its [Timeout]. The trigger then determines
+// what the host does: it redelivers a message; it does not repeat a timer.
 type Trigger struct {
 	function triggers.Function
 	run      func(ctx context.Context, call *Invocation, payload json.RawMessage) error
 }
 
-// Name returns the function's name in the host.
+// Name returns the name of the function in the host.
 func (t Trigger) Name() string { return t.function.Name }
 
-// Timer is a function that runs by a schedule: six fields, seconds first, "0 30 2 * * *" for
-// 2:30 a.m. UTC; or an interval, "00:05:00"; or a setting, "%SCHEDULE%". One of the app's
-// instances runs it.
+// Timer returns a function that runs on a schedule. The schedule has six fields, seconds first: "0 30 2
+// * * *" is 2:30 a.m. UTC. It may also be an interval such as "00:05:00", or a setting such as
+// "%SCHEDULE%". Only one instance of the app runs it at a time.
 func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "timerTrigger", Name: "timer", Properties: triggers.Properties{"schedule": schedule}}, fn)
 	t.function.Require("schedule", schedule)
@@ -44,33 +43,33 @@ func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInf
 	return t
 }
 
-// Queue is a function that runs for each message of a queue in Azure Storage. After five
-// failures the host moves a message to the poison queue. It expects Base64 in messages
-// unless host.json says otherwise.
+// Queue returns a function that runs for each message of a queue in Azure Storage. After five failures
+// the host moves the message to the poison queue. The host expects messages in Base64 unless host.json
+// configures another encoding.
 func Queue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "queueTrigger", Name: "message", Properties: triggers.Properties{"queueName": queue}}, fn)
 	t.function.Require("queue", queue)
 	return t.with(opts)
 }
 
-// Blob is a function that runs for each blob that is new or changed, with its content. Path
-// is the blob's container and name, which may have parameters: "pictures/{name}".
+// Blob returns a function that runs for each new or changed blob, with the blob's content as payload.
+// The path consists of a container and a name, which may contain parameters: "pictures/{name}".
 func Blob[T any](name, path string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "blobTrigger", Name: "blob", Properties: triggers.Properties{"path": path}}, fn)
 	t.function.Require("path", path)
 	return t.with(opts)
 }
 
-// ServiceBusQueue is a function that runs for each message of a Service Bus
-// queue or, if T is a slice, for several at once. The message is completed when
-// it returns, and abandoned when it fails.
+// ServiceBusQueue returns a function that runs for each message of a Service Bus queue, or for a batch
+// of messages if T is a slice. The host completes the message if the function succeeds and abandons it
+// if the function fails.
 func ServiceBusQueue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newBatchTrigger(name, triggers.Binding{Kind: "serviceBusTrigger", Name: "message", Properties: triggers.Properties{"queueName": queue}}, fn)
 	t.function.Require("queue", queue)
 	return t.with(opts)
 }
 
-// ServiceBusTopic is [ServiceBusQueue] for a subscription to a topic.
+// ServiceBusTopic is like [ServiceBusQueue], for a subscription to a topic.
 func ServiceBusTopic[T any](name, topic, subscription string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newBatchTrigger(name, triggers.Binding{Kind: "serviceBusTrigger", Name: "message", Properties: triggers.Properties{
 		"topicName": topic, "subscriptionName": subscription,
@@ -80,22 +79,22 @@ func ServiceBusTopic[T any](name, topic, subscription string, fn func(context.Co
 	return t.with(opts)
 }
 
-// EventHub is a function that runs for the events of an event hub, in batches if T is a
-// slice.
+// EventHub returns a function that runs for each event of an event hub, or for a batch of events if T
+// is a slice.
 func EventHub[T any](name, hub string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newBatchTrigger(name, triggers.Binding{Kind: "eventHubTrigger", Name: "events", Properties: triggers.Properties{"eventHubName": hub}}, fn)
 	t.function.Require("hub", hub)
 	return t.with(opts)
 }
 
-// EventGrid is a function that runs for each event of an Event Grid
-// subscription. T is [GridEvent], [CloudEvent] or a type of the app's own.
+// EventGrid returns a function that runs for each event of an Event Grid subscription. T is
+// [GridEvent], [CloudEvent] or a type of the app.
 func EventGrid[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newTrigger(name, triggers.Binding{Kind: "eventGridTrigger", Name: "event"}, fn).with(opts)
 }
 
-// CosmosDB is a function that runs for the documents of a container that are
-// new or changed, in the order in which they changed within a partition.
+// CosmosDB returns a function that runs for new and changed documents of a container, in the order of
+// their changes within a partition.
 func CosmosDB[T any](name, database, container string, fn func(context.Context, *Invocation, []T) error, opts ...TriggerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "cosmosDBTrigger", Name: "documents", Properties: triggers.Properties{
 		"databaseName": database, "containerName": container,
@@ -105,22 +104,22 @@ func CosmosDB[T any](name, database, container string, fn func(context.Context, 
 	return t.with(opts)
 }
 
-// Warmup is a function that runs on a new instance of a Premium or Dedicated plan before it
-// gets requests. Its name is always Warmup.
+// Warmup returns a function that runs on a new instance of a Premium or Dedicated plan before the
+// instance receives requests. Its name is always Warmup.
 func Warmup(fn func(context.Context, *Invocation) error, opts ...TriggerOption) Trigger {
 	t := newTrigger("Warmup", triggers.Binding{Kind: "warmupTrigger", Name: "warmup"}, ignorePayload(fn))
 	return t.with(opts)
 }
 
-// Manual is a function that an operator runs with POST /admin/functions/{name} and the body
-// {"input": "…"}, whose input is the payload.
+// Manual returns a function that an operator runs with POST /admin/functions/{name}. The request body
+// is {"input": "…"}; the input is the payload.
 func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newTrigger(name, triggers.Binding{Kind: "manualTrigger", Name: "input"}, fn).with(opts)
 }
 
-// On is a function with any other trigger. Kind is the trigger's type in function.json, such
-// as "kafkaTrigger"; [Property] options set its other properties. Triggers of the Durable
-// Task extension are refused: two engines would work on one hub.
+// On returns a function for any other trigger. Kind is the trigger's type in function.json, such as
+// "kafkaTrigger"; set its properties with [Property]. Triggers of the Durable Task extension are
+// refused, because its engine would run on the same hub.
 func On[T any](name, kind string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newBatchTrigger(name, triggers.Binding{Kind: kind, Name: "input"}, fn).with(opts)
 }
@@ -134,7 +133,7 @@ func newTrigger[T any](name string, source triggers.Binding, fn func(context.Con
 	return shapedTrigger(name, source, s, fn)
 }
 
-// newBatchTrigger returns a trigger that supports batches if T is a slice.
+// newBatchTrigger returns a trigger that receives batches if T is a slice.
 func newBatchTrigger[T any](name string, source triggers.Binding, fn func(context.Context, *Invocation, T) error) Trigger {
 	s := triggers.BatchShapeOf(reflect.TypeFor[T]())
 	if source.Kind == "serviceBusTrigger" || source.Kind == "eventHubTrigger" {
@@ -161,7 +160,7 @@ func shapedTrigger[T any](name string, source triggers.Binding, s triggers.Shape
 	return t
 }
 
-// ignorePayload returns fn as a function with a payload.
+// ignorePayload wraps fn in a function that has a payload.
 func ignorePayload(fn func(context.Context, *Invocation) error) func(context.Context, *Invocation, json.RawMessage) error {
 	if fn == nil {
 		return nil
@@ -176,7 +175,7 @@ func (t Trigger) with(opts []TriggerOption) Trigger {
 	return t
 }
 
-// describe returns the host's description of triggers.
+// describe returns the functions of triggers, for function.json.
 func describe(all []Trigger) []*triggers.Function {
 	functions := make([]*triggers.Function, len(all))
 	for i := range all {
@@ -187,19 +186,19 @@ func describe(all []Trigger) []*triggers.Function {
 
 // TimerInfo is the payload of a [Timer].
 type TimerInfo struct {
-	// ScheduleStatus is nil for a schedule that the host does not monitor: an interval
-	// of less than a minute, or a timer with [NoMonitor].
+	// ScheduleStatus is nil if the host does not monitor the schedule: the interval is less than a
+	// minute, or the timer has [NoMonitor].
 	ScheduleStatus *ScheduleStatus
-	// IsPastDue says that the function runs late, since the app was not running.
+	// IsPastDue reports that the function runs late because the app was not running.
 	IsPastDue bool
 }
 
-// A ScheduleStatus says when a timer ran and will run.
+// A ScheduleStatus holds the times of a timer's previous and next run.
 type ScheduleStatus struct {
 	Last, Next, LastUpdated time.Time
 }
 
-// A GridEvent is an event in the schema of Event Grid.
+// A GridEvent is an event in the Event Grid schema.
 type GridEvent[T any] struct {
 	ID              string    `json:"id"`
 	Topic           string    `json:"topic"`
@@ -211,7 +210,7 @@ type GridEvent[T any] struct {
 	Data            T         `json:"data"`
 }
 
-// A CloudEvent is an event in the schema of CloudEvents 1.0.
+// A CloudEvent is an event in the CloudEvents 1.0 schema.
 type CloudEvent[T any] struct {
 	ID              string    `json:"id"`
 	Source          string    `json:"source"`

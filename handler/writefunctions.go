@@ -17,7 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// writeFunctionsCommand is -write-functions.
+// writeFunctionsCommand runs the command -write-functions.
 func writeFunctionsCommand(app App, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("-write-functions", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -35,7 +35,7 @@ func writeFunctionsCommand(app App, args []string, out io.Writer) error {
 	return writeFunctions(app, root, *perRoute, out)
 }
 
-// writeFunctions writes the function.json of each of the app's functions below root.
+// writeFunctions writes the function.json of each function of the app below root.
 func writeFunctions(app App, root string, perRoute bool, out io.Writer) error {
 	host, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func writeFunctions(app App, root string, perRoute bool, out io.Writer) error {
 	return triggers.Write(root, functions, out)
 }
 
-// functionsOf returns the functions that the host should know of an app.
+// functionsOf returns all functions that the host must know.
 func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function, error) {
 	functions := describe(app.Triggers)
 	if err := triggers.Check(functions); err != nil {
@@ -75,8 +75,7 @@ func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function,
 	return functions, nil
 }
 
-// routeFunctions returns a function for each of the app's routes, and one for the management
-// API.
+// routeFunctions returns one function per route of the app, and one for the management API.
 func routeFunctions(app App, hostJSON []byte) ([]*triggers.Function, error) {
 	found, err := settings.ParseHostJSON(hostJSON)
 	if err != nil {
@@ -101,17 +100,17 @@ func routeFunctions(app App, hostJSON []byte) ([]*triggers.Function, error) {
 	return append(functions, triggers.HTTPFunction("durabletask", management, "function", []string{"get", "post", "delete", "head"})), nil
 }
 
-// consoleFunction returns the function for the web console. A browser's cookie gets past no
-// function that wants a key: the app checks it itself, and without one serves no console. The
-// host tries functions in order of their names, so that this one comes before a function for
-// all routes named "functions" or "durabletask".
+// consoleFunction returns the function of the web console. It is anonymous, because a browser's cookie
+// does not pass a function that requires a key. The app checks the cookie itself and serves no console
+// without a key. The host matches functions in order of their names; "durable-console" precedes the
+// functions for all routes, "durabletask" and "functions".
 func consoleFunction() *triggers.Function {
 	route := strings.TrimPrefix(web.ManagementPath+web.ConsolePath, "/") + "/{*path}"
 	return triggers.HTTPFunction("durable-console", route, "anonymous", []string{"get", "post", "head"})
 }
 
-// routesOf returns the methods of each path of the app's routes below the prefix. The
-// client that it passes has no hub: routes use it only when they are called.
+// routesOf returns the methods of each app route below the prefix, by path. It passes a client without
+// a hub to the app: routes use the client only when they are called.
 func routesOf(app App, prefix string) (methods map[string][]string, err error) {
 	if app.Routes == nil {
 		return nil, nil
