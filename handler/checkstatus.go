@@ -16,8 +16,8 @@ const (
 
 // WaitOrCheckStatus answers a request that has started an instance. It waits up to timeout for the
 // instance to end. If the instance completes, the answer is its output with status 200; if it ends
-// otherwise, the answer is its status; if the timeout expires, the answer is that of [CheckStatus]. It
-// polls once per interval. A zero timeout is 10 s, a zero interval is 1 s.
+// otherwise, the answer is its status. If the timeout expires, it answers like [CheckStatus]. It polls
+// once per interval. A zero timeout is 10 s, a zero interval is 1 s.
 func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
 	if timeout == 0 {
 		timeout = DefaultWaitTimeout
@@ -29,7 +29,7 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 }
 
 // A ManagementPayload holds the URLs that manage an instance. The caller replaces the placeholders
-// {eventName} and {text}. The members are those of the .NET extension (HttpManagementPayload.cs;
+// {eventName} and {text}. The .NET extension has the same members (HttpManagementPayload.cs;
 // HttpApiHandler.cs, CreateCheckStatusResponseMessage).
 type ManagementPayload struct {
 	ID                    durable.InstanceID `json:"id"`

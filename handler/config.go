@@ -35,9 +35,9 @@ const (
 	// DefaultShutdownTimeout is the default limit of a graceful shutdown.
 	DefaultShutdownTimeout = 7 * time.Second
 
-	// DefaultDrainTimeout is how long running activities and episodes may continue during a shutdown.
-	// It leaves time to release leases even if the parent process has died, which halves the shutdown
-	// timeout.
+	// DefaultDrainTimeout is the default time for running activities and episodes to complete during a
+	// shutdown. It leaves time to release leases even if the parent process has died, which halves the
+	// shutdown timeout.
 	DefaultDrainTimeout = 2500 * time.Millisecond
 )
 
@@ -130,10 +130,10 @@ type Config struct {
 	// Provider stores the hub instead of the store that StorageType selects, if not nil.
 	Provider provider.Provider
 
-	// FunctionTimeout is how long the host lets an invocation run before it kills the program. A
-	// function with a [Trigger] is stopped shortly before that. Zero means the host's default: 5
-	// minutes on the Consumption plan, otherwise 30. Negative means no limit; a function then has
-	// [DefaultInvocationTimeout].
+	// FunctionTimeout is the host's time limit of an invocation, after which the host kills the
+	// program. A function with a [Trigger] is stopped shortly before that. Zero means the host's
+	// default: 5 minutes on the Consumption plan, otherwise 30. Negative means no limit; a function
+	// then has [DefaultInvocationTimeout].
 	FunctionTimeout time.Duration
 
 	// ShutdownTimeout limits a graceful shutdown. Default: 7 s. If the parent process has died, half of
@@ -152,8 +152,8 @@ type Config struct {
 	// Notices are remarks on the configuration, each a sentence. The server logs them at start.
 	Notices []string
 
-	// Problem describes what is wrong with the configuration. If it is not nil, the server answers
-	// every request with status 503 and this reason.
+	// Problem describes what is wrong with the configuration. The server answers every request with
+	// status 503 and this reason unless Problem is nil.
 	Problem error
 
 	// plan is the hosting plan, if [Load] detected it.
@@ -348,7 +348,7 @@ func (c Config) partitionLogConfig() partitionlog.Config {
 	return cfg
 }
 
-// hostLimit returns the host's time limit of an invocation, or 0 if there is no limit.
+// hostLimit returns the host's time limit of an invocation, or 0 for no limit.
 func (c Config) hostLimit() time.Duration {
 	switch {
 	case c.FunctionTimeout > 0:

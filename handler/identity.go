@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// tokenMargin is how long before its expiry a token is renewed. A token must not expire while a request
-// is in flight.
+// tokenMargin is the time before its expiry when a token is renewed. A token must not expire while a
+// request is in flight.
 const tokenMargin = 5 * time.Minute
 
 // maxTokens limits the number of cached tokens. An app typically needs only a few.

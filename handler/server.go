@@ -36,8 +36,8 @@ const (
 	// idleTimeout is longer than the host keeps idle connections, so the host closes them first. If the
 	// server closed a connection, it could lose a request that the host has just sent.
 	idleTimeout = 10 * time.Minute
-	// listenPatience is how long the server retries a port that is in use, behind the host. The host
-	// gives a restarted handler the port of its predecessor.
+	// listenPatience is the time during which the server retries a port that is in use, behind the
+	// host. The host gives a restarted handler the port of its predecessor.
 	listenPatience = 5 * time.Second
 	listenInterval = 100 * time.Millisecond
 )
@@ -375,8 +375,8 @@ var errParentDied = errors.New("the parent process, the Functions host, has died
 // PR_SET_PDEATHSIG of Linux is no alternative. It sends the signal when the thread ends that started
 // the process, and the host starts processes on short-lived threads of a pool.
 //
-// If the parent is process 1 from the start, there is no change to see. Process 1 is then the host of a
-// container, which ends with it, or the real parent has died already.
+// watchParent cannot detect anything if process 1 is the parent from the start. Process 1 is then the
+// host of a container, which ends with it, or the real parent has died already.
 func watchParent(ctx context.Context, every time.Duration, first int, parent func() int) error {
 	for taskhub.Pause(ctx, every) {
 		if parent() != first {
