@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
 )
 
-// on returns the configuration of a log in a new container of an Azurite, and what counts
-// the requests.
+// onAzurite returns the configuration of a log in a new container on Azurite, and a counter of its
+// requests.
 func onAzurite(t *testing.T) (Config, *azuritetest.Counter) {
 	t.Helper()
 	c, counter := chaintest.Azurite(t)
@@ -39,7 +39,7 @@ func appendGroups(t *testing.T, l *Log, from, to uint64) {
 	}
 }
 
-// group returns the changes of a group. Every fifth is large.
+// group returns the content of group n. Every fifth group is large.
 func group(n uint64) []byte {
 	b := fmt.Appendf(nil, "group %d", n)
 	if n%5 == 0 {
@@ -51,24 +51,24 @@ func group(n uint64) []byte {
 func wantGroups(t *testing.T, frames []Frame, from, to uint64) {
 	t.Helper()
 	if len(frames) != int(to-from+1) {
-		t.Errorf("%d groups, want %d to %d", len(frames), from, to)
+		t.Errorf("got %d groups, want groups %d to %d", len(frames), from, to)
 	}
 	for i, f := range frames {
 		if n := from + uint64(i); f.Number != n || string(f.Changes) != string(group(n)) {
-			t.Errorf("group %d is %d: %.20q", n, f.Number, f.Changes)
+			t.Errorf("got group %[2]d with content %.20[3]q, want group %[1]d", n, f.Number, f.Changes)
 		}
 	}
 }
 
-func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
+func TestLog_TheNextOwnerAndReadersGetAllGroups(t *testing.T) {
 	cfg, _ := onAzurite(t)
 	cfg.MaxBlock = 400
 	if _, _, err := OpenReader(t.Context(), cfg); !errors.Is(err, ErrNone) {
-		t.Errorf("a reader of nothing: %v", err)
+		t.Errorf("OpenReader without a log: %v; want ErrNone", err)
 	}
 	l, r := open(t, cfg)
 	if r.Last != 0 || r.Manifest != nil || len(r.Groups) != 0 || r.Opens != 1 || r.Crashes != 0 {
-		t.Errorf("a new log has %+v", r)
+		t.Errorf("new log: got %+v", r)
 	}
 	reader, _, err := OpenReader(t.Context(), cfg)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
 	}
 	appendGroups(t, l, 1, 10)
 	if _, _, err := Open(t.Context(), cfg); !errors.As(err, new(*HeldError)) {
-		t.Errorf("a second owner: %v", err)
+		t.Errorf("Open by a second owner: %v; want a HeldError", err)
 	}
 	l.Turn()
 	appendGroups(t, l, 11, 20)
@@ -89,7 +89,7 @@ func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if frames, err = reader.Next(t.Context()); err != nil || len(frames) != 1 || string(frames[0].Manifest) != "manifest" || frames[0].Number != 12 {
-		t.Errorf("after a manifest: %v, %v", frames, err)
+		t.Errorf("reading after a manifest: %v, %v", frames, err)
 	}
 	l.Turn()
 	appendGroups(t, l, 21, 22)
@@ -98,7 +98,7 @@ func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
 	}
 	l, r = open(t, cfg)
 	if r.Last != 22 || string(r.Manifest) != "manifest" || r.Base != 12 || r.Opens != 2 || r.Crashes != 0 {
-		t.Errorf("the next owner has %+v", r)
+		t.Errorf("next owner: got %+v", r)
 	}
 	wantGroups(t, r.Groups, 13, 22)
 	appendGroups(t, l, 23, 23)
@@ -108,7 +108,7 @@ func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
 	wantGroups(t, frames, 21, 23)
 }
 
-func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
+func TestLog_MakesTheDocumentedNumberOfRequests(t *testing.T) {
 	cfg, counter := onAzurite(t)
 	cfg.Confirm = chaintest.Identify(t, cfg.Blobs, "hub")
 	cost := func(what string, want int, f func()) {
@@ -120,20 +120,20 @@ func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
 		}
 	}
 	var l *Log
-	cost("making a log", 8, func() { l, _ = open(t, cfg) })
-	cost("ten groups", 10, func() { appendGroups(t, l, 1, 10) })
-	cost("a log that somebody has", 1, func() { _, _, _ = Open(t.Context(), cfg) })
-	cost("going on in the next blob", 7, func() { // with the group
+	cost("opening a log that does not exist", 8, func() { l, _ = open(t, cfg) })
+	cost("appending ten groups", 10, func() { appendGroups(t, l, 1, 10) })
+	cost("opening a log with an owner", 1, func() { _, _, _ = Open(t.Context(), cfg) })
+	cost("roll-over", 7, func() { // includes the append of the group
 		l.Turn()
 		appendGroups(t, l, 11, 11)
 		l.tasks.Wait()
 	})
 	var reader *Reader
 	cost("opening a reader", 4, func() { reader, _, _ = OpenReader(t.Context(), cfg) })
-	cost("reading nothing", 1, func() { _, _ = reader.Next(t.Context()) })
+	cost("reading without new groups", 1, func() { _, _ = reader.Next(t.Context()) })
 	l.Turn()
 	appendGroups(t, l, 12, 12)
-	cost("a manifest with which a blob is not needed any more", 2, func() {
+	cost("a manifest that makes a blob obsolete", 2, func() {
 		l.tasks.Wait()
 		counter.Reset()
 		if err := l.SetBase(11, []byte("manifest")); err != nil {
@@ -150,7 +150,7 @@ func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
 	cost("opening a reader at the end", 3, func() { _, _, _ = OpenReader(t.Context(), cfg) })
 }
 
-func TestLog_OfAnotherHubIsRefused(t *testing.T) {
+func TestOpen_RefusesALogOfAnotherHub(t *testing.T) {
 	cfg, _ := onAzurite(t)
 	l, _ := open(t, cfg)
 	if err := l.Close(false); err != nil {
@@ -159,11 +159,11 @@ func TestLog_OfAnotherHubIsRefused(t *testing.T) {
 	cfg.Hub = "other"
 	_, _, err := Open(t.Context(), cfg)
 	if d, ok := errors.AsType[*chain.DamageError](err); !ok || !strings.HasPrefix(d.Blob, "p00/log-") {
-		t.Errorf("opened: %v", err)
+		t.Errorf("Open of another hub's log: %v", err)
 	}
 	cfg.Hub = "hub"
 	if l, _, err = Open(t.Context(), cfg); err != nil {
-		t.Errorf("after somebody was refused: %v", err)
+		t.Errorf("Open after a refused Open: %v", err)
 	} else {
 		l.Abandon()
 	}

@@ -1,34 +1,42 @@
-// Package bloblog is the log of a partition in append blobs: a [logstore.Log] that one
-// process appends to and any may read.
+// Package bloblog stores the log of a partition in append blobs. It implements [logstore.Log]. One
+// process at a time owns the log and appends to it; any number of processes may read it.
 //
-// The log goes on in blob after blob ([chain]). An owner has a lease on the newest, and
-// every append carries the lease and the position at which the blob must end. So who has
-// lost the lease cannot append, and an append that is sent again, or arrives late, cannot
-// happen twice. An append whose answer is lost is sent again, the same bytes at the same
-// position; if something is there already, it is read and compared. While that is open
-// nothing else is appended. What cannot be decided ends the ownership with a
+// # Ownership
+//
+// The log is a chain of append blobs ([chain]). The owner holds a lease on the current blob. Every
+// append names the lease and the offset at which the blob must end. A process that has lost the
+// lease therefore cannot append, and a repeated or delayed append has no effect.
+//
+// If the result of an append is lost, the owner sends the same bytes again for the same offset. If
+// the blob already has content there, the owner reads it and compares. It appends nothing else
+// until the append is decided. If the outcome stays unknown, the ownership ends with a
 // [logstore.UncertainError].
 //
-// # How one blob follows another
+// # Roll-over
 //
-// The owner of blob n creates n+1 if there is none, leases it, appends a header, and then
-// appends a seal to n, which names the nonce of n+1. With the seal n+1 becomes the log. A
-// former owner of n that was frozen can create n+1, but cannot seal n. So the log is the
-// newest blob, or the one before it if that does not have a seal for the newest. The newest is
-// then a leftover, which the next roll-over removes: only while it has
-// the lease on n, and only the very blob that it saw, so that one who is frozen in between
-// does no harm either.
+// To continue in the next blob, the owner of blob n does the following:
 //
-// A blob is deleted when the base has all its groups, but for the one before the current one.
-// Whoever takes the lease takes it on the blob as it was listed, by its ETag: if others went on
-// meanwhile, it starts over.
+//   - It creates blob n+1 and leases it.
+//   - It appends a header to n+1.
+//   - It appends a seal with the nonce of n+1 to n. From then on n+1 is the current blob.
 //
-// # What it costs
+// A former owner that was frozen may create n+1, but it cannot seal n. So the current blob is the
+// newest one if its predecessor has a seal for it, and otherwise the predecessor. In the second
+// case the newest blob is a leftover. The next roll-over deletes it, only while the owner holds the
+// lease on n, and only if the ETag is the listed one.
 //
-// Appending a group is one request for each 4 MiB. [Open] of a log of one blob is four: list,
-// lease, read, append; one more if it has had several, and one for each of those that have
-// groups which the base lacks. A roll-over is five: create, read hub.json and lease, in the background
-// before it is needed, header and seal; one more releases the lease on the blob before. A
-// renewal is one every third of the lease. [Reader.Next] is one; [OpenReader] is as Open without lease and append. [Open] of a
-// log that somebody has is one.
+// A blob is deleted once the base contains all its groups. The predecessor of the current blob is
+// kept. [Open] acquires the lease with the listed ETag as a condition. If the blob has changed,
+// Open starts over.
+//
+// # Cost
+//
+// Requests of each operation:
+//
+//   - Append: one per 4 MiB.
+//   - [Open]: list, lease, read, append. One more to look for a seal if the log has several blobs. One more for each older blob whose groups the base lacks. If another process owns the log: one.
+//   - Roll-over: create, read hub.json and lease, in the background; then header and seal. One more releases the lease on the old blob.
+//   - Renewal: one per third of the lease duration.
+//   - [OpenReader]: as Open, without lease and append.
+//   - [Reader.Next]: one.
 package bloblog

@@ -15,33 +15,33 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// Config says where a partition's log is.
+// Config defines where a partition's log is stored and how it is written.
 type Config struct {
 	// Blobs is the hub's container.
 	Blobs *store.Container
-	// Leases is the same container, by a client whose requests never wait for others: they
-	// keep the lease. Default Blobs.
+	// Leases is a client of the same container that acquires and renews leases. Its requests must
+	// not queue behind other requests, or leases would expire. Default: Blobs.
 	Leases *store.Container
-	// Hub is the hub's ID. Logs of other hubs are refused.
+	// Hub is the hub's ID. Open refuses the log of another hub.
 	Hub string
-	// Confirm reads again which hub the container holds, and returns an error if its ID is
-	// not Hub. Default: the container always holds this hub.
+	// Confirm reads again which hub the container holds. It returns an error if its ID is not Hub.
+	// Default: the container always holds this hub.
 	Confirm func(context.Context) error
-	// Missing is called if no log exists. It returns nil if the log was never created. Default:
-	// a log that is missing was never created.
+	// Missing is called if the log has no blobs. It returns nil if the log was never created.
+	// Default: a missing log was never created.
 	Missing func(context.Context) error
-	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
+	// Prefix is the start of the names of the partition's blobs, such as "p00/".
 	Prefix string
-	// Lease is how long an owner has the log if it does not renew: 15 s to 60 s, which it
-	// does every third of it. Default 30 s.
+	// Lease is the lease duration: whole seconds, 15 s to 60 s. The owner renews the lease every
+	// third of it. Default 30 s.
 	Lease time.Duration
-	// MaxSize and MaxBlocks are the bytes and the appends after which the log goes on in
-	// another blob. Default 64 MiB and 40,000, of 50,000 that the service allows.
+	// MaxSize (bytes) and MaxBlocks (appends) limit a blob. Beyond either, the log continues in the
+	// next blob. Defaults 64 MiB and 40,000; the service allows 50,000 appends.
 	MaxSize   int64
 	MaxBlocks int
-	// MaxBlock is the longest append, in bytes. Default 4 MiB.
+	// MaxBlock is the maximum size of one append, in bytes. Default 4 MiB.
 	MaxBlock int
-	// Log is told of an ownership that is lost. Default: nobody.
+	// Log receives a warning when the ownership is lost. Default: none.
 	Log *slog.Logger
 }
 
@@ -62,52 +62,52 @@ func (cfg *Config) chain() *chain.Chain {
 	return chain.New(cfg.Blobs, cfg.Hub, cfg.Prefix+"log-", cfg.Confirm)
 }
 
-// Create creates the log, empty, unless it exists.
+// Create creates an empty log unless it exists.
 func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
 
-// ErrNone is the error of a log that nobody has opened yet.
+// ErrNone is returned for a log that has never been opened.
 var ErrNone = errors.New("the partition has no log yet")
 
-// HeldError is the error of a log that somebody owns.
+// HeldError is the error of [Open] if another process owns the log.
 type HeldError struct {
 	Blob string
-	// Changed is when the owner appended last, by the storage's clock. How long it still
-	// has the lease is not known: no longer than its length.
+	// Changed is the time of the owner's last append, by the storage's clock. The remaining time of
+	// its lease is unknown; it is at most the lease duration.
 	Changed time.Time
 }
 
-// Error says which log it is.
+// Error names the log's current blob and the time of the last append.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("log %s has an owner, who appended last at %s", e.Blob, e.Changed.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("log %s is owned by another process; its last append was at %s", e.Blob, e.Changed.UTC().Format(time.RFC3339))
 }
 
-// Recovered is what a log has.
+// Recovered is the content of a log when it is opened.
 type Recovered struct {
-	Manifest []byte   // the newest that counts, nil if there is none
-	Recent   [][]byte // the manifests that counted since the current blob began, Manifest among them
-	Base     uint64   // the last group that it has
-	Groups   []Frame  // those after it, in order
-	Last     uint64   // the number of the last group of all
-	Opens    uint64   // how often the log was opened
-	Crashes  uint64   // how many owners did not close it
+	Manifest []byte   // newest manifest; nil if none
+	Recent   [][]byte // the manifest at the start of the current blob, and all since then (Manifest too)
+	Base     uint64   // last group that the base contains
+	Groups   []Frame  // groups after Base, in order
+	Last     uint64   // number of the last group
+	Opens    uint64   // number of times the log was opened
+	Crashes  uint64   // number of owners that did not close it
 }
 
-// errMoved is the error of who looked while others changed what it looked at.
-var errMoved = errors.New("the log went on meanwhile")
+// errMoved means that another process changed the log during the operation.
+var errMoved = errors.New("another process changed the log meanwhile")
 
-// findAttempts is how often somebody starts over because others went on.
+// findAttempts is the maximum number of attempts if other processes keep changing the log.
 const findAttempts = 10
 
-// sealedError is the error of a log that continues in a blob that was not listed.
+// sealedError means that the log continues in a blob that was not in the list.
 type sealedError struct{ blob, next string }
 
 func (e *sealedError) Error() string {
-	return fmt.Sprintf("the log went on from %s to %s", e.blob, e.next)
+	return fmt.Sprintf("the log continued from %s in %s", e.blob, e.next)
 }
 
 func (e *sealedError) Unwrap() error { return errMoved }
 
-// settled calls f until nobody else interferes.
+// settled calls f until it no longer fails with errMoved, up to findAttempts times.
 func settled(f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
@@ -123,7 +123,7 @@ func settled(f func() error) error {
 	}
 }
 
-// find returns the blob that is the log, and all that were listed.
+// find returns the current blob of the log and all listed blobs.
 func (cfg *Config) find(ctx context.Context, c *chain.Chain) (current chain.Link, all []chain.Link, err error) {
 	if all, err = c.List(ctx); err != nil {
 		return current, nil, err
@@ -160,13 +160,13 @@ func (cfg *Config) find(ctx context.Context, c *chain.Chain) (current chain.Link
 	return before, all, nil
 }
 
-// sealFrame returns the last frame of a blob, after which the log goes on in the next.
+// sealFrame returns the seal for next, the last frame of a blob.
 func sealFrame(next chain.Link) chain.Frame {
 	return numbered(kindSeal, next.Number, func(c *logstore.Coder) { c.String(&next.Nonce) })
 }
 
-// readBlob reads a part of a link's blob; see [store.AppendBlob.Download]. If the blob is gone, or
-// another is in its place, the error is errMoved.
+// readBlob reads a part of l, see [store.AppendBlob.Download]. It returns errMoved if the blob is
+// gone or was replaced.
 func readBlob(ctx context.Context, c *chain.Chain, l chain.Link, offset, count int64) (store.BlobPart, error) {
 	part, err := c.Blob(l.Number).Download(ctx, offset, count)
 	switch status := store.StatusOf(err); {
@@ -180,14 +180,14 @@ func readBlob(ctx context.Context, c *chain.Chain, l chain.Link, offset, count i
 	return part, nil
 }
 
-// readWhole reads a blob from its beginning into s, and returns its size. There must be a
-// header, unless it is the first of all.
+// readWhole reads all of l into s and returns its size. The blob must start with a header unless it
+// is number 1, which may be empty.
 func (s *scan) readWhole(ctx context.Context, l chain.Link) (int64, error) {
 	part, err := readBlob(ctx, s.chain, l, 0, 0)
 	if err != nil {
 		return 0, err
 	}
-	if part.Size == 0 && l.Number > 1 { // it was made anew where another was
+	if part.Size == 0 && l.Number > 1 { // the blob was recreated after it had been deleted
 		return 0, errMoved
 	}
 	n, err := s.read(l.Number, 0, part.Content)
@@ -197,13 +197,13 @@ func (s *scan) readWhole(ctx context.Context, l chain.Link) (int64, error) {
 	return n, err
 }
 
-// movedFrom returns the error of a blob that was read and is sealed.
+// movedFrom returns the error of a blob that turned out to be sealed.
 func (s *scan) movedFrom(l chain.Link) error {
 	return &sealedError{s.chain.Name(l.Number), s.chain.Name(l.Number + 1)}
 }
 
-// recovered returns what the log has, after the blob that is the log was read into s. It reads
-// the blobs before that have groups which the base lacks.
+// recovered returns the content of the log after the current blob has been read into s. It also
+// reads the older blobs with groups that the base lacks.
 func (s *scan) recovered(ctx context.Context, current chain.Link, all []chain.Link) (*Recovered, error) {
 	r := &Recovered{Manifest: s.manifest, Base: s.base, Last: s.last, Opens: s.opens, Crashes: s.deaths}
 	if len(r.Manifest) == 0 {
@@ -219,13 +219,13 @@ func (s *scan) recovered(ctx context.Context, current chain.Link, all []chain.Li
 	for next, first := current, s.before; first > s.base; {
 		i := slices.IndexFunc(all, func(l chain.Link) bool { return l.Number+1 == next.Number })
 		if i < 0 {
-			cause := fmt.Errorf("%w: groups %d to %d are in the blob before, which is gone", errGap, s.base+1, first)
+			cause := fmt.Errorf("%w: groups %d to %d are in the previous blob, which is missing", errGap, s.base+1, first)
 			return nil, &chain.DamageError{Blob: s.chain.Name(next.Number), Cause: cause}
 		}
 		earlier := scan{chain: s.chain}
 		size, err := earlier.readWhole(ctx, all[i])
 		if err == nil && (earlier.sealed != next.Nonce || earlier.last != first) {
-			err = &chain.DamageError{Blob: s.chain.Name(all[i].Number), Offset: size, Cause: fmt.Errorf("%w: it ends with %d, and the next blob begins after %d", errGap, earlier.last, first)}
+			err = &chain.DamageError{Blob: s.chain.Name(all[i].Number), Offset: size, Cause: fmt.Errorf("%w: it ends with group %d, but the next blob starts after group %d", errGap, earlier.last, first)}
 		}
 		if err != nil {
 			return nil, err

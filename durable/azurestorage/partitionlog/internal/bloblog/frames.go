@@ -8,37 +8,37 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// The kinds of frames.
+// Kinds of frames.
 const (
-	kindHeader byte = iota + 1 // the first frame of a blob
-	kindGroup                  // a whole group
-	kindFirst                  // the first part of a group that is more than a block
-	kindMore                   // another part
-	kindLast                   // the last
-	kindBase                   // a manifest that counts from now on
-	kindOpened                 // a new owner
-	kindClosed                 // the owner left in good order
-	kindSeal                   // the log goes on in the next blob
+	kindHeader byte = iota + 1 // first frame of a blob
+	kindGroup                  // complete group
+	kindFirst                  // first part of a group that exceeds one block
+	kindMore                   // middle part
+	kindLast                   // last part
+	kindBase                   // manifest of a new base
+	kindOpened                 // a new owner opened the log
+	kindClosed                 // the owner closed the log
+	kindSeal                   // the log continues in the next blob
 )
 
-// Frame is a group, or a manifest that counts from then on.
+// Frame is a group, or the manifest of a new base.
 type Frame struct {
-	Number   uint64 // of the group, or of the last group that the manifest has
-	Changes  []byte // of the group
+	Number   uint64 // number of the group, or of the last group in the base
+	Changes  []byte // content of the group
 	Manifest []byte // nil for a group
 }
 
-// history is what happened to the log so far.
+// history is the state of the log after a number of frames.
 type history struct {
-	last     uint64 // the last group
-	base     uint64 // the last group that the manifest has
+	last     uint64 // last group
+	base     uint64 // last group in the base
 	manifest []byte
 	opens    uint64
 	deaths   uint64
-	alive    bool // the last owner did not close the log
+	alive    bool // the last owner has not closed the log
 }
 
-// code codes a history, which every blob has in its header.
+// code encodes or decodes a history. The header of each blob contains it.
 func (h *history) code(c *logstore.Coder) {
 	c.Uint(&h.last)
 	c.Uint(&h.base)
@@ -50,7 +50,7 @@ func (h *history) code(c *logstore.Coder) {
 	c.Bool(&h.alive)
 }
 
-// open is what a new owner makes of a history.
+// open updates the history for a new owner.
 func (h *history) open() {
 	h.opens++
 	if h.alive {
@@ -59,16 +59,16 @@ func (h *history) open() {
 	h.alive = true
 }
 
-// scan reads the frames of one blob after another.
+// scan decodes the frames of consecutive blobs.
 type scan struct {
 	chain *chain.Chain
 	history
-	started bool    // there was a header
-	before  uint64  // the last group before the blob
-	first   []byte  // the manifest that counted before the blob
-	out     []Frame // that were read
-	sealed  string  // the nonce of the next blob
-	frames  int     // that were read
+	started bool    // a header has been read
+	before  uint64  // last group before the current blob
+	first   []byte  // manifest in effect at the start of the blob
+	out     []Frame // groups and manifests read so far
+	sealed  string  // nonce of the next blob, if the blob is sealed
+	frames  int     // number of frames read
 
 	number uint64 // of the group whose parts are being read
 	parts  []byte
@@ -76,8 +76,8 @@ type scan struct {
 
 var errGap = errors.New("groups are missing")
 
-// read takes the whole frames at the start of b, which is what the blob with the number has
-// from offset on, and returns how long they are.
+// read decodes the complete frames at the start of b and returns their total size. b is the content
+// of the given blob from offset on. A truncated frame at the end of b is not an error.
 func (s *scan) read(number uint64, offset int64, b []byte) (int64, error) {
 	begin := offset
 	for len(b) > 0 && s.sealed == "" {
@@ -86,10 +86,10 @@ func (s *scan) read(number uint64, offset int64, b []byte) (int64, error) {
 			break
 		}
 		if err == nil && (offset == 0) != (f.Kind == kindHeader) {
-			err = errors.New("a header is where the blob begins and nowhere else")
+			err = errors.New("a header must be the first frame of a blob, and the only one")
 		}
 		if err == nil {
-			err = s.take(number, f)
+			err = s.apply(number, f)
 		}
 		if err != nil {
 			return offset - begin, &chain.DamageError{Blob: s.chain.Name(number), Offset: offset, Cause: err}
@@ -101,12 +101,12 @@ func (s *scan) read(number uint64, offset int64, b []byte) (int64, error) {
 	return offset - begin, nil
 }
 
-// take takes a frame.
-func (s *scan) take(blob uint64, f chain.Frame) error {
+// apply updates the state with one frame of the given blob.
+func (s *scan) apply(blob uint64, f chain.Frame) error {
 	switch f.Kind {
 	case kindMore, kindLast:
 		if s.parts == nil || f.Number != s.number {
-			return errors.New("a part of a group without those before it")
+			return errors.New("a part of a group without its previous parts")
 		}
 		s.parts = append(s.parts, f.Payload...)
 		if f.Kind == kindMore {
@@ -117,12 +117,12 @@ func (s *scan) take(blob uint64, f chain.Frame) error {
 		s.number, s.parts = f.Number, append([]byte{}, f.Payload...)
 		return nil
 	}
-	s.parts = nil // parts without an end were never acknowledged
+	s.parts = nil // an incomplete group was never acknowledged
 	c := logstore.Coder{Buf: f.Payload, Reading: true}
 	switch f.Kind {
 	case kindGroup, kindLast:
 		if f.Number != s.last+1 {
-			return fmt.Errorf("%w: %d follows %d", errGap, f.Number, s.last)
+			return fmt.Errorf("%w: group %d follows group %d", errGap, f.Number, s.last)
 		}
 		s.last = f.Number
 		s.out = append(s.out, Frame{Number: f.Number, Changes: f.Payload})
@@ -133,11 +133,11 @@ func (s *scan) take(blob uint64, f chain.Frame) error {
 		return nil
 	case kindHeader:
 		if f.Number != blob {
-			return fmt.Errorf("it is the header of blob %d", f.Number)
+			return fmt.Errorf("it contains the header of blob %d", f.Number)
 		}
 		last := s.last
 		if s.history.code(&c); s.started && s.last != last {
-			return fmt.Errorf("%w: the blob goes on after %d, and the one before it ends with %d", errGap, s.last, last)
+			return fmt.Errorf("%w: the blob continues after group %d, but the previous blob ends with group %d", errGap, s.last, last)
 		}
 		s.started, s.before, s.first = true, s.last, s.manifest
 	case kindOpened:
@@ -148,12 +148,12 @@ func (s *scan) take(blob uint64, f chain.Frame) error {
 	case kindSeal:
 		c.String(&s.sealed)
 	default:
-		return fmt.Errorf("it has frames of kind %d: it was written by a newer version", f.Kind)
+		return fmt.Errorf("unknown frame kind %d: a newer version wrote the blob", f.Kind)
 	}
 	return c.End()
 }
 
-// groupFrames returns the frames of a group.
+// groupFrames returns the frames of a group. most is the maximum payload of a frame.
 func groupFrames(number uint64, changes []byte, most int) []chain.Frame {
 	if len(changes) <= most {
 		return []chain.Frame{{Kind: kindGroup, Number: number, Payload: changes}}
@@ -172,7 +172,7 @@ func groupFrames(number uint64, changes []byte, most int) []chain.Frame {
 	return frames
 }
 
-// numbered returns a frame with a payload that code writes.
+// numbered returns a frame whose payload code encodes.
 func numbered(kind byte, number uint64, code func(*logstore.Coder)) chain.Frame {
 	var c logstore.Coder
 	code(&c)

@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// blob returns a blob with the frames.
+// blob returns the content of a blob with the given frames.
 func blob(c *chain.Chain, frames ...chain.Frame) (b []byte) {
 	for _, f := range frames {
 		b = c.AppendFrame(b, f)
@@ -22,7 +22,7 @@ func opened(opens, deaths uint64) chain.Frame {
 	return numbered(kindOpened, opens, func(c *logstore.Coder) { c.Uint(&deaths) })
 }
 
-func TestScan_TakesWhatIsWholeAndRefusesWhatCannotBe(t *testing.T) {
+func TestScan_AcceptsCompleteFramesAndRejectsInvalidOnes(t *testing.T) {
 	c := chain.New(nil, "hub", "p00/log-", nil)
 	group := func(n uint64) chain.Frame { return chain.Frame{Kind: kindGroup, Number: n, Payload: []byte("g")} }
 	part := func(kind byte, n uint64) chain.Frame { return chain.Frame{Kind: kind, Number: n, Payload: []byte("p")} }
@@ -32,21 +32,21 @@ func TestScan_TakesWhatIsWholeAndRefusesWhatCannotBe(t *testing.T) {
 		last   uint64
 		bad    bool
 	}{
-		"groups":                              {frames: []chain.Frame{first, group(1), group(2)}, last: 2},
-		"a group in parts":                    {frames: []chain.Frame{first, part(kindFirst, 1), part(kindMore, 1), part(kindLast, 1)}, last: 1},
-		"a group without an end":              {frames: []chain.Frame{first, group(1), part(kindFirst, 2), part(kindMore, 2)}, last: 1},
-		"a new owner after a group that ends": {frames: []chain.Frame{first, part(kindFirst, 1), opened(2, 1), group(1)}, last: 1},
-		"the same group begun twice":          {frames: []chain.Frame{first, part(kindFirst, 1), part(kindFirst, 1), part(kindLast, 1)}, last: 1},
-		"a gap":                               {frames: []chain.Frame{first, group(2)}, bad: true},
-		"a group twice":                       {frames: []chain.Frame{first, group(1), group(1)}, bad: true},
-		"a part of nothing":                   {frames: []chain.Frame{first, part(kindLast, 1)}, bad: true},
-		"a part after a new owner":            {frames: []chain.Frame{first, part(kindFirst, 1), opened(2, 1), part(kindLast, 1)}, bad: true},
-		"parts of two groups":                 {frames: []chain.Frame{first, part(kindFirst, 1), part(kindLast, 2)}, bad: true},
-		"no header":                           {frames: []chain.Frame{group(1)}, bad: true},
-		"two headers":                         {frames: []chain.Frame{first, first}, bad: true},
-		"another blob's header":               {frames: []chain.Frame{header(2, history{})}, bad: true},
-		"a kind of the future":                {frames: []chain.Frame{first, {Kind: 77}}, bad: true},
-		"a payload that is too long":          {frames: []chain.Frame{first, {Kind: kindClosed, Payload: []byte("x")}}, bad: true},
+		"groups":                                {frames: []chain.Frame{first, group(1), group(2)}, last: 2},
+		"a group in parts":                      {frames: []chain.Frame{first, part(kindFirst, 1), part(kindMore, 1), part(kindLast, 1)}, last: 1},
+		"a group without an end":                {frames: []chain.Frame{first, group(1), part(kindFirst, 2), part(kindMore, 2)}, last: 1},
+		"a new owner after an incomplete group": {frames: []chain.Frame{first, part(kindFirst, 1), opened(2, 1), group(1)}, last: 1},
+		"the same group started twice":          {frames: []chain.Frame{first, part(kindFirst, 1), part(kindFirst, 1), part(kindLast, 1)}, last: 1},
+		"a gap":                                 {frames: []chain.Frame{first, group(2)}, bad: true},
+		"a group twice":                         {frames: []chain.Frame{first, group(1), group(1)}, bad: true},
+		"a part without a first part":           {frames: []chain.Frame{first, part(kindLast, 1)}, bad: true},
+		"a part after a new owner":              {frames: []chain.Frame{first, part(kindFirst, 1), opened(2, 1), part(kindLast, 1)}, bad: true},
+		"parts of two groups":                   {frames: []chain.Frame{first, part(kindFirst, 1), part(kindLast, 2)}, bad: true},
+		"no header":                             {frames: []chain.Frame{group(1)}, bad: true},
+		"two headers":                           {frames: []chain.Frame{first, first}, bad: true},
+		"another blob's header":                 {frames: []chain.Frame{header(2, history{})}, bad: true},
+		"an unknown frame kind":                 {frames: []chain.Frame{first, {Kind: 77}}, bad: true},
+		"a payload that is too long":            {frames: []chain.Frame{first, {Kind: kindClosed, Payload: []byte("x")}}, bad: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scan{chain: c}
@@ -59,7 +59,7 @@ func TestScan_TakesWhatIsWholeAndRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A blob with the same frames is read alike however it is cut into reads.
+// The scan result does not depend on where the content is split into reads.
 func FuzzScan(f *testing.F) {
 	c := chain.New(nil, "hub", "p00/log-", nil)
 	b := blob(c, header(1, history{}), opened(1, 0), chain.Frame{Kind: kindGroup, Number: 1, Payload: []byte("group")})

@@ -16,8 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// simulated runs a test with a log in a simulated account, whose requests fail while outage
-// is set.
+// simulated runs a test with an open log in a simulated account. Requests fail while outage is set.
 func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool)) {
 	t.Helper()
 	t.Parallel()
@@ -39,37 +38,37 @@ func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config, l *Lo
 	})
 }
 
-func TestLog_IsKeptByRenewalsWhileNothingIsAppended(t *testing.T) {
+func TestLog_RenewalsKeepAnIdleLog(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		before := len(w.account.Log())
 		time.Sleep(time.Hour)
 		if !l.Valid() || l.Err() != nil {
-			t.Errorf("after an hour it is lost: %v", l.Err())
+			t.Errorf("the log is lost after an idle hour: %v", l.Err())
 		}
 		if got, want := len(w.account.Log())-before, int(time.Hour/(cfg.Lease/3)); got < want-2 || got > want+2 {
-			t.Errorf("an hour took %d requests, want %d", got, want)
+			t.Errorf("an idle hour took %d requests, want %d", got, want)
 		}
 		appendGroups(t, l, 1, 1)
 	})
 }
 
-func TestLog_IsLostInTimeWhenItCannotBeRenewed(t *testing.T) {
+func TestLog_IsLostBeforeTheLeaseExpiresIfRenewalsFail(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool) {
 		time.Sleep(time.Minute)
 		outage.Store(true)
 		began := time.Now()
 		<-l.Lost()
 		if after := time.Since(began); l.Valid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errRanOut) {
-			t.Errorf("lost after %v of %v: %v", after, cfg.Lease, l.Err())
+			t.Errorf("lost after %v with a lease of %v: %v", after, cfg.Lease, l.Err())
 		}
 		if err := l.Append(1, group(1)); !errors.As(err, new(*logstore.UncertainError)) {
-			t.Errorf("appended: %v", err)
+			t.Errorf("Append: %v; want an UncertainError", err)
 		}
 		outage.Store(false)
 		time.Sleep(cfg.Lease / 2)
 		next, r := open(t, cfg)
 		if r.Opens != 2 || r.Crashes != 1 {
-			t.Errorf("the next owner has %+v", r)
+			t.Errorf("next owner: got %+v", r)
 		}
 		next.Abandon()
 		next.renewal.Wait()
@@ -82,12 +81,12 @@ func TestLog_SurvivesAnOutageThatIsShorterThanTheLease(t *testing.T) {
 		time.AfterFunc(cfg.Lease*3/4, func() { outage.Store(false) })
 		appendGroups(t, l, 1, 3)
 		if !l.Valid() {
-			t.Errorf("it is lost: %v", l.Err())
+			t.Errorf("the log is lost: %v", l.Err())
 		}
 	})
 }
 
-func TestLog_IsLostToWhoeverBreaksItsLease(t *testing.T) {
+func TestLog_ABrokenLeaseEndsTheOwnership(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		appendGroups(t, l, 1, 3)
 		newest, _, err := l.chain.Find(t.Context(), 1)
@@ -101,7 +100,7 @@ func TestLog_IsLostToWhoeverBreaksItsLease(t *testing.T) {
 		wantGroups(t, r.Groups, 1, 3)
 		appendGroups(t, next, 4, 4)
 		if err := l.Append(4, []byte("other")); !errors.As(err, new(*logstore.UncertainError)) || l.Valid() {
-			t.Errorf("appended by the former owner: %v", err)
+			t.Errorf("Append by the former owner: %v", err)
 		}
 		<-l.Lost()
 		next.Abandon()
@@ -109,7 +108,7 @@ func TestLog_IsLostToWhoeverBreaksItsLease(t *testing.T) {
 	})
 }
 
-func TestLog_ThatIsDamagedIsLeftAsItIs(t *testing.T) {
+func TestOpen_LeavesADamagedLogUnchanged(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		appendGroups(t, l, 1, 2)
 		own := l.current
@@ -124,14 +123,14 @@ func TestLog_ThatIsDamagedIsLeftAsItIs(t *testing.T) {
 			_, _, err := Open(t.Context(), cfg)
 			damage, ok := errors.AsType[*chain.DamageError](err)
 			if !ok || damage.Blob != own.Name || damage.Offset != own.offset || !strings.Contains(err.Error(), own.Name) {
-				t.Errorf("opened: %v, want damage of %s at %d", err, own.Name, own.offset)
+				t.Errorf("Open: %v; want damage of %s at offset %d", err, own.Name, own.offset)
 			}
 			if _, _, err := OpenReader(t.Context(), cfg); !errors.As(err, new(*chain.DamageError)) {
-				t.Errorf("read: %v", err)
+				t.Errorf("OpenReader: %v; want a DamageError", err)
 			}
 			after := w.account.Blobs()[0]
 			if len(after.Content) != size || after.LeaseID != "" {
-				t.Errorf("%d bytes became %d, leased by %q", size, len(after.Content), after.LeaseID)
+				t.Errorf("the blob changed from %d to %d bytes, lease %q; want no change and no lease", size, len(after.Content), after.LeaseID)
 			}
 			if err := own.Acquire(t.Context(), own.leaseID, cfg.Lease, ""); err != nil {
 				t.Fatal(err)
@@ -140,8 +139,8 @@ func TestLog_ThatIsDamagedIsLeftAsItIs(t *testing.T) {
 	})
 }
 
-// What did not come to its end, as one append after the other does when a process dies between
-// them, is not there, and the number is used again.
+// A process may die between the appends of a group's parts. The incomplete group does not count,
+// and its number is used again.
 func TestLog_AGroupWithoutItsLastPartDoesNotCount(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		appendGroups(t, l, 1, 2)
@@ -164,11 +163,11 @@ func TestLog_AGroupWithoutItsLastPartDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestOpen_RefusesALeaseThatTheServiceDoes(t *testing.T) {
+func TestOpen_RefusesAnInvalidLeaseDuration(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{time.Second, 2 * time.Minute, 15500 * time.Millisecond} {
 		if _, _, err := Open(t.Context(), Config{Lease: d}); err == nil || !strings.Contains(err.Error(), "want 15s to 60s") {
-			t.Errorf("a lease of %v: %v", d, err)
+			t.Errorf("Open with a lease of %v: %v", d, err)
 		}
 	}
 }
@@ -180,16 +179,16 @@ func TestLog_ReleaseEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if err := l.Release(ctx); err == nil || time.Since(began) > 3*time.Second {
-			t.Errorf("released after %v: %v", time.Since(began), err)
+			t.Errorf("Release returned after %v: %v", time.Since(began), err)
 		}
 		if err := l.Release(t.Context()); err != nil {
-			t.Errorf("released again: %v", err)
+			t.Errorf("second Release: %v", err)
 		}
 	})
 }
 
-// A former owner that was frozen makes a blob where another was, which readers were reading.
-func TestReader_NoticesThatItsBlobIsAnother(t *testing.T) {
+// A frozen former owner recreates a deleted blob that a reader was following.
+func TestReader_DetectsAReplacedBlob(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		reader, _, err := OpenReader(t.Context(), cfg)
 		if err != nil {
@@ -205,7 +204,7 @@ func TestReader_NoticesThatItsBlobIsAnother(t *testing.T) {
 		}
 		l.tasks.Wait()
 		if _, err := reader.Next(t.Context()); !errors.Is(err, ErrReopen) {
-			t.Errorf("read of a blob that is gone: %v", err)
+			t.Errorf("Next after the blob was deleted: %v; want ErrReopen", err)
 		}
 		b := l.chain.Blob(1)
 		if _, err := b.Create(t.Context(), map[string]string{"nonce": "of another"}); err != nil {
@@ -219,12 +218,12 @@ func TestReader_NoticesThatItsBlobIsAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		if frames, err := reader.Next(t.Context()); !errors.Is(err, ErrReopen) {
-			t.Errorf("read of another blob: %v, %v", frames, err)
+			t.Errorf("Next after the blob was replaced: %v, %v; want ErrReopen", frames, err)
 		}
 	})
 }
 
-func TestLog_IsLostWhereSomethingElseWasAppended(t *testing.T) {
+func TestLog_AForeignAppendEndsTheOwnership(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		appendGroups(t, l, 1, 2)
 		own := l.current
@@ -233,12 +232,12 @@ func TestLog_IsLostWhereSomethingElseWasAppended(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errOthers) || l.Valid() {
-			t.Errorf("appended: %v", err)
+			t.Errorf("Append: %v; want an UncertainError", err)
 		}
 	})
 }
 
-func TestLog_AnAppendThatIsThereAlreadyHasHappened(t *testing.T) {
+func TestLog_AnAppendThatIsStoredAlreadySucceeds(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		own := l.current
 		same := l.chain.AppendFrame(nil, groupFrames(1, group(1), cfg.MaxBlock)[0])

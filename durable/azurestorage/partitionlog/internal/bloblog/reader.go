@@ -8,18 +8,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 )
 
-// Reader reads a partition's log, whoever owns it. Not for several goroutines at once.
+// Reader follows a partition's log without owning it. It is not safe for concurrent use.
 type Reader struct {
 	scan scan
-	at   chain.Link // the blob that it reads
-	pos  int64      // up to where it has read
+	at   chain.Link // current blob of the reader
+	pos  int64      // offset of the next read
 }
 
-// ErrReopen is the error of a reader whose place in the log was deleted. There is a newer
-// manifest, which another reader gets.
-var ErrReopen = errors.New("the log was deleted where it was to be read; open another reader")
+// ErrReopen is returned if the log was deleted at the reader's position. Open another reader: it
+// gets a newer manifest.
+var ErrReopen = errors.New("the log was deleted at the reader's position; open another reader")
 
-// OpenReader returns a reader at the end of the log, and what the log has up to there. The
+// OpenReader returns a reader at the end of the log, and the content of the log up to there. The
 // error is [ErrNone] if there is no log yet.
 func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 	if err := cfg.setDefaults(); err != nil {
@@ -52,15 +52,15 @@ func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 	return r, recovered, nil
 }
 
-// readAtOnce is how much a reader reads with one request.
-const readAtOnce = 16 << 20
+// maxRead is the maximum size of one read request, in bytes.
+const maxRead = 16 << 20
 
-// Next returns the groups and manifests that follow those that it returned before: all that
-// were acknowledged when it was called. There may be none. What they hold must be copied by
-// who keeps it for long.
+// Next returns the groups and manifests after those already returned. It includes every group that
+// was acknowledged before the call. The result may be empty. Its byte slices may share a large
+// buffer; copy what you keep for long.
 func (r *Reader) Next(ctx context.Context) ([]Frame, error) {
 	for {
-		size, err := r.more(ctx)
+		size, err := r.readMore(ctx)
 		switch {
 		case errors.Is(err, errMoved):
 			return nil, fmt.Errorf("%w: %w", ErrReopen, err)
@@ -77,11 +77,11 @@ func (r *Reader) Next(ctx context.Context) ([]Frame, error) {
 	}
 }
 
-// more reads what there is, up to a bound, and returns the size of the blob. It reads the
-// last byte again that it has: so there is an answer that says which blob it is.
-func (r *Reader) more(ctx context.Context) (size int64, err error) {
+// readMore reads up to maxRead bytes and returns the size of the blob. It reads the last known byte
+// again, so that the response is never empty and identifies the blob.
+func (r *Reader) readMore(ctx context.Context) (size int64, err error) {
 	again := min(r.pos, 1)
-	count := int64(readAtOnce)
+	count := int64(maxRead)
 	part, err := readBlob(ctx, r.scan.chain, r.at, r.pos-again, count)
 	if err != nil {
 		return 0, err

@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
 )
 
-// An owner is frozen at each of its requests while its hub is deleted and created again. When
-// it wakes it appends nothing, and the log of the new hub stays readable.
+// The test freezes an owner at each of its requests while its hub is deleted and created again.
+// When the owner wakes, it appends nothing, and the log of the new hub stays readable.
 func TestLog_AnOwnerOfADeletedHubWritesNothingIntoTheNewOne(t *testing.T) {
 	config := func(c *store.Container, hub string) Config {
 		return Config{Blobs: c, Hub: hub, Confirm: chaintest.Confirm(c, hub), Prefix: "p00/", MaxBlock: 300, MaxSize: 4000}

@@ -21,15 +21,15 @@ import (
 
 var seeds = chaintest.NewSeeds("log")
 
-// world is a partition in a simulated account, and what anybody was told of its log: what
-// was acknowledged, recovered or read must stay.
+// world is a partition in a simulated account, and the groups of its log that processes have
+// observed. An acknowledged, recovered or read group must never change.
 type world struct {
 	t       *testing.T
 	account *azsim.Account
 
 	mu     sync.Mutex
 	groups map[uint64]string
-	hashes map[uint64]uint64 // of all groups up to a number
+	hashes map[uint64]uint64 // by group number: hash of all groups up to it
 	acked  uint64
 }
 
@@ -41,12 +41,12 @@ func (w *world) config(p *chaintest.Process) Config {
 	return Config{Blobs: chaintest.Simulated(w.t, w.account, p), Hub: "hub", Prefix: "p00/", Lease: 15 * time.Second, MaxBlock: 300, MaxSize: 4000, MaxBlocks: 40}
 }
 
-// saw notes a group that somebody knows to be there.
+// saw records a group that a process has observed.
 func (w *world) saw(who string, number uint64, changes []byte, acked bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if was, ok := w.groups[number]; ok && was != string(changes) {
-		w.t.Errorf("%s: group %d is %.40q, and was %.40q", who, number, changes, was)
+		w.t.Errorf("%s: group %d changed: got %.40q, want %.40q", who, number, changes, was)
 		return
 	}
 	w.groups[number] = string(changes)
@@ -63,18 +63,19 @@ func (w *world) ackedSoFar() uint64 {
 	return w.acked
 }
 
-// manifest is a base that has all groups up to a number.
+// manifest returns the manifest of a base with all groups up to last.
 func (w *world) manifest(last uint64) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fmt.Appendf(nil, "%d:%d", last, w.hashes[last])
 }
 
-// check looks at what somebody recovered who began when so many groups were acknowledged.
+// check verifies what a process recovered. acked is the last group that was acknowledged before it
+// started.
 func (w *world) check(who string, r *Recovered, acked uint64) {
 	w.t.Helper()
 	if want := w.manifest(r.Base); r.Base > 0 && string(r.Manifest) != string(want) || r.Base == 0 && r.Manifest != nil {
-		w.t.Errorf("%s has the manifest %q of %d, want %q", who, r.Manifest, r.Base, want)
+		w.t.Errorf("%s: got the manifest %q of group %d, want %q", who, r.Manifest, r.Base, want)
 	}
 	last := r.Base
 	for _, f := range r.Groups {
@@ -84,12 +85,11 @@ func (w *world) check(who string, r *Recovered, acked uint64) {
 		w.saw(who, f.Number, f.Changes, false)
 	}
 	if last != r.Last || last < acked {
-		w.t.Errorf("%s recovered up to %d, says %d; %d were acknowledged", who, last, r.Last, acked)
+		w.t.Errorf("%s recovered groups up to %d, reported Last %d; %d were acknowledged", who, last, r.Last, acked)
 	}
 }
 
-// own is an owner that opens the log, uses it for a while and leaves it in some way, again
-// and again, until stop.
+// own repeatedly opens the log, uses it for a while, and closes or abandons it, until stop.
 func (w *world) own(who string, cfg Config, random *rand.Rand, stop func() bool) {
 	for round := 0; !stop(); round++ {
 		acked := w.ackedSoFar()
@@ -116,7 +116,7 @@ func (w *world) own(who string, cfg Config, random *rand.Rand, stop func() bool)
 	}
 }
 
-// use appends groups, turns and sets bases, until it has done enough or the log is lost.
+// use appends groups, turns the log and sets bases for a while, or until the log is lost.
 func (w *world) use(l *Log, r *Recovered, who string, random *rand.Rand, stop func() bool) {
 	var bases sync.WaitGroup
 	defer bases.Wait()
@@ -156,7 +156,7 @@ func (w *world) use(l *Log, r *Recovered, who string, random *rand.Rand, stop fu
 	}
 }
 
-// read is a reader that follows the log until stop, and once after that.
+// read follows the log until stop, and reads it once more after that.
 func (w *world) read(who string, cfg Config, random *rand.Rand, stop func() bool) {
 	var reader *Reader
 	var last uint64
@@ -187,7 +187,7 @@ func (w *world) read(who string, cfg Config, random *rand.Rand, stop func() bool
 				switch {
 				case f.Manifest != nil:
 					if want := w.manifest(f.Number); string(f.Manifest) != string(want) {
-						w.t.Errorf("%s read the manifest %q of %d, want %q", who, f.Manifest, f.Number, want)
+						w.t.Errorf("%s read the manifest %q of group %d, want %q", who, f.Manifest, f.Number, want)
 					}
 				case f.Number != last+1:
 					w.t.Errorf("%s read group %d after %d", who, f.Number, last)
@@ -198,7 +198,7 @@ func (w *world) read(who string, cfg Config, random *rand.Rand, stop func() bool
 				}
 			}
 			if err == nil && last < acked {
-				w.t.Errorf("%s read up to %d, and %d were acknowledged before", who, last, acked)
+				w.t.Errorf("%s read up to group %d; %d were acknowledged before", who, last, acked)
 			}
 			if err == nil && stopped || w.t.Failed() {
 				return
@@ -211,11 +211,11 @@ func (w *world) read(who string, cfg Config, random *rand.Rand, stop func() bool
 	}
 }
 
-// end opens the log once more, by a process that works.
+// end opens the log once more, in a process without faults.
 func (w *world) end() {
 	l, r, err := Open(w.t.Context(), w.config(chaintest.NewProcess(w.account.Worker(chaintest.Last))))
 	if err != nil {
-		w.t.Errorf("at the end: %v", err)
+		w.t.Errorf("final Open: %v", err)
 		return
 	}
 	w.check("last", r, w.acked)
@@ -223,7 +223,7 @@ func (w *world) end() {
 	l.renewal.Wait()
 }
 
-func TestLog_KeepsWhatWasAcknowledgedWhateverHappens(t *testing.T) {
+func TestLog_KeepsAcknowledgedGroupsUnderFaults(t *testing.T) {
 	seeds.Each(t, 30*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
 		w := newWorld(t, chaintest.Rough(seed, 20+30*(seed%4), stop))
 		var all sync.WaitGroup
@@ -241,17 +241,17 @@ func TestLog_KeepsWhatWasAcknowledgedWhateverHappens(t *testing.T) {
 		}
 		all.Wait()
 		w.account.Wait()
-		time.Sleep(2 * time.Minute) // leases have run out
+		time.Sleep(2 * time.Minute) // all leases expire
 		w.end()
 		w.account.Wait()
-		t.Logf("%d groups, %d blobs are left", w.acked, len(w.account.Blobs()))
+		t.Logf("%d groups acknowledged, %d blobs remain", w.acked, len(w.account.Blobs()))
 		chaintest.LogEnd(t, w.account, 60)
 	})
 }
 
-// A former owner is frozen before or after each of its requests, while two others take the
-// log over one after the other, go on in other blobs and delete its; then it wakes.
-func TestLog_AnOwnerThatWakesDoesNoHarmAtAnyRequest(t *testing.T) {
+// The test freezes an owner before or after each of its requests. Meanwhile other processes take
+// over the log, continue in new blobs and delete the owner's blobs. Then the owner wakes.
+func TestLog_AFrozenOwnerDoesNoHarmWhenItWakes(t *testing.T) {
 	t.Parallel()
 	script := func(w *world, who string, cfg Config, random *rand.Rand, rounds int) {
 		for range rounds {
@@ -313,7 +313,7 @@ func TestLog_AnOwnerThatWakesDoesNoHarmAtAnyRequest(t *testing.T) {
 				w.end()
 				w.account.Wait()
 				if t.Failed() {
-					t.Logf("frozen at request %d, after it: %v, for %v\n%s", at, after, long, w.account.Trace())
+					t.Logf("frozen at request %d, after its effect: %v, for %v\n%s", at, after, long, w.account.Trace())
 				}
 				frozen = max(frozen, p.Requests())
 			})
@@ -327,14 +327,15 @@ func TestLog_AnOwnerThatWakesDoesNoHarmAtAnyRequest(t *testing.T) {
 	}
 }
 
-// Who was frozen when it was about to take a log that it had seen does not take what was made
-// in its place since: the request that creates a blob arrives once more when that was deleted.
-func TestOpen_DoesNotTakeABlobThatWasMadeAnewInThePlaceOfTheOneListed(t *testing.T) {
+// A process is frozen between listing a log and acquiring its lease. Meanwhile the listed blob is
+// deleted, and a repeated create request recreates it. The process must not acquire the recreated
+// blob.
+func TestOpen_DoesNotAcquireABlobRecreatedAfterTheList(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
 			cfg := w.config(chaintest.NewProcess(w.account.Worker("owner")))
-			if used { // else the log was made, and nobody has opened it
+			if used { // else the log was created but never opened
 				first, _ := open(t, cfg)
 				if err := first.Close(false); err != nil {
 					t.Fatal(err)
@@ -359,7 +360,7 @@ func TestOpen_DoesNotTakeABlobThatWasMadeAnewInThePlaceOfTheOneListed(t *testing
 			frozen.Go(func() {
 				l, _, err := Open(w.t.Context(), w.config(p))
 				if !errors.As(err, new(*HeldError)) {
-					t.Errorf("opened: %v", err)
+					t.Errorf("Open: %v; want a HeldError", err)
 				}
 				if err == nil {
 					l.Abandon()
@@ -401,9 +402,9 @@ func TestOpen_DoesNotTakeABlobThatWasMadeAnewInThePlaceOfTheOneListed(t *testing
 	}
 }
 
-// A former owner is frozen when it is about to remove what others left behind after its log,
-// and wakes when that is the log, which nobody has at the moment.
-func TestLog_AnOwnerThatWakesRemovesNoLogThatOthersMade(t *testing.T) {
+// A former owner is frozen while it is about to delete a leftover blob. When it wakes, that number
+// is the log of a newer owner, and no process owns it at the moment.
+func TestLog_AFrozenOwnerDeletesNoNewerLogWhenItWakes(t *testing.T) {
 	removed := 0
 	for at := 1; at < 20; at++ {
 		for _, after := range []bool{false, true} {
@@ -412,7 +413,7 @@ func TestLog_AnOwnerThatWakesRemovesNoLogThatOthersMade(t *testing.T) {
 				cfg := w.config(chaintest.NewProcess(w.account.Worker("owner")))
 				p := chaintest.NewProcess(w.account.Worker("frozen"))
 				first, _ := open(t, w.config(p))
-				if _, _, err := first.chain.Create(t.Context(), 2); err != nil { // somebody left it behind
+				if _, _, err := first.chain.Create(t.Context(), 2); err != nil { // a leftover
 					t.Fatal(err)
 				}
 				begun := p.Requests()
@@ -436,7 +437,7 @@ func TestLog_AnOwnerThatWakesRemovesNoLogThatOthersMade(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				acked := w.ackedSoFar()
 				second, r, err := Open(t.Context(), cfg)
-				if err == nil { // else the first one was not frozen
+				if err == nil { // else the first owner was not frozen
 					w.check("second", r, acked)
 					second.Turn()
 					for n := r.Last + 1; n < r.Last+3; n++ {
@@ -454,7 +455,7 @@ func TestLog_AnOwnerThatWakesRemovesNoLogThatOthersMade(t *testing.T) {
 				w.end()
 				w.account.Wait()
 				if t.Failed() {
-					t.Logf("frozen at request %d, after it: %v\n%s", at, after, w.account.Trace())
+					t.Logf("frozen at request %d, after its effect: %v\n%s", at, after, w.account.Trace())
 				}
 				if strings.Contains(w.account.Trace(), "DeleteBlob") {
 					removed++
@@ -466,13 +467,13 @@ func TestLog_AnOwnerThatWakesRemovesNoLogThatOthersMade(t *testing.T) {
 		}
 	}
 	if removed == 0 {
-		t.Error("nothing was ever removed")
+		t.Error("no leftover blob was ever deleted")
 	}
 }
 
-// A reader that was frozen after it had listed the log does not read what was made anew in the
-// place of a blob since.
-func TestOpenReader_DoesNotReadABlobThatWasMadeAnewInThePlaceOfTheOneListed(t *testing.T) {
+// A reader is frozen after it has listed the log. It must not read a blob that was deleted and
+// recreated since.
+func TestOpenReader_DoesNotReadABlobRecreatedAfterTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
 		l, _ := open(t, w.config(chaintest.NewProcess(w.account.Worker("owner"))))
@@ -490,7 +491,7 @@ func TestOpenReader_DoesNotReadABlobThatWasMadeAnewInThePlaceOfTheOneListed(t *t
 		}
 		p := chaintest.NewProcess(w.account.Worker("reader"))
 		p.Freeze = func(n int, after bool) time.Duration {
-			if n == 2 && after { // it has seen which blob is the log
+			if n == 2 && after { // it knows which blob is current
 				return 30 * time.Second
 			}
 			return 0

@@ -15,7 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Chain is append blobs that follow each other.
+// Chain is a sequence of numbered append blobs, see the package documentation. It is safe for
+// concurrent use.
 type Chain struct {
 	blobs   *store.Container
 	hub     string
@@ -24,9 +25,9 @@ type Chain struct {
 	confirm func(context.Context) error
 }
 
-// New returns the chain of blobs whose names begin with prefix, such as "p00/log-". Frames
-// carry the hub's ID, so that a blob of another hub is detected. confirm reads again which hub the container
-// holds, and returns an error if that is not this one; nil means that it cannot be known.
+// New returns the chain of the blobs whose names start with prefix, such as "p00/log-". hub is the
+// ID of the hub; the checksums of frames include it. confirm reads hub.json again and returns an
+// error if the container holds another hub. It may be nil if the hub cannot be replaced.
 func New(blobs *store.Container, hub, prefix string, confirm func(context.Context) error) *Chain {
 	return &Chain{
 		blobs: blobs, hub: hub, prefix: prefix, confirm: confirm,
@@ -35,8 +36,9 @@ func New(blobs *store.Container, hub, prefix string, confirm func(context.Contex
 }
 
 // Confirm returns an error if the container holds another hub or none. Call it after a blob was
-// created or listed, and before the first append to it or the first lease on it. The chain may
-// have been deleted and created again before that blob was created, but not after.
+// created or listed, and before the first append to it or the first lease on it. It proves that the
+// blob belongs to this hub: the hub may have been replaced before the blob was created, but not
+// since.
 func (c *Chain) Confirm(ctx context.Context) error {
 	if c.confirm == nil {
 		return nil
@@ -44,7 +46,7 @@ func (c *Chain) Confirm(ctx context.Context) error {
 	return c.confirm(ctx)
 }
 
-// Link is a blob of a chain, as a list shows it.
+// Link is a blob of a chain, as returned by a list.
 type Link struct {
 	Number  uint64
 	Nonce   string // a GUID
@@ -54,20 +56,20 @@ type Link struct {
 	Changed time.Time
 }
 
-// Name returns the name of the blob with the number.
+// Name returns the name of the blob with the given number.
 func (c *Chain) Name(number uint64) string { return fmt.Sprintf("%s%010d", c.prefix, number) }
 
-// Blob returns the blob with the number, which need not exist.
+// Blob returns a client for the blob with the given number. The blob need not exist.
 func (c *Chain) Blob(number uint64) *store.AppendBlob { return c.blobs.AppendBlob(c.Name(number)) }
 
-// The metadata of a blob.
+// Metadata keys of a blob.
 const (
 	nonceKey = "nonce"
-	HubKey   = "hub" // the ID of the hub whose process wrote the blob; older versions wrote none
+	HubKey   = "hub" // ID of the hub whose process created the blob; older versions did not set it
 )
 
-// Create makes a blob, empty, unless there is one with the number, which it returns then;
-// mine is false.
+// Create creates an empty blob with the given number. If the blob exists already, Create returns
+// that blob, and mine is false.
 func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, err error) {
 	l = Link{Number: number, Nonce: uuid.NewString()}
 	err = store.Retry(ctx, "create blob "+c.Name(number), func(ctx context.Context) (err error) {
@@ -81,7 +83,7 @@ func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, e
 	return there, there.Nonce == l.Nonce, err
 }
 
-// Ensure creates the first blob of a chain that has none.
+// Ensure creates the first blob of the chain if the chain has none.
 func (c *Chain) Ensure(ctx context.Context) error {
 	for range ensureAttempts {
 		// Another process may have created the blob, for this hub or for an earlier one.
@@ -94,7 +96,8 @@ func (c *Chain) Ensure(ctx context.Context) error {
 
 const ensureAttempts = 10
 
-// Find returns the blob with the number, zero if there is none, and whether it is the newest.
+// Find returns the blob with the given number and whether it is the newest. The Link is zero if the
+// blob does not exist.
 func (c *Chain) Find(ctx context.Context, number uint64) (l Link, newest bool, err error) {
 	all, err := c.List(ctx)
 	for i, l := range all {
@@ -105,12 +108,12 @@ func (c *Chain) Find(ctx context.Context, number uint64) (l Link, newest bool, e
 	return Link{}, false, err
 }
 
-// Is reports whether a part was read of the link's blob, and not of another in its place.
+// Is reports whether p was read from this blob, and not from a later blob of the same name.
 func (l Link) Is(p store.BlobPart) bool { return p.Metadata[nonceKey] == l.Nonce }
 
-// List returns the blobs that there are, in order, garbage too, as they were at one moment:
-// a list of several pages counts if nothing came or went until it was read again. It deletes
-// blobs that processes of another hub created, see the package's documentation.
+// List returns all blobs in order, including leftovers, as a consistent snapshot. If a list has
+// several pages, List repeats it until two lists in a row show the same blobs. It deletes blobs
+// that processes of another hub created, see the package documentation.
 func (c *Chain) List(ctx context.Context) ([]Link, error) {
 	var before []Link
 	confirmed := false
@@ -135,7 +138,7 @@ func (c *Chain) List(ctx context.Context) ([]Link, error) {
 		for _, b := range infos {
 			number, err := strconv.ParseUint(strings.TrimPrefix(b.Name, c.prefix), 10, 64)
 			if err != nil || number == 0 || b.Metadata[nonceKey] == "" {
-				return nil, &DamageError{Blob: b.Name, Cause: fmt.Errorf("want a number in its name after %s, and metadata %s: it was not made by a task hub", c.prefix, nonceKey)}
+				return nil, &DamageError{Blob: b.Name, Cause: fmt.Errorf("the name has no number after %s, or the metadata %s is missing: no task hub created this blob", c.prefix, nonceKey)}
 			}
 			l := Link{Number: number, Nonce: b.Metadata[nonceKey], Size: b.Size, ETag: b.ETag, Leased: b.Leased, Changed: b.Changed}
 			links = append(links, l)
@@ -148,7 +151,7 @@ func (c *Chain) List(ctx context.Context) ([]Link, error) {
 	}
 }
 
-// removeForeign deletes blobs that processes of another hub created, and returns the others.
+// removeForeign deletes the blobs of other hubs and returns the remaining ones.
 func (c *Chain) removeForeign(ctx context.Context, infos []store.BlobInfo) (ours []store.BlobInfo, err error) {
 	for _, b := range infos {
 		hub := b.Metadata[HubKey]
@@ -169,11 +172,11 @@ func (c *Chain) removeForeign(ctx context.Context, infos []store.BlobInfo) (ours
 	return ours, nil
 }
 
-// Lock is a lock that may be held during requests: who waits for it in a simulation waits for
-// the requests' time to pass.
+// Lock is a mutex that may be held during requests. It is a channel because synctest does not treat
+// a blocked sync.Mutex as idle: virtual time would not advance.
 type Lock chan struct{}
 
-// NewLock returns a lock that nobody has.
+// NewLock returns an unlocked lock.
 func NewLock() Lock { return make(Lock, 1) }
 
 // Lock implements [sync.Locker].

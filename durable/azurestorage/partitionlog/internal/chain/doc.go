@@ -1,24 +1,29 @@
-// Package chain has what the logs and the mailboxes of partitions share: append blobs that
-// follow each other, and the frames in them.
+// Package chain implements numbered append blobs that continue one another, and the frames stored
+// in them. The logs and the mailboxes of partitions use it.
 //
-// Blobs of a chain are numbered from 1 on. The one that is in use is the newest, or the one
-// before it, while the newest is being prepared. Blobs are deleted only before that: the one in
-// use and the one before it are always there. So the two newest of a list belong to the chain.
+// # Blobs
 //
-// What is before them may be garbage: a request to create a blob may arrive, or be made by
-// somebody who was frozen, or arrive once more, when that has long been deleted. Nobody may
-// take garbage for what was there: each blob has a nonce in its metadata, from its creation
-// on, and what is done to a blob on the strength of a list has its ETag as a condition.
+// The blobs of a chain are numbered from 1. The current blob is the newest one, or the second
+// newest while the newest is being prepared. The current blob and its predecessor are never
+// deleted. So the two newest blobs of a list always belong to the chain.
+//
+// Older blobs in a list may be leftovers. A create request may be delayed or repeated, or a frozen
+// process may send it after the blob was deleted. To tell a leftover from the original, each blob
+// carries a nonce in its metadata. Every request that relies on a list is conditional on the listed
+// ETag.
 //
 // # Hubs that are deleted and created again
 //
-// A process may keep running while its hub is deleted and another one is created in the same
-// container. Each blob names its hub in its metadata, and hub.json names the current one. The
-// process reads hub.json again before the first append to a blob or the first lease on it, and
-// when a list shows a blob of another hub or one without a name. If hub.json names another hub,
-// the process stops. Later appends need no check: they name the lease, and the lease ends with
-// the blob.
+// A process may keep running while its hub is deleted and another hub is created in the same
+// container. Each blob names its hub in its metadata, and hub.json names the current hub. The
+// process reads hub.json again in these cases:
 //
-// So a process of a deleted hub leaves empty blobs at most in the new one. Any process of the
-// new hub that lists such a blob deletes it.
+//   - before the first append to a blob or the first lease on it
+//   - when a list shows a blob of another hub or a blob that names no hub
+//
+// If hub.json names another hub, the process stops. Later appends need no check: they name the
+// lease, and the lease ends with the blob.
+//
+// A process of a deleted hub can therefore leave only empty blobs in the new hub. Any process of
+// the new hub that lists such a blob deletes it.
 package chain

@@ -7,47 +7,47 @@ import (
 	"hash/crc32"
 )
 
-// Frame is what one append adds to a blob.
+// Frame is the unit of one append to a blob.
 type Frame struct {
-	Kind    byte // what the number and the payload are
+	Kind    byte // defines the meaning of Number and Payload
 	Number  uint64
 	Payload []byte
 }
 
-// The layout of a frame:
+// Layout of a frame:
 //
-//	"dfl1" · kind (1 byte) · number (8) · length of the payload (4) · checksum (4) · payload
+//	"dfl1" · kind (1 byte) · number (8) · payload length (4) · checksum (4) · payload
 //
-// The checksum is over the hub and the partition, so that a foreign frame is recognised,
-// and all of the frame but itself.
+// The checksum covers the hub, the partition, and the frame without the checksum itself. It detects
+// frames of another hub or partition.
 const (
 	magic     = "dfl1"
 	checkedTo = len(magic) + 1 + 8 + 4
-	// FrameHead is what a frame adds to its payload, in bytes.
+	// FrameHead is the size of a frame without its payload, in bytes.
 	FrameHead = checkedTo + 4
-	// MaxPayload is how long a payload can be: the frame is one block of an append blob,
-	// and those have 4 MiB
-	// (https://learn.microsoft.com/rest/api/storageservices/append-block; more since 2022).
+	// MaxPayload is the maximum size of a payload, in bytes. A frame is one block of an append
+	// blob, at most 4 MiB (https://learn.microsoft.com/rest/api/storageservices/append-block; more
+	// since 2022).
 	MaxPayload = 4<<20 - FrameHead
 )
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
-// Errors of [DecodeFrame].
+// Errors of [Chain.DecodeFrame].
 var (
 	ErrCut      = errors.New("the blob ends within a frame")
-	errNoFrame  = errors.New("no frame begins here")
-	errChecksum = errors.New("the checksum is wrong: the frame is damaged, or of another hub or partition")
+	errNoFrame  = errors.New("no frame starts here")
+	errChecksum = errors.New("the checksum is wrong: the frame is damaged, or belongs to another hub or partition")
 )
 
-// DamageError is the error of a blob that does not hold what was written.
+// DamageError reports a blob that is missing or whose content is not valid.
 type DamageError struct {
 	Blob   string
 	Offset int64
 	Cause  error
 }
 
-// Error says where the damage is.
+// Error returns the blob, the offset and the cause.
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("blob %s is damaged at offset %d: %v", e.Blob, e.Offset, e.Cause)
 }
@@ -66,8 +66,8 @@ func (c *Chain) AppendFrame(b []byte, f Frame) []byte {
 	return b
 }
 
-// DecodeFrame returns the frame at the start of b, whose payload is part of b, and what is
-// after it. The error is [ErrCut] if b may be the start of a frame.
+// DecodeFrame returns the frame at the start of b and the bytes after it. The payload is a part of
+// b, not a copy. The error is [ErrCut] if b is a truncated frame.
 func (c *Chain) DecodeFrame(b []byte) (f Frame, rest []byte, err error) {
 	if n := min(len(b), len(magic)); string(b[:n]) != magic[:n] {
 		return f, b, errNoFrame
@@ -89,7 +89,7 @@ func (c *Chain) DecodeFrame(b []byte) (f Frame, rest []byte, err error) {
 	return f, b[size:], nil
 }
 
-// checksum returns that of the frame that b holds.
+// checksum returns the checksum of the frame in b.
 func (c *Chain) checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Update(c.seed, checksums, b[:checkedTo]), checksums, b[FrameHead:])
 }

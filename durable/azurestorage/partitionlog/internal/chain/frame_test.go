@@ -12,7 +12,7 @@ func chains() (ours, theirs *Chain) {
 	return New(nil, "hub", "p00/log-", nil), New(nil, "hub", "p01/log-", nil)
 }
 
-func TestDecodeFrame_ReturnsWhatWasAppended(t *testing.T) {
+func TestDecodeFrame_ReturnsAppendedFrames(t *testing.T) {
 	ours, theirs := chains()
 	want := []Frame{{Kind: 1, Number: 1 << 40, Payload: []byte("payload")}, {Kind: 255, Payload: []byte{}}, {Kind: 2, Number: 3, Payload: bytes.Repeat([]byte("x"), 70000)}}
 	var b []byte
@@ -20,7 +20,7 @@ func TestDecodeFrame_ReturnsWhatWasAppended(t *testing.T) {
 		b = ours.AppendFrame(b, f)
 	}
 	if _, _, err := theirs.DecodeFrame(b); !errors.Is(err, errChecksum) {
-		t.Errorf("by another partition: %v", err)
+		t.Errorf("decoding a frame of another partition: %v; want a checksum error", err)
 	}
 	var got []Frame
 	for rest := b; len(rest) > 0; {
@@ -35,19 +35,19 @@ func TestDecodeFrame_ReturnsWhatWasAppended(t *testing.T) {
 	}
 }
 
-func TestDecodeFrame_TellsACutFrameFromADamagedOne(t *testing.T) {
+func TestDecodeFrame_DistinguishesTruncatedFromDamagedFrames(t *testing.T) {
 	ours, _ := chains()
 	whole := ours.AppendFrame(nil, Frame{Kind: 1, Number: 2, Payload: []byte("payload")})
 	for n := range whole {
 		if _, _, err := ours.DecodeFrame(whole[:n]); !errors.Is(err, ErrCut) {
-			t.Errorf("the first %d bytes: %v", n, err)
+			t.Errorf("decoding the first %d bytes: %v; want ErrCut", n, err)
 		}
 	}
 	for n := range whole {
 		b := bytes.Clone(whole)
 		b[n] ^= 0x40
 		if f, _, err := ours.DecodeFrame(b); err == nil {
-			t.Errorf("byte %d changed: %v", n, f)
+			t.Errorf("decoding with byte %d changed: got %v, want an error", n, f)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func FuzzDecodeFrame(f *testing.F) {
 				return
 			}
 			if again := ours.AppendFrame(nil, frame); !bytes.Equal(again, b[:len(b)-len(rest)]) {
-				t.Fatalf("%x was read as %+v, which is %x", b, frame, again)
+				t.Fatalf("%x was decoded as %+v, which encodes to %x", b, frame, again)
 			}
 			b = rest
 		}

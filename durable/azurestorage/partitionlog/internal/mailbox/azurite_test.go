@@ -9,20 +9,20 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
 )
 
-// onAzurite returns the configuration of a mailbox in a new container of an Azurite, and
-// what counts the requests.
+// onAzurite returns the configuration of a mailbox in a new container on Azurite, and a counter of
+// its requests.
 func onAzurite(t *testing.T) (Config, *azuritetest.Counter) {
 	t.Helper()
 	c, counter := chaintest.Azurite(t)
 	return Config{Blobs: c, Hub: "hub", Prefix: "p00/"}, counter
 }
 
-func TestMailbox_GivesMailInOrderBlobAfterBlob(t *testing.T) {
+func TestMailbox_DeliversMailInOrderAcrossBlobs(t *testing.T) {
 	cfg, _ := onAzurite(t)
 	cfg.MaxBlocks, cfg.MaxBlock = 3, 200
 	r := NewReceiver(cfg, Position{})
 	if items, err := look(t, r); err != nil || len(items) > 0 {
-		t.Fatalf("of a mailbox that is not there: %v, %v", items, err)
+		t.Fatalf("receiving from a missing mailbox: %v, %v", items, err)
 	}
 	senders := []*Sender{NewSender(cfg), NewSender(cfg)}
 	var got []string
@@ -35,7 +35,7 @@ func TestMailbox_GivesMailInOrderBlobAfterBlob(t *testing.T) {
 		if err := senders[n%2].Send(t.Context(), []byte(text), Label{}); err != nil {
 			t.Fatal(err)
 		}
-		if n == 9 || n == 15 { // another owner goes on
+		if n == 9 || n == 15 { // another owner continues
 			items, err := look(t, r)
 			if err != nil || len(items) == 0 {
 				t.Fatal(items, err)
@@ -76,11 +76,11 @@ func TestMailbox_GivesMailInOrderBlobAfterBlob(t *testing.T) {
 	}
 	left, _, err := cfg.Blobs.ListInfo(t.Context(), cfg.Prefix)
 	if err != nil || len(left) > 2 {
-		t.Errorf("left over: %v, %v", left, err)
+		t.Errorf("remaining blobs: %v, %v; want at most 2", left, err)
 	}
 }
 
-func TestMailbox_RequestsAreAsFewAsDocumented(t *testing.T) {
+func TestMailbox_MakesTheDocumentedNumberOfRequests(t *testing.T) {
 	cfg, counter := onAzurite(t)
 	cfg.MaxBlock = 200
 	cfg.Confirm = chaintest.Identify(t, cfg.Blobs, "hub")
@@ -97,11 +97,11 @@ func TestMailbox_RequestsAreAsFewAsDocumented(t *testing.T) {
 	s, r := NewSender(cfg), NewReceiver(cfg, Position{})
 	send := func() error { return s.Send(t.Context(), []byte("mail"), Label{}) }
 	next := func() error { _, err := look(t, r); return err }
-	cost("making a mailbox", 6, send)
-	cost("mail", 1, send)
-	cost("a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000), Label{}) })
-	cost("taking mail and a letter", 2, next)
-	cost("taking nothing", 1, next)
+	cost("creating a mailbox", 6, send)
+	cost("sending mail", 1, send)
+	cost("sending a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000), Label{}) })
+	cost("receiving mail and a letter", 2, next)
+	cost("receiving nothing", 1, next)
 	s = NewSender(cfg)
 	cost("the first mail of another sender", 2, send)
 }

@@ -1,29 +1,41 @@
-// Package mailbox is mail for a partition in append blobs: any number of senders append to
-// them, without a lease of their own, and the partition's owner reads them in order.
+// Package mailbox stores the mail for a partition in append blobs. Any number of senders append
+// mail without owning the mailbox. One receiver, the partition's owner, reads it in order.
 //
-// The owner needs no more than a [Position], which it keeps together with the effect of what
-// it took. A [Sender] that is in doubt sends again, so mail can come twice; it never comes in
-// another order than that in which one sender sent it.
+// The owner stores a [Position] together with the effects of the mail before it. Mail can arrive
+// twice, because a [Sender] repeats a send whose result is unknown. The mail of one sender always
+// arrives in the order in which it was sent.
 //
-// Mail goes to blob after blob ([chain]). What makes that safe against senders that were
-// frozen: a blob that is open has an infinite lease whose ID is the blob's nonce, and senders
-// append under it. So an append reaches the very blob that the sender saw, and only while it
-// is open. Whoever finds that a blob is large makes the next one, opens it, and then closes
-// the old one: it changes the ID of its lease, after which no mail can be appended, and adds an
-// end frame, at which the receiver goes on to the next blob. A sender that finds a blob closed
-// adds the end frame, too, before it sends to the next: so no mail is in a blob that the
-// receiver does not find. Only the receiver deletes, what is before its position, but for the
-// last blob there.
+// # Open and closed blobs
 //
-// A blob can lose its lease: an operator breaks it, or a tool restores the container without
-// leases. A sender then opens the newest blob again. It closes a blob that has a successor,
-// because that may have an end frame, and continues with the successor.
+// A mailbox is a chain of append blobs ([chain]). An open blob has an infinite lease whose ID is
+// the blob's nonce. Senders append under this lease. So an append reaches only the blob that the
+// sender has listed, and only while that blob is open.
 //
-// Mail that is longer than a block is in a blob of its own, a letter, which the mail names. The mail has
-// the sender and the numbers of the letter's requests, too. So the owner knows whether a letter without a
-// blob was taken before or is lost.
+// A sender that finds an open blob full does the following:
 //
-// [Sender.Send] is one request, or two for a letter, and one list before the first; making a mailbox
-// takes four more. [Receiver.Next] is one for each 4 MiB, and one more for each letter. A
-// download that breaks off continues with another request.
+//   - It creates the next blob and opens it.
+//   - It closes the full blob by changing the ID of its lease. No mail can be appended from then on.
+//   - It appends an end frame to the closed blob. The receiver continues with the next blob there.
+//
+// A sender that finds a blob closed also appends the end frame before it sends to the next blob. So
+// the receiver always finds the next blob. Only the receiver deletes blobs: those before its
+// position, except the last one.
+//
+// # Lost leases
+//
+// A blob can lose its lease if an operator breaks it, or if a tool restores the container without
+// leases. A sender then opens the newest blob again. If the blob has a successor, the sender closes
+// it, because it may have an end frame, and continues with the successor.
+//
+// # Letters
+//
+// Mail that exceeds one block is stored in a blob of its own, a letter. The mail in the mailbox
+// blob then contains the letter's name, the sender, and the numbers of the letter's requests. With
+// these the owner can tell whether a missing letter was received before or is lost.
+//
+// # Cost
+//
+// [Sender.Send] makes one request, or two for a letter, and one list before the first send.
+// Creating a mailbox takes four more. [Receiver.Next] makes one request per 4 MiB and one per
+// letter. An interrupted download continues with another request.
 package mailbox

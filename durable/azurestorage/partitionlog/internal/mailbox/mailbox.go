@@ -13,27 +13,28 @@ import (
 	"github.com/google/uuid"
 )
 
-// Config says where a partition's mailbox is.
+// Config defines where a partition's mailbox is stored and how it is written.
 type Config struct {
 	// Blobs is the hub's container.
 	Blobs *store.Container
 	// Hub is the hub's ID. Mail for another hub is refused.
 	Hub string
-	// Confirm reads again which hub the container holds, and returns an error if its ID is
-	// not Hub. Default: the container always holds this hub.
+	// Confirm reads again which hub the container holds. It returns an error if its ID is not Hub.
+	// Default: the container always holds this hub.
 	Confirm func(context.Context) error
-	// Created means that the mailbox was created with the hub: one without blobs is damaged.
-	// Default: the first sender creates it.
+	// Created means that the mailbox was created with the hub, so that a mailbox without blobs is
+	// damaged. Default: the first sender creates the mailbox.
 	Created bool
-	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
+	// Prefix is the start of the names of the partition's blobs, such as "p00/".
 	Prefix string
-	// MaxSize and MaxBlocks are the bytes and the mails after which a sender makes the next
-	// blob. Default 32 MiB and 40,000, of 50,000 that the service allows.
+	// MaxSize (bytes) and MaxBlocks (mails) limit a blob. A sender that reaches either creates the
+	// next blob. Defaults 32 MiB and 40,000; the service allows 50,000 appends.
 	MaxSize   int64
 	MaxBlocks int
-	// MaxBlock is the longest append, in bytes. Default 4 MiB.
+	// MaxBlock is the maximum size of one append, in bytes. Longer mail becomes a letter. Default 4
+	// MiB.
 	MaxBlock int
-	// Log gets mail that is lost. By default it is discarded.
+	// Log receives an error when mail is lost or read again. Default: none.
 	Log *slog.Logger
 }
 
@@ -46,10 +47,11 @@ func (c *Config) setDefaults() {
 
 func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-", c.Confirm) }
 
-// Create creates the mailbox, empty, unless it exists.
+// Create creates an empty mailbox unless it exists.
 func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
 
-// missing returns the error of a mailbox without blobs, nil if it was never created.
+// missing returns the error of a mailbox without blobs, or nil if the mailbox was not created with
+// the hub.
 func (c *Config) missing() error {
 	if !c.Created {
 		return nil
@@ -57,28 +59,28 @@ func (c *Config) missing() error {
 	return &chain.DamageError{Blob: c.chain().Name(1), Cause: errors.New("all blobs of the mailbox are missing")}
 }
 
-// letters is what the names of letters begin with.
+// letters returns the prefix of the names of all letters.
 func (c *Config) letters() string { return c.Prefix + "letter-" }
 
-// lettersOf is what the names of those letters begin with that mail in a blob names.
+// lettersOf returns the prefix of the names of the letters whose mail is in the given blob.
 func (c *Config) lettersOf(blob uint64) string { return fmt.Sprintf("%s%010d-", c.letters(), blob) }
 
-// The kinds of frames.
+// Kinds of frames.
 const (
 	kindMail    byte = iota + 1
-	kindLetter       // mail that is in a blob of its own, whose name this is
-	kindEnd          // there is nothing after it; the next blob has more
-	kindLabeled      // a letter with a label
+	kindLetter       // mail in a letter; the payload is the letter's name
+	kindEnd          // end of the blob; the next blob continues
+	kindLabeled      // mail in a letter; the payload is its name and label
 )
 
-// Label names the requests that mail has. With it the receiver's owner can distinguish a letter that is
-// missing from one that was taken before and came twice. Older versions sent letters without labels.
+// Label identifies the requests in a letter. If the letter is missing, the owner can tell whether
+// it was received before or is lost. Older versions sent letters without labels.
 type Label struct {
 	Sender      string
-	First, Last uint64 // numbers of requests
+	First, Last uint64 // numbers of the requests
 }
 
-// labeled returns the payload of a frame of kindLabeled.
+// labeled returns the payload of a kindLabeled frame.
 func labeled(letter string, l Label) []byte {
 	c := &logstore.Coder{}
 	codeLabeled(c, &letter, &l)
@@ -92,8 +94,7 @@ func codeLabeled(c *logstore.Coder, letter *string, l *Label) {
 	c.Uint(&l.Last)
 }
 
-// openID and closedID return the IDs of the lease on a blob that is open and on one that is
-// closed.
+// openID and closedID return the IDs of the lease on an open and on a closed blob.
 func openID(l chain.Link) string { return l.Nonce }
 
 func closedID(l chain.Link) string {

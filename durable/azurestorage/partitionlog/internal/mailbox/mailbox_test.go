@@ -18,8 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// simulated runs a test with a mailbox in a simulated account, whose blobs are full after two
-// mails.
+// simulated runs a test with a mailbox in a simulated account. Its blobs are full after two mails.
 func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config)) {
 	t.Helper()
 	t.Parallel()
@@ -41,15 +40,16 @@ func send(t *testing.T, s *Sender, mails ...string) {
 	}
 }
 
-// look takes mail.
+// look receives one batch of mail.
 func look(t *testing.T, r *Receiver) ([]Item, error) {
 	t.Helper()
 	b, err := r.Next(t.Context(), 1)
 	return b.Items, err
 }
 
-// A look that ends early keeps the downloaded bytes, and a receiver holds little in memory.
-func TestReceiver_ContinuesADownloadThatBreaksOff(t *testing.T) {
+// An interrupted call of Next keeps the downloaded bytes. The receiver holds only a part of the
+// mailbox in memory.
+func TestReceiver_ContinuesAnInterruptedDownload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cut := 0
@@ -105,9 +105,8 @@ func TestReceiver_ContinuesADownloadThatBreaksOff(t *testing.T) {
 	})
 }
 
-// All mail that was there at a moment is taken at last, also while senders are as fast as the
-// receiver.
-func TestReceiver_SaysWhenItHasTakenAllMailOfAMoment(t *testing.T) {
+// Batch.Seen advances even if senders are as fast as the receiver and the mailbox is never empty.
+func TestReceiver_ReportsTheMomentWhoseMailIsComplete(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, azsim.Config{Bandwidth: func(r azsim.Request) int { return map[bool]int{true: 1000}[r.Operation == "GetBlob"] }})
@@ -139,7 +138,7 @@ func TestReceiver_SaysWhenItHasTakenAllMailOfAMoment(t *testing.T) {
 	})
 }
 
-// receive takes all that is there, and deletes it.
+// receive receives all mail and deletes it.
 func receive(t *testing.T, r *Receiver) (got []string) {
 	t.Helper()
 	for {
@@ -159,15 +158,16 @@ func receive(t *testing.T, r *Receiver) (got []string) {
 	}
 }
 
-func TestMailbox_GoingOnInAnotherBlobTakesFewRequests(t *testing.T) {
+func TestMailbox_ARollOverTakesFewRequests(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		one, two := NewSender(cfg), NewSender(cfg)
 		send(t, one, "1")
-		send(t, two, "2") // and the blob is full
+		send(t, two, "2") // now the blob is full
 		send(t, two, "3")
 		before := len(w.account.Log())
 		send(t, one, "4")
-		// Refused, end, list, append; and since that blob is full, too: create, list, open, close, end.
+		// Refused append, end frame, list, append. That blob is full, too: create, list, open,
+		// close, end frame.
 		if got := len(w.account.Log()) - before; got != 9 {
 			t.Errorf("it took %d requests, want 9:\n%s", got, w.account.Trace())
 		}
@@ -177,7 +177,7 @@ func TestMailbox_GoingOnInAnotherBlobTakesFewRequests(t *testing.T) {
 	})
 }
 
-func TestReceiver_LeavesOutALetterThatWasTakenBefore(t *testing.T) {
+func TestReceiver_SkipsALetterThatWasReceivedBefore(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		cfg.MaxBlocks = 10
 		s, r := NewSender(cfg), NewReceiver(cfg, Position{})
@@ -190,7 +190,7 @@ func TestReceiver_LeavesOutALetterThatWasTakenBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.chain.Blob(1).Append(t.Context(), part.Content, openID(s.newest[0]), store.AnyPosition); err != nil { // sent again
+		if _, _, err := s.chain.Blob(1).Append(t.Context(), part.Content, openID(s.newest[0]), store.AnyPosition); err != nil { // a repeated send
 			t.Fatal(err)
 		}
 		send(t, s, "after it")
@@ -200,7 +200,7 @@ func TestReceiver_LeavesOutALetterThatWasTakenBefore(t *testing.T) {
 	})
 }
 
-func TestReceiver_ReturnsTheLabelOfALetterThatIsMissing(t *testing.T) {
+func TestReceiver_ReturnsTheLabelOfAMissingLetter(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		cfg.MaxBlocks = 10
 		s, r := NewSender(cfg), NewReceiver(cfg, Position{})
@@ -249,7 +249,7 @@ func TestReceiver_DeletesLettersThatNoMailNames(t *testing.T) {
 	})
 }
 
-func TestReceiver_NamesWhereMailIsDamagedOrGone(t *testing.T) {
+func TestReceiver_ReportsThePlaceOfDamagedOrMissingMail(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		s := NewSender(cfg)
 		send(t, s, "1")
@@ -286,9 +286,9 @@ func TestReceiver_NamesWhereMailIsDamagedOrGone(t *testing.T) {
 	})
 }
 
-// A sender that was frozen does not put mail where nobody reads it: into a blob that was made
-// anew in the place of the one that it knows, as a request that arrives once more does.
-func TestSender_SendsNothingIntoABlobThatWasMadeAnew(t *testing.T) {
+// A repeated create request recreates a deleted blob. A sender that knows the old blob must not
+// append to the new one, where no receiver looks.
+func TestSender_DoesNotAppendToARecreatedBlob(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		frozen, s, r := NewSender(cfg), NewSender(cfg), NewReceiver(cfg, Position{})
 		send(t, frozen, "1")
@@ -306,8 +306,8 @@ func TestSender_SendsNothingIntoABlobThatWasMadeAnew(t *testing.T) {
 	})
 }
 
-// The same, of a sender that was frozen when it was about to open the first blob.
-func TestSender_OpensNoBlobThatWasMadeAnew(t *testing.T) {
+// As above, with a sender that is frozen while it is about to open the first blob.
+func TestSender_DoesNotOpenARecreatedBlob(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		p := chaintest.NewProcess(w.account.Worker("frozen"))
 		p.Freeze = func(n int, after bool) time.Duration {
@@ -338,9 +338,9 @@ func TestSender_OpensNoBlobThatWasMadeAnew(t *testing.T) {
 	})
 }
 
-// A sender that died when it had made and opened the next blob, and had not closed the old
-// one, keeps nobody's mail from the receiver.
-func TestSender_SendsToTheOldBlobUntilThatIsClosed(t *testing.T) {
+// A sender dies after it has opened the next blob and before it has closed the old one. No mail is
+// lost.
+func TestSender_UsesTheOldBlobUntilItIsClosed(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		died, r := NewSender(cfg), NewReceiver(cfg, Position{})
 		send(t, died, "1")
@@ -348,7 +348,7 @@ func TestSender_SendsToTheOldBlobUntilThatIsClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := died.unlock(t.Context(), next); err != nil {
+		if err := died.openBlob(t.Context(), next); err != nil {
 			t.Fatal(err)
 		}
 		cfg.MaxBlocks = 10
@@ -359,9 +359,9 @@ func TestSender_SendsToTheOldBlobUntilThatIsClosed(t *testing.T) {
 	})
 }
 
-// Mail reaches the receiver after the lease of a closed blob was broken, and after a restore
-// that keeps no leases, wherever the mailbox was.
-func TestSender_OpensNoBlobThatHasASuccessor(t *testing.T) {
+// The lease of a closed blob is broken, or a restore drops all leases. Mail still reaches the
+// receiver.
+func TestSender_DoesNotReopenABlobWithASuccessor(t *testing.T) {
 	for before := 1; before <= 5; before++ {
 		for name, disturb := range map[string]func(t *testing.T, w *world, cfg Config){
 			"the lease of a closed blob is broken": func(t *testing.T, _ *world, cfg Config) {
@@ -401,8 +401,8 @@ func TestSender_OpensNoBlobThatHasASuccessor(t *testing.T) {
 	}
 }
 
-// The receiver logs mail that an older program has appended to a closed blob: at once if it
-// is there already, and before it deletes the blob.
+// An older version appended mail to a closed blob. The receiver logs it: immediately if the mail is
+// there when the receiver leaves the blob, otherwise before it deletes the blob.
 func TestReceiver_ReportsMailBehindAnEndFrame(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late: %v", late), func(t *testing.T) {

@@ -13,13 +13,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// Position is up to where mail was taken. The zero position is the beginning.
+// Position is a place in the mailbox; all mail before it has been received. The zero value is the
+// start.
 type Position struct {
 	Blob   uint64
 	Offset uint64
 }
 
-// Code codes a position.
+// Code encodes or decodes a position.
 func (p *Position) Code(c *logstore.Coder) {
 	c.Uint(&p.Blob)
 	c.Uint(&p.Offset)
@@ -30,30 +31,31 @@ func (p Position) before(q Position) bool {
 	return p.Blob < q.Blob || p.Blob == q.Blob && p.Offset < q.Offset
 }
 
-// Item is mail.
+// Item is one mail.
 type Item struct {
 	Payload []byte
-	// Missing is the label of a letter whose blob is gone. Its mail was taken before and came
-	// twice, or is lost.
+	// Missing is the label of a letter whose blob is missing. The letter was received before and
+	// arrived twice, or it is lost.
 	Missing *Label
-	// Again means that the mail may have been taken before, because the mailbox has become shorter
-	// than the position. After a failover of the account a blob can lack its last appends.
+	// Again means that the mail may have been received before: the blob has become shorter than the
+	// receiver's position. After a failover of the account, a blob can lack its last appends.
 	Again bool
-	After Position // the position when it was taken
+	After Position // position after this mail
 }
 
-// Batch is the result of a look into the mailbox.
+// Batch is the result of one call of [Receiver.Next].
 type Batch struct {
 	Items []Item
-	// Read is the number of bytes that the look downloaded. A batch without items can have
-	// them: they are the start of longer mail.
+	// Read is the number of downloaded bytes. It can be positive without items: the bytes are then
+	// the start of longer mail.
 	Read int
-	// Seen is the moment of a look: this batch and those before it have all mail that was in
-	// the mailbox then. It is 0 if no look has ended since the last batch with a moment.
+	// Seen is the moment of a call of Next. This batch and the previous ones contain all mail that
+	// was in the mailbox at that moment. Seen is 0 unless that moment is later than the last
+	// one returned.
 	Seen int64
 }
 
-// unlessRead returns the error of a look that brought nothing, or of a damaged blob.
+// unlessRead returns err if the call downloaded nothing or the blob is damaged, else nil.
 func (b *Batch) unlessRead(err error) error {
 	if b.Read > 0 && !errors.As(err, new(*chain.DamageError)) {
 		return nil
@@ -61,52 +63,52 @@ func (b *Batch) unlessRead(err error) error {
 	return err
 }
 
-// Receiver takes mail, for the partition's owner. Next and Done must not be called at the
-// same time.
+// Receiver reads a mailbox for the partition's owner. Do not call Next and Done concurrently.
 type Receiver struct {
 	cfg     Config
 	chain   *chain.Chain
 	at      Position
 	buf     []byte // downloaded bytes after at
-	letter  []byte // downloaded bytes of the letter that the frame after at names
-	goal    answer // the first answer since the last batch with Seen
-	last    answer // the last answer
-	again   int64  // the mail up to this offset may have been taken before; negative, with the offset, if the blob is yet to be read again
-	floor   uint64 // the position of mail before this offset is this offset
-	cleaned uint64 // blobs before this one were deleted
+	letter  []byte // downloaded bytes of the letter that the frame at buf's start names
+	goal    answer // first answer since the last batch with Seen
+	last    answer // last answer
+	again   int64  // mail up to this offset may have been received before; negative until the blob's new size is known
+	floor   uint64 // smaller offsets are reported as this one in Item.After
+	cleaned uint64 // blobs before this one are deleted
 	letters []letter
-	ends    map[uint64]int64 // by blob, the offset behind its end frame and the mail that was reported
+	ends    map[uint64]int64 // by blob: offset after its end frame and the reported mail behind it
 }
 
-// answer is the answer to a request for the blob that is being read.
+// answer describes a response to a download of the current blob.
 type answer struct {
 	size   int64 // of the blob
-	moment int64 // of the look; 0 without an answer
+	moment int64 // moment of the call of Next; 0 without a response
 }
 
-// letter is a blob with the mail before a position.
+// letter is a letter whose mail was received.
 type letter struct {
 	name  string
 	after Position
 }
 
-// NewReceiver returns a receiver that goes on at a position.
+// NewReceiver returns a receiver that continues at from.
 func NewReceiver(cfg Config, from Position) *Receiver {
 	cfg.setDefaults()
 	from.Blob = max(from.Blob, 1)
 	return &Receiver{cfg: cfg, chain: cfg.chain(), at: from, cleaned: 1, ends: map[uint64]int64{}}
 }
 
-// readAtOnce bounds the bytes that a receiver downloads before it decodes them, and the bytes
-// of the mail that it returns together, but for the last.
-const readAtOnce = 4 << 20
+// maxRead limits the bytes of one download, and the size of the mail in a batch except for its last
+// item.
+const maxRead = 4 << 20
 
-// Next returns mail that was not returned before, in order. Mail that a sender
-// was in doubt about is returned twice. The caller numbers its looks with rising moments, for [Batch.Seen].
+// Next returns the next mail, in order. Mail whose first send had an unknown result can be returned
+// twice. moment identifies the call for [Batch.Seen]; it must increase with each call.
 //
-// The receiver keeps downloaded bytes when a look fails, and the next look continues after
-// them. So it reads any mailbox, however slow the downloads are and however early ctx ends.
-// Next returns no error with items, nor when a download breaks off that brought bytes.
+// The receiver keeps the downloaded bytes when a call fails, and the next call continues after
+// them. So it makes progress however slow the downloads are and however early ctx ends. Next
+// returns no error together with items. It also returns no error if a download was interrupted
+// after at least one new byte.
 func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) {
 	for asked := false; ; {
 		ended, err := r.decode(ctx, &b)
@@ -126,7 +128,7 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 		n, err := r.download(ctx, moment)
 		b.Read += n
 		switch {
-		case store.IsNotFound(err) && r.at == (Position{Blob: 1}): // no sender has sent anything
+		case store.IsNotFound(err) && r.at == (Position{Blob: 1}): // no mail was ever sent
 			if err := r.cfg.missing(); err != nil {
 				return b, b.unlessRead(err)
 			}
@@ -135,12 +137,12 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 		case err != nil && n == 0:
 			return b, b.unlessRead(err)
 		}
-		asked = r.last != answer{} // else the blob is read again
+		asked = r.last != answer{} // else the blob is read again from its start
 	}
 }
 
-// seen returns the moment of the last look whose mail was returned completely, 0 if a batch
-// had it before.
+// seen returns the latest moment whose mail has been returned completely, or 0 if a previous batch
+// reported it.
 func (r *Receiver) seen() (moment int64) {
 	switch at := int64(r.at.Offset); {
 	case r.last.moment > 0 && at >= r.last.size:
@@ -151,12 +153,12 @@ func (r *Receiver) seen() (moment int64) {
 	return moment
 }
 
-// download reads more of the blob, and returns the number of new bytes. It reads the last
-// byte again, since the service refuses a read at the end of a blob.
+// download reads more of the blob and returns the number of new bytes. It reads the last known byte
+// again, because the service refuses a read at the end of a blob.
 func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error) {
 	name, from := r.chain.Name(r.at.Blob), int64(r.at.Offset)+int64(len(r.buf))
 	again := min(from, 1)
-	part, err := r.cfg.Blobs.AppendBlob(name).Download(ctx, from-again, readAtOnce)
+	part, err := r.cfg.Blobs.AppendBlob(name).Download(ctx, from-again, maxRead)
 	if err == nil || len(part.Content) > 0 {
 		r.last = answer{part.Size, moment}
 		if r.goal.moment == 0 {
@@ -178,34 +180,34 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 		return 0, nil
 	}
 	if status == http.StatusRequestedRangeNotSatisfiable || status == http.StatusNotFound && r.at != (Position{Blob: 1}) {
-		err = r.damage(fmt.Errorf("mail up to there was taken: %w", err))
+		err = r.damage(fmt.Errorf("mail up to this offset was received before: %w", err))
 	}
 	return len(fresh), err
 }
 
-// restart goes back to the start of the blob, which has lost its end.
+// restart continues at the start of a blob that has lost its end.
 func (r *Receiver) restart(reason string) {
-	r.cfg.Log.Error("the mail of a mailbox blob is read again; requests that were received before have no effect",
+	r.cfg.Log.Error("reading the mail of a mailbox blob again; requests that were received before have no effect",
 		"blob", r.chain.Name(r.at.Blob), "offset", r.at.Offset, "reason", reason)
 	r.again, r.at.Offset, r.buf, r.goal, r.last = -int64(r.at.Offset), 0, nil, answer{}, answer{}
 }
 
-// damage returns the error of a blob that is damaged at the receiver's position. The next look
-// downloads again what is there.
+// damage returns the error for a blob that is damaged at the receiver's position. The next call
+// downloads the content again.
 func (r *Receiver) damage(cause error) error {
 	r.buf, r.letter = nil, nil
 	return &chain.DamageError{Blob: r.chain.Name(r.at.Blob), Offset: int64(r.at.Offset), Cause: cause}
 }
 
-// decode adds the mail of downloaded bytes to a batch, up to a bound, and goes to the next
-// blob at the end of this one.
+// decode adds downloaded mail to the batch, up to maxRead bytes. At the end of the blob it switches
+// to the next blob and returns true.
 func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error) {
-	for size := 0; len(r.buf) > 0 && size < readAtOnce; {
+	for size := 0; len(r.buf) > 0 && size < maxRead; {
 		f, rest, err := r.chain.DecodeFrame(r.buf)
 		if errors.Is(err, chain.ErrCut) && int64(r.at.Offset)+int64(len(r.buf)) < r.last.size {
 			break
 		}
-		if err != nil && r.at.Offset > 0 && r.again == 0 { // new mail can be in the place of lost mail
+		if err != nil && r.at.Offset > 0 && r.again == 0 { // new mail can be at the place of lost mail
 			r.floor = r.at.Offset // a later receiver continues there, too
 			r.restart("no mail begins where the last one ended")
 			return true, nil
@@ -239,7 +241,7 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 				return false, err
 			case f.Kind == kindLabeled:
 				b.Items = append(b.Items, Item{Missing: &label, After: after})
-			default: // it was sent twice, and taken before
+			default: // it arrived twice and was received before
 			}
 			r.letter = nil
 		case kindEnd:
@@ -247,16 +249,16 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 			r.at, r.buf, r.goal, r.last, r.again, r.floor = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}, 0, 0
 			return true, nil
 		default:
-			return false, r.damage(fmt.Errorf("it has frames of kind %d: it was written by a newer version", f.Kind))
+			return false, r.damage(fmt.Errorf("unknown frame kind %d: a newer version wrote the blob", f.Kind))
 		}
 		r.at, r.buf = next, rest
 	}
 	return false, nil
 }
 
-// reportLost logs mail that is behind the end frame of a blob, where no receiver looks for it:
-// older programs appended there after the blob had lost its lease. It returns the offset
-// behind the whole frames in b, which begins at the given offset.
+// reportLost logs mail behind the end frame of a blob; no receiver looks there. Older versions
+// appended such mail after the blob had lost its lease. b is the content from offset on. reportLost
+// returns the offset after the complete frames in b.
 func (r *Receiver) reportLost(blob uint64, offset int64, b []byte) (end int64) {
 	mails := 0
 	end = offset
@@ -277,7 +279,7 @@ func (r *Receiver) reportLost(blob uint64, offset int64, b []byte) (end int64) {
 	return end
 }
 
-// reportLate is reportLost of mail that came after the receiver had left the blob.
+// reportLate calls reportLost for mail that was appended after the receiver had left the blob.
 func (r *Receiver) reportLate(ctx context.Context, l chain.Link) error {
 	end, known := r.ends[l.Number]
 	if !known || l.Size <= end {
@@ -290,7 +292,7 @@ func (r *Receiver) reportLate(ctx context.Context, l chain.Link) error {
 	return store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable)
 }
 
-// downloadLetter reads the rest of a letter, and returns the number of new bytes.
+// downloadLetter reads the rest of a letter and returns the number of new bytes.
 func (r *Receiver) downloadLetter(ctx context.Context, name string) (n int, err error) {
 	part, err := r.cfg.Blobs.AppendBlob(name).Download(ctx, int64(len(r.letter)), 0)
 	if r.letter == nil {
@@ -301,8 +303,8 @@ func (r *Receiver) downloadLetter(ctx context.Context, name string) (n int, err 
 	return len(part.Content), err
 }
 
-// Done deletes mail up to a position, which must be durable. What cannot be deleted is, the
-// next time that a blob has been taken wholly.
+// Done deletes the mail before upTo. Call it only when that position is durable. If a delete fails,
+// Done repeats it when the next blob has been received completely.
 func (r *Receiver) Done(ctx context.Context, upTo Position) error {
 	var errs []error
 	r.letters = slices.DeleteFunc(r.letters, func(l letter) bool {
@@ -318,7 +320,7 @@ func (r *Receiver) Done(ctx context.Context, upTo Position) error {
 	all, err := r.chain.List(ctx)
 	errs = append(errs, err)
 	for _, l := range all {
-		if l.Number+1 < upTo.Blob { // see chain
+		if l.Number+1 < upTo.Blob { // the previous blob stays, see package chain
 			err := r.reportLate(ctx, l)
 			if err == nil {
 				err = r.remove(ctx, l)
@@ -334,14 +336,14 @@ func (r *Receiver) Done(ctx context.Context, upTo Position) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("delete mail that was taken: %w", err)
+		return fmt.Errorf("delete received mail: %w", err)
 	}
 	r.cleaned = upTo.Blob
 	maps.DeleteFunc(r.ends, func(blob uint64, _ int64) bool { return blob+1 < upTo.Blob })
 	return nil
 }
 
-// remove deletes a blob, which is closed, or garbage that was opened or was not.
+// remove deletes a blob that is closed, or a leftover blob, opened or not.
 func (r *Receiver) remove(ctx context.Context, l chain.Link) error {
 	ids := []string{closedID(l), openID(l)}
 	if !l.Leased {

@@ -10,8 +10,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
 )
 
-// A sender is frozen at each of its requests while its hub is deleted and created again. When
-// it wakes it sends nothing, and the mailbox of the new hub stays readable.
+// The test freezes a sender at each of its requests while its hub is deleted and created again.
+// When the sender wakes, it sends nothing, and the mailbox of the new hub stays readable.
 func TestSender_OfADeletedHubSendsNothingIntoTheNewOne(t *testing.T) {
 	config := func(c *store.Container, hub string) Config {
 		return Config{Blobs: c, Hub: hub, Confirm: chaintest.Confirm(c, hub), Prefix: "p00/", MaxBlocks: 3, MaxBlock: 100}
@@ -45,8 +45,8 @@ func TestSender_OfADeletedHubSendsNothingIntoTheNewOne(t *testing.T) {
 	chaintest.EachReplacement(t, 20, old, replacing)
 }
 
-// Two senders of a deleted hub have created blobs in the new one. A third sender takes neither for
-// a blob that has lost its lease, and the new hub uses both names.
+// Two senders of a deleted hub have created blobs in the new hub. A third sender must not mistake
+// them for blobs that have lost their leases. The new hub uses the names of both.
 func TestSender_OfADeletedHubClosesNoBlobOfTheNewOne(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config) {
 		old := cfg

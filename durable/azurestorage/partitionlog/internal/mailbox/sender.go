@@ -12,15 +12,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// Sender puts mail into a mailbox, which it makes if there is none. Several goroutines may
-// use it at once.
+// Sender sends mail to a mailbox. It creates the mailbox if necessary. It is safe for concurrent
+// use.
 type Sender struct {
 	cfg   Config
 	chain *chain.Chain
 
-	mu     chain.Lock   // protects the following
-	newest []chain.Link // the two newest blobs when they were listed, without those known to be closed
-	closed uint64       // up to which number they are
+	mu     chain.Lock   // protects the fields below
+	newest []chain.Link // the two newest listed blobs, without those known to be closed
+	closed uint64       // blobs up to this number are closed
 }
 
 // NewSender returns a sender.
@@ -29,25 +29,25 @@ func NewSender(cfg Config) *Sender {
 	return &Sender{cfg: cfg, chain: cfg.chain(), mu: chain.NewLock()}
 }
 
-// lookAttempts is how often a sender looks for the open blob before it gives up.
-const lookAttempts = 10
+// maxAttempts limits the attempts to find the open blob.
+const maxAttempts = 10
 
-// ErrDoubt is wrapped by errors of mail that may be in the mailbox, now or later. After an error
-// without it, the mail of this call is certainly not there.
+// ErrDoubt is wrapped by the error of a send with unknown result: the mail may be in the mailbox,
+// now or later. After any other error the mail of that call is not in the mailbox.
 var ErrDoubt = errors.New("the mail may have arrived")
 
-// errClosed is the error of mail for a blob that is closed.
-var errClosed = errors.New("the mailbox went on meanwhile")
+// errClosed means that the blobs were closed faster than the sender could find an open one.
+var errClosed = errors.New("the blob was closed meanwhile")
 
-// Send returns when the mail is in the mailbox. After an error that wraps [ErrDoubt] it may be
-// there, now or later. Mail that is sent after Send returned comes after it. A label without a
+// Send stores mail in the mailbox. After an error that wraps [ErrDoubt] the mail may be stored, now
+// or later. Mail that is sent after Send returned is received after this mail. A label without a
 // sender is not stored.
 func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
-	doubt := error(nil) // of an earlier attempt
-	for range lookAttempts {
+	doubt := error(nil) // from an earlier attempt
+	for range maxAttempts {
 		open, err := s.open(ctx)
 		if err != nil {
-			return errors.Join(fmt.Errorf("look for the mailbox %s: %w", s.cfg.Prefix, err), doubt)
+			return errors.Join(fmt.Errorf("find the open blob of mailbox %s: %w", s.cfg.Prefix, err), doubt)
 		}
 		f := chain.Frame{Kind: kindMail, Payload: mail}
 		if len(mail) > s.cfg.MaxBlock-chain.FrameHead {
@@ -72,7 +72,7 @@ func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
 			continue
 		}
 		if err == nil && (at >= s.cfg.MaxSize || blocks >= s.cfg.MaxBlocks) {
-			_ = s.goOn(ctx, open) // else who sends next does
+			_ = s.rollOver(ctx, open) // else the next sender repeats it
 		}
 		return err
 	}
@@ -93,12 +93,12 @@ func (s *Sender) append(ctx context.Context, l chain.Link, leaseID string, f cha
 	return at, blocks, err
 }
 
-// open returns the blob that mail goes to: the older of the two newest that is not known to be
-// closed. The other is made before that is, and is not used before.
+// open returns the blob to append to: the older one of the two newest blobs unless it is known to
+// be closed. The newest may be open before the older one is closed, but is not used until then.
 func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range lookAttempts {
+	for range maxAttempts {
 		if len(s.newest) > 0 {
 			return s.newest[0], nil
 		}
@@ -106,7 +106,7 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 		if err != nil {
 			return chain.Link{}, err
 		}
-		if len(all) == 0 { // whether it is the mailbox is looked for
+		if len(all) == 0 { // create the mailbox, then list again
 			if err := s.cfg.missing(); err != nil {
 				return chain.Link{}, errors.Join(s.chain.Confirm(ctx), err)
 			}
@@ -117,7 +117,7 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 		}
 		newest := slices.DeleteFunc(all[max(0, len(all)-2):], func(l chain.Link) bool { return l.Number <= s.closed })
 		if len(newest) == 2 && !newest[0].Leased {
-			if err := s.close(ctx, newest[0]); err != nil {
+			if err := s.closeUnleased(ctx, newest[0]); err != nil {
 				return chain.Link{}, err
 			}
 			continue
@@ -126,7 +126,7 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 		case len(newest) == 0: // the successor of the closed blob exists, unless the hub was deleted
 			err = s.chain.Confirm(ctx)
 		case !newest[0].Leased:
-			err = s.unlock(ctx, newest[0])
+			err = s.openBlob(ctx, newest[0])
 		}
 		if err != nil {
 			return chain.Link{}, err
@@ -136,8 +136,9 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 	return chain.Link{}, errClosed
 }
 
-// unlock opens a blob that nobody has opened since it was listed.
-func (s *Sender) unlock(ctx context.Context, l chain.Link) error {
+// openBlob opens a blob by acquiring its lease. It does nothing if the blob has changed since it
+// was listed.
+func (s *Sender) openBlob(ctx context.Context, l chain.Link) error {
 	if err := s.chain.Confirm(ctx); err != nil {
 		return err
 	}
@@ -147,10 +148,10 @@ func (s *Sender) unlock(ctx context.Context, l chain.Link) error {
 	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
 }
 
-// close closes a blob that has a successor and has lost its lease: the lease was broken, or the
-// container was restored without its leases. The blob may have an end frame already, so mail
-// behind it may be lost. mu is locked.
-func (s *Sender) close(ctx context.Context, l chain.Link) error {
+// closeUnleased closes a blob that has a successor and has lost its lease: the lease was broken, or
+// the container was restored without leases. The blob may already have an end frame; mail behind it
+// would be lost. mu is locked.
+func (s *Sender) closeUnleased(ctx context.Context, l chain.Link) error {
 	if err := s.chain.Confirm(ctx); err != nil {
 		return err
 	}
@@ -166,15 +167,16 @@ func (s *Sender) close(ctx context.Context, l chain.Link) error {
 	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
 }
 
-// goOn makes the blob after l, and closes l. Any number of senders may do that, at any time.
-func (s *Sender) goOn(ctx context.Context, l chain.Link) error {
+// rollOver creates and opens the blob after l, and closes l. Several senders may do so
+// concurrently.
+func (s *Sender) rollOver(ctx context.Context, l chain.Link) error {
 	if _, _, err := s.chain.Create(ctx, l.Number+1); err != nil {
 		return err
 	}
 	next, newest, err := s.chain.Find(ctx, l.Number+1)
 	if err == nil && newest { // else l was closed long ago
-		if err = s.unlock(ctx, next); err == nil {
-			err = s.lock(ctx, l)
+		if err = s.openBlob(ctx, next); err == nil {
+			err = s.closeBlob(ctx, l)
 		}
 	}
 	if err != nil {
@@ -183,16 +185,16 @@ func (s *Sender) goOn(ctx context.Context, l chain.Link) error {
 	return s.leave(ctx, l)
 }
 
-// lock closes a blob.
-func (s *Sender) lock(ctx context.Context, l chain.Link) error {
+// closeBlob closes a blob by changing the ID of its lease.
+func (s *Sender) closeBlob(ctx context.Context, l chain.Link) error {
 	err := store.Retry(ctx, "close "+s.chain.Name(l.Number), func(ctx context.Context) error {
 		return s.chain.Blob(l.Number).Change(ctx, openID(l), closedID(l))
 	})
 	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
 }
 
-// leave makes sure that the receiver goes on from a blob that is closed to the next, before
-// there is mail from this sender in that. If the blob is not closed, it is looked for anew.
+// leave appends the end frame to a closed blob, before this sender sends mail to the next one. If
+// the blob is not closed, leave forgets the listed blobs, and the next send lists them again.
 func (s *Sender) leave(ctx context.Context, l chain.Link) error {
 	_, _, err := s.append(ctx, l, closedID(l), chain.Frame{Kind: kindEnd})
 	s.mu.Lock()

@@ -20,17 +20,17 @@ import (
 
 var seeds = chaintest.NewSeeds("mail")
 
-// world is a mailbox in a simulated account, and what its partition has taken: a mark for each
-// sender, as the partition keeps it, together with the position.
+// world is a mailbox in a simulated account and the state of its partition: the position, and for
+// each sender the number of its last received mail.
 type world struct {
 	t       *testing.T
 	account *azsim.Account
 
 	mu       sync.Mutex
-	position Position       // that is durable
-	owner    int            // who may make another durable
-	taken    map[string]int // the last number by sender
-	sent     map[string]int // those of which the sender was told that they are there
+	position Position       // durable position
+	owner    int            // the only owner that may change the position
+	taken    map[string]int // by sender: number of the last received mail
+	sent     map[string]int // by sender: number of the last mail that Send confirmed
 }
 
 func newWorld(t *testing.T, cfg azsim.Config) *world {
@@ -41,7 +41,7 @@ func (w *world) config(p *chaintest.Process) Config {
 	return Config{Blobs: chaintest.Simulated(w.t, w.account, p), Hub: "hub", Prefix: "p00/", MaxBlocks: 7, MaxBlock: 100}
 }
 
-// send sends mail with the numbers from 1 on, each until it is there.
+// send sends numbered mail, each until Send confirms it.
 func (w *world) send(who string, cfg Config, random *rand.Rand, stop func() bool) {
 	s := NewSender(cfg)
 	for n := 1; !stop(); n++ {
@@ -57,7 +57,7 @@ func (w *world) send(who string, cfg Config, random *rand.Rand, stop func() bool
 			if stop() {
 				return
 			}
-			if random.IntN(4) == 0 { // another process goes on
+			if random.IntN(4) == 0 { // another process continues
 				s = NewSender(cfg)
 			}
 			time.Sleep(time.Second)
@@ -72,8 +72,8 @@ func (w *world) send(who string, cfg Config, random *rand.Rand, stop func() bool
 	}
 }
 
-// take takes items, as the owner with the number, and reports whether that still is the owner.
-func (w *world) take(owner int, items []Item) bool {
+// consume applies items on behalf of an owner. It returns false if another owner has taken over.
+func (w *world) consume(owner int, items []Item) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if owner != w.owner {
@@ -83,20 +83,20 @@ func (w *world) take(owner int, items []Item) bool {
 		fields := strings.Split(string(item.Payload), ":")
 		n, err := strconv.Atoi(fields[1])
 		if err != nil || fields[2] != "" && fields[2] != strings.Repeat("long", 50) {
-			w.t.Errorf("mail %q", item.Payload)
+			w.t.Errorf("received invalid mail %q", item.Payload)
 		}
 		switch last := w.taken[fields[0]]; {
 		case n == last+1:
 			w.taken[fields[0]] = n
 		case n > last:
-			w.t.Errorf("mail %d of %s came after %d", n, fields[0], last)
+			w.t.Errorf("received mail %d of %s after mail %d", n, fields[0], last)
 		}
 		w.position = item.After
 	}
 	return true
 }
 
-// receive is the owner for a while: it goes on where the last one was.
+// receive acts as the next owner for a while, from the durable position on.
 func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
 	w.mu.Lock()
 	w.owner++
@@ -104,12 +104,12 @@ func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
 	w.mu.Unlock()
 	r := NewReceiver(cfg, from)
 	for rounds := random.IntN(100); rounds > 0 && !stop(); rounds-- {
-		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second) // as the owner does
+		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second) // as the owner in production does
 		batch, err := r.Next(ctx, 1)
 		cancel()
 		items := batch.Items
 		if err == nil && len(items) > 0 {
-			if !w.take(owner, items) {
+			if !w.consume(owner, items) {
 				return
 			}
 			if random.IntN(3) > 0 {
@@ -130,7 +130,7 @@ func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
 	}
 }
 
-// end takes what is left, by a process that works.
+// end receives the remaining mail in a process without faults.
 func (w *world) end() {
 	w.owner++
 	r := NewReceiver(w.config(chaintest.NewProcess(w.account.Worker(chaintest.Last))), w.position)
@@ -149,12 +149,12 @@ func (w *world) end() {
 	}
 	for who, n := range w.sent {
 		if w.taken[who] < n {
-			w.t.Errorf("%s was told that %d mails are there; %d came", who, n, w.taken[who])
+			w.t.Errorf("%s: Send confirmed %d mails; %d were received", who, n, w.taken[who])
 		}
 	}
 }
 
-func TestMailbox_LosesNothingAndKeepsTheOrderWhateverHappens(t *testing.T) {
+func TestMailbox_KeepsMailAndOrderUnderFaults(t *testing.T) {
 	seeds.Each(t, 20*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
 		w := newWorld(t, chaintest.Rough(seed, 15+30*(seed%4), stop))
 		var all sync.WaitGroup
@@ -188,14 +188,14 @@ func TestMailbox_LosesNothingAndKeepsTheOrderWhateverHappens(t *testing.T) {
 		w.account.Wait()
 		w.end()
 		w.account.Wait()
-		t.Logf("%v were sent, mail is in blob %d, %d blobs are left", w.sent, w.position.Blob, len(w.account.Blobs()))
+		t.Logf("sent %v; the position is in blob %d; %d blobs remain", w.sent, w.position.Blob, len(w.account.Blobs()))
 		chaintest.LogEnd(t, w.account, 100)
 	})
 }
 
-// A sender is frozen before or after each of its requests, while others send and the receiver
-// deletes what it took; then it wakes.
-func TestMailbox_ASenderThatWakesLosesNoMailAtAnyRequest(t *testing.T) {
+// The test freezes a sender before or after each of its requests. Meanwhile other senders send, and
+// the receiver deletes received mail. Then the sender wakes.
+func TestMailbox_AFrozenSenderLosesNoMailWhenItWakes(t *testing.T) {
 	t.Parallel()
 	requests := 0
 	for at := 1; at == 1 || at <= requests; at += testshare.Amount(1, 4) {
@@ -241,7 +241,7 @@ func TestMailbox_ASenderThatWakesLosesNoMailAtAnyRequest(t *testing.T) {
 				w.end()
 				w.account.Wait()
 				if t.Failed() {
-					t.Logf("frozen at request %d, after it: %v, for %v\n%s", at, after, long, w.account.Trace())
+					t.Logf("frozen at request %d, after its effect: %v, for %v\n%s", at, after, long, w.account.Trace())
 				}
 				requests = max(requests, min(p.Requests(), 60))
 			})

@@ -1,5 +1,5 @@
-// Package chaintest runs what keeps logs and mail in append blobs: on Azurite, and in
-// processes of a simulated account that freeze at their requests.
+// Package chaintest is a test kit for packages that store data in chains of append blobs. It runs
+// tests against Azurite, and against a simulated account whose processes can freeze at any request.
 package chaintest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Azurite returns a new container, and what counts the requests to it.
+// Azurite returns a new container and a counter of the requests to it.
 func Azurite(t *testing.T) (*store.Container, *azuritetest.Counter) {
 	t.Helper()
 	connection := azuritetest.Start(t)
@@ -30,7 +30,8 @@ func Azurite(t *testing.T) (*store.Container, *azuritetest.Counter) {
 	return c, counter
 }
 
-// Simulated returns the hub's container of a simulated account, as a process sees it.
+// Simulated returns a client of the hub's container in a simulated account. Its requests go through
+// process.
 func Simulated(t *testing.T, account *azsim.Account, process policy.Transporter) *store.Container {
 	t.Helper()
 	return container(t, account.ConnectionString(), process, "hub-log")
@@ -49,23 +50,23 @@ func container(t *testing.T, connection string, transport policy.Transporter, na
 	return store.NewContainer(services.Blobs, services.BlobEndpoint, name)
 }
 
-// A Process is the transport of a process that can be frozen. It does not notice that: what
-// it was about to send it sends when it wakes, whatever it was to wait for.
+// A Process is the transport of a process that can be frozen. The process does not notice the
+// freeze: when it wakes, it sends the pending request even if its context has ended.
 type Process struct {
-	// Freeze returns for how long the process is frozen before its n-th request, counted
-	// from 1, or after that had its effect. Nil means never.
+	// Freeze returns how long to freeze the process before its n-th request, or after that request
+	// took effect. n counts from 1. Nil means never.
 	Freeze func(n int, after bool) time.Duration
 
 	next policy.Transporter
-	mu   sync.Mutex // protects the following
+	mu   sync.Mutex // protects the fields below
 	n    int
 	thaw time.Time
 }
 
-// NewProcess returns a process that sends by next.
+// NewProcess returns a process that sends its requests through next.
 func NewProcess(next policy.Transporter) *Process { return &Process{next: next} }
 
-// Requests returns how many requests there were.
+// Requests returns the number of requests so far.
 func (p *Process) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *Process) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// pause waits while the process is frozen, and reports whether it was.
+// pause waits while the process is frozen. It reports whether it was.
 func (p *Process) pause(n int, after bool) (frozen bool) {
 	if p.Freeze != nil {
 		if d := p.Freeze(n, after); d > 0 {
@@ -107,8 +108,8 @@ func (p *Process) pause(n int, after bool) (frozen bool) {
 	}
 }
 
-// Faults returns what goes wrong with requests: something with one of so many, as chance has it,
-// until stop returns true.
+// Faults returns a decision function that injects a random fault into one of oneOf requests until
+// stop returns true.
 func Faults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
 	faults := []azsim.Fault{
 		azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow, azsim.FreezeAfter, azsim.Twice, azsim.Echo, azsim.Late,
@@ -122,8 +123,8 @@ func Faults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
 	}
 }
 
-// Naps returns a [Process.Freeze] that freezes a process at one of so many requests, for up
-// to two minutes.
+// Naps returns a [Process.Freeze] function that freezes the process at one of oneOf requests, for
+// up to two minutes, until stop returns true.
 func Naps(seed uint64, oneOf int, stop func() bool) func(int, bool) time.Duration {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 1))

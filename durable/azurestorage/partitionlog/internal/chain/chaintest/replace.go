@@ -12,7 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// ErrReplaced is the error of [Confirm] if the container holds another hub.
+// ErrReplaced is the error of the functions that [Confirm] returns if the container holds another
+// hub.
 var ErrReplaced = errors.New("the container holds another hub")
 
 // hubBlob is the blob that names the hub of a container.
@@ -29,7 +30,7 @@ func Confirm(c *store.Container, hub string) func(context.Context) error {
 	}
 }
 
-// Identify makes a container hold a hub, and returns the function that confirms it.
+// Identify stores hub as the hub of a container and returns the function that confirms it.
 func Identify(t *testing.T, c *store.Container, hub string) func(context.Context) error {
 	t.Helper()
 	if err := c.CreateBlob(t.Context(), hubBlob, []byte(hub)); err != nil {
@@ -38,7 +39,7 @@ func Identify(t *testing.T, c *store.Container, hub string) func(context.Context
 	return Confirm(c, hub)
 }
 
-// Replace deletes the container of a hub, and creates it for another hub.
+// Replace deletes the container of a hub and creates it again for another hub.
 func Replace(t *testing.T, account *azsim.Account, hub string) {
 	t.Helper()
 	c := Simulated(t, account, account.Worker(Setup))
@@ -54,12 +55,12 @@ func Replace(t *testing.T, account *azsim.Account, hub string) {
 	}
 }
 
-// A Replacement is a hub that is replaced while a process of it is frozen.
+// A Replacement is a test run in which a hub is replaced while one of its processes is frozen.
 type Replacement struct {
 	*testing.T
 	Account *azsim.Account
-	Old     *store.Container // as the frozen process sees the container
-	New     *store.Container // as the processes of the new hub see it
+	Old     *store.Container // the container as the frozen process sees it
+	New     *store.Container // the container as processes of the new hub see it
 	done    chan struct{}
 }
 
@@ -73,9 +74,9 @@ func (r *Replacement) IsDone() bool {
 	}
 }
 
-// EachReplacement freezes a process of the hub "old" before and after each of its requests. In
-// the meantime the hub is replaced by the hub "new", whose process works before the frozen one
-// wakes, or after, or both.
+// EachReplacement freezes a process of the hub "old" before and after each of its requests. During
+// the freeze the hub "new" replaces it. A process of "new" runs before the frozen process wakes,
+// after it, or both. least is the minimum number of requests that old must make.
 func EachReplacement(t *testing.T, least int, old, replacing func(r *Replacement)) {
 	t.Helper()
 	t.Parallel()
@@ -100,7 +101,7 @@ func EachReplacement(t *testing.T, least int, old, replacing func(r *Replacement
 					if n != at || is != after {
 						return 0
 					}
-					go func() { // the test waits for it
+					go func() { // the test waits for worked
 						defer close(worked)
 						time.Sleep(time.Second)
 						Replace(t, account, "new")
@@ -120,13 +121,13 @@ func EachReplacement(t *testing.T, least int, old, replacing func(r *Replacement
 					}
 					for _, b := range account.Blobs() {
 						if hub := b.Metadata.Get("x-ms-meta-hub"); b.Name != hubBlob && hub != "new" && afterwards {
-							t.Errorf("blob %s of hub %s is left", b.Name, hub)
+							t.Errorf("blob %s of hub %s still exists", b.Name, hub)
 						}
 					}
 				}
 				account.Wait()
 				if t.Failed() {
-					t.Logf("frozen at request %d for %v, after it: %v; the new hub works before the process wakes: %v\n%s", at, long, after, before, account.Trace())
+					t.Logf("frozen at request %d for %v, after its effect: %v; the new hub works before the process wakes: %v\n%s", at, long, after, before, account.Trace())
 				}
 			})
 			if t.Failed() {

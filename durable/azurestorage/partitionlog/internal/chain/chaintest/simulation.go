@@ -11,19 +11,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// Seeds are what a test simulates, as its flags say.
+// Seeds are the random seeds of a simulation test, taken from its flags.
 type Seeds struct{ first, count *uint64 }
 
-// NewSeeds makes the flags what.seed and what.seeds.
+// NewSeeds defines the flags what.seed and what.seeds.
 func NewSeeds(what string) Seeds {
 	return Seeds{
-		flag.Uint64(what+".seed", 1, "the first seed to simulate of "+what),
-		flag.Uint64(what+".seeds", 6, "how many seeds to simulate"),
+		flag.Uint64(what+".seed", 1, "first seed of the simulation "+what),
+		flag.Uint64(what+".seeds", 6, "number of seeds to simulate"),
 	}
 }
 
-// Each runs a test for each seed, in a bubble of its own. Faults end after a time, or when
-// the test has failed, of which stop tells.
+// Each runs test as a subtest for each seed, in its own synctest bubble. stop returns true once the
+// time lasts is over or the test has failed; inject faults only until then.
 func (s Seeds) Each(t *testing.T, lasts time.Duration, test func(t *testing.T, seed uint64, stop func() bool)) {
 	for seed := *s.first; seed < *s.first+*s.count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -36,13 +36,13 @@ func (s Seeds) Each(t *testing.T, lasts time.Duration, test func(t *testing.T, s
 	}
 }
 
-// The workers for which nothing goes wrong.
+// Workers without injected faults.
 const (
-	Setup = "setup" // makes the container
-	Last  = "last"  // looks at what is left
+	Setup = "setup" // creates the container
+	Last  = "last"  // verifies the final state
 )
 
-// NewAccount returns a simulated account with the hub's container.
+// NewAccount returns a simulated account that contains the hub's container.
 func NewAccount(t *testing.T, cfg azsim.Config) *azsim.Account {
 	t.Helper()
 	account := azsim.New(cfg)
@@ -52,8 +52,8 @@ func NewAccount(t *testing.T, cfg azsim.Config) *azsim.Account {
 	return account
 }
 
-// Rough is the configuration of an account with [Faults]. With every third seed, mailboxes
-// arrive at 40 bytes per second until stop returns true.
+// Rough is the configuration of an account with [Faults]. For every third seed, mailboxes are
+// downloaded at 40 bytes per second until stop returns true.
 func Rough(seed, oneOf uint64, stop func() bool) azsim.Config {
 	faults := Faults(oneOf, stop)
 	return azsim.Config{
@@ -73,7 +73,7 @@ func Rough(seed, oneOf uint64, stop func() bool) azsim.Config {
 	}
 }
 
-// LogEnd logs the last lines of an account's trace if the test has failed.
+// LogEnd logs the last lines of the account's trace if the test has failed.
 func LogEnd(t *testing.T, account *azsim.Account, lines int) {
 	t.Helper()
 	if t.Failed() {
