@@ -6,9 +6,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An Action is something the orchestrator decided that its history does not
-// have yet. ID is its number in program order, counted over all actions of the
-// execution, and becomes the EventID of the event that records it.
+// An Action is a decision of the orchestrator that its history does not contain yet. ActionID
+// returns its sequence number: actions are numbered in program order, from 0, over the whole
+// execution. The number becomes the EventID of the event that records the action.
 type Action interface{ ActionID() int }
 
 // ScheduleTask runs an activity.
@@ -31,7 +31,7 @@ type CreateSubOrchestration struct {
 	ID         int
 	Name       string
 	Version    string
-	InstanceID string // empty: derived from the parent's execution ID and ID
+	InstanceID string // empty: derived from the parent's execution ID and the action's ID
 	Input      *string
 	Tags       map[string]string
 }
@@ -49,17 +49,16 @@ type Complete struct {
 	ID int
 	// Status is Completed, Failed, Terminated or ContinuedAsNew.
 	Status  history.RuntimeStatus
-	Result  *string // output, failure message, reason; for ContinuedAsNew the next input
+	Result  *string // output, failure message or reason; for ContinuedAsNew the next input
 	Failure *history.FailureDetails
-	// CarryOver holds the events that were not consumed, for the next generation.
-	// Only set for ContinuedAsNew.
+	// CarryOver holds the unread external events for the next generation. Only set for
+	// ContinuedAsNew.
 	CarryOver []*history.EventRaised
-	// NewVersion is the version of the next generation; nil means that it has
-	// the same. Only set for ContinuedAsNew.
+	// NewVersion is the version of the next generation; nil keeps the version. Only set for
+	// ContinuedAsNew.
 	NewVersion *string
-	// Suspended is set if the instance was suspended after it continued as new,
-	// by an event of the same episode. The next generation has to get it after
-	// CarryOver.
+	// Suspended is set if a later event of the episode that continued as new suspended the
+	// instance. The next generation must receive it after CarryOver.
 	Suspended *history.ExecutionSuspended
 }
 

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// actions are what was decided and is not recorded yet.
+// actions numbers the decisions of the orchestrator and holds those that no event records yet.
 type actions struct {
 	x       *Execution
-	next    int      // the number of the next one
-	pending []Action // in order of their numbers, from head on; nil where one was matched
+	next    int      // the number of the next action
+	pending []Action // from head on, in order of their numbers; nil where an action was removed
 	head    int
-	stacks  map[int][]uintptr // of the code that decided on pending actions, if the execution is traced
+	stacks  map[int][]uintptr // of the code that made each pending decision; only if the execution is traced
 }
 
-// add numbers a, whose ID is at id, and keeps it.
+// add assigns the next number to a, stores it in *id, and makes a pending.
 func (s *actions) add(a Action, id *int) {
 	*id = s.next
 	if s.x.traced {
@@ -28,10 +28,9 @@ func (s *actions) add(a Action, id *int) {
 	s.pending = append(s.pending, a)
 }
 
-// find returns the place of the pending action with the given number, or -1.
+// find returns the index in pending of the action with the given number, or -1.
 func (s *actions) find(id int) int {
-	// Numbers are given without gaps, and pending keeps the place of those that
-	// were matched out of order.
+	// Numbers have no gaps, and removed actions leave a nil in pending.
 	i := len(s.pending) - (s.next - id)
 	if i < s.head || i >= len(s.pending) || s.pending[i] == nil || s.pending[i].ActionID() != id {
 		return -1
@@ -39,7 +38,7 @@ func (s *actions) find(id int) int {
 	return i
 }
 
-// remove takes out the pending action at place i.
+// remove removes the pending action at index i.
 func (s *actions) remove(i int) {
 	delete(s.stacks, s.pending[i].ActionID())
 	s.pending[i] = nil
@@ -51,17 +50,17 @@ func (s *actions) remove(i int) {
 	}
 }
 
-// drop takes a out, if it is pending.
+// drop removes a if it is pending.
 func (s *actions) drop(a Action) {
 	if i := s.find(a.ActionID()); i >= 0 && s.pending[i] == a {
 		s.remove(i)
 	}
 }
 
-// first returns the first pending action for which no is false, or nil.
-func (s *actions) first(no func(id int) bool) Action {
+// first returns the first pending action for which skip is false, or nil.
+func (s *actions) first(skip func(id int) bool) Action {
 	for _, a := range s.pending[s.head:] {
-		if a != nil && !no(a.ActionID()) {
+		if a != nil && !skip(a.ActionID()) {
 			return a
 		}
 	}
@@ -73,7 +72,7 @@ func (s *actions) clear() {
 	clear(s.stacks)
 }
 
-// take returns all pending actions, which are pending no longer.
+// take returns all pending actions and clears the list.
 func (s *actions) take() []Action {
 	taken := slices.DeleteFunc(s.pending[s.head:], func(a Action) bool { return a == nil })
 	s.clear()
@@ -83,15 +82,14 @@ func (s *actions) take() []Action {
 	return taken
 }
 
-// ScheduleTask decides to run an activity, and makes f its result. The activity
-// gets the version of the instance.
+// ScheduleTask schedules an activity with the version of the instance, and ties f to its
+// result.
 func (s *actions) ScheduleTask(f *Future, name string, input *string) {
 	s.x.check("CallActivity")
 	s.scheduleTask(f, &ScheduleTask{Name: name, Version: s.x.version(), Input: input})
 }
 
-// ScheduleTaskAs is ScheduleTask with all that can be said of an activity. It
-// gives a its ID.
+// ScheduleTaskAs is [actions.ScheduleTask] with all fields of an activity. It sets a.ID.
 func (s *actions) ScheduleTaskAs(f *Future, a *ScheduleTask) {
 	s.x.check("CallActivity")
 	s.scheduleTask(f, a)
@@ -103,14 +101,14 @@ func (s *actions) scheduleTask(f *Future, a *ScheduleTask) {
 	s.x.track(f, a.ID, taskKind, a.Name)
 }
 
-// CreateSubOrchestration decides to start a child, and makes f its result. If
-// instanceID is empty, the child's follows from the parent's execution ID.
+// CreateSubOrchestration starts a child, and ties f to its result. If instanceID is empty, the
+// child's ID is derived from the parent's execution ID.
 func (s *actions) CreateSubOrchestration(f *Future, name, instanceID string, input *string) {
 	s.CreateSubOrchestrationAs(f, &CreateSubOrchestration{Name: name, InstanceID: instanceID, Input: input})
 }
 
-// CreateSubOrchestrationAs is CreateSubOrchestration with all that can be said
-// of a child. It gives a its ID.
+// CreateSubOrchestrationAs is [actions.CreateSubOrchestration] with all fields of a child. It
+// sets a.ID.
 func (s *actions) CreateSubOrchestrationAs(f *Future, a *CreateSubOrchestration) {
 	s.x.check("CallSubOrchestrator")
 	s.x.checkChild()
@@ -119,7 +117,7 @@ func (s *actions) CreateSubOrchestrationAs(f *Future, a *CreateSubOrchestration)
 	s.x.track(f, a.ID, childKind, a.Name)
 }
 
-// StartOrchestration decides to start a child without waiting for it.
+// StartOrchestration starts a child without waiting for its result.
 func (s *actions) StartOrchestration(a *CreateSubOrchestration) {
 	s.x.check("CallSubOrchestrator")
 	s.x.checkChild()
@@ -127,7 +125,7 @@ func (s *actions) StartOrchestration(a *CreateSubOrchestration) {
 	s.add(a, &a.ID)
 }
 
-// SendEvent decides to raise an event on another instance.
+// SendEvent raises an event on another instance.
 func (s *actions) SendEvent(instanceID, name string, input *string) {
 	s.x.check("RaiseFrom")
 	s.x.checkLimit()

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// sequence calls n activities, one after another, for ever if n is negative.
+// sequence calls n activities one after another, or without end if n is negative.
 func sequence(n int) replay.Code {
 	return func(x *replay.Execution, _ *string) (*string, error) {
 		for i := 0; i != n; i++ {
@@ -23,8 +23,8 @@ func sequence(n int) replay.Code {
 	}
 }
 
-// sequenceHistory is the history of a sequence that has completed n activities
-// and scheduled another.
+// sequenceHistory returns the history of a sequence that has completed n activities and
+// scheduled another.
 func sequenceHistory(n int) []history.Event {
 	events := []history.Event{begin(), start(), task(0, "Activity"), end()}
 	for i := range n {
@@ -33,8 +33,8 @@ func sequenceHistory(n int) []history.Event {
 	return events
 }
 
-// BenchmarkEpisode is one episode of an orchestrator in memory: an activity
-// completes, the next is scheduled.
+// BenchmarkEpisode measures one episode of an orchestrator in memory: an activity completes,
+// and the next is scheduled.
 func BenchmarkEpisode(b *testing.B) {
 	x := replay.New(history.OrchestrationInstance{}, sequence(-1))
 	defer x.Close()
@@ -51,7 +51,7 @@ func BenchmarkEpisode(b *testing.B) {
 	}
 }
 
-// BenchmarkReplay replays completed activities, in a sequence and in a fan-out
+// BenchmarkReplay measures the replay of completed activities, in a sequence and in a fan-out
 // that completes in reverse order.
 func BenchmarkReplay(b *testing.B) {
 	for _, n := range []int{1, 1_000, 100_000} {
@@ -83,8 +83,8 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// BenchmarkParkedInstance reports the memory of an instance in memory that
-// waits for an activity.
+// BenchmarkParkedInstance reports the memory of an instance that waits for an activity while
+// its orchestrator is in memory.
 func BenchmarkParkedInstance(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { parkInstances(b, n) })

@@ -9,15 +9,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// A checkpoint of more than 99 events is written in several batches. After a
-// crash between them the history ends in the middle of an episode (wire format
-// §8.4); what is missing is decided anew.
-func TestMatch_DecidesAnewWhatACrashKeptFromBeingRecorded(t *testing.T) {
+// A checkpoint of more than 99 events is written in several batches. A crash between them cuts
+// the history off in the middle of an episode (wire format §8.4). Replay makes the missing
+// decisions again.
+func TestMatch_ARepeatedEpisodeDecidesWhatACrashKeptFromTheHistory(t *testing.T) {
 	t.Parallel()
 	c := code("!task A", "!task B", "!task C", "wait E", "task D")
 	wantActions(t, run(t, c, []history.Event{begin(), start(), task(0, "A")}, replaytest.Done(0, "")).Actions,
 		"1 task B <nil>", "2 task C <nil>")
-	// The next history has them in an episode of their own.
+	// The next history has these decisions in an episode of their own.
 	wantActions(t, run(t, c, []history.Event{
 		begin(), start(), task(0, "A"),
 		begin(), replaytest.Done(0, ""), task(1, "B"), task(2, "C"), end(),
@@ -27,7 +27,7 @@ func TestMatch_DecidesAnewWhatACrashKeptFromBeingRecorded(t *testing.T) {
 		begin(), start(), task(0, "A"),
 		begin(), replaytest.Done(0, ""), task(1, "B"),
 	}).Actions, "2 task C <nil>")
-	// What is extra is still found, at the end of an episode that is whole.
+	// An extra action is still found at the end of a complete episode.
 	got := run(t, c, []history.Event{
 		begin(), start(), task(0, "A"),
 		begin(), replaytest.Done(0, ""), task(1, "B"), end(),
@@ -37,10 +37,10 @@ func TestMatch_DecidesAnewWhatACrashKeptFromBeingRecorded(t *testing.T) {
 	}
 }
 
-// After a continue-as-new that then does work, DurableTask records two
-// OrchestratorCompleted for one OrchestratorStarted, the first of them before
-// the actions (wire format §8.8).
-func TestMatch_UnderstandsTheEpisodeAfterContinueAsNew(t *testing.T) {
+// If an execution continues as new and the new generation does work at once, DurableTask
+// records two OrchestratorCompleted for one OrchestratorStarted. The first comes before the
+// actions (wire format §8.8).
+func TestMatch_AcceptsTwoEndsOfTheEpisodeAfterContinueAsNew(t *testing.T) {
 	t.Parallel()
 	c := code("wait E", "task A", "task B")
 	played := &history.OrchestratorCompleted{Header: history.Header{EventID: -1, IsPlayed: true, Timestamp: replaytest.Epoch}}
@@ -48,14 +48,14 @@ func TestMatch_UnderstandsTheEpisodeAfterContinueAsNew(t *testing.T) {
 		past := []history.Event{begin(), start(), replaytest.Raised("E", ""), first, task(0, "A"), end()}
 		wantActions(t, run(t, c, past, replaytest.Done(0, "")).Actions, "1 task B <nil>")
 	}
-	// A crash after the first of them: the actions are still to be decided.
+	// The process crashed after the first: the actions are not recorded yet.
 	wantActions(t, run(t, c, []history.Event{begin(), start(), replaytest.Raised("E", ""), played}).Actions, "0 task A <nil>")
 }
 
-// DurableTask cuts an episode off when it grows too large, puts in a timer with
-// a number of its own, and goes on in the next
-// (DurableTask.Core/TaskOrchestrationDispatcher.cs, MaxCheckpointBatchSize).
-func TestMatch_UnderstandsAnEpisodeThatWasSplit(t *testing.T) {
+// DurableTask splits an episode that becomes too large. It adds a timer with a reserved number
+// and continues in the next episode (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// MaxCheckpointBatchSize).
+func TestMatch_AcceptsASplitEpisode(t *testing.T) {
 	t.Parallel()
 	c := code("!task A", "!task B", "wait E")
 	wantActions(t, run(t, c, []history.Event{begin(), start(), task(0, "A"), timer(-100), end()}, replaytest.Fired(-100)).Actions, "1 task B <nil>")
@@ -65,9 +65,9 @@ func TestMatch_UnderstandsAnEpisodeThatWasSplit(t *testing.T) {
 	}).Actions)
 }
 
-// Rewind puts a GenericEvent in the place of a failed activity's records, for
-// it to be scheduled anew (wire format §10.6).
-func TestMatch_SchedulesARewoundTaskAnew(t *testing.T) {
+// A rewind replaces the records of a failed activity with a GenericEvent, so that it is
+// scheduled again (wire format §10.6).
+func TestMatch_SchedulesARewoundTaskAgain(t *testing.T) {
 	t.Parallel()
 	c := code("task A", "task B")
 	hole := func(id int) history.Event { return &history.GenericEvent{Header: head(id)} }
@@ -82,9 +82,9 @@ func TestMatch_SchedulesARewoundTaskAnew(t *testing.T) {
 	wantActions(t, run(t, c, past, replaytest.Done(1, "")).Actions, "2 Completed end")
 }
 
-// While an instance is suspended DurableTask records nothing of what was
-// decided (TaskOrchestrationContext.cs, HandleExecutionSuspendedEvent).
-func TestMatch_UnderstandsActionsThatWaitedForAResumption(t *testing.T) {
+// While an instance is suspended, DurableTask does not record its decisions
+// (TaskOrchestrationContext.cs, HandleExecutionSuspendedEvent).
+func TestMatch_AcceptsActionsRecordedAfterAResumption(t *testing.T) {
 	t.Parallel()
 	c := code("task A", "task B")
 	past := []history.Event{
@@ -96,7 +96,7 @@ func TestMatch_UnderstandsActionsThatWaitedForAResumption(t *testing.T) {
 	wantActions(t, run(t, c, past, &history.ExecutionResumed{}).Actions, "1 task B <nil>")
 	past = append(past, begin(), &history.ExecutionResumed{}, task(1, "B"), end())
 	wantActions(t, run(t, c, past, replaytest.Done(1, "")).Actions, "2 Completed end")
-	// A history in which they were recorded all the same.
+	// A history that contains them nevertheless.
 	past = []history.Event{
 		begin(), start(), task(0, "A"), end(),
 		begin(), replaytest.Done(0, ""), &history.ExecutionSuspended{}, task(1, "B"), end(),
@@ -104,9 +104,9 @@ func TestMatch_UnderstandsActionsThatWaitedForAResumption(t *testing.T) {
 	wantActions(t, run(t, c, past, replaytest.Done(1, ""), &history.ExecutionResumed{}).Actions, "2 Completed end")
 }
 
-// A generation that was committed before it ran may be woken and suspended at once: what
-// it decided then waits until it is resumed.
-func TestMatch_UnderstandsAGenerationThatWasSuspendedAsItWasWoken(t *testing.T) {
+// A generation that was committed before it ran can be woken and suspended in the same episode.
+// Its decisions then wait until it is resumed.
+func TestMatch_AcceptsAGenerationThatWasSuspendedWhenItStarted(t *testing.T) {
 	t.Parallel()
 	c := code("task A", "task B")
 	played := &history.OrchestratorCompleted{Header: history.Header{EventID: -1, IsPlayed: true, Timestamp: replaytest.Epoch}}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// attempt runs an activity and returns its failure's message.
+// attempt runs an activity and returns its failure text as an error.
 func attempt(x *replay.Execution, name string) error {
 	f := new(replay.Future)
 	x.ScheduleTask(f, name, nil)
@@ -28,8 +28,8 @@ func sleep(x *replay.Execution, d time.Duration) {
 	f.Await()
 }
 
-// played returns the OrchestratorCompleted that DurableTask puts into the first
-// episode after a continue-as-new.
+// played returns the OrchestratorCompleted that DurableTask adds to the first episode after a
+// continue-as-new.
 func played() history.Event {
 	return &history.OrchestratorCompleted{Header: history.Header{EventID: -1, IsPlayed: true, Timestamp: replaytest.Epoch}}
 }
@@ -38,10 +38,10 @@ func completed(id int, status history.RuntimeStatus, result string) history.Even
 	return &history.ExecutionCompleted{Header: head(id), Status: status, Result: &result}
 }
 
-// The histories are those that DurableTask.AzureStorage 2.9.1 left of the same
-// orchestrators, event for event. Each episode is given to a new execution
-// that replays those before it; it must decide what is recorded.
-func TestExecution_DecidesWhatDotNetDid(t *testing.T) {
+// The histories are those of DurableTask.AzureStorage 2.9.1 for the same orchestrators, event
+// for event. For each episode, a new execution replays the earlier ones and must decide what
+// was recorded.
+func TestExecution_MakesTheDecisionsOfDotNet(t *testing.T) {
 	t.Parallel()
 	rewound := func(id int) history.Event { return &history.GenericEvent{Header: head(id)} }
 	boom := func(x *replay.Execution, _ *string) (*string, error) { return nil, attempt(x, "Boom") }
@@ -58,7 +58,7 @@ func TestExecution_DecidesWhatDotNetDid(t *testing.T) {
 		name    string
 		code    replay.Code
 		history []history.Event
-		skip    int // this many episodes were rewritten by a rewind
+		skip    int // the number of leading episodes that a rewind rewrote
 	}{
 		{
 			name: "timer",
@@ -162,8 +162,8 @@ func TestExecution_DecidesWhatDotNetDid(t *testing.T) {
 	}
 }
 
-// An episode is what a history has of one: what came before, what arrived and
-// what was decided.
+// An episode is one episode of a history: the earlier events, the received events and the
+// decisions.
 type episode struct{ past, arrived, decided []history.Event }
 
 func episodesOf(events []history.Event) (all []episode) {
@@ -181,13 +181,14 @@ func episodesOf(events []history.Event) (all []episode) {
 				break
 			}
 		}
-		e.arrived = e.arrived[:len(e.arrived)-1] // the OrchestratorCompleted at the end
+		e.arrived = e.arrived[:len(e.arrived)-1] // without the OrchestratorCompleted at the end
 		all = append(all, e)
 	}
 	return all
 }
 
-// summary returns what two programs have in common when they decide the same.
+// summary returns the properties of events that must be equal to those of .NET, one line per
+// event.
 func summary(events []history.Event) (lines []string) {
 	for _, e := range events {
 		line := e.Type().String() + " " + string(rune('0'+e.Head().EventID))

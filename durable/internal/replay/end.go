@@ -1,17 +1,16 @@
 package replay
 
-// continueAsNew is the error by which an orchestrator says that it wants to go
-// on as a new execution.
+// continueAsNew is the error that an orchestrator returns to continue as a new execution.
 type continueAsNew struct {
 	input *string
 	how   Continuation
 }
 
-// A Continuation says how an execution goes on as a new one.
+// A Continuation configures the next execution of an orchestrator that continues as new.
 type Continuation struct {
-	// DiscardEvents drops the events that were not consumed.
+	// DiscardEvents discards the external events that the orchestrator has not read.
 	DiscardEvents bool
-	// NewVersion is the version of the new execution; nil means the same.
+	// NewVersion is the version of the new execution; nil keeps the version.
 	NewVersion *string
 }
 

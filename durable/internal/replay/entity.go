@@ -11,24 +11,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// entities is an execution's part in talking to entities
-// (DurableTask.Core/Entities/OrchestrationEntityContext.cs).
+// entities is the part of an execution that sends requests to entities and receives their
+// answers (DurableTask.Core/Entities/OrchestrationEntityContext.cs).
 type entities struct {
-	x       *Execution
-	sorter  entity.Sorter
-	window  time.Duration  // 0: the default; negative: none
-	counts  map[string]int // how often a request was sent that is the same in all it says
+	x      *Execution
+	sorter entity.Sorter
+	window time.Duration  // 0: the default; negative: requests are not ordered
+	counts map[string]int // requests sent, by the origin of the first with the same content
+	// pending holds requests whose event is not in the history yet, by action number.
 	pending map[int]*request
-	// calls are the requests that want an answer, by ID. An answered one stays, as
-	// nil, so that a duplicate answer is known.
-	calls   map[string]*request
-	ids     map[string]string // of calls, by their origins
-	aliases []Alias
-	section *section // nil outside of a critical section
-	held    *section // what the history says of it
+	// calls holds the requests that expect an answer, by ID. An answered request stays as nil,
+	// to recognize duplicate answers.
+	calls         map[string]*request
+	idByOrigin    map[string]string // IDs of calls, by origin
+	aliases       []Alias
+	section       *section // nil outside of a critical section
+	recordedLocks *section // the critical section according to the recorded events
 }
 
-// A request is what was sent to an entity.
+// A request is a request to an entity.
 type request struct {
 	message *entity.Request
 	target  entity.ID
@@ -36,18 +37,18 @@ type request struct {
 	section *section
 }
 
-// A section is a critical section, from when its locks are asked for.
+// A section is a critical section. It exists from the moment its locks are requested.
 type section struct {
 	id     string // of the lock request
 	origin string
 	locks  []entity.ID
 	locked bool
-	busy   map[entity.ID]bool // called, and not answered yet
+	busy   map[entity.ID]bool // called and not answered yet
 }
 
-// originOf returns what the first request of its content has for an origin. It
-// follows from what the request says, but not from when it is due: that is another
-// time if the episode runs again.
+// originOf returns the origin of the first request with this content. The origin identifies the
+// request when an episode runs again. It therefore depends on the content only, and not on the
+// due time, which changes with the time of the episode.
 func originOf(target string, r *entity.Request) string {
 	kind, content := "call", "null"
 	switch {
@@ -68,38 +69,38 @@ func originOf(target string, r *entity.Request) string {
 	return entity.DeriveID(parts...)
 }
 
-// await notes under which name a call is answered.
+// await registers the ID and the origin under which a call is answered.
 func (v *entities) await(r *request) {
 	v.calls[r.message.ID] = r
 	if r.message.Origin != "" {
-		v.ids[r.message.Origin] = r.message.ID
+		v.idByOrigin[r.message.Origin] = r.message.ID
 	}
 }
 
-// An Alias is an answer that came under another name than that of the request
-// which the history has, since an attempt of the episode that was lost had sent it.
-// A program that knows no origins needs an answer of that name.
+// An Alias is an answer under a different name than the recorded request expects. A lost
+// attempt of the episode had sent the request with another ID. A program that ignores origins
+// needs the answer under Name.
 type Alias struct {
 	Answer *history.EventRaised
 	Name   string
 }
 
-// idAnswered returns the ID of the call that an event answers, if it answers one: by its
-// origin if it has one, which tells calls apart that have one ID, as those of generations
-// that begin at one time.
+// idAnswered returns the ID of the call that an event answers. If the event is not an answer,
+// no call has the ID. An origin takes precedence over the event's name, because generations
+// that start at the same time create calls with equal IDs.
 func (v *entities) idAnswered(e *history.EventRaised) string {
 	if origin := entity.OriginOfResponse(e.Input); origin != "" {
-		return v.ids[origin]
+		return v.idByOrigin[origin]
 	}
 	return strings.ToLower(e.Name)
 }
 
-// SetEntityReorderWindow sets how long entities wait for requests that others
-// came before. It is for the code to call before it decides anything. Negative
-// means that requests are not ordered.
+// SetEntityReorderWindow sets how long entities wait for an earlier request that is missing.
+// The code calls it before its first decision. 0 means [entity.DefaultReorderWindow]; a
+// negative duration disables ordering.
 func (v *entities) SetEntityReorderWindow(d time.Duration) { v.window = d }
 
-// CallEntity decides to call an operation of an entity, and makes f its answer.
+// CallEntity calls an operation of an entity, and ties f to its answer.
 func (v *entities) CallEntity(f *Future, target entity.ID, op string, input *string) {
 	v.x.check("CallEntity")
 	v.checkCall(target)
@@ -112,8 +113,8 @@ func (v *entities) CallEntity(f *Future, target entity.ID, op string, input *str
 	v.send(f, r, callKind)
 }
 
-// SignalEntity decides to send an entity an operation without waiting for it,
-// at once or, if due is not zero, then.
+// SignalEntity sends an operation to an entity without waiting for a result. The entity runs it
+// at due, or immediately if due is zero.
 func (v *entities) SignalEntity(target entity.ID, op string, input *string, due time.Time) {
 	v.x.check("SignalEntity")
 	if s := v.section; s != nil && slices.Contains(s.locks, target) {
@@ -127,13 +128,12 @@ func (v *entities) SignalEntity(target entity.ID, op string, input *string, due 
 	v.send(nil, r, callKind)
 }
 
-// LockEntities decides to lock entities, and makes f complete when all are. It
-// begins a critical section, which ends with [Execution.Unlock] or with the
-// execution.
+// LockEntities requests the locks of entities, and ties f to the moment when all are locked. It
+// starts a critical section, which ends with [Execution.Unlock] or with the execution.
 //
-// The first entity, in the order of [entity.Compare], is asked to lock itself
-// and to ask the next. All who lock do so in this order, so that they cannot
-// wait for each other (DurableTask.Core/Entities/OrchestrationEntityContext.cs,
+// The request goes to the first entity in the order of [entity.Compare]. Each entity locks
+// itself and passes the request on to the next. All orchestrations use the same order, which
+// prevents deadlocks (DurableTask.Core/Entities/OrchestrationEntityContext.cs,
 // EmitAcquireMessage).
 func (v *entities) LockEntities(f *Future, ids []entity.ID) {
 	v.x.check("LockEntities")
@@ -153,8 +153,8 @@ func (v *entities) LockEntities(f *Future, ids []entity.ID) {
 	v.send(f, r, lockKind)
 }
 
-// Unlock ends the critical section, if there is one. It is made for deferred
-// calls: in an orchestrator that is taken out of memory it does nothing.
+// Unlock ends the critical section, if there is one. It is meant for deferred calls: it does
+// nothing while the orchestrator is unwound.
 func (v *entities) Unlock() {
 	if v.x.IsUnwinding() {
 		return
@@ -163,8 +163,8 @@ func (v *entities) Unlock() {
 	v.release(v.section)
 }
 
-// Locked returns the entities of the critical section, in order, nil if there
-// is none. They may not be locked yet.
+// Locked returns the entities of the critical section in lock order, or nil outside of one.
+// They may still be waiting for their locks.
 func (v *entities) Locked() []entity.ID {
 	if v.section == nil {
 		return nil
@@ -172,7 +172,7 @@ func (v *entities) Locked() []entity.ID {
 	return slices.Clone(v.section.locks)
 }
 
-// checkCall panics if the critical section does not let target be called.
+// checkCall panics if the critical section forbids a call of target.
 func (v *entities) checkCall(target entity.ID) {
 	s := v.section
 	problem := ""
@@ -190,20 +190,20 @@ func (v *entities) checkCall(target entity.ID) {
 	}
 }
 
-// checkChild panics if a critical section forbids that a child is started.
+// checkChild panics inside a critical section, where children cannot be started.
 func (v *entities) checkChild() {
 	if v.section != nil {
 		panic(v.x.misuse("durable: While holding locks, cannot call suborchestrators: unlock the entities first"))
 	}
 }
 
-// newRequest returns a request of this execution. Its ID is the one that .NET makes
-// when it replays the history (durabletask-dotnet's
+// newRequest returns a request of this execution. Its ID is the one that .NET creates when it
+// replays the history, where it waits for an event with that name (durabletask-dotnet's
 // src/Worker/Core/Shims/TaskOrchestrationEntityContext.cs, SendOperationMessage and
-// LockEntitiesAsync): it waits for an event of that name.
+// LockEntitiesAsync).
 //
-// An episode that runs again after a crash has another time, and so other IDs. Its
-// requests are known as the same by their origins.
+// IDs depend on the time of the episode. An episode that runs again after a crash therefore
+// creates different IDs; receivers recognize its requests by their origins.
 func (v *entities) newRequest(target entity.ID, m entity.Request) *request {
 	m.Parent, m.ParentExecution = v.x.instance.InstanceID, v.x.instance.ExecutionID
 	origin := originOf(target.String(), &m)
@@ -216,7 +216,7 @@ func (v *entities) newRequest(target entity.ID, m entity.Request) *request {
 		origin = entity.DeriveID(origin, strconv.Itoa(n))
 	}
 	v.x.guids.requested = true
-	if v.x.guids.ours {
+	if v.x.guids.idIsOrigin {
 		m.ID = origin
 	} else {
 		m.ID, m.Origin = v.x.requestGUID().String(), origin
@@ -224,7 +224,7 @@ func (v *entities) newRequest(target entity.ID, m entity.Request) *request {
 	return &request{target: target, message: &m}
 }
 
-// send labels a request and decides to send it.
+// send labels a request for the receiver's sorter and adds the action that sends it.
 func (v *entities) send(f *Future, r *request, k kind) {
 	to, m := r.target.String(), r.message
 	if m.Due.IsZero() {
@@ -237,7 +237,7 @@ func (v *entities) send(f *Future, r *request, k kind) {
 	a := &SendEvent{InstanceID: to, Name: entity.EventName(m.Due, v.x.now), Input: new(m.Encode())}
 	v.x.actions.add(a, &a.ID)
 	if v.pending == nil {
-		v.pending, v.calls, v.ids = make(map[int]*request), make(map[string]*request), make(map[string]string)
+		v.pending, v.calls, v.idByOrigin = make(map[int]*request), make(map[string]*request), make(map[string]string)
 	}
 	v.pending[a.ID] = r
 	if f == nil {
@@ -249,8 +249,8 @@ func (v *entities) send(f *Future, r *request, k kind) {
 	v.answerEarly(r)
 }
 
-// answerEarly answers a call whose answer came first: the checkpoint that it was
-// made in was lost after the request was sent. It reports whether there was one.
+// answerEarly delivers answers that arrived before replay made the request: the request was
+// sent, but its checkpoint was lost. It reports whether it found one.
 func (v *entities) answerEarly(r *request) (answered bool) {
 	for _, name := range []string{cmp.Or(r.message.Origin, r.message.ID), r.message.ID} {
 		for e := v.x.events.take(name); e != nil; e = v.x.events.take(name) {
@@ -260,9 +260,9 @@ func (v *entities) answerEarly(r *request) (answered bool) {
 	return answered
 }
 
-// sent notes that the history has a request which was decided on now: its ID
-// and label count, and not those made anew, which may be another program's.
-func (v *entities) sent(e *history.EventSent) {
+// matchRecorded handles the event that records a pending request. The recorded ID and label replace the
+// new ones, because another program may have made them.
+func (v *entities) matchRecorded(e *history.EventSent) {
 	r := v.pending[e.EventID]
 	if r == nil {
 		return
@@ -270,7 +270,7 @@ func (v *entities) sent(e *history.EventSent) {
 	delete(v.pending, e.EventID)
 	recorded, err := entity.DecodeRequest(e.Input)
 	if err != nil {
-		return // a history without inputs
+		return // the history has no inputs
 	}
 	if r.future != nil && v.calls[r.message.ID] == r {
 		delete(v.calls, r.message.ID)
@@ -287,24 +287,24 @@ func (v *entities) sent(e *history.EventSent) {
 	}
 }
 
-// trackLocks keeps book of the locks that the history has, for when the code does
-// something else.
+// trackLocks tracks the locks that the history says are held. They are released if the code
+// diverges from the history.
 func (v *entities) trackLocks(e *history.EventSent) {
 	if !history.IsEntity(e.InstanceID) {
 		return
 	}
 	switch {
 	case entity.IsRelease(e.Name):
-		v.held = nil
+		v.recordedLocks = nil
 	case e.Input != nil && strings.Contains(*e.Input, `"lockset"`):
 		if r, err := entity.DecodeRequest(e.Input); err == nil && r.IsLock() {
-			v.held = &section{id: r.ID, origin: r.Origin, locks: r.LockSet}
+			v.recordedLocks = &section{id: r.ID, origin: r.Origin, locks: r.LockSet}
 		}
 	}
 }
 
-// answer gives an event to the call that it answers, if it does so, and reports
-// whether it is an answer.
+// answer passes an event to the call that it answers. It reports whether the event is an
+// answer, even if the call has been answered before.
 func (v *entities) answer(e *history.EventRaised) bool {
 	id := v.idAnswered(e)
 	r, ok := v.calls[id]
@@ -325,13 +325,13 @@ func (v *entities) answer(e *history.EventRaised) bool {
 	return true
 }
 
-// isAnswer reports whether an event answers a call, or did before.
+// isAnswer reports whether an event answers a call, including a call that has been answered.
 func (v *entities) isAnswer(e *history.EventRaised) bool {
 	_, ok := v.calls[v.idAnswered(e)]
 	return ok
 }
 
-// release decides to give up the locks of a critical section, if there is one.
+// release sends the releases of the locks of s, if s is not nil.
 func (v *entities) release(s *section) {
 	v.section = nil
 	if s == nil {
@@ -344,21 +344,21 @@ func (v *entities) release(s *section) {
 	}
 }
 
-// releaseRecorded gives up the locks of an execution whose code does something
-// else than its history has, before the end that was decided on.
+// releaseRecorded releases the locks that the history says are held, for an execution whose
+// code diverged. The releases come before the final action.
 func (v *entities) releaseRecorded() {
-	if v.held == nil {
+	if v.recordedLocks == nil {
 		return
 	}
 	v.x.actions.drop(v.x.complete)
 	v.x.actions.next = v.x.complete.ID
-	v.release(v.held)
-	v.held = nil
+	v.release(v.recordedLocks)
+	v.recordedLocks = nil
 	v.x.actions.add(v.x.complete, &v.x.complete.ID)
 }
 
-// EntityCalls returns the calls of entities and requests for locks that the
-// orchestrator has made and that are not answered, in the order of their numbers.
+// EntityCalls returns the unanswered calls of entities and lock requests, in the order of their
+// numbers.
 func (v *entities) EntityCalls() []EntityCall {
 	if v.x.complete != nil || v.x.over {
 		return nil
@@ -373,10 +373,9 @@ func (v *entities) EntityCalls() []EntityCall {
 	return all
 }
 
-// An EntityCall is a call of an entity, or a request for locks, that is not
-// answered yet.
+// An EntityCall is an unanswered call of an entity, or an unanswered lock request.
 type EntityCall struct {
 	*Future
 	Target entity.ID
-	Locks  []entity.ID // nil if it is a call
+	Locks  []entity.ID // nil for a call
 }

@@ -18,7 +18,7 @@ import (
 
 func counter(key string) entity.ID { return entity.ID{Name: "counter", Key: key} }
 
-// requests returns what was sent to entities, in order, and what it said.
+// requests returns the decoded requests to entities, in order.
 func requests(t *testing.T, actions []replay.Action) (all []*entity.Request) {
 	t.Helper()
 	for _, a := range actions {
@@ -33,7 +33,7 @@ func requests(t *testing.T, actions []replay.Action) (all []*entity.Request) {
 	return all
 }
 
-// released returns the entities that were sent releases.
+// released returns the entities that were sent releases of locks.
 func released(actions []replay.Action) (all []string) {
 	for _, a := range actions {
 		if a, ok := a.(*replay.SendEvent); ok && entity.IsRelease(a.Name) {
@@ -68,7 +68,7 @@ func lock(x *replay.Execution, keys ...string) {
 	f.Await()
 }
 
-func TestEntities_RequestsAreOrderedAndTheirIDsFollowFromTheExecution(t *testing.T) {
+func TestEntities_RequestsHaveLabelsAndDistinctIDs(t *testing.T) {
 	t.Parallel()
 	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
 		x.SignalEntity(counter("a"), "add", new("5"), time.Time{})
@@ -90,7 +90,7 @@ func TestEntities_RequestsAreOrderedAndTheirIDsFollowFromTheExecution(t *testing
 		t.Errorf("there are %d IDs, want 4", len(ids))
 	}
 	if name := s.Actions[2].(*replay.SendEvent).Name; name != entity.EventName(now.Add(6*24*time.Hour), now) {
-		t.Errorf("what is due in a week is named %s", name)
+		t.Errorf("the request that is due in a week is named %s", name)
 	}
 	s.Episode(answer(sent[3], "10"))
 	if got := s.Output(history.Completed); got != "10" {
@@ -98,10 +98,9 @@ func TestEntities_RequestsAreOrderedAndTheirIDsFollowFromTheExecution(t *testing
 	}
 }
 
-// An episode that was lost after it had sent a scheduled signal runs again at
-// another time. The signal is the same (found by the simulator, seed 60 of the apps
-// with entities).
-func TestEntities_AScheduledSignalThatIsSentAgainIsKnownByItsOrigin(t *testing.T) {
+// An episode is lost after it sent a scheduled signal, and runs again at another time. The
+// signal must have the same origin (found by the simulator, seed 60 of the apps with entities).
+func TestEntities_ARepeatedScheduledSignalHasTheSameOrigin(t *testing.T) {
 	t.Parallel()
 	attempt := func(later time.Duration) []*entity.Request {
 		s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
@@ -124,10 +123,10 @@ func TestEntities_AScheduledSignalThatIsSentAgainIsKnownByItsOrigin(t *testing.T
 	}
 }
 
-// .NET, which makes the IDs of an execution anew when it replays the history, waits for
-// events of these names (durabletask-dotnet's TaskOrchestrationContextWrapper.cs and
-// TaskOrchestrationEntityContext.cs): each GUID, request and child without an ID counts.
-func TestEntities_RequestIDsAreThoseThatDurabletaskDotnetMakes(t *testing.T) {
+// When .NET replays the history, it generates the IDs of the execution again, and waits for
+// events with these names (durabletask-dotnet's TaskOrchestrationContextWrapper.cs and
+// TaskOrchestrationEntityContext.cs). Each GUID, request and child without an ID counts.
+func TestEntities_RequestIDsEqualTheIDsOfDurabletaskDotnet(t *testing.T) {
 	t.Parallel()
 	var got []string
 	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
@@ -161,15 +160,15 @@ func TestEntities_RequestIDsAreThoseThatDurabletaskDotnetMakes(t *testing.T) {
 	}
 }
 
-// dotnetGUID returns the n-th GUID of instance abc at a time.
+// dotnetGUID returns the GUID with index n of instance abc at the given time.
 func dotnetGUID(at time.Time, n int) string {
 	space := uuid.MustParse("9e952958-5e33-4daf-827f-2fa12937b875")
 	return uuid.NewSHA1(space, fmt.Appendf(nil, "abc_%s_%d", at.UTC().Format("2006-01-02T15:04:05.0000000Z"), n)).String()
 }
 
-// An execution that began before requests had the IDs of .NET goes on as it began: with
-// IDs that follow from what requests say, and GUIDs that count GUIDs only.
-func TestEntities_AnExecutionThatBeganWithOtherIDsKeepsThem(t *testing.T) {
+// An execution may have started with origins as request IDs, instead of the IDs of .NET. It
+// keeps these IDs, and its GUIDs count only GUIDs.
+func TestEntities_AnExecutionThatUsesOriginsAsIDsContinuesToDoSo(t *testing.T) {
 	t.Parallel()
 	var guids []string
 	code := func(x *replay.Execution, _ *string) (*string, error) {
@@ -181,7 +180,7 @@ func TestEntities_AnExecutionThatBeganWithOtherIDsKeepsThem(t *testing.T) {
 	before := replaytest.New(t, "O", code)
 	before.Compare = false
 	first := requests(t, before.Start(nil))
-	for i, e := range before.History { // as such a worker had it
+	for i, e := range before.History { // as a worker that uses origins as IDs recorded it
 		if e, ok := e.(*history.EventSent); ok {
 			r := *first[e.EventID]
 			r.ID, r.Origin = r.Origin, ""
@@ -197,13 +196,14 @@ func TestEntities_AnExecutionThatBeganWithOtherIDsKeepsThem(t *testing.T) {
 		t.Errorf("decided\n%s", replaytest.Describe(out.Actions))
 	}
 	if guids[1] != dotnetGUID(before.Now, 0) {
-		t.Errorf("the GUID is %s, want the first that was made, %s", guids[1], dotnetGUID(before.Now, 0))
+		t.Errorf("the GUID is %s, want the first one, %s", guids[1], dotnetGUID(before.Now, 0))
 	}
 }
 
-// Nothing in a history tells which program began an execution whose first ID is a child's.
-// So its GUIDs are those that both make; a request has the ID of .NET all the same.
-func TestEntities_AChildThatIsFirstLeavesTheGUIDsAsTheyWere(t *testing.T) {
+// If the first ID of an execution belongs to a child, its history does not show which program
+// started it. NewGUID then returns the GUIDs that both programs create. A request still has the
+// ID of .NET.
+func TestEntities_GUIDsDoNotCountChildrenIfAChildIsFirst(t *testing.T) {
 	t.Parallel()
 	var got string
 	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
@@ -222,7 +222,7 @@ func TestEntities_AChildThatIsFirstLeavesTheGUIDsAsTheyWere(t *testing.T) {
 	}
 }
 
-// callAfterGo calls an entity once the event "go" has come.
+// callAfterGo calls an entity after the event "go" has arrived.
 func callAfterGo(x *replay.Execution, _ *string) (*string, error) {
 	var f replay.Future
 	x.WaitEvent(&f, "go")
@@ -230,13 +230,13 @@ func callAfterGo(x *replay.Execution, _ *string) (*string, error) {
 	return callEntity(x, "a", "get")
 }
 
-// An attempt of an episode was lost after it had sent a call. The answer to it counts
-// for the call that the history has, under whose name .NET needs it, too.
-func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {
+// An attempt of an episode is lost after it sent a call. The answer to it answers the recorded
+// call. .NET needs the answer under the ID of the recorded call, too.
+func TestEntities_AnAnswerToALostAttemptAnswersTheCall(t *testing.T) {
 	t.Parallel()
 	attempt := func(later time.Duration) (*replaytest.Stage, *entity.Request) {
 		s := replaytest.New(t, "O", callAfterGo)
-		s.Compare = false // a replay has no need of aliases
+		s.Compare = false // a replay needs no aliases
 		s.Start(nil)
 		s.Now = s.Now.Add(later)
 		return s, requests(t, s.Episode(replaytest.Raised("go", "")))[0]
@@ -246,7 +246,7 @@ func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {
 
 	s, sent := attempt(time.Minute)
 	if sent.ID == lost.ID {
-		t.Fatal("both attempts have one ID")
+		t.Fatal("both attempts have the same ID")
 	}
 	s.Episode(answered)
 	if got := s.Output(history.Completed); got != "7" {
@@ -263,16 +263,15 @@ func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {
 	early.Episode(answered)
 	sent = requests(t, early.Episode(replaytest.Raised("go", "")))[0]
 	if got := early.Output(history.Completed); got != "7" {
-		t.Errorf("the call that came after its answer returned %s, want 7", got)
+		t.Errorf("the call made after its answer arrived returned %s, want 7", got)
 	}
 	if diff := cmp.Diff([]replay.Alias{{Answer: answered, Name: sent.ID}}, early.Outcome.Aliases); diff != "" {
 		t.Errorf("aliases (-want +got):\n%s", diff)
 	}
 }
 
-// What another program decided counts: its IDs and labels are taken from the
-// history.
-func TestEntities_TheHistorysRequestsCount(t *testing.T) {
+// Another program made the recorded request. The execution uses its ID and label.
+func TestEntities_RecordedIDsAndLabelsReplaceNewOnes(t *testing.T) {
 	t.Parallel()
 	code := func(x *replay.Execution, _ *string) (*string, error) {
 		defer x.Unlock()
@@ -311,7 +310,7 @@ func TestEntities_TheHistorysRequestsCount(t *testing.T) {
 	}
 }
 
-// The checkpoint of a call is lost after it was sent: the answer is here first.
+// The checkpoint of a call is lost after the call was sent, so the answer arrives first.
 func TestEntities_AnAnswerMayComeBeforeItsCall(t *testing.T) {
 	t.Parallel()
 	first := replaytest.New(t, "O", callAfterGo)
@@ -326,7 +325,7 @@ func TestEntities_AnAnswerMayComeBeforeItsCall(t *testing.T) {
 	}
 }
 
-func TestEntities_AnAnswerThatComesAgainIsNoEvent(t *testing.T) {
+func TestEntities_ADuplicateAnswerIsNotCarriedOver(t *testing.T) {
 	t.Parallel()
 	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
 		if _, err := callEntity(x, "a", "get"); err != nil {
@@ -349,15 +348,15 @@ func TestCriticalSection_Rules(t *testing.T) {
 		want string
 	}{
 		{"a sub-orchestration", func(x *replay.Execution) { x.CreateSubOrchestration(new(replay.Future), "C", "", nil) }, "cannot call suborchestrators"},
-		{"a forgotten one", func(x *replay.Execution) { x.StartOrchestration(&replay.CreateSubOrchestration{Name: "C"}) }, "cannot call suborchestrators"},
+		{"a sub-orchestration that is not awaited", func(x *replay.Execution) { x.StartOrchestration(&replay.CreateSubOrchestration{Name: "C"}) }, "cannot call suborchestrators"},
 		{"a signal to a locked entity", func(x *replay.Execution) { x.SignalEntity(counter("a"), "add", nil, time.Time{}) }, "Must not signal a locked entity from a critical section"},
-		{"a second call to one", func(x *replay.Execution) {
+		{"a second call to a locked entity", func(x *replay.Execution) {
 			x.CallEntity(new(replay.Future), counter("a"), "get", nil)
 			x.CallEntity(new(replay.Future), counter("a"), "get", nil)
 		}, "while a prior call to the same entity is still pending"},
-		{"a call to another", func(x *replay.Execution) { x.CallEntity(new(replay.Future), counter("z"), "get", nil) }, "not one of the locked entities"},
+		{"a call to an entity that is not locked", func(x *replay.Execution) { x.CallEntity(new(replay.Future), counter("z"), "get", nil) }, "not one of the locked entities"},
 		{"another section", func(x *replay.Execution) { x.LockEntities(new(replay.Future), []entity.ID{counter("z")}) }, "Must not enter another critical section"},
-		{"none of them", func(x *replay.Execution) {
+		{"permitted calls", func(x *replay.Execution) {
 			x.SignalEntity(counter("z"), "add", nil, time.Time{})
 			x.CallEntity(new(replay.Future), counter("a"), "get", nil)
 			x.CallEntity(new(replay.Future), counter("b"), "get", nil)
@@ -377,10 +376,10 @@ func TestCriticalSection_Rules(t *testing.T) {
 			actions := s.Episode(answer(sent[0], "Lock Acquisition Completed"))
 			end := s.End()
 			if test.want == "" && end.Status != history.Completed {
-				t.Errorf("it failed with %s", *end.Result)
+				t.Errorf("the execution failed with %s", *end.Result)
 			}
 			if test.want != "" && (end.Status != history.Failed || !strings.Contains(*end.Result, test.want)) {
-				t.Errorf("it is %v with %v, want a failure with %q", end.Status, end.Result, test.want)
+				t.Errorf("the execution is %v with %v, want a failure with %q", end.Status, end.Result, test.want)
 			}
 			if diff := cmp.Diff([]string{"@counter@a", "@counter@b"}, released(actions)); diff != "" {
 				t.Errorf("releases (-want +got):\n%s", diff)
@@ -389,7 +388,7 @@ func TestCriticalSection_Rules(t *testing.T) {
 	}
 }
 
-func TestCriticalSection_NothingIsCalledBeforeItBegins(t *testing.T) {
+func TestCriticalSection_NoEntityIsCalledBeforeItIsLocked(t *testing.T) {
 	t.Parallel()
 	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
 		x.LockEntities(new(replay.Future), []entity.ID{counter("a")})
@@ -397,16 +396,16 @@ func TestCriticalSection_NothingIsCalledBeforeItBegins(t *testing.T) {
 	})
 	actions := s.Start(nil)
 	if got := s.Output(history.Failed); !strings.Contains(got, "Must await the completion of the lock request") {
-		t.Errorf("it failed with %s", got)
+		t.Errorf("the execution failed with %s", got)
 	}
 	if got := released(actions); len(got) != 1 {
-		t.Errorf("released %v, want the one that was asked for", got)
+		t.Errorf("released %v, want the requested lock", got)
 	}
 }
 
-// A history that the code does not fit fails the execution; the locks that the
-// history has are released all the same.
-func TestCriticalSection_OfAHistoryThatTheCodeDoesNotFitIsReleased(t *testing.T) {
+// A history that does not match the code fails the execution. The locks that the history
+// acquired are still released.
+func TestCriticalSection_ADivergingExecutionReleasesRecordedLocks(t *testing.T) {
 	t.Parallel()
 	section := func(then string) replay.Code {
 		return func(x *replay.Execution, _ *string) (*string, error) {
@@ -422,7 +421,7 @@ func TestCriticalSection_OfAHistoryThatTheCodeDoesNotFitIsReleased(t *testing.T)
 	sent := requests(t, before.Start(nil))
 	before.Episode(answer(sent[0], "Lock Acquisition Completed"))
 	past := slices.Clone(before.History)
-	for _, e := range past { // which Record leaves out
+	for _, e := range past { // Record leaves the inputs out
 		if e, ok := e.(*history.EventSent); ok {
 			e.Input = new(sent[0].Encode())
 		}
@@ -444,7 +443,7 @@ func TestCriticalSection_OfAHistoryThatTheCodeDoesNotFitIsReleased(t *testing.T)
 	}
 }
 
-func TestCriticalSection_EndsWithATerminationThatFindsItSuspended(t *testing.T) {
+func TestCriticalSection_TerminatingASuspendedInstanceReleasesItsLocks(t *testing.T) {
 	t.Parallel()
 	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
 		lock(x, "a")

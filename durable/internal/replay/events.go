@@ -10,52 +10,51 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// events are the external events that arrived, and those that wait for them.
+// events matches external events with the futures that wait for them.
 //
 //  1. Names are compared without regard to case.
-//  2. Of several that wait for one name, the newest gets the event; of several
-//     events for which nothing waited, the oldest is taken first (the extension's
-//     DurableOrchestrationContext.cs, WaitForExternalEvent and RaiseEvent).
-//  3. What lost a race waits no longer, and can take no event from others. It
-//     waits anew, as the newest, when it is awaited again.
-//  4. An event that went to a task which was never awaited is as unread as one
-//     for which nothing waited.
+//  2. If several futures wait for a name, the newest receives the event. If several events are
+//     buffered, the oldest is taken first (the extension's DurableOrchestrationContext.cs,
+//     WaitForExternalEvent and RaiseEvent).
+//  3. A future that lost a race stops waiting and takes no event from others. When it is awaited
+//     again, it waits again, as the newest.
+//  4. An event counts as unread if nothing waited for it, or if its future was never awaited.
 type events struct {
 	x       *Execution
 	names   map[string]*eventName
 	arrived int
-	taken   []*Future // complete and not read, in no order
+	taken   []*Future // futures that are complete and not read, unordered
 }
 
-// eventName is what is known of one name.
+// eventName holds the buffered events and the waiting futures of one name.
 type eventName struct {
 	buffered []arrival
-	waiting  []standing // the newest last; some may wait no longer
-	stale    int        // how many of them do not
+	waiting  []queuedWait // the newest last; may contain ended waits
+	stale    int          // number of ended waits in waiting
 }
 
 type arrival struct {
 	event *history.EventRaised
-	place int // among all events of the execution
+	place int // index in the order of arrival, over all names
 }
 
-// standing is one wait of a future; it is over when the future has another
-// turn.
-type standing struct {
+// queuedWait is one wait of a future for an event. It ends when the future's turn changes or the
+// future stops waiting.
+type queuedWait struct {
 	future *Future
 	turn   int
 }
 
-func (s standing) stands() bool { return s.future.wait.waits && s.future.wait.turn == s.turn }
+func (s queuedWait) isCurrent() bool { return s.future.wait.waits && s.future.wait.turn == s.turn }
 
-// eventWait is a future's part in events.
+// eventWait is the state of a future that represents an external event.
 type eventWait struct {
 	name  *eventName
-	since time.Time // of the episode that made the future
+	since time.Time // time of the episode that made the future
 	waits bool
 	turn  int
-	place int // of the event that completed it, among all
-	taken int // one more than its index in events.taken; 0 if it is not there
+	place int // arrival index of the event that completed the future
+	taken int // its index in events.taken plus 1; 0 if absent
 }
 
 func (v *events) of(name string) *eventName {
@@ -71,7 +70,7 @@ func (v *events) of(name string) *eventName {
 	return n
 }
 
-// take takes the oldest unclaimed event with the given name, nil if there is none.
+// take removes and returns the oldest buffered event with the given name, or nil.
 func (v *events) take(name string) *history.EventRaised {
 	n := v.names[strings.ToUpper(name)]
 	if n == nil || len(n.buffered) == 0 {
@@ -82,8 +81,8 @@ func (v *events) take(name string) *history.EventRaised {
 	return e
 }
 
-// hand completes f with an event.
-func (v *events) hand(f *Future, a arrival) {
+// assign completes f with an event.
+func (v *events) assign(f *Future, a arrival) {
 	f.wait.waits = false
 	f.wait.place = a.place
 	v.taken = append(v.taken, f)
@@ -91,9 +90,9 @@ func (v *events) hand(f *Future, a arrival) {
 	f.complete(a.event)
 }
 
-// renew makes f wait for its event, unless it does so already, it has one or
-// it is no event: f takes the oldest unclaimed event, or is the newest to wait.
-func (v *events) renew(f *Future) {
+// listen completes f with the oldest buffered event, or makes it the newest waiting future. It
+// does nothing if f is waiting, is complete, or does not represent an event.
+func (v *events) listen(f *Future) {
 	w := f.wait
 	if w == nil || w.waits || f.IsComplete() {
 		return
@@ -102,15 +101,15 @@ func (v *events) renew(f *Future) {
 		a := n.buffered[0]
 		n.buffered[0] = arrival{}
 		n.buffered = n.buffered[1:]
-		v.hand(f, a)
+		v.assign(f, a)
 		return
 	}
 	w.waits = true
 	w.turn++
-	w.name.waiting = append(w.name.waiting, standing{f, w.turn})
+	w.name.waiting = append(w.name.waiting, queuedWait{f, w.turn})
 }
 
-// withdraw ends f's wait.
+// withdraw ends the wait of f.
 func (v *events) withdraw(f *Future) {
 	w := f.wait
 	if !w.waits {
@@ -120,13 +119,13 @@ func (v *events) withdraw(f *Future) {
 	n := w.name
 	n.stale++
 	if n.stale > len(n.waiting)/2 {
-		n.waiting = slices.DeleteFunc(n.waiting, func(s standing) bool { return !s.stands() })
+		n.waiting = slices.DeleteFunc(n.waiting, func(s queuedWait) bool { return !s.isCurrent() })
 		n.stale = 0
 	}
 }
 
-// read notes that the orchestrator has seen that f is complete.
-func (v *events) read(f *Future) {
+// markRead records that the orchestrator has seen the completion of f.
+func (v *events) markRead(f *Future) {
 	if f.wait == nil || f.wait.taken == 0 {
 		return
 	}
@@ -137,8 +136,7 @@ func (v *events) read(f *Future) {
 	f.wait.taken = 0
 }
 
-// unread returns the events that the orchestrator has not seen, in the order
-// in which they came.
+// unread returns the events that the orchestrator has not seen, in the order of their arrival.
 func (v *events) unread() []*history.EventRaised {
 	var all []arrival
 	for _, n := range v.names {
@@ -155,16 +153,16 @@ func (v *events) unread() []*history.EventRaised {
 	return raised
 }
 
-// WaitEvent makes f the next external event with the given name.
+// WaitEvent ties f to the next external event with the given name.
 func (v *events) WaitEvent(f *Future, name string) {
 	v.x.check("Wait")
 	f.x, f.kind, f.name = v.x, raisedKind, name
 	f.wait = &eventWait{name: v.of(name), since: v.x.now}
-	v.renew(f)
+	v.listen(f)
 }
 
-// raise gives an event to the future that waits for it. An entity's answer to a
-// request that replay has not made yet waits under its origin.
+// raise delivers an event to the newest waiting future, or buffers it. An entity's answer to a
+// request that replay has not made yet is buffered under its origin.
 func (v *events) raise(e *history.EventRaised) {
 	n := v.of(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
 	a := arrival{e, v.arrived}
@@ -172,8 +170,8 @@ func (v *events) raise(e *history.EventRaised) {
 	for len(n.waiting) > 0 {
 		s := n.waiting[len(n.waiting)-1]
 		n.waiting = n.waiting[:len(n.waiting)-1]
-		if s.stands() {
-			v.hand(s.future, a)
+		if s.isCurrent() {
+			v.assign(s.future, a)
 			return
 		}
 		n.stale--
@@ -181,8 +179,8 @@ func (v *events) raise(e *history.EventRaised) {
 	n.buffered = append(n.buffered, a)
 }
 
-// EventWaits returns the waits for external events, in the order of the events'
-// names; of one name, the oldest is first.
+// EventWaits returns the futures that wait for external events, sorted by name in upper case.
+// Futures with the same name are in the order in which they started to wait.
 func (v *events) EventWaits() []*Future {
 	if v.x.complete != nil || v.x.over || len(v.names) == 0 {
 		return nil
@@ -195,7 +193,7 @@ func (v *events) EventWaits() []*Future {
 	var all []*Future
 	for _, name := range names {
 		for _, s := range v.names[name].waiting {
-			if s.stands() {
+			if s.isCurrent() {
 				all = append(all, s.future)
 			}
 		}
@@ -203,6 +201,6 @@ func (v *events) EventWaits() []*Future {
 	return all
 }
 
-// Unread returns the external events that arrived and that the orchestrator has
-// not seen, in the order in which they came.
+// Unread returns the external events that have arrived and that the orchestrator has not seen,
+// in the order of their arrival.
 func (v *events) Unread() []*history.EventRaised { return v.unread() }

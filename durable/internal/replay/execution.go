@@ -1,12 +1,13 @@
-// Package replay runs an orchestrator against its history: events in, actions
-// out. It knows no clock, no storage and no goroutine of its own.
+// Package replay runs an orchestrator against its history: events in, actions out. It uses no
+// clock, no storage and no goroutines of its own.
 //
-// An [Execution] is shown events one by one. Each may wake coroutines of the
-// orchestrator; they run until all of them wait again, before the next event
-// is shown (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvents).
-// What they decide is numbered in program order. In a history the events that
-// record decisions are matched with what the code decides now, and the first
-// difference fails the execution with a [NonDeterminismError].
+// [Execution.Episode] passes events to an [Execution] one by one. An event may wake coroutines
+// of the orchestrator. They run until all of them wait again; then the next event follows
+// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvents). What the code decides becomes
+// an [Action]; actions are numbered in program order.
+//
+// During replay, each event that records a decision is matched with the action of the same
+// number. The first difference fails the execution with a [NonDeterminismError].
 package replay
 
 import (
@@ -19,28 +20,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
-// Code is an orchestrator as replay sees it. It runs as a coroutine of x, and
-// blocks only through x.
+// Code is the function of an orchestrator. It runs as a coroutine of x and may block only
+// through x.
 type Code func(x *Execution, input *string) (output *string, err error)
 
-// An Execution is one execution of an instance in memory: its orchestrator,
-// parked where it waits.
+// An Execution is one execution of an instance in memory, with the coroutines of its
+// orchestrator. It is not safe for concurrent use.
 type Execution struct {
 	instance history.OrchestrationInstance
 	code     Code
 	group    coro.Group
 	traced   bool     // see [Execution.TraceWaits]
-	observer Observer // nil: none
+	observer Observer // may be nil
 
-	started     *history.ExecutionStarted // nil before the orchestrator began
+	started     *history.ExecutionStarted // nil before the orchestrator starts
 	now         time.Time
 	status      *string
-	finished    int // futures completed so far: what orders them
+	finished    int // number of completed futures; gives each its order
 	historySize historySize
 
-	held     []history.Event // what came while suspended
-	complete *Complete       // how it ended; nil while it has not
-	// lateEvents came after the end, and pendingSuspend, too.
+	heldBack []history.Event // received while suspended
+	complete *Complete       // how the execution ends; nil while it runs
+	// lateEvents and pendingSuspend arrived after the orchestrator had ended.
 	lateEvents     []*history.EventRaised
 	pendingSuspend *history.ExecutionSuspended
 	failure        *history.FailureDetails // the argument of Fail
@@ -48,14 +49,14 @@ type Execution struct {
 	replaying      bool
 	suspended      bool
 	continuedAsNew bool // ContinueAsNew was called
-	discardsEvents bool // it leaves unread events behind
-	// deferredEnd says that the history has pendingSuspend: the generation was committed
-	// before it ran, and was to wait. How it would end does not count until it is resumed.
+	discardsEvents bool // continue-as-new drops unread events
+	// deferredEnd is set if the history contains pendingSuspend: the generation was committed,
+	// suspended, before it ran. Its end is not reported until it is resumed.
 	deferredEnd bool
-	over        bool // the end was reported, or the history has it
-	diverged    bool // the code does not do what the history has, or there is none
+	over        bool // the end was reported, or is in the history
+	diverged    bool // the code is missing or does not match the history
 
-	// Its parts. Each has its methods beside it, which are the execution's, too.
+	// The parts of an execution. Their exported methods are part of its API.
 	actions
 	entities
 	events
@@ -67,9 +68,8 @@ type Execution struct {
 	usage
 }
 
-// New returns an Execution that has seen no event yet. Without code it decides
-// nothing of its own: it can be suspended, terminated and failed, and its history
-// counts as it is.
+// New returns an Execution that has seen no events. If code is nil, the execution makes no
+// decisions and accepts any history. It can still be suspended, terminated and failed.
 func New(instance history.OrchestrationInstance, code Code) *Execution {
 	x := &Execution{instance: instance, code: code, diverged: code == nil}
 	x.actions.x, x.entities.x, x.events.x, x.guids.x = x, x, x, x
@@ -77,39 +77,36 @@ func New(instance history.OrchestrationInstance, code Code) *Execution {
 	return x
 }
 
-// TraceWaits keeps where the code waits, for [Future.Waiters]. It is called before the
-// first episode.
+// TraceWaits enables [Future.Waiters], [Execution.Parked] and [Execution.DivergedAt]. Call it
+// before the first episode.
 func (x *Execution) TraceWaits() {
 	x.traced = true
 	x.group.Trace()
 }
 
-// Parked returns the stacks of the coroutines that wait, as [runtime.Callers] does, if
-// [Execution.TraceWaits] was called.
+// Parked returns the stacks of the waiting coroutines in the format of [runtime.Callers]. It
+// requires [Execution.TraceWaits].
 func (x *Execution) Parked() [][]uintptr { return x.group.Parked() }
 
-// An Outcome is what an episode decided.
+// An Outcome is the result of an episode.
 type Outcome struct {
-	// Actions are new, in program order. A *Complete is last if it is there.
+	// Actions are the new actions, in program order. A *Complete is the last.
 	Actions []Action
-	// CustomStatus is the last value set in this or an earlier episode, JSON
-	// text; nil if none was ever set.
+	// CustomStatus is the last status set in any episode, as JSON text; nil if none was set.
 	CustomStatus *string
-	// Aliases are the answers of entities that came under other names than those
-	// that the history's requests wait for.
+	// Aliases are answers of entities under other names than the recorded requests expect.
 	Aliases []Alias
-	// Patched are the changes of the code that the execution has from this episode on
-	// ([patches.Patched]).
+	// Patched lists the changes of the code that take effect in this episode; see
+	// [patches.Patched].
 	Patched []string
 }
 
-// Episode lets the orchestrator see past, the events of its history that it
-// has not seen, in replay, and then fresh, the events of a new episode, which
-// begin with *history.OrchestratorStarted. It returns what was decided. Past is
-// empty if the Execution ran the earlier episodes itself.
+// Episode replays past, the part of the history that x has not seen, and then runs an episode
+// with the events in fresh, which start with *history.OrchestratorStarted. Past is empty if x
+// ran all earlier episodes itself.
 //
-// What it returns counts as recorded: if that fails, the Execution must be
-// closed and its history replayed by another.
+// The caller must record the outcome. If that fails, it must close x and replay the history
+// with a new Execution.
 func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 	if x.started == nil {
 		x.guids.recognize(past)
@@ -127,9 +124,9 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 	return x.outcome()
 }
 
-// outcome takes what was decided.
+// outcome collects the result of the episode.
 func (x *Execution) outcome() Outcome {
-	x.failNoted()
+	x.failOnMisuse()
 	if x.failure != nil && x.complete == nil && !x.over {
 		x.finish(history.Failed, x.failure)
 	}
@@ -150,9 +147,9 @@ func (x *Execution) outcome() Outcome {
 		}
 		o.Actions = x.actions.take()
 	case x.suspended:
-		// DurableTask.Core/TaskOrchestrationContext.cs,
-		// HandleExecutionSuspendedEvent: nothing new is begun until the instance
-		// is resumed. The actions stay pending, here and in every replay.
+		// The instance starts nothing new until it is resumed
+		// (DurableTask.Core/TaskOrchestrationContext.cs, HandleExecutionSuspendedEvent). The
+		// actions stay pending, also in every replay.
 	default:
 		o.Actions = x.actions.take()
 		clear(x.entities.pending)
@@ -160,18 +157,18 @@ func (x *Execution) outcome() Outcome {
 	return o
 }
 
-// Fail has an Execution without code fail in its next episode, unless that
-// terminates it.
+// Fail makes an Execution without code fail in its next episode, unless that episode terminates
+// it.
 func (x *Execution) Fail(failure *history.FailureDetails) { x.failure = failure }
 
-// Close unwinds the orchestrator if it has not returned. It must be called.
+// Close unwinds the orchestrator if it has not returned. Every Execution must be closed.
 func (x *Execution) Close() { x.group.Close() }
 
-// Instance returns which execution of which instance this is.
+// Instance returns the instance ID and the execution ID.
 func (x *Execution) Instance() history.OrchestrationInstance { return x.instance }
 
-// Started returns the event that began the execution. It is not nil in the
-// orchestrator's code.
+// Started returns the event that started the execution. In the orchestrator's code it is never
+// nil.
 func (x *Execution) Started() *history.ExecutionStarted { return x.started }
 
 // version returns the version of the instance.
@@ -182,25 +179,24 @@ func (x *Execution) version() string {
 	return x.started.Version
 }
 
-// Now returns the orchestrator's current time, that of the episode.
+// Now returns the time of the current episode.
 func (x *Execution) Now() time.Time { return x.now }
 
-// IsReplaying reports whether the orchestrator is being shown its history.
+// IsReplaying reports whether the current event is from the history.
 func (x *Execution) IsReplaying() bool { return x.replaying }
 
-// IsUnwinding reports whether the orchestrator has ended or is being taken out
-// of memory, so that only its deferred calls run.
+// IsUnwinding reports whether the orchestrator has ended or is being unloaded. Only its
+// deferred calls run then.
 func (x *Execution) IsUnwinding() bool { return x.group.Closing() }
 
-// HistoryLength returns how many events the history has, with those of the
-// present episode that the orchestrator has seen or caused. It is the same in
-// every replay.
+// HistoryLength returns the number of events in the history, including those that the current
+// episode has received or caused so far. It is the same in every replay.
 func (x *Execution) HistoryLength() int {
 	return x.historySize.arrived + 2*x.historySize.episodes - 1 + x.actions.next + x.patches.count
 }
 
-// HistorySize returns roughly how many bytes the history has: the texts that
-// arrived, and 128 bytes for each event. It is the same in every replay.
+// HistorySize returns the approximate size of the history in bytes: the received texts, plus
+// 128 bytes per event. It is the same in every replay.
 func (x *Execution) HistorySize() int {
 	return x.historySize.size + eventSize*x.HistoryLength()
 }
@@ -211,10 +207,10 @@ func (x *Execution) SetCustomStatus(status *string) {
 	x.status = status
 }
 
-// begin starts the orchestrator.
-func (x *Execution) begin(e *history.ExecutionStarted) {
+// start starts the orchestrator.
+func (x *Execution) start(e *history.ExecutionStarted) {
 	if x.started != nil {
-		return // a start that was delivered twice
+		return // a duplicate start
 	}
 	x.started = e
 	if x.code == nil {
@@ -223,7 +219,7 @@ func (x *Execution) begin(e *history.ExecutionStarted) {
 	x.group.Go(func() { x.returned(x.code(x, e.Input)) })
 }
 
-// run lets the coroutines run that the last event woke, until all wait.
+// run runs the woken coroutines until all wait.
 func (x *Execution) run() {
 	x.Progressed()
 	if crash := x.group.Run(); crash != nil {
@@ -243,7 +239,7 @@ func (x *Execution) failureOfCrash(c *coro.Crash) *history.FailureDetails {
 	return FailureOfPanic(c.Value, c.Stack)
 }
 
-// Collect returns a Collector of fs. Its Stop must be called.
+// Collect returns a Collector of fs. The caller must call its Stop method.
 func (x *Execution) Collect(fs []*Future) *Collector {
 	x.check("AsCompleted")
 	x.checkOwn("AsCompleted", fs)
@@ -255,23 +251,23 @@ func (x *Execution) Collect(fs []*Future) *Collector {
 	return c
 }
 
-// ContinueAsNew returns the error that an orchestrator must return, wrapped or
-// not, to go on as a new execution with the given input.
+// ContinueAsNew returns an error. The orchestrator must return it, or wrap it, to continue as a
+// new execution with the given input.
 func (x *Execution) ContinueAsNew(input *string) error {
 	return x.ContinueAsNewAs(input, Continuation{})
 }
 
-// ContinueAsNewAs is ContinueAsNew with all that can be said of how.
+// ContinueAsNewAs is [Execution.ContinueAsNew] with options.
 func (x *Execution) ContinueAsNewAs(input *string, how Continuation) error {
 	x.check("ContinueAsNew")
 	x.continuedAsNew = true
 	return &continueAsNew{input, how}
 }
 
-// returned ends the execution with what the orchestrator returned. It runs in
-// the orchestrator's coroutine, so that the methods of a user's error do too.
+// returned ends the execution with the result of the orchestrator. It runs in the
+// orchestrator's coroutine, because it calls methods of the user's error.
 func (x *Execution) returned(output *string, err error) {
-	x.group.Stop() // branches take no further step
+	x.group.Stop() // no branch runs again
 	var next *continueAsNew
 	switch {
 	case errors.As(err, &next):
@@ -290,8 +286,7 @@ func (x *Execution) returned(output *string, err error) {
 	}
 }
 
-// finish decides how the execution ends, in place of how it was to end before,
-// if it was.
+// finish sets how the execution ends. It replaces an end that was decided earlier.
 func (x *Execution) finish(status history.RuntimeStatus, failure *history.FailureDetails) *Complete {
 	c := &Complete{Status: status, Failure: failure}
 	if failure != nil {
@@ -308,11 +303,11 @@ func (x *Execution) finish(status history.RuntimeStatus, failure *history.Failur
 	return c
 }
 
-// terminate ends the execution from outside. What was decided before counts,
-// as if it had been an earlier episode, unless the instance was suspended.
+// terminate ends the execution from outside. Earlier decisions are kept, as if they belonged to
+// an earlier episode, unless the instance was suspended.
 //
-// An execution that continues as new and is terminated by the same episode is
-// terminated: its next generation would not get the message.
+// If an execution continues as new and is terminated in the same episode, it is terminated: the
+// message would not reach its next generation.
 func (x *Execution) terminate(e *history.ExecutionTerminated) {
 	if x.over || x.complete != nil && x.complete.Status != history.ContinuedAsNew && !x.deferredEnd {
 		return
@@ -325,14 +320,14 @@ func (x *Execution) terminate(e *history.ExecutionTerminated) {
 	x.group.Close()
 }
 
-// see takes one event of the history or of the new episode.
+// see handles one event, from the history or the new episode.
 func (x *Execution) see(e history.Event) {
 	x.historySize.add(e)
 	closes := false
 	switch e := e.(type) {
 	case *history.OrchestratorStarted:
 		x.endOfEpisode()
-		x.now = history.Ticks(e.Timestamp) // as it will be read from the history
+		x.now = history.Ticks(e.Timestamp) // the precision of a stored history
 	case *history.OrchestratorCompleted:
 		closes = !e.IsPlayed
 	case *history.TaskScheduled, *history.TimerCreated,
@@ -351,7 +346,7 @@ func (x *Execution) see(e history.Event) {
 		x.resume()
 	default:
 		if x.suspended {
-			x.held = append(x.held, e)
+			x.heldBack = append(x.heldBack, e)
 		} else {
 			x.deliver(e)
 		}
@@ -359,10 +354,10 @@ func (x *Execution) see(e history.Event) {
 	x.recorded.closed = closes
 }
 
-// deliver shows an event to the orchestrator and lets it run.
+// deliver passes an event to the orchestrator and runs it.
 func (x *Execution) deliver(e history.Event) {
 	if x.complete != nil {
-		// Only a next generation could still want it.
+		// Only the next generation can receive the event.
 		if e, ok := e.(*history.EventRaised); ok && !x.isAnswer(e) {
 			x.lateEvents = append(x.lateEvents, e)
 		}
@@ -370,7 +365,7 @@ func (x *Execution) deliver(e history.Event) {
 	}
 	switch e := e.(type) {
 	case *history.ExecutionStarted:
-		x.begin(e)
+		x.start(e)
 	case *history.TaskCompleted:
 		x.settle(e.TaskScheduledID, taskKind, e)
 	case *history.TaskFailed:
@@ -386,12 +381,12 @@ func (x *Execution) deliver(e history.Event) {
 			x.raise(e)
 		}
 	default:
-		return // HistoryState, ExecutionRewound: nothing to the orchestrator
+		return // HistoryState and ExecutionRewound do not concern the orchestrator
 	}
 	x.run()
 }
 
-// suspend stops the delivery of events, until the instance is resumed
+// suspend stops the delivery of events until the instance is resumed
 // (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
 func (x *Execution) suspend(e *history.ExecutionSuspended) {
 	if x.complete != nil {
@@ -401,33 +396,33 @@ func (x *Execution) suspend(e *history.ExecutionSuspended) {
 	x.suspended = true
 }
 
-// resume delivers what came in the meantime, in order.
+// resume delivers the events that arrived while the instance was suspended, in order.
 func (x *Execution) resume() {
 	x.pendingSuspend, x.deferredEnd = nil, false
 	if !x.suspended {
 		return
 	}
 	x.suspended = false
-	held := x.held
-	x.held = nil
+	held := x.heldBack
+	x.heldBack = nil
 	for _, e := range held {
 		x.deliver(e)
 	}
 }
 
-// AwaitAny waits until one of fs is complete, and returns the index of the one
-// that was first. The others have lost a race: those that wait for an external
-// event get none any more, until they are awaited again.
+// AwaitAny waits until one of fs is complete, and returns the index of the first to complete.
+// The others have lost a race: external events among them receive no event until they are
+// awaited again.
 func (x *Execution) AwaitAny(fs []*Future) int {
 	x.checkOwn("AwaitAny", fs)
 	winner := earliest(fs)
 	if winner < 0 {
 		x.check("AwaitAny")
 		if len(fs) == 0 {
-			panic(x.misuse("durable: AwaitAny was called without tasks, and would wait for ever"))
+			panic(x.misuse("durable: AwaitAny was called without tasks, which would wait forever"))
 		}
 		for i, f := range fs {
-			if x.events.renew(f); f.IsComplete() {
+			if x.events.listen(f); f.IsComplete() {
 				winner = i
 				break
 			}
@@ -440,12 +435,12 @@ func (x *Execution) AwaitAny(fs []*Future) int {
 		x.group.Park()
 		winner = earliest(fs)
 	}
-	x.events.read(fs[winner])
+	x.events.markRead(fs[winner])
 	x.withdraw(fs)
 	return winner
 }
 
-// withdraw makes those of fs for which nothing waits receive no external event.
+// withdraw ends the event waits among fs that no coroutine awaits.
 func (x *Execution) withdraw(fs []*Future) {
 	for _, f := range fs {
 		if f.wait != nil && !f.IsComplete() && !f.isAwaited() {
@@ -454,7 +449,7 @@ func (x *Execution) withdraw(fs []*Future) {
 	}
 }
 
-// Branch runs body as another coroutine, and completes f when it returns.
+// Branch runs body as another coroutine, and completes f when body returns.
 func (x *Execution) Branch(f *Future, body func()) {
 	x.check("Go")
 	f.x, f.kind = x, branchKind
@@ -464,31 +459,32 @@ func (x *Execution) Branch(f *Future, body func()) {
 	})
 }
 
-// Completed makes f complete from the start, with no event.
+// Completed makes f a complete future without an event.
 func (x *Execution) Completed(f *Future) {
 	f.x, f.kind = x, branchKind
 	f.complete(nil)
 }
 
-// ended notes that the history has the end of the execution.
+// ended handles the end of the execution in the history.
 func (x *Execution) ended() {
 	x.over = true
 	x.group.Close()
 }
 
-// IsSuspended reports whether the instance takes no notice of events.
+// IsSuspended reports whether the instance holds back events until it is resumed.
 func (x *Execution) IsSuspended() bool { return x.suspended || x.deferredEnd }
 
-// Ended returns how the orchestrator ended, nil if it has not.
+// Ended returns how the orchestrator ended, or nil if it has not ended.
 func (x *Execution) Ended() *Complete { return x.complete }
 
-// Refit returns an Execution that fits a history which x does not fit, and its outcome; nil if
-// none does. X has seen nothing but past and fresh. The answers of [Execution.Patched] differ:
-// DurableTask replays a GenericEvent without any effect and writes no markers
-// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent). So if a .NET worker has carried
-// the execution past a question, only the decisions behind it tell the answer. From one of the
-// questions without a marker on, all answers are yes. The last question for which the history
-// fits is the one.
+// Refit searches for an Execution that fits a history from which x diverged. It returns the
+// Execution and its outcome, or nil. X must have seen only past and fresh.
+//
+// The answers of [Execution.Patched] may be missing: DurableTask ignores a GenericEvent in
+// replay and writes no markers (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+// If a .NET worker ran the execution past a question, only later decisions reveal the answer.
+// Refit therefore answers yes from one of the unmarked questions on. It tries the last question
+// first and returns the first Execution that fits.
 func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 	if x.Divergence() == nil || x.code == nil {
 		return nil, Outcome{}
@@ -508,8 +504,7 @@ func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 	return nil, Outcome{}
 }
 
-// Observe sets the observer. The caller sets it before the first episode, or the code when it
-// begins.
+// Observe sets the observer. Call it before the first episode, or at the start of the code.
 func (x *Execution) Observe(o Observer) { x.observer = o }
 
 // Progressed reports a step to the observer, if there is one.

@@ -1,7 +1,7 @@
 package replay
 
-// Remembered returns how many waits are kept for an event of the given name, and for
-// the completion of f. Some of them may be over.
+// Remembered returns the number of waits that are stored for events of the given name, and for
+// the completion of f. Ended waits that were not removed yet count.
 func (x *Execution) Remembered(name string, f *Future) (events, waiters int) {
 	return len(x.events.of(name).waiting), len(f.more)
 }

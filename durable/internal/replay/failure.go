@@ -7,17 +7,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// FailureOf returns the failure that histories and programs of other languages get
-// for an error: its type and its text. The type is that of the first error in the
-// chain that has one: errors.New, fmt.Errorf and errors.Join make errors that
-// have nothing but words. If there is none, it is "error".
+// FailureOf converts an error to the failure that is stored in histories and shown to programs
+// in other languages: the text and the type of the error. The type comes from the first error in
+// the chain that has a type of its own. Errors of errors.New, fmt.Errorf and errors.Join have
+// none. If the chain has no type, it is "error".
 //
-// The failure of a task that the error wraps becomes the inner failure. Such an
-// error has a method FailureDetails. An error with a method Failure chooses its
-// failure itself.
+// If the chain contains an error with a method FailureDetails, which is the failure of a task, the
+// result becomes the inner failure. An error with a method Failure provides its whole failure.
 //
-// The methods of an error, and of what it wraps, are the user's and may panic: a nil
-// *fs.PathError cannot be unwrapped, for instance. It has its type then, and a text.
+// The methods of err and of the errors in its chain belong to the user and may panic, for example
+// Unwrap of a nil *fs.PathError. FailureOf then uses the type of err and a substitute text.
 func FailureOf(err error) (d *history.FailureDetails) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -26,7 +25,7 @@ func FailureOf(err error) (d *history.FailureDetails) {
 	}()
 	if f, ok := err.(interface {
 		Failure() *history.FailureDetails
-	}); ok { //nolint:errorlint // not what it wraps
+	}); ok { //nolint:errorlint // only err itself, not its chain
 		return f.Failure()
 	}
 	d = &history.FailureDetails{ErrorMessage: text(err), ErrorType: typeName(err)}
@@ -40,13 +39,11 @@ func FailureOf(err error) (d *history.FailureDetails) {
 	return d
 }
 
-// reasonOf returns the text with which an orchestrator fails that returned err:
-// what failed it. For the failure of a task that it hands on as it got it that
-// is the text that the task failed with, which stays the same from generation to
-// generation, and not the sentence that names the task; what an orchestrator has
-// to add counts. Such an error has a method Reason
-// (DurableTask.Core/TaskOrchestrationContext.cs, FailOrchestration and
-// HandleTaskFailedEvent).
+// reasonOf returns the failure text of an orchestrator that returned err. If the orchestrator
+// returned the failure of a task unchanged, the text is the task's own failure text, without
+// the sentence that names the task. This text stays the same from generation to generation.
+// Such an error has a method Reason. If the orchestrator added text, the whole text counts
+// (DurableTask.Core/TaskOrchestrationContext.cs, FailOrchestration and HandleTaskFailedEvent).
 func reasonOf(err error, failure *history.FailureDetails) string {
 	var task interface {
 		error
@@ -58,7 +55,7 @@ func reasonOf(err error, failure *history.FailureDetails) string {
 	return failure.ErrorMessage
 }
 
-// FailureOfPanic returns the same of a panic with v. The stack may be nil.
+// FailureOfPanic converts a panic with value v to a failure. Stack may be nil.
 func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
 	var d *history.FailureDetails
 	switch v := v.(type) {
@@ -76,7 +73,7 @@ func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
 	return d
 }
 
-// text returns err's text, though its Error method panics.
+// text returns the text of err, or a substitute if its Error method panics.
 func text(err error) (s string) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -86,7 +83,7 @@ func text(err error) (s string) {
 	return err.Error()
 }
 
-// untyped is the type of an error that has nothing but words.
+// untyped is the type name of errors without a type of their own.
 const untyped = "error"
 
 func typeName(err error) string {
@@ -98,9 +95,9 @@ func typeName(err error) string {
 	return name
 }
 
-// ownType returns the name of an error's type, whatever the error wraps.
+// ownType returns the type name of err, without regard to the errors that it wraps.
 func ownType(err error) string {
-	switch any(err).(type) { // this very error, not one that it wraps
+	switch any(err).(type) { // only err itself, not its chain
 	case *NonDeterminismError:
 		return "*durable.NonDeterminismError"
 	case interface{ OnlyMarks() }:
@@ -114,8 +111,8 @@ func ownType(err error) string {
 	}
 }
 
-// Chain calls f with err and with what it wraps, in the order of errors.Is,
-// until f returns true. It reports whether f did.
+// Chain calls f with err and the errors that it wraps, in the order of errors.Is, until f
+// returns true. It reports whether f returned true.
 func Chain(err error, f func(error) bool) bool {
 	for err != nil {
 		if f(err) {

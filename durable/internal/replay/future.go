@@ -9,48 +9,48 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// A Future is something that an orchestrator can wait for. It is part of a
-// durable.Task, and is made to stand for something by a method of [Execution].
+// A Future is something that an orchestrator can wait for. It is part of a durable.Task. A
+// method of [Execution] ties it to an activity, a timer, an event or similar. The methods of a
+// Future must only be called after that, except [Future.Execution].
 type Future struct {
 	x     *Execution
-	id    int // the action's number
+	id    int // number of the action
 	kind  kind
 	name  string
-	event history.Event // what completed it; nil for a branch
-	order int           // its place among all that completed; 0 while it has not
+	event history.Event // the event that completed it; nil for a branch
+	order int           // position among completed futures, from 1; 0 while not complete
 
 	first      waiter
-	more       []waiter // in the order in which they began to wait, after first
+	more       []waiter // waiters after first, oldest first
 	collectors []collection
-	wait       *eventWait // for external events
+	wait       *eventWait // set only for external events
 }
 
-// A waiter is a coroutine's stay in a wait.
+// A waiter is one wait of a coroutine.
 type waiter struct {
 	routine *coro.Routine
 	ticket  coro.Ticket
 }
 
-// waits reports whether w still waits: it may have been woken by another future.
+// waits reports whether w is still waiting. Another future may have woken its coroutine.
 func (w waiter) waits() bool { return w.routine != nil && w.routine.Holds(w.ticket) }
 
 // IsComplete reports whether f is complete.
 func (f *Future) IsComplete() bool { return f.order > 0 }
 
-// Event returns the event that completed f, nil for a branch.
+// Event returns the event that completed f, or nil for a branch.
 func (f *Future) Event() history.Event { return f.event }
 
-// ID returns the number of the action that f stands for.
+// ID returns the number of the action behind f.
 func (f *Future) ID() int { return f.id }
 
-// Name returns the name of the function or event that f stands for.
+// Name returns the name of the function, event or entity operation behind f.
 func (f *Future) Name() string { return f.name }
 
-// Execution returns the execution that f is part of, nil before it stands for
-// anything.
+// Execution returns the execution that f belongs to, or nil if f is not tied to anything yet.
 func (f *Future) Execution() *Execution { return f.x }
 
-// complete completes f with e, and wakes who waits for it.
+// complete completes f with e, and wakes its waiters.
 func (f *Future) complete(e history.Event) {
 	x := f.x
 	x.finished++
@@ -68,7 +68,7 @@ func (f *Future) complete(e history.Event) {
 	f.collectors = nil
 }
 
-// subscribe makes the running coroutine one that f wakes.
+// subscribe makes f wake the running coroutine when f completes.
 func (f *Future) subscribe() {
 	r := f.x.group.Running()
 	w := waiter{r, r.Ticket()}
@@ -77,8 +77,7 @@ func (f *Future) subscribe() {
 		return
 	}
 	if len(f.more) == cap(f.more) {
-		// Those that another future woke are taken out here, when there is no
-		// room, so that they cost no more than growing does.
+		// Remove ended waits only when the slice is full: this costs no more than growing it.
 		f.more = slices.DeleteFunc(f.more, func(w waiter) bool { return !w.waits() })
 		if len(f.more) > cap(f.more)/2 {
 			f.more = slices.Grow(f.more, len(f.more))
@@ -87,7 +86,7 @@ func (f *Future) subscribe() {
 	f.more = append(f.more, w)
 }
 
-// isAwaited reports whether some coroutine waits for f.
+// isAwaited reports whether a coroutine waits for f.
 func (f *Future) isAwaited() bool {
 	return f.first.waits() || slices.ContainsFunc(f.more, waiter.waits) || len(f.collectors) > 0
 }
@@ -96,13 +95,13 @@ func (f *Future) isAwaited() bool {
 func (f *Future) Await() {
 	if !f.IsComplete() {
 		f.x.check("Await")
-		f.x.events.renew(f)
+		f.x.events.listen(f)
 	}
 	for !f.IsComplete() {
 		f.subscribe()
 		f.x.group.Park()
 	}
-	f.x.events.read(f)
+	f.x.events.markRead(f)
 }
 
 // earliest returns the index of the future that completed first, or -1.
@@ -116,18 +115,17 @@ func earliest(fs []*Future) int {
 	return first
 }
 
-// Ready reports whether f is complete, or could be at once: an external event
-// came while f did not wait for it. It does not count as progress: a loop until f is
-// ready never ends.
+// Ready reports whether f is complete. If f represents an external event, it first takes a
+// buffered event. Ready does not count as progress: a loop that polls it never ends.
 func (f *Future) Ready() bool {
 	if !f.IsComplete() {
 		f.x.checkPlace("Await")
-		f.x.events.renew(f)
+		f.x.events.listen(f)
 	}
 	return f.IsComplete()
 }
 
-// String says what f stands for, for messages.
+// String describes f for messages.
 func (f *Future) String() string {
 	switch f.kind {
 	case taskKind:
@@ -143,16 +141,16 @@ func (f *Future) String() string {
 	}
 }
 
-// EntityResponse returns what answered the call of an entity that f stands for.
+// EntityResponse returns the answer to the entity call behind f.
 func (f *Future) EntityResponse() (entity.Response, error) {
 	return entity.ParseResponse(f.event.(*history.EventRaised).Input)
 }
 
-// IsAwaited reports whether the orchestrator waits for f now.
+// IsAwaited reports whether f is incomplete and a coroutine waits for it.
 func (f *Future) IsAwaited() bool { return !f.IsComplete() && f.isAwaited() }
 
-// Waiters returns the stacks of the coroutines that wait for f, as [runtime.Callers]
-// does, if [Execution.TraceWaits] was called.
+// Waiters returns the stacks of the coroutines that wait for f, in the format of
+// [runtime.Callers]. It requires [Execution.TraceWaits].
 func (f *Future) Waiters() (stacks [][]uintptr) {
 	for _, w := range append([]waiter{f.first}, f.more...) {
 		if w.waits() {
@@ -167,9 +165,9 @@ func (f *Future) Waiters() (stacks [][]uintptr) {
 	return stacks
 }
 
-// WaitsSince returns the time of the episode in which f, which stands for an external event,
-// began to wait.
+// WaitsSince returns the time of the episode that created f, which must represent an external
+// event.
 func (f *Future) WaitsSince() time.Time { return f.wait.since }
 
-// HasFailed reports whether what f stands for failed.
+// HasFailed reports whether f completed with a failure.
 func (f *Future) HasFailed() bool { return isFailure(f.event) }

@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// busy is an orchestrator that uses everything there is.
+// busy is an orchestrator that uses all features of an execution.
 func busy(x *replay.Execution, _ *string) (*string, error) {
 	for round := range 6 {
 		a, b, c, e, tm := new(replay.Future), new(replay.Future), new(replay.Future), new(replay.Future), new(replay.Future)
@@ -49,8 +49,8 @@ func busy(x *replay.Execution, _ *string) (*string, error) {
 	return new("end"), nil
 }
 
-// events reads a history and the events of episodes from bytes. Past is the
-// first, then come episodes.
+// readEvents decodes a history and the events of episodes from bytes. The first element is the
+// history.
 func readEvents(data []byte) (episodes [][]history.Event) {
 	var now []history.Event
 	at := replaytest.Epoch
@@ -111,8 +111,7 @@ func readEvents(data []byte) (episodes [][]history.Event) {
 	return append(episodes, now)
 }
 
-// FuzzExecution throws histories that no engine wrote at an orchestrator.
-// Whatever comes, there is an outcome that can be recorded.
+// FuzzExecution replays histories that no engine wrote. Every outcome must be valid.
 func FuzzExecution(f *testing.F) {
 	f.Add([]byte{0, 0, 2, 0, 3, 0, 8, 1, 11, 2, 6, 3, 3, 4, 1, 0, 22, 0, 0, 0, 4, 0})
 	f.Add([]byte{22, 0, 0, 0, 2, 0, 22, 0, 0, 1, 12, 4, 22, 0, 7, 3, 18, 0, 17, 0})
@@ -133,7 +132,7 @@ func FuzzExecution(f *testing.F) {
 			}
 			for j, a := range got.Actions {
 				if a.ActionID() <= last {
-					t.Fatalf("number %d after %d", a.ActionID(), last)
+					t.Fatalf("action number %d follows %d", a.ActionID(), last)
 				}
 				last = a.ActionID()
 				c, ok := a.(*replay.Complete)
@@ -145,7 +144,7 @@ func FuzzExecution(f *testing.F) {
 					t.Fatalf("the end is not last: %s", replaytest.Describe(got.Actions))
 				}
 				if (c.Failure != nil) != (c.Status == history.Failed) || c.Failure != nil && (c.Failure.ErrorMessage == "" || *c.Result != c.Failure.ErrorMessage) {
-					t.Fatalf("unclear end: %+v", c)
+					t.Fatalf("inconsistent end: %+v", c)
 				}
 			}
 		}

@@ -2,21 +2,21 @@ package replay
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// historySize is how long and how large a history has become. It counts what is the
-// same for an execution in memory and for one that replays: events that
-// arrived, and not those that record decisions, which are counted as actions.
+// historySize measures a history. It counts the events that arrived, which are the same for an
+// execution in memory and for a replay. Events that record decisions are counted as actions
+// instead.
 type historySize struct {
 	episodes int
 	arrived  int
-	size     int // of what arrived
+	size     int // bytes of text in the events that arrived
 }
 
-// eventSize is how much an event counts for besides its texts: roughly what its
-// numbers, times and keys take.
+// eventSize is the approximate size in bytes of an event without its texts: numbers, times and
+// keys.
 const eventSize = 128
 
-// add counts an event. The records that a rewind took away are those of
-// actions, which are counted when they are decided on again; markers of changes are
+// add counts e if it is an event that arrived. The records that a rewind removed belong to
+// actions, which are counted when the code repeats the decisions. Markers of changes are
 // counted when the code asks for them.
 func (v *historySize) add(e history.Event) {
 	switch e := e.(type) {

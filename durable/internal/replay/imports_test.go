@@ -13,9 +13,9 @@ import (
 
 const module = "github.com/durablefunctions-go/durablefunctions/"
 
-// Replay is a function of its arguments: it and what it stands on know no
-// clock, no goroutine but coroutines, no lock, no logger and no network.
-func TestImports_ReplayKnowsNoClockLockLoggerOrNetwork(t *testing.T) {
+// Replay is a function of its arguments. It and the packages below it use no clock, no lock, no
+// logger, no network and no goroutines except coroutines.
+func TestImports_ReplayUsesNoClockLockLoggerOrNetwork(t *testing.T) {
 	t.Parallel()
 	forbidden := []string{"context", "log", "log/slog", "net", "os", "sync", "sync/atomic", "math/rand", "math/rand/v2", "crypto/rand"}
 	below := []string{"durable/history", "durable/internal/coro", "durable/internal/entity", "durable/internal/eventjson"}
@@ -43,8 +43,8 @@ func TestImports_ReplayKnowsNoClockLockLoggerOrNetwork(t *testing.T) {
 	}
 }
 
-// checkSource reports uses of the clock, and goroutines that are not the one
-// which lets a coroutine end.
+// checkSource reports uses of the clock, select statements, and go statements outside of
+// coro.go.
 func checkSource(t *testing.T, path string) {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -11,16 +11,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// Not parallel: it measures the CPU time of this process, which does not depend on other
-// processes. Four times as many activities take about four times as long; if the time grew
-// with the square it would be sixteen.
+// This test is not parallel: it measures the CPU time of the process. In linear time, four
+// times as many activities take about four times as long. In quadratic time they would take
+// sixteen times as long.
 func TestExecution_ReplaysALongHistoryInLinearTime(t *testing.T) {
 	measure := func(n int) time.Duration {
 		past, best := fanOutHistory(n), time.Duration(math.MaxInt64)
 		for range 3 {
-			began := cpuTime(t)
+			start := cpuTime(t)
 			run(t, fanOut(n), past, replaytest.Done(n-1, ""))
-			best = min(best, cpuTime(t)-began)
+			best = min(best, cpuTime(t)-start)
 		}
 		return best
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// kind is what an action begins.
+// kind is the kind of an action, or of a future.
 type kind int
 
 const (
@@ -16,13 +16,13 @@ const (
 	childKind
 	eventKind
 	endKind
-	callKind   // an event sent to an entity, whose answer is waited for
-	lockKind   // the same, to lock entities
-	raisedKind // not an action: an external event that is waited for
+	callKind   // an event sent to an entity that answers
+	lockKind   // a lock request sent to an entity
+	raisedKind // not an action: a wait for an external event
 	branchKind // not an action: a coroutine
 )
 
-// String returns the words of DurableTask's messages
+// String returns the wording of DurableTask's messages
 // (DurableTask.Core/TaskOrchestrationContext.cs).
 func (k kind) String() string {
 	return [...]string{
@@ -30,7 +30,7 @@ func (k kind) String() string {
 	}[k]
 }
 
-// article returns k's words with an article.
+// article returns k's words with the indefinite article.
 func (k kind) article() string {
 	if k == taskKind {
 		return "an " + k.String()
@@ -38,22 +38,22 @@ func (k kind) article() string {
 	return "a " + k.String()
 }
 
-// A NonDeterminismError says that an orchestrator's code does not do what it
-// did before, so that its history cannot be replayed.
+// A NonDeterminismError reports that the code of an orchestrator does not match its history.
+// The history cannot be replayed.
 type NonDeterminismError struct {
-	// ActionID is the number of the first action that differs, counted over all
-	// actions of the execution from 0.
+	// ActionID is the number of the first action that differs, counted from 0 over the whole
+	// execution.
 	ActionID int
-	// Recorded is what the history has there, such as "an activity task named
-	// 'Charge'"; empty if it has nothing.
+	// Recorded describes the action in the history, for example "an activity task named
+	// 'Charge'". It is empty if the history has none.
 	Recorded string
-	// Produced is what the code did, in the same words; empty if nothing.
+	// Produced describes the action of the code in the same way. It is empty if the code has none.
 	Produced string
 
 	text string
 }
 
-// Error returns DurableTask's message for the case.
+// Error returns DurableTask's message.
 func (e *NonDeterminismError) Error() string { return e.text }
 
 const (
@@ -61,24 +61,23 @@ const (
 	wasChanged       = " Was a change made to the orchestrator code after this instance had already started running?"
 )
 
-// fakeTimer is the number of the timer that DurableTask puts where it splits an
-// episode that is too large
+// fakeTimer is the number of the timer that DurableTask adds where it splits a large episode
 // (DurableTask.Core/FrameworkConstants.cs, FakeTimerIdToSplitDecision).
 const fakeTimer = -100
 
-// recorded is what is known of how far the history has recorded decisions.
+// recorded compares the decisions of the code with those in the history.
 type recorded struct {
 	x       *Execution
-	closed  bool         // the last event seen ended an episode
-	split   bool         // the episode was cut off before all was recorded
-	last    int          // one more than the highest action number seen
-	rewound map[int]bool // actions whose record a rewind took away
+	closed  bool         // the last event ended an episode
+	split   bool         // the history splits the episode; more of its decisions follow
+	nextID  int          // highest action number in the history, plus 1
+	rewound map[int]bool // actions whose record was removed by a rewind
 
-	divergence *NonDeterminismError // nil while there is none
-	divergedAt [][]uintptr          // the stacks of the code that differs, if the execution is traced
+	divergence *NonDeterminismError // the first difference so far; may be nil
+	divergedAt [][]uintptr          // the stacks of the code at the difference; only if the execution is traced
 }
 
-// rewind notes that a rewind took the record of an action away.
+// rewind records that a rewind removed the event of an action.
 func (r *recorded) rewind(id int) {
 	if id < 0 {
 		return
@@ -89,10 +88,9 @@ func (r *recorded) rewind(id int) {
 	r.rewound[id] = true
 }
 
-// match compares an event that records a decision with what was decided. As in
-// DurableTask, names are compared without regard to case, versions and inputs
-// not at all (DurableTask.Core/TaskOrchestrationContext.cs,
-// HandleTaskScheduledEvent and its siblings).
+// match compares an event that records a decision with the decision of the code. Like
+// DurableTask, it compares names without regard to case, and ignores versions and inputs
+// (DurableTask.Core/TaskOrchestrationContext.cs, HandleTaskScheduledEvent and its siblings).
 func (r *recorded) match(e history.Event) {
 	id := e.Head().EventID
 	k, name, version := describeEvent(e)
@@ -106,12 +104,12 @@ func (r *recorded) match(e history.Event) {
 	if e, ok := e.(*history.EventSent); ok {
 		r.x.trackLocks(e)
 	}
-	r.last = max(r.last, id+1)
+	r.nextID = max(r.nextID, id+1)
 	if r.x.diverged {
-		// The first difference counts. The end gets a number that is free.
-		r.x.actions.next = max(r.x.actions.next, r.last)
+		// The first difference counts. The end needs a free number.
+		r.x.actions.next = max(r.x.actions.next, r.nextID)
 		if r.x.complete != nil {
-			r.x.complete.ID = max(r.x.complete.ID, r.last)
+			r.x.complete.ID = max(r.x.complete.ID, r.nextID)
 		}
 		return
 	}
@@ -127,7 +125,7 @@ func (r *recorded) match(e history.Event) {
 	if gotKind == k && strings.EqualFold(gotName, name) {
 		r.x.actions.remove(i)
 		if e, ok := e.(*history.EventSent); ok {
-			r.x.sent(e)
+			r.x.matchRecorded(e)
 		}
 		return
 	}
@@ -141,18 +139,16 @@ func (r *recorded) match(e history.Event) {
 	r.diverge(err)
 }
 
-// endOfEpisode is called when an episode begins: whatever the one before
-// decided must have been recorded, if the one before was recorded to its end.
+// endOfEpisode checks, before the next episode starts, that the history has all decisions of
+// the previous episode. DurableTask has no such check: it takes the missing actions now. The
+// check skips the following cases:
 //
-//  1. A history can end in the middle of an episode, after a crash between the
-//     batches of its checkpoint. What is missing then is decided anew.
-//  2. An OrchestratorCompleted that is followed by more of its episode closes
-//     nothing: DurableTask writes two after a continue-as-new.
+//  1. After a crash between the batches of a checkpoint, a history can end in the middle of an
+//     episode. The missing decisions are then made again.
+//  2. An OrchestratorCompleted followed by more events of its episode does not end it. DurableTask
+//     writes two after a continue-as-new.
 //  3. While an instance is suspended, its actions wait.
-//  4. A rewind takes records of failed tasks away, so that they run again.
-//
-// DurableTask itself does not look, and does now what should have been done
-// then.
+//  4. A rewind removes the records of failed tasks, so that they run again.
 func (r *recorded) endOfEpisode() {
 	if !r.x.replaying || !r.closed {
 		return
@@ -174,29 +170,28 @@ func (r *recorded) endOfEpisode() {
 	r.diverge(err)
 }
 
-// endOfPast is called when the whole history was shown.
+// endOfPast ends the replay of the history.
 func (r *recorded) endOfPast() {
 	r.endOfEpisode()
 	r.closed = false
 }
 
-// diverge fails the execution: nothing else that it decided counts.
+// diverge fails the execution and discards its other decisions.
 func (r *recorded) diverge(err *NonDeterminismError) {
 	r.x.diverged = true
 	r.divergence = err
 	r.divergedAt = r.stacksOf(err)
 	r.x.actions.clear()
-	r.x.actions.next = max(r.x.actions.next, r.last)
+	r.x.actions.next = max(r.x.actions.next, r.nextID)
 	r.x.finish(history.Failed, FailureOf(err))
 	r.x.group.Close()
 }
 
-// Divergence returns the first difference between the history and what the
-// orchestrator did, nil if there is none.
+// Divergence returns the first difference between the history and the code, or nil.
 func (r *recorded) Divergence() *NonDeterminismError { return r.divergence }
 
-// stacksOf returns the stack of the code that made the decision which differs. If the code made
-// no decision, it returns the stacks of the code that waits.
+// stacksOf returns the stack of the code that made the differing decision. If the code made
+// none, it returns the stacks of the coroutines that wait.
 func (r *recorded) stacksOf(err *NonDeterminismError) [][]uintptr {
 	switch {
 	case !r.x.traced:
@@ -207,11 +202,11 @@ func (r *recorded) stacksOf(err *NonDeterminismError) [][]uintptr {
 	return r.x.Parked()
 }
 
-// DivergedAt returns the stacks of the code that differs from the history, as
-// [runtime.Callers] does, if [Execution.TraceWaits] was called.
+// DivergedAt returns the stacks of the code that differs from the history, in the format of
+// [runtime.Callers]. It requires [Execution.TraceWaits].
 func (r *recorded) DivergedAt() [][]uintptr { return r.divergedAt }
 
-// scheduled returns the first half of the message about a record.
+// scheduled returns the first half of a message about a recorded action.
 func scheduled(id int, k kind, name, version string) string {
 	s := nonDeterministic + "A previous execution of this orchestration scheduled " + k.article() + fmt.Sprintf(" with sequence ID %d", id)
 	if k != timerKind {

@@ -16,7 +16,7 @@ import (
 // head returns the header of the event that records action id.
 func head(id int) history.Header { return history.Header{EventID: id, Timestamp: replaytest.Epoch} }
 
-// The events of histories, short.
+// Short constructors of events.
 func begin() history.Event { return &history.OrchestratorStarted{Header: head(-1)} }
 func end() history.Event   { return &history.OrchestratorCompleted{Header: head(-1)} }
 func start() history.Event { return &history.ExecutionStarted{Header: head(-1), Name: "Main"} }
@@ -32,8 +32,8 @@ func sent(id int, name string) history.Event {
 	return &history.EventSent{Header: head(id), Name: name}
 }
 
-// A step is something an orchestrator in these tests does: "task A", "timer",
-// "child C", "send E", "wait E"; with "!" in front it does not await it.
+// code returns an orchestrator that takes the given steps: "task A", "timer", "child C", "send
+// E", "wait E" or "fail x". It does not await a step with the prefix "!".
 func code(steps ...string) replay.Code {
 	return func(x *replay.Execution, _ *string) (*string, error) {
 		for _, s := range steps {
@@ -63,7 +63,7 @@ func code(steps ...string) replay.Code {
 	}
 }
 
-// run replays past and then shows fresh.
+// run replays past and then runs an episode with fresh.
 func run(t *testing.T, c replay.Code, past []history.Event, fresh ...history.Event) replay.Outcome {
 	t.Helper()
 	x := replay.New(history.OrchestrationInstance{InstanceID: "abc", ExecutionID: "e0"}, c)
@@ -107,14 +107,14 @@ func TestMatch_NamesTheFirstActionThatDiffers(t *testing.T) {
 			"A previous execution of this orchestration scheduled a timer task with sequence ID 1, but the current replay execution hasn't (yet?) scheduled this task.",
 		},
 		{
-			"missing: the code came to the same later",
+			"missing: the code makes the decision later",
 			code("wait E", "task A"),
 			[]history.Event{begin(), start(), task(0, "A"), end(), begin(), replaytest.Raised("E", ""), end()},
 			1,
 			"A previous execution of this orchestration scheduled an activity task with sequence ID 0 and name 'A' (version ''), but the current replay execution hasn't (yet?) scheduled this task.",
 		},
 		{
-			"missing: a child that no call made",
+			"missing: a child that the code does not start",
 			code("task A"),
 			[]history.Event{begin(), start(), task(0, "A"), child(1, "C"), end()},
 			2,
@@ -177,21 +177,21 @@ func TestMatch_NamesTheFirstActionThatDiffers(t *testing.T) {
 			"A previous execution of this orchestration scheduled a send event task with sequence ID 0 and name 'E', but the current orchestration replay instead scheduled a send event task named 'F' with this sequence number.",
 		},
 		{
-			"other name: one was put in between",
+			"other name: an added activity",
 			code("!task A", "!task New", "task B"),
 			[]history.Event{begin(), start(), task(0, "A"), task(1, "B"), end()},
 			3,
 			"A previous execution of this orchestration scheduled an activity task with sequence ID 1 and name 'B' (version ''), but the current orchestration replay instead scheduled an activity task named 'New' with this sequence number.",
 		},
 		{
-			"extra: one more in an episode that is over",
+			"extra: an action in a complete episode",
 			code("!task A", "task B"),
 			[]history.Event{begin(), start(), task(0, "A"), end()},
 			2,
 			"The current orchestration replay produced an activity task named 'B' with sequence ID 1, which no previous execution of this orchestration did.",
 		},
 		{
-			"extra: noticed when the next episode begins",
+			"extra: found when the next episode starts",
 			code("!task A", "!send E", "timer"),
 			[]history.Event{begin(), start(), task(0, "A"), end(), begin(), replaytest.Done(0, ""), task(1, "C"), end()},
 			3,
@@ -220,7 +220,7 @@ func TestMatch_NamesTheFirstActionThatDiffers(t *testing.T) {
 	}
 }
 
-func TestMatch_AcceptsWhatIsTheSame(t *testing.T) {
+func TestMatch_AcceptsEqualDecisions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -249,19 +249,19 @@ func TestMatch_AcceptsWhatIsTheSame(t *testing.T) {
 			nil, nil,
 		},
 		{
-			"a child of a foreign history is served", code("child C"),
+			"a child completes", code("child C"),
 			[]history.Event{begin(), start(), child(0, "C"), end()},
 			[]history.Event{&history.SubOrchestrationInstanceCompleted{TaskScheduledID: 0, Result: new("1")}},
 			[]string{"1 Completed end"},
 		},
 		{
-			"a child that failed is served", code("child C"),
+			"a child fails", code("child C"),
 			[]history.Event{begin(), start(), child(0, "C"), end()},
 			[]history.Event{&history.SubOrchestrationInstanceFailed{TaskScheduledID: 0, Reason: new("x")}},
 			[]string{"1 Completed end"},
 		},
 		{
-			"events that mean nothing to it", code("task A"),
+			"events without effect", code("task A"),
 			[]history.Event{
 				begin(), &history.HistoryState{Header: head(-1)}, start(), start(), task(0, "A"), end(),
 				begin(), &history.GenericEvent{Header: head(-1)}, replaytest.Done(9, ""), replaytest.Fired(0), &history.ExecutionRewound{Header: head(-1)}, end(),
@@ -277,7 +277,7 @@ func TestMatch_AcceptsWhatIsTheSame(t *testing.T) {
 	}
 }
 
-func TestMatch_DecidesNothingForAnExecutionThatHasEnded(t *testing.T) {
+func TestMatch_AnEndedExecutionDecidesNothing(t *testing.T) {
 	t.Parallel()
 	c := code("task A", "task B")
 	for _, past := range [][]history.Event{
@@ -289,7 +289,7 @@ func TestMatch_DecidesNothingForAnExecutionThatHasEnded(t *testing.T) {
 	}
 }
 
-func TestMatch_GivesTheEndANumberThatTheHistoryDoesNotHave(t *testing.T) {
+func TestMatch_TheEndOfADivergedExecutionHasAnUnusedNumber(t *testing.T) {
 	t.Parallel()
 	for _, past := range [][]history.Event{
 		{begin(), start(), task(41, "A"), end()},
@@ -302,7 +302,7 @@ func TestMatch_GivesTheEndANumberThatTheHistoryDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestMatch_UnwindsTheOrchestratorThatDiverges(t *testing.T) {
+func TestMatch_UnwindsAnOrchestratorThatDiverges(t *testing.T) {
 	t.Parallel()
 	unwound := false
 	run(t, func(x *replay.Execution, _ *string) (*string, error) {
@@ -310,15 +310,15 @@ func TestMatch_UnwindsTheOrchestratorThatDiverges(t *testing.T) {
 		f := new(replay.Future)
 		x.ScheduleTask(f, "B", nil)
 		f.Await()
-		t.Error("it went on")
+		t.Error("the orchestrator continued after it diverged")
 		return nil, nil
 	}, []history.Event{begin(), start(), task(0, "A"), end(), begin(), replaytest.Done(0, ""), end()})
 	if !unwound {
-		t.Error("it was not unwound")
+		t.Error("the orchestrator was not unwound")
 	}
 }
 
-// fanOut schedules n activities and takes their results as they come.
+// fanOut schedules n activities and takes their results in the order in which they complete.
 func fanOut(n int) replay.Code {
 	return func(x *replay.Execution, _ *string) (*string, error) {
 		fs := make([]*replay.Future, n)
@@ -336,8 +336,8 @@ func fanOut(n int) replay.Code {
 	}
 }
 
-// fanOutHistory is the history of fanOut before its last activity completes,
-// all in reverse order.
+// fanOutHistory returns the history of fanOut before its last activity completes. The
+// activities complete in reverse order.
 func fanOutHistory(n int) []history.Event {
 	events := []history.Event{begin(), start()}
 	for i := range n {
@@ -350,7 +350,7 @@ func fanOutHistory(n int) []history.Event {
 	return events
 }
 
-func TestNonDeterminismError_SaysWhatTheHistoryHasAndWhatTheCodeDid(t *testing.T) {
+func TestNonDeterminismError_NamesTheRecordedAndTheNewAction(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprint(run(t, code("task B"), []history.Event{begin(), start(), task(0, "A"), end()}).Actions[0].(*replay.Complete).Failure.ErrorMessage)
 	for _, part := range []string{"Non-Deterministic workflow detected:", "sequence ID 0", "name 'A'", "named 'B'"} {

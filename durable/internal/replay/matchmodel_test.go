@@ -12,10 +12,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// decisions says what the steps of [code] decide in each episode: in the first, and after
-// each of the events, which are "done 0", "fired 1", "child 2" by the numbers of actions,
-// or "raise E". waits is the event that is waited for in the end, empty if they have ended.
-// It is a model of replay that shares nothing with it.
+// decisions is a model of replay that shares no code with it. It returns the decisions of the
+// steps of [code] in each episode: the first, and one after each event. Events are "done 0",
+// "fired 1" and "child 2", with the numbers of actions, or "raise E". waits is the event that
+// the steps wait for at the end, or empty if they have ended.
 func decisions(steps, events []string) (episodes [][]string, waits string) {
 	came, next, position := map[string]int{}, 0, 0
 	ended := false
@@ -51,7 +51,7 @@ func decisions(steps, events []string) (episodes [][]string, waits string) {
 	return episodes, waits
 }
 
-// recordOf is the history of episodes, and what comes after it.
+// recordOf returns the history of the given episodes and the events between them.
 func recordOf(episodes [][]string, events []string) (past []history.Event) {
 	id := 0
 	for i, decided := range episodes {
@@ -90,10 +90,9 @@ func eventOf(text string) history.Event {
 	return replaytest.Raised(which, "")
 }
 
-// An orchestrator that is changed by one step, anywhere, is found out exactly if it decides
-// something else than its history has of any episode: more where there is less or nothing,
-// less, something else, or the same at another time.
-func TestMatch_FindsEveryStepThatMattersAndNoOther(t *testing.T) {
+// One step of an orchestrator is changed, at any position. Replay must report a divergence
+// exactly if a recorded episode would have other decisions.
+func TestMatch_FindsExactlyTheChangesThatAlterDecisions(t *testing.T) {
 	t.Parallel()
 	steps := []string{"task A", "task B", "timer", "child C", "send E", "wait E", "!task A", "!timer", "!child C", "wait F"}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -107,7 +106,7 @@ func TestMatch_FindsEveryStepThatMattersAndNoOther(t *testing.T) {
 		var events []string
 		for _, waits := decisions(original, nil); waits != "" && random.IntN(8) > 0; _, waits = decisions(original, events) {
 			if random.IntN(3) == 0 {
-				waits = "raise Noise" // an episode in which nothing is decided
+				waits = "raise Noise" // an episode without decisions
 			}
 			events = append(events, waits)
 		}
@@ -127,7 +126,7 @@ func TestMatch_FindsEveryStepThatMattersAndNoOther(t *testing.T) {
 		}
 		recorded, _ := decisions(original, events)
 		decided, _ := decisions(changed, events)
-		past := len(events) // the episodes that are recorded; the last event is new
+		past := len(events) // the number of recorded episodes; the last event is new
 		differs := !slices.EqualFunc(recorded[:past], decided[:past], slices.Equal)
 		got := run(t, code(changed...), recordOf(recorded[:past], events), eventOf(events[past-1])).Actions
 		var text []string
@@ -148,7 +147,7 @@ func TestMatch_FindsEveryStepThatMattersAndNoOther(t *testing.T) {
 			}
 		}
 		if diverged != differs || !differs && !slices.Equal(text, decided[past]) {
-			t.Fatalf("recorded by %q, replayed by %q, with %q: found out %v, want %v; decided %q, want %q",
+			t.Fatalf("recorded by %q, replayed by %q, with %q: divergence reported: %v, want %v; decided %q, want %q",
 				original, changed, events, diverged, differs, text, decided[past])
 		}
 		if differs {
@@ -158,6 +157,6 @@ func TestMatch_FindsEveryStepThatMattersAndNoOther(t *testing.T) {
 		}
 	}
 	if found < 2000 || same < 2000 {
-		t.Errorf("%d changes matter and %d do not: too few of one of them", found, same)
+		t.Errorf("%d changes alter decisions and %d do not; want at least 2,000 of each", found, same)
 	}
 }

@@ -2,28 +2,27 @@ package replay
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// open are the futures of actions whose completion is yet to come, by the
-// action's number.
+// open holds the futures of incomplete activities, timers and children, by action number.
 type open struct {
-	x     *Execution
-	base  int               // the number of slots[0]
-	slots []*Future         // nil where there is none
-	head  int               // the first slot that is not nil
-	again map[*Future]Again // of what is tried again when it fails
-	// attempts are those of what is tried again, by what each waits for. Only what has
-	// failed has any.
+	x       *Execution
+	base    int               // action number of slots[0]
+	slots   []*Future         // nil for completed and for untracked actions
+	head    int               // index of the first slot that is not nil
+	retries map[*Future]Again // retry function of each future that may be retried
+	// attempts holds the current attempt at each future that a retry loop awaits. It has no
+	// entry for first attempts.
 	attempts map[*Future]Attempt
 }
 
-// An Attempt is one of several at the same thing.
+// An Attempt is one of several attempts at an operation.
 type Attempt struct {
-	Of     *Future       // the first, which stands for all
+	Of     *Future       // the future of the first attempt, which represents the operation
 	Number int           // counted from 1
-	Most   int           // how many there may be
+	Most   int           // maximum number of attempts
 	After  history.Event // the failure of the previous attempt
 }
 
-// AwaitAttempt waits until f is complete: an attempt, or the timer before it.
+// AwaitAttempt waits until f is complete. F is attempt a, or the timer before it.
 func (o *open) AwaitAttempt(f *Future, a Attempt) {
 	if o.attempts == nil {
 		o.attempts = make(map[*Future]Attempt)
@@ -33,20 +32,20 @@ func (o *open) AwaitAttempt(f *Future, a Attempt) {
 	delete(o.attempts, f)
 }
 
-// Attempt returns which attempt f is, or is the timer before; ok is false if it is none,
-// or the first.
+// Attempt returns the attempt that f belongs to: f is that attempt or the timer before it. It
+// returns ok == false for the first attempt and for other futures.
 func (o *open) Attempt(f *Future) (a Attempt, ok bool) {
 	a, ok = o.attempts[f]
 	return a, ok
 }
 
-// add keeps f as the future with the given number, which is above all others'.
+// add adds f with the given number, which must be higher than all previous ones.
 func (o *open) add(id int, f *Future) {
 	switch {
 	case len(o.slots) == 0:
 		o.base = id
 	case len(o.slots) == cap(o.slots) && o.head > len(o.slots)/2:
-		// Most slots are used up: make room rather than grow.
+		// Most slots are unused: move the rest instead of growing.
 		n := copy(o.slots, o.slots[o.head:])
 		clear(o.slots[n:])
 		o.slots = o.slots[:n]
@@ -54,13 +53,13 @@ func (o *open) add(id int, f *Future) {
 		o.head = 0
 	}
 	for o.base+len(o.slots) < id {
-		o.slots = append(o.slots, nil) // an action without an awaiter
+		o.slots = append(o.slots, nil) // an action without a future
 	}
 	o.slots = append(o.slots, f)
 }
 
-// remove takes out the future with the given number, nil if it is not open or
-// of another kind.
+// remove removes and returns the future with the given number. It returns nil if the future is
+// not open or has another kind.
 func (o *open) remove(id int, k kind) *Future {
 	i := id - o.base
 	if i < 0 || i >= len(o.slots) || o.slots[i] == nil || o.slots[i].kind != k {
@@ -82,19 +81,19 @@ func (o *open) track(f *Future, id int, k kind, name string) {
 	o.add(id, f)
 }
 
-// settle completes what the action with the given ID began. A completion of
-// something that is not open is a duplicate, and is ignored
-// (DurableTask.Core/TaskOrchestrationContext.cs, HandleTaskCompletedEvent).
+// settle completes the future of action id with e. A completion of an action that is not open
+// is a duplicate and is ignored (DurableTask.Core/TaskOrchestrationContext.cs,
+// HandleTaskCompletedEvent).
 func (o *open) settle(id int, k kind, e history.Event) {
 	f := o.remove(id, k)
-	if f == nil || len(o.again) > 0 && o.retry(f, e) {
+	if f == nil || len(o.retries) > 0 && o.retry(f, e) {
 		return
 	}
 	f.complete(e)
 }
 
-// Open returns the tasks, timers and children that the orchestrator has begun
-// and that are not complete, in the order of their numbers.
+// Open returns the futures of incomplete activities, timers and children, in the order of their
+// numbers.
 func (o *open) Open() []*Future {
 	var all []*Future
 	if o.x.complete != nil || o.x.over {
@@ -108,12 +107,12 @@ func (o *open) Open() []*Future {
 	return all
 }
 
-// An Again decides what becomes of something that failed. It may begin it anew,
-// and blocks through the execution only. What it returns is the future that
-// counts in the end: the first one, or another that is complete.
+// Again retries a failed operation. First is its failed future. The function may schedule
+// further attempts, and may block only through the execution. It returns the future with the
+// final result: first, or another complete future.
 type Again func(first *Future) (last *Future)
 
-// isFailure reports whether e says that something failed.
+// isFailure reports whether e is the failure of an activity or a child.
 func isFailure(e history.Event) bool {
 	switch e.(type) {
 	case *history.TaskFailed, *history.SubOrchestrationInstanceFailed:
@@ -122,25 +121,23 @@ func isFailure(e history.Event) bool {
 	return false
 }
 
-// Retry runs again, as a coroutine, before the failure of f is delivered. It costs
-// nothing unless f fails.
+// Retry registers again for f. If f fails, again runs as a coroutine before the failure is
+// delivered. Otherwise it costs nothing.
 //
-// In DurableTask, what is to be tried again is tried by the coroutine that
-// called it (DurableTask.Core/RetryInterceptor.cs, Invoke). The actions come in
-// the same order: the first attempt is decided on when it is called for, and
-// all others while nothing else runs.
+// In DurableTask the calling coroutine retries (DurableTask.Core/RetryInterceptor.cs, Invoke).
+// The order of the actions is the same: the first attempt is scheduled by the call, and the
+// others while no other coroutine runs.
 func (o *open) Retry(f *Future, again Again) {
-	if o.again == nil {
-		o.again = make(map[*Future]Again)
+	if o.retries == nil {
+		o.retries = make(map[*Future]Again)
 	}
-	o.again[f] = again
+	o.retries[f] = again
 }
 
-// retry begins to try f again if e failed it and it is to be, and reports
-// whether it did.
+// retry starts the registered retry of f if e is a failure. It reports whether it did.
 func (o *open) retry(f *Future, e history.Event) bool {
-	again := o.again[f]
-	delete(o.again, f)
+	again := o.retries[f]
+	delete(o.retries, f)
 	if again == nil || !isFailure(e) {
 		return false
 	}

@@ -4,28 +4,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// patches are the changes of its code that an orchestrator has asked about.
+// patches answers the orchestrator's questions about changes of its code.
 //
-// A change that an execution has is recorded by a marker (history.NewPatch), which
-// stands at the beginning of the episode that first asked. So it is seen before
-// the code asks again in a replay, and a history that ends in the middle of the
-// episode has it, or nothing of what followed from the answer.
+// A change that takes effect in an execution is recorded by a marker (history.NewPatch) at the
+// start of the episode that first asked. Replay therefore sees the marker before the question.
+// If a crash cuts the history off in this episode, it has the marker or nothing that depends on
+// it.
 type patches struct {
 	x        *Execution
-	recorded map[string]bool // the history has their markers
+	recorded map[string]bool // changes whose marker is in the history
 	answers  map[string]bool
-	count    int      // of the answers that were yes
-	added    []string // whose markers are yet to be recorded
+	count    int      // number of changes with a marker
+	added    []string // changes whose marker must be recorded
 
-	// unmarked are the changes that were answered no in replay, in the order of the first
-	// questions. newFrom is the first of them that is answered yes, with all later ones;
-	// isNew says that it was asked about.
+	// unmarked lists the changes without a marker that replay asked about, in the order of the
+	// first questions. [Execution.Refit] sets newFrom: this change and all later ones are
+	// answered yes. isNew is set once newFrom has been asked about.
 	unmarked []string
 	newFrom  string
 	isNew    bool
 }
 
-// see notes that the history has the marker of a change, if e is one.
+// see records the change whose marker e is, if e is a marker.
 func (p *patches) see(e *history.GenericEvent) {
 	id, ok := history.PatchOf(e)
 	if !ok {
@@ -37,10 +37,9 @@ func (p *patches) see(e *history.GenericEvent) {
 	p.recorded[id] = true
 }
 
-// Patched reports whether the execution has the change named id: it does if it first
-// asks when it does something for the first time, or if the history says so. It does
-// not if it is shown what it did when it did not ask. The first answer stands for
-// the whole execution.
+// Patched reports whether the change named id takes effect in the execution. It does if the
+// history has its marker, or if the first question comes outside of replay. The first answer
+// applies to the whole execution.
 func (p *patches) Patched(id string) bool {
 	p.x.check("Patched")
 	if id == "" {
@@ -68,7 +67,7 @@ func (p *patches) Patched(id string) bool {
 	return p.answers[id]
 }
 
-// take returns the changes whose markers are to be recorded, which they then are.
+// take returns the changes whose markers must be recorded, and clears the list.
 func (p *patches) take() []string {
 	added := p.added
 	p.added = nil

@@ -6,47 +6,47 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Long timers are split, since a message cannot be delayed for longer than a
-// week. The limits are those of the Functions extension
-// (AzureStorageDurabilityProvider.cs, MaximumDelayTime and
+// Timers that are due in more than longestTimer are split into legs of timerLeg, because a
+// queue message can be delayed by at most a week. The Functions extension has the
+// same values (AzureStorageDurabilityProvider.cs, MaximumDelayTime and
 // LongRunningTimerIntervalLength).
 const (
 	longestTimer = 6 * 24 * time.Hour
 	timerLeg     = 3 * 24 * time.Hour
 )
 
-// timers are an execution's timers that are due later than one timer can be.
+// timers creates timers, and splits those that are due later than a single timer allows.
 type timers struct {
 	x    *Execution
 	long map[*Future]longTimer
 }
 
-// A longTimer is a timer in several legs. One leg is open.
+// A longTimer is a timer with several legs. One leg is open.
 type longTimer struct {
-	began, due time.Time // of the whole timer
-	isLast     bool      // the open leg ends the timer
+	created, due time.Time // of the timer as a whole
+	isLast       bool      // the open leg is the last
 }
 
-// CreateTimer decides to be woken at the given time, and makes f complete
-// then. A time that has passed completes it at once, in an episode of its own.
+// CreateTimer creates a timer that is due at the given time, and ties f to it. If the time has
+// passed, the timer fires at once, in an episode of its own.
 func (t *timers) CreateTimer(f *Future, at time.Time) {
 	t.x.check("Timer")
 	t.x.checkLimit()
 	t.createTimer(f, history.Ticks(at))
 }
 
-// createTimer creates a timer that is due at the given time, or the next leg
-// of one (the extension's DurableOrchestrationContext.cs, CreateTimer).
+// createTimer creates a timer or its next leg (the extension's DurableOrchestrationContext.cs,
+// CreateTimer).
 func (t *timers) createTimer(f *Future, due time.Time) {
 	a := &CreateTimer{FireAt: due}
 	isLong := due.Sub(t.x.now) > longestTimer
 	if isLong {
 		a.FireAt = history.Ticks(t.x.now.Add(timerLeg))
 	}
-	whole, hasBegun := t.long[f]
-	if isLong || hasBegun {
-		if !hasBegun {
-			whole = longTimer{began: t.x.now, due: due}
+	whole, started := t.long[f]
+	if isLong || started {
+		if !started {
+			whole = longTimer{created: t.x.now, due: due}
 		}
 		if t.long == nil {
 			t.long = make(map[*Future]longTimer)
@@ -58,7 +58,7 @@ func (t *timers) createTimer(f *Future, due time.Time) {
 	t.x.track(f, a.ID, timerKind, "")
 }
 
-// fire completes a timer, or begins its next leg.
+// fire completes a timer or starts its next leg.
 func (t *timers) fire(e *history.TimerFired) {
 	f := t.x.open.remove(e.TimerID, timerKind)
 	if f == nil {
@@ -72,9 +72,9 @@ func (t *timers) fire(e *history.TimerFired) {
 	f.complete(e)
 }
 
-// LongTimer returns the times when the whole timer of f began and when it fires. The result ok
-// is false if the timer has no legs.
-func (t *timers) LongTimer(f *Future) (began, due time.Time, ok bool) {
+// LongTimer returns when the timer of f was created and when it is due, over all legs. It
+// returns ok == false if the timer has no legs.
+func (t *timers) LongTimer(f *Future) (created, due time.Time, ok bool) {
 	whole, ok := t.long[f]
-	return whole.began, whole.due, ok
+	return whole.created, whole.due, ok
 }

@@ -9,40 +9,40 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
-// A Guard is package durable's part in refusing calls: it makes the panic values, and
-// records calls from goroutines other than the orchestrator's. Its methods are called from
-// any goroutine.
+// A Guard handles misuse of the API for package durable. It creates the errors, and records
+// calls from goroutines other than the orchestrator's. Its methods are safe for concurrent use.
 type Guard interface {
-	// UsageError returns an error of type [usageError] with a sentence that says what
-	// was wrong, and what to do instead.
+	// UsageError returns an error of type [usageError]. The sentence states what was wrong and
+	// what to do instead.
 	UsageError(sentence string) error
+	// Note records err, the misuse of a goroutine that the orchestrator started.
 	Note(err error)
-	// Noted returns what the execution fails with, nil if nothing was noted.
+	// Noted returns the error that the execution fails with, or nil if no misuse was recorded.
 	Noted() error
 }
 
-// usageError is the name in histories of the type of what a durable call panics with
-// that is made in the wrong place or with an invalid argument.
+// usageError is the type name, in histories, of the panic value of a durable call that is made
+// in the wrong place or with an invalid argument.
 const usageError = "*durable.UsageError"
 
-// usage refuses durable calls that are made in the wrong place or with invalid arguments.
+// usage rejects durable calls that are made in the wrong place or with invalid arguments.
 type usage struct {
 	x     *Execution
-	guard Guard // nil: what it would record panics
-	limit int   // the most actions there may be; 0 for no limit
+	guard Guard // nil: calls from other goroutines panic
+	limit int   // maximum number of actions; 0 means no limit
 }
 
-// SetGuard sets the guard. It is for the code to call before it decides anything.
+// SetGuard sets the guard. The code calls it before its first decision.
 func (u *usage) SetGuard(g Guard) { u.guard = g }
 
-// Guard returns the guard, nil if there is none.
+// Guard returns the guard, or nil if none is set.
 func (u *usage) Guard() Guard { return u.guard }
 
-// LimitActions makes the action after the n-th fail the execution. It is for
-// the code to call before it decides anything.
+// LimitActions limits the number of actions to n; the next one fails the execution. 0 means no
+// limit. The code calls it before its first decision.
 func (u *usage) LimitActions(n int) { u.limit = n }
 
-// misuse returns what a call panics with, or fails the execution with.
+// misuse returns the error of an invalid call.
 func (u *usage) misuse(sentence string) error {
 	if u.guard == nil {
 		return errors.New(sentence)
@@ -50,18 +50,17 @@ func (u *usage) misuse(sentence string) error {
 	return u.guard.UsageError(sentence)
 }
 
-// check panics unless the caller is the coroutine that is taking a step. The call counts
-// as progress.
+// check panics unless the orchestrator's running coroutine calls it. The call counts as progress.
 func (u *usage) check(call string) {
 	u.checkPlace(call)
 	u.x.Progressed()
 }
 
-// checkPlace panics unless the caller is the coroutine that is taking a step.
+// checkPlace panics unless the orchestrator's running coroutine calls it.
 //
-// A panic on a goroutine that the orchestrator started would end the process, at each
-// replay anew. Such a goroutine is ended instead, and the guard records the call, so that
-// the execution fails.
+// On a goroutine that the orchestrator started, a panic would end the process, and again in
+// every replay. checkPlace ends such a goroutine instead and records the call with the guard,
+// which fails the execution.
 func (u *usage) checkPlace(call string) {
 	if u.x.group.Inside() && !u.x.group.Closing() {
 		return
@@ -84,9 +83,9 @@ func (u *usage) checkPlace(call string) {
 	panic(err)
 }
 
-// failNoted fails the execution if the guard noted something, unless it ends for
-// another reason than what the orchestrator did.
-func (u *usage) failNoted() {
+// failOnMisuse fails the execution if the guard recorded misuse. An end from outside, a suspension
+// or a divergence takes precedence.
+func (u *usage) failOnMisuse() {
 	if u.guard == nil || u.x.over || u.x.suspended || u.x.deferredEnd || u.x.diverged ||
 		u.x.complete != nil && u.x.complete.Status == history.Terminated {
 		return
@@ -97,14 +96,14 @@ func (u *usage) failNoted() {
 	}
 }
 
-// Refuse panics with what is wrong with a call that was made where it may be.
+// Refuse panics with the error of an invalid call. Sentence describes the error.
 func (u *usage) Refuse(call, sentence string) {
 	u.check(call)
 	panic(u.misuse(sentence))
 }
 
-// checkLimit panics if no action may be added. The limit is the extension's,
-// which ends loops that have no end (DurableOrchestrationContext.cs,
+// checkLimit panics if the execution has reached its maximum number of actions. The extension
+// has the same limit, against infinite loops (DurableOrchestrationContext.cs,
 // IncrementActionsOrThrowException).
 func (u *usage) checkLimit() {
 	if u.limit > 0 && u.x.actions.next >= u.limit {
@@ -113,7 +112,7 @@ func (u *usage) checkLimit() {
 	}
 }
 
-// checkOwn panics unless all of fs are futures of x.
+// checkOwn panics unless all of fs belong to this execution.
 func (u *usage) checkOwn(call string, fs []*Future) {
 	for _, f := range fs {
 		if f.x != u.x {

@@ -8,10 +8,10 @@ import (
 
 var run = regexp.MustCompile(`<(\d+) ([a-z])>`)
 
-// WriteOut writes out the large payloads of a recording, which has a letter in
-// them as often as <40000 z> says. .NET keeps such payloads in blobs, compressed,
-// of which the recordings have the lengths only. They tell how long the payloads
-// were: each 10,000 times that a letter is repeated take ten bytes.
+// WriteOut expands the large payloads of a recording: "<40000 z>" becomes 40,000 times the
+// letter z. .NET stores such payloads compressed in blobs, and the recordings contain only the
+// compressed lengths. The original length follows from it: 10,000 repetitions of a letter take
+// ten bytes.
 func WriteOut(recording string) string {
 	return run.ReplaceAllStringFunc(recording, func(s string) string {
 		m := run.FindStringSubmatch(s)

@@ -1,5 +1,5 @@
-// Package replaytest drives one instance of an orchestrator through its
-// episodes, for tests of replay and of the authoring API.
+// Package replaytest runs one instance of an orchestrator through its episodes, for tests of
+// replay and of the authoring API. It also formats and builds events and actions.
 package replaytest
 
 import (
@@ -12,20 +12,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// Epoch is when a Stage's first episode takes place.
+// Epoch is the time of a Stage's first episode.
 var Epoch = time.Date(2024, 10, 1, 12, 0, 0, 123456700, time.UTC)
 
-// TB is what a Stage needs of a testing.TB.
+// TB is the part of testing.TB that a Stage uses.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Cleanup(func())
 }
 
-// A Stage is one instance. It keeps its history as the engine does, and holds
-// its orchestrator in memory between episodes. Every episode is also run by a
-// new execution that replays the history from the start; a difference fails
-// the test.
+// A Stage is one instance. It keeps the history as the engine does, and holds the orchestrator
+// in memory between episodes. It runs every episode a second time, in a new execution that
+// replays the history from the start. The test fails if the two outcomes differ.
 type Stage struct {
 	tb   TB
 	name string
@@ -35,16 +34,17 @@ type Stage struct {
 	Instance history.OrchestrationInstance
 	// Now is the time of the next episode.
 	Now time.Time
-	// History has what was seen and decided so far.
+	// History contains the events and the recorded decisions so far.
 	History []history.Event
-	// Actions are all that were decided so far.
+	// Actions contains the decisions so far.
 	Actions []replay.Action
-	// Outcome is that of the last episode.
+	// Outcome is the outcome of the last episode.
 	Outcome replay.Outcome
-	// Compare is off for orchestrators that tell tests what they do: they would
-	// tell it twice.
+	// Compare enables the second run. Disable it for orchestrators with side effects that the
+	// test observes: they would occur twice. The default is true.
 	Compare bool
-	// Cached is off to replay the history at every episode.
+	// Cached holds the orchestrator in memory between episodes. If it is false, every episode
+	// replays the history. The default is true.
 	Cached bool
 }
 
@@ -58,7 +58,7 @@ func New(tb TB, name string, code replay.Code) *Stage {
 	return s
 }
 
-// Evict takes the orchestrator out of memory. The next episode replays.
+// Evict unloads the orchestrator. The next episode replays the history.
 func (s *Stage) Evict() {
 	if s.live != nil {
 		s.live.Close()
@@ -66,8 +66,8 @@ func (s *Stage) Evict() {
 	}
 }
 
-// Start runs the first episode, with the input as JSON, and returns what it
-// decided. More events may come with the start.
+// Start runs the first episode with the given input, encoded as JSON, and with further events.
+// It returns the new actions.
 func (s *Stage) Start(input any, more ...history.Event) []replay.Action {
 	s.tb.Helper()
 	e := &history.ExecutionStarted{Header: history.NewHeader(s.Now), Instance: s.Instance, Name: s.name}
@@ -81,8 +81,7 @@ func (s *Stage) Start(input any, more ...history.Event) []replay.Action {
 	return s.Episode(append([]history.Event{e}, more...)...)
 }
 
-// Episode runs an episode with the events that arrived, and returns what it
-// decided.
+// Episode runs an episode with the given events, and returns the new actions.
 func (s *Stage) Episode(events ...history.Event) []replay.Action {
 	s.tb.Helper()
 	fresh := append([]history.Event{&history.OrchestratorStarted{Header: history.NewHeader(s.Now)}}, events...)
@@ -119,7 +118,7 @@ func (s *Stage) replay(fresh []history.Event) (*replay.Execution, replay.Outcome
 	return x, outcome
 }
 
-// compare fails the test unless a replay from the start comes out the same.
+// compare fails the test if a replay from the start has another outcome.
 func (s *Stage) compare(fresh []history.Event) {
 	s.tb.Helper()
 	other, got := s.replay(fresh)
@@ -127,12 +126,12 @@ func (s *Stage) compare(fresh []history.Event) {
 	withoutStacks(s.Outcome.Actions)
 	withoutStacks(got.Actions)
 	if !reflect.DeepEqual(got, s.Outcome) {
-		s.tb.Fatalf("a replay from the start decides\n%s\nwhat was in memory decided\n%s", Describe(got.Actions), Describe(s.Outcome.Actions))
+		s.tb.Fatalf("a replay from the start decides\n%s\nthe execution in memory decided\n%s", Describe(got.Actions), Describe(s.Outcome.Actions))
 	}
 }
 
-// withoutStacks takes the goroutine addresses out of panics' stacks, which
-// differ from run to run: only that there is one matters.
+// withoutStacks replaces the stack traces of panics, whose goroutine addresses differ from run
+// to run. Only the presence of a trace is compared.
 func withoutStacks(actions []replay.Action) {
 	for _, a := range actions {
 		if c, ok := a.(*replay.Complete); ok && c.Failure != nil && c.Failure.StackTrace != nil {
@@ -141,7 +140,7 @@ func withoutStacks(actions []replay.Action) {
 	}
 }
 
-// End returns the action that ended the execution, nil if it has not ended.
+// End returns the action that ended the execution, or nil if it has not ended.
 func (s *Stage) End() *replay.Complete {
 	if len(s.Actions) == 0 {
 		return nil
@@ -150,8 +149,8 @@ func (s *Stage) End() *replay.Complete {
 	return end
 }
 
-// Output returns the result of an execution that ended in the given way, and
-// fails the test if it did not.
+// Output returns the result of the execution. It fails the test if the execution has not ended
+// with the given status.
 func (s *Stage) Output(status history.RuntimeStatus) string {
 	s.tb.Helper()
 	end := s.End()
@@ -186,7 +185,7 @@ func Record(actions []replay.Action, now time.Time) []history.Event {
 	return events
 }
 
-// Describe returns actions as text, one a line.
+// Describe returns actions as text, one per line.
 func Describe(actions []replay.Action) string {
 	text := ""
 	for _, a := range actions {
@@ -213,8 +212,8 @@ func show(s *string) string {
 	return *s
 }
 
-// Done returns the event that completes an activity with a result in JSON;
-// empty means none.
+// Done returns the event that completes an activity. Result is JSON; empty means no
+// result.
 func Done(id int, result string) *history.TaskCompleted {
 	e := &history.TaskCompleted{Header: history.NewHeader(Epoch), TaskScheduledID: id}
 	if result != "" {
@@ -223,7 +222,7 @@ func Done(id int, result string) *history.TaskCompleted {
 	return e
 }
 
-// Failed returns the event that fails an activity with a message.
+// Failed returns the event that fails an activity with the given message.
 func Failed(id int, message string) *history.TaskFailed {
 	return &history.TaskFailed{
 		Header: history.NewHeader(Epoch), TaskScheduledID: id, Reason: &message,
@@ -236,7 +235,7 @@ func Fired(id int) *history.TimerFired {
 	return &history.TimerFired{Header: history.NewHeader(Epoch), TimerID: id}
 }
 
-// Raised returns an external event with a payload in JSON; empty means none.
+// Raised returns an external event. Payload is JSON; empty means no payload.
 func Raised(name, payload string) *history.EventRaised {
 	e := &history.EventRaised{Header: history.NewHeader(Epoch), Name: name}
 	if payload != "" {
