@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// controls are the messages that end the pause of an instance.
-func controls(id string) map[string]provider.TaskMessage {
+// endsPause returns the messages that end the pause of an instance.
+func endsPause(id string) map[string]provider.TaskMessage {
 	all := map[string]provider.TaskMessage{}
 	for name, e := range map[string]history.Event{
 		"terminate": &history.ExecutionTerminated{Header: history.NewHeader(time.Now())},
@@ -25,7 +25,7 @@ func controls(id string) map[string]provider.TaskMessage {
 	return all
 }
 
-// abandonAll abandons an instance until it pauses for at least 4 s.
+// abandonAll abandons an instance until its pause is at least 4 s.
 func (r *rig) abandonAll(id string) {
 	r.Helper()
 	for item := r.Next(); ; item = r.Next() {
@@ -49,19 +49,19 @@ func TestPartition_TerminationSuspensionAndResumptionEndThePause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRig(t, newDisk())
 			r.Start("a")
-			for i := range maxMessages + 10 { // more than a session has
+			for i := range maxMessages + 10 { // more than one session takes
 				r.Raise("a", fmt.Sprint(i))
 			}
 			r.abandonAll("a")
 			began := time.Now()
-			control := controls("a")[name]
+			control := endsPause("a")[name]
 			r.Must(r.Send(t.Context(), control))
 			item := r.Next()
 			if waited := time.Since(began); waited > 0 {
-				t.Errorf("%s: the instance is dispatched after %v, want at once", name, waited)
+				t.Errorf("%s: the instance was dispatched after %v; want immediately", name, waited)
 			}
 			if !slices.ContainsFunc(item.Messages, func(m provider.TaskMessage) bool { return m.Event.Type() == control.Event.Type() }) {
-				t.Errorf("%s: the session does not have the message", name)
+				t.Errorf("%s: the session does not contain the message", name)
 			}
 			// The message has been dispatched: the instance pauses again.
 			r.Must(item.Session.Abandon(t.Context(), errors.New("no code")))
@@ -70,7 +70,7 @@ func TestPartition_TerminationSuspensionAndResumptionEndThePause(t *testing.T) {
 			r.Raise("a", "another")
 			r.Next()
 			if waited := time.Since(began); waited < 4*time.Second {
-				t.Errorf("%s: an event ends the pause after %v", name, waited)
+				t.Errorf("%s: an event ended the pause after %v", name, waited)
 			}
 		})
 	}
@@ -85,12 +85,12 @@ func TestPartition_TerminationDuringASessionPreventsThePause(t *testing.T) {
 		time.Sleep(time.Hour)
 		item := r.Next()
 		began := time.Now()
-		r.Must(r.Send(t.Context(), controls("a")["terminate"]))
+		r.Must(r.Send(t.Context(), endsPause("a")["terminate"]))
 		r.Must(item.Session.Abandon(t.Context(), errors.New("no code")))
 		r.Must(item.Session.Release(t.Context()))
 		r.Next()
 		if waited := time.Since(began); waited > 0 {
-			t.Errorf("the instance is dispatched after %v, want at once", waited)
+			t.Errorf("the instance was dispatched after %v; want immediately", waited)
 		}
 	})
 }
@@ -100,15 +100,14 @@ func TestPartition_AbandonDelayDoublesUpToItsLimit(t *testing.T) {
 	c := Config{AbandonDelay: time.Second, MaxAbandonDelay: 5 * time.Second}
 	for attempt, want := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 4: 5, 1000000: 5} {
 		if got := c.abandonDelay(attempt); got != want*time.Second {
-			t.Errorf("delay of attempt %d is %v, want %v", attempt, got, want*time.Second)
+			t.Errorf("the delay of attempt %d is %v; want %v", attempt, got, want*time.Second)
 		}
 	}
 }
 
-// The delay counts the sessions since the last that got on: what has failed often in its
-// life waits no longer than what fails for the first time, after a checkpoint or when
-// another instance begins under the ID.
-func TestPartition_AbandonDelayBeginsAnewOnceTheInstanceGetsOn(t *testing.T) {
+// The delay depends on the abandoned sessions since the last checkpoint or restart, not on
+// those before.
+func TestPartition_ACheckpointOrARestartResetsTheAbandonDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := openRig(t, newDisk())
@@ -120,7 +119,7 @@ func TestPartition_AbandonDelayBeginsAnewOnceTheInstanceGetsOn(t *testing.T) {
 			func() {
 				r.Must(item.Session.Abandon(t.Context(), errors.New("it cannot be done")))
 				r.Must(item.Session.Release(t.Context()))
-				r.Start("a") // in its place
+				r.Start("a") // replaces the instance
 				item = r.Next()
 			},
 		} {
@@ -131,7 +130,7 @@ func TestPartition_AbandonDelayBeginsAnewOnceTheInstanceGetsOn(t *testing.T) {
 				began := time.Now()
 				item = r.Next()
 				if took := time.Since(began); took != want {
-					t.Errorf("work that was abandoned is handed out again after %v, want %v", took, want)
+					t.Errorf("abandoned work was dispatched again after %v; want %v", took, want)
 				}
 			}
 		}

@@ -10,27 +10,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// activity is an activity that is not done. work.mu protects the fields that
-// change.
+// activity is a pending activity. work.mu protects the fields that change.
 type activity struct {
 	number uint64 // its key
-	body   []byte // its record if that is small, else nil
+	body   []byte // its record if at most maxInMemory bytes, else nil
 
-	// earlier counts the deliveries that may have come before this process opened
-	// the hub, and deliveries those since.
+	// earlier counts the deliveries before this process opened the hub, and may be too high.
+	// deliveries counts the deliveries since.
 	earlier    int
 	deliveries int
 
-	since time.Time // when it was last ready
+	since time.Time // when it last became ready
 	lock  *activityLock
-	pause *alarm // set after the activity was abandoned
-	// result is on its way to the orchestration. It may be unstored.
+	pause *alarm // set while an abandoned activity waits for its retry
+	// result is in its orchestration's inbox or in flight. It may be unstored.
 	result *message
-	// done means that the result is stored or was taken.
+	// done means that the result is durable, or that the activity is being moved to another
+	// partition.
 	done bool
 }
 
-// isReady reports whether an activity waits for somebody to run it. work.mu is locked.
+// isReady reports whether the activity can be dispatched. work.mu is locked.
 func (a *activity) isReady() bool {
 	return !a.done && a.result == nil && a.lock == nil && a.pause == nil
 }
@@ -40,12 +40,12 @@ type activityLock struct {
 	p       *Partition
 	a       *activity
 	attempt int
-	waiting history.OrchestrationInstance // for the result
+	waiting history.OrchestrationInstance // receives the result
 }
 
 var _ provider.ActivityLock = (*activityLock)(nil)
 
-// item reads the activity and makes a work item of it.
+// item reads the activity and returns its work item.
 func (l *activityLock) item() (*provider.ActivityWorkItem, error) {
 	record := l.a.body
 	if record == nil {
@@ -76,9 +76,9 @@ func (l *activityLock) item() (*provider.ActivityWorkItem, error) {
 
 // Complete implements [provider.ActivityLock].
 //
-// The orchestration gets the result at once. Most often its checkpoint takes the
-// result before the writer has stored it. Then Complete waits for that checkpoint,
-// and the result never has a record of its own.
+// Complete delivers the result to the orchestration immediately. Usually the orchestration's
+// checkpoint consumes the result before the writer has stored it. Complete then waits for that
+// checkpoint, and the result never gets a record of its own.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	switch result.(type) {
 	case *history.TaskCompleted, *history.TaskFailed:
@@ -109,7 +109,7 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	return nil
 }
 
-// post stores the result for an instance of another partition.
+// post stores the result as a message for an instance of another partition.
 func (l *activityLock) post(ctx context.Context, record []byte, msg provider.TaskMessage) error {
 	p, a := l.p, l.a
 	err := p.writer.Do(ctx, func(t *txn) error {
@@ -133,8 +133,8 @@ func (l *activityLock) post(ctx context.Context, record []byte, msg provider.Tas
 	return nil
 }
 
-// deliver gives the result to the orchestration, and returns the operation that
-// stores it, none if the activity is done.
+// deliver delivers the result to the orchestration. It returns the operation that stores the
+// result, or nil if the activity is done.
 func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.Op[*txn] {
 	p, a := l.p, l.a
 	p.mu.Lock()
@@ -181,7 +181,7 @@ func (l *activityLock) abandon(cause error) {
 	}
 	if m := a.result; m != nil {
 		if m.inFlight {
-			return // an episode has the result: the activity need not run again
+			return // an episode consumes the result; do not run the activity again
 		}
 		a.result = nil
 		p.remove(m)
@@ -201,7 +201,7 @@ func (l *activityLock) release() {
 	l.p.checkDrained()
 }
 
-// revoke takes the lock from the caller, who may still complete the activity. mu is
+// revoke releases the lock on behalf of the caller, who may still complete the activity. mu is
 // locked.
 func (l *activityLock) revoke() {
 	l.release()

@@ -2,15 +2,15 @@ package partition
 
 import "time"
 
-// alarm is something to do at a time: to deliver a timer, or to hand out abandoned
-// work again. The goroutine of Run fires all of them.
+// alarm calls a function at a time: to deliver a timer, or to dispatch abandoned work again.
+// The goroutine of Run fires all alarms.
 type alarm struct {
 	at   time.Time
 	fire func() // called with work.mu locked
-	slot int    // its place in the heap, -1 if it is not there
+	slot int    // index in the heap; -1 if the alarm has fired or was stopped
 }
 
-// alarms is a heap of alarms, the earliest first.
+// alarms is a heap of alarms, earliest first.
 type alarms []*alarm
 
 func (a alarms) Len() int           { return len(a) }
@@ -20,13 +20,13 @@ func (a alarms) Swap(i, j int) {
 	a[i].slot, a[j].slot = i, j
 }
 
-// Push is for package heap.
+// Push implements [heap.Interface].
 func (a *alarms) Push(x any) {
 	x.(*alarm).slot = len(*a)
 	*a = append(*a, x.(*alarm))
 }
 
-// Pop is for package heap.
+// Pop implements [heap.Interface].
 func (a *alarms) Pop() any {
 	last := len(*a) - 1
 	x := (*a)[last]

@@ -9,19 +9,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// coder codes records.
+// coder encodes and decodes records.
 type coder struct {
 	logstore.Coder
-	recorded byte // the version of the record, if it has events
-	needed   byte // the lowest version that has all fields of the events written so far
+	recorded byte // the version of a record with events
+	needed   byte // the lowest version that has all fields of the events encoded so far
 }
 
 func writing(buf []byte) *coder { return &coder{Coder: logstore.Coder{Buf: buf}} }
 
 func reading(b []byte) *coder { return &coder{Coder: logstore.Coder{Buf: b, Reading: true}} }
 
-// writingEvents returns the record of events that f codes, in the lowest version that has all
-// their fields: so an older program refuses only the records whose events have newer fields.
+// writingEvents returns the record of events that f encodes. It uses the lowest version that
+// has all their fields, so that an older program rejects only records with newer fields.
 func writingEvents(buf []byte, f func(*coder)) ([]byte, error) {
 	c := writing(buf)
 	c.recorded = 1
@@ -35,11 +35,11 @@ func writingEvents(buf []byte, f func(*coder)) ([]byte, error) {
 	return c.Buf, c.End()
 }
 
-// The first byte of every record is its version. A program reads all versions up to
-// its own. Records with events have [history.RecordVersion].
+// The first byte of every record is its version. A program reads all versions up to its own.
+// Records with events have [history.RecordVersion].
 const (
-	recordVersion = 1 // of all other records but
-	rowVersion    = 2 // an instance's row, since it has the time of the first start
+	recordVersion = 1 // every other record
+	rowVersion    = 2 // an instance's row; version 2 added FirstCreatedAt
 )
 
 // version codes a record's first byte and returns it.
@@ -61,8 +61,8 @@ func (c *coder) eventsVersion() {
 	}
 }
 
-// route is the part of a message's record that says where the message goes. It
-// comes first, so that a hub can be opened without reading the rest.
+// route is the part of a message's record that says where the message goes. It comes first, so
+// that opening a hub does not decode the rest.
 type route struct {
 	kind   history.EventType
 	target history.OrchestrationInstance
@@ -116,13 +116,12 @@ func decodeRoute(b []byte) (route, error) {
 	return r, c.Err
 }
 
-// activityHead is the part of an activity's record before its message.
+// activityHead is the part of an activity's record that precedes the message.
 type activityHead struct {
-	// crashes is how often the hub had crashed when the record was written. With
-	// each crash since, the activity may have been dispatched once more.
+	// crashes is the hub's crash count when the record was written. After each later crash, the
+	// activity may have been dispatched one more time than recorded.
 	crashes uint64
-	// deliveries is how often the activity was dispatched before the hub was last
-	// closed.
+	// deliveries counts the dispatches up to the last clean close of the hub.
 	deliveries uint64
 }
 
@@ -138,8 +137,7 @@ func encodeActivity(h activityHead, message []byte) []byte {
 	return append(c.Buf, message...)
 }
 
-// decodeActivityHead returns the head of an activity's record, and the bytes of its
-// message.
+// decodeActivityHead returns the head of an activity's record and the undecoded message.
 func decodeActivityHead(b []byte) (h activityHead, message []byte, err error) {
 	c := reading(b)
 	c.activityHead(&h)
@@ -170,9 +168,10 @@ func (c *coder) row(r *row) {
 	}
 }
 
-// payload codes a payload, if it has no record of its own.
+// payload codes a payload that is stored in the row. For a payload with its own record it codes
+// only that fact.
 func (c *coder) payload(text **string) {
-	apart := isApart(*text)
+	apart := isSeparate(*text)
 	c.Bool(&apart)
 	switch {
 	case !apart:
@@ -188,7 +187,7 @@ func encodeRow(r *row) ([]byte, error) {
 	return c.Buf, c.End()
 }
 
-// decodeRow leaves payloads that have records of their own unread.
+// decodeRow decodes a row. Payloads with records of their own are left unread.
 func decodeRow(id string, b []byte) (*row, error) {
 	var r row
 	c := reading(b)
@@ -200,9 +199,9 @@ func decodeRow(id string, b []byte) (*row, error) {
 	return &r, nil
 }
 
-// encodeEpisode returns the record of the events that one checkpoint appends to a
-// history. It begins with the time of the last event, so that the time of an
-// instance's last update can be read without the events.
+// encodeEpisode returns the record of the events that one checkpoint appends to a history. It
+// starts with the time of the last event: the instance's last update can be read without
+// decoding events.
 func encodeEpisode(events []history.Event) ([]byte, error) {
 	return writingEvents(make([]byte, 0, 64*len(events)), func(c *coder) {
 		c.eventsVersion()
@@ -250,7 +249,7 @@ func decodeEpisodeTime(b []byte) (time.Time, error) {
 	return last, c.Err
 }
 
-// event codes an event: its type's number, its head and its own fields.
+// event codes an event: the number of its type, its head and its fields.
 func (c *coder) event(v *history.Event) {
 	var kind byte
 	if !c.Reading {
@@ -260,14 +259,14 @@ func (c *coder) event(v *history.Event) {
 	c.eventOf(history.EventType(kind), v)
 }
 
-// eventOf codes an event's head and fields when its type is known already.
+// eventOf codes the head and the fields of an event whose type is known.
 func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 	if c.Err != nil {
 		return
 	}
 	if c.Reading {
 		if *v = history.NewEvent(kind); *v == nil {
-			c.Fail(fmt.Errorf("%d is no type of event", kind))
+			c.Fail(fmt.Errorf("%d is not a valid event type", kind))
 			return
 		}
 	}
@@ -276,17 +275,18 @@ func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 	c.Bool(&head.IsPlayed)
 	c.Time(&head.Timestamp)
 	if !history.VisitFields(*v, (*eventCoder)(c)) {
-		c.Fail(fmt.Errorf("%T is no event of a history", *v))
+		c.Fail(fmt.Errorf("%T is not a history event", *v))
 	}
 	if c.Reading && c.Err != nil {
 		*v = nil
 	}
 }
 
-// eventCoder is a coder of the fields of an event.
+// eventCoder implements the visitor of [history.VisitFields] on a coder.
 type eventCoder coder
 
-// Since reports whether the record has the fields of a version.
+// Since reports whether the record's version has the fields that were added in version. When
+// writing, set says that the event uses them.
 func (c *eventCoder) Since(version byte, set bool) bool {
 	if set {
 		c.needed = max(c.needed, version)
@@ -353,8 +353,8 @@ func (c *coder) status(v *history.RuntimeStatus) {
 	}
 }
 
-// optional codes whether there is a value, and returns it, nil if there is none. What is read
-// is a new one.
+// optional codes whether *v is set and returns *v, which may be nil. When reading, it allocates a new
+// value.
 func optional[T any](c *coder, v **T) *T {
 	if there := c.Present(*v != nil); c.Reading {
 		if *v = nil; there {
@@ -364,8 +364,8 @@ func optional[T any](c *coder, v **T) *T {
 	return *v
 }
 
-// maxInnerFailures bounds how deep failures are nested, for reading as for
-// writing: what is deeper would let damaged bytes exhaust the stack.
+// maxInnerFailures bounds the nesting of failures. Without it, damaged bytes could exhaust the
+// stack.
 const maxInnerFailures = 1000
 
 func (c *coder) failure(v **history.FailureDetails, depth int) {
@@ -429,7 +429,7 @@ func (c *coder) request(r *Request) {
 		list(c, &r.Execution.Mark, c.Int)
 		c.Time(&r.Time)
 	default:
-		c.Fail(fmt.Errorf("there is no request of kind %d", r.Kind))
+		c.Fail(fmt.Errorf("%d is not a valid request kind", r.Kind))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// allEvents returns an event of every type, with its fields filled by fill.
+// allEvents returns an event of every type, with fields set by fill.
 func allEvents(fill func(reflect.Value)) []history.Event {
 	var all []history.Event
 	for kind := range history.TypeExecutionRewound + 1 {
@@ -27,8 +27,8 @@ func allEvents(fill func(reflect.Value)) []history.Event {
 	return all
 }
 
-// filled returns a function that fills any value, from a seed: the less often
-// nil, the greater full is, up to 1.
+// filled returns a function that sets a value at random. full is the probability that an
+// optional value is set.
 func filled(r *rand.Rand, full float64) func(reflect.Value) {
 	var fill func(v reflect.Value, depth int)
 	fill = func(v reflect.Value, depth int) {
@@ -73,13 +73,13 @@ func word(r *rand.Rand) string {
 	return words[r.IntN(len(words))]
 }
 
-func TestCoder_ReadsBackEveryEventAsItWasWritten(t *testing.T) {
+func TestCoder_DecodesTheEventsThatItEncoded(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		want := allEvents(filled(r, []float64{0, 0.5, 1}[seed%3]))
 		if len(want) != 21 {
-			t.Fatalf("there are %d events, want 21", len(want))
+			t.Fatalf("allEvents returned %d events; want 21", len(want))
 		}
 		b, err := encodeEpisode(want)
 		if err != nil {
@@ -94,7 +94,7 @@ func TestCoder_ReadsBackEveryEventAsItWasWritten(t *testing.T) {
 		}
 		at, err := decodeEpisodeTime(b)
 		if last := want[len(want)-1].Head().Timestamp; err != nil || !at.Equal(last) {
-			t.Errorf("seed %d: time of the last event is %v, %v, want %v", seed, at, err, last)
+			t.Errorf("seed %d: the time of the last event is %v (%v); want %v", seed, at, err, last)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestCoder_DistinguishesNilFromEmpty(t *testing.T) {
 	}
 }
 
-func TestCoder_ReadsBackMessagesAndTheirRoutes(t *testing.T) {
+func TestCoder_DecodesMessagesAndTheirRoutes(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, e := range allEvents(filled(r, 0.8)) {
@@ -144,7 +144,7 @@ func TestCoder_ReadsBackMessagesAndTheirRoutes(t *testing.T) {
 	}
 }
 
-func TestCoder_ReadsBackRows(t *testing.T) {
+func TestCoder_DecodesRows(t *testing.T) {
 	t.Parallel()
 	want := &row{number: 7 << 40, InstanceState: provider.InstanceState{
 		Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e"}, Name: "n", Version: "v", Status: history.Failed,
@@ -168,12 +168,12 @@ func TestCoder_ReadsBackRows(t *testing.T) {
 		}
 	}
 	same(b)
-	b[0], want.FirstCreatedAt = 1, time.Time{} // version 1 ended before
+	b[0], want.FirstCreatedAt = 1, time.Time{} // version 1 has no FirstCreatedAt
 	same(b[:len(b)-8])
 }
 
-// Files outlive programs: what these bytes mean must not change.
-func TestCoder_ReadsWhatVersion1Wrote(t *testing.T) {
+// Files outlive programs: the meaning of these bytes must not change.
+func TestCoder_DecodesRecordsOfVersion1(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 20, 18, 32, 28, 618124400, time.UTC)
 	for _, tt := range []struct {
@@ -202,7 +202,7 @@ func TestCoder_ReadsWhatVersion1Wrote(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := hex.EncodeToString(b); got != tt.hex {
-			t.Errorf("%s is written as\n%s, want\n%s", tt.name, got, tt.hex)
+			t.Errorf("%s was encoded as\n%s\nwant\n%s", tt.name, got, tt.hex)
 		}
 		b, err = hex.DecodeString(tt.hex)
 		if err != nil {
@@ -218,7 +218,7 @@ func TestCoder_ReadsWhatVersion1Wrote(t *testing.T) {
 	}
 }
 
-func TestCoder_RefusesRecordsOfALaterVersion(t *testing.T) {
+func TestCoder_RejectsRecordsOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	b, err := encodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}})
 	if err != nil {
@@ -230,19 +230,19 @@ func TestCoder_RefusesRecordsOfALaterVersion(t *testing.T) {
 	}
 }
 
-func TestCoder_RefusesFailuresThatAreNestedWithoutEnd(t *testing.T) {
+func TestCoder_RejectsFailuresThatAreNestedTooDeeply(t *testing.T) {
 	t.Parallel()
 	f := &history.FailureDetails{}
 	for range maxInnerFailures + 10 {
 		f = &history.FailureDetails{InnerFailure: f}
 	}
 	if _, err := encodeMessage(provider.TaskMessage{Event: &history.TaskFailed{Failure: f}}); err == nil {
-		t.Error("it was written")
+		t.Error("encoding succeeded")
 	}
 }
 
-// The decoders get bytes that may be damaged: they must not panic, nor ask for
-// memory without measure, and what they read must be written as it was.
+// The decoders receive bytes that may be damaged. They must not panic or allocate without
+// bounds, and encoding the decoded values must restore them.
 func FuzzDecodeMessage(f *testing.F) {
 	for _, e := range allEvents(filled(rand.New(rand.NewPCG(3, 4)), 0.9)) {
 		b, err := encodeMessage(provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "b"}})
@@ -258,11 +258,11 @@ func FuzzDecodeMessage(f *testing.F) {
 		}
 		again, err := encodeMessage(m)
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("cannot encode the decoded value: %v", err)
 		}
 		back, err := decodeMessage(again)
 		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
+			t.Fatalf("cannot decode the encoded value: %v", err)
 		}
 		if diff := cmp.Diff(m, back); diff != "" {
 			t.Errorf("(-read +read again):\n%s", diff)
@@ -283,11 +283,11 @@ func FuzzDecodeEpisode(f *testing.F) {
 		}
 		again, err := encodeEpisode(past)
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("cannot encode the decoded value: %v", err)
 		}
 		back, err := decodeEpisode(nil, again)
 		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
+			t.Fatalf("cannot decode the encoded value: %v", err)
 		}
 		if diff := cmp.Diff(past, back); diff != "" {
 			t.Errorf("(-read +read again):\n%s", diff)
@@ -308,11 +308,11 @@ func FuzzDecodeRow(f *testing.F) {
 		}
 		again, err := encodeRow(r)
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("cannot encode the decoded value: %v", err)
 		}
 		back, err := decodeRow("i", again)
 		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
+			t.Fatalf("cannot decode the encoded value: %v", err)
 		}
 		if diff := cmp.Diff(r, back, cmp.AllowUnexported(row{})); diff != "" {
 			t.Errorf("(-read +read again):\n%s", diff)
@@ -332,7 +332,8 @@ func TestCoder_KeepsEachFieldOfAnEvent(t *testing.T) {
 	})
 }
 
-// An older program refuses a record only if an event has a field that it does not know.
+// An older program rejects a record only if an event has a field that the program does not
+// know.
 func TestCoder_WritesTheLowestVersionThatHasAllFields(t *testing.T) {
 	t.Parallel()
 	for _, priority := range []*int{nil, new(7)} {
@@ -346,14 +347,14 @@ func TestCoder_WritesTheLowestVersionThatHasAllFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := byte(1); priority == nil && (len(b) != 1 || b[0] != want) {
-			t.Errorf("without the field the record is %v, want version %d and nothing else", b, want)
+			t.Errorf("the record without the field is %v; want version %d without additions", b, want)
 		}
 		var got *int
 		c := reading(b)
 		c.recorded = 2
 		code(c, &got)
 		if err := c.End(); err != nil || !reflect.DeepEqual(got, priority) {
-			t.Errorf("the field is read as %v, %v", got, err)
+			t.Errorf("the field was decoded as %v (%v)", got, err)
 		}
 	}
 }

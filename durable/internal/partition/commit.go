@@ -9,18 +9,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// commit is a checkpoint to be made part of a transaction.
+// commit is a checkpoint that becomes part of a transaction.
 type commit struct {
 	s  *session
 	cp *provider.Checkpoint
 
-	// Records, encoded by the caller before the transaction.
+	// The records, encoded before the transaction.
 	episode    []byte
 	activities [][]byte
 	timers     [][]byte
 	messages   [][]byte
 
-	// Where the session goes on; set by apply.
+	// The session's position after the commit; set by apply.
 	number    uint64
 	execution string
 	next      int
@@ -65,7 +65,7 @@ func newCommit(s *session, cp *provider.Checkpoint) (*commit, error) {
 	return c, nil
 }
 
-// apply makes the checkpoint part of a transaction.
+// apply applies the checkpoint to a transaction.
 func (c *commit) apply(t *txn) error {
 	r, err := c.check(t)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *commit) apply(t *txn) error {
 		t.addActivity(b)
 	}
 	for i, b := range c.timers {
-		if c.ended { // nobody waits for it, as for those that advance has canceled
+		if c.ended { // no timer is needed anymore; advance canceled the earlier ones
 			break
 		}
 		t.addTimer(b, c.cp.Timers[i], c.cp.Timers[i].Event.(*history.TimerFired).FireAt)
@@ -98,8 +98,8 @@ func (c *commit) apply(t *txn) error {
 	return nil
 }
 
-// check returns the instance's row, or that the session was lost: the instance has
-// another execution or a longer history than the session knows.
+// check returns the instance's row. It returns provider.ErrSessionLost if the instance has
+// another execution, or a longer history, than the session knows.
 func (c *commit) check(t *txn) (*row, error) {
 	s := c.s
 	if s.isOver() {
@@ -125,8 +125,7 @@ func (c *commit) check(t *txn) (*row, error) {
 	return r, nil
 }
 
-// advance appends the events to the history, or begins a new one, and brings the
-// row up to date.
+// advance appends the events to the history, or starts a new history, and updates the row.
 func (c *commit) advance(t *txn, r *row) error {
 	id := c.s.inst.id
 	isNew := r == nil
@@ -158,10 +157,10 @@ func (c *commit) advance(t *txn, r *row) error {
 	return nil
 }
 
-// maxIDLength is the length of the longest instance ID, in bytes.
+// maxIDLength is the maximum length of an instance ID, in bytes.
 const maxIDLength = 4096
 
-// CheckID returns an error if no instance can have the ID.
+// CheckID returns an error if id is not a valid instance ID.
 func CheckID(id string) error {
 	switch {
 	case id == "":

@@ -9,35 +9,34 @@ import (
 type Config struct {
 	// Name names the partition, or its hub, in errors.
 	Name string
-	// Opens is how often the partition was opened, with this time. No two partitions
-	// that are open at different times have the same.
+	// Opens counts how often the partition has been opened, including this time. Processes that
+	// open the partition at different times must have different values.
 	Opens uint64
-	// Crashes is how often a process died that had the partition open.
+	// Crashes counts the processes that ended without closing the partition.
 	Crashes uint64
 
-	// DrainTimeout is how long Run waits for work in flight after its context has
-	// ended.
+	// DrainTimeout limits how long Run waits for work in flight after its context has ended.
 	DrainTimeout time.Duration
-	// AbandonDelay is the time until abandoned work is dispatched again. It doubles
-	// with every attempt up to MaxAbandonDelay.
+	// AbandonDelay is the delay before abandoned work is dispatched again. It doubles with
+	// every attempt, up to MaxAbandonDelay.
 	AbandonDelay, MaxAbandonDelay time.Duration
-	// PageSize is the number of instances on a page if the query does not set one.
+	// PageSize is the number of instances on a page if the query sets none.
 	PageSize int
 
-	// Readable returns why the records in memory do not count any more, nil if they do.
-	// Default: they do.
+	// Readable returns an error if the records in memory are no longer valid, for example
+	// because another process owns the partition. Default: always valid.
 	Readable func() error
-	// Slow says that the storage takes long, so that writes must not wait for reads of
-	// records that are not in memory, and pay if they wait a little for each other
-	// (Gather of logstore.WriterConfig).
+	// Slow means that the storage has a high latency. Reads of records that are not in memory
+	// then do not block writes, and writes wait briefly for each other (see Gather of
+	// logstore.WriterConfig).
 	Slow bool
-	// Error returns an error of the storage as callers know it. Default: as it is.
+	// Error converts an error of the storage for callers. Default: unchanged.
 	Error func(error) error
-	// Owns reports whether an instance is the partition's. Default: every one is.
+	// Owns reports whether an instance belongs to this partition. Default: all do.
 	Owns func(id string) bool
-	// Post is called with each message for an instance of another partition, once it is
-	// durable, in the order of their numbers, and with those that were left when the
-	// partition is opened. It must not block or call the partition.
+	// Post is called with each message for an instance of another partition, in the order of
+	// their numbers, after the message is durable. [Open] calls it for the messages that are
+	// still unsent. Post must not block or call the partition.
 	Post func(Outgoing)
 
 	// Logger is the partition's logger.
@@ -57,10 +56,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// abandonDelay returns the time until work that was abandoned at the given attempt,
-// counted from 1, is dispatched again
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync: the
-// delay doubles up to a limit).
+// abandonDelay returns the delay before work that was abandoned at the given attempt, counted
+// from 1, is dispatched again. It doubles up to a limit, as in
+// DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync.
 func (c Config) abandonDelay(attempt int) time.Duration {
 	d := c.AbandonDelay
 	for ; attempt > 1 && d < c.MaxAbandonDelay; attempt-- {

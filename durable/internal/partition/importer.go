@@ -9,21 +9,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// importedAtOnce and importedBytesAtOnce bound a transaction of an import.
+// importedAtOnce and importedBytesAtOnce bound a transaction of an import, in operations and in
+// bytes.
 const (
 	importedAtOnce      = 500
 	importedBytesAtOnce = 4 << 20
 )
 
-// Importer is a [provider.HubWriter] that writes many records in one transaction. Flush
-// writes the last of them.
+// Importer is a [provider.HubWriter] that writes many records per transaction. Call Flush after
+// the last record.
 type Importer struct {
 	p       *Partition
 	pending []func(*txn) error
 	size    int
 }
 
-// NewImporter returns an importer into an empty partition.
+// NewImporter returns an importer into p, which must be empty.
 func NewImporter(p *Partition) *Importer { return &Importer{p: p} }
 
 func (im *Importer) add(ctx context.Context, size int, apply func(*txn) error) error {
@@ -55,7 +56,7 @@ func (im *Importer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// importedEvents is how many events of an imported history share a record.
+// importedEvents is the number of events of an imported history in one record.
 const importedEvents = 64
 
 // Instance implements [provider.HubWriter].

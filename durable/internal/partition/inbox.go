@@ -11,11 +11,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// inbox is a transaction that takes mail.
+// inbox is a transaction that processes mail.
 type inbox struct{ *txn }
 
-// receive does what mail asks for. Only the writer's goroutine looks at
-// correspondents, and changes them once the transaction is durable.
+// receive carries out the requests of m that are new. Only the writer's goroutine uses
+// correspondents; it updates them when the transaction is durable.
 func (t inbox) receive(m *Mail) error {
 	from := t.p.correspondents[m.Sender]
 	now := cmp.Or(t.received[m.Sender], from, &correspondent{})
@@ -59,15 +59,15 @@ func (t inbox) receive(m *Mail) error {
 	return nil
 }
 
-// deliver stores a message. One that this program cannot decode stays in the mailbox, with
-// what comes after it, for a newer program.
+// deliver stores a message. If this program cannot decode it, deliver fails: the message and
+// all later mail stay in the mailbox until a newer program reads them.
 func (t inbox) deliver(record []byte) error {
 	msg, err := decodeMessage(record)
 	if err != nil {
 		return err
 	}
 	if err = t.send(record, msg); IsDamage(err) {
-		t.addMessage(record, msg) // held back with the instance, whose record is damaged
+		t.addMessage(record, msg) // the instance's record is damaged: keep the message until it can be read
 		return nil
 	}
 	return err
@@ -78,7 +78,7 @@ func IsDamage(err error) bool {
 	return errors.As(err, new(*logstore.DamageError)) || errors.As(err, new(*logstore.RangeError)) || errors.As(err, new(remoteDamage))
 }
 
-// carryOut does what a client asks for. An error that is refused has changed nothing.
+// carryOut carries out a client's request. A refused request changes nothing.
 func (t inbox) carryOut(r Request) error {
 	switch r.Kind {
 	case RequestStart:
@@ -97,7 +97,8 @@ func (t inbox) carryOut(r Request) error {
 	}
 }
 
-// rewindSeen is rewindExecution unless the execution has gone on.
+// rewindSeen calls rewindExecution unless the execution has changed since the rewind was
+// planned.
 func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
 	r, err := t.row(x.Instance.InstanceID)
 	if err != nil {
@@ -119,11 +120,11 @@ func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
 	return t.rewindExecution(x, at)
 }
 
-// forgetClients forgets clients that have sent nothing for a day: what they send in doubt
-// comes sooner.
+// forgetClients removes the records of clients that have sent nothing for clientLifetime. A client
+// does not repeat a request after that time.
 func (t inbox) forgetClients() {
 	for name, from := range t.p.correspondents {
-		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientsFor || t.received[name] != nil {
+		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientLifetime || t.received[name] != nil {
 			continue
 		}
 		t.Remove(mailTable, []byte(markPrefix+name))

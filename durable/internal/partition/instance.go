@@ -5,30 +5,29 @@ import (
 	"time"
 )
 
-// instance is an orchestration instance in memory: one that has messages or
-// timers, or that is locked. work.mu protects its fields.
+// instance is an instance in memory: it has messages or timers, or it is locked. work.mu
+// protects its fields.
 type instance struct {
 	id string
 
-	// inbox holds the messages to dispatch, in the order of their numbers.
+	// inbox holds the messages to dispatch, by number.
 	inbox []*message
-	// early holds messages that cannot be dispatched yet: completions of actions that
-	// the history does not have, and messages before a start that is not due.
+	// early holds messages that cannot be dispatched yet: completions of actions that are not
+	// in the history, and messages that precede a start that is not due.
 	early []*message
-	// timers holds messages that are not due, in no order.
+	// timers holds messages that are not due, unordered.
 	timers []*message
 
 	session *session
-	ready   bool      // is among work.ready
+	ready   bool      // is in work.ready
 	since   time.Time // when it became ready
 	// attempts counts the sessions since the last one that committed.
 	attempts int
-	// pause is set after the instance was abandoned. Until it fires the instance is
-	// not dispatched.
+	// pause is set while an abandoned instance waits for its retry.
 	pause *alarm
 }
 
-// add puts a message into the inbox, in the order of numbers.
+// add inserts a message into the inbox by its number.
 func (inst *instance) add(m *message) {
 	at := len(inst.inbox)
 	for at > 0 && inst.inbox[at-1].number > m.number {
@@ -37,7 +36,7 @@ func (inst *instance) add(m *message) {
 	inst.inbox = slices.Insert(inst.inbox, at, m)
 }
 
-// remove removes a message that is not a timer.
+// remove removes a message from the inbox or the early messages.
 func (inst *instance) remove(m *message) {
 	same := func(other *message) bool { return other == m }
 	inst.inbox = slices.DeleteFunc(inst.inbox, same)
@@ -53,7 +52,7 @@ func (inst *instance) removeTimer(m *message) {
 	m.alarm = nil
 }
 
-// retryEarly puts the early messages into the inbox again.
+// retryEarly moves the early messages to the inbox.
 func (inst *instance) retryEarly() {
 	for _, m := range inst.early {
 		inst.add(m)
@@ -61,7 +60,7 @@ func (inst *instance) retryEarly() {
 	inst.early = nil
 }
 
-// requeue returns messages that were in flight to the inbox.
+// requeue returns messages in flight to the inbox, except deleted ones.
 func (inst *instance) requeue(inFlight []*message) {
 	for _, m := range inFlight {
 		m.inFlight = false
@@ -71,17 +70,16 @@ func (inst *instance) requeue(inFlight []*message) {
 	}
 }
 
-// maxMessages bounds the messages that are dispatched at once, so that episodes do
-// not get too large.
+// maxMessages bounds the number of messages in one dispatch, and so the size of an episode.
 const maxMessages = 1000
 
-// take removes the next messages to dispatch from the inbox. A start is first, in
-// whatever order the messages came. Messages that end pauses are among them, so that they
-// reach an instance whose many messages are held back.
+// take removes the next messages to dispatch from the inbox and marks them as in flight. A
+// start comes first, whatever its number. Messages that end a pause are always included: they
+// must reach an instance that is held back with more than maxMessages messages.
 func (inst *instance) take() []*message {
 	n := min(len(inst.inbox), maxMessages)
 	taken := make([]*message, 0, n)
-	start := slices.IndexFunc(inst.inbox, (*message).starts)
+	start := slices.IndexFunc(inst.inbox, (*message).isStart)
 	if start >= 0 {
 		taken = append(taken, inst.inbox[start])
 		inst.inbox = slices.Delete(inst.inbox, start, start+1)
@@ -90,7 +88,7 @@ func (inst *instance) take() []*message {
 	taken = append(taken, inst.inbox[:n]...)
 	rest := 0
 	for _, m := range inst.inbox[n:] {
-		if m.controls() {
+		if m.endsPause() {
 			taken = append(taken, m)
 			continue
 		}
@@ -107,7 +105,7 @@ func (inst *instance) take() []*message {
 	return taken
 }
 
-// fifo is a queue whose space is used again.
+// fifo is a queue that reuses its space.
 type fifo[T any] struct {
 	items []T
 	head  int
@@ -115,7 +113,7 @@ type fifo[T any] struct {
 
 func (q *fifo[T]) len() int { return len(q.items) - q.head }
 
-// waiting returns what is in the queue, the first first.
+// waiting returns the items, first in first.
 func (q *fifo[T]) waiting() []T { return q.items[q.head:] }
 
 func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }

@@ -13,37 +13,38 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Mail is what a sender asks of a partition: another partition of the hub, or a client in
-// another process. A sender sends its requests in the order of their numbers, and may send
-// them again: the partition keeps the number of the last that it has received.
+// Mail is a list of requests to a partition. The sender is another partition of the hub, or a
+// client in another process. It numbers its requests in the order of sending and may repeat
+// them: the partition stores the highest number that it received.
 type Mail struct {
-	// Sender is the name of the sender, unique among all that send to the hub.
+	// Sender is the sender's name, unique in the hub.
 	Sender string
-	// Answered is the number up to which the sender needs no answers any more.
+	// Answered is the highest number whose answer the sender has read. The partition deletes
+	// the answers up to it.
 	Answered uint64
 	Requests []Request
 }
 
-// RequestKind is what a [Request] asks for.
+// RequestKind is the kind of a [Request].
 type RequestKind byte
 
-// The kinds of requests. All but messages are answered.
+// The kinds of requests. Each request except RequestMessage is answered.
 const (
-	RequestMessage RequestKind = iota // to send Message
-	RequestStart                      // to start the instance of Message, see provider.Client
-	RequestPurge                      // to purge ID, see provider.Purger
-	RequestRewind                     // to change the history of Execution, at Time
+	RequestMessage RequestKind = iota // send Message
+	RequestStart                      // start the instance of Message, see provider.Client
+	RequestPurge                      // purge the instance ID, see provider.Purger
+	RequestRewind                     // rewrite the history of Execution for a rewind at Time
 )
 
-// Request is one thing that a sender asks for.
+// Request is a request to a partition. Kind says which fields are set.
 type Request struct {
 	Number uint64
 	Kind   RequestKind
-	// Message is the record of a message, see [EncodeMessage].
+	// Message is the record of a message (see [EncodeMessage]).
 	Message   []byte
 	Refuse    []history.RuntimeStatus
 	ID        string
-	Seen      *provider.InstanceState // the ID of its execution, its status and its last update
+	Seen      *provider.InstanceState // execution ID, status and last update
 	Execution provider.RewoundExecution
 	Time      time.Time
 }
@@ -51,14 +52,14 @@ type Request struct {
 // EncodeMessage returns the record of a message.
 func EncodeMessage(m provider.TaskMessage) ([]byte, error) { return encodeMessage(m) }
 
-// Encode returns mail as bytes.
+// Encode returns m in the form that DecodeMail reads.
 func (m *Mail) Encode() ([]byte, error) {
 	c := writing(nil)
 	c.mail(m)
 	return c.Buf, c.End()
 }
 
-// DecodeMail reads mail that Encode wrote.
+// DecodeMail decodes mail that Encode returned.
 func DecodeMail(b []byte) (*Mail, error) {
 	m := &Mail{}
 	c := reading(b)
@@ -69,7 +70,7 @@ func DecodeMail(b []byte) (*Mail, error) {
 	return m, nil
 }
 
-// list codes a slice.
+// list codes a slice; one codes an element.
 func list[T any](c *coder, v *[]T, one func(*T)) {
 	n := uint64(len(*v))
 	c.Uint(&n)
@@ -85,22 +86,22 @@ func list[T any](c *coder, v *[]T, one func(*T)) {
 	}
 }
 
-// clientPrefix begins the names of clients among senders.
+// clientPrefix is the first letter of a client's sender name.
 const clientPrefix = "c"
 
-const clientsFor = 24 * time.Hour
+const clientLifetime = 24 * time.Hour
 
-// ClientSender returns the name under which a client sends, which must have a unique ID.
+// ClientSender returns the sender name of a client. id must be unique in the hub.
 func ClientSender(id string) string { return clientPrefix + id }
 
 // The records of mail:
 //
 //	outbox  number                      a message for another partition
-//	outbox  number, partition           an activity that the partition is to run
+//	outbox  number, partition           an activity for that partition to run
 //	mail    'a', sender, 0, number      an answer
-//	mail    'm', sender                 when the sender last sent, and the last number
-//	mail    'p'                         how far the mailbox was read
-//	mail    'i'                         1 if something was imported
+//	mail    'm', sender                 when the sender last sent, and its highest number
+//	mail    'p'                         the position up to which the mailbox was read
+//	mail    'i'                         1 if data was imported
 const (
 	answerPrefix = "a"
 	markPrefix   = "m"
@@ -112,9 +113,9 @@ func answerKey(sender string, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte(answerPrefix+sender+"\x00"), number)
 }
 
-// answer is the answer to a request.
+// answer is the stored answer to a request.
 type answer struct {
-	kind   byte // one of the following
+	kind   byte // one of the constants below
 	status history.RuntimeStatus
 	text   string
 }
@@ -161,23 +162,23 @@ func (a answer) err() error {
 	return errors.New(a.text)
 }
 
-// remoteDamage is an error for which [IsDamage] was true in another process.
+// remoteDamage is the text of an error for which [IsDamage] was true in another process.
 type remoteDamage string
 
-// Error returns the error's text there.
+// Error returns the text.
 func (e remoteDamage) Error() string { return string(e) }
 
-// Outgoing is a message for another partition: that of an instance, or one that is to run
-// an activity.
+// Outgoing is a message for another partition: a message for an instance, or an activity to
+// run.
 type Outgoing struct {
 	Number    uint64
-	To        string // the instance; empty if Partition is set
-	Partition int    // the number of the partition that is to run an activity
+	To        string // the target instance; empty for an activity
+	Partition int    // the partition that runs the activity
 	Record    []byte
 }
 
-// key returns the key of a message in the outbox. The partition that is to run an activity is
-// part of it: what may have arrived there must not be sent to another one.
+// key returns the message's key in the outbox. It includes the partition that runs an activity:
+// a repeated send must go to the same partition, which may have received the first one.
 func (m Outgoing) key() []byte {
 	k := logstore.NumberKey(m.Number)
 	if m.To == "" {
@@ -186,7 +187,7 @@ func (m Outgoing) key() []byte {
 	return k
 }
 
-// outgoingOf returns the message of a record of the outbox.
+// outgoingOf decodes a record of the outbox.
 func outgoingOf(key, record []byte) (Outgoing, error) {
 	m := Outgoing{Record: bytes.Clone(record)}
 	switch len(key) {
@@ -205,10 +206,10 @@ func outgoingOf(key, record []byte) (Outgoing, error) {
 	return m, nil
 }
 
-// OutgoingIn returns the messages for other partitions that a layer adds, by rising numbers.
+// OutgoingIn returns the messages for other partitions that a layer adds, by ascending number.
 func OutgoingIn(l *logstore.Layer) (all []Outgoing, err error) {
 	l.Changes(outboxTable, func(key string, record []byte) bool {
-		if record == nil { // it was sent
+		if record == nil { // deleted: it was sent
 			return true
 		}
 		var m Outgoing
@@ -219,9 +220,9 @@ func OutgoingIn(l *logstore.Layer) (all []Outgoing, err error) {
 	return all, err
 }
 
-// correspondent is who has sent mail, in memory.
+// correspondent is the state of a sender of mail.
 type correspondent struct {
 	at       time.Time // when it last sent
 	last     uint64
-	answered []uint64 // numbers whose answers are stored
+	answered []uint64 // numbers of requests whose answers are stored
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tray is what a partition has to send.
+// tray collects the messages that a partition posts.
 type tray struct {
 	mu   sync.Mutex
 	sent []Outgoing
@@ -26,7 +26,7 @@ func (y *tray) post(m Outgoing) {
 	y.sent = append(y.sent, m)
 }
 
-// take returns the messages since the last call.
+// take returns the messages posted since its previous call.
 func (y *tray) take() []Outgoing {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -34,7 +34,8 @@ func (y *tray) take() []Outgoing {
 	return y.sent
 }
 
-// A partition of several has the instances whose IDs begin with its letter.
+// openShare opens a partition of a partitioned hub. It owns the instances whose IDs start with
+// letter.
 func openShare(t *testing.T, d *disk, letter string) (*rig, *tray) {
 	t.Helper()
 	y := &tray{}
@@ -48,7 +49,7 @@ func newShare(t *testing.T, letter string) (*rig, *tray) {
 	return openShare(t, diskOf(MailTables), letter)
 }
 
-// mailOf returns messages as mail that was encoded on its way.
+// mailOf returns the sent messages as mail that was encoded and decoded.
 func (r *rig) mailOf(sender string, sent []Outgoing) []*Mail {
 	m := &Mail{Sender: sender}
 	for _, l := range sent {
@@ -69,7 +70,7 @@ func (r *rig) decoded(m *Mail) *Mail {
 	return again
 }
 
-func TestMail_TakesMessagesToOtherPartitionsOnce(t *testing.T) {
+func TestMail_DeliversMessagesToOtherPartitionsOnce(t *testing.T) {
 	t.Parallel()
 	a, out := newShare(t, "a")
 	b, back := newShare(t, "b")
@@ -85,11 +86,11 @@ func TestMail_TakesMessagesToOtherPartitionsOnce(t *testing.T) {
 
 	sent := out.take()
 	if len(sent) != 1 || sent[0].To != "b" {
-		t.Fatalf("messages %+v, want one to b", sent)
+		t.Fatalf("the partition sends %+v; want one message to b", sent)
 	}
-	a, out = openShare(t, a.disk.copy(), "a") // the process died before it was sent
+	a, out = openShare(t, a.disk.copy(), "a") // the process crashes before the message is sent
 	if again := out.take(); !cmp.Equal(sent, again) {
-		t.Fatalf("messages %+v after a crash, want %+v", again, sent)
+		t.Fatalf("after a crash the partition sends %+v; want %+v", again, sent)
 	}
 	for range 3 {
 		b.Must(b.Receive(t.Context(), b.mailOf("p0", sent), []byte("there")))
@@ -103,18 +104,18 @@ func TestMail_TakesMessagesToOtherPartitionsOnce(t *testing.T) {
 	b, _ = openShare(t, b.disk.copy(), "b")
 	b.Must(b.Receive(t.Context(), b.mailOf("p0", sent), nil))
 	if string(b.Position()) != "there" || len(back.take()) > 0 {
-		t.Errorf("the mailbox was read up to %q, want there", b.Position())
+		t.Errorf("the position in the mailbox is %q; want \"there\"", b.Position())
 	}
 	b.forgets()
 	a.groups()
 	a.stop()
 	a.close()
 	if _, out := openShare(t, a.disk, "a"); len(out.take()) > 0 {
-		t.Error("a message is sent again that was sent")
+		t.Error("a sent message is sent again")
 	}
 }
 
-func TestMail_AnswersRequestsUntilTheSenderHasTheAnswers(t *testing.T) {
+func TestMail_KeepsAnswersUntilTheSenderHasReadThem(t *testing.T) {
 	t.Parallel()
 	r, _ := newShare(t, "a")
 	sender := ClientSender("x")
@@ -151,13 +152,13 @@ func TestMail_AnswersRequestsUntilTheSenderHasTheAnswers(t *testing.T) {
 	r.Must(r.Receive(t.Context(), []*Mail{{Sender: sender, Answered: 6}}, nil))
 	for n := range uint64(9) {
 		if answered, _ := r.Answer(sender, n); answered != (n == 7) {
-			t.Errorf("request %d is answered: %v; want 7 alone", n, answered)
+			t.Errorf("request %d is answered: %v; want an answer only to request 7", n, answered)
 		}
 	}
 }
 
-// An activity can run in another partition than the instance that waits for it.
-func TestMail_TakesTheResultOfAnActivityToItsPartition(t *testing.T) {
+// An activity can run in another partition than the instance that scheduled it.
+func TestMail_DeliversTheResultOfAnActivityToItsPartition(t *testing.T) {
 	t.Parallel()
 	r, out := newShare(t, "b")
 	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
@@ -170,24 +171,24 @@ func TestMail_TakesTheResultOfAnActivityToItsPartition(t *testing.T) {
 	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(3)))
 	sent := out.take()
 	if !slices.EqualFunc(sent, []string{"a"}, func(l Outgoing, to string) bool { return l.To == to }) {
-		t.Errorf("messages %+v, want one to a", sent)
+		t.Errorf("the partition sends %+v; want one message to a", sent)
 	}
 	r.forgets()
 }
 
-// What waits too long for somebody to run it can run in another partition.
-func TestOffload_GivesAwayWhatHasWaitedAndSendsItsResultBack(t *testing.T) {
+// An activity that is ready for too long can run in another partition.
+func TestOffload_MovesWaitingActivitiesAndReturnsTheirResults(t *testing.T) {
 	t.Parallel()
 	a, out := newShare(t, "a")
 	b, back := newShare(t, "b")
 	a.Start("a")
 	a.Finish(a.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1), partitiontest.Scheduled(2))
 	if n, err := a.Offload(t.Context(), 2, time.Hour, 7); n != 0 || err != nil {
-		t.Errorf("%d activities were given away that have not waited, %v", n, err)
+		t.Errorf("Offload moved %d activities that have not waited, and returned %v", n, err)
 	}
 	held := a.TakeActivity()
 	if n, err := a.Offload(t.Context(), 9, 0, 7); n != 2 || err != nil {
-		t.Fatalf("%d activities were given away, %v; want the two that nobody runs", n, err)
+		t.Fatalf("Offload moved %d activities, and returned %v; want the two that are not running", n, err)
 	}
 	if got := a.Backlog().Activities.Length; got != 0 {
 		t.Errorf("%d activities are ready, want none", got)
@@ -195,7 +196,7 @@ func TestOffload_GivesAwayWhatHasWaitedAndSendsItsResultBack(t *testing.T) {
 	sent := out.take()
 	for _, l := range sent {
 		if l.Partition != 7 {
-			t.Errorf("a message to partition %d, want 7", l.Partition)
+			t.Errorf("a message goes to partition %d; want 7", l.Partition)
 		}
 	}
 	b.Must(b.Receive(t.Context(), b.mailOf("p0", sent), nil))
@@ -220,16 +221,17 @@ func TestOffload_GivesAwayWhatHasWaitedAndSendsItsResultBack(t *testing.T) {
 	a.forgets()
 	b.forgets()
 
-	// Those that are not known to have arrived are sent again to where they went, under their
-	// numbers: anywhere else they would run besides, and each result would count.
+	// Messages that may have arrived are sent again to the same partition, with the same
+	// numbers. In another partition, the activity would run a second time and both results
+	// would count.
 	_, again := openShare(t, a.disk.copy(), "a")
 	if got := again.take(); !cmp.Equal(got, sent) {
 		t.Errorf("the next owner sends %+v, want %+v", got, sent)
 	}
 }
 
-// A message of a newer program stays in the mailbox, with what comes after it.
-func TestMail_LosesNothingThatItCannotDecode(t *testing.T) {
+// A message from a newer program stays in the mailbox, together with all later messages.
+func TestMail_KeepsMessagesThatItCannotDecode(t *testing.T) {
 	t.Parallel()
 	r, _ := newShare(t, "a")
 	record, err := EncodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "a"}})
@@ -238,20 +240,20 @@ func TestMail_LosesNothingThatItCannotDecode(t *testing.T) {
 	newer[0] = history.RecordVersion + 1
 	all := []*Mail{{Sender: "p1", Requests: []Request{{Number: 1, Message: newer}, {Number: 2, Message: record}}}}
 	if err := r.Receive(t.Context(), all, []byte("there")); err == nil {
-		t.Error("it was received")
+		t.Error("the message was received")
 	}
 	if messages, _, err := r.Pending(); err != nil || messages != 0 || r.Position() != nil {
 		t.Errorf("%d messages are stored, and the mail was read to %q, %v", messages, r.Position(), err)
 	}
-	all[0].Requests[0].Message = record // as the newer program reads it
+	all[0].Requests[0].Message = record // as the newer program decodes it
 	r.Must(r.Receive(t.Context(), all, nil))
 	if messages, _, err := r.Pending(); err != nil || messages != 2 {
-		t.Errorf("%d messages are stored, %v; want both", messages, err)
+		t.Errorf("%d messages are stored (%v); want both", messages, err)
 	}
 }
 
-// A message for an instance whose record is damaged is held back with it.
-func TestMail_KeepsWhatIsForADamagedInstance(t *testing.T) {
+// A message for an instance with a damaged record is kept with it.
+func TestMail_KeepsMessagesForADamagedInstance(t *testing.T) {
 	t.Parallel()
 	r, _ := newShare(t, "a")
 	r.Must(r.Update(t.Context(), func(t *logstore.Txn) error {
@@ -263,13 +265,13 @@ func TestMail_KeepsWhatIsForADamagedInstance(t *testing.T) {
 	r.Must(err)
 	r.Must(r.Receive(t.Context(), []*Mail{{Sender: "p1", Requests: []Request{{Number: 1, Message: record}}}}, nil))
 	if messages, _, err := r.Pending(); err != nil || messages != 1 {
-		t.Errorf("%d messages are stored, %v; want the start", messages, err)
+		t.Errorf("%d messages are stored (%v); want the start", messages, err)
 	}
 }
 
-// A partition forgets clients that sent nothing for a day while it is open, and keeps those that
-// send at that moment, and other partitions.
-func TestForgetClients_KeepsAllThatSentSomethingOfLate(t *testing.T) {
+// An open partition forgets clients that sent nothing for a day. It keeps other partitions, and
+// clients whose mail arrives in the same transaction.
+func TestForgetClients_KeepsPartitionsAndRecentClients(t *testing.T) {
 	t.Parallel()
 	r, _ := newShare(t, "a")
 	gone, back, late := ClientSender("gone"), ClientSender("back"), ClientSender("late")
@@ -292,10 +294,10 @@ func TestForgetClients_KeepsAllThatSentSomethingOfLate(t *testing.T) {
 			got = c.last
 		}
 		if got != want {
-			t.Errorf("the last request of %s is %d, want %d", sender, got, want)
+			t.Errorf("the last request of %s is %d; want %d", sender, got, want)
 		}
 	}
 	if answered, _ := r.Answer(gone, 1); answered {
-		t.Error("the answer to a client that is forgotten is stored")
+		t.Error("the answer to a forgotten client is still stored")
 	}
 }

@@ -8,60 +8,60 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// message is a message for an instance. work.mu protects the fields that change.
+// message is a pending message for an instance. work.mu protects the fields that change.
 type message struct {
-	number uint64 // its place in the order of all messages, and its key
+	number uint64 // its key and its place in the order of all messages
 	due    time.Time
 	route
 
-	// body is the record of a message that is small or unstored; nil if it has to be
-	// read.
+	// body is the record, if it is at most maxInMemory bytes or unstored; else nil, and load reads
+	// it.
 	body []byte
 
-	// unstored means that the message has no record of its own yet: it is the result
-	// of activity, whose record stands for it.
+	// unstored means that the message is the result of activity and has no record of its own
+	// yet. Until it has, the activity's record stands for it.
 	unstored bool
 	activity *activity
-	answer   func() // ends the operation that stores it
+	answer   func() // completes the operation that stores the message
 
-	// deleted means that the message was consumed or discarded.
+	// deleted means that a transaction consumed or discarded the message.
 	deleted bool
-	// inFlight means that a session has the message.
+	// inFlight means that a session holds the message.
 	inFlight bool
-	// alarm is set while the message is not due, and slot is its place among its
-	// instance's timers.
+	// alarm is set until the message is due. slot is its index in the instance's timers.
 	alarm *alarm
 	slot  int
 }
 
-// maxKept is the size up to which a record is kept in memory while it is pending.
-const maxKept = 512
+// maxInMemory is the maximum size, in bytes, of a record that is kept in memory while it is
+// pending.
+const maxInMemory = 512
 
-func keep(record []byte) []byte {
-	if len(record) > maxKept {
+func bodyInMemory(record []byte) []byte {
+	if len(record) > maxInMemory {
 		return nil
 	}
 	return record
 }
 
-// isTimer reports whether the message's record is among the timers.
+// isTimer reports whether the message's record is in timersTable.
 func (m *message) isTimer() bool { return !m.due.IsZero() }
 
-func (m *message) starts() bool { return m.kind == history.TypeExecutionStarted }
+func (m *message) isStart() bool { return m.kind == history.TypeExecutionStarted }
 
-// controls reports whether the message ends the pause of its instance: its effect does not
-// wait until code that was missing is deployed.
-func (m *message) controls() bool {
+// endsPause reports whether the message ends the pause of its instance. Such a message takes
+// effect even if this worker lacks the instance's code.
+func (m *message) endsPause() bool {
 	return m.kind == history.TypeExecutionTerminated || m.kind == history.TypeExecutionSuspended || m.kind == history.TypeExecutionResumed
 }
 
-// isTrusted reports whether the message completes what was scheduled in the
-// transaction that stored it or its activity.
+// isTrusted reports whether the message completes an action that was stored in the same
+// transaction as the message or its activity.
 func (m *message) isTrusted() bool {
 	return (m.isTimer() || m.activity != nil) && m.target.ExecutionID != ""
 }
 
-// load returns the message as it was sent.
+// load returns the decoded message.
 func (m *message) load(t tables) (provider.TaskMessage, error) {
 	b := m.body
 	if b == nil {
@@ -77,7 +77,7 @@ func (m *message) load(t tables) (provider.TaskMessage, error) {
 	return msg, nil
 }
 
-// place returns the table and the key of the record that stands for the message.
+// place returns the table and the key of the record that holds the message or stands for it.
 func (m *message) place() (logstore.Table, []byte) {
 	switch {
 	case m.unstored:

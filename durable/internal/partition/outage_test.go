@@ -12,13 +12,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// spoil makes the journal fail until the returned function is called.
+// spoil makes writes to the log fail until mend is called.
 func (r *rig) spoil() (mend func()) {
 	r.disk.off.Store(true)
 	return func() { r.disk.off.Store(false) }
 }
 
-func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
+func TestPartition_LosesNothingWhileItCannotWrite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
@@ -30,7 +30,7 @@ func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 	before, err := r.History(t.Context(), "a")
 	r.Must(err)
 	if err := item.Session.Commit(t.Context(), partitiontest.Taking(item, partitiontest.Scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
-		t.Errorf("Commit returned %v, want the error of the disk", err)
+		t.Errorf("Commit returned %v; want the disk's error", err)
 	}
 	for range 2 {
 		if err := a.Lock.Complete(t.Context(), partitiontest.ResultOf(0)); err == nil {
@@ -42,13 +42,13 @@ func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 		t.Error("StartInstance returned no error")
 	}
 	if after, err := r.History(t.Context(), "a"); err != nil || len(after) != len(before) {
-		t.Errorf("the history has %d events, %v, want %d", len(after), err, len(before))
+		t.Errorf("the history has %d events (%v); want %d", len(after), err, len(before))
 	}
 	if _, err := r.Instance(t.Context(), "b", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
 		t.Errorf("the instance whose start failed: %v", err)
 	}
 	if err := r.Check(t.Context()); err == nil {
-		t.Error("Check says that the hub can take work")
+		t.Error("Check returned no error")
 	}
 	mend()
 	r.Must(r.Check(t.Context()))
@@ -58,7 +58,7 @@ func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 	r.Must(item.Session.Release(t.Context()))
 	item = r.Next()
 	if len(item.Messages) != 1 || item.Messages[0].Event.Type() != history.TypeEventRaised {
-		t.Errorf("got %v, want the event alone", item.Messages)
+		t.Errorf("got %v; want only the event", item.Messages)
 	}
 	r.Finish(item, partitiontest.Scheduled(1))
 	for range 2 {
@@ -78,9 +78,9 @@ func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 	r.forgets()
 }
 
-// A result that is in an episode's hands when it could not be stored is not
-// lost, and the activity does not run again.
-func TestPartition_AResultInHandSurvivesAFailedWrite(t *testing.T) {
+// If the write of a result fails while an episode consumes the result, the result is not lost
+// and the activity does not run again.
+func TestPartition_AResultInFlightSurvivesAFailedWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -90,7 +90,7 @@ func TestPartition_AResultInHandSurvivesAFailedWrite(t *testing.T) {
 		mend := r.spoil()
 		failed := make(chan error)
 		go func() { failed <- a.Lock.Complete(context.Background(), partitiontest.ResultOf(0)) }()
-		item := r.Next() // before the hub has tried to store the result
+		item := r.Next() // before the hub tries to store the result
 		if err := <-failed; err == nil {
 			t.Error("Complete returned no error")
 		}
@@ -100,9 +100,9 @@ func TestPartition_AResultInHandSurvivesAFailedWrite(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if a, err := r.NextActivity(ctx); err == nil {
-			t.Errorf("attempt %d of the activity was handed out", a.Attempt)
+			t.Errorf("attempt %d of the activity was dispatched", a.Attempt)
 		}
-		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(0))) // again, as an engine may
+		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(0))) // an engine may repeat the call
 		r.forgets()
 	})
 }

@@ -18,27 +18,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Partition is a task hub, or a part of one, that this process has for itself.
+// Partition is a task hub, or one partition of a task hub, that this process owns. Its methods
+// are safe for concurrent use.
 type Partition struct {
 	cfg Config
 	work
 	Reader
 
 	writer *logstore.Writer[*txn]
-	// Of the writer's goroutine: who has sent mail, by their names.
+	// The senders of mail, by name. Only the writer's goroutine uses the map after Open.
 	correspondents map[string]*correspondent
-	position       []byte // how far the mailbox was read; protected by work.mu
+	position       []byte // up to which the mailbox was read; protected by work.mu
 	opened         time.Time
 	imported       atomic.Bool
-	numbers        atomic.Uint64 // the last number of a message, an activity or an execution
+	numbers        atomic.Uint64 // the last number given to a message, an activity or an execution
 }
 
-// Open returns the partition whose records are in a store that was not started.
-// Close ends it. If it fails the store is as it was.
+// Open loads the partition from a store that was not started, and starts the store. Call Close
+// to close the partition. If Open fails, the store is unchanged.
 func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 	cfg = cfg.withDefaults()
 	p := &Partition{cfg: cfg, work: newWork(cfg), Reader: Reader{cfg, store}, opened: time.Now()}
-	p.numbers.Store(cfg.Opens << 40) // no number is ever used again
+	p.numbers.Store(cfg.Opens << 40) // makes all numbers unique: each opening has its own range
 	if err := p.read("read pending work", func(t tables) error { return errors.Join(p.load(t, cfg.Crashes), p.loadMail(t)) }); err != nil {
 		return nil, err
 	}
@@ -55,8 +56,8 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 	return p, nil
 }
 
-// ForgetClients removes, in the background, the records of clients that have sent nothing for
-// a day. If that fails, the next call does it.
+// ForgetClients starts to remove the records of clients that have sent nothing for a day. If it
+// fails, the next call repeats it.
 func (p *Partition) ForgetClients() {
 	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		inbox{t}.forgetClients()
@@ -64,23 +65,23 @@ func (p *Partition) ForgetClients() {
 	}))
 }
 
-// Close revokes locks that are still held and finishes the writes that are under
-// way. Call it after Run has returned. The store stays open: nothing is written to it
-// any more. It reports whether it is the first call.
+// Close revokes the remaining locks and completes the writes in flight. Call it after Run has
+// returned. It does not close the store, but nothing is written to the store afterwards. first
+// is true for the first call.
 func (p *Partition) Close() (first bool, err error) {
 	if !p.work.close() {
 		return false, nil
 	}
-	// If the deliveries cannot be written, the next Open counts as after a crash.
-	return true, p.writer.Close(p.keepDeliveries)
+	// If this write fails, the next Open counts the close as a crash.
+	return true, p.writer.Close(p.saveDeliveries)
 }
 
-// keepDeliveries stores how often the activities that are not done were dispatched:
-// after a crash, any of them may have been. It must be the hub's last operation. Each of
-// them gets a new record: if one in the base were changed, the activity would run again
-// after it is done, see [logstore.TableInfo].
-func (p *Partition) keepDeliveries(t *txn) error {
-	p.mu.Lock() // and not while the base is read, which can take long
+// saveDeliveries stores the delivery counts of the activities that are not done. Without them,
+// the next Open must assume that each one was dispatched again. It must be the last operation.
+// It replaces each record by one with a new key: a changed record in the base could return
+// after its removal and run the activity again (see Transient in [logstore.TableInfo]).
+func (p *Partition) saveDeliveries(t *txn) error {
+	p.mu.Lock() // released before the base is read, which can be slow
 	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
 	heads := make([]activityHead, len(all))
 	for i, a := range all {
@@ -125,12 +126,12 @@ func (p *Partition) Send(ctx context.Context, msg provider.TaskMessage) error {
 	return nil
 }
 
-// AwaitEnd implements [provider.Awaiter]. It does not poll. An instance that is
-// purged or started again has ended, too, and one that is not known.
+// AwaitEnd implements [provider.Awaiter] without polling. It also returns when the instance is
+// purged or restarted, or does not exist.
 func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	ended, cancel := p.awaitEnd(id)
 	defer cancel()
-	// Read only now: an end that comes later closes the channel.
+	// Read after awaitEnd: if the instance ends from here on, the channel is closed.
 	status, err := p.status(ctx, id)
 	if err != nil || status.IsTerminal() {
 		return err
@@ -145,17 +146,17 @@ func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	}
 }
 
-// Update makes changes of records durable that the partition does not know of.
+// Update durably applies changes to records of tables that the partition does not use.
 func (p *Partition) Update(ctx context.Context, apply func(*logstore.Txn) error) error {
 	return p.writer.Do(ctx, func(t *txn) error { return apply(t.Txn) })
 }
 
-// noInstance is an ID that no instance has.
+// noInstance is not the ID of any instance.
 const noInstance = "@@check"
 
-// Check returns why nothing can be written, nil if it can. If a group of changes could
-// not be written, and none as large could since, there must be room for it, and a write
-// that changes nothing must succeed.
+// Check returns an error if the partition cannot write. If a group of changes has failed, and
+// no group of its size was written since, Check reserves space for one. It then performs a
+// write that changes nothing.
 func (p *Partition) Check(ctx context.Context) error {
 	apply := func(*txn) error { return nil }
 	if p.store.Unwritten() > 0 {
@@ -174,13 +175,13 @@ func (p *Partition) Check(ctx context.Context) error {
 // IsBusy implements [provider.Checker].
 func (p *Partition) IsBusy() bool { return false }
 
-// Purge implements [provider.Purger]. Messages for the instance are deleted with
-// it. Activities that were scheduled still run.
+// Purge implements [provider.Purger]. It also deletes the instance's messages. Activities that
+// the instance has scheduled still run.
 func (p *Partition) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	return p.writer.Do(ctx, func(t *txn) error { return t.purge(id, seen) })
 }
 
-// Rewind implements [provider.Rewinder], as one transaction.
+// Rewind implements [provider.Rewinder] in one transaction.
 func (p *Partition) Rewind(ctx context.Context, id, reason string) error {
 	at := time.Now()
 	var plan *provider.RewindPlan
@@ -197,16 +198,16 @@ func (p *Partition) Rewind(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// RewindExecution changes the history of an instance as a [provider.RewindPlan] says, and
-// lets it go on. It fails with [provider.ErrInstanceChanged] if it has gone on.
+// RewindExecution applies one execution of a [provider.RewindPlan] and resumes the instance. It
+// fails with [provider.ErrInstanceChanged] if the instance has changed since it was planned.
 func (p *Partition) RewindExecution(ctx context.Context, x provider.RewoundExecution, at time.Time) error {
 	return p.writer.Do(ctx, func(t *txn) error { return inbox{t}.rewindSeen(x, at) })
 }
 
-// Waiting returns how many operations wait to be written.
+// Waiting returns the number of operations that wait to be written.
 func (p *Partition) Waiting() int { return p.writer.Waiting() }
 
-// Flush waits until everything that could wait is durable.
+// Flush waits until all operations submitted so far are durable, including lazy ones.
 func (p *Partition) Flush(ctx context.Context) error {
 	o := logstore.NewOp(func(*txn) error { return nil })
 	if err := p.writer.SubmitLazy(o); err != nil {
@@ -215,8 +216,7 @@ func (p *Partition) Flush(ctx context.Context) error {
 	return p.writer.Await(ctx, o)
 }
 
-// Run implements [provider.Worker]. An idle hub does nothing: Run sleeps until the
-// next timer is due, or until there is one.
+// Run implements [provider.Worker]. It does not poll: it sleeps until the next timer is due.
 func (p *Partition) Run(ctx context.Context) error { return p.run(ctx) }
 
 // NextOrchestration implements [provider.Worker].
@@ -231,7 +231,7 @@ func (p *Partition) NextOrchestration(ctx context.Context) (*provider.Orchestrat
 			return item, nil
 		}
 		if err != nil {
-			p.cfg.Logger.Error("instance cannot be read; it is held back", "instanceId", s.inst.id, "error", err)
+			p.cfg.Logger.Error("cannot read instance; retrying later", "instanceId", s.inst.id, "error", err)
 			s.abandon(nil)
 		}
 		s.end()
@@ -252,7 +252,7 @@ func (p *Partition) NextActivity(ctx context.Context) (*provider.ActivityWorkIte
 		if err == nil {
 			return item, nil
 		}
-		p.cfg.Logger.Error("activity cannot be read; it is held back", "activity", l.a.number, "error", err)
+		p.cfg.Logger.Error("cannot read activity; retrying later", "activity", l.a.number, "error", err)
 		l.abandon(nil)
 		if errors.Is(err, logstore.ErrClosed) {
 			return nil, err
@@ -260,7 +260,7 @@ func (p *Partition) NextActivity(ctx context.Context) (*provider.ActivityWorkIte
 	}
 }
 
-// checkIdle returns an error while Run runs.
+// checkIdle returns [provider.ErrHubBusy] while Run runs.
 func (p *Partition) checkIdle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,8 +270,8 @@ func (p *Partition) checkIdle() error {
 	return nil
 }
 
-// Export implements [provider.Portable]. It sees one state of the hub, and reads
-// records one at a time.
+// Export implements [provider.Portable]. It exports one consistent state of the hub, one record
+// at a time.
 func (p *Partition) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
 	if err := p.checkIdle(); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (p *Partition) Export(ctx context.Context, w provider.HubWriter, _ provider
 	return p.export(ctx, w)
 }
 
-// Import is [provider.Portable]'s, into a partition that is a whole hub.
+// Import implements [provider.Portable] for a partition that is a whole hub.
 func (p *Partition) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
 	if err := p.checkIdle(); err != nil {
 		return err
@@ -298,7 +298,7 @@ func (p *Partition) Import(ctx context.Context, fill func(provider.HubWriter) er
 	return im.Flush(ctx)
 }
 
-// loadMail reads what is to be sent, and from whom mail has come.
+// loadMail loads the unsent messages for other partitions and the state of each sender.
 func (p *Partition) loadMail(t tables) error {
 	p.correspondents = make(map[string]*correspondent)
 	if !t.Has(mailTable) {
@@ -346,9 +346,9 @@ func (p *Partition) correspondent(sender string) *correspondent {
 	return p.correspondents[sender]
 }
 
-// Sent deletes outgoing messages that have reached the mailbox of their partition.
+// Sent deletes messages that are in the mailbox of their partition.
 func (p *Partition) Sent(all []Outgoing) {
-	// If it fails they are sent again when the partition is next opened.
+	// If it fails, they are sent again when the partition is opened next.
 	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		for _, m := range all {
 			t.Remove(outboxTable, m.key())
@@ -357,9 +357,8 @@ func (p *Partition) Sent(all []Outgoing) {
 	}))
 }
 
-// Receive does what mail asks for, in one transaction, and stores position, which
-// [Partition.Position] returns from then on; nil leaves it. Requests that were received
-// before have no effect.
+// Receive carries out the requests of mail in one transaction, and stores position, unless it
+// is nil. Requests that were received earlier have no effect.
 func (p *Partition) Receive(ctx context.Context, all []*Mail, position []byte) error {
 	return p.writer.Do(ctx, func(t *txn) error {
 		for _, m := range all {
@@ -375,7 +374,7 @@ func (p *Partition) Receive(ctx context.Context, all []*Mail, position []byte) e
 	})
 }
 
-// SetImported notes that something is imported into the partition of several, for good.
+// SetImported records permanently that data was imported into this partition of a hub.
 func (p *Partition) SetImported(ctx context.Context) error {
 	return p.writer.Do(ctx, func(t *txn) error {
 		t.Put(mailTable, []byte(importedKey), []byte{1})
@@ -384,17 +383,17 @@ func (p *Partition) SetImported(ctx context.Context) error {
 	})
 }
 
-// IsImported reports whether something was imported into the partition of several.
+// IsImported reports whether SetImported was called, by any process.
 func (p *Partition) IsImported() bool { return p.imported.Load() }
 
-// Position returns how far the mailbox was read, nil if it was not.
+// Position returns the position up to which the mailbox was read; nil if it was never read.
 func (p *Partition) Position() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.position
 }
 
-// Backlog returns what waits for a worker in memory.
+// Backlog returns the work that is ready for dispatch.
 func (p *Partition) Backlog() (b Backlog) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -412,8 +411,8 @@ func (p *Partition) Backlog() (b Backlog) {
 	return b
 }
 
-// Before returns how many messages are to be taken before those of an instance, and whether
-// anybody takes them. It is 0 if the instance does not wait for its turn.
+// Before returns the number of messages that will be dispatched before those of an instance; 0
+// if the instance is not ready. served is true if work is being dispatched.
 func (p *Partition) Before(id string) (messages int, served bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -430,8 +429,9 @@ func (p *Partition) Before(id string) (messages int, served bool) {
 	return messages, p.serves()
 }
 
-// Offload gives up to n activities that have waited for as long as given to another
-// partition, which runs them and sends their results. Those that came last go first.
+// Offload moves up to n activities that have been ready for at least waited to another
+// partition, newest first. That partition runs them and sends their results. It returns the
+// number of moved activities.
 func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to int) (moved int, err error) {
 	p.mu.Lock()
 	before := time.Now().Add(-waited)
@@ -441,7 +441,7 @@ func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to
 			break
 		}
 		if a.isReady() && a.since.Before(before) {
-			a.done = true // nobody takes it meanwhile
+			a.done = true // prevents dispatch during the write
 			chosen = append(chosen, a)
 		}
 	}
@@ -471,14 +471,14 @@ func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range chosen {
-		if a.done = false; !slices.Contains(p.readyActivities.waiting(), a) { // it was passed over
+		if a.done = false; !slices.Contains(p.readyActivities.waiting(), a) { // lockActivity has skipped it
 			p.makeReady(a)
 		}
 	}
 	return 0, err
 }
 
-// encodeNewActivity encodes an activity to run as its record. A large input is copied once.
+// encodeNewActivity encodes the record of a new activity. It copies a large input only once.
 func (p *Partition) encodeNewActivity(m provider.TaskMessage) ([]byte, error) {
 	c := writing(nil)
 	c.activityHead(&activityHead{crashes: p.cfg.Crashes})

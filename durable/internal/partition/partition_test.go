@@ -39,7 +39,7 @@ func TestPartition_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
 			}
 			completion.Wait()
 		}
-		// The results are not stored by themselves, unless this test is slow.
+		// No result needs a group of its own, unless the test runs slowly.
 		if n := r.groups() - before; n < 5 || n > 8 {
 			t.Errorf("three activities took %d groups, want 5", n)
 		}
@@ -47,7 +47,7 @@ func TestPartition_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
 	}
 }
 
-func TestPartition_AResultThatNobodyTakesIsStored(t *testing.T) {
+func TestPartition_StoresAResultThatNoCheckpointConsumes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
@@ -60,7 +60,7 @@ func TestPartition_AResultThatNobodyTakesIsStored(t *testing.T) {
 	r.Finish(r.Next(), partitiontest.Ended())
 	r.forgets()
 
-	left := openRig(t, copied) // as if the process had died after Complete
+	left := openRig(t, copied) // as after a crash right after Complete
 	item = left.Next()
 	if len(item.Messages) != 2 {
 		t.Errorf("got %d messages, want the event and the result", len(item.Messages))
@@ -69,7 +69,7 @@ func TestPartition_AResultThatNobodyTakesIsStored(t *testing.T) {
 	left.forgets()
 }
 
-func TestPartition_EndsAnInstanceThatHasNotStarted(t *testing.T) {
+func TestPartition_TerminatesAScheduledInstanceAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -85,16 +85,16 @@ func TestPartition_EndsAnInstanceThatHasNotStarted(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if item, err := r.NextOrchestration(ctx); err == nil {
-			t.Errorf("%v was handed out", item.Messages)
+			t.Errorf("%v was dispatched", item.Messages)
 		}
-		r.groups() // what was dropped is deleted
+		r.groups() // wait until the discarded messages are deleted
 		r.forgets()
 	})
 }
 
-// A client that does not know whether its start arrived sends it again. It begins nothing,
-// however far the instance has come, and is not told that the ID is taken.
-func TestPartition_KnowsAStartThatComesAgain(t *testing.T) {
+// A client may repeat a start because it does not know the outcome. The repeated start changes
+// nothing and returns no error, whatever the instance's status is.
+func TestPartition_RecognizesARepeatedStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -103,37 +103,37 @@ func TestPartition_KnowsAStartThatComesAgain(t *testing.T) {
 			t.Helper()
 			msg := provider.TaskMessage{Event: start, Target: start.Instance}
 			if err := r.StartInstance(t.Context(), msg, []history.RuntimeStatus{history.Pending, history.Running}); err != nil {
-				t.Errorf("%s: %v, want that nothing is wrong", when, err)
+				t.Errorf("%s: StartInstance returned %v; want no error", when, err)
 			}
 		}
 		again("the first time")
-		again("before it has begun")
+		again("before it runs")
 		r.Finish(r.Next())
 		again("when it runs")
 		r.Raise("a", "go on")
 		item := r.Next()
-		time.Sleep(2 * time.Millisecond) // a clock may be coarse
+		time.Sleep(2 * time.Millisecond) // the clock may be coarse
 		next := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "second"}}
 		r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: next.Instance, ContinuedAsNew: true, NewEvents: []history.Event{next}}))
 		r.Must(item.Session.Release(t.Context()))
-		again("when it has continued as new")
+		again("after continue-as-new")
 		r.Raise("a", "end")
 		r.Finish(r.Next(), partitiontest.Ended())
-		again("when it has ended")
+		again("after its end")
 		s, err := r.Instance(t.Context(), "a", provider.Fetch{})
 		r.Must(err)
 		if s.Instance != next.Instance || s.Status != history.Completed {
-			t.Errorf("the instance is %+v, want that it has ended", s)
+			t.Errorf("the instance is %+v; want it ended", s)
 		}
 		start = &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "third"}}
-		again("when another one is started")
+		again("after another start")
 		if s, err = r.Instance(t.Context(), "a", provider.Fetch{}); err != nil || s.Instance != start.Instance {
-			t.Errorf("the instance is %+v, %v, want that which was started last", s, err)
+			t.Errorf("the instance is %+v (%v); want the one that was started last", s, err)
 		}
 	})
 }
 
-func TestPartition_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
+func TestPartition_DeletesTheTimersOfAnEndedInstance(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, last := range []history.Event{partitiontest.Ended(), nil} {
@@ -163,8 +163,9 @@ func TestPartition_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
 	left.forgets()
 }
 
-// Of the generation before, what is still to come goes. What the instance tells stays.
-func TestPartition_ForgetsTheTimersOfWhatHasContinuedAsNew(t *testing.T) {
+// Continue-as-new deletes the timers of the previous generation. The status of the instance
+// stays.
+func TestPartition_ContinueAsNewDeletesTheTimers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	instance := r.Start("a")
@@ -181,11 +182,11 @@ func TestPartition_ForgetsTheTimersOfWhatHasContinuedAsNew(t *testing.T) {
 	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
 	r.Must(err)
 	if s.Instance != instance || s.Output == nil || *s.Output != reason {
-		t.Errorf("the instance is %+v, want the next generation, and why it was suspended", s)
+		t.Errorf("the instance is %+v; want the next generation with the reason of the suspension", s)
 	}
 }
 
-func TestPartition_HandsOutManyMessagesInParts(t *testing.T) {
+func TestPartition_DispatchesManyMessagesInParts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
@@ -203,12 +204,12 @@ func TestPartition_HandsOutManyMessagesInParts(t *testing.T) {
 	for len(seen) < n {
 		item := r.Next()
 		if len(item.Messages) > maxMessages {
-			t.Errorf("%d messages were handed out at once, want at most %d", len(item.Messages), maxMessages)
+			t.Errorf("%d messages were dispatched at once; want at most %d", len(item.Messages), maxMessages)
 		}
 		for _, m := range item.Messages {
 			if e, ok := m.Event.(*history.EventRaised); ok {
 				if seen[e.Name] {
-					t.Errorf("event %s was handed out twice", e.Name)
+					t.Errorf("event %s was dispatched twice", e.Name)
 				}
 				seen[e.Name] = true
 			}
@@ -218,7 +219,7 @@ func TestPartition_HandsOutManyMessagesInParts(t *testing.T) {
 	r.forgets()
 }
 
-func TestPartition_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
+func TestPartition_KeepsDeliveryCountsAcrossAClose(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
@@ -236,21 +237,20 @@ func TestPartition_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
 		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(a.Task.EventID)))
 	}
 	if attempts[0] != 2 || attempts[1] != 1 {
-		t.Errorf("attempts are %v, want 2 of the one that had been handed out and 1 of the other", attempts)
+		t.Errorf("the attempts are %v; want 2 for the dispatched activity and 1 for the other one", attempts)
 	}
 }
 
-// Close comes while the result of an activity that was stored long ago waits for
-// others to be written with. What Close notes about activities is written after
-// the result, and only about those that are not done: the one that is does not
-// come back.
-func TestPartition_CloseLeavesAnActivityDoneThatIsBeingCompleted(t *testing.T) {
+// Close is called while the result of an old activity waits for its group. Close must store
+// delivery counts after that result, and only for activities that are not done. Otherwise the
+// completed activity would run again.
+func TestPartition_CloseDoesNotRestoreAnActivityThatIsBeingCompleted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
 	r.Finish(r.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1))
 	r.stop()
-	r.close() // both are in the database
+	r.close() // both activities are in the base
 	synctest.Test(t, func(t *testing.T) {
 		h, err := r.disk.openWith(Config{DrainTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -268,7 +268,7 @@ func TestPartition_CloseLeavesAnActivityDoneThatIsBeingCompleted(t *testing.T) {
 		r.Must(<-stopped)
 		completed := make(chan error)
 		go func() { completed <- a.Lock.Complete(t.Context(), partitiontest.ResultOf(0)) }()
-		synctest.Wait() // until the result waits
+		synctest.Wait() // until the result waits to be written
 		closed := make(chan error)
 		go func() { closed <- closeAll(h) }()
 		r.Must(<-completed)
@@ -280,11 +280,11 @@ func TestPartition_CloseLeavesAnActivityDoneThatIsBeingCompleted(t *testing.T) {
 	totals, err := r.Totals(t.Context())
 	r.Must(err)
 	if totals.Activities != 1 || totals.Messages != 1 {
-		t.Errorf("the hub has %d activities and %d messages, want 1 of each", totals.Activities, totals.Messages)
+		t.Errorf("the hub has %d activities and %d messages; want 1 of each", totals.Activities, totals.Messages)
 	}
 	a := r.TakeActivity()
 	if a.Task.EventID != 1 || a.Attempt != 2 {
-		t.Errorf("got attempt %d of activity %d, want 2 of the one that was not completed", a.Attempt, a.Task.EventID)
+		t.Errorf("got attempt %d of activity %d; want attempt 2 of the uncompleted one", a.Attempt, a.Task.EventID)
 	}
 	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(a.Task.EventID)))
 }
@@ -313,7 +313,7 @@ func TestPartition_FiresDistantTimersOnTime(t *testing.T) {
 			r.Must(err)
 			fired := item.Messages[0].Event.(*history.TimerFired)
 			if late := time.Since(fired.FireAt); fired.TimerID != want || late < 0 || late > time.Second {
-				t.Errorf("timer %d came %v after its time, want timer %d", fired.TimerID, late, want)
+				t.Errorf("timer %d fired %v late; want timer %d", fired.TimerID, late, want)
 			}
 			r.Finish(item)
 		}
@@ -323,18 +323,18 @@ func TestPartition_FiresDistantTimersOnTime(t *testing.T) {
 	})
 }
 
-func TestPartition_TellsThoseWhoAwaitAnEnd(t *testing.T) {
+func TestPartition_AwaitEndReturnsWhenTheInstanceEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		if err := r.AwaitEnd(t.Context(), "nobody"); !errors.Is(err, provider.ErrInstanceNotFound) {
-			t.Errorf("of an unknown instance: %v", err)
+			t.Errorf("unknown instance: %v", err)
 		}
 		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		r.Start("a")
 		if err := r.AwaitEnd(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("of an instance that goes on: %v", err)
+			t.Errorf("running instance: %v", err)
 		}
 		for _, end := range []func(){
 			func() { r.Finish(r.Next(), partitiontest.Ended()) },
@@ -363,12 +363,12 @@ func TestPartition_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.waiters) > 0 {
-			t.Errorf("%d instances are awaited by nobody", len(r.waiters))
+			t.Errorf("%d instances still have waiters", len(r.waiters))
 		}
 	})
 }
 
-func TestPartition_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
+func TestPartition_RevokesLocksAfterTheDrainTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.cfg.DrainTimeout = 10 * time.Millisecond
@@ -383,25 +383,24 @@ func TestPartition_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
 
 	item, again := r.Next(), r.TakeActivity()
 	if again.Attempt != 2 {
-		t.Errorf("attempt of the activity is %d, want 2", again.Attempt)
+		t.Errorf("the activity's attempt is %d; want 2", again.Attempt)
 	}
 	if err := late.Session.Commit(t.Context(), partitiontest.Taking(late)); !errors.Is(err, provider.ErrSessionLost) {
-		t.Errorf("the late commit returned %v, want %v", err, provider.ErrSessionLost)
+		t.Errorf("the late commit returned %v; want %v", err, provider.ErrSessionLost)
 	}
 	r.Must(late.Session.Abandon(t.Context(), provider.ErrSessionLost))
 	r.Must(late.Session.Release(t.Context()))
 	r.Finish(item)
 	if err := late.Session.Commit(t.Context(), partitiontest.Taking(late)); !errors.Is(err, provider.ErrSessionLost) {
-		t.Errorf("the late commit returned %v, want %v", err, provider.ErrSessionLost)
+		t.Errorf("the late commit returned %v; want %v", err, provider.ErrSessionLost)
 	}
 
-	// Whoever is first to complete an activity does; the other is told that it
-	// is done.
+	// The first Complete of an activity counts; later ones succeed without effect.
 	r.Must(lateActivity.Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
 	r.Must(again.Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
 	item = r.Next()
 	if len(item.Messages) != 1 {
-		t.Errorf("got %v, want one result", item.Messages)
+		t.Errorf("got %v; want one result", item.Messages)
 	}
 	r.Finish(item, partitiontest.Ended())
 	r.forgets()
@@ -409,9 +408,9 @@ func TestPartition_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
 	r.Must(<-done)
 }
 
-// Who stops waiting at the instant that work comes does not take it from those
-// who go on waiting.
-func TestPartition_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
+// A call that is canceled at the instant when work arrives must not consume the wake-up of
+// another call.
+func TestPartition_ACanceledCallDoesNotConsumeAWakeUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -420,7 +419,7 @@ func TestPartition_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
 			fickle := make(chan *provider.OrchestrationWorkItem, 1)
 			steady := make(chan *provider.OrchestrationWorkItem, 1)
 			wait := func(ctx context.Context, got chan *provider.OrchestrationWorkItem) {
-				item, _ := r.NextOrchestration(ctx) // none if ctx has ended
+				item, _ := r.NextOrchestration(ctx) // nil if ctx has ended
 				got <- item
 			}
 			go wait(ctx, fickle)
@@ -431,7 +430,7 @@ func TestPartition_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
 			item := <-fickle
 			if item == nil {
 				if item = <-steady; item == nil {
-					t.Fatal("the instance was handed out to nobody")
+					t.Fatal("no call received the instance")
 				}
 			} else {
 				stop()

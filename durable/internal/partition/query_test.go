@@ -6,7 +6,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
+func TestInstances_ReportsUnreadableInstances(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -18,7 +18,7 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c.Input = unread // and there is none
+		c.Input = unread // its record does not exist
 		return t.putRow(c)
 	}))
 	var got, unreadable string
@@ -37,11 +37,11 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 		}
 	}
 	if got != "ad" || unreadable != "bc" {
-		t.Errorf("the pages have %q, and %q that cannot be read; want ad and bc", got, unreadable)
+		t.Errorf("the pages contain %q, and report %q as unreadable; want ad and bc", got, unreadable)
 	}
 }
 
-func TestInstances_ReadsNoPayloadThatTheQueryLeavesOut(t *testing.T) {
+func TestInstances_ReadsOnlyTheRequestedPayloads(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
@@ -50,7 +50,7 @@ func TestInstances_ReadsNoPayloadThatTheQueryLeavesOut(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		a.Input, a.Output = unread, unread // their records are missing
+		a.Input, a.Output = unread, unread // their records do not exist
 		return t.putRow(a)
 	}))
 	for fetch, readable := range map[provider.Fetch]bool{{}: true, {Input: true}: false, {Output: true}: false} {

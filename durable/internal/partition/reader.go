@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Reader reads a partition's records.
+// Reader reads a partition's records. Its methods are safe for concurrent use.
 type Reader struct {
 	cfg   Config
 	store *logstore.Store
@@ -21,7 +21,7 @@ type Reader struct {
 // NewReader returns a reader of a store that this process does not write to.
 func NewReader(store *logstore.Store, cfg Config) *Reader { return &Reader{cfg.withDefaults(), store} }
 
-// read calls f with the records as they are now. Writes wait for it unless the base is slow.
+// read calls f with the current records. Writes wait until f returns, unless cfg.Slow is set.
 func (r *Reader) read(what string, f func(tables) error) error {
 	if r.cfg.Slow {
 		return r.scan(what, f)
@@ -29,7 +29,7 @@ func (r *Reader) read(what string, f func(tables) error) error {
 	return r.see(what, r.store.View, f)
 }
 
-// scan is read for what may take long: writes do not wait for it.
+// scan calls f with the current records and does not block writes. It is for long reads.
 func (r *Reader) scan(what string, f func(tables) error) error {
 	return r.see(what, r.store.Snapshot, f)
 }
@@ -55,7 +55,7 @@ func (r *Reader) Instance(ctx context.Context, id string, fetch provider.Fetch) 
 	return state, err
 }
 
-// status returns an instance's status, and reads nothing else.
+// status returns an instance's status and reads no payloads.
 func (r *Reader) status(ctx context.Context, id string) (status history.RuntimeStatus, err error) {
 	err = r.readRow(ctx, id, func(_ tables, row *row) error {
 		status = row.Status
@@ -64,7 +64,7 @@ func (r *Reader) status(ctx context.Context, id string) (status history.RuntimeS
 	return status, err
 }
 
-// readRow calls f with an instance's row.
+// readRow calls f with an instance's row; [provider.ErrInstanceNotFound] if it has none.
 func (r *Reader) readRow(ctx context.Context, id string, f func(tables, *row) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (r *Reader) readRow(ctx context.Context, id string, f func(tables, *row) er
 	})
 }
 
-// Instances implements [provider.Client]. Pages are in the order of instance IDs.
-// A continuation is the first ID of the next page.
+// Instances implements [provider.Client]. It returns the instances by ID. A continuation is the
+// first ID of the next page.
 func (r *Reader) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -134,16 +134,16 @@ func (r *Reader) Totals(ctx context.Context) (totals provider.Totals, err error)
 	return totals, err
 }
 
-// IsEmpty reports whether there are no instances, messages and activities.
+// IsEmpty reports whether the partition has no instances, messages or activities.
 func (r *Reader) IsEmpty() (empty bool, err error) {
-	err = r.read("look into task hub", func(t tables) (err error) {
+	err = r.read("check whether task hub is empty", func(t tables) (err error) {
 		empty, err = t.isEmpty()
 		return err
 	})
 	return empty, err
 }
 
-// export writes one state of the partition, and reads records one at a time.
+// export exports one consistent state of the partition, one record at a time.
 func (r *Reader) export(ctx context.Context, w provider.HubWriter) error {
 	return r.scan("export task hub", func(t tables) error {
 		if err := t.exportInstances(ctx, w); err != nil {
@@ -156,22 +156,22 @@ func (r *Reader) export(ctx context.Context, w provider.HubWriter) error {
 	})
 }
 
-// ExportInstances writes the instances with their histories.
+// ExportInstances exports the instances with their histories.
 func (r *Reader) ExportInstances(ctx context.Context, w provider.HubWriter) error {
 	return r.scan("export instances", func(t tables) error { return t.exportInstances(ctx, w) })
 }
 
-// ExportActivities writes the pending activities.
+// ExportActivities exports the pending activities.
 func (r *Reader) ExportActivities(ctx context.Context, w provider.HubWriter) error {
 	return r.scan("export activities", func(t tables) error { return t.exportActivities(ctx, w) })
 }
 
-// ExportMessages writes the messages for instances.
+// ExportMessages exports the pending messages for instances.
 func (r *Reader) ExportMessages(ctx context.Context, w provider.HubWriter) error {
 	return r.scan("export messages", func(t tables) error { return t.exportMessages(ctx, w) })
 }
 
-// Answer reports whether a sender's request has been answered, and how.
+// Answer reports whether the partition has answered a sender's request. err is the answer.
 func (r *Reader) Answer(sender string, number uint64) (answered bool, err error) {
 	var a answer
 	err = r.read("read answer", func(t tables) error {
@@ -193,7 +193,7 @@ func (r *Reader) Answer(sender string, number uint64) (answered bool, err error)
 	return true, nil
 }
 
-// MailPosition returns the stored position in the mailbox, nil if no mail was taken.
+// MailPosition returns the stored position in the mailbox; nil if the mailbox was never read.
 func (r *Reader) MailPosition() (position []byte, err error) {
 	err = r.read("read the position in the mailbox", func(t tables) error {
 		value, err := t.Get(mailTable, []byte(positionKey))
@@ -203,7 +203,7 @@ func (r *Reader) MailPosition() (position []byte, err error) {
 	return position, err
 }
 
-// Outgoing returns the messages that the partition still has to send to others, by rising numbers.
+// Outgoing returns the unsent messages for other partitions, by ascending number.
 func (r *Reader) Outgoing() (all []Outgoing, err error) {
 	err = r.read("read the messages for other partitions", func(t tables) error {
 		return t.each(outboxTable, func(key, value []byte) error {
@@ -218,8 +218,8 @@ func (r *Reader) Outgoing() (all []Outgoing, err error) {
 	return all, err
 }
 
-// Received returns the number of the last request that the partition has received from a sender,
-// 0 if it knows of none.
+// Received returns the highest request number that the partition has received from a sender; 0
+// if it received none.
 func (r *Reader) Received(sender string) (last uint64, err error) {
 	err = r.read("read the last request of "+sender, func(t tables) error {
 		b, err := t.Get(mailTable, []byte(markPrefix+sender))
@@ -235,12 +235,12 @@ func (r *Reader) Received(sender string) (last uint64, err error) {
 	return last, err
 }
 
-// maxPending is how many records [Reader.Pending] counts.
+// maxPending bounds each count of [Reader.Pending].
 const maxPending = 1000
 
-// Pending returns how many messages and activities are stored, 1,000 of each at most.
+// Pending returns the numbers of stored messages and activities, each at most 1,000.
 func (r *Reader) Pending() (messages, activities int, err error) {
-	err = r.scan("count what is pending", func(t tables) error {
+	err = r.scan("count pending messages and activities", func(t tables) error {
 		for table, n := range map[logstore.Table]*int{messagesTable: &messages, activitiesTable: &activities} {
 			err := t.Scan(table, "", func(string, []byte) (bool, error) {
 				*n++

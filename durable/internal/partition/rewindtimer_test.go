@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A failed instance is rewound, and then once more: it waits for the timer that has not
-// fired, and for no other, also when it goes on and after the hub was opened again.
+// A failed instance is rewound twice. It has exactly one timer, the one that has not fired,
+// also after it resumes and after the hub is reopened.
 func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -33,7 +33,7 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 		}
 		r.mu.Unlock()
 		if len(timers) != 1 || !timers[0].due.Equal(due) {
-			t.Fatalf("%s: the instance waits for the timers %+v, want one that is due at %v", when, timers, due)
+			t.Fatalf("%s: the instance has the timers %+v; want one that is due at %v", when, timers, due)
 		}
 		var m provider.TaskMessage
 		r.Must(r.read("look", func(t tables) (err error) {
@@ -48,12 +48,12 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	r.Must(r.Rewind(t.Context(), "a", "it was mended"))
 	check("rewound")
 	r.Must(r.Rewind(t.Context(), "a", "it was mended"))
-	check("rewound again before it goes on")
+	check("rewound again before it resumes")
 	r.Finish(r.Next())
 	if err := r.Rewind(t.Context(), "a", "it was mended"); !errors.Is(err, provider.ErrInstanceChanged) {
-		t.Errorf("Rewind of an instance that goes on: %v, want %v", err, provider.ErrInstanceChanged)
+		t.Errorf("Rewind of a running instance returned %v; want %v", err, provider.ErrInstanceChanged)
 	}
-	check("not rewound while it goes on")
+	check("not rewound while it runs")
 	r.stop()
 	r.close()
 	r = openRig(t, r.disk)
@@ -62,7 +62,7 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	r.forgets()
 }
 
-// Nobody waits for a timer that is set in the episode that ends its instance.
+// A timer created in the episode that ends its instance is not stored.
 func TestCommit_AnEndLeavesNoTimer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -84,6 +84,6 @@ func TestCommit_AnEndLeavesNoTimer(t *testing.T) {
 	left := len(r.instances) + len(r.alarms)
 	r.mu.Unlock()
 	if left > 0 {
-		t.Errorf("%d instances with messages and timers are left", left)
+		t.Errorf("%d instances with messages or timers are left", left)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 )
 
-// A rig is a partition that runs, and who works on it.
+// rig is a running partition and the test that drives it.
 type rig struct {
 	*partitiontest.Stage
 	*Partition
@@ -24,12 +24,12 @@ type rig struct {
 	stop func()
 }
 
-// disk is the log of a partition, in memory. The base stays empty.
+// disk is a log in memory. Its base stays empty.
 type disk struct {
 	tables         logstore.Tables
 	off            atomic.Bool     // Append fails
-	kept           *logstore.Layer // what was appended; of the writer
-	put            map[string]bool // keys of transient tables that were put; of the writer
+	kept           *logstore.Layer // the appended changes; used by the writer
+	put            map[string]bool // the keys of transient tables that were put; used by the writer
 	opens, crashes uint64
 	open           bool
 }
@@ -40,7 +40,7 @@ func diskOf(tables logstore.Tables) *disk {
 	return &disk{tables: tables, kept: logstore.NewLayer(tables, 0), put: map[string]bool{}}
 }
 
-// copy returns the disk as a process leaves it that dies now.
+// copy returns the disk in the state that a crash would leave now.
 func (d *disk) copy() *disk {
 	c := &disk{tables: d.tables, put: maps.Clone(d.put), kept: logstore.NewLayer(d.tables, d.kept.Last), opens: d.opens, crashes: d.crashes, open: d.open}
 	for table := range d.tables {
@@ -62,8 +62,9 @@ func (d *disk) Append(number uint64, changes []byte) error {
 	return d.kept.Replay(number, bytes.Clone(changes))
 }
 
-// checkTransient returns an error if a group puts a record of a transient table that was put
-// before: if the base had the first one, that would come back when the second is deleted.
+// checkTransient returns an error if a group puts a record of a transient table whose key was
+// used before. If the base had the first record, that one would return when the second one is
+// deleted.
 func (d *disk) checkTransient(number uint64, changes []byte) (err error) {
 	group := logstore.NewLayer(d.tables, number-1)
 	if err := group.Replay(number, changes); err != nil {
@@ -73,7 +74,7 @@ func (d *disk) checkTransient(number uint64, changes []byte) (err error) {
 		group.Changes(logstore.Table(table), func(key string, value []byte) bool {
 			if at := info.Name + "/" + key; info.Transient && value != nil {
 				if d.put[at] {
-					err = fmt.Errorf("record %q of a transient table is put again", at)
+					err = fmt.Errorf("record %q of a transient table was put twice", at)
 				}
 				d.put[at] = true
 			}
@@ -94,15 +95,15 @@ func (d *disk) Size() int64      { return 0 }
 func (d *disk) Turn()            {}
 func (d *disk) Close(bool) error { return nil }
 
-// base is a base in memory, which stays as a process finds it. A real one can take long to
-// read: it cannot be read by what has locked the partition's mu.
+// base is a base in memory that is never written. Reading it fails if the reader has locked the
+// partition's mu, because reading a real base can take long.
 type base struct {
 	kept      *logstore.Layer
 	partition atomic.Pointer[Partition]
 }
 
 func (b *base) View(f func(logstore.Reader) error) error { return f(b) }
-func (*base) Write(*logstore.Layer, bool) error          { return errors.New("nothing is written to the base") }
+func (*base) Write(*logstore.Layer, bool) error          { return errors.New("the base is read-only") }
 func (*base) Close() error                               { return nil }
 
 func (b *base) Get(table logstore.Table, key []byte) (found []byte, err error) {
@@ -117,9 +118,9 @@ func (b *base) Get(table logstore.Table, key []byte) (found []byte, err error) {
 
 func (b *base) Scan(table logstore.Table, from []byte, f func([]byte, func() ([]byte, error)) (bool, error)) (err error) {
 	if p := b.partition.Load(); p != nil {
-		for tries := 0; !p.mu.TryLock(); runtime.Gosched() { // a bubble's clock would stand still
+		for tries := 0; !p.mu.TryLock(); runtime.Gosched() { // time.Sleep would not advance a bubble's clock while mu is locked
 			if tries++; tries == 1e8 {
-				return errors.New("the base is read by what has locked mu")
+				return errors.New("the base was read while mu was locked")
 			}
 		}
 		p.mu.Unlock()
@@ -158,7 +159,7 @@ func newRig(t *testing.T) *rig {
 	return openRig(t, newDisk())
 }
 
-// openWith opens the partition of a disk.
+// openWith opens the partition on the disk.
 func (d *disk) openWith(cfg Config) (*Partition, error) {
 	d.opens++
 	if d.open {
@@ -191,19 +192,19 @@ func openRigWith(t *testing.T, d *disk, cfg Config) *rig {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { // awaited by stop
+	go func() { // stop waits for it
 		defer close(done)
-		_ = p.Run(ctx) // nil, or that the partition is closed
+		_ = p.Run(ctx) // nil, or the partition is closed
 	}()
 	r := &rig{Stage: &partitiontest.Stage{T: t, Hub: p}, Partition: p, disk: d, stop: func() { cancel(); <-done }}
 	t.Cleanup(func() {
 		r.stop()
-		_ = closeAll(p) // may have been closed
+		_ = closeAll(p) // may be closed already
 	})
 	return r
 }
 
-// close closes the partition in good order.
+// close stops and closes the partition.
 func (r *rig) close() {
 	r.Helper()
 	r.Must(closeAll(r.Partition))
@@ -219,20 +220,20 @@ func closeAll(p *Partition) error {
 	return err
 }
 
-// groups returns how many groups the journal has got.
+// groups returns the number of groups in the log.
 func (r *rig) groups() uint64 {
 	var n uint64
 	r.Must(r.writer.Do(context.Background(), func(*txn) error { n = r.store.Last(); return nil }))
 	return n
 }
 
-// forgets fails the test if the hub has anything in memory.
+// forgets fails the test if the partition holds any work in memory.
 func (r *rig) forgets() {
 	r.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.instances)+len(r.sessions)+len(r.locks)+len(r.delivered)+len(r.alarms) > 0 {
-		r.Errorf("the hub remembers %d instances, %d sessions, %d locks, %d activities and %d alarms",
+		r.Errorf("the hub still holds %d instances, %d sessions, %d locks, %d activities and %d alarms",
 			len(r.instances), len(r.sessions), len(r.locks), len(r.delivered), len(r.alarms))
 	}
 }

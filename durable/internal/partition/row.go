@@ -5,55 +5,55 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// row is the record of an instance, beside its history.
+// row is the record of an instance without its history.
 type row struct {
-	// number names the current execution in keys. Each execution has its own, and
-	// later ones have greater ones.
+	// number identifies the current execution in keys. Each new execution gets a greater
+	// number.
 	number uint64
-	// The instance ID is the record's key. LastUpdatedAt counts for an execution
-	// without history and for one that was rewound; else the time of the history's
-	// last event does. Payloads with records of their own are unread.
+	// The instance ID is the record's key, not part of it. LastUpdatedAt is used only if the
+	// execution has no history or was rewound later than its last event. Payloads with records
+	// of their own are unread.
 	provider.InstanceState
 }
 
-// unread stands for a payload that has a record of its own.
+// unread stands for a payload that is in payloadsTable and was not read.
 var unread = new("")
 
-// The payloads of an instance, as numbers in keys.
+// The number of each payload in keys of payloadsTable.
 const (
 	inputPayload = iota
 	outputPayload
 	customPayload
 )
 
-// payloads returns the texts of a row that can be large, by their numbers.
+// payloads returns pointers to the payloads, indexed by their numbers.
 func (r *row) payloads() [3]**string {
 	return [...]**string{inputPayload: &r.Input, outputPayload: &r.Output, customPayload: &r.CustomStatus}
 }
 
-// maxInline is the length up to which a payload is stored in the row. A longer one
-// would be written again with every change of the row.
+// maxInline is the maximum length, in bytes, of a payload that is stored in the row. Longer
+// payloads have their own records: the row is rewritten with every change.
 const maxInline = 512
 
-// isApart reports whether a payload has, or gets, a record of its own.
-func isApart(payload *string) bool {
+// isSeparate reports whether a payload is stored in a record of its own.
+func isSeparate(payload *string) bool {
 	return payload == unread || payload != nil && len(*payload) > maxInline
 }
 
-// commit brings r up to date by a checkpoint with new events, and reports whether
-// r has to be stored: the history has what only adds to it.
+// commit applies a checkpoint with new events to r. It reports whether r must be stored;
+// changes that can be derived from the history need no write.
 func (r *row) commit(cp *provider.Checkpoint) (changed bool) {
 	was := r.InstanceState
 	changed = r.Commit(cp)
 	if !was.CreatedAt.IsZero() && was.Instance.ExecutionID == r.Instance.ExecutionID {
-		r.Input = was.Input // stored with the start
+		r.Input = was.Input // stored by the start
 	}
 	return changed || was.CustomStatus == unread || !equalText(was.CustomStatus, r.CustomStatus)
 }
 
-// isOf reports whether it was start that began the instance, in this generation or in one
-// before.
-func (r *row) isOf(start *history.ExecutionStarted) bool {
+// isStartedBy reports whether start created the instance's current execution or an earlier generation
+// of it.
+func (r *row) isStartedBy(start *history.ExecutionStarted) bool {
 	if r.Instance.ExecutionID == start.Instance.ExecutionID {
 		return true
 	}

@@ -16,26 +16,26 @@ import (
 type session struct {
 	p    *Partition
 	inst *instance
-	// changed has room for one token, left when the instance gets messages or the
-	// session is to end.
+	// changed holds at most one token, which says that the instance has new messages or that
+	// the session must end.
 	changed chan struct{}
 
-	// Owned by the caller: the number of the execution that was dispatched, 0 if the
-	// instance had none, its ID, and the index of its next event.
+	// Used only by the session's caller: the number and the ID of the dispatched execution, and
+	// the index of its next event. number is 0 if the instance had no execution.
 	number    uint64
 	execution string
 	next      int
-	idle      *time.Timer // of Next, nil before the first
+	idle      *time.Timer // the timer of Next; nil before its first call
 
 	// Protected by work.mu.
 	inFlight []*message
-	lost     bool // another session may have the instance
+	lost     bool // revoked: another session may hold the instance
 	over     bool // abandoned or released
 }
 
 var _ provider.Session = (*session)(nil)
 
-// open returns the work item of the session, nil if no message can be dispatched.
+// open returns the session's work item, or nil if no message can be dispatched.
 func (s *session) open() (*provider.OrchestrationWorkItem, error) {
 	item := &provider.OrchestrationWorkItem{OwnedSince: s.p.opened, Session: s}
 	var c classified
@@ -65,7 +65,7 @@ func (s *session) open() (*provider.OrchestrationWorkItem, error) {
 	return item, nil
 }
 
-// progress returns what decides about messages.
+// progress returns the instance's state for [provider.Progress.Disposition].
 func (s *session) progress(r *row, past func() ([]history.Event, error)) provider.Progress {
 	if r == nil {
 		return provider.Progress{}
@@ -73,17 +73,17 @@ func (s *session) progress(r *row, past func() ([]history.Event, error)) provide
 	return provider.Progress{Known: true, Execution: r.Instance.ExecutionID, Status: r.Status, Begun: s.next > 0, History: past}
 }
 
-// classified is messages by their dispositions.
+// classified holds messages by their dispositions.
 type classified struct {
 	deliver        []provider.TaskMessage
 	early, discard []*message
 }
 
-// classify reads messages and decides about them. The start of the current
-// execution, if it is among them, becomes the first.
+// classify loads messages and determines their dispositions. If they contain the start of the
+// current execution, that comes first.
 func classify(t tables, p *provider.Progress, messages []*message) (classified, error) {
 	c := classified{deliver: make([]provider.TaskMessage, 0, len(messages))}
-	own := func(m *message) bool { return m.starts() && m.target.ExecutionID == p.Execution }
+	own := func(m *message) bool { return m.isStart() && m.target.ExecutionID == p.Execution }
 	at := slices.IndexFunc(messages, own)
 	p.Starting = at >= 0
 	if at > 0 {
@@ -103,21 +103,21 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 			c.deliver = append(c.deliver, msg)
 		case provider.Wait:
 			c.early = append(c.early, m)
-		case provider.Foreign, provider.Discard: // executions and their messages change in one transaction
+		case provider.Foreign, provider.Discard: // a transaction changes an execution together with its messages, so no later message can belong to it
 			c.discard = append(c.discard, m)
 		}
 	}
 	return c, nil
 }
 
-// accept removes the messages that are not delivered from the session. It reports
-// whether messages are left and may still be dispatched.
+// accept removes the early and the discarded messages from the session. It returns true if
+// messages remain and may be dispatched.
 func (s *session) accept(c classified) bool {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.lost {
-		return false // all were requeued
+		return false // the messages were requeued
 	}
 	if len(c.early)+len(c.discard) > 0 {
 		for _, m := range c.early {
@@ -135,7 +135,7 @@ func (s *session) accept(c classified) bool {
 	return len(c.deliver) > 0 && p.serves()
 }
 
-// discard has messages deleted, when there is time.
+// discard deletes messages with a lazy write.
 func (s *session) discard(messages []*message) {
 	if len(messages) == 0 {
 		return
@@ -143,7 +143,7 @@ func (s *session) discard(messages []*message) {
 	for _, m := range messages {
 		s.p.cfg.Logger.Debug("discarded a message", "instanceId", m.target.InstanceID, "executionId", m.target.ExecutionID, "eventType", m.kind.String())
 	}
-	// If it fails, they are discarded when the hub is next opened.
+	// If it fails, they are discarded when the partition is opened next.
 	_ = s.p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		for _, m := range messages {
 			t.consume(m)
@@ -175,14 +175,14 @@ func (s *session) uncommitted() []*message {
 	return slices.Clone(s.inFlight)
 }
 
-// isOver reports whether the session can commit nothing any more.
+// isOver reports whether the session can no longer commit.
 func (s *session) isOver() bool {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	return s.lost || s.over
 }
 
-// committed is a commit's effect in memory. mu is locked.
+// committed applies a commit to the pending work. mu is locked.
 func (s *session) committed() {
 	s.inFlight = slices.DeleteFunc(s.inFlight, func(m *message) bool { return m.deleted })
 	s.inst.attempts = 0
@@ -207,17 +207,17 @@ func (s *session) Release(context.Context) error {
 	return nil
 }
 
-// abandon requeues the messages in flight. The instance then pauses, unless a message that
-// ends pauses came during the session.
+// abandon requeues the messages in flight. It pauses the instance, unless a message that ends
+// the pause has arrived during the session.
 func (s *session) abandon(cause error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.over || s.lost {
-		return // they were requeued already
+		return // already requeued
 	}
 	s.over = true
-	controlled := slices.ContainsFunc(s.inst.inbox, (*message).controls)
+	controlled := slices.ContainsFunc(s.inst.inbox, (*message).endsPause)
 	s.requeue()
 	if !controlled {
 		p.pauseInstance(s.inst, cause)
@@ -235,7 +235,7 @@ func (s *session) end() {
 	p.checkDrained()
 }
 
-// revoke takes the lock from the caller. mu is locked.
+// revoke releases the lock on behalf of the caller. mu is locked.
 func (s *session) revoke() {
 	if s.lost {
 		return
@@ -246,7 +246,7 @@ func (s *session) revoke() {
 	s.p.checkDrained()
 }
 
-// unlock lets the instance be dispatched again. mu is locked.
+// unlock makes the instance available for dispatch. mu is locked.
 func (s *session) unlock() {
 	delete(s.p.sessions, s)
 	if s.inst.session == s {
@@ -287,7 +287,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 	}
 }
 
-// startTimer starts the session's timer, which Next stops.
+// startTimer starts the timer of Next.
 func (s *session) startTimer(d time.Duration) *time.Timer {
 	if s.idle == nil {
 		s.idle = time.NewTimer(d)
@@ -297,13 +297,13 @@ func (s *session) startTimer(d time.Duration) *time.Timer {
 	return s.idle
 }
 
-// takeMore takes new messages. ended is true if the session has to end: Run stops,
-// or another execution is to begin.
+// takeMore takes new messages. ended is true if the session must end, because Run stops or
+// because a start is waiting.
 func (s *session) takeMore() (more []*message, ended bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.over || s.lost || !p.serves() || slices.ContainsFunc(s.inst.inbox, (*message).starts) {
+	if s.over || s.lost || !p.serves() || slices.ContainsFunc(s.inst.inbox, (*message).isStart) {
 		return nil, true
 	}
 	more = s.inst.take()
@@ -311,7 +311,7 @@ func (s *session) takeMore() (more []*message, ended bool) {
 	return more, false
 }
 
-// load returns those of the taken messages that can be dispatched.
+// load loads the taken messages and returns those that can be dispatched.
 func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 	var c classified
 	err := s.p.read("read messages of instance "+s.inst.id, func(t tables) error {
@@ -324,7 +324,7 @@ func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 		return err
 	})
 	if err != nil || !s.accept(c) {
-		return nil, err // after an error the messages are requeued with the session
+		return nil, err // after an error, the messages are requeued when the session ends
 	}
 	return c.deliver, nil
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// The tables, and the keys of their records. Numbers in keys are big-endian, so
-// that they sort.
+// The tables, their keys and their records. Numbers in keys are big-endian, so that keys sort
+// by number.
 //
 //	instances   instance ID                            row
-//	payloads    execution number, which payload        its text
-//	history     execution number, index of an event    episode: that event and those that follow
+//	payloads    execution number, payload number       text of a large payload
+//	history     execution number, index of an event    episode: this event and those after it
 //	messages    message number                         message
 //	timers      due time, message number               message
 //	activities  message number                         activity
 //	outbox      message number                         message for another partition
 //	mail        see mail.go
 //
-// Messages, timers and activities are pending work: few, and numbered in the
-// order in which they came, so that records that change at the same time are
-// close together. The same holds for history, since executions are numbered.
+// Messages, timers and activities are pending work. They are few, and numbered in the order of
+// arrival: records that change at the same time are close together. The same is true of the
+// history, because executions are numbered.
 const (
 	instancesTable logstore.Table = iota
 	payloadsTable
@@ -41,7 +41,7 @@ const (
 	mailTable
 )
 
-// MailTables are the tables of a partition of several.
+// MailTables are the tables of a partition of a partitioned hub.
 var MailTables = append(slices.Clip(Tables), logstore.TableInfo{Name: "outbox", Transient: true}, logstore.TableInfo{Name: "mail"})
 
 // Tables are the tables of a partition that is a whole hub.
@@ -54,7 +54,7 @@ var Tables = logstore.Tables{
 	activitiesTable: {Name: "activities", Transient: true},
 }
 
-// tables are the hub's records at one time.
+// tables is a view of the records at one time.
 type tables struct{ *logstore.View }
 
 func timerKey(due time.Time, n uint64) []byte {
@@ -72,7 +72,7 @@ func payloadKey(execution uint64, which byte) []byte {
 	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 9), execution), which)
 }
 
-// row returns an instance's row, nil if there is none.
+// row returns an instance's row, or nil if the instance does not exist.
 func (t tables) row(id string) (*row, error) {
 	b, err := t.Get(instancesTable, []byte(id))
 	if b == nil || err != nil {
@@ -89,7 +89,7 @@ func (t tables) decodeRow(id string, record []byte) (*row, error) {
 	return r, nil
 }
 
-// payload returns the text of one of a row's payloads.
+// payload returns the text of a payload of a row; it reads the payload if it is unread.
 func (t tables) payload(r *row, which byte, text *string) (*string, error) {
 	if text != unread {
 		return text, nil
@@ -101,7 +101,7 @@ func (t tables) payload(r *row, which byte, text *string) (*string, error) {
 	return new(string(b)), nil
 }
 
-// state returns what clients see of an instance.
+// state returns the state of an instance for clients.
 func (t tables) state(r *row, fetch provider.Fetch) (_ *provider.InstanceState, err error) {
 	s := *r
 	if s.LastUpdatedAt, err = t.updated(r); err != nil {
@@ -136,14 +136,14 @@ func (t tables) events(execution uint64) ([]history.Event, error) {
 	return past, nil
 }
 
-// hasEventsFrom reports whether an execution's history has an event with the
-// given index or a later one.
+// hasEventsFrom reports whether an execution's history has an event at the given index or
+// later.
 func (t tables) hasEventsFrom(execution uint64, index int) (bool, error) {
 	last, err := t.Last(historyTable, execution)
 	return last != nil && bytes.Compare(last, eventKey(execution, index)) >= 0, err
 }
 
-// updated returns when an instance last changed.
+// updated returns the time of an instance's last update.
 func (t tables) updated(r *row) (time.Time, error) {
 	key, err := t.Last(historyTable, r.number)
 	if key == nil || err != nil {
@@ -157,18 +157,18 @@ func (t tables) updated(r *row) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, t.Damage(historyTable, key, fmt.Errorf("decode history: %w", err))
 	}
-	if r.LastUpdatedAt.After(at) { // rewinding appends nothing
+	if r.LastUpdatedAt.After(at) { // a rewind appends no event
 		at = r.LastUpdatedAt
 	}
 	return at, nil
 }
 
-// maxScanned is how many instances are read for one page, so that a query that
-// matches few answers before long.
+// maxScanned is the maximum number of instances read for one page. It bounds the time of a
+// query with few matches.
 const maxScanned = 5_000
 
-// page returns the instances that q selects, from the given ID on. A range of records that cannot
-// be read is one unreadable instance, with the first ID of the range.
+// page returns the instances that q selects, starting with the ID from. A range of records that
+// cannot be read becomes one unreadable instance with the first ID of the range.
 func (t tables) page(q provider.Query, from string, size int) (*provider.Page, error) {
 	page, room, scanned := &provider.Page{}, q.Room(), 0
 	add := func(id string, value []byte) (bool, error) {
@@ -209,7 +209,7 @@ func (t tables) page(q provider.Query, from string, size int) (*provider.Page, e
 	}
 }
 
-// match returns the instance of a record, nil if q does not select it.
+// match decodes an instance's record and returns its state; nil if q does not select it.
 func (t tables) match(id string, record []byte, q provider.Query) (*provider.InstanceState, error) {
 	r, err := t.decodeRow(id, record)
 	if err != nil || !q.Matches(&r.InstanceState) {
@@ -253,10 +253,10 @@ func (t tables) exportActivities(ctx context.Context, w provider.HubWriter) erro
 	})
 }
 
-// exportMessages exports the messages that could be delivered, and then the
-// timers.
+// exportMessages exports the messages that can be delivered, then those for other partitions,
+// then the timers.
 func (t tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
-	for _, table := range t.ofMessages() {
+	for _, table := range t.messageTables() {
 		err := t.each(table, func(_, value []byte) error {
 			m, err := decodeMessage(value)
 			if err != nil {
@@ -271,7 +271,7 @@ func (t tables) exportMessages(ctx context.Context, w provider.HubWriter) error 
 	return nil
 }
 
-// each calls f with each record of a table, in the order of their keys.
+// each calls f with each record of a table, in the order of the keys.
 func (t tables) each(table logstore.Table, f func(key, value []byte) error) error {
 	return t.Scan(table, "", func(key string, value []byte) (bool, error) {
 		err := f([]byte(key), value)
@@ -279,7 +279,7 @@ func (t tables) each(table logstore.Table, f func(key, value []byte) error) erro
 	})
 }
 
-// totals counts the records.
+// totals counts instances, events, activities and messages.
 func (t tables) totals(ctx context.Context) (totals provider.Totals, err error) {
 	err = t.Scan(instancesTable, "", func(id string, value []byte) (bool, error) {
 		r, err := t.decodeRow(id, value)
@@ -300,20 +300,20 @@ func (t tables) totals(ctx context.Context) (totals provider.Totals, err error) 
 		}))
 	}
 	count(activitiesTable, &totals.Activities)
-	for _, table := range t.ofMessages() {
+	for _, table := range t.messageTables() {
 		count(table, &totals.Messages)
 	}
 	return totals, errors.Join(err, ctx.Err())
 }
 
-// ofMessages returns the tables with messages for instances, those that could be
-// delivered first.
-func (t tables) ofMessages() []logstore.Table {
+// messageTables returns the existing tables of messages: deliverable messages, then messages for
+// other partitions, then timers.
+func (t tables) messageTables() []logstore.Table {
 	all := []logstore.Table{messagesTable, outboxTable, timersTable}
 	return slices.DeleteFunc(all, func(table logstore.Table) bool { return !t.Has(table) })
 }
 
-// isEmpty reports whether there are no records.
+// isEmpty reports whether all tables except mail are empty.
 func (t tables) isEmpty() (bool, error) {
 	empty := true
 	for table := range MailTables {
@@ -331,8 +331,8 @@ func (t tables) isEmpty() (bool, error) {
 	return empty, nil
 }
 
-// eachOf calls f with each record of a table whose keys have the given length.
-func (t tables) eachOf(id logstore.Table, keyLength int, f func(key, value []byte) error) error {
+// eachWithKeyLength calls f with each record of a table. Keys of another length are damage.
+func (t tables) eachWithKeyLength(id logstore.Table, keyLength int, f func(key, value []byte) error) error {
 	return t.Scan(id, "", func(k string, value []byte) (bool, error) {
 		key, err := []byte(k), error(nil)
 		if len(key) != keyLength {

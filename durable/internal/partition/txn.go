@@ -16,18 +16,18 @@ type txn struct {
 	*logstore.Txn
 	tables
 	p *Partition
-	// consumed are the messages that the transaction deletes.
+	// consumed holds the messages that the transaction deletes.
 	consumed map[*message]struct{}
-	// stored are the results to which the transaction gives records of their own.
+	// stored holds the results that the transaction stores in records of their own.
 	stored map[*message]struct{}
-	// staged are the messages that the transaction adds, by instance. They are not in
-	// memory yet.
+	// staged holds the messages that the transaction adds, by instance. They are added to the
+	// pending work after the transaction is durable.
 	staged map[string][]*message
-	// received is what the transaction makes of those from whom it takes mail.
+	// received holds the new state of senders whose mail the transaction processes.
 	received map[string]*correspondent
 }
 
-// consume deletes a message.
+// consume deletes a message. It does nothing if the message is deleted.
 func (t *txn) consume(m *message) {
 	if _, twice := t.consumed[m]; twice {
 		return
@@ -39,7 +39,7 @@ func (t *txn) consume(m *message) {
 		return
 	}
 	t.Remove(m.place())
-	if _, stored := t.stored[m]; stored { // by the same transaction, just before
+	if _, stored := t.stored[m]; stored { // earlier in this transaction
 		t.Remove(messagesTable, logstore.NumberKey(m.number))
 	}
 	if t.consumed == nil {
@@ -49,12 +49,12 @@ func (t *txn) consume(m *message) {
 	t.Then(func() { t.p.delete(m) })
 }
 
-// newMessage returns a message with the next number, and stages it.
+// newMessage stages a message with the next number.
 func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 	staged := &message{
 		number: t.p.numbers.Add(1),
 		route:  route{kind: m.Event.Type(), target: m.Target},
-		body:   keep(record),
+		body:   bodyInMemory(record),
 	}
 	if t.staged == nil {
 		t.staged = make(map[string][]*message)
@@ -64,37 +64,37 @@ func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 	return staged
 }
 
-// addMessage stores a message to deliver.
+// addMessage stores a message for immediate delivery.
 func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
 	m := t.newMessage(record, msg)
 	t.Put(messagesTable, logstore.NumberKey(m.number), record)
 	t.Then(func() { t.p.deliver(m) })
 }
 
-// addTimer stores a message to deliver at a time.
+// addTimer stores a message for delivery when it is due.
 func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 	m := t.newMessage(record, msg)
 	m.due = history.Ticks(due)
-	if m.due.IsZero() { // would not count as a timer
+	if m.due.IsZero() { // the zero time marks a message that is not a timer
 		m.due = m.due.Add(time.Second)
 	}
 	t.Put(timersTable, timerKey(m.due, m.number), record)
 	t.Then(func() { t.p.deliverWhenDue(m) })
 }
 
-// addTask stores an activity to run, whose message is given.
+// addTask stores an activity, given the record of its message.
 func (t *txn) addTask(message []byte) {
 	t.addActivity(encodeActivity(activityHead{crashes: t.p.cfg.Crashes}, message))
 }
 
-// addActivity stores the record of an activity to run.
+// addActivity stores an activity, given its record.
 func (t *txn) addActivity(record []byte) {
-	a := &activity{number: t.p.numbers.Add(1), body: keep(record)}
+	a := &activity{number: t.p.numbers.Add(1), body: bodyInMemory(record)}
 	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
 	t.Then(func() { t.p.makeReady(a) })
 }
 
-// store gives a result a record of its own, in the place of its activity's.
+// store stores a result in a record of its own and removes its activity's record.
 func (t *txn) store(m *message) {
 	t.p.mu.Lock()
 	done := m.deleted || !m.unstored
@@ -110,14 +110,14 @@ func (t *txn) store(m *message) {
 	t.stored[m] = struct{}{}
 	t.Then(func() {
 		m.unstored = false
-		if !m.inFlight { // else it is being read
-			m.body = keep(m.body)
+		if !m.inFlight { // else the session may be reading it
+			m.body = bodyInMemory(m.body)
 		}
 		t.p.finish(m.activity)
 	})
 }
 
-// pending returns the messages of an instance, in memory and staged.
+// pending returns an instance's messages, in memory and staged, that are not consumed.
 func (t *txn) pending(id string) []*message {
 	t.p.mu.Lock()
 	defer t.p.mu.Unlock()
@@ -134,7 +134,7 @@ func (t *txn) pending(id string) []*message {
 	})
 }
 
-// cancel deletes those messages of an instance that f selects.
+// cancel deletes an instance's messages for which f returns true.
 func (t *txn) cancel(id string, f func(*message) bool) {
 	for _, m := range t.pending(id) {
 		if f(m) {
@@ -143,13 +143,14 @@ func (t *txn) cancel(id string, f func(*message) bool) {
 	}
 }
 
-// cancelTimers deletes the timers of an instance's execution, which is over. A
-// signal that an entity gets later is for any execution.
+// cancelTimers deletes the timers of an instance's execution, which has ended. It keeps delayed
+// signals for an entity, which are for any execution.
 func (t *txn) cancelTimers(id string) {
 	t.cancel(id, func(m *message) bool { return m.isTimer() && m.target.ExecutionID != "" })
 }
 
-// start stores a client's start of an instance.
+// start applies a client's start of an instance. It is refused if the instance has one of the
+// refused statuses.
 func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	given, ok := msg.Event.(*history.ExecutionStarted)
 	if !ok {
@@ -160,13 +161,13 @@ func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) er
 	if err != nil {
 		return err
 	}
-	if r != nil && r.isOf(given) {
-		return nil // sent once more by a client that did not know whether it arrived
+	if r != nil && r.isStartedBy(given) {
+		return nil // a client repeated the start because it did not know the outcome
 	}
 	if r != nil && slices.Contains(refuse, r.Status) {
 		return logstore.Refuse(&provider.InstanceExistsError{InstanceID: id, Status: r.Status})
 	}
-	// Unless the client counts, as DurableTask.AzureStorage does
+	// Count the generation unless the client has, like DurableTask.AzureStorage
 	// (AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync).
 	start := new(*given)
 	if start.Generation == nil {
@@ -183,7 +184,7 @@ func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) er
 	return t.begin(r, start, record, msg)
 }
 
-// send stores a message for an instance. A start makes the instance known.
+// send stores a message for an instance. A start creates the instance if it does not exist.
 func (t *txn) send(record []byte, m provider.TaskMessage) error {
 	id := m.Target.InstanceID
 	if _, isActivity := m.Event.(*history.TaskScheduled); !isActivity && !t.p.cfg.Owns(id) {
@@ -209,7 +210,7 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 			}
 			return t.begin(r, e, record, m)
 		}
-		// The instance runs or is to start: the session decides.
+		// The instance is running or pending: its session decides about the start.
 	case *history.ExecutionTerminated:
 		if done, err := t.terminateUnstarted(id, e); done || err != nil {
 			return err
@@ -223,8 +224,8 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 	return nil
 }
 
-// terminateUnstarted ends an instance that is to start later, and reports whether
-// it was one. A session would see its termination only at that time.
+// terminateUnstarted terminates an instance that is scheduled to start later. It returns false
+// if the instance is not one. A session would see the termination only at the start time.
 func (t *txn) terminateUnstarted(id string, e *history.ExecutionTerminated) (bool, error) {
 	r, err := t.row(id)
 	if r == nil || err != nil || r.Status != history.Pending || !r.ScheduledAt.After(time.Now()) {
@@ -245,8 +246,7 @@ func (t *txn) terminateUnstarted(id string, e *history.ExecutionTerminated) (boo
 	return true, nil
 }
 
-// begin stores an instance that start begins, in the place of old, which is nil if
-// there is none.
+// begin creates the instance of a start. It replaces the instance of old, unless that is nil.
 func (t *txn) begin(old *row, start *history.ExecutionStarted, record []byte, m provider.TaskMessage) error {
 	id := m.Target.InstanceID
 	if old != nil {
@@ -272,11 +272,10 @@ func (t *txn) begin(old *row, start *history.ExecutionStarted, record []byte, m 
 	return nil
 }
 
-// putRow stores a row, and those of its payloads that have records of their own
-// and are not unread: unread ones are stored already.
+// putRow stores a row and its large payloads. Unread payloads are stored already.
 func (t *txn) putRow(r *row) error {
 	for which, text := range r.payloads() {
-		if *text != unread && isApart(*text) {
+		if *text != unread && isSeparate(*text) {
 			t.Put(payloadsTable, payloadKey(r.number, byte(which)), []byte(**text))
 		}
 	}
@@ -288,8 +287,8 @@ func (t *txn) putRow(r *row) error {
 	return nil
 }
 
-// renumber makes r the row of a new execution. The payloads move with it; the old
-// history is deleted.
+// renumber makes r the row of a new execution. It deletes the old history; the payloads move to
+// the new number.
 func (t *txn) renumber(r *row, number uint64) (err error) {
 	for which, text := range r.payloads() {
 		if *text, err = t.payload(r, byte(which), *text); err != nil {
@@ -305,7 +304,7 @@ func (t *txn) renumber(r *row, number uint64) (err error) {
 	return nil
 }
 
-// removeExecution deletes the history and the payloads of an execution.
+// removeExecution deletes the history and the large payloads of an execution.
 func (t *txn) removeExecution(number uint64) error {
 	for _, id := range []logstore.Table{historyTable, payloadsTable} {
 		all, err := t.Group(id, number)
@@ -319,8 +318,8 @@ func (t *txn) removeExecution(number uint64) error {
 	return nil
 }
 
-// purge deletes all that is stored of an instance but its activities, which still
-// run. If it was seen, it must not have changed.
+// purge deletes the records of an instance, except its activities, which still run. If seen is
+// not nil, purge refuses unless the instance is still in that state.
 func (t *txn) purge(id string, seen *provider.InstanceState) error {
 	r, err := t.row(id)
 	if err != nil {
@@ -347,8 +346,8 @@ func (t *txn) purge(id string, seen *provider.InstanceState) error {
 	return nil
 }
 
-// rewind removes failures from the histories of an instance and of its children, and
-// sends the messages that wake them. It returns what it did.
+// rewind removes failures from the histories of an instance and its children, and sends the
+// messages that resume them. It returns the plan that it carried out.
 func (t *txn) rewind(ctx context.Context, id, reason string, at time.Time) (*provider.RewindPlan, error) {
 	r, err := t.row(id)
 	if err != nil {
@@ -384,8 +383,7 @@ func (t *txn) rewind(ctx context.Context, id, reason string, at time.Time) (*pro
 	return plan, nil
 }
 
-// rewindExecution removes events from an instance's history, and lets the instance
-// go on.
+// rewindExecution removes events from an instance's history and resumes the instance.
 func (t *txn) rewindExecution(x provider.RewoundExecution, at time.Time) error {
 	id := x.Instance.InstanceID
 	r, err := t.row(id)
@@ -405,7 +403,7 @@ func (t *txn) rewindExecution(x provider.RewoundExecution, at time.Time) error {
 	}
 	rewound := x.Apply(past)
 	begin := 0
-	for _, e := range episodes { // those that stay the same are written again: it is rare
+	for _, e := range episodes { // also rewrites unchanged episodes; rewinds are rare
 		events, err := decodeEpisode(nil, e.Value)
 		if err != nil {
 			return t.Damage(historyTable, []byte(e.Key), err)
@@ -435,8 +433,8 @@ func isEnd(e history.Event) bool {
 	return ok
 }
 
-// restoreTimers stores the timers again that an execution waits for according to
-// its history: they were deleted when it ended.
+// restoreTimers stores the unfired timers of an execution's history again. They were deleted
+// when the execution ended.
 func (t *txn) restoreTimers(instance history.OrchestrationInstance, past []history.Event) error {
 	fired := make(map[int]bool)
 	for _, e := range past {
@@ -444,7 +442,7 @@ func (t *txn) restoreTimers(instance history.OrchestrationInstance, past []histo
 			fired[e.TimerID] = true
 		}
 	}
-	t.cancelTimers(instance.InstanceID) // those that came with the history from another hub
+	t.cancelTimers(instance.InstanceID) // the timers that were imported with the history
 	for _, e := range past {
 		created, ok := e.(*history.TimerCreated)
 		if !ok || fired[created.EventID] {
@@ -463,7 +461,7 @@ func (t *txn) restoreTimers(instance history.OrchestrationInstance, past []histo
 	return nil
 }
 
-// post stores a message for an instance of another partition, to be sent.
+// post stores a message for an instance of another partition in the outbox.
 func (t *txn) post(record []byte, m provider.TaskMessage) {
 	t.postTo(Outgoing{To: m.Target.InstanceID, Record: record})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// One transaction can be that of many operations. One of them may end an instance for
-// which another has just stored a timer.
+// A transaction holds many operations. One of them may end an instance for which an earlier one
+// stored a timer.
 func TestTxn_CancelsATimerThatItHasStored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -28,9 +28,9 @@ func TestTxn_CancelsATimerThatItHasStored(t *testing.T) {
 	openRig(t, r.disk).forgets()
 }
 
-// The operation that stores the result of an activity may be in one transaction with
-// the checkpoint that takes it.
-func TestTxn_TakesAResultThatItHasStored(t *testing.T) {
+// The operation that stores an activity's result may share a transaction with the checkpoint
+// that consumes the result.
+func TestTxn_ConsumesAResultThatItHasStored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")

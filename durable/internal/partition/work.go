@@ -14,30 +14,29 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// work is the pending work of a hub in memory: instances with messages, activities,
-// alarms, and the locks on them. It is read from the records when the hub is opened,
-// and then changed by the effects of transactions.
+// work is the pending work of a partition in memory: instances with messages, activities,
+// alarms, and locks. Open loads it from the records. Afterwards the effects of transactions
+// change it.
 type work struct {
 	cfg     Config
 	closing chan struct{} // closed by Close
-	// Each of these has room for one token, left when there is something new to wait
-	// for.
+	// Each of these channels holds at most one token, which says that new work is available.
 	instanceReady, activityReady, alarmSet chan struct{}
 
-	mu        sync.Mutex // protects the following, and the fields that say so
+	mu        sync.Mutex // protects the fields below, and the fields of other types that name it
 	instances map[string]*instance
 	ready     fifo[*instance]
 	sessions  map[*session]struct{}
-	waiters   map[string]map[chan struct{}]struct{} // for instances to end, by ID
+	waiters   map[string]map[chan struct{}]struct{} // channels to close when an instance ends, by ID
 
 	readyActivities fifo[*activity]
 	locks           map[*activityLock]struct{}
-	delivered       map[*activity]struct{} // dispatched since the hub was opened, and not done
+	delivered       map[*activity]struct{} // dispatched since the partition was opened, and not done
 
 	alarms  alarms
 	running bool          // Run runs
-	ended   func() error  // the Err of Run's context
-	drained chan struct{} // set while Run waits for the work in flight
+	ended   func() error  // Err of the context of Run
+	drained chan struct{} // non-nil while Run waits for work in flight
 	closed  bool
 }
 
@@ -56,10 +55,10 @@ func newWork(cfg Config) work {
 	}
 }
 
-// load reads the pending messages, timers and activities. Of each it keeps the
-// route, not the content. crashes is how often the hub has crashed.
+// load loads the routes of the pending messages, timers and activities. crashes is the hub's
+// crash count.
 func (w *work) load(t tables, crashes uint64) error {
-	err := t.eachOf(messagesTable, 8, func(key, value []byte) error {
+	err := t.eachWithKeyLength(messagesTable, 8, func(key, value []byte) error {
 		r, err := decodeRoute(value)
 		if err == nil {
 			w.deliver(&message{number: binary.BigEndian.Uint64(key), route: r})
@@ -69,7 +68,7 @@ func (w *work) load(t tables, crashes uint64) error {
 	if err != nil {
 		return err
 	}
-	err = t.eachOf(timersTable, 16, func(key, value []byte) error {
+	err = t.eachWithKeyLength(timersTable, 16, func(key, value []byte) error {
 		r, err := decodeRoute(value)
 		if err == nil {
 			m := &message{number: binary.BigEndian.Uint64(key[8:]), route: r}
@@ -81,26 +80,26 @@ func (w *work) load(t tables, crashes uint64) error {
 	if err != nil {
 		return err
 	}
-	return t.eachOf(activitiesTable, 8, func(key, value []byte) error {
+	return t.eachWithKeyLength(activitiesTable, 8, func(key, value []byte) error {
 		head, _, err := decodeActivityHead(value)
 		if err != nil {
 			return err
 		}
 		if head.crashes > crashes {
-			return fmt.Errorf("it was written after %d crashes, of which the hub has seen %d", head.crashes, crashes)
+			return fmt.Errorf("its crash count is %d; the hub has counted only %d", head.crashes, crashes)
 		}
-		// With each crash since, a delivery may have been forgotten.
+		// Each later crash may have lost the count of one delivery.
 		earlier := head.deliveries + crashes - head.crashes
 		w.makeReady(&activity{number: binary.BigEndian.Uint64(key), earlier: int(earlier)})
 		return nil
 	})
 }
 
-// errRunning is the error of a second Run at the same time.
+// errRunning is returned by Run if it is already running.
 var errRunning = errors.New("task hub is running already")
 
-// run lets work be dispatched until ctx ends or the hub is closed, and then waits
-// for the work in flight.
+// run dispatches work until ctx ends or the partition is closed. Then it waits for the work in
+// flight.
 func (w *work) run(ctx context.Context) error {
 	w.mu.Lock()
 	switch {
@@ -125,11 +124,11 @@ func (w *work) run(ctx context.Context) error {
 	return nil
 }
 
-// maxSleep is the longest time between two readings of the clock while an alarm is
-// set. Go's timers do not notice that the clock was set or that the machine slept.
+// maxSleep is the maximum time between two readings of the clock while an alarm is set. Go's
+// timers do not notice when the clock is set or the machine sleeps.
 const maxSleep = time.Minute
 
-// watchClock fires alarms until ctx ends or the hub is closed.
+// watchClock fires alarms until ctx ends or the partition is closed.
 func (w *work) watchClock(ctx context.Context) {
 	clock := time.NewTimer(maxSleep)
 	defer clock.Stop()
@@ -151,8 +150,8 @@ func (w *work) watchClock(ctx context.Context) {
 	}
 }
 
-// drain waits until no work is in flight, and revokes the rest after the drain
-// timeout.
+// drain waits until no work is in flight. After the drain timeout it revokes the remaining
+// locks.
 func (w *work) drain() {
 	w.mu.Lock()
 	drained := make(chan struct{}, 1)
@@ -184,7 +183,7 @@ func (w *work) drain() {
 	w.running = false
 }
 
-// checkDrained notifies Run if no work is in flight. mu is locked.
+// checkDrained notifies drain if no work is in flight. mu is locked.
 func (w *work) checkDrained() {
 	if w.drained == nil || len(w.locks) > 0 {
 		return
@@ -197,11 +196,11 @@ func (w *work) checkDrained() {
 	notify(w.drained)
 }
 
-// serves reports whether work may be dispatched. It asks Run's context itself,
-// since Run may not have noticed its end. mu is locked.
+// serves reports whether work may be dispatched. It checks the context of Run directly because
+// Run may not have noticed its end yet. mu is locked.
 func (w *work) serves() bool { return w.running && !w.closed && w.ended() == nil }
 
-// close ends Run and all sessions. It reports whether it is the first call.
+// close stops Run and revokes all sessions. It returns true for the first call.
 func (w *work) close() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,11 +215,11 @@ func (w *work) close() bool {
 	return true
 }
 
-// lockInstance waits for an instance that is ready, and locks it for s.
+// lockInstance waits for a ready instance and locks it for s.
 func (w *work) lockInstance(ctx context.Context, s *session) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			notify(w.instanceReady) // this caller may have taken the token of another
+			notify(w.instanceReady) // this call may have consumed another caller's token
 			return err
 		}
 		w.mu.Lock()
@@ -253,11 +252,11 @@ func (w *work) lockInstance(ctx context.Context, s *session) error {
 	}
 }
 
-// lockActivity waits for an activity that is ready, and locks it for l.
+// lockActivity waits for a ready activity and locks it for l.
 func (w *work) lockActivity(ctx context.Context, l *activityLock) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			notify(w.activityReady) // this caller may have taken the token of another
+			notify(w.activityReady) // this call may have consumed another caller's token
 			return err
 		}
 		w.mu.Lock()
@@ -290,7 +289,8 @@ func (w *work) lockActivity(ctx context.Context, l *activityLock) error {
 	}
 }
 
-// instance returns the instance with the given ID. mu is locked.
+// instance returns the instance in memory with the given ID; it creates it if necessary. mu is
+// locked.
 func (w *work) instance(id string) *instance {
 	inst := w.instances[id]
 	if inst == nil {
@@ -300,9 +300,9 @@ func (w *work) instance(id string) *instance {
 	return inst
 }
 
-// schedule makes an instance ready if it can be dispatched, notifies its session if
-// there is one, and deletes the instance from memory if nothing is pending. Every
-// change that can matter to that calls it. mu is locked.
+// schedule makes an instance ready if it can be dispatched. It notifies the instance's session,
+// if there is one, of new messages, and drops an instance without pending work from memory.
+// Call it after every change to an instance. mu is locked.
 func (w *work) schedule(inst *instance) {
 	switch {
 	case inst.session != nil:
@@ -325,16 +325,16 @@ func (w *work) schedule(inst *instance) {
 func (w *work) deliver(m *message) {
 	inst := w.instance(m.target.InstanceID)
 	inst.add(m)
-	if m.starts() {
+	if m.isStart() {
 		inst.retryEarly()
 	}
-	if m.controls() {
+	if m.endsPause() {
 		w.endPause(inst)
 	}
 	w.schedule(inst)
 }
 
-// deliverWhenDue delivers a message at its time. mu is locked.
+// deliverWhenDue delivers a message when it is due. mu is locked.
 func (w *work) deliverWhenDue(m *message) {
 	inst := w.instance(m.target.InstanceID)
 	m.slot = len(inst.timers)
@@ -362,8 +362,8 @@ func (w *work) delete(m *message) {
 	}
 }
 
-// remove takes a message from its instance, unless it is in flight, and returns
-// the instance if that is in memory. mu is locked.
+// remove removes a message from its instance, unless it is in flight. It returns the instance,
+// or nil if that is not in memory. mu is locked.
 func (w *work) remove(m *message) *instance {
 	m.deleted = true
 	inst := w.instances[m.target.InstanceID]
@@ -378,8 +378,7 @@ func (w *work) remove(m *message) *instance {
 	return inst
 }
 
-// restart revokes an instance's session, since another execution takes its place.
-// mu is locked.
+// restart revokes an instance's session because its execution was replaced. mu is locked.
 func (w *work) restart(id string) {
 	w.notifyEnded(id)
 	inst := w.instances[id]
@@ -395,7 +394,7 @@ func (w *work) restart(id string) {
 	w.schedule(inst)
 }
 
-// pauseInstance keeps an instance from being dispatched for a while. mu is locked.
+// pauseInstance delays the next dispatch of an abandoned instance. mu is locked.
 func (w *work) pauseInstance(inst *instance, cause error) {
 	inst.attempts++
 	w.stopAlarm(inst.pause)
@@ -405,35 +404,35 @@ func (w *work) pauseInstance(inst *instance, cause error) {
 	})
 }
 
-// endPause lets an instance be dispatched that was abandoned. mu is locked.
+// endPause ends the delay of an abandoned instance. mu is locked.
 func (w *work) endPause(inst *instance) {
 	w.stopAlarm(inst.pause)
 	inst.pause = nil
 }
 
-// retryAt returns when work that was abandoned for a cause, at the given attempt,
-// is dispatched again.
+// retryAt returns when abandoned work is dispatched again. cause may set the delay (see
+// [provider.AbandonDelay]).
 func (w *work) retryAt(attempt int, cause error) time.Time {
 	now := time.Now()
 	return now.Add(provider.AbandonDelay(cause, now, w.cfg.abandonDelay(attempt)))
 }
 
-// makeReady lets an activity be dispatched. mu is locked.
+// makeReady makes an activity available for dispatch. mu is locked.
 func (w *work) makeReady(a *activity) {
 	a.since = time.Now()
 	w.readyActivities.push(a)
 	notify(w.activityReady)
 }
 
-// finish notes that an activity's result is stored or was taken. mu is locked.
+// finish marks an activity as done. mu is locked.
 func (w *work) finish(a *activity) {
 	a.done = true
 	w.stopAlarm(a.pause)
 	delete(w.delivered, a)
 }
 
-// awaitEnd returns a channel that is closed when an instance ends, and a function
-// that ends the wait.
+// awaitEnd returns a channel that is closed when the instance ends. The caller must call
+// cancel.
 func (w *work) awaitEnd(id string) (ended chan struct{}, cancel func()) {
 	ended = make(chan struct{})
 	w.mu.Lock()
@@ -452,7 +451,7 @@ func (w *work) awaitEnd(id string) (ended chan struct{}, cancel func()) {
 	}
 }
 
-// notifyEnded notifies the waiters for an instance's end. mu is locked.
+// notifyEnded closes the channels of awaitEnd for an instance. mu is locked.
 func (w *work) notifyEnded(id string) {
 	for ended := range w.waiters[id] {
 		close(ended)
@@ -460,7 +459,7 @@ func (w *work) notifyEnded(id string) {
 	delete(w.waiters, id)
 }
 
-// setAlarm has fire called at a time, while Run runs. mu is locked.
+// setAlarm schedules a call of fire at a time. Alarms fire only while Run runs. mu is locked.
 func (w *work) setAlarm(at time.Time, fire func()) *alarm {
 	a := &alarm{at: at, fire: fire}
 	heap.Push(&w.alarms, a)
@@ -477,14 +476,14 @@ func (w *work) stopAlarm(a *alarm) {
 	}
 }
 
-// fireAlarms fires the alarms that are due and returns the time until the next;
-// ok is false if there is none.
+// fireAlarms fires the alarms that are due and returns the time until the next one; ok is false
+// if no alarm is set.
 func (w *work) fireAlarms() (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.alarms) > 0 {
-		// Compared by the wall clock: durable timers are set by it, and it goes on while
-		// the machine sleeps.
+		// Round strips the monotonic clock reading, which may stand still while the machine
+		// sleeps.
 		if wait := w.alarms[0].at.Sub(time.Now().Round(0)); wait > 0 {
 			return wait, true
 		}
@@ -493,9 +492,8 @@ func (w *work) fireAlarms() (wait time.Duration, ok bool) {
 	return 0, false
 }
 
-// inUse counts what is given back once a worker has nothing to do. After it has
-// stopped, the work that was in flight stays for the next time that the hub is
-// opened.
+// inUse counts the resources that must be released when a worker is idle. After Run has
+// returned, pending activities and instances stay for the next Open and are not counted.
 func (w *work) inUse() inuse.Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -504,12 +502,12 @@ func (w *work) inUse() inuse.Counts {
 		all["activities that are not done"], all["instances with messages"] = len(w.delivered), len(w.instances)
 	}
 	for _, waiters := range w.waiters {
-		all["who await an end"] += len(waiters)
+		all["callers that wait for an end"] += len(waiters)
 	}
 	return all
 }
 
-// notify leaves a token in a channel that has room for one.
+// notify leaves a token in a channel, unless it holds one.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -517,8 +515,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Backlog is what waits for somebody to take it.
+// Backlog describes the work that is ready for dispatch.
 type Backlog struct {
-	Messages   provider.QueueLoad // messages of instances that are ready
+	Messages   provider.QueueLoad // to instances that are ready
 	Activities provider.QueueLoad
 }

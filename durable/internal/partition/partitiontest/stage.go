@@ -1,4 +1,4 @@
-// Package partitiontest drives partitions, and hubs that are made of them, in tests.
+// Package partitiontest drives partitions, and hubs with partitions, in tests.
 package partitiontest
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Stage is a hub that runs, and who works on it.
+// Stage is a running hub and the test that drives it.
 type Stage struct {
 	*testing.T
 	Hub    provider.Provider
-	starts sync.Map // by instance ID, an *atomic.Int64: each start is an execution of its own
+	starts sync.Map // the number of starts (*atomic.Int64) by instance ID; each start gets its own execution ID
 }
 
-// Must ends the test if there is an error.
+// Must fails the test immediately if err is not nil.
 func (s *Stage) Must(err error) {
 	s.Helper()
 	if err != nil {
@@ -28,13 +28,13 @@ func (s *Stage) Must(err error) {
 	}
 }
 
-// Start starts an instance.
+// Start starts an instance and returns it.
 func (s *Stage) Start(id string) history.OrchestrationInstance {
 	s.Helper()
 	return s.StartAt(id, time.Time{})
 }
 
-// StartAt starts an instance at a time, or at once if that is zero.
+// StartAt starts an instance at a time; immediately if the time is zero.
 func (s *Stage) StartAt(id string, at time.Time) history.OrchestrationInstance {
 	s.Helper()
 	execution := "execution of " + id
@@ -50,14 +50,14 @@ func (s *Stage) StartAt(id string, at time.Time) history.OrchestrationInstance {
 	return start.Instance
 }
 
-// Raise sends an event of the name to an instance.
+// Raise sends an external event to an instance.
 func (s *Stage) Raise(id, name string) {
 	s.Helper()
 	e := &history.EventRaised{Header: history.NewHeader(time.Now()), Name: name}
 	s.Must(s.Hub.Send(s.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: id}}))
 }
 
-// Next returns the next work item of an orchestration.
+// Next returns the next orchestration work item.
 func (s *Stage) Next() *provider.OrchestrationWorkItem {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
@@ -67,7 +67,7 @@ func (s *Stage) Next() *provider.OrchestrationWorkItem {
 	return item
 }
 
-// TakeActivity returns the next activity to run.
+// TakeActivity returns the next activity work item.
 func (s *Stage) TakeActivity() *provider.ActivityWorkItem {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
@@ -77,8 +77,8 @@ func (s *Stage) TakeActivity() *provider.ActivityWorkItem {
 	return a
 }
 
-// Taking returns a checkpoint that takes an item's messages and decides
-// something.
+// Taking returns a checkpoint that consumes an item's messages and appends the decided events,
+// with the activities and timers that they schedule.
 func Taking(item *provider.OrchestrationWorkItem, decided ...history.Event) *provider.Checkpoint {
 	cp := &provider.Checkpoint{Instance: item.Instance}
 	for _, m := range item.Messages {
@@ -97,25 +97,24 @@ func Taking(item *provider.OrchestrationWorkItem, decided ...history.Event) *pro
 	return cp
 }
 
-// Finish commits a checkpoint that takes an item's messages and decides something, and
-// releases the session.
+// Finish commits the checkpoint of [Taking] and releases the session.
 func (s *Stage) Finish(item *provider.OrchestrationWorkItem, decided ...history.Event) {
 	s.Helper()
 	s.Must(item.Session.Commit(s.Context(), Taking(item, decided...)))
 	s.Must(item.Session.Release(s.Context()))
 }
 
-// Scheduled returns the event that schedules an activity.
+// Scheduled returns an event that schedules an activity.
 func Scheduled(id int) *history.TaskScheduled {
 	return &history.TaskScheduled{Header: history.Header{EventID: id}, Name: "Activity"}
 }
 
-// Ended returns the end of an execution that has completed.
+// Ended returns the event of an orchestration that completed successfully.
 func Ended() *history.ExecutionCompleted {
 	return &history.ExecutionCompleted{Header: history.Header{EventID: 100}, Status: history.Completed}
 }
 
-// ResultOf returns the result of an activity.
+// ResultOf returns the successful result of an activity.
 func ResultOf(id int) *history.TaskCompleted {
 	return &history.TaskCompleted{Header: history.NewHeader(time.Now()), TaskScheduledID: id}
 }
