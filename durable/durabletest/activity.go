@@ -15,26 +15,26 @@ type activityRunKey struct{}
 // An activityRun is one run of an activity.
 type activityRun struct{ takes atomic.Int64 }
 
-// Spend makes the activity that ctx was given to take d, in the hub's time: its
-// result comes so much later. It returns at once, and the clock stands still.
-// What is spent adds up. It is for stubs:
+// Spend adds d to the duration of an activity in the hub's time: the activity's result arrives that much
+// later. ctx is the activity's context. Spend returns immediately, and the clock does not advance. Use it
+// in stubs:
 //
 //	durabletest.Stub(hub, CopyFile, func(ctx context.Context, f File) (int64, error) {
 //		durabletest.Spend(ctx, 5*time.Second)
 //		return f.Size, nil
 //	})
 //
-// It panics if ctx is not that of an activity in a [Hub].
+// It panics if ctx is not the context of an activity in a [Hub].
 func Spend(ctx context.Context, d time.Duration) {
 	run, ok := ctx.Value(activityRunKey{}).(*activityRun)
 	if !ok {
-		panic("durabletest: Spend was called with a context that no Hub gave to an activity")
+		panic("durabletest: Spend: ctx is not the context of an activity in a Hub")
 	}
 	run.takes.Add(int64(max(d, 0)))
 }
 
-// Calls returns the inputs with which an activity was run, in order. A call that
-// is retried counts again. Stubs count as what they stand for.
+// Calls returns the inputs of all calls of an activity, in order. Each retry counts as a call. Calls of a
+// stub count as calls of the activity that it replaces.
 func Calls[I, O any](h *Hub, activity func(context.Context, I) (O, error)) []I {
 	h.t.Helper()
 	return CallsName(h, durable.ActivityName[I, O](h.lookup(activity).Name()))
@@ -46,7 +46,7 @@ func CallsName[I, O any](h *Hub, activity durable.ActivityName[I, O]) []I {
 	h.mu.Lock()
 	inputs := h.calls[strings.ToUpper(string(activity))]
 	h.mu.Unlock()
-	// A function of the same type decodes them as the activity itself does.
+	// A function with the activity's input type decodes the inputs exactly as the activity does.
 	var all []I
 	decode, _ := dispatch.FunctionsOf(durable.NewRegistry().Replace(durable.Activity(string(activity), func(_ context.Context, in I) (durable.Void, error) {
 		all = append(all, in)

@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// The functions that the tests of this package test.
+// functions are the functions under test.
 var functions = []*durable.Function{
 	durable.Orchestrator("PlaceOrder", PlaceOrder),
 	durable.Orchestrator("Backup", Backup),
@@ -32,7 +32,7 @@ type Order struct {
 	Cents int    `json:"cents"`
 }
 
-// PlaceOrder is chaining with compensation.
+// PlaceOrder calls activities in sequence and compensates on failure.
 func PlaceOrder(ctx *durable.Context, o Order) (string, error) {
 	reservation, err := durable.CallActivity(ctx, Reserve, o).Await()
 	if err != nil {
@@ -54,7 +54,7 @@ func Release(context.Context, string) (durable.Void, error) {
 	return durable.Void{}, nil
 }
 
-// Backup is fan-out and fan-in.
+// Backup fans out to activities and adds up their results.
 func Backup(ctx *durable.Context, dir string) (total int64, err error) {
 	files, err := durable.CallActivity(ctx, ListFiles, dir).Await()
 	if err != nil {
@@ -80,7 +80,7 @@ type Watch struct {
 	Until time.Time
 }
 
-// Monitor looks again and again, each time as a new execution.
+// Monitor checks a job periodically and continues as new after each check.
 func Monitor(ctx *durable.Context, w Watch) (bool, error) {
 	done, err := durable.CallActivity(ctx, JobDone, w.Job).Await()
 	if err != nil || done || ctx.Now().After(w.Until) {
@@ -102,7 +102,7 @@ const (
 	Withdrawn = durable.Event[durable.Void]("Withdrawn")
 )
 
-// Approve is human interaction with a timeout.
+// Approve waits for an approval, with a timeout.
 func Approve(ctx *durable.Context, o Order) (string, error) {
 	if _, err := durable.CallActivity(ctx, RequestApproval, o).Await(); err != nil {
 		return "", err
@@ -120,7 +120,7 @@ func Approve(ctx *durable.Context, o Order) (string, error) {
 	return "approved by " + d.By, nil
 }
 
-// Decide waits for either of two events, for as long as it takes.
+// Decide waits for either of two events, without a timeout.
 func Decide(ctx *durable.Context, _ durable.Void) (string, error) {
 	approval, withdrawn := Approval.Wait(ctx), Withdrawn.Wait(ctx)
 	if durable.AwaitAny(ctx, approval, withdrawn) == withdrawn {

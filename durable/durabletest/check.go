@@ -12,8 +12,7 @@ import (
 const advice = "An orchestrator must do the same whenever it is run: take time and UUIDs from its Context, and leave random numbers, " +
 	"variables that others change, environment variables and I/O to activities. Ranging over a map has no order."
 
-// compare returns the first difference between two outcomes of one episode,
-// empty if there is none.
+// compare returns the first difference between two outcomes of one episode, or an empty string.
 func compare(first, again replay.Outcome) string {
 	for i := range max(len(first.Actions), len(again.Actions)) {
 		var a, b replay.Action
@@ -36,19 +35,18 @@ func compare(first, again replay.Outcome) string {
 		if before == after {
 			before, after = fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)
 		}
-		return fmt.Sprintf("\tdecision %d\n\tat first: %s\n\tagain:    %s", id, before, after)
+		return fmt.Sprintf("\tdecision %d\n\tfirst run: %s\n\treplay:    %s", id, before, after)
 	}
 	if !reflect.DeepEqual(first.Patched, again.Patched) {
-		return fmt.Sprintf("\tcalls of Patched that were true\n\tat first: %q\n\tagain:    %q", first.Patched, again.Patched)
+		return fmt.Sprintf("\tcalls of Patched that were true\n\tfirst run: %q\n\treplay:    %q", first.Patched, again.Patched)
 	}
 	if !reflect.DeepEqual(first.CustomStatus, again.CustomStatus) {
-		return fmt.Sprintf("\tcustom status\n\tat first: %s\n\tagain:    %s", explain.Payload(first.CustomStatus), explain.Payload(again.CustomStatus))
+		return fmt.Sprintf("\tcustom status\n\tfirst run: %s\n\treplay:    %s", explain.Payload(first.CustomStatus), explain.Payload(again.CustomStatus))
 	}
 	return ""
 }
 
-// withoutStack takes out what differs from run to run: the addresses in the
-// stack of a panic.
+// withoutStack returns a without the stack of a panic, whose addresses differ in each run.
 func withoutStack(a replay.Action) replay.Action {
 	end, ok := a.(*replay.Complete)
 	if !ok || end.Failure == nil || end.Failure.StackTrace == nil {
@@ -60,7 +58,7 @@ func withoutStack(a replay.Action) replay.Action {
 	return end
 }
 
-// episodesIn returns how many episodes a history has.
+// episodesIn returns the number of episodes in a history.
 func episodesIn(events []history.Event) int {
 	n := 0
 	for _, e := range events {

@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
 )
 
-// An orchestrator that changes its mind fails the test, wherever it shows.
+// The test fails if a replay differs from the first run in any decision.
 func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 	t.Parallel()
 	type orchestrator = func(*durable.Context, durable.Void) (int, error)
@@ -18,7 +18,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		make func() orchestrator // each with a run counter of its own
+		make func() orchestrator // each orchestrator has its own run counter
 		want []string
 	}{
 		{
@@ -34,14 +34,14 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 					return 0, err
 				}
 			},
-			want: []string{"in episode 0", "decision 0", `at first: activity CopyFile with input ["x"]`, `again:    activity ListFiles with input ["x"]`},
+			want: []string{"in episode 0", "decision 0", `first run: activity CopyFile with input ["x"]`, `replay:    activity ListFiles with input ["x"]`},
 		},
 		{
 			name: "another activity than in the history",
 			make: func() orchestrator {
 				runs := 0
 				return func(ctx *durable.Context, _ durable.Void) (int, error) {
-					if runs++; runs == 3 { // the replay of the second episode
+					if runs++; runs == 3 { // the replay after the second episode
 						_, err := durable.CallActivity(ctx, ListFiles, "x").Await()
 						return 0, err
 					}
@@ -75,7 +75,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 				runs := 0
 				return func(*durable.Context, durable.Void) (int, error) { runs++; return runs, nil }
 			},
-			want: []string{"decision 0", "at first: the end: Completed with 1", "again:    the end: Completed with 2"},
+			want: []string{"decision 0", "first run: the end: Completed with 1", "replay:    the end: Completed with 2"},
 		},
 		{
 			name: "another time to wait until",
@@ -87,7 +87,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 					return 0, nil
 				}
 			},
-			want: []string{"at first: timer until 2000-01-01T01:00:00Z", "again:    timer until 2000-01-01T02:00:00Z"},
+			want: []string{"first run: timer until 2000-01-01T01:00:00Z", "replay:    timer until 2000-01-01T02:00:00Z"},
 		},
 		{
 			name: "nothing where there was something",
@@ -101,7 +101,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 					return 0, err
 				}
 			},
-			want: []string{`at first: activity CopyFile with input ["x"]`, "again:    nothing"},
+			want: []string{`first run: activity CopyFile with input ["x"]`, "replay:    nothing"},
 		},
 		{
 			name: "another custom status",
@@ -114,7 +114,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 					return 0, err
 				}
 			},
-			want: []string{"custom status", "at first: 1", "again:    2"},
+			want: []string{"custom status", "first run: 1", "replay:    2"},
 		},
 		{
 			name: "in a later generation",
@@ -145,9 +145,9 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 	}
 }
 
-// What does not show in what is decided is no difference: an orchestrator may
-// tell the test what it does, and panic with an address in its stack.
-func TestRun_TakesWhatIsTheSameAsTheSame(t *testing.T) {
+// Only decisions are compared. An orchestrator may have effects on the test's variables, and may
+// panic with addresses in its stack.
+func TestRun_PassesIfReplaysMakeTheSameDecisions(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	o := func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -162,7 +162,7 @@ func TestRun_TakesWhatIsTheSameAsTheSame(t *testing.T) {
 	if _, err := durabletest.Run(hub, o, durable.Void{}); err == nil {
 		t.Error("no error")
 	}
-	if want := 3; calls != want { // once, and again in each of two episodes
+	if want := 3; calls != want { // the first run, and a replay after each of two episodes
 		t.Errorf("ran %d times, want %d", calls, want)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// clientHub is the hub as clients see it: it has its own time, and puts execution
-// IDs of its own in the place of random ones, so that every run of a test is the
-// same.
+// clientHub is the hub that clients use. It returns the hub's time and replaces random execution IDs with
+// sequential ones, so that every run of a test is identical.
 type clientHub struct {
 	*memhub.Hub
 	hub *Hub

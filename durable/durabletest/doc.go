@@ -1,5 +1,5 @@
-// Package durabletest is for testing orchestrators: a task hub in memory, in
-// virtual time, that runs them as a worker does.
+// Package durabletest is a test kit for orchestrators and entities. It runs them on a task hub in memory,
+// in virtual time, with a worker's engine.
 //
 //	func TestPlaceOrder_ReleasesStockWhenCardIsDeclined(t *testing.T) {
 //		hub := durabletest.New(t, functions...)
@@ -17,55 +17,50 @@
 //		}
 //	}
 //
-// # What happens, and when
+// # Time and order
 //
-// A [Hub] has its own clock, which begins at midnight of 1 January 2000, UTC,
-// and stands still while anything runs. When nothing is left to do at one time,
-// the clock jumps to the next: a timer's, that of the end of an activity which
-// takes time ([Spend]), or one chosen by [Hub.After]. Nothing sleeps and nothing
-// runs in the background: all happens inside of [Run], [Start],
-// [Instance.Wait], [Hub.Advance] and the like, on the goroutine that calls them.
+// A [Hub] has its own clock. The clock starts at midnight UTC on 1 January 2000 and stands still while
+// code runs. When no work is left at the current time, the clock jumps to the next due time: of a timer,
+// of the end of an activity with a duration ([Spend]), or of a function passed to [Hub.After]. The hub
+// never sleeps and has no background goroutines. All work happens inside [Run], [Start], [Instance.Wait],
+// [Hub.Advance] and similar calls, on the calling goroutine.
 //
-// The order is always the same. At one time,
+// The order of work at one time is fixed:
 //
-//  1. what [Hub.After] was given comes first, in the order in which it was given;
-//  2. then activities run, one at a time, in the order in which they were
-//     scheduled;
-//  3. then instances take their messages, all that have come, in the order in
-//     which the first came. Of one instance, those that were sent first come
-//     first; that of a timer counts as sent when the timer was made.
+//  1. Functions passed to [Hub.After] run, in the order in which they were passed.
+//  2. Activities run, one at a time, in the order in which they were scheduled.
+//  3. Instances process their messages. Each instance processes all messages that have
+//     arrived; the instance with the oldest message runs first. An instance processes
+//     its messages in the order in which they were sent. A timer's message counts as
+//     sent when the timer was created.
 //
 // # Every run is a replay test
 //
-// After each episode, the orchestrator is run again from the start on its
-// history, as a worker does that has not seen it before. If it does anything
-// else than the first time, the test fails there, with what differs: another
-// call, another input, another result or another custom status.
+// After each episode, the hub replays the orchestrator on its history from the start, as a worker does
+// that has the instance not in memory. If the replay differs from the first run, the test fails at that
+// episode and reports the difference: another call, input, result or custom status.
 //
 // # Entities
 //
-// Entities perform their operations in the hub's time, too. [Signal] sends one an
-// operation, [State] returns what it is, and [StubOperation] puts something else in
-// an operation's place.
+// Entities perform their operations in the hub's time. [Signal] sends an operation to an entity, [State]
+// returns an entity's state, and [StubOperation] replaces an operation.
 //
-// # When nothing can happen any more
+// # Instances that cannot continue
 //
-// An instance that waits for what can never come fails the test at once. The
-// message says what each instance of the hub waits for, and since when.
+// If an instance waits for something that can never happen, the test fails immediately. The message lists
+// what each instance of the hub waits for, and since when.
 //
-// An orchestrator that waits for something other than a durable task, such as a channel, fails
-// the test after ten seconds without a durable call. The message has its stack. The test's clock
-// measures the seconds, not the hub's: in a bubble of testing/synctest they pass at once. Its
-// goroutine stays, so the bubble then also reports a deadlock.
+// If an orchestrator blocks on something other than a durable task, such as a channel, the test fails
+// after ten seconds without a durable call. The message contains the orchestrator's stack. The ten seconds
+// are measured by the test's clock, not by the hub's; in a testing/synctest bubble they pass at once. The
+// blocked goroutine stays, so the bubble then also reports a deadlock.
 //
-// # What is not there
+// # Limitations
 //
-// Activities that an orchestrator calls by name must be stubbed with [StubName].
-// So must HTTP requests: a hub sends none, and a test whose orchestrator makes one
-// fails if durable.HTTPActivityName is not stubbed.
+// Stub activities that are called by name with [StubName]. The hub sends no HTTP requests: a test whose
+// orchestrator makes one fails unless it stubs durable.HTTPActivityName.
 //
 // # Recorded histories
 //
-// [Replay] tests that today's code still fits the history of an instance that
-// ran yesterday.
+// [Replay] tests that the current code still fits the history of an instance that ran with earlier code.
 package durabletest

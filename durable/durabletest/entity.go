@@ -10,8 +10,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Signal has an entity perform an operation, as [durable.Signal] does, and lets
-// everything happen that can happen at this time.
+// Signal sends an operation to an entity, as [durable.Signal] does, and runs all work that is due at the
+// hub's time.
 func Signal[S, I, O any](h *Hub, key durable.EntityKey[S], operation func(*S, *durable.EntityContext, I) (O, error), in I, opts ...durable.SignalOption) {
 	h.t.Helper()
 	if err := durable.Signal(h.ctx, h.client, key, operation, in, opts...); err != nil {
@@ -20,7 +20,7 @@ func Signal[S, I, O any](h *Hub, key durable.EntityKey[S], operation func(*S, *d
 	h.settle()
 }
 
-// State returns the state of an entity; exists is false if it does not exist.
+// State returns the state of an entity. exists is false if the entity does not exist.
 func State[S any](h *Hub, key durable.EntityKey[S]) (state S, exists bool) {
 	h.t.Helper()
 	state, err := durable.ReadEntity(h.ctx, h.client, key)
@@ -30,21 +30,19 @@ func State[S any](h *Hub, key durable.EntityKey[S]) (state S, exists bool) {
 	return state, err == nil
 }
 
-// StubOperation has the hub perform stub in the place of an operation of an
-// entity, which must be registered. It may be called again, also while entities
-// are at work. A panic fails the operation, as in a worker. Operations are
-// performed one at a time, but not on the goroutine of the test: a stub must not
-// call t.Fatal.
+// StubOperation replaces an operation of a registered entity with stub. It may be called again, also while
+// entities have pending operations. A panic of the stub fails the operation, as in a worker. Operations
+// run one at a time, but not on the test's goroutine: a stub must not call t.Fatal.
 func StubOperation[S, I, O any](h *Hub, operation, stub func(*S, *durable.EntityContext, I) (O, error)) {
 	h.t.Helper()
 	registry, err := durable.ReplaceOperation(h.registry, operation, stub)
 	if err != nil {
-		h.t.Fatalf("durabletest: %v: give its entity to New", err)
+		h.t.Fatalf("durabletest: %v: pass its Entity to New", err)
 	}
 	h.registry = registry
 }
 
-// describeMail says what an entity was sent.
+// describeMail describes the requests that an entity has received, for a failure message.
 func describeMail(messages []provider.TaskMessage) string {
 	var words []string
 	for _, m := range messages {

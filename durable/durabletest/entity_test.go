@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A Stock is an entity: how many there are of an item.
+// A Stock is an entity: the number of items of one kind.
 type Stock struct {
 	Left int         `json:"left"`
-	At   []time.Time `json:"at,omitempty"` // of changes
+	At   []time.Time `json:"at,omitempty"` // times of changes
 }
 
 var errSoldOut = errors.New("sold out")
@@ -42,18 +42,18 @@ func (s *Stock) Take(ctx *durable.EntityContext, n int) (int, error) {
 
 const shoes = durable.EntityKey[Stock]("shoes")
 
-// Reorder puts more into the stock, an hour later.
+// Reorder adds 100 items to the stock an hour later.
 func Reorder(ctx *durable.Context, item string) (string, error) {
 	durable.SignalEntity(ctx, durable.EntityKey[Stock](item), (*Stock).Put, 100, durable.SignalAfter(time.Hour))
 	return item, nil
 }
 
-// Buy takes so many, and says how many are left.
+// Buy takes n items and returns the number of items left.
 func Buy(ctx *durable.Context, n int) (int, error) {
 	return durable.CallEntity(ctx, shoes, (*Stock).Take, n).Await()
 }
 
-// HoldUntil locks the stock until somebody says.
+// HoldUntil locks the stock until the event arrives.
 func HoldUntil(ctx *durable.Context, event durable.Event[int]) (int, error) {
 	unlock := durable.LockEntities(ctx, shoes)
 	defer unlock()
@@ -72,7 +72,7 @@ func TestHub_PerformsOperationsOfEntities(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, shop()...)
 	if _, exists := durabletest.State(hub, shoes); exists {
-		t.Error("there is an entity before anybody has spoken to it")
+		t.Error("the entity exists before its first operation")
 	}
 	durabletest.Signal(hub, shoes, (*Stock).Put, 5)
 	if left, err := durabletest.Run(hub, Buy, 3); left != 2 || err != nil {
@@ -80,15 +80,15 @@ func TestHub_PerformsOperationsOfEntities(t *testing.T) {
 	}
 	i := durabletest.Start(hub, Buy, 3)
 	if _, err := i.Wait(); err == nil || !errors.As(err, new(*durable.OrchestrationFailedError)) {
-		t.Errorf("got %v, want that the stock is sold out", err)
+		t.Errorf("got %v, want an error: sold out", err)
 	}
 	if s, exists := durabletest.State(hub, shoes); s.Left != 2 || len(s.At) != 2 || !exists {
-		t.Errorf("state %+v, want that the failed operation changed nothing", s)
+		t.Errorf("state %+v; the failed operation must not change it", s)
 	}
 }
 
-// Compensate puts a number of items back in its last episode, tells a buyer and starts a
-// reorder, and fails.
+// Compensate fails. In its last episode it returns n items, raises the buyer's event and starts a
+// reorder.
 func Compensate(ctx *durable.Context, n int) (string, error) {
 	ctx.Sleep(time.Hour)
 	durable.SignalEntity(ctx, shoes, (*Stock).Put, n)
@@ -99,7 +99,7 @@ func Compensate(ctx *durable.Context, n int) (string, error) {
 	return "", errSoldOut
 }
 
-func TestWait_ReturnsWhenAllHasHappenedAtThatTime(t *testing.T) {
+func TestWait_RunsAllWorkDueAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"Run", "Wait"} {
 		hub := durabletest.New(t, append(shop(), durable.Orchestrator("Compensate", Compensate))...)
@@ -117,10 +117,10 @@ func TestWait_ReturnsWhenAllHasHappenedAtThatTime(t *testing.T) {
 			t.Errorf("%s: the entity has %d items, want 5", way, s.Left)
 		}
 		if got := buyer.Status(); got != history.Completed {
-			t.Errorf("%s: the instance that waits for the event is %v", way, got)
+			t.Errorf("%s: the instance that waits for the event is %v, want Completed", way, got)
 		}
 		if got := durabletest.InstanceOf[string](hub, "reorder").Status(); got != history.Completed {
-			t.Errorf("%s: the child is %v", way, got)
+			t.Errorf("%s: the child is %v, want Completed", way, got)
 		}
 		if hub.Elapsed() != time.Hour {
 			t.Errorf("%s: it took %v, want 1h", way, hub.Elapsed())
@@ -128,7 +128,7 @@ func TestWait_ReturnsWhenAllHasHappenedAtThatTime(t *testing.T) {
 	}
 }
 
-func TestHub_LetsEntitiesActInItsTime(t *testing.T) {
+func TestHub_RunsEntitiesInVirtualTime(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, shop()...)
 	durabletest.Signal(hub, shoes, (*Stock).Put, 3, durable.SignalAfter(10*24*time.Hour))
@@ -151,7 +151,7 @@ func TestHub_LetsEntitiesActInItsTime(t *testing.T) {
 	}
 }
 
-func TestHub_GivesALockToOneAfterTheOther(t *testing.T) {
+func TestHub_GrantsALockToOneInstanceAtATime(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, shop()...)
 	done := durable.Event[int]("Done")
@@ -160,9 +160,9 @@ func TestHub_GivesALockToOneAfterTheOther(t *testing.T) {
 	second := durabletest.Start(hub, HoldUntil, done, durable.InstanceID("second"))
 	buyer := durabletest.Start(hub, Buy, 1)
 	hub.Advance(time.Hour)
-	durabletest.Raise(second, done, 2) // it cannot have it yet
+	durabletest.Raise(second, done, 2) // it does not hold the lock yet
 	if got := fmt.Sprint(first.Status(), second.Status(), buyer.Status()); got != "Running Running Running" {
-		t.Errorf("%s, want that all wait for the first", got)
+		t.Errorf("%s, want that the second and the buyer wait for the first", got)
 	}
 	durabletest.Raise(first, done, 1)
 	for i, want := range map[*durabletest.Instance[int]]int{first: 1, second: 2, buyer: 8} {
@@ -172,7 +172,7 @@ func TestHub_GivesALockToOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestStubOperation_IsPerformedInItsPlace(t *testing.T) {
+func TestStubOperation_ReplacesTheOperation(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, shop()...)
 	durabletest.StubOperation(hub, (*Stock).Take, func(s *Stock, ctx *durable.EntityContext, n int) (int, error) {
@@ -180,18 +180,18 @@ func TestStubOperation_IsPerformedInItsPlace(t *testing.T) {
 		return n * 10, nil
 	})
 	if left, err := durabletest.Run(hub, Buy, 3); left != 30 || err != nil {
-		t.Errorf("got %d, %v, want what the stub returns", left, err)
+		t.Errorf("got %d, %v, want the stub's result 30", left, err)
 	}
 	if s, _ := durabletest.State(hub, shoes); s.Left != 42 {
-		t.Errorf("state %+v, want what the stub leaves", s)
+		t.Errorf("state %+v, want the stub's state 42", s)
 	}
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
 		durabletest.StubOperation(hub, (*Stock).Take, (*Stock).Take)
-	}), "no entity has durabletest_test.Stock as its state", "give its entity to New")
+	}), "no entity has durabletest_test.Stock as its state", "pass its Entity to New")
 }
 
-func TestHub_FindsThatCallsOfEntitiesAreNotDeterministic(t *testing.T) {
+func TestHub_DetectsNonDeterministicEntityCalls(t *testing.T) {
 	t.Parallel()
 	times := 0
 	fickle := func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -202,10 +202,10 @@ func TestHub_FindsThatCallsOfEntitiesAreNotDeterministic(t *testing.T) {
 		hub := durabletest.New(t, append(shop(), durable.Orchestrator("Fickle", fickle))...)
 		_, _ = durabletest.Run(hub, fickle, durable.Void{})
 	}), `orchestrator "Fickle" is not deterministic`,
-		`at first: a call of operation put with input 1 to entity "@stock@shoes"`, `again:    a call of operation put with input 2 to entity "@stock@shoes"`)
+		`first run: a call of operation put with input 1 to entity "@stock@shoes"`, `replay:    a call of operation put with input 2 to entity "@stock@shoes"`)
 }
 
-func TestWait_TellsWhoWaitsForWhichEntity(t *testing.T) {
+func TestWait_ReportsWhichInstancesWaitForAnEntity(t *testing.T) {
 	t.Parallel()
 	got := fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, shop()...)
@@ -214,29 +214,29 @@ func TestWait_TellsWhoWaitsForWhichEntity(t *testing.T) {
 		hub.Advance(time.Minute)
 		_, _ = durabletest.Run(hub, Buy, 1, durable.InstanceID("buyer"))
 	})
-	want := `durabletest: instance "buyer" has not ended, and nothing can happen any more. Time is 2000-01-01T00:01:00Z, 1m0s after the hub began.
-  entity "@stock@shoes" is locked by "holder", and 2 more requests wait for that to end
+	want := `durabletest: instance "buyer" cannot end: no work or timer is left. The hub's time is 2000-01-01T00:01:00Z, 1m0s after New.
+  entity "@stock@shoes" is locked by "holder"; 2 more requests wait for the lock
   "buyer" of Buy, Running:
     waits for operation take of entity "@stock@shoes" (task 0), since 2000-01-01T00:01:00Z (0s ago)
   "holder" of HoldUntil, Running:
     waits for event Done, since 2000-01-01T00:00:00Z (1m0s ago)
   "next" of HoldUntil, Running:
     waits for the locks of "@stock@shoes" (task 0), since 2000-01-01T00:00:00Z (1m0s ago)
-Raise what is waited for before waiting, or have it raised at a time by Hub.After.`
+Raise the event before you wait for the instance, or at a chosen time with Hub.After.`
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("the test fails with (-got +want):\n%s", diff)
 	}
 }
 
-func TestSignal_FailsIfNobodyKnowsTheEntity(t *testing.T) {
+func TestSignal_FailsForAnUnregisteredEntity(t *testing.T) {
 	t.Parallel()
 	unknown := durable.EntityOperation[int, int]("add")
 	ctx := t.Context()
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, shop()...)
-		if err := unknown.Signal(ctx, hub.Client(), durable.EntityID{Name: "Nobody", Key: "1"}, 7); err != nil {
+		if err := unknown.Signal(ctx, hub.Client(), durable.EntityID{Name: "Unknown", Key: "1"}, 7); err != nil {
 			t.Fatalf("%v", err)
 		}
 		hub.Advance(0)
-	}), `entity "@nobody@1" got a signal for operation add with input 7`, "no entity of this name is registered")
+	}), `entity "@unknown@1" got a signal for operation add with input 7`, "no entity has this name")
 }

@@ -24,8 +24,8 @@ func (t *t) end() {
 	}
 }
 
-// A card that is declined four times, half a minute of waiting in between, and
-// what was reserved is released: in no time.
+// A card is declined four times, with 35 seconds of retry delays. Then the reservation is
+// released. The test takes no real time.
 func Example() {
 	t := new(t)
 	defer t.end()
@@ -61,7 +61,7 @@ func Example() {
 	// released [r-42] after 4 attempts in 35s
 }
 
-// A fan-out over activities that take different times.
+// A fan-out over activities with different durations.
 func ExampleSpend() {
 	t := new(t)
 	defer t.end()
@@ -78,7 +78,7 @@ func ExampleSpend() {
 	// 6 <nil> 3m0s
 }
 
-// A human who answers in time, and one who does not.
+// One approval arrives in time; another one does not.
 func ExampleHub_After() {
 	t := new(t)
 	defer t.end()
@@ -119,7 +119,7 @@ func ExampleStub() {
 	// true <nil> 24h0m0s
 }
 
-// Nobody raises what is waited for.
+// The test fails if the event that the orchestrator waits for is never raised.
 func ExampleInstance_Wait() {
 	r := record(func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
@@ -127,14 +127,14 @@ func ExampleInstance_Wait() {
 	})
 	fmt.Println(r.fatal)
 	// Output:
-	// durabletest: instance "instance-1" has not ended, and nothing can happen any more. Time is 2000-01-01T00:00:00Z, 0s after the hub began.
+	// durabletest: instance "instance-1" cannot end: no work or timer is left. The hub's time is 2000-01-01T00:00:00Z, 0s after New.
 	//   "instance-1" of Decide, Running:
 	//     waits for event Approval, since 2000-01-01T00:00:00Z (0s ago)
 	//     waits for event Withdrawn, since 2000-01-01T00:00:00Z (0s ago)
-	// Raise what is waited for before waiting, or have it raised at a time by Hub.After.
+	// Raise the event before you wait for the instance, or at a chosen time with Hub.After.
 }
 
-// A history that was recorded when the code was another.
+// Replay fails if the code no longer fits a recorded history.
 func ExampleReplay() {
 	r := record(func(t durabletest.TB) {
 		durabletest.Replay(t, journeys(), "testdata/recorded/under-way.rows.json")

@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
 )
 
-func TestWait_FailsAtOnceWhenNothingCanHappen(t *testing.T) {
+func TestWait_FailsAtOnceIfTheInstanceCannotEnd(t *testing.T) {
 	t.Parallel()
 	got := fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
@@ -21,7 +21,7 @@ func TestWait_FailsAtOnceWhenNothingCanHappen(t *testing.T) {
 		durabletest.Raise(i, durable.Event[int]("Aproval"), 1)
 		_, _ = i.Wait()
 	})
-	want := `durabletest: instance "order-42" has not ended, and nothing can happen any more. Time is 2000-01-01T01:01:00Z, 1h1m0s after the hub began.
+	want := `durabletest: instance "order-42" cannot end: no work or timer is left. The hub's time is 2000-01-01T01:01:00Z, 1h1m0s after New.
   "order-42" of Decide, Running:
     waits for event Approval, since 2000-01-01T01:00:00Z (1m0s ago)
     waits for event Withdrawn, since 2000-01-01T01:00:00Z (1m0s ago)
@@ -30,13 +30,13 @@ func TestWait_FailsAtOnceWhenNothingCanHappen(t *testing.T) {
     is suspended (audit), since 2000-01-01T01:00:00Z (1m0s ago)
     waits for event Approval, since 2000-01-01T01:00:00Z (1m0s ago)
     waits for event Withdrawn, since 2000-01-01T01:00:00Z (1m0s ago)
-Raise what is waited for before waiting, or have it raised at a time by Hub.After.`
+Raise the event before you wait for the instance, or at a chosen time with Hub.After.`
 	if got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
 
-func TestWait_NamesBranchesThatWaitForOneAnother(t *testing.T) {
+func TestWait_ReportsDeadlockedBranches(t *testing.T) {
 	t.Parallel()
 	knot := func(ctx *durable.Context, _ durable.Void) (int, error) {
 		var second *durable.Task[int]
@@ -48,10 +48,10 @@ func TestWait_NamesBranchesThatWaitForOneAnother(t *testing.T) {
 		hub := durabletest.New(t, durable.Orchestrator("Knot", knot))
 		_, _ = durabletest.Run(hub, knot, durable.Void{})
 	})
-	contains(t, got, `"instance-1" of Knot, Running:`, "its branches wait for one another")
+	contains(t, got, `"instance-1" of Knot, Running:`, "its branches wait for each other")
 }
 
-func TestRun_FailsIfNobodyKnowsTheFunction(t *testing.T) {
+func TestRun_FailsForAnUnregisteredFunction(t *testing.T) {
 	t.Parallel()
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
@@ -63,17 +63,17 @@ func TestRun_FailsIfNobodyKnowsTheFunction(t *testing.T) {
 	}), "orchestrator", "count is not registered")
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
-		if _, err := hub.Client().StartByName(context.Background(), "Nobody", nil, durable.InstanceID("x")); err != nil {
+		if _, err := hub.Client().StartByName(context.Background(), "Unknown", nil, durable.InstanceID("x")); err != nil {
 			t.Fatalf("%v", err)
 		}
 		hub.Advance(0)
-	}), `instance "x" is of orchestrator "Nobody"`)
+	}), `instance "x" needs orchestrator "Unknown"`)
 	contains(t, fails(t, func(t durabletest.TB) {
 		durabletest.Stub(durabletest.New(t), Charge, Charge)
-	}), "Charge is not registered", "give its Function to New")
+	}), "Charge is not registered", "pass its Function to New")
 }
 
-func TestRun_ShowsWherePanicsCameFrom(t *testing.T) {
+func TestRun_LogsTheStackOfAPanic(t *testing.T) {
 	t.Parallel()
 	var err error
 	r := record(func(t durabletest.TB) {
@@ -102,17 +102,17 @@ func TestRun_ShowsWherePanicsCameFrom(t *testing.T) {
 	contains(t, strings.Join(r.log, "\n"), `the orchestrator of instance "instance-1" ended by a panic`, "failure_test.go")
 }
 
-func TestRun_FailsIfThereIsNoEnd(t *testing.T) {
+func TestRun_FailsAfterMaxEpisodes(t *testing.T) {
 	t.Parallel()
 	got := fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
 		hub.MaxEpisodes = 100
 		_, _ = durabletest.Run(hub, Monitor, Watch{"j", time.Minute, hub.Now().AddDate(1000, 0, 0)})
 	})
-	contains(t, got, "100 episodes have run", `the last was of instance "instance-1"`, "Hub.MaxEpisodes")
+	contains(t, got, "run 100 episodes", `the last was of instance "instance-1"`, "Hub.MaxEpisodes")
 }
 
-func TestHub_RefusesToRunWhileItRuns(t *testing.T) {
+func TestHub_RejectsNestedWaits(t *testing.T) {
 	t.Parallel()
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
@@ -130,10 +130,10 @@ func TestHub_RefusesToRunWhileItRuns(t *testing.T) {
 	}), "Wait was called while the hub runs")
 	contains(t, fails(t, func(t durabletest.TB) {
 		durabletest.New(t).AdvanceTo(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
-	}), "AdvanceTo(1999-01-01T00:00:00Z)", "does not go back")
+	}), "AdvanceTo(1999-01-01T00:00:00Z)", "already 2000-01-01T00:00:00Z")
 }
 
-func TestInstance_FailsTheTestIfItTakesNothing(t *testing.T) {
+func TestInstance_FailsTheTestIfARequestIsRejected(t *testing.T) {
 	t.Parallel()
 	ended := func(t durabletest.TB) *durabletest.Instance[string] {
 		hub := durabletest.New(t, functions...)
@@ -150,6 +150,6 @@ func TestInstance_FailsTheTestIfItTakesNothing(t *testing.T) {
 		_ = name
 	}
 	contains(t, fails(t, func(t durabletest.TB) {
-		durabletest.InstanceOf[int](durabletest.New(t), "nobody").Status()
-	}), "nobody", "not found")
+		durabletest.InstanceOf[int](durabletest.New(t), "unknown").Status()
+	}), "unknown", "not found")
 }

@@ -19,7 +19,7 @@ func payPatiently(ctx *durable.Context, o Order) (string, error) {
 	return durable.CallActivity(ctx, Charge, o, chargeRetry).Await()
 }
 
-func TestRetries_TakeTheHubsTime(t *testing.T) {
+func TestRetries_TakeVirtualTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
@@ -55,7 +55,7 @@ func TestRetries_TakeTheHubsTime(t *testing.T) {
 	}
 }
 
-// setUpSite calls a child for each device, with an ID of its own.
+// setUpSite calls a child for each device. The child's instance ID is derived from the device.
 func setUpSite(ctx *durable.Context, devices []string) ([]string, error) {
 	tasks := make([]*durable.Task[string], len(devices))
 	for i, d := range devices {
@@ -73,7 +73,7 @@ var site = []*durable.Function{
 	durable.Orchestrator("SetUpDevice", setUpDevice),
 }
 
-func TestChildren_RunBesideTheirParent(t *testing.T) {
+func TestChildren_RunConcurrentlyWithTheirParent(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, site...)
 	parent := durabletest.Start(hub, setUpSite, []string{"a", "b"})
@@ -85,7 +85,7 @@ func TestChildren_RunBesideTheirParent(t *testing.T) {
 	}
 }
 
-func TestStubOrchestrator_StandsInForAChild(t *testing.T) {
+func TestStubOrchestrator_ReplacesAChild(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, site...)
 	durabletest.StubOrchestrator(hub, setUpDevice, func(ctx *durable.Context, d string) (string, error) {
@@ -102,11 +102,11 @@ func TestStubOrchestrator_StandsInForAChild(t *testing.T) {
 		t.Errorf("took %v, want a minute", hub.Elapsed())
 	}
 	if _, err := durabletest.Run(hub, setUpSite, []string{"bad"}); err == nil || !strings.Contains(err.Error(), "out of reach") {
-		t.Errorf("got %v, want that it was out of reach", err)
+		t.Errorf("got %v, want an error: out of reach", err)
 	}
 }
 
-func TestWait_SaysWhichChildIsWaitedFor(t *testing.T) {
+func TestWait_ReportsTheAwaitedChild(t *testing.T) {
 	t.Parallel()
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, site...)
@@ -116,13 +116,13 @@ func TestWait_SaysWhichChildIsWaitedFor(t *testing.T) {
 		"\n  \"instance-1\" of SetUpSite, Running:\n    waits for sub-orchestration SetUpDevice (task 0), instance \"device-a\", since 2000-01-01T00:00:00Z (0s ago)\n")
 }
 
-// A child whose ID is taken fails its call, and whoever has the ID goes on.
-func TestChildren_DoNotTakeAnIDThatIsLive(t *testing.T) {
+// If the child's ID is in use, the call fails and the instance with the ID keeps running.
+func TestChildren_CannotUseTheIDOfARunningInstance(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, site...)
 	first := durabletest.Start(hub, setUpDevice, "a", durable.InstanceID("device-a"))
 	if _, err := durabletest.Run(hub, setUpSite, []string{"a"}); err == nil || !strings.Contains(err.Error(), "already exists") {
-		t.Errorf("got %v, want that the instance exists", err)
+		t.Errorf("got %v, want an error: already exists", err)
 	}
 	durabletest.Raise(first, configured, "still here")
 	if got, err := first.Wait(); got != "still here" || err != nil {
@@ -139,7 +139,7 @@ func checkout(ctx *durable.Context, o Order) (string, error) {
 
 func checkoutV2(*durable.Context, Order) (string, error) { return "new", nil }
 
-func TestVersions_ChooseWhatRuns(t *testing.T) {
+func TestVersions_SelectTheOrchestrator(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, durable.Orchestrator("Checkout", checkout), durable.Orchestrator("Checkout", checkoutV2, durable.Version("2.0")))
 	for version, want := range map[durable.Version]string{"1.0": "old 9", "1.1": "checked 9", "2.0": "new"} {
@@ -152,23 +152,23 @@ func TestVersions_ChooseWhatRuns(t *testing.T) {
 		t.Errorf("got %q, %v, want stub", got, err)
 	}
 	if got, err := durabletest.Run(hub, checkout, Order{ID: "9"}); got != "old 9" || err != nil {
-		t.Errorf("got %q, %v, want that the other version is as it was", got, err)
+		t.Errorf("got %q, %v, want the other version unchanged", got, err)
 	}
 }
 
-func TestStartAt_IsATimeOfTheHub(t *testing.T) {
+func TestStartAt_UsesVirtualTime(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	i := durabletest.Start(hub, PlaceOrder, Order{ID: "1"}, durable.StartAt(hub.Now().Add(24*time.Hour)))
 	if i.Status() != history.Pending {
-		t.Errorf("is %s before its time", i.Status())
+		t.Errorf("status is %s before the start time", i.Status())
 	}
 	if got, err := i.Wait(); got != "c-1" || err != nil || hub.Elapsed() != 24*time.Hour {
 		t.Errorf("got %q, %v after %v, want c-1 after a day", got, err, hub.Elapsed())
 	}
 }
 
-func TestLogger_WritesOnceToTheTestsLog(t *testing.T) {
+func TestLogger_WritesEachLineOnce(t *testing.T) {
 	t.Parallel()
 	o := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 		ctx.Logger().Info("before")
@@ -189,15 +189,15 @@ func TestLogger_WritesOnceToTheTestsLog(t *testing.T) {
 	}
 }
 
-// A failure that is rewound is done again, on a history with holes in it.
-func TestClient_RewindsInTheHub(t *testing.T) {
+// Rewind retries the failed activity, on a history without the failure's events.
+func TestClient_RewindsAFailedInstance(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.Stub(hub, Charge, func(context.Context, Order) (string, error) { return "", errors.New("card declined") })
 	durabletest.Stub(hub, Release, func(context.Context, string) (durable.Void, error) { return durable.Void{}, errors.New("no answer") })
 	i := durabletest.Start(hub, PlaceOrder, Order{ID: "42"})
 	if i.Status() != history.Failed {
-		t.Fatalf("is %s, want Failed", i.Status())
+		t.Fatalf("status is %s, want Failed", i.Status())
 	}
 	durabletest.Stub(hub, Release, func(context.Context, string) (durable.Void, error) { return durable.Void{}, nil })
 
@@ -216,13 +216,12 @@ func TestClient_RewindsInTheHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := hub.Client().Status(t.Context(), i.ID, durable.Fetch{}); !errors.Is(err, durable.ErrInstanceNotFound) {
-		t.Errorf("got %v, want that it is gone", err)
+		t.Errorf("got %v, want an error: the instance is purged", err)
 	}
 }
 
-// Events that were not awaited are carried over, and children may go their own
-// way.
-func TestHub_CarriesEventsOverAndLetsChildrenGo(t *testing.T) {
+// Continue-as-new keeps events that were not awaited. Detached children keep running.
+func TestHub_KeepsEventsAcrossGenerationsAndRunsDetachedChildren(t *testing.T) {
 	t.Parallel()
 	const tick = durable.Event[int]("Tick")
 	var sum func(*durable.Context, []int) ([]int, error)

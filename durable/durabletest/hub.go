@@ -18,7 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// TB is what a [Hub] needs of a testing.TB. Fatalf must not return.
+// TB is the subset of testing.TB that a [Hub] uses. Fatalf must not return.
 type TB interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -26,57 +26,53 @@ type TB interface {
 	Cleanup(func())
 }
 
-// DefaultMaxEpisodes is how many episodes a hub runs within one call, unless
-// [Hub.MaxEpisodes] says otherwise.
+// DefaultMaxEpisodes is the default of [Hub.MaxEpisodes].
 const DefaultMaxEpisodes = 100_000
 
-// epoch is when a hub's clock begins, as that of a testing/synctest bubble does.
+// epoch is the initial time of a hub's clock, the same as in a testing/synctest bubble.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A Hub is a task hub in memory and in virtual time, with a worker. It belongs
-// to one test, and to the goroutine of that test; only its [Hub.Client] may be
-// used by others.
+// A Hub is a task hub in memory and in virtual time, with a worker. It belongs to one test and to that
+// test's goroutine. Only its [Hub.Client] may be used by other goroutines.
 type Hub struct {
-	// MaxEpisodes is how many episodes one call may run before the test fails,
-	// so that an orchestrator which never ends does not keep the test for ever.
-	// Zero means 100,000.
+	// MaxEpisodes is the maximum number of episodes that one call may run. The test fails when a call
+	// exceeds it, which stops orchestrators that never end. Zero means [DefaultMaxEpisodes].
 	MaxEpisodes int
 
 	t      TB
-	ctx    context.Context // of activities; ends with the test
+	ctx    context.Context // for activities; canceled when the test ends
 	store  *memhub.Hub
 	client *durable.Client
 	logger *slog.Logger
 
-	// The test's goroutine owns the following.
+	// The fields in this group belong to the test's goroutine.
 	registry  *durable.Registry
-	instances map[string]*instance // those in memory, by ID
+	instances map[string]*instance // instances in memory, by ID
 	entities  dispatch.EntityStepper
-	started   int  // instances that were given an ID
-	answers   bool // HTTP requests are answered by a stub
+	started   int  // number of instances that Start has started
+	answers   bool // a stub answers HTTP requests
 
-	mu           sync.Mutex // protects the following
+	mu           sync.Mutex // guards the following fields
 	running      bool
 	now          time.Time
-	appointments []appointment // by time, and then as they were made
+	appointments []appointment // sorted by time, then in the order of insertion
 	executions   int
-	calls        map[string][]*string // inputs by the activity's name in upper case
+	calls        map[string][]*string // inputs, by the name of the activity in upper case
 }
 
-// An appointment is something to do at a time.
+// An appointment is a function that runs at a time of the hub.
 type appointment struct {
 	at time.Time
 	do func()
 }
 
-// An instance is what the hub has in memory of an instance that has not ended.
+// An instance is the in-memory state of an instance that has not ended.
 type instance struct {
 	stepper
-	waits map[*replay.Future]time.Time // for external events, with when they began
+	waits map[*replay.Future]time.Time // external events that it waits for, with the start of the wait
 }
 
-// New returns a Hub that runs fns, which must be as [durable.NewRegistry] wants
-// them. It has no instances.
+// New returns a Hub without instances that runs fns. The rules of [durable.NewRegistry] apply to fns.
 func New(t TB, fns ...*durable.Function) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hub{
@@ -98,34 +94,33 @@ func New(t TB, fns ...*durable.Function) *Hub {
 	return h
 }
 
-// Now returns the hub's time.
+// Now returns the current time of the hub.
 func (h *Hub) Now() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// functions returns the functions of the registry, as the engine runs them.
+// functions returns the registered functions in the form that the engine runs.
 func (h *Hub) functions() dispatch.AllFunctions { return dispatch.FunctionsOf(h.registry) }
 
-// Elapsed returns how much of the hub's time has passed since [New].
+// Elapsed returns the time of the hub that has passed since [New].
 func (h *Hub) Elapsed() time.Duration { return h.Now().Sub(epoch) }
 
-// Client returns a client of the hub, for the code under test that needs one.
-// What it sends is taken when the hub next runs; it may be used by several
-// goroutines, and by activities and functions given to [Hub.After].
+// Client returns a client of the hub, for code under test that needs one. Goroutines, activities and
+// functions passed to [Hub.After] may use it concurrently. The hub processes what the client sends when it
+// next runs.
 //
-// Waiting by a client takes real time and lets nothing happen, so that a call
-// which waits for an instance does not return: use [Instance.Wait] and
-// [Hub.Advance], and terminate an instance and its children one by one, since a
-// Terminate with durable.Recursive waits for each of them.
+// Calls of the client that wait, wait in real time, and the hub does not run meanwhile. A call that waits
+// for an instance therefore never returns; use [Instance.Wait] and [Hub.Advance] instead. For the same
+// reason, terminate an instance and its children one by one: Terminate with durable.Recursive waits for
+// each of them.
 func (h *Hub) Client() *durable.Client { return h.client }
 
-// After has f called when d has passed. It may use the hub, but not wait. d below
-// zero counts as zero.
+// After calls f when d has passed. A negative d counts as zero. f may use the hub but must not call a
+// method that waits.
 //
-// If f raises an event at the very time at which a timer is due, the timer comes
-// first.
+// If f raises an event at the time at which a timer is due, the timer fires first.
 func (h *Hub) After(d time.Duration, f func()) {
 	h.at(h.Now().Add(max(d, 0)), f)
 }
@@ -137,13 +132,13 @@ func (h *Hub) at(at time.Time, do func()) {
 		if a.at.After(at) {
 			return 1
 		}
-		return -1 // also if it is for the same time: the new one comes after it
+		return -1 // also for equal times: a new appointment comes last
 	})
 	h.appointments = slices.Insert(h.appointments, i, appointment{at, do})
 }
 
-// appointment takes the next appointment if it is due. Else next is when it is,
-// zero if there is none.
+// appointment removes and returns the next appointment if it is due. Otherwise it returns the time at
+// which the next one is due, zero without appointments.
 func (h *Hub) appointment() (do func(), next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,8 +153,7 @@ func (h *Hub) appointment() (do func(), next time.Time) {
 	return a.do, time.Time{}
 }
 
-// newExecutionID returns 32 hexadecimal digits, as .NET has them: the executions
-// of a hub are numbered.
+// newExecutionID returns a sequential number as 32 hexadecimal digits, the format of .NET's execution IDs.
 func (h *Hub) newExecutionID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +161,7 @@ func (h *Hub) newExecutionID() string {
 	return fmt.Sprintf("%032x", h.executions)
 }
 
-// note remembers the input of an activity that is run.
+// note records the input of an activity call, for Calls.
 func (h *Hub) note(name string, input *string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,28 +169,27 @@ func (h *Hub) note(name string, input *string) {
 	h.calls[name] = append(h.calls[name], input)
 }
 
-// lookup returns what a function is registered as, and fails the test if it is
-// not.
+// lookup returns the registration of the function fn. It fails the test if fn is not registered.
 func (h *Hub) lookup(fn any) *durable.Function {
 	h.t.Helper()
 	f, err := h.registry.Lookup(fn)
 	if err != nil {
-		h.t.Fatalf("%v: give its Function to New", err)
+		h.t.Fatalf("%v: pass its Function to New", err)
 	}
 	return f
 }
 
-// activity runs an activity, on this goroutine, and sends its result.
+// activity runs an activity on the calling goroutine and sends its result.
 func (h *Hub) activity(w *provider.ActivityWorkItem) {
 	h.t.Helper()
 	fn, ok := h.functions().Activity(w.Task.Name)
 	if !ok {
-		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
-			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, explain.Payload(w.Task.Input))
+		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, but no activity has this name; "+
+			"pass its Function to New, or stub it with StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, explain.Payload(w.Task.Input))
 	}
 	if isHTTP(w.Task.Name) && !h.answers {
-		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, and a test sends none; "+
-			"answer it by StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, explain.Payload(w.Task.Input))
+		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, but a Hub sends no requests; "+
+			"stub it with StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, explain.Payload(w.Task.Input))
 	}
 	h.note(w.Task.Name, w.Task.Input)
 	run := new(activityRun)
@@ -219,12 +212,12 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 	complete()
 }
 
-// check runs an orchestrator again from the start, and fails the test if it
-// does something else than it did.
+// check replays an orchestrator from the start, and fails the test if the replay differs from the first
+// run.
 func (h *Hub) check(ran dispatch.Ran) {
 	h.t.Helper()
 	code := ran.Code
-	// What it logs, it has logged already.
+	// The first run has written the log already.
 	if silent, ok := dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
 		code = silent
 	}
@@ -240,23 +233,23 @@ func (h *Hub) check(ran dispatch.Ran) {
 		}
 	})
 	if err != nil {
-		h.t.Fatalf("durabletest: run again from the start in episode %d: %v", episodesIn(ran.Past), err)
+		h.t.Fatalf("durabletest: replay of episode %d: %v", episodesIn(ran.Past), err)
 	}
 	if difference == "" {
 		return
 	}
-	h.t.Fatalf("durabletest: orchestrator %q is not deterministic: run again from the start, instance %q did something else in episode %d.\n%s\n%s",
+	h.t.Fatalf("durabletest: orchestrator %q is not deterministic: the replay of instance %q differs from its first run in episode %d.\n%s\n%s",
 		ran.Start.Name, ran.Start.Instance.InstanceID, episodesIn(ran.Past), difference, advice)
 }
 
-// entity performs the operations that an entity was sent.
+// entity runs the pending operations of an entity.
 func (h *Hub) entity(item *provider.OrchestrationWorkItem) {
 	h.t.Helper()
 	id := item.Instance.InstanceID
 	cp, err := h.entities.Step(h.ctx, h.functions(), dispatch.Config{Now: h.Now, NewID: h.newExecutionID, Logger: h.logger}, item)
 	if err != nil {
 		if dispatch.IsUnknownFunction(err) {
-			h.t.Fatalf("durabletest: entity %q got %s, and no entity of this name is registered; give its Function to New", id, describeMail(item.Messages))
+			h.t.Fatalf("durabletest: entity %q got %s, but no entity has this name; pass its Function to New", id, describeMail(item.Messages))
 		}
 		h.t.Fatalf("durabletest: entity %q: %v", id, err)
 	}
@@ -279,31 +272,32 @@ func (h *Hub) wait(id string) {
 	if !h.runUntil(ended) {
 		h.t.Fatalf("%s", h.stuck(id))
 	}
-	h.advance(h.Now()) // the messages of the last episode
+	h.advance(h.Now()) // process the messages of the last episode
 }
 
-// Advance lets d pass, and with it all that happens in that time and at its end.
+// Advance advances the hub's time by d and runs all work that is due until then.
 func (h *Hub) Advance(d time.Duration) {
 	h.t.Helper()
 	defer h.enter("Advance")()
 	h.advance(h.Now().Add(max(d, 0)))
 }
 
-// AdvanceTo is [Hub.Advance] until a time, which must not have passed.
+// AdvanceTo is [Hub.Advance] up to time t. It fails the test if t has passed.
 func (h *Hub) AdvanceTo(t time.Time) {
 	h.t.Helper()
 	if t.Before(h.Now()) {
-		h.t.Fatalf("durabletest: AdvanceTo(%s): the hub's time is %s, and does not go back", explain.Time(t), explain.Time(h.Now()))
+		h.t.Fatalf("durabletest: AdvanceTo(%s): the hub's time is already %s", explain.Time(t), explain.Time(h.Now()))
 	}
 	h.Advance(t.Sub(h.Now()))
 }
 
-// enter notes that the hub runs, until the function that it returns is called.
+// enter marks the hub as running until the caller calls leave. It fails the test if the hub is running
+// already.
 func (h *Hub) enter(call string) (leave func()) {
 	h.t.Helper()
 	if !h.tryEnter() {
-		h.t.Fatalf("durabletest: %s was called while the hub runs: by an activity, by an orchestrator, by a function given to After or by another goroutine; "+
-			"there, only what does not wait can be done", call)
+		h.t.Fatalf("durabletest: %s was called while the hub runs (by an activity, an orchestrator, a function passed to After or another goroutine); "+
+			"only calls that do not wait are allowed there", call)
 	}
 	return h.leave
 }
@@ -324,8 +318,8 @@ func (h *Hub) leave() {
 	h.running = false
 }
 
-// settle lets everything happen that can happen now. If the hub runs, its runner
-// does so.
+// settle runs all work that is due now. If the hub is running already, the call that runs it does that
+// work.
 func (h *Hub) settle() {
 	h.t.Helper()
 	if h.tryEnter() {
@@ -334,7 +328,7 @@ func (h *Hub) settle() {
 	}
 }
 
-// advance lets time pass until a given time.
+// advance runs all work that is due until a given time and sets the clock to that time.
 func (h *Hub) advance(until time.Time) {
 	h.t.Helper()
 	turns := h.turns(nil)
@@ -350,8 +344,7 @@ func (h *Hub) advance(until time.Time) {
 	}
 }
 
-// runUntil lets everything happen until done. It returns false if nothing can
-// happen any more.
+// runUntil runs work and advances the clock until done returns true. It returns false if no work is left.
 func (h *Hub) runUntil(done func() bool) bool {
 	h.t.Helper()
 	turns := h.turns(done)
@@ -384,7 +377,7 @@ func (h *Hub) turns(stop func() bool) *turns {
 	return t
 }
 
-// episode runs an instance's next episode.
+// episode runs the next episode of an instance.
 func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 	h.t.Helper()
 	i := h.inMemory(item.Instance)
@@ -393,7 +386,7 @@ func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 		h.t.Fatalf("%s", refused(item, err))
 	}
 	for _, d := range dropped {
-		h.t.Logf("durabletest: instance %q took no notice of a message: %s", item.Instance.InstanceID, d)
+		h.t.Logf("durabletest: instance %q ignored a message: %s", item.Instance.InstanceID, d)
 	}
 	if err := item.Session.Commit(h.ctx, cp); err != nil {
 		h.t.Fatalf("durabletest: instance %q: commit: %v", item.Instance.InstanceID, err)
@@ -410,20 +403,21 @@ func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 	i.noteWaits(h.Now())
 }
 
-// unload takes an instance out of memory, and fails the test if a deferred call does not return.
+// unload removes an instance from memory. It fails the test if a deferred call of the orchestrator does
+// not return.
 func (h *Hub) unload(i *instance) {
 	h.t.Helper()
 	if err := i.Close(); err != nil {
-		h.t.Fatalf("durabletest: take an instance out of memory: %v", err)
+		h.t.Fatalf("durabletest: unload an instance: %v", err)
 	}
 }
 
-// inMemory returns what runs an execution.
+// inMemory returns the in-memory state of an execution, and creates it if necessary.
 func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 	id := execution.InstanceID
 	i := h.instances[id]
 	if i != nil && i.Instance() != execution {
-		h.unload(i) // another instance has the ID now
+		h.unload(i) // the ID belongs to a new execution now
 		i = nil
 	}
 	if i == nil {
@@ -434,7 +428,7 @@ func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 	return i
 }
 
-// noteWaits remembers since when the instance waits for external events.
+// noteWaits records since when the instance has waited for each external event.
 func (i *instance) noteWaits(now time.Time) {
 	var waits []*replay.Future
 	if i.Live() != nil {
@@ -449,7 +443,7 @@ func (i *instance) noteWaits(now time.Time) {
 	i.waits = since
 }
 
-// logPanic logs the stack of an orchestrator that ended by a panic.
+// logPanic logs the stack if an orchestrator ended with a panic.
 func (h *Hub) logPanic(id string, cp *provider.Checkpoint) {
 	h.t.Helper()
 	for _, e := range cp.NewEvents {
@@ -459,14 +453,14 @@ func (h *Hub) logPanic(id string, cp *provider.Checkpoint) {
 	}
 }
 
-// stuck says why nothing can happen any more although an instance has not ended.
+// stuck returns the failure message for an instance that has not ended and cannot continue.
 func (h *Hub) stuck(id string) string {
 	page, err := h.store.Instances(h.ctx, provider.Query{})
 	if err != nil {
-		return fmt.Sprintf("durabletest: instance %q has not ended, and nothing can happen any more: %v", id, err)
+		return fmt.Sprintf("durabletest: instance %q cannot end: no work or timer is left; list instances: %v", id, err)
 	}
 	r := report{hub: h}
-	r.printf("durabletest: instance %q has not ended, and nothing can happen any more. Time is %s, %v after the hub began.\n",
+	r.printf("durabletest: instance %q cannot end: no work or timer is left. The hub's time is %s, %v after New.\n",
 		id, explain.Time(h.Now()), h.Elapsed())
 	for _, s := range page.Instances {
 		switch {
@@ -477,7 +471,7 @@ func (h *Hub) stuck(id string) string {
 		}
 	}
 	if r.forEvents {
-		r.printf("Raise what is waited for before waiting, or have it raised at a time by Hub.After.")
+		r.printf("Raise the event before you wait for the instance, or at a chosen time with Hub.After.")
 	}
 	return r.String()
 }

@@ -27,14 +27,14 @@ func TestRun_ReturnsTheOutput(t *testing.T) {
 	}
 }
 
-func TestStub_StandsInForAnActivity(t *testing.T) {
+func TestStub_ReplacesAnActivity(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.Stub(hub, Charge, func(context.Context, Order) (string, error) { return "", errors.New("card declined") })
 	_, err := durabletest.Run(hub, PlaceOrder, Order{ID: "42", Cents: 999})
 	failed, ok := errors.AsType[*durable.OrchestrationFailedError](err)
 	if !ok || failed.Status != history.Failed || !strings.Contains(err.Error(), "charge card: ") || !strings.Contains(err.Error(), "card declined") {
-		t.Errorf("got %v, want that the card was declined", err)
+		t.Errorf("got %v, want an error: card declined", err)
 	}
 	if diff := cmp.Diff(durabletest.Calls(hub, Release), []string{"r-42"}); diff != "" {
 		t.Errorf("calls of Release (-got +want):\n%s", diff)
@@ -42,14 +42,14 @@ func TestStub_StandsInForAnActivity(t *testing.T) {
 	if diff := cmp.Diff(durabletest.Calls(hub, Charge), []Order{{"42", 999}}); diff != "" {
 		t.Errorf("calls of Charge (-got +want):\n%s", diff)
 	}
-	// Another stub takes its place at once.
+	// A new stub replaces the previous one immediately.
 	durabletest.Stub(hub, Charge, func(context.Context, Order) (string, error) { return "paid", nil })
 	if got, err := durabletest.Run(hub, PlaceOrder, Order{ID: "43"}); got != "paid" || err != nil {
 		t.Errorf("got %q, %v, want paid", got, err)
 	}
 }
 
-func TestStubName_StandsInForWhatAnotherProgramImplements(t *testing.T) {
+func TestStubName_ReplacesAnUnregisteredActivity(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.StubName(hub, Carry, func(_ context.Context, o Order) (string, error) { return "carried " + o.ID, nil })
@@ -66,12 +66,12 @@ func TestStub_MayEndTheTest(t *testing.T) {
 	got := fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, functions...)
 		durabletest.Stub(hub, Charge, func(context.Context, Order) (string, error) {
-			t.Fatalf("nobody must be charged")
+			t.Fatalf("Charge must not be called")
 			return "", nil
 		})
 		_, _ = durabletest.Run(hub, PlaceOrder, Order{})
 	})
-	if got != "nobody must be charged" {
+	if got != "Charge must not be called" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -95,7 +95,7 @@ func TestActivities_RunInTheOrderInWhichTheyWereScheduled(t *testing.T) {
 	}
 }
 
-func TestSpend_MakesActivitiesTakeTimeSideBySide(t *testing.T) {
+func TestSpend_LetsActivitiesTakeTimeConcurrently(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.Stub(hub, CopyFile, func(ctx context.Context, f string) (int64, error) {
@@ -123,7 +123,7 @@ func TestSpend_MakesActivitiesTakeTimeSideBySide(t *testing.T) {
 	}
 }
 
-func TestSpend_IsForActivitiesOnly(t *testing.T) {
+func TestSpend_PanicsOutsideAnActivity(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if v := recover(); v == nil {
@@ -150,7 +150,7 @@ func TestTime_PassesWithTimersOnly(t *testing.T) {
 	}
 }
 
-func TestAfter_HappensAtItsTime(t *testing.T) {
+func TestAfter_CallsTheFunctionAtItsTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -179,7 +179,7 @@ func TestAfter_HappensAtItsTime(t *testing.T) {
 	}
 }
 
-func TestAfter_KeepsItsOrder(t *testing.T) {
+func TestAfter_CallsFunctionsInOrder(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	var got []string
@@ -196,7 +196,7 @@ func TestAfter_KeepsItsOrder(t *testing.T) {
 	}
 }
 
-func TestInstance_CanBeHandledFromOutside(t *testing.T) {
+func TestInstance_AcceptsRequests(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	i := durabletest.Start(hub, Approve, Order{ID: "42"}, durable.InstanceID("order-42"))
@@ -205,12 +205,12 @@ func TestInstance_CanBeHandledFromOutside(t *testing.T) {
 	}
 	i.Suspend("audit")
 	if i.Status() != history.Suspended {
-		t.Errorf("is %s, want Suspended", i.Status())
+		t.Errorf("status is %s, want Suspended", i.Status())
 	}
 	durabletest.Raise(i, Approval, Decision{false, "bo"})
 	hub.Advance(time.Hour)
 	if i.Status() != history.Suspended {
-		t.Errorf("is %s, want Suspended", i.Status())
+		t.Errorf("status is %s, want Suspended", i.Status())
 	}
 	i.Resume("audited")
 	if got, err := i.Wait(); got != "refused by bo" || err != nil {
@@ -224,29 +224,29 @@ func TestInstance_CanBeHandledFromOutside(t *testing.T) {
 	other.Terminate("no longer wanted")
 	_, err := other.Wait()
 	if failed, ok := errors.AsType[*durable.OrchestrationFailedError](err); !ok || failed.Status != history.Terminated || *failed.Output != "no longer wanted" {
-		t.Errorf("got %v, want that it was terminated", err)
+		t.Errorf("got %v, want an error: terminated", err)
 	}
 }
 
-func TestAdvance_StopsWhereItIsTold(t *testing.T) {
+func TestAdvance_StopsAtTheGivenTime(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	i := durabletest.Start(hub, Approve, Order{ID: "42"})
 	hub.Advance(72*time.Hour - 1)
 	if i.Status() != history.Running {
-		t.Errorf("is %s a moment before the deadline", i.Status())
+		t.Errorf("status is %s just before the deadline", i.Status())
 	}
 	hub.Advance(1)
 	if i.Status() != history.Completed {
-		t.Errorf("is %s at the deadline", i.Status())
+		t.Errorf("status is %s at the deadline", i.Status())
 	}
 	hub.AdvanceTo(time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC))
 	if got := hub.Now().Weekday(); got != time.Thursday {
-		t.Errorf("it is %s", got)
+		t.Errorf("the hub's time is %s", got)
 	}
 }
 
-func TestClient_IsForCodeThatNeedsOne(t *testing.T) {
+func TestClient_StartsAndRaises(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	ctx, c := t.Context(), hub.Client()
@@ -255,9 +255,9 @@ func TestClient_IsForCodeThatNeedsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := durable.Start(ctx, c, Approve, Order{ID: "7"}, durable.InstanceID("seven")); err == nil {
-		t.Error("an ID was given twice")
+		t.Error("two instances have the same ID")
 	}
-	// Nothing happens before the hub runs, so that the event comes with the start.
+	// The hub has not run since the start, so the event arrives together with the start.
 	if err := Approval.Raise(ctx, c, started.ID, Decision{true, "ana"}); err != nil {
 		t.Fatal(err)
 	}
@@ -295,14 +295,14 @@ func TestHub_WorksInABubble(t *testing.T) {
 		if got, err := durabletest.Run(hub, Approve, Order{ID: "42"}); got != "escalated 42" || err != nil {
 			t.Errorf("got %q, %v", got, err)
 		}
-		durabletest.Start(hub, Decide, durable.Void{}) // is left waiting
+		durabletest.Start(hub, Decide, durable.Void{}) // still waiting when the test ends
 		if time.Since(began) != 0 {
 			t.Errorf("%v of the bubble's time have passed", time.Since(began))
 		}
 	})
 }
 
-func TestHub_PassesManyGenerationsAndManyTasks(t *testing.T) {
+func TestHub_RunsManyGenerationsAndManyTasks(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, durable.Orchestrator("Count", count))
 	if n, err := durabletest.Run(hub, count, 0); n != 3000 || err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// newLogger returns a logger for orchestrators that writes to the test's log,
-// with how much of the hub's time has passed.
+// newLogger returns a logger that writes to the test's log. The attribute elapsed, the hub's time since
+// its creation, replaces the time.
 func newLogger(h *Hub) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testLog{h.t}, &slog.HandlerOptions{
 		Level: slog.LevelDebug,

@@ -12,16 +12,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler"
 )
 
-// hubToolRole is the environment variable that makes the test program an app.
+// hubToolRole is the environment variable that makes the test binary run as an app.
 const hubToolRole = "DURABLETEST_HUB_TOOL"
 
-// TestMain fails if a test leaves a goroutine or a coroutine behind.
+// TestMain fails if a goroutine or a coroutine still exists after the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv(hubToolRole) != "" {
 		handler.Main(handler.App{})
 	}
 	code := m.Run()
-	// A goroutine that has told of its end may still be there for a moment.
+	// A goroutine that has signaled its end may still exist for a moment.
 	deadline := time.Now().Add(patience.Limit())
 	for code == 0 {
 		left := leaked()
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "goroutines were left behind:\n"+left)
 			code = 1
 		}
-		time.Sleep(time.Millisecond) // real time: no test runs any more
+		time.Sleep(time.Millisecond) // real time: all tests have ended
 	}
 	os.Exit(code)
 }

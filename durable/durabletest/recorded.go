@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// An object is a JSON object of a recorded history.
+// An object is one JSON object of a recorded history, usually an event.
 type object map[string]json.RawMessage
 
 func (o object) has(name string) bool {
@@ -21,9 +21,9 @@ func (o object) has(name string) bool {
 	return ok
 }
 
-// objectsOf returns the objects in a text: those of an array, of the member that
-// holds one, or one after the other. status is the object around them, nil if
-// there is none.
+// objectsOf returns the event objects in a file. The file has an array, an object with the array as a
+// member, or a sequence of objects. status is the status object that contains the array, nil if there
+// is none.
 func objectsOf(text []byte) (status object, all []object, err error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	for values := json.NewDecoder(bytes.NewReader(withoutPreface(text))); ; {
@@ -32,7 +32,7 @@ func objectsOf(text []byte) (status object, all []object, err error) {
 		case errors.Is(err, io.EOF):
 			return status, all, nil
 		case err != nil:
-			return nil, nil, fmt.Errorf("it is no JSON: %w", err)
+			return nil, nil, fmt.Errorf("it is not valid JSON: %w", err)
 		}
 		if value[0] == '{' {
 			var o object
@@ -53,27 +53,27 @@ func objectsOf(text []byte) (status object, all []object, err error) {
 		}
 		var list []object
 		if err := json.Unmarshal(value, &list); err != nil {
-			return nil, nil, fmt.Errorf("it holds no list of events: %w", err)
+			return nil, nil, fmt.Errorf("it has no list of events: %w", err)
 		}
 		all = append(all, list...)
 	}
 }
 
-// withoutPreface cuts the remarks that func prints before the JSON.
+// withoutPreface removes the lines that func prints before the JSON.
 func withoutPreface(text []byte) []byte {
 	for rest := text; len(rest) > 0; {
 		line, after, _ := bytes.Cut(rest, []byte("\n"))
 		if line = bytes.TrimSpace(line); bytes.HasPrefix(line, []byte("{")) || bytes.Equal(line, []byte("[")) || bytes.HasPrefix(line, []byte("[{")) {
-			return rest // and not a remark that begins with a time in brackets
+			return rest // a line such as "[2024-01-01T00:00:00Z] text" is not JSON
 		}
 		rest = after
 	}
 	return text
 }
 
-// currentRows returns the rows of an instance's current execution, in order
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// GetHistoryEventsAsync): rows of an older and longer execution may follow.
+// currentRows returns the rows of the instance's current execution, in order. Rows of an older and
+// longer execution may follow them in the table
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, GetHistoryEventsAsync).
 func currentRows(rows []object) ([]object, error) {
 	const sentinel = "sentinel"
 	slices.SortStableFunc(rows, func(a, b object) int { return strings.Compare(a.text("RowKey"), b.text("RowKey")) })
@@ -104,7 +104,7 @@ func currentRows(rows []object) ([]object, error) {
 	return current, nil
 }
 
-// text returns a member that is a string, empty if it is none.
+// text returns a member that is a string, and an empty string for any other value.
 func (o object) text(name string) string {
 	var s string
 	if json.Unmarshal(o[name], &s) != nil {
@@ -113,7 +113,7 @@ func (o object) text(name string) string {
 	return s
 }
 
-// decodeAll returns the events of objects that have all their members.
+// decodeAll decodes objects that contain all members of their events.
 func decodeAll(objects []object) ([]history.Event, error) {
 	events := make([]history.Event, len(objects))
 	for i, o := range objects {
@@ -126,10 +126,10 @@ func decodeAll(objects []object) ([]history.Event, error) {
 	return events, nil
 }
 
-// nested are the members that columns of a table hold as JSON text.
+// nested lists the members that table columns hold as JSON text.
 var nested = []string{"OrchestrationInstance", "ParentInstance", "Tags", "ParentTraceContext", "FailureDetails", "State"}
 
-// event returns the event that an object is.
+// event decodes the event in an object.
 func (o object) event() (history.Event, error) {
 	kind, ok := history.ParseEventType(o.text("EventType"))
 	if !ok {
@@ -139,7 +139,7 @@ func (o object) event() (history.Event, error) {
 	for name, value := range o {
 		members[name] = value
 	}
-	if at, ok := o["_Timestamp"]; ok { // the table's own Timestamp is when the row was written
+	if at, ok := o["_Timestamp"]; ok { // the table's own Timestamp is the time of the row's last write
 		members["Timestamp"] = at
 	}
 	for _, name := range nested {

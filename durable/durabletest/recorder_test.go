@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
 )
 
-// A recorder is a test that may fail.
+// A recorder is a TB that records its failure and its log.
 type recorder struct {
 	fatal    string
 	log      []string
@@ -28,7 +28,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// record runs a test to its end, as package testing does.
+// record runs a test and its cleanups, as package testing does.
 func record(test func(t durabletest.TB)) *recorder {
 	r := new(recorder)
 	done := make(chan struct{})
@@ -45,7 +45,7 @@ func record(test func(t durabletest.TB)) *recorder {
 	return r
 }
 
-// fails returns how a test fails, and is an error if it does not.
+// fails returns the failure message of a test. It fails t if the test passes.
 func fails(t *testing.T, test func(t durabletest.TB)) string {
 	t.Helper()
 	r := record(test)
@@ -55,7 +55,7 @@ func fails(t *testing.T, test func(t durabletest.TB)) string {
 	return r.fatal
 }
 
-// contains is an error for each of the parts that text does not have.
+// contains reports each of the parts that text does not contain.
 func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {

@@ -31,9 +31,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "record testdata/recorded anew, with Azurite and func")
 
-// journey does a bit of everything. Its histories are in testdata/recorded.
+// journey uses most features of orchestrators. Its histories are in testdata/recorded.
 func journey(ctx *durable.Context, t trip) (string, error) {
-	deadline := ctx.Timer(240 * time.Hour) // in legs
+	deadline := ctx.Timer(240 * time.Hour) // split into several shorter timers
 	quotes := make([]*durable.Task[string], len(t.Cities))
 	for i, city := range t.Cities {
 		quotes[i] = durable.CallActivity(ctx, quote, city)
@@ -72,7 +72,7 @@ const leave = durable.Event[int]("Leave")
 func quote(_ context.Context, city string) (string, error)    { return "€ for " + city, nil }
 func forecast(_ context.Context, city string) (string, error) { return "sun in " + city, nil }
 
-// book fails when it is first called for a ticket.
+// book fails in its first calls.
 func book(ctx context.Context, offer string) (string, error) {
 	if info, ok := durable.ActivityInfoFrom(ctx); ok && info.TaskID < 6 {
 		return "", errors.New("sold out")
@@ -95,14 +95,14 @@ func journeys() []*durable.Function {
 	}
 }
 
-// recordedHub is the task hub of the recordings.
+// recordedHub is the name of the task hub with the recorded instances.
 const recordedHub = "Recordings"
 
-// TestRecord, with the flag -rewrite, lets the functions above run on Azurite, and writes
-// what is told of two instances in each form: under way, and at its end.
+// TestRecord, with the flag -rewrite, runs the functions above on Azurite. It writes the history of a
+// running and of an ended instance in each format.
 func TestRecord(t *testing.T) {
 	if !*rewrite {
-		return // the recordings are tested by what reads them
+		return // the tests of Replay read the recordings
 	}
 	connection := azuritetest.Start(t)
 	hub := openRecorded(t, connection)
@@ -139,7 +139,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordShapes, with the flag -rewrite, writes what func prints of each shape.
+// TestRecordShapes, with the flag -rewrite, writes func's output for each shape.
 func TestRecordShapes(t *testing.T) {
 	if !*rewrite {
 		return
@@ -149,7 +149,7 @@ func TestRecordShapes(t *testing.T) {
 	defer stop()
 	for name := range shapes {
 		text, err := getHistory(t, connection, name)
-		if err != nil { // it refuses events that it does not know
+		if err != nil { // func rejects events that it does not know
 			t.Logf("%s is not recorded: %v", name, err)
 			continue
 		}
@@ -172,8 +172,8 @@ func openRecorded(t *testing.T, connection string) *azurestorage.TaskHub {
 	return hub
 }
 
-// serve lets the functions run on a hub. stop returns when that has ended; the test must
-// call it.
+// serve runs the functions on a hub until stop is called. The test must call stop, which waits for
+// the server's end.
 func serve(t *testing.T, functions []*durable.Function, hub provider.Provider) (server *handler.Server, stop func()) {
 	server = handler.New(handler.App{Functions: functions}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,8 +197,8 @@ func get(t *testing.T, server http.Handler, url string) []byte {
 	return w.Body.Bytes()
 }
 
-// rowsOf returns the rows of an instance as the table service answers them, over the
-// given transport if it is not nil.
+// rowsOf returns the history rows of an instance in the table service's format. It sends the requests
+// through transport unless it is nil.
 func rowsOf(t *testing.T, connection string, transport policy.Transporter, id string) []byte {
 	t.Helper()
 	options := &aztables.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: transport}}
@@ -224,7 +224,7 @@ func rowsOf(t *testing.T, connection string, transport policy.Transporter, id st
 	return all
 }
 
-// getHistory returns what `func durable get-history` prints.
+// getHistory returns the output of `func durable get-history`.
 func getHistory(t *testing.T, connection, id string) ([]byte, error) {
 	t.Helper()
 	root := t.TempDir()

@@ -15,34 +15,35 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// Replay tests that the history of an instance, recorded in a file, is what the
-// code of today would do: an instance that is at this point can go on with it,
-// and one that has ended would have ended there and in the same way. Results are
-// not compared with what the code would return, nor inputs with what it would
-// pass on, since a change of those strands no instance. If the history does not fit,
-// the test fails with the first difference.
+// Replay tests that the current code fits a recorded history of an instance. An instance with this history
+// can resume on the current code; an instance that has ended would have ended at the same point and with
+// the same status. Replay does not compare results with what the current code would return, nor inputs
+// with what it would pass: such changes do not block any instance. If the history does not fit, the test
+// fails with the first difference.
 //
-// The file is JSON, in one of the forms in which histories can be had:
+// The file is JSON in one of these formats:
 //
-//   - What `hub record` writes, which is the whole history. Take this one if you can.
-//   - What `func durable get-history` prints. It reads histories with what was
-//     known to it only: no events that an orchestration sent, to another or to an
-//     entity, and no suspensions.
-//   - The rows of the hub's History table, as the table service returns them:
-//     an array, one object with the array as its value, or one object a line.
-//     They must be of one instance, and its large payloads must not be in blobs.
+//   - The output of `hub record`, the complete history. Prefer this format.
+//   - The output of `func durable get-history`. It lacks the events that func does not
+//     know: suspensions, and events that the orchestration sent to instances or entities.
+//   - The rows of the hub's History table, in the table service's format: an array, an
+//     object with the array as its value, or one object per line. All rows must belong to
+//     one instance, and no payload may be in a blob.
 //   - The status of an instance from the management API, fetched with
 //     showHistory=true&showHistoryOutput=true, or its historyEvents alone, as
 //     `hub history ID --output json` prints them.
 //
-// The management API leaves out where episodes begin, and in which order things
-// were begun at the same time. What is missing is put together from times and
-// from what the code does. Then it is not known which of several calls of one
-// activity that were made at the same time had which result: they get them in
-// the order in which they came. The time that the orchestrator sees is near the
-// true one; the tags and the parent are not known, nor the version unless the status
-// has it, nor the execution ID unless an entity was called. Where that counts, use one
-// of the other forms.
+// The management API omits the start of episodes and the order of decisions with the same time. Replay
+// restores both from the times and from what the code does. The restored history is exact with these
+// exceptions:
+//
+//   - If several calls of one activity have the same time, they get their results in the
+//     order in which the results arrived.
+//   - The orchestrator's current time is approximate.
+//   - Tags and the parent are unknown. So is the version, unless the status has it, and
+//     the execution ID, unless the orchestration called an entity.
+//
+// If your code depends on one of these, use another format.
 func Replay(t TB, functions []*durable.Function, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -59,8 +60,8 @@ func Replay(t TB, functions []*durable.Function, file string) {
 	}
 }
 
-// ReplayEvents is [Replay] of a history in memory, such as [Instance.History]
-// and [durable.Client.History] return.
+// ReplayEvents is [Replay] for a history in memory, such as the result of [Instance.History] or
+// [durable.Client.History].
 func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
 	t.Helper()
 	if problem := newReplayer(functions).run(events); problem != "" {
@@ -68,14 +69,14 @@ func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
 	}
 }
 
-// A replayer runs orchestrators against histories.
+// A replayer replays orchestrators on histories.
 type replayer struct{ functions dispatch.Functions }
 
 func newReplayer(functions []*durable.Function) *replayer {
 	return &replayer{dispatch.FunctionsOf(durable.NewRegistry(functions...).WithLogger(slog.New(slog.DiscardHandler)))}
 }
 
-// replay calls f with a new execution of the orchestrator that a history is of. The error is a
+// replay finds the orchestrator of a history and calls f with a new execution of it. The error is a
 // *[dispatch.StallError] if the orchestrator does not yield.
 func (r *replayer) replay(events []history.Event, f func(*replay.Execution)) error {
 	for _, e := range events {
@@ -85,7 +86,7 @@ func (r *replayer) replay(events []history.Event, f func(*replay.Execution)) err
 		}
 		code, ok := r.functions.Orchestrator(start.Name, start.Version)
 		if !ok {
-			return fmt.Errorf("instance %q is of orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
+			return fmt.Errorf("instance %q needs orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
 		}
 		return dispatch.Bound(start, code, func(code replay.Code) {
 			x := replay.New(start.Instance, code)
@@ -96,8 +97,8 @@ func (r *replayer) replay(events []history.Event, f func(*replay.Execution)) err
 	return fmt.Errorf("the history has no %s", history.TypeExecutionStarted)
 }
 
-// run returns the first difference between a history and what the code does,
-// empty if there is none.
+// run replays a history. It returns the first difference between the history and the code, or an empty
+// string.
 func (r *replayer) run(events []history.Event) string {
 	difference := ""
 	err := r.replay(events, func(x *replay.Execution) {
@@ -111,7 +112,7 @@ func (r *replayer) run(events []history.Event) string {
 	return difference
 }
 
-// read returns the events of a recorded history.
+// read decodes a recorded history in any of the formats.
 func (r *replayer) read(text []byte) ([]history.Event, error) {
 	status, objects, err := objectsOf(text)
 	if err != nil {
@@ -135,12 +136,12 @@ func (r *replayer) read(text []byte) ([]history.Event, error) {
 		}
 		return r.restore(shown)
 	}
-	return nil, errors.New("it is neither rows of a History table, nor what func durable get-history prints, nor a status with historyEvents")
+	return nil, errors.New("its format is unknown: neither rows of a History table, nor the output of func durable get-history, nor a status with historyEvents")
 }
 
-// restore makes a history of a shown one. The numbers of actions follow from their
-// times, and those of one time from what the code does. Where the code begins to do
-// something else, the events stay in the shown order.
+// restore converts a shown history into a complete one. The order of the times gives the EventIDs of
+// actions; if times are equal, the code's order decides. From the first action on where the code differs
+// from the history, events keep the shown order.
 func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	var beginning []history.Event
 	for _, a := range s.arrivals {
@@ -168,28 +169,28 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	return append(made.events, &history.OrchestratorCompleted{Header: history.NewHeader(made.now)}), nil
 }
 
-// A restored history is made of a shown one.
+// A restored history is built from a shown one, episode by episode.
 type restored struct {
 	shown    *shown
 	events   []history.Event
 	now      time.Time
-	begun    int               // the number of the next action
-	fits     bool              // the code has done what is shown
+	begun    int               // EventID of the next action
+	fits     bool              // the code has done everything shown so far
 	over     bool              // the code has ended
-	requests map[string]string // of entities: the IDs that the code made here, by those of the history
+	requests map[string]string // IDs of requests to entities: the recorded ID, to the ID that the code chose in this replay
 }
 
-// add adds an arrival, in an episode, and what the code does then.
+// add appends an arrival, in an episode of its own, and the decisions that the code makes in it.
 func (h *restored) add(a *arrival, x *replay.Execution) {
 	if h.fits = h.fits && (a.answers == nil || a.answers.known()); !h.fits {
-		// The code did not begin what is complete here. That it did not is
-		// found when the history is replayed.
+		// The code has not started the action that this event completes. The replay of the restored
+		// history finds and reports that.
 		h.recordRest()
 	}
 	h.now = latest(h.now, a.event)
 	fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(h.now)}, a.answer()}
-	// What ends the execution has the rest in its episode. One that was terminated
-	// before it decided anything is taken for one that had not begun.
+	// An event that ends the execution shares its episode with all later events. An instance that was
+	// terminated before it made a decision is assumed not to have run at all.
 	_, ends := a.event.(*history.ExecutionTerminated)
 	if len(h.events) == 0 {
 		h.events = append(h.events, fresh[0])
@@ -212,14 +213,14 @@ func (h *restored) add(a *arrival, x *replay.Execution) {
 	}
 }
 
-// record adds a decision with the next number.
+// record appends a decision with the next EventID.
 func (h *restored) record(d *decision) {
 	d.event.Head().EventID = h.begun
 	h.begun++
 	h.events = append(h.events, d.event)
 }
 
-// recordRest adds the decisions that have no number yet.
+// recordRest appends the decisions that have no EventID yet.
 func (h *restored) recordRest() {
 	for _, d := range h.shown.decisions {
 		if !d.known() {

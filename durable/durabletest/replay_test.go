@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The histories in testdata/recorded are those of journey, in each form.
-func TestReplay_TakesEachFormOfAHistory(t *testing.T) {
+// testdata/recorded has histories of journey, in each format.
+func TestReplay_ReadsEveryFormat(t *testing.T) {
 	t.Parallel()
 	for _, file := range recorded(t, "recorded", "*.json") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -35,8 +35,7 @@ func recorded(t *testing.T, folder, pattern string) []string {
 	return files
 }
 
-// A changed orchestrator has the name of the first function, and stands in for
-// it.
+// changed returns the functions of journeys with another orchestrator in place of journey.
 func changed(orchestrator *durable.Function) []*durable.Function {
 	return append([]*durable.Function{orchestrator}, journeys()[1:]...)
 }
@@ -47,8 +46,8 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		function *durable.Function
-		file     string   // pattern
-		want     []string // in all forms
+		file     string   // glob pattern
+		want     []string // in all formats
 	}{
 		{
 			"a call before all others",
@@ -132,7 +131,7 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 	}
 }
 
-// journeyWithoutLeave does not wait for the event that journey waits for.
+// journeyWithoutLeave is journey without the wait for its event.
 func journeyWithoutLeave(ctx *durable.Context, t trip) (string, error) {
 	ctx.Timer(240 * time.Hour)
 	tasks := make([]*durable.Task[string], 0, len(t.Cities)+1)
@@ -150,7 +149,7 @@ func journeyWithoutLeave(ctx *durable.Context, t trip) (string, error) {
 	return durable.CallSubOrchestrator(ctx, pack, "").Await()
 }
 
-func TestReplay_SaysWhereTheDifferenceIs(t *testing.T) {
+func TestReplay_ReportsTheFirstDifference(t *testing.T) {
 	t.Parallel()
 	less := durable.Orchestrator("Journey", func(ctx *durable.Context, t trip) (string, error) {
 		t.Cities = t.Cities[:2]
@@ -163,8 +162,8 @@ func TestReplay_SaysWhereTheDifferenceIs(t *testing.T) {
 	}{
 		"rows": {"\tevent 5 of ", "3", "Forecast"},
 		"func": {"\tevent 5 of ", "3", "Forecast"},
-		// In which order the calls of one time were made is not told. That there
-		// was one more shows when the next is made.
+		// The management API does not show the order of calls with the same time. The
+		// additional call is detected at the next call.
 		"api": {"\tevent 1", "4", "Book"},
 	} {
 		got := fails(t, func(t durabletest.TB) { durabletest.Replay(t, changed(less), "testdata/recorded/ended."+form+".json") })
@@ -184,9 +183,9 @@ func TestReplay_SaysWhereTheDifferenceIs(t *testing.T) {
 	}
 }
 
-// The histories in testdata/dotnet are rows that DurableTask.AzureStorage 2.9.1
-// wrote for orchestrators of the same logic.
-func TestReplay_TakesWhatDotNetWrote(t *testing.T) {
+// testdata/dotnet has history rows that DurableTask.AzureStorage 2.9.1 wrote for .NET
+// orchestrators with the same logic.
+func TestReplay_ReadsHistoriesOfDotNet(t *testing.T) {
 	t.Parallel()
 	const (
 		hello = durable.ActivityName[string, string]("Hello")
@@ -239,8 +238,8 @@ func TestReplay_TakesWhatDotNetWrote(t *testing.T) {
 	}
 }
 
-// Rows of an older and longer execution follow those of the current one.
-func TestReplay_TakesTheCurrentExecutionOnly(t *testing.T) {
+// Rows of an older and longer execution may follow the rows of the current one.
+func TestReplay_ReadsOnlyTheCurrentExecution(t *testing.T) {
 	t.Parallel()
 	rows := `{"value": [
 		{"PartitionKey":"i","RowKey":"0000000000000003","ExecutionId":"old","EventType":"TaskCompleted","EventId":-1,"TaskScheduledId":0},
@@ -261,20 +260,20 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-func TestReplay_SaysWhatIsWrongWithAFile(t *testing.T) {
+func TestReplay_ReportsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	const start = `{"EventType":"ExecutionStarted","Input":null,"Timestamp":"2024-01-01T00:00:00Z","FunctionName":"Backup"}`
 	for text, want := range map[string]string{
 		``:                                       "it has no events",
 		`[]`:                                     "it has no events",
-		`history`:                                "it is no JSON",
+		`history`:                                "it is not valid JSON",
 		`3`:                                      "no list of events",
 		`[{"a":1}]`:                              "neither rows of a History table, nor",
 		`{"runtimeStatus":"x"}`:                  "showHistory=true",
 		`{"historyEvents": "x"}`:                 "no list of events",
 		`[{"EventType":"Invented","EventId":0}]`: `event 0: unknown EventType "Invented"`,
 		`[{"EventType":"OrchestratorStarted","EventId":0}]`:                                                  "the history has no ExecutionStarted",
-		`[{"EventType":"ExecutionStarted","EventId":-1,"Name":"Nobody","Version":"7"}]`:                      `orchestrator "Nobody", version "7", which is not among the functions`,
+		`[{"EventType":"ExecutionStarted","EventId":-1,"Name":"Unknown","Version":"7"}]`:                     `orchestrator "Unknown", version "7", which is not among the functions`,
 		`[{"EventType":"ExecutionStarted","Timestamp":"2024-01-01T00:00:00Z"}]`:                              "showInput=true",
 		`[` + start + `,{"EventType":"TaskCompleted","FunctionName":"ListFiles"}]`:                           "event 1: the results are missing; fetch the history with showHistoryOutput=true",
 		`[` + start + `,{"EventType":"TaskCompleted","FunctionName":"X","Result":1,"ScheduledTime":"noon"}]`: "event 1: ScheduledTime",
@@ -287,9 +286,9 @@ func TestReplay_SaysWhatIsWrongWithAFile(t *testing.T) {
 	contains(t, fails(t, func(t durabletest.TB) { durabletest.Replay(t, functions, "testdata/nothing.json") }), "no such file")
 }
 
-// A history with the marker of a change has the change, in each form. .NET writes no marker: there
-// the decisions in the history show whether the code had the change.
-func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
+// A history with the marker of a code change is replayed with the change, in each format. .NET writes
+// no marker; there the recorded decisions show whether the code had the change.
+func TestReplay_FindsCodeChangesInAHistory(t *testing.T) {
 	t.Parallel()
 	changing := durable.Orchestrator("Changing", func(ctx *durable.Context, o Order) (string, error) {
 		first := durable.ActivityName[Order, string]("Reserve")
@@ -315,7 +314,7 @@ func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
 			`{"EventType":"TaskScheduled","EventId":1,"Name":"Charge","Timestamp":"2024-01-01T00:00:00Z"},` +
 			`{"EventType":"OrchestratorCompleted","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"}`
 	}
-	completed := func(name string) string { // which of them was begun first is told by what the code does
+	completed := func(name string) string { // the code decides which of them started first
 		const one = `{"EventType":"TaskCompleted","Result":"r","Timestamp":"2024-01-01T00:00:02Z","ScheduledTime":"2024-01-01T00:00:00Z","FunctionName":"`
 		return one + `Charge"},` + one + name + `"}`
 	}
@@ -331,8 +330,8 @@ func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
 	}
 }
 
-// Calls that were begun at one time are told apart by what the code does.
-func TestReplay_OrdersWhatTheManagementAPIDoesNot(t *testing.T) {
+// The code decides the order of calls that started at the same time.
+func TestReplay_RestoresTheOrderOfSimultaneousCalls(t *testing.T) {
 	t.Parallel()
 	events := `[
 		{"EventType":"ExecutionStarted","Input":"{\"id\":\"1\"}","Timestamp":"2024-01-01T00:00:00Z","FunctionName":"Race"},
@@ -378,8 +377,8 @@ func TestReplay_OrdersWhatTheManagementAPIDoesNot(t *testing.T) {
 	}
 }
 
-// What comes with that which ends an execution is in the same episode.
-func TestReplay_TakesWhatCameTooLate(t *testing.T) {
+// Events that arrive together with the event that ends an execution are in the same episode.
+func TestReplay_AcceptsEventsThatArriveWithTheEnd(t *testing.T) {
 	t.Parallel()
 	const order = `{"EventType":"ExecutionStarted","Input":"{\"id\":\"1\"}","Timestamp":"2024-01-01T00:00:00Z","FunctionName":"Ship"}`
 	const carried = `{"EventType":"TaskCompleted","Result":"x","Timestamp":"2024-01-01T00:00:02Z","ScheduledTime":"2024-01-01T00:00:01Z","FunctionName":"Carry"}`
@@ -394,7 +393,7 @@ func TestReplay_TakesWhatCameTooLate(t *testing.T) {
 	}
 }
 
-func TestReplay_TakesWhatWasTerminatedBeforeItBegan(t *testing.T) {
+func TestReplay_AcceptsAnInstanceTerminatedBeforeItsFirstEpisode(t *testing.T) {
 	t.Parallel()
 	head := history.NewHeader(time.Now())
 	durabletest.ReplayEvents(t, functions, []history.Event{
@@ -418,7 +417,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func TestReplayEvents_TakesTheHistoryOfARun(t *testing.T) {
+func TestReplayEvents_AcceptsTheHistoryOfARun(t *testing.T) {
 	t.Parallel()
 	run := func() *durabletest.Instance[string] {
 		return durabletest.Start(durabletest.New(t, functions...), Approve, Order{ID: "42"})

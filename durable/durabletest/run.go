@@ -10,17 +10,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// turns does what can be done.
+// turns runs the work of a hub, one item at a time, during one call of the test.
 type turns struct {
 	hub   *Hub
-	stop  func() bool // nil: never
+	stop  func() bool // ends the work early; nil means never
 	began time.Time
-	most  int // episodes
+	most  int // maximum number of episodes
 	ran   int
 }
 
-// take does all that can be done at the hub's time, and returns when there is
-// something to do next, zero if never.
+// take runs all work that is due at the hub's time. It returns the time at which the next work is due,
+// zero if no work is left.
 func (t *turns) take() (next time.Time) {
 	t.hub.t.Helper()
 	for {
@@ -34,8 +34,8 @@ func (t *turns) take() (next time.Time) {
 	}
 }
 
-// one does the first thing that can be done. If there is none, next is when
-// there is.
+// one runs the first item of work that is due. If no work is due, it returns the time of the next one,
+// zero if no work is left.
 func (t *turns) one() (did bool, next time.Time) {
 	h := t.hub
 	h.t.Helper()
@@ -55,8 +55,8 @@ func (t *turns) one() (did bool, next time.Time) {
 		return false, earlier(next, at)
 	}
 	if t.ran == t.most {
-		h.t.Fatalf("durabletest: %d episodes have run, for %v of the hub's time, and there is no end; the last was of instance %q.\n"+
-			"Does an orchestrator go on for ever? Let time pass by Advance instead of waiting, terminate it by After, or raise Hub.MaxEpisodes.",
+		h.t.Fatalf("durabletest: one call has run %d episodes, over %v of the hub's time, and is not done; the last was of instance %q.\n"+
+			"Does an orchestrator run forever? Call Advance instead of waiting, terminate the instance in a function passed to After, or increase Hub.MaxEpisodes.",
 			t.ran, h.Now().Sub(t.began), item.Instance.InstanceID)
 	}
 	t.ran++
@@ -68,7 +68,7 @@ func (t *turns) one() (did bool, next time.Time) {
 	return true, time.Time{}
 }
 
-// earlier returns the earlier of two times, where zero is later than all.
+// earlier returns the earlier of two times. The zero time counts as later than all others.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -76,10 +76,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// stepper is what runs an instance.
+// stepper runs the episodes of one instance.
 type stepper = *dispatch.Stepper
 
-// refused says why an instance could not be run.
+// refused returns the failure message for an instance whose episode could not run.
 func refused(item *provider.OrchestrationWorkItem, err error) string {
 	events := item.History
 	for _, m := range item.Messages {
@@ -87,7 +87,7 @@ func refused(item *provider.OrchestrationWorkItem, err error) string {
 	}
 	for _, e := range events {
 		if start, ok := e.(*history.ExecutionStarted); ok && dispatch.IsUnknownFunction(err) {
-			return fmt.Sprintf("durabletest: instance %q%s is of orchestrator %q, and no orchestrator of this name is registered; give its Function to New",
+			return fmt.Sprintf("durabletest: instance %q%s needs orchestrator %q, but no orchestrator has this name; pass its Function to New",
 				start.Instance.InstanceID, parentage(start), start.Name)
 		}
 	}

@@ -43,8 +43,8 @@ func (b *balance) add(_ *durable.EntityContext, cents int) (int, error) {
 
 const balanceOf = durable.EntityKey[balance]("a")
 
-// shapes are orchestrators that each do one kind of thing, and more after it, so
-// that what was restored wrongly shows. Those that send HTTP requests do so to url.
+// shapes returns orchestrators that each use one feature and then call more activities, which reveal a
+// wrongly restored history. They send their HTTP requests to url.
 func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 	return map[string]func(*durable.Context, int) (string, error){
 		"Sequence": func(ctx *durable.Context, _ int) (string, error) { return steps(ctx) },
@@ -201,7 +201,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 	}
 }
 
-// steps are some that come after what a shape is about.
+// steps calls the activities at the end of a shape.
 func steps(ctx *durable.Context) (string, error) {
 	for _, city := range []string{"Oslo", "Rome"} {
 		if _, err := durable.CallActivity(ctx, quote, city).Await(); err != nil {
@@ -211,7 +211,7 @@ func steps(ctx *durable.Context) (string, error) {
 	return durable.CallActivity(ctx, forecast, "Rome").Await()
 }
 
-// request sends a request, which must succeed, and goes on.
+// request sends a request, which must succeed, and then calls steps.
 func request(ctx *durable.Context, r durable.HTTPRequest) (string, error) {
 	resp, err := durable.CallHTTP(ctx, r).Await()
 	if err != nil {
@@ -223,7 +223,7 @@ func request(ctx *durable.Context, r durable.HTTPRequest) (string, error) {
 	return steps(ctx)
 }
 
-// countdown answers 202 until what it is asked for, which is a number, is 0.
+// countdown answers a request for /n with 202 and a Location of /n-1, until n is 0.
 func countdown(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.Atoi(r.URL.Path[1:]); err == nil && n > 0 {
 		w.Header().Set("Location", fmt.Sprintf("/%d", n-1))
@@ -245,7 +245,7 @@ func generationsAtOnce(ctx *durable.Context, n int) (string, error) {
 	return steps(ctx)
 }
 
-// generationsWithEvents awaits an event in each execution.
+// generationsWithEvents waits for an event in each execution.
 func generationsWithEvents(ctx *durable.Context, n int) (string, error) {
 	if _, err := leave.Wait(ctx).Await(); err != nil {
 		return "", err
@@ -259,7 +259,7 @@ func generationsWithEvents(ctx *durable.Context, n int) (string, error) {
 	return steps(ctx)
 }
 
-// once is an activity that fails when it is called first by an instance with some input.
+// once is an activity whose first call for each instance and input fails.
 const once = durable.ActivityName[string, string]("Once")
 
 func newOnce() *durable.Function {
@@ -273,7 +273,7 @@ func newOnce() *durable.Function {
 	})
 }
 
-// clients do to instances of some shapes what they wait for.
+// clients send instances of some shapes the requests that they wait for.
 var clients = map[string]func(*driver){
 	"Event": func(d *driver) { d.raise() },
 	"GenerationsWithEvents": func(d *driver) {
@@ -322,7 +322,7 @@ func (d *driver) must(err error) {
 
 func (d *driver) raise() { d.must(leave.Raise(d.ctx, d.c, d.id, 7)) }
 
-// rewind rewinds the instance once it has failed, and awaits what it is then.
+// rewind waits until the instance has failed, rewinds it and waits for the status then.
 func (d *driver) rewind(then history.RuntimeStatus) {
 	d.await(history.Failed)
 	d.must(d.c.Rewind(d.ctx, d.id, "again"))
@@ -338,12 +338,12 @@ func (d *driver) await(status history.RuntimeStatus) {
 	})
 }
 
-// origins are the members by which only we know requests to entities again.
+// origins matches a member of requests to entities that .NET does not write.
 var origins = regexp.MustCompile(`,\\"origin\\":\\"[^\\]*\\"`)
 
 func refuse(context.Context, string) (string, error) { return "", errors.New("refused") }
 
-// exports are histories that an export of a hub has written.
+// exports collects the histories of a hub's export, by instance ID.
 type exports map[string][]history.Event
 
 func (e exports) Instance(_ context.Context, s *provider.InstanceState, past []history.Event) error {
@@ -353,9 +353,8 @@ func (e exports) Instance(_ context.Context, s *provider.InstanceState, past []h
 func (exports) Activity(context.Context, provider.TaskMessage) error { return nil }
 func (exports) Message(context.Context, provider.TaskMessage) error  { return nil }
 
-// What runs on a hub, in whatever shape, is what the same code does, whichever way
-// its history was had.
-func TestReplay_TakesTheHistoryOfEveryShapeInEachForm(t *testing.T) {
+// The history of every shape on a hub fits the code that wrote it, in every format.
+func TestReplay_AcceptsEveryShapeInEveryFormat(t *testing.T) {
 	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
 	t.Run("local file", func(t *testing.T) {
@@ -371,7 +370,7 @@ func TestReplay_TakesTheHistoryOfEveryShapeInEachForm(t *testing.T) {
 		}
 		for name := range shapes {
 			t.Run(name+" hub history --output json", func(t *testing.T) {
-				if text := hubHistory(t, path, name); name != "TerminatedAtOnce" || text != "[]\n" { // it had not begun
+				if text := hubHistory(t, path, name); name != "TerminatedAtOnce" || text != "[]\n" { // it was terminated before its first episode
 					durabletest.Replay(t, all, file(t, text))
 				}
 			})
@@ -415,7 +414,7 @@ func hubHistory(t *testing.T, path, id string) string {
 	return string(text)
 }
 
-// stepsForever takes steps, and then waits until it is terminated.
+// stepsForever calls steps and then waits until it is terminated.
 func stepsForever(ctx *durable.Context) (string, error) {
 	if _, err := steps(ctx); err != nil {
 		return "", err
@@ -424,7 +423,7 @@ func stepsForever(ctx *durable.Context) (string, error) {
 	return "", err
 }
 
-// functionsOf returns shapes with what they call.
+// functionsOf returns the shapes and the functions that they call.
 func functionsOf(shapes map[string]func(*durable.Context, int) (string, error)) []*durable.Function {
 	all := append(journeys(), durable.Activity("Refuse", refuse), newOnce(), durable.Entity("Balance", durable.Op("add", (*balance).add)))
 	for name, f := range shapes {
@@ -433,8 +432,8 @@ func functionsOf(shapes map[string]func(*durable.Context, int) (string, error)) 
 	return all
 }
 
-// runShapes runs all shapes on a hub, each as an instance of its name, until all have
-// ended. What server tells of them can be asked for until stop is called.
+// runShapes runs all shapes on a hub until they have ended. The instance ID is the shape's name. The
+// server answers requests until the test calls stop.
 func runShapes(t *testing.T, hub provider.Provider) (all []*durable.Function, done map[string]bool, server *handler.Server, stop func()) {
 	target := httptest.NewServer(http.HandlerFunc(countdown))
 	defer target.Close()
@@ -463,9 +462,9 @@ func runShapes(t *testing.T, hub provider.Provider) (all []*durable.Function, do
 	return all, done, server, stop
 }
 
-// The histories in testdata/recorded/shapes are what func printed of shapes on Azurite. It
-// refuses those with events that orchestrations sent, to entities or others.
-func TestReplay_TakesWhatFuncPrintsOfEveryShapeThatItKnows(t *testing.T) {
+// testdata/recorded/shapes has func's output for shapes on Azurite. func rejects histories with events
+// that the orchestration sent to instances or entities.
+func TestReplay_AcceptsTheOutputOfFuncForEveryShape(t *testing.T) {
 	t.Parallel()
 	all := functionsOf(shapes("http://localhost"))
 	for _, file := range recorded(t, "recorded/shapes", "*.func.json") {
@@ -473,8 +472,8 @@ func TestReplay_TakesWhatFuncPrintsOfEveryShapeThatItKnows(t *testing.T) {
 	}
 }
 
-// replayShapes runs all shapes on a hub and replays their histories. rows returns those
-// of a History table; it is nil if the hub has none.
+// replayShapes runs all shapes on a hub and replays their histories. rows returns an instance's rows of
+// the History table; it is nil if the hub has no such table.
 func replayShapes(t *testing.T, hub interface {
 	provider.Provider
 	provider.Portable
@@ -498,7 +497,7 @@ func replayShapes(t *testing.T, hub interface {
 	}
 	for name := range shapes {
 		if name == "TerminatedAtOnce" && len(events[name]) == 0 {
-			continue // it had not begun, and has no history
+			continue // it was terminated before its first episode, and has no history
 		}
 		forms := map[string]func(durabletest.TB){
 			"events":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, events[name]) },

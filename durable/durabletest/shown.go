@@ -14,32 +14,32 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A shown history is what the management API returns of one
+// A shown history is the history in a response of the management API
 // (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
-// ConvertOrchestrationStateToStatus): without the marks of episodes, without
-// the numbers of actions, and with what was begun left out once it is complete.
+// ConvertOrchestrationStateToStatus). It lacks the start and end of episodes, the EventIDs of actions,
+// and the scheduling events of completed actions.
 type shown struct {
 	arrivals  []*arrival
-	decisions []*decision // in the order of their times
+	decisions []*decision // sorted by time
 	end       *history.ExecutionCompleted
 	rewound   bool
 }
 
-// An arrival is an event that the orchestrator was shown.
+// An arrival is an event that the orchestrator received.
 type arrival struct {
 	event   history.Event
-	answers *decision // that it completes; nil if none
+	answers *decision // the decision that event completes; nil if it completes none
 }
 
-// A decision is something that the orchestrator began.
+// A decision is an action that the orchestrator started.
 type decision struct {
-	event history.Event // its EventID is -1 while it is not known
+	event history.Event // EventID is -1 until it is known
 }
 
 func (d *decision) at() time.Time { return d.event.Head().Timestamp }
 func (d *decision) known() bool   { return d.event.Head().EventID >= 0 }
 
-// readShown reads the historyEvents of a status.
+// readShown decodes the historyEvents of a status.
 func readShown(status object, objects []object) (*shown, error) {
 	s := new(shown)
 	for i, o := range objects {
@@ -51,7 +51,7 @@ func readShown(status object, objects []object) (*shown, error) {
 	return s, nil
 }
 
-// read takes in the next event.
+// read adds the next event.
 func (s *shown) read(status, o object) error {
 	members := make(object, len(o)+1)
 	for name, value := range o {
@@ -59,7 +59,7 @@ func (s *shown) read(status, o object) error {
 	}
 	members["EventId"] = json.RawMessage("-1")
 	if result, ok := o["Result"]; ok && string(result) != "null" {
-		text, err := json.Marshal(string(result)) // it is shown as JSON, and was stored as text
+		text, err := json.Marshal(string(result)) // the response has JSON; the history has it as text
 		if err != nil {
 			return err
 		}
@@ -98,9 +98,8 @@ func (s *shown) read(status, o object) error {
 	return nil
 }
 
-// readAnswer takes in the end of a task or of a child, which shows what is known
-// of its beginning. One that shows nothing is a second answer, for which nothing
-// waited.
+// readAnswer adds the end of an activity or a child. The event contains the name and the start time of
+// its decision. An event without a name is a duplicate result, which no decision waits for.
 func (s *shown) readAnswer(o object, e history.Event) error {
 	name := o.text("FunctionName")
 	if name == "" {
@@ -121,7 +120,7 @@ func (s *shown) readAnswer(o object, e history.Event) error {
 	return nil
 }
 
-// timer returns the timer that fired, nil if there is none.
+// timer returns the decision that created the timer that fired, nil if no such decision is shown.
 func (s *shown) timer(fired *history.TimerFired) *decision {
 	for _, d := range s.decisions {
 		created, ok := d.event.(*history.TimerCreated)
@@ -135,9 +134,9 @@ func (s *shown) timer(fired *history.TimerFired) *decision {
 	return nil
 }
 
-// sender returns what a request to an entity, if there is one, names as its sender: the
-// execution, which the management API does not show, and the instance, which
-// historyEvents alone do not.
+// sender returns the sender that a request to an entity contains. It has the execution ID, which the
+// management API omits, and the instance ID, which historyEvents alone omit. It is empty if the
+// orchestration sent no such request.
 func (s *shown) sender() history.OrchestrationInstance {
 	for _, d := range s.decisions {
 		if sent, ok := d.event.(*history.EventSent); ok && history.IsEntity(sent.InstanceID) {
@@ -149,8 +148,8 @@ func (s *shown) sender() history.OrchestrationInstance {
 	return history.OrchestrationInstance{}
 }
 
-// noteRequest notes which ID the code gave to a request to an entity that the
-// history has with another: IDs can follow from times, which are not all shown.
+// noteRequest records the ID that the code gave to a request to an entity, if the history has another
+// ID. IDs can depend on times, and the response does not contain all times.
 func noteRequest(requests map[string]string, e history.Event, action replay.Action) {
 	was, ok := e.(*history.EventSent)
 	is, sends := action.(*replay.SendEvent)
@@ -164,7 +163,8 @@ func noteRequest(requests map[string]string, e history.Event, action replay.Acti
 	}
 }
 
-// renamed returns e, which may answer one of the requests, as the code expects it.
+// renamed returns e. If e answers one of the requests, the result has the request ID that the code
+// expects.
 func renamed(e history.Event, requests map[string]string) history.Event {
 	answer, ok := e.(*history.EventRaised)
 	if !ok || requests[strings.ToLower(answer.Name)] == "" {
@@ -175,7 +175,7 @@ func renamed(e history.Event, requests map[string]string) history.Event {
 	return &here
 }
 
-// answer returns the arrival's event, with the number of what it answers.
+// answer returns the event with the EventID of the action that it completes.
 func (a *arrival) answer() history.Event {
 	id := history.NoEventID
 	if a.answers != nil {
@@ -196,10 +196,9 @@ func (a *arrival) answer() history.Event {
 	return a.event
 }
 
-// recordOf returns what is shown of an action, which is the n-th of the
-// execution: one of those begun at the same time as the n-th that is shown or, as
-// rewinding makes what failed begin again with its number, at any time if the
-// instance was rewound. It is nil if none is like it.
+// recordOf returns the decision that records action, the n-th action of the execution. It has the same
+// time as the n-th shown decision. In a rewound instance, its time does not matter, because rewind
+// restarts failed actions under their old EventIDs. The result is nil if no decision matches.
 func (s *shown) recordOf(action replay.Action, n int) *decision {
 	if n >= len(s.decisions) {
 		return nil
@@ -212,7 +211,7 @@ func (s *shown) recordOf(action replay.Action, n int) *decision {
 	return nil
 }
 
-// records reports whether an event could record an action.
+// records reports whether event e can be the record of an action.
 func records(e history.Event, action replay.Action) bool {
 	switch e := e.(type) {
 	case *history.TaskScheduled:
@@ -230,8 +229,7 @@ func records(e history.Event, action replay.Action) bool {
 	}
 }
 
-// latest returns the time of an episode that takes e, after one at now: near
-// what it was.
+// latest returns an approximate time for the episode that processes e and follows an episode at now.
 func latest(now time.Time, e history.Event) time.Time {
 	at := e.Head().Timestamp
 	if fired, ok := e.(*history.TimerFired); ok && fired.FireAt.After(at) {

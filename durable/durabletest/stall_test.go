@@ -14,8 +14,8 @@ import (
 // A blocking orchestrator waits until released is closed.
 type blocking struct {
 	released chan struct{}
-	defers   bool  // a deferred call waits
-	only     int64 // the run that blocks; 0 for all
+	defers   bool  // a deferred call blocks
+	only     int64 // number of the run that blocks; 0 means all runs
 	runs     atomic.Int64
 }
 
@@ -34,7 +34,7 @@ func (b *blocking) functions() []*durable.Function {
 	return []*durable.Function{durable.Orchestrator("Blocks", b.run)}
 }
 
-// stalls runs a test in a bubble, where a stall takes no real time, and looks at its failure.
+// stalls runs a test in a bubble, where a stall takes no real time, and checks its failure.
 func stalls(t *testing.T, b *blocking, test func(t durabletest.TB)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

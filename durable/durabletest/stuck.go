@@ -12,18 +12,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// report is a text about instances that wait.
+// report builds a message about the instances that wait.
 type report struct {
 	strings.Builder
 	hub       *Hub
-	forEvents bool // somebody waits for an event
+	forEvents bool // an instance waits for an external event
 }
 
 func (r *report) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(r, format, args...) // a strings.Builder takes everything
+	_, _ = fmt.Fprintf(r, format, args...) // writes to a strings.Builder do not fail
 }
 
-// instance says what an instance waits for.
+// instance adds what an instance waits for.
 func (r *report) instance(s *provider.InstanceState) {
 	id := s.Instance.InstanceID
 	r.printf("  %q of %s, %s:\n", id, s.Name, s.Status)
@@ -61,7 +61,7 @@ func (r *report) instance(s *provider.InstanceState) {
 		}
 	}
 	if waits == 0 && !live.IsSuspended() {
-		r.printf("    waits for nothing that can complete: its branches wait for one another\n")
+		r.printf("    is deadlocked: its branches wait for each other\n")
 	}
 	if unread := live.Unread(); len(unread) > 0 {
 		names := make([]string, len(unread))
@@ -72,7 +72,7 @@ func (r *report) instance(s *provider.InstanceState) {
 	}
 }
 
-// task says that a task, a timer or a child is waited for.
+// task adds that the instance waits for an activity, a timer or a child.
 func (r *report) task(f *replay.Future, events []history.Event) {
 	what := fmt.Sprintf("%s (task %d)", f, f.ID())
 	for _, e := range events {
@@ -88,14 +88,14 @@ func (r *report) task(f *replay.Future, events []history.Event) {
 		r.since(what, e.Head().Timestamp)
 		return
 	}
-	r.printf("    waits for %s, which it has not begun\n", what)
+	r.printf("    waits for %s, which has not started\n", what)
 }
 
 func (r *report) since(what string, began time.Time) {
 	r.printf("    waits for %s, since %s (%v ago)\n", what, explain.Time(began), r.hub.Now().Sub(began))
 }
 
-// suspension says since when the instance is suspended.
+// suspension adds since when the instance has been suspended.
 func (r *report) suspension(events []history.Event) {
 	for i := len(events) - 1; i >= 0; i-- {
 		if e, ok := events[i].(*history.ExecutionSuspended); ok {
@@ -106,7 +106,7 @@ func (r *report) suspension(events []history.Event) {
 	r.printf("    is suspended\n")
 }
 
-// call says that an entity is waited for.
+// call adds that the instance waits for an operation or a lock of an entity.
 func (r *report) call(c replay.EntityCall, events []history.Event) {
 	what := fmt.Sprintf("operation %s of entity %q (task %d)", c.Name(), c.Target, c.ID())
 	if c.Locks != nil {
@@ -118,10 +118,10 @@ func (r *report) call(c replay.EntityCall, events []history.Event) {
 			return
 		}
 	}
-	r.printf("    waits for %s, which it has not asked\n", what)
+	r.printf("    waits for %s, whose request has not been sent\n", what)
 }
 
-// entity says what an entity has in hand, if anything.
+// entity adds the lock of an entity and its number of waiting requests, if it is locked.
 func (r *report) entity(s *provider.InstanceState) {
 	var status struct {
 		QueueSize int    `json:"queueSize"`
@@ -130,5 +130,5 @@ func (r *report) entity(s *provider.InstanceState) {
 	if s.CustomStatus == nil || json.Unmarshal([]byte(*s.CustomStatus), &status) != nil || status.LockedBy == "" && status.QueueSize == 0 {
 		return
 	}
-	r.printf("  entity %q is locked by %q, and %d more requests wait for that to end\n", s.Instance.InstanceID, status.LockedBy, status.QueueSize)
+	r.printf("  entity %q is locked by %q; %d more requests wait for the lock\n", s.Instance.InstanceID, status.LockedBy, status.QueueSize)
 }

@@ -1,7 +1,7 @@
 package history
 
-// Completes returns the EventID of the event whose action e completes: the
-// task, child or timer that ended. ok is false if e is no completion.
+// Completes returns the EventID of the action that e completes: an activity, a child or a timer. ok is
+// false if e completes no action.
 func Completes(e Event) (eventID int, ok bool) {
 	switch e := e.(type) {
 	case *TaskCompleted:

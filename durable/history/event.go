@@ -2,54 +2,51 @@ package history
 
 import "time"
 
-// An Event is one entry of an orchestration's history, and also what a
-// message to an instance or an activity carries.
+// An Event is one entry of an orchestration's history, and the content of a message to an instance or
+// an activity.
 //
-// The set is closed: the pointer types of this package, one for each class of
+// Only the pointer types of this package implement Event, one for each class of
 // DurableTask.Core/History.
 type Event interface {
-	// Head returns the part that every event has. It is never nil, and
-	// changing it changes the event.
+	// Head returns the header of the event. It is never nil; changes to it change the event.
 	Head() *Header
 
-	// Type says which event this is.
+	// Type returns the type of the event.
 	Type() EventType
 }
 
-// NoEventID is the [Header.EventID] of events that stand for no action of the
-// orchestrator (DurableTask.Core: every event but the scheduling ones has -1).
+// NoEventID is the [Header.EventID] of all events that do not record an action of the orchestrator.
+// DurableTask.Core uses the same number.
 const NoEventID = -1
 
-// A Header is what every event has.
+// A Header contains the fields that every event has.
 type Header struct {
-	// EventID is the number of the action that the event records: the
-	// orchestrator's actions are numbered from 0 in program order. It is
-	// [NoEventID] on all other events.
+	// EventID is the number of the action that the event records. Actions of the orchestrator are
+	// numbered from 0, in program order. In all other events it is [NoEventID].
 	EventID int
 
-	// IsPlayed is kept for the wire. DurableTask marks the events that an
-	// episode consumed; nothing reads it back.
+	// IsPlayed is stored for compatibility. DurableTask sets it on the events that an episode has
+	// processed, and never reads it.
 	IsPlayed bool
 
-	// Timestamp is when the event came about, UTC, in units of 100 ns.
+	// Timestamp is the creation time of the event: UTC, in units of 100 ns.
 	Timestamp time.Time
 }
 
 // Head returns h.
 func (h *Header) Head() *Header { return h }
 
-// NewHeader returns the header of an event that records no action.
+// NewHeader returns the header of an event that records no action. It truncates at with [Ticks].
 func NewHeader(at time.Time) Header { return Header{EventID: NoEventID, Timestamp: Ticks(at)} }
 
-// Ticks returns t in UTC, cut to 100 ns: the resolution of a .NET DateTime and
-// of a table's DateTime column.
+// Ticks returns t in UTC, truncated to 100 ns. This is the resolution of a .NET DateTime and of a
+// table's DateTime column.
 func Ticks(t time.Time) time.Time { return t.UTC().Truncate(100 * time.Nanosecond) }
 
-// EventType is the kind of an [Event], with the numbers of
-// DurableTask.Core.History.EventType.
+// EventType is the type of an [Event]. The numbers are those in DurableTask.Core.History.EventType.
 type EventType int
 
-// The event types. ExecutionFailed (2) exists as a number only.
+// The event types. No event has type TypeExecutionFailed; only its number is defined.
 const (
 	TypeExecutionStarted EventType = iota
 	TypeExecutionCompleted
@@ -84,8 +81,8 @@ var typeNames = [...]string{
 	"ExecutionSuspended", "ExecutionResumed", "ExecutionRewound",
 }
 
-// String returns the name that DurableTask gives the type in tables and
-// management APIs, such as "TaskScheduled".
+// String returns DurableTask's name of the type in tables and management APIs, such as
+// "TaskScheduled".
 func (t EventType) String() string {
 	if t >= 0 && int(t) < len(typeNames) {
 		return typeNames[t]
@@ -93,8 +90,7 @@ func (t EventType) String() string {
 	return "EventType(?)"
 }
 
-// ParseEventType returns the type with the given name; ok is false if there is
-// none.
+// ParseEventType returns the type with the given name. ok is false if no type has this name.
 func ParseEventType(name string) (t EventType, ok bool) {
 	for i, n := range typeNames {
 		if n == name {

@@ -2,8 +2,8 @@ package history
 
 import "time"
 
-// ExecutionStarted begins an execution: it is the first event of a history
-// after OrchestratorStarted, and the message that starts an instance.
+// ExecutionStarted starts an execution. It is the message that starts an instance, and the first event
+// of its history after OrchestratorStarted.
 type ExecutionStarted struct {
 	Header
 	Instance OrchestrationInstance
@@ -15,31 +15,29 @@ type ExecutionStarted struct {
 
 	Correlation        *string
 	ParentTraceContext *TraceContext
-	// ScheduledStart is when the instance is to start; zero means at once.
+	// ScheduledStart is the time at which the instance starts; zero means immediately.
 	ScheduledStart time.Time
-	// Generation counts the earlier creations of the same instance ID. Clients
-	// set it; it is nil on children and after continue-as-new.
+	// Generation counts the earlier instances with the same ID. Clients set it. It is nil for children
+	// and after continue-as-new.
 	Generation       *int
 	GenerateNewTrace bool
 }
 
-// ExecutionCompleted ends an execution, in whatever way Status says.
+// ExecutionCompleted ends an execution with the given Status.
 type ExecutionCompleted struct {
 	Header
 	Status  RuntimeStatus
-	Result  *string // the output; for a failure its message
+	Result  *string // the output, or the message of a failure
 	Failure *FailureDetails
 }
 
-// ExecutionTerminated asks an instance to end at once. Reason becomes its
-// output.
+// ExecutionTerminated ends an instance immediately. Reason becomes its output.
 type ExecutionTerminated struct {
 	Header
 	Reason *string
 }
 
-// ExecutionSuspended asks an instance to take no notice of other events until
-// it is resumed.
+// ExecutionSuspended suspends an instance: it processes no further events until it is resumed.
 type ExecutionSuspended struct {
 	Header
 	Reason *string
@@ -51,8 +49,7 @@ type ExecutionResumed struct {
 	Reason *string
 }
 
-// ExecutionRewound records that a failed instance was rewound to before its
-// failure.
+// ExecutionRewound records that a failed instance was rewound to the point before its failure.
 type ExecutionRewound struct {
 	Header
 	Reason             *string
@@ -61,9 +58,8 @@ type ExecutionRewound struct {
 	ParentTraceContext *TraceContext
 }
 
-// ContinueAsNew ended an execution in histories written by old versions of
-// DurableTask. Today a new generation replaces the history and no such event
-// is stored.
+// ContinueAsNew ended an execution in histories of old DurableTask versions. Current versions replace
+// the history instead and store no such event.
 type ContinueAsNew struct {
 	Header
 	Status  RuntimeStatus
@@ -92,9 +88,9 @@ func (*ExecutionRewound) Type() EventType { return TypeExecutionRewound }
 // Type returns [TypeContinueAsNew].
 func (*ContinueAsNew) Type() EventType { return TypeContinueAsNew }
 
-// IsSameChild reports whether two starts are of one child: the same action of the
-// same parent scheduled them. Their executions differ if a program sent the start
-// again under a new execution ID, or if the child has continued as new.
+// IsSameChild reports whether e and other start the same child: the same action of the same parent
+// scheduled both. Their execution IDs may differ, because a worker may send a start again under a new
+// execution ID, and because a child may have continued as new.
 func (e *ExecutionStarted) IsSameChild(other *ExecutionStarted) bool {
 	return e.Parent != nil && other != nil && other.Parent != nil &&
 		e.Parent.Instance == other.Parent.Instance && e.Parent.TaskScheduleID == other.Parent.TaskScheduleID

@@ -16,16 +16,15 @@ type EventRaised struct {
 	ParentTraceContext *TraceContext
 }
 
-// GenericEvent has no effect on a replay by DurableTask. Rewind puts it in the place of the
-// rows that it takes out, and sends it to wake an instance. One made by [NewPatch]
+// GenericEvent has no effect on a replay by DurableTask. Rewind replaces the history rows that it
+// removes with GenericEvents, and sends one to wake an instance. An event created by [NewPatch]
 // records a change of the orchestrator's code.
 type GenericEvent struct {
 	Header
 	Data *string
 }
 
-// HistoryState is reserved by DurableTask; it is never stored by its Azure
-// Storage provider.
+// HistoryState is reserved by DurableTask. Its Azure Storage provider never stores it.
 type HistoryState struct {
 	Header
 	State *string // JSON text

@@ -2,8 +2,8 @@ package history
 
 import "time"
 
-// A FieldVisitor is called with the fields of an event: for each with its .NET name and
-// a pointer to it, by which it may be read or set.
+// A FieldVisitor receives the fields of an event from [VisitFields]. Each method gets the .NET name of
+// a field and a pointer to it, through which it can read or set the field.
 type FieldVisitor interface {
 	Bool(name string, v *bool)
 	Int(name string, v *int)
@@ -12,7 +12,7 @@ type FieldVisitor interface {
 	Text(name string, v **string)
 	JSON(name string, v **string) // JSON text
 	Time(name string, v *time.Time)
-	OptionalTime(name string, v *time.Time) // the zero time stands for none
+	OptionalTime(name string, v *time.Time) // the zero time means not set
 	Tags(name string, v *map[string]string)
 	Status(name string, v *RuntimeStatus)
 	Instance(name string, v *OrchestrationInstance)
@@ -20,28 +20,27 @@ type FieldVisitor interface {
 	Trace(name string, v **TraceContext)
 	Failure(name string, v **FailureDetails)
 
-	// Since guards fields that DurableTask does not have. It reports whether the visitor's form
-	// has the fields that were added in a version of the events' records; set says whether
-	// the event has one of them. A form for .NET has them only if they are set, so that
-	// all other events keep the bytes that .NET writes.
+	// Since guards fields that DurableTask does not have. version is the version of the event records
+	// that added the fields; set reports whether the event has a value in one of them. Since reports
+	// whether the visitor's format includes the fields. A format for .NET includes them only if they
+	// are set: all other events keep .NET's bytes.
 	Since(version byte, set bool) bool
 }
 
-// RecordVersion is the newest version of the events' records: 1, or the highest version
-// that VisitFields passes to Since.
+// RecordVersion is the newest version of the event records. It is 1, or the highest version that
+// [VisitFields] passes to [FieldVisitor.Since].
 const RecordVersion = 1
 
-// VisitFields calls v for each field of ev but those of its header. It is the one
-// description of what an event has, from which all forms follow in which events are
-// stored. The order is that in which .NET declares the members
-// (DurableTask.Core/History/*.cs). A binary form depends on it. A new field of an event
-// comes last, inside a call of Since with a new [RecordVersion]:
+// VisitFields calls a method of v for each field of ev, except its header. All storage formats of
+// events derive from it. The order of the fields is the order of the members in .NET
+// (DurableTask.Core/History/*.cs); a binary format depends on it. Add a new field of an event at the
+// end, in a call of Since with a new [RecordVersion]:
 //
 //	if v.Since(2, ev.Priority != nil) {
 //		v.OptionalInt("Priority", &ev.Priority)
 //	}
 //
-// ok is false if ev is of no type of this package.
+// ok is false if ev is not one of the event types of this package.
 func VisitFields(ev Event, v FieldVisitor) (ok bool) {
 	switch ev := ev.(type) {
 	case *ExecutionStarted:
@@ -131,7 +130,7 @@ func visitFailure(v FieldVisitor, id *int, reason, details **string, failure **F
 	v.Failure("FailureDetails", failure)
 }
 
-// NewEvent returns an empty event of a type, nil if there is none.
+// NewEvent returns an empty event of type t, nil if no event has this type.
 func NewEvent(t EventType) Event {
 	if t < 0 || int(t) >= len(newEvents) || newEvents[t] == nil {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// visited notes which fields were visited.
+// visited records the visited fields.
 type visited struct {
-	times  map[any]int // by the field's address
-	names  []string    // of the fields of version 1
-	newest byte        // version that was passed to Since
+	times  map[any]int // number of visits, by the field's address
+	names  []string    // names of the fields of version 1
+	newest byte        // last version passed to Since
 }
 
 func (f *visited) add(name string, v any) {
@@ -44,7 +44,7 @@ func (f *visited) Parent(name string, v **history.ParentInstance)         { f.ad
 func (f *visited) Trace(name string, v **history.TraceContext)            { f.add(name, v) }
 func (f *visited) Failure(name string, v **history.FailureDetails)        { f.add(name, v) }
 
-// A field that is not visited is stored nowhere.
+// A field that is not visited is not stored.
 func TestVisitFields_VisitsEachFieldOnce(t *testing.T) {
 	types := 0
 	for kind := range history.TypeExecutionRewound + 1 {
@@ -75,8 +75,8 @@ func TestVisitFields_VisitsEachFieldOnce(t *testing.T) {
 	}
 }
 
-// Stored records have the fields of version 1 without a mark, so that neither their number nor
-// their order may change.
+// Stored records contain the fields of version 1 in order and without names, so neither their number
+// nor their order may change.
 func TestVisitFields_KeepsTheFieldsOfVersion1(t *testing.T) {
 	var got strings.Builder
 	for kind := range history.TypeExecutionRewound + 1 {

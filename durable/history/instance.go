@@ -1,16 +1,14 @@
 package history
 
-// An OrchestrationInstance names an instance and one execution of it. A new
-// execution begins when an ID is started again and with every
-// continue-as-new.
+// An OrchestrationInstance identifies an instance and one of its executions. A new execution starts
+// when an ID is reused and with every continue-as-new.
 type OrchestrationInstance struct {
 	InstanceID string
-	// ExecutionID is empty where any execution will do, as in the target of a
-	// raised event.
+	// ExecutionID is empty if it does not matter, as in the target of a raised event.
 	ExecutionID string
 }
 
-// ParentInstance says who waits for a child and for which of its events.
+// ParentInstance identifies the parent of a child, and the action that started the child.
 type ParentInstance struct {
 	Name           string
 	Version        string
@@ -18,7 +16,7 @@ type ParentInstance struct {
 	TaskScheduleID int // EventID of the parent's SubOrchestrationInstanceCreated
 }
 
-// RuntimeStatus is the state of an instance, with the numbers of
+// RuntimeStatus is the status of an instance. The numbers are those in
 // DurableTask.Core.OrchestrationStatus.
 type RuntimeStatus int
 
@@ -38,8 +36,7 @@ var statusNames = [...]string{
 	"Running", "Completed", "ContinuedAsNew", "Failed", "Canceled", "Terminated", "Pending", "Suspended",
 }
 
-// String returns the name that DurableTask gives the status, such as
-// "Completed".
+// String returns DurableTask's name of the status, such as "Completed".
 func (s RuntimeStatus) String() string {
 	if s >= 0 && int(s) < len(statusNames) {
 		return statusNames[s]
@@ -47,8 +44,7 @@ func (s RuntimeStatus) String() string {
 	return "Unknown"
 }
 
-// ParseRuntimeStatus returns the status with the given name; ok is false if
-// there is none.
+// ParseRuntimeStatus returns the status with the given name. ok is false if no status has this name.
 func ParseRuntimeStatus(name string) (s RuntimeStatus, ok bool) {
 	for i, n := range statusNames {
 		if n == name {
@@ -58,7 +54,7 @@ func ParseRuntimeStatus(name string) (s RuntimeStatus, ok bool) {
 	return 0, false
 }
 
-// IsTerminal reports whether an instance in status s has ended for good.
+// IsTerminal reports whether s is a final status: Completed, Failed, Canceled or Terminated.
 func (s RuntimeStatus) IsTerminal() bool {
 	switch s {
 	case Completed, Failed, Canceled, Terminated:

@@ -1,10 +1,10 @@
 package history
 
-// OrchestratorStarted opens an episode. Its timestamp is the orchestrator's
-// current time throughout the episode, in replay too.
+// OrchestratorStarted starts an episode. Its timestamp is the orchestrator's current time during the
+// whole episode, also in replay.
 type OrchestratorStarted struct{ Header }
 
-// OrchestratorCompleted closes an episode.
+// OrchestratorCompleted ends an episode.
 type OrchestratorCompleted struct{ Header }
 
 // Type returns [TypeOrchestratorStarted].

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// FireAndForget is the tag of a child whose parent does not get its result
+// FireAndForget is the tag of a child that does not report its result to its parent
 // (DurableTask.Core/OrchestrationTags.cs).
 const FireAndForget = "FireAndForget"
 
-// IsEntity reports whether an instance ID is that of an entity, "@name@key". An
-// entity begins with the first message that comes for it. It is not started, and
-// does not end.
+// IsEntity reports whether instanceID is the ID of an entity, "@name@key". An entity is created by its
+// first message. It is never started and never ends.
 func IsEntity(instanceID string) bool { return strings.HasPrefix(instanceID, "@") }
 
 // StartOf returns the ExecutionStarted of a history, nil if it has none.
@@ -24,18 +23,17 @@ func StartOf(past []Event) *ExecutionStarted {
 	return nil
 }
 
-// patchMarker begins the data of a GenericEvent that records that an execution has a
-// change of its orchestrator's code. No .NET worker takes notice of it: replay has no
-// case for the type (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+// patchMarker is the prefix of the data in a GenericEvent that records a code change. .NET workers
+// ignore such an event, because their replay has no case for its type
+// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
 const patchMarker = "durable.Context.Patched: "
 
-// NewPatch returns the event which records that an execution has a change.
+// NewPatch returns the event which records that an execution runs with the code change id.
 func NewPatch(id string, at time.Time) *GenericEvent {
 	return &GenericEvent{Header: NewHeader(at), Data: new(patchMarker + id)}
 }
 
-// PatchOf returns the ID of the change that an event records; ok is false if it is
-// another event.
+// PatchOf returns the ID of the code change that e records. ok is false if e records none.
 func PatchOf(e Event) (id string, ok bool) {
 	g, ok := e.(*GenericEvent)
 	if !ok || g.Data == nil {
@@ -44,9 +42,8 @@ func PatchOf(e Event) (id string, ok bool) {
 	return strings.CutPrefix(*g.Data, patchMarker)
 }
 
-// StatusAfter returns the status that an event of an instance's history leads to.
-// changes is false if it leads to none
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// StatusAfter returns the status of an instance after event e of its history. changes is false if e
+// does not change the status (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // UpdateStateAsync).
 func StatusAfter(e Event) (status RuntimeStatus, changes bool) {
 	switch e := e.(type) {

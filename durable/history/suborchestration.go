@@ -1,7 +1,6 @@
 package history
 
-// SubOrchestrationInstanceCreated records that the orchestrator started a
-// child.
+// SubOrchestrationInstanceCreated records that the orchestrator started a child.
 type SubOrchestrationInstanceCreated struct {
 	Header
 	Name         string
@@ -12,16 +11,16 @@ type SubOrchestrationInstanceCreated struct {
 	Tags         map[string]string
 }
 
-// SubOrchestrationInstanceCompleted says that the child created by event
-// TaskScheduledID completed with Result.
+// SubOrchestrationInstanceCompleted reports that the child completed with Result. The child was
+// created by the event with EventID TaskScheduledID.
 type SubOrchestrationInstanceCompleted struct {
 	Header
 	TaskScheduledID int
 	Result          *string
 }
 
-// SubOrchestrationInstanceFailed says that the child created by event
-// TaskScheduledID failed or was terminated.
+// SubOrchestrationInstanceFailed reports that the child failed or was terminated. The child was
+// created by the event with EventID TaskScheduledID.
 type SubOrchestrationInstanceFailed struct {
 	Header
 	TaskScheduledID int

@@ -1,54 +1,53 @@
 package history
 
-// TaskScheduled records that the orchestrator scheduled an activity, and is
-// the message that makes a worker run it.
+// TaskScheduled records that the orchestrator scheduled an activity. It is also the message to the
+// worker that runs the activity.
 type TaskScheduled struct {
 	Header
 	Name    string
 	Version string
-	// Input is set in messages. In stored histories it is nil unless the hub
-	// stores inputs; replay does not need it.
+	// Input is set in messages. In stored histories it is nil unless the hub stores inputs. Replay
+	// does not use it.
 	Input              *string
 	ParentTraceContext *TraceContext
 	Tags               map[string]string
 }
 
-// TaskCompleted says that the activity scheduled by event TaskScheduledID
-// returned Result.
+// TaskCompleted reports that the activity returned Result. The activity was scheduled by the event
+// with EventID TaskScheduledID.
 type TaskCompleted struct {
 	Header
 	TaskScheduledID int
 	Result          *string
 }
 
-// TaskFailed says that the activity scheduled by event TaskScheduledID failed.
+// TaskFailed reports that the activity failed. The activity was scheduled by the event with EventID
+// TaskScheduledID.
 type TaskFailed struct {
 	Header
 	TaskScheduledID int
-	Reason          *string         // the message
-	Details         *string         // a serialized .NET exception, from workers that propagate those
-	Failure         *FailureDetails // from all others
+	Reason          *string         // the error message
+	Details         *string         // a serialized .NET exception, from workers that propagate exceptions
+	Failure         *FailureDetails // from all other workers
 }
 
-// FailureDetails describe an error in terms that every language has.
+// FailureDetails describes an error independently of the programming language.
 type FailureDetails struct {
 	ErrorType      string
 	ErrorMessage   string
 	StackTrace     *string
 	InnerFailure   *FailureDetails
 	IsNonRetriable bool
-	// Properties holds what .NET's exception properties provider adds, each
-	// value as JSON text.
+	// Properties holds the properties from .NET's exception properties provider, each value as JSON
+	// text.
 	Properties map[string]string
 }
 
-// String returns "type: message", the form in which DurableTask shows a
-// failure as an instance's output (DurableTask.Core/FailureDetails.cs,
-// ToString).
+// String returns "type: message". DurableTask uses this text as the output of a failed instance
+// (DurableTask.Core/FailureDetails.cs, ToString).
 func (f *FailureDetails) String() string { return f.ErrorType + ": " + f.ErrorMessage }
 
-// TraceContext is a W3C trace context as DurableTask keeps it in events. It is
-// passed on unchanged.
+// TraceContext is a W3C trace context in the form that DurableTask stores in events.
 type TraceContext struct {
 	TraceParent       string
 	TraceState        *string

@@ -8,8 +8,8 @@ type TimerCreated struct {
 	FireAt time.Time // UTC
 }
 
-// TimerFired says that the timer created by event TimerID is due. As a message
-// it is delivered no earlier than FireAt.
+// TimerFired reports that a timer is due. The timer was created by the event with EventID TimerID. The
+// message is delivered at FireAt or later.
 type TimerFired struct {
 	Header
 	TimerID int

@@ -19,7 +19,7 @@ import (
 //go:embed stuck.go
 var source string
 
-// line returns where stuck.go has a comment.
+// line returns the place of the given comment in stuck.go, as "stuck.go:LINE".
 func line(comment string) string {
 	for i, l := range strings.Split(source, "\n") {
 		if strings.HasSuffix(l, " // "+comment) {
@@ -29,7 +29,7 @@ func line(comment string) string {
 	panic("stuck.go has no line with // " + comment)
 }
 
-// withinRun is longer than Exercise takes: times are not compared more exactly.
+// withinRun is longer than the duration of Exercise. Due times may differ by this much.
 const withinRun = 30 * time.Minute
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -42,8 +42,8 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// Exercise checks what clients say of instances that wait for one thing each. It runs a
-// worker on the hub, and is called in a bubble of testing/synctest.
+// Exercise checks the reasons that clients report for waiting instances, with one instance for each
+// kind of reason. It runs a worker on the hub. Call it in a testing/synctest bubble.
 func Exercise(t *testing.T, hub provider.Provider) {
 	t.Helper()
 	s := new(Stuck)
@@ -59,10 +59,10 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		}
 	}()
 	c := durable.NewClient(hub, s.Registry())
-	time.Sleep(time.Minute) // until the worker has its partitions
+	time.Sleep(time.Minute) // until the worker owns its partitions
 	began := time.Now().UTC()
 	unknown := durable.Reason{Kind: durable.ReasonNotStarted, TaskID: -1}
-	if sole, ok := hub.(provider.Sole); ok && sole.IsSole() { // no other worker can know the function
+	if sole, ok := hub.(provider.Sole); ok && sole.IsSole() { // no other worker can run the function
 		unknown = durable.Reason{Kind: durable.ReasonEnded, TaskID: -1, Detail: `FunctionNotFound: this worker has no orchestrator named "Unknown"`}
 	}
 	start := func(name, id string, opts ...durable.StartOption) durable.InstanceID {
@@ -86,7 +86,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		name  string
 		opts  []durable.StartOption
 		then  func(id durable.InstanceID)
-		since time.Duration // the age of the first reason, if it is known
+		since time.Duration // the age of the first reason; 0 if it is not checked
 		want  []durable.Reason
 	}{
 		{name: "ForActivity", want: []durable.Reason{{Kind: durable.ReasonActivity, Name: "Work", Where: []string{line("activity")}}}},
@@ -106,9 +106,9 @@ func Exercise(t *testing.T, hub provider.Provider) {
 			want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("first event")}}},
 		},
 		{name: "ForEvent", want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}}}},
-		{name: "ForSome", want: []durable.Reason{ // and not for the timer
+		{name: "ForSome", want: []durable.Reason{ // not for the timer
 			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 2, Where: []string{line("some")}},
-			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3, IsAlsoUnderWay: true}, // which it awaits after the first
+			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3, IsAlsoUnderWay: true}, // it is awaited after the first
 		}},
 		{name: "ForEntity", want: []durable.Reason{{
 			Kind: durable.ReasonEntityCall, Name: "open", InstanceIDs: []durable.InstanceID{"@safe@s"}, Where: []string{line("entity")},
@@ -175,15 +175,15 @@ func Exercise(t *testing.T, hub provider.Provider) {
 			t.Errorf("with changed code: %+v, want %+v", w.Reasons, changed)
 		}
 	} else {
-		t.Errorf("with changed code: %+v", w.Reasons)
+		t.Errorf("with changed code: %+v, want one reason", w.Reasons)
 	}
 	if _, err := c.Why(t.Context(), "nobody"); !errors.Is(err, durable.ErrInstanceNotFound) {
-		t.Errorf("of nobody: %v", err)
+		t.Errorf("Why of an unknown instance: %v, want ErrInstanceNotFound", err)
 	}
 }
 
-// compare reports reasons that are not those wanted. When they began is only looked at
-// roughly, and places must be what the hub says.
+// compare reports unexpected reasons. It compares due times with a tolerance of withinRun, checks that
+// Since is in the past, and checks places with the hub.
 func compare(t *testing.T, hub provider.Provider, id durable.InstanceID, reasons, want []durable.Reason) {
 	t.Helper()
 	got := slices.Clone(reasons)
@@ -200,18 +200,18 @@ func compare(t *testing.T, hub provider.Provider, id durable.InstanceID, reasons
 		got[i].Since, got[i].Place = time.Time{}, nil
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s waits for\n%+v, want\n%+v", id, got, want)
+		t.Errorf("%s has reasons\n%+v, want\n%+v", id, got, want)
 	}
 }
 
-// checkPlace reports a place that is not what the hub says.
-func checkPlace(t *testing.T, hub provider.Provider, id durable.InstanceID, told *provider.Place) {
+// checkPlace reports a place that differs from the hub's.
+func checkPlace(t *testing.T, hub provider.Provider, id durable.InstanceID, reported *provider.Place) {
 	t.Helper()
 	place, err := provider.Place{}, provider.ErrNotSupported
 	if placer, ok := hub.(provider.Placer); ok {
 		place, err = placer.Place(t.Context(), string(id))
 	}
-	if (told == nil) != errors.Is(err, provider.ErrNotSupported) || told != nil && told.Partition != place.Partition {
-		t.Errorf("%s has the place %v; the hub says %v, %v", id, told, place, err)
+	if (reported == nil) != errors.Is(err, provider.ErrNotSupported) || reported != nil && reported.Partition != place.Partition {
+		t.Errorf("%s: the client reports place %v; the hub has %v, %v", id, reported, place, err)
 	}
 }

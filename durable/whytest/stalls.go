@@ -16,16 +16,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Blocking has orchestrators that block after an activity until they are corrected.
+// Blocking has orchestrators that block after their first activity until the code is corrected.
 type Blocking struct {
 	corrected atomic.Bool
-	released  chan struct{} // closed at the end, so that the blocked code ends
+	released  chan struct{} // closed at the end of the test, to unblock the orchestrators
 }
 
 // Work is an activity.
 func (*Blocking) Work(context.Context, durable.Void) (string, error) { return "done", nil }
 
-// run runs an activity, then block until it is corrected, then the activity again.
+// run calls an activity, runs block unless the code is corrected, and calls the activity again.
 func (b *Blocking) run(ctx *durable.Context, block func(*durable.Context)) (string, error) {
 	if _, err := durable.CallActivity(ctx, b.Work, durable.Void{}).Await(); err != nil {
 		return "", err
@@ -36,12 +36,12 @@ func (b *Blocking) run(ctx *durable.Context, block func(*durable.Context)) (stri
 	return durable.CallActivity(ctx, b.Work, durable.Void{}).Await()
 }
 
-// Foreign waits for a goroutine that makes a durable call.
+// Foreign waits for a goroutine that makes a durable call, which is not allowed there.
 func (b *Blocking) Foreign(ctx *durable.Context, _ durable.Void) (string, error) {
 	return b.run(ctx, b.foreign)
 }
 
-// Channel waits on a channel, as select {} does.
+// Channel waits for a channel, as select {} does.
 func (b *Blocking) Channel(ctx *durable.Context, _ durable.Void) (string, error) {
 	return b.run(ctx, func(*durable.Context) { <-b.released })
 }
@@ -79,7 +79,7 @@ func (b *Blocking) foreign(ctx *durable.Context) {
 	}
 }
 
-// Registry has the functions.
+// Registry returns a registry with the orchestrators and the activity.
 func (b *Blocking) Registry() *durable.Registry {
 	return durable.NewRegistry(
 		durable.Activity("Work", b.Work),
@@ -88,12 +88,12 @@ func (b *Blocking) Registry() *durable.Registry {
 	)
 }
 
-// maxDelay is longer than hubs delay messages of an instance that is held back.
+// maxDelay is longer than a hub's longest delay for messages of an instance that is held.
 const maxDelay = 11 * time.Minute
 
-// ExerciseStalls checks how a worker gives up orchestrators that block, and that clients can
-// terminate, suspend, purge, resume and rewind their instances. It runs a worker on the hub,
-// and is called in a bubble of testing/synctest.
+// ExerciseStalls checks that a worker gives up orchestrators that block, and that clients can
+// terminate, suspend, resume, rewind and purge their instances. It runs a worker on the hub. Call it
+// in a testing/synctest bubble.
 func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 	t.Helper()
 	b := &Blocking{released: make(chan struct{})}
@@ -110,7 +110,7 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 		}
 	}()
 	c := durable.NewClient(hub, b.Registry())
-	time.Sleep(time.Minute) // until the worker has its partitions
+	time.Sleep(time.Minute) // until the worker owns its partitions
 	want := func(when string, id durable.InstanceID, status history.RuntimeStatus) {
 		t.Helper()
 		if got := must[*durable.InstanceState](t)(c.Status(t.Context(), id, durable.Fetch{})).Status; got != status {
@@ -127,10 +127,10 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 		must[durable.InstanceID](t)(c.StartByName(t.Context(), name, nil, durable.InstanceID(name)))
 	}
 	time.Sleep(10 * time.Second)
-	check(c.Terminate(t.Context(), "Read", "before it is given up"))
+	check(c.Terminate(t.Context(), "Read", "before the worker gives it up"))
 	time.Sleep(80 * time.Second)
-	want("soon after it was given up", "Foreign", history.Failed)
-	want("soon after it was given up", "Read", history.Terminated)
+	want("soon after the worker gave it up", "Foreign", history.Failed)
+	want("soon after the worker gave it up", "Read", history.Terminated)
 	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := durable.InstanceOf[string](c, "Foreign").Wait(limited)
@@ -142,10 +142,10 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 	time.Sleep(time.Hour)
 	waiting := worker.Waiting()
 	if len(waiting) != 2 || !waiting[0].Stalled || !waiting[1].Stalled {
-		t.Errorf("held back are %v, want two functions that do not yield", waiting)
+		t.Errorf("held functions are %v, want two that do not yield", waiting)
 	}
-	check(c.Terminate(t.Context(), "Channel", "after it was given up"))
-	check(c.Suspend(t.Context(), "Group", "after it was given up"))
+	check(c.Terminate(t.Context(), "Channel", "after the worker gave it up"))
+	check(c.Suspend(t.Context(), "Group", "after the worker gave it up"))
 	time.Sleep(time.Second)
 	want("after it was terminated", "Channel", history.Terminated)
 	want("after it was suspended", "Group", history.Suspended)
@@ -160,6 +160,6 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 	want("after it was corrected and resumed", "Group", history.Completed)
 	want("after it was corrected and rewound", "Foreign", history.Completed)
 	if waiting := worker.Waiting(); len(waiting) != 0 {
-		t.Errorf("still held back are %v", waiting)
+		t.Errorf("held functions are still %v", waiting)
 	}
 }

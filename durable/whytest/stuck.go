@@ -1,5 +1,5 @@
-// Package whytest checks on a hub that clients name what instances wait for. It stands apart
-// from the internal packages since lines of those are not named.
+// Package whytest checks, on any hub, that clients report why instances wait. It is not an internal
+// package, because the reported lines exclude internal packages.
 package whytest
 
 import (
@@ -12,7 +12,7 @@ import (
 
 const event = durable.Event[string]("Signal")
 
-// A safe is an entity that somebody holds.
+// A safe is an entity whose operation never returns and which an instance locks.
 type safe struct{ Opened int }
 
 func (s *safe) Open(ctx *durable.EntityContext, _ durable.Void) (int, error) {
@@ -21,7 +21,7 @@ func (s *safe) Open(ctx *durable.EntityContext, _ durable.Void) (int, error) {
 	return s.Opened, nil
 }
 
-// Stuck has orchestrators that wait for one thing each, at lines with a comment.
+// Stuck has orchestrators that each wait for one thing. A trailing comment marks the line that waits.
 type Stuck struct{}
 
 // Child waits for an event.
@@ -34,13 +34,13 @@ func (s *Stuck) ForActivity(ctx *durable.Context, _ durable.Void) (string, error
 	return durable.CallActivity(ctx, s.Work, "w").Await() // activity
 }
 
-// Work runs until its worker ends.
+// Work runs until its worker stops.
 func (s *Stuck) Work(ctx context.Context, _ string) (string, error) {
 	<-ctx.Done()
 	return "", ctx.Err()
 }
 
-// ForRetry waits to try an activity again.
+// ForRetry waits for the delay before the second attempt of an activity.
 func (s *Stuck) ForRetry(ctx *durable.Context, _ durable.Void) (string, error) {
 	return durable.CallActivity(ctx, s.Fail, "", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Hour}).Await() // retry
 }
@@ -50,7 +50,7 @@ func (s *Stuck) ForLastAttempt(ctx *durable.Context, _ durable.Void) (string, er
 	return durable.CallActivity(ctx, s.FailOnce, "", durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1}).Await() // attempt
 }
 
-// FailOnce fails once, and then runs until its worker ends.
+// FailOnce fails in its first call, and afterwards runs until its worker stops.
 func (s *Stuck) FailOnce(ctx context.Context, _ string) (string, error) {
 	if info, _ := durable.ActivityInfoFrom(ctx); info.TaskID == 0 {
 		return "", errors.New("not yet")
@@ -73,7 +73,7 @@ func (s *Stuck) ForTimer(ctx *durable.Context, _ durable.Void) (string, error) {
 	return "", nil
 }
 
-// ForLongTimer waits for a timer that has legs.
+// ForLongTimer waits for a timer that is split into several shorter ones.
 func (s *Stuck) ForLongTimer(ctx *durable.Context, _ durable.Void) (string, error) {
 	ctx.Sleep(30 * 24 * time.Hour) // long timer
 	return "", nil
@@ -85,7 +85,7 @@ func (s *Stuck) ForPause(ctx *durable.Context, _ durable.Void) (string, error) {
 	return "", nil
 }
 
-// ForTwoEvents waits for an event while a branch waits for another one.
+// ForTwoEvents waits for an event, while a concurrent branch waits for another event.
 func (s *Stuck) ForTwoEvents(ctx *durable.Context, _ durable.Void) (string, error) {
 	durable.Go(ctx, func() (string, error) { return durable.Event[string]("Other").Wait(ctx).Await() })
 	return event.Wait(ctx).Await() // first event
@@ -96,7 +96,7 @@ func (s *Stuck) ForEvent(ctx *durable.Context, _ durable.Void) (string, error) {
 	return event.Wait(ctx).Await() // event
 }
 
-// ForSome waits for two activities, and not for its timer.
+// ForSome waits for two activities and does not wait for its timer.
 func (s *Stuck) ForSome(ctx *durable.Context, _ durable.Void) (string, error) {
 	_, _ = durable.CallActivity(ctx, s.Fail, "").Await() // is complete
 	ctx.Timer(time.Hour)
@@ -116,7 +116,7 @@ func (s *Stuck) Holds(ctx *durable.Context, _ durable.Void) (string, error) {
 	return event.Wait(ctx).Await()                                  // holds
 }
 
-// Registry returns all of it.
+// Registry returns a registry with all functions.
 func (s *Stuck) Registry() *durable.Registry {
 	return durable.NewRegistry(
 		durable.Orchestrator("Child", s.Child), durable.Orchestrator("ForActivity", s.ForActivity), durable.Activity("Work", s.Work),
@@ -129,7 +129,7 @@ func (s *Stuck) Registry() *durable.Registry {
 	)
 }
 
-// Changed returns a version of the app in which an orchestrator does something else.
+// Changed returns a registry in which the code of ForActivity has changed.
 func (s *Stuck) Changed() *durable.Registry {
 	return durable.NewRegistry(durable.Orchestrator("ForActivity", s.ForChild), durable.Orchestrator("Child", s.Child))
 }

@@ -1,4 +1,4 @@
-// Package historytest supports tests of the forms in which events are stored.
+// Package historytest supports tests of the storage formats of events.
 package historytest
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// RoundTrip checks that a form keeps each field of each type of event. It stores an event
-// without any field, and then, for each field, an event with this field alone. A lost field is
-// reported by its name and by place, which says where the form has its fields.
+// RoundTrip checks that a storage format keeps every field of every event type. For each type it
+// stores an event without fields, and one event for each field with only this field set. It reports
+// the name of a lost field, and place, the code that lists the format's fields.
 func RoundTrip(t *testing.T, place string, store func(history.Event) (history.Event, error)) {
 	t.Helper()
 	check := func(name string, want history.Event) {
@@ -43,7 +43,7 @@ func RoundTrip(t *testing.T, place string, store func(history.Event) (history.Ev
 func newEvent(kind history.EventType) history.Event {
 	ev := history.NewEvent(kind)
 	*ev.Head() = history.Header{EventID: 3, IsPlayed: true, Timestamp: at}
-	switch ev := ev.(type) { // a timer always has its time, and Azure Storage has no time before 1601
+	switch ev := ev.(type) { // a timer always has a time, and Azure Storage cannot store times before 1601
 	case *history.TimerCreated:
 		ev.FireAt = at.Add(time.Hour)
 	case *history.TimerFired:
@@ -54,7 +54,7 @@ func newEvent(kind history.EventType) history.Event {
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 678901200, time.UTC)
 
-// fill sets v, and all fields below it, to another value than the zero value. Texts are JSON.
+// fill sets v and all fields below it to non-zero values. Strings are JSON text.
 func fill(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -63,7 +63,7 @@ func fill(v reflect.Value, depth int) {
 		v.SetInt(int64(history.Failed))
 	case reflect.String:
 		v.SetString(`{"a":1}`)
-	case reflect.Map: // of texts
+	case reflect.Map: // of strings
 		v.Set(reflect.ValueOf(map[string]string{"k": "1"}))
 	case reflect.Pointer:
 		if depth < 4 {
