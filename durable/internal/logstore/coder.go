@@ -9,26 +9,23 @@ import (
 	"time"
 )
 
-// Coder writes values to bytes or reads them back, so that one description of a
-// record's fields serves both and the two cannot drift apart. The zero value
-// writes.
+// Coder encodes values to bytes or decodes them. One description of a record's fields serves
+// both directions, so that they cannot differ. The zero value encodes.
 //
-// Numbers are varints, times are 100 ns units since the year 1 in 8 bytes,
-// strings are their length and bytes. An optional string's length is one more
-// than it is, since 0 stands for nil.
+// Numbers are varints. Times are 8 bytes: units of 100 ns since the year 1. A string is its
+// length and its bytes. The length of an optional string is increased by 1; 0 stands for nil.
 //
-// Writing does not change the values: several Coders may write the same value at
-// the same time.
+// Encoding does not change the values: several Coders may encode a value at the same time.
 type Coder struct {
-	Buf     []byte // what was written, or what is left to read
+	Buf     []byte // the encoded bytes, or the bytes left to decode
 	Reading bool
-	Err     error // the first; nothing is read after it
+	Err     error // the first error; nothing is decoded after it
 }
 
-// ErrShort is the error of a record that ends before its last field.
+// ErrShort is returned for a record that ends before its last field.
 var ErrShort = errors.New("record ends too early")
 
-// Fail ends the coding with err, unless it has failed before.
+// Fail sets Err, unless it is set, and ends the coding.
 func (c *Coder) Fail(err error) {
 	if c.Err == nil {
 		c.Err = err
@@ -36,7 +33,7 @@ func (c *Coder) Fail(err error) {
 	c.Buf = nil
 }
 
-// End returns the first error, or that bytes are left after the last field.
+// End returns the first error, or an error if bytes are left after the last field.
 func (c *Coder) End() error {
 	if c.Reading && c.Err == nil && len(c.Buf) > 0 {
 		return fmt.Errorf("record has %d bytes too many", len(c.Buf))
@@ -96,17 +93,17 @@ func (c *Coder) Bool(v *bool) {
 	}
 	c.Byte(&b)
 	if b > 1 {
-		c.Fail(fmt.Errorf("%d is no boolean", b))
+		c.Fail(fmt.Errorf("%d is not a boolean", b))
 	}
 	if c.Reading {
 		*v = b == 1
 	}
 }
 
-// secondsToUnix is how many seconds the year 1 began before 1970.
+// secondsToUnix is the number of seconds from the year 1 to 1970.
 const secondsToUnix = 62135596800
 
-// Time codes a time.
+// Time codes a time. It loses the time zone and fractions of 100 ns.
 func (c *Coder) Time(v *time.Time) {
 	if !c.Reading {
 		ticks := (v.Unix()+secondsToUnix)*1e7 + int64(v.Nanosecond())/100
@@ -124,7 +121,7 @@ func (c *Coder) Time(v *time.Time) {
 	*v = time.Unix(seconds-secondsToUnix, rest*100).UTC()
 }
 
-// Take returns the next n bytes that are read, or nil and fails.
+// Take returns the next n bytes to decode. If fewer are left, it fails and returns nil.
 func (c *Coder) Take(n uint64) []byte {
 	if n > uint64(len(c.Buf)) {
 		c.Fail(ErrShort)
@@ -165,14 +162,14 @@ func (c *Coder) Text(v **string) {
 	}
 }
 
-// Present codes whether an optional part is there.
+// Present codes whether an optional value is set, and returns it.
 func (c *Coder) Present(is bool) bool {
 	c.Bool(&is)
 	return is && c.Err == nil
 }
 
-// Tags codes a map in the order of its keys, so that equal maps have equal
-// bytes. A nil map differs from an empty one.
+// Tags codes a map in the order of its keys: equal maps have equal bytes. A nil map differs
+// from an empty one.
 func (c *Coder) Tags(v *map[string]string) {
 	if !c.Present(*v != nil) {
 		if c.Reading {
@@ -183,7 +180,7 @@ func (c *Coder) Tags(v *map[string]string) {
 	n := uint64(len(*v))
 	c.Uint(&n)
 	if c.Reading {
-		if n > uint64(len(c.Buf)) { // each takes two bytes at least
+		if n > uint64(len(c.Buf)) { // each tag has at least two bytes
 			c.Fail(ErrShort)
 			return
 		}
@@ -204,8 +201,7 @@ func (c *Coder) Tags(v *map[string]string) {
 	}
 }
 
-// change codes one change of a group: its table, key and value, nil for a
-// record that is deleted.
+// change codes one change of a group: table, key and value. A nil value deletes the record.
 func (c *Coder) change(table *Table, key, value *[]byte) {
 	c.Byte((*byte)(table))
 	n := uint64(len(*key))
@@ -223,7 +219,7 @@ func (c *Coder) change(table *Table, key, value *[]byte) {
 	c.blob(value, n-1)
 }
 
-// blob codes bytes whose number is known.
+// blob codes n bytes without a length.
 func (c *Coder) blob(v *[]byte, n uint64) {
 	if c.Reading {
 		*v = c.Take(n)

@@ -6,27 +6,27 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Table is one of a store's tables, as its index in [Tables]. The log has it.
+// Table is the index of a table in [Tables]. The log contains it.
 type Table byte
 
 // Tables describes a store's tables, at most [MaxTables].
 type Tables []TableInfo
 
-// MaxTables is how many tables a store can have.
+// MaxTables is the maximum number of tables of a store.
 const MaxTables = 8
 
 // TableInfo describes a table.
 type TableInfo struct {
 	Name string
-	// Grouped tables have keys that begin with a number of 8 bytes. The records
-	// with the same number are a group, which [View.Group] reads.
+	// Grouped means that each key starts with an 8-byte group number. [View.Group] reads the
+	// records of a group.
 	Grouped bool
-	// Transient tables use a key once: a record is put, never changed, and
-	// deleted. One that is deleted before it gets to the base leaves no trace.
+	// Transient means that a key is used once: its record is put, never changed, then deleted.
+	// A record that is deleted before it reaches the base leaves no trace.
 	Transient bool
 }
 
-// Layer is changes on top of the base, in memory.
+// Layer is a set of changes to the base, in memory.
 type Layer struct {
 	// Last is the number of the last group in the layer.
 	Last uint64
@@ -36,21 +36,20 @@ type Layer struct {
 	size     int // of keys and values, in bytes
 }
 
-// overlay is what a layer changes in one table: records by their keys, nil for
-// those that are deleted.
+// overlay maps the keys of changed records to their values, nil for deleted records.
 type overlay = btree.Map[string, []byte]
 
-// NewLayer returns a layer without changes.
+// NewLayer returns an empty layer. last is the number of the group that precedes it.
 func NewLayer(tables Tables, last uint64) *Layer {
 	return &Layer{Last: last, tables: tables}
 }
 
-// Set puts a record, or deletes it if value is nil.
+// Set puts a record. A nil value deletes the record.
 func (l *Layer) Set(table Table, key string, value []byte) {
 	o := &l.overlays[table]
 	old, was := o.Set(key, value)
 	if value == nil && old != nil && l.tables[table].Transient {
-		o.Delete(key) // nothing below has it
+		o.Delete(key) // no lower layer has the record
 		l.size -= len(key) + len(old)
 		return
 	}
@@ -60,8 +59,7 @@ func (l *Layer) Set(table Table, key string, value []byte) {
 	}
 }
 
-// copy returns a layer with the same changes. What is set in one of the two is not
-// in the other.
+// copy returns an independent layer with the same changes.
 func (l *Layer) copy() *Layer {
 	c := &Layer{Last: l.Last, tables: l.tables, size: l.size}
 	for table := range l.overlays {
@@ -70,7 +68,7 @@ func (l *Layer) copy() *Layer {
 	return c
 }
 
-// add puts the changes of a later layer on top of l.
+// add applies the changes of a later layer to l.
 func (l *Layer) add(later *Layer) {
 	for table := range later.overlays {
 		later.overlays[table].Scan(func(key string, value []byte) bool {
@@ -81,16 +79,16 @@ func (l *Layer) add(later *Layer) {
 	l.Last = later.Last
 }
 
-// Size returns how many bytes of keys and values the layer has.
+// Size returns the size of the keys and values, in bytes.
 func (l *Layer) Size() int { return l.size }
 
-// Changes calls f with the records of a table that the layer changes, in the order
-// of their keys, and nil for those that it deletes, until f returns false.
+// Changes calls f with each changed record of a table, in the order of the keys, until f
+// returns false. The value is nil for a deleted record.
 func (l *Layer) Changes(table Table, f func(key string, value []byte) bool) {
 	l.overlays[table].Scan(f)
 }
 
-// Replay adds the changes of a group that a log has.
+// Replay applies a group of a log.
 func (l *Layer) Replay(number uint64, changes []byte) error {
 	c := Coder{Buf: changes, Reading: true}
 	for len(c.Buf) > 0 {
@@ -98,7 +96,7 @@ func (l *Layer) Replay(number uint64, changes []byte) error {
 		var key, value []byte
 		c.change(&table, &key, &value)
 		if c.Err == nil && (int(table) >= len(l.tables) || l.tables[table].Grouped && len(key) < 8) {
-			c.Fail(fmt.Errorf("there is no record %q in table %d", key, table))
+			c.Fail(fmt.Errorf("table %d has no record %q", key, table))
 		}
 		if c.Err != nil {
 			return fmt.Errorf("read group %d of the log: %w", number, c.Err)

@@ -15,7 +15,7 @@ const (
 
 var testTables = Tables{plain: {Name: "plain"}, grouped: {Name: "grouped", Grouped: true}, transient: {Name: "transient", Transient: true}}
 
-func TestLayer_ReplaysAGroupAsItWasChanged(t *testing.T) {
+func TestLayer_ReplayRestoresTheChangesOfAGroup(t *testing.T) {
 	t.Parallel()
 	var c Coder
 	want := NewLayer(testTables, 9)

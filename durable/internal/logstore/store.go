@@ -11,75 +11,73 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 )
 
-// Log makes groups of changes durable, in order. One goroutine calls it at a
-// time.
+// Log makes groups of changes durable, in order. Only one goroutine calls it at a time.
 type Log interface {
-	// Append makes a group durable. It is the group after the last one. After an
-	// error other than an *[UncertainError] the group does not count, and another
-	// one takes its number.
+	// Append makes a group durable. number is the previous number plus one. After an error, the
+	// group has not been appended and its number is used again, except after an
+	// *[UncertainError].
 	Append(number uint64, changes []byte) error
-	// Size returns how many bytes were appended since the last turn.
+	// Size returns the number of bytes appended since the last turn.
 	Size() int64
-	// Turn begins another part of the log. The base has all groups of the parts
-	// before the one that ends.
+	// Turn ends the current part of the log and starts a new one. The base has all groups of
+	// the parts before the one that ends.
 	Turn()
-	// Reserve makes sure that there is room for a group of so many bytes.
+	// Reserve makes sure that there is space for a group of the given size.
 	Reserve(bytes int64) error
-	// Close closes the log. If the base has all that was appended, the log can be
+	// Close closes the log. applied means that the base has all groups, so that the log can be
 	// deleted.
 	Close(applied bool) error
 }
 
-// Base keeps the records of the groups that were written to it.
+// Base stores the records of the groups that were written to it.
 type Base interface {
-	// View calls f with the records at one time, which may be that of the first read,
-	// see [LateReader]. It returns [ErrClosed] after Close.
+	// View calls f with the records at one time: the start of the view or, for a [LateReader],
+	// its first read. It returns [ErrClosed] after Close.
 	View(f func(Reader) error) error
-	// Write stores a layer's changes and the number of its last group, all or
-	// nothing. closing notes that the base alone has everything. After an
-	// *[UncertainError] the base must not be written again. It returns [ErrClosed] if
-	// the base is about to be closed, and the layer stays in the log.
+	// Write atomically stores a layer's changes and the number of its last group. closing means
+	// that the base then has everything and the log is not needed. After an *[UncertainError],
+	// the base must not be written again. Write returns [ErrClosed] if the base is about to be
+	// closed; the layer then stays in the log.
 	Write(l *Layer, closing bool) error
 	// Close closes the base.
 	Close() error
 }
 
-// Reader reads a base. What it returns is valid until the view ends.
+// Reader reads a base. Returned values are valid until the view ends.
 type Reader interface {
-	// Get returns a record, nil if there is none.
+	// Get returns a record, or nil if it does not exist.
 	Get(table Table, key []byte) ([]byte, error)
-	// Scan calls f with the keys from the given one on, in order, and with what
-	// reads the record, until f returns true or an error.
+	// Scan calls f with the keys from the given one, in order, until f returns true or an
+	// error. value reads the record.
 	Scan(table Table, from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error
-	// Group calls f with the keys of a group of a grouped table, in order, and with what
-	// reads the record, until f returns an error.
+	// Group calls f with the keys of a group of a grouped table, in order, until f returns an
+	// error. value reads the record.
 	Group(table Table, group uint64, f func(key []byte, value func() ([]byte, error)) error) error
-	// Last returns the last key of a group of a grouped table, nil if there is
-	// none.
+	// Last returns the last key of a group of a grouped table, or nil if the group is empty.
 	Last(table Table, group uint64) ([]byte, error)
 }
 
-// LateReader is a Reader that sees the base as it is when it is first asked, or when
-// Begin is called: most reads find all in memory. What a layer brings into the base before
-// that does not matter to who has the layer, too.
+// LateReader is a Reader whose view of the base starts with its first read or with Begin. Most
+// reads find everything in memory and never start it. A layer that is written to the base
+// before that changes nothing for a caller that also holds the layer.
 type LateReader interface {
 	Reader
 	Begin() error
 }
 
-// Limits bound what a store holds in memory.
+// Limits bounds the memory of a store.
 type Limits struct {
-	// Flush is the size of the log, in bytes, from which on the active layer goes
-	// to the base. Default 8 MiB.
+	// Flush is the size of the log, in bytes, at which the active layer is written to the base.
+	// Default 8 MiB.
 	Flush int64
-	// Wait is the size of the active layer, in bytes, from which on writes wait
-	// for the base. Default 64 MiB.
+	// Wait is the size of the active layer, in bytes, at which writes wait for the base.
+	// Default 64 MiB.
 	Wait int
 	// Retry is the time between attempts to write a layer to the base. Default 1 s.
 	Retry time.Duration
 }
 
-// Store keeps records in a log, in layers in memory and in a base.
+// Store stores records in a log, layers in memory, and a base.
 type Store struct {
 	// Limits may be changed before Start and by operations of the Writer.
 	Limits Limits
@@ -87,26 +85,26 @@ type Store struct {
 	tables Tables
 	log    *slog.Logger
 	base   Base
-	groups Log    // of the writer
-	last   uint64 // the number of the last group; of the writer
-	broken error  // why nothing can be written any more; of the writer
+	groups Log    // used by the writer
+	last   uint64 // the number of the last group; used by the writer
+	broken error  // why the store cannot write anymore; used by the writer
 
-	unwritten atomic.Int64  // bytes of the largest group that failed since one as large succeeded
-	full      chan struct{} // has room for one: there is a layer to flush
-	flushed   chan struct{} // has room for one: it was flushed, or that failed
+	unwritten atomic.Int64  // the size of the largest group that failed, until one as large succeeds
+	full      chan struct{} // holds one token: a layer must be flushed
+	flushed   chan struct{} // holds one token: a flush succeeded or failed
 	closing   chan struct{}
 	flusher   sync.WaitGroup
 	pacer     reclaim.Pacer
 
-	mu       sync.RWMutex // protects the following
-	active   *Layer       // takes changes
-	flushing *Layer       // goes to the base; nil if there is none
-	failure  error        // of the last attempt to flush
-	doomed   bool         // no other attempt may follow
+	mu       sync.RWMutex // protects the fields below
+	active   *Layer       // receives changes
+	flushing *Layer       // is being written to the base; nil if no layer is
+	failure  error        // of the last flush
+	doomed   bool         // the last flush was uncertain; do not repeat it
 }
 
-// New returns a store. recovered has the changes of the log that the base does not
-// have; its last group is the log's. Without any, it is an empty layer.
+// New returns a store. recovered holds the changes that the log has and the base lacks; its
+// last group is the last one of the log.
 func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	return &Store{
 		Limits: Limits{Flush: 8 << 20, Wait: 64 << 20, Retry: time.Second},
@@ -115,7 +113,7 @@ func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	}
 }
 
-// Start starts the goroutine that writes layers to the base. Close ends it.
+// Start starts the goroutine that writes layers to the base. Close stops it.
 func (s *Store) Start() {
 	s.flusher.Go(func() {
 		for {
@@ -129,16 +127,18 @@ func (s *Store) Start() {
 	})
 }
 
-// View calls f with the records as they are now. Writes wait for it. The lock comes first:
-// a layer that gets to the base meanwhile must be seen in one of the two.
+// View calls f with the current records. Writes wait until f returns. It locks mu before it
+// opens the base: a layer that is flushed at the same time is then in memory, in the base, or
+// in both.
 func (s *Store) View(f func(*View) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.see(s.viewOf(nil), f)
 }
 
-// Snapshot is View for what takes long: writes do not wait for it, and it does not
-// see them. What is written while it lasts costs more.
+// Snapshot calls f with the current records and does not block writes; f does not see them. It
+// is for long reads. Writes during a snapshot cost more, because they copy parts of the active
+// layer.
 func (s *Store) Snapshot(f func(*View) error) error {
 	s.mu.Lock()
 	unlock := sync.OnceFunc(s.mu.Unlock)
@@ -148,7 +148,7 @@ func (s *Store) Snapshot(f func(*View) error) error {
 		v.layers = append(v.layers, s.flushing)
 	}
 	return s.base.View(func(r Reader) error {
-		if late, ok := r.(LateReader); ok { // later, layers that v does not have may be in the base
+		if late, ok := r.(LateReader); ok { // later, the base could contain layers that v lacks
 			if err := late.Begin(); err != nil {
 				return err
 			}
@@ -159,8 +159,8 @@ func (s *Store) Snapshot(f func(*View) error) error {
 	})
 }
 
-// view is View with the changes of staged on top, for the writer. Nobody else changes
-// layers, so it needs no lock while the base is read.
+// view calls f with the current records and the staged changes. Only the writer calls it. Only
+// the writer changes layers, so view needs no lock while it reads the base.
 func (s *Store) view(staged *Layer, f func(*View) error) error {
 	s.mu.RLock()
 	v := s.viewOf(staged)
@@ -180,7 +180,7 @@ func (s *Store) viewOf(staged *Layer) *View {
 	return v
 }
 
-// see calls f with a view on top of the base.
+// see calls f with v above the base.
 func (s *Store) see(v *View, f func(*View) error) error {
 	return s.base.View(func(r Reader) error {
 		v.base = r
@@ -188,7 +188,7 @@ func (s *Store) see(v *View, f func(*View) error) error {
 	})
 }
 
-// commit makes changes durable, as the next group, and then visible.
+// commit makes changes durable as the next group, and then visible.
 func (s *Store) commit(staged *Layer, changes []byte) error {
 	s.pacer.Step(len(changes))
 	err := s.append(changes)
@@ -222,36 +222,35 @@ func (s *Store) append(changes []byte) error {
 	}
 	err := s.groups.Append(s.last+1, changes)
 	if errors.As(err, new(*UncertainError)) {
-		s.broken = fmt.Errorf("an earlier write failed, so the task hub has to be opened again: %w", err)
-		s.log.Error("task hub takes no more writes until it is opened again", "error", err)
+		s.broken = fmt.Errorf("an earlier write failed; the task hub must be reopened: %w", err)
+		s.log.Error("task hub rejects all writes until it is reopened", "error", err)
 	}
 	return err
 }
 
-// Last returns the number of the last group. Only operations of the Writer may
-// call it.
+// Last returns the number of the last group. Only operations of the Writer may call it.
 func (s *Store) Last() uint64 { return s.last }
 
-// Newest returns the number of the last group that can be seen.
+// Newest returns the number of the last visible group.
 func (s *Store) Newest() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.active.Last
 }
 
-// Unwritten returns the size in bytes of the largest group that could not be
-// written since one as large could, 0 if there is none.
+// Unwritten returns the size, in bytes, of the largest group whose write failed. It is 0 after
+// a group of at least this size was written.
 func (s *Store) Unwritten() int64 { return s.unwritten.Load() }
 
-// Reserve makes sure that the log has room for the group that could not be
-// written. Only operations of the Writer may call it.
+// Reserve makes sure that the log has space for a group of Unwritten bytes. Only operations of
+// the Writer may call it.
 func (s *Store) Reserve() error { return s.groups.Reserve(s.unwritten.Load()) }
 
-// SetWritten notes that groups can be written again.
+// SetWritten resets Unwritten to 0.
 func (s *Store) SetWritten() { s.unwritten.Store(0) }
 
-// makeRoom waits while the base is behind: the layers would have too many bytes with a group
-// of the given size.
+// makeRoom waits for the flush if a group of the given size would make the active layer exceed
+// Limits.Wait.
 func (s *Store) makeRoom(size int) error {
 	for {
 		s.mu.RLock()
@@ -262,7 +261,7 @@ func (s *Store) makeRoom(size int) error {
 		case doomed:
 			return failure
 		case !wait:
-			s.flushIfGrown() // if it could not be when the layer had grown
+			s.flushIfGrown() // a running flush may have prevented it before
 			return nil
 		case failure != nil:
 			return failure
@@ -271,8 +270,8 @@ func (s *Store) makeRoom(size int) error {
 	}
 }
 
-// flushIfGrown has the active layer flushed if the log has grown and the layer
-// before it is in the base.
+// flushIfGrown starts to flush the active layer if the log has grown to Limits.Flush and the
+// previous layer is in the base.
 func (s *Store) flushIfGrown() {
 	if s.broken != nil || s.groups.Size() < s.Limits.Flush {
 		return
@@ -287,13 +286,13 @@ func (s *Store) flushIfGrown() {
 	signal(s.full)
 }
 
-// flush writes the flushing layer to the base. It tries until it succeeds, until
-// it must not try again or until the store is closed.
+// flush writes the flushing layer to the base. It retries until the write succeeds, is
+// uncertain, or the store is closed.
 func (s *Store) flush() {
 	for failures := 0; ; failures++ {
 		size := s.flushing.size
 		s.pacer.Step(size)
-		err := s.base.Write(s.flushing, false) // only this goroutine takes it away
+		err := s.base.Write(s.flushing, false) // only this goroutine clears it
 		doomed := errors.As(err, new(*UncertainError))
 		s.mu.Lock()
 		s.failure, s.doomed = err, doomed
@@ -303,10 +302,10 @@ func (s *Store) flush() {
 		s.mu.Unlock()
 		signal(s.flushed)
 		if errors.Is(err, ErrClosed) {
-			return // the log has the layer
+			return // the layer stays in the log
 		}
 		if doomed {
-			s.log.Error("task hub takes no more writes until it is opened again", "error", err)
+			s.log.Error("task hub rejects all writes until it is reopened", "error", err)
 			return
 		}
 		if err == nil {
@@ -329,39 +328,38 @@ func (s *Store) flush() {
 	}
 }
 
-// Replay adds a group that another process has appended to the log. The store must only
-// be read.
+// Replay applies a group that another process has appended to the log. The store must be used
+// for reads only.
 func (s *Store) Replay(number uint64, changes []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.active.Replay(number, changes)
 }
 
-// Replace puts a layer in the place of all that are on top of the base, after that has
-// changed. The store must only be read.
+// Replace replaces all layers, after the base has changed. The store must be used for reads
+// only.
 func (s *Store) Replace(l *Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active = l
 }
 
-// Flushing reports whether a layer is on its way to the base, and why the last
-// attempt failed.
+// Flushing reports whether a layer is being written to the base, and the error of the last
+// attempt.
 func (s *Store) Flushing() (bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.flushing != nil, s.failure
 }
 
-// Stop ends the goroutine that writes layers to the base. Nothing may be written
-// afterwards.
+// Stop stops the goroutine that writes layers to the base. Nothing may be written afterwards.
 func (s *Store) Stop() {
 	close(s.closing)
 	s.flusher.Wait()
 }
 
-// Close writes everything to the base, so that it alone has it, and closes log
-// and base. After an error the log keeps what the base does not have.
+// Close writes all layers to the base and closes the log and the base. After an error, the log
+// keeps the groups that the base lacks.
 func (s *Store) Close() error {
 	s.Stop()
 	err := s.writeAll()
@@ -384,7 +382,7 @@ func (s *Store) writeAll() error {
 	return s.base.Write(s.active, true)
 }
 
-// signal leaves a token in a channel that has room for one.
+// signal leaves a token in a channel, unless it holds one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -22,7 +22,7 @@ import (
 type memoryLog struct {
 	groups map[uint64][]byte
 	size   int64
-	fails  error // of Append
+	fails  error // the error of Append
 }
 
 func (l *memoryLog) Append(number uint64, changes []byte) error {
@@ -43,8 +43,8 @@ type memoryBase struct {
 	mu      sync.Mutex
 	records [3]map[string][]byte
 	last    uint64
-	fails   error // of Write
-	unread  error // of View
+	fails   error // the error of Write
+	unread  error // the error of View
 }
 
 func (b *memoryBase) View(f func(Reader) error) error {
@@ -120,7 +120,7 @@ func (b *memoryBase) Last(table Table, group uint64) (last []byte, err error) {
 	return last, err
 }
 
-// stage is a store in memory.
+// stage is a store in memory and the test that uses it.
 type stage struct {
 	*testing.T
 	*Store
@@ -157,7 +157,7 @@ func (s *stage) close() {
 	}
 }
 
-// contents returns all that can be read.
+// contents returns all readable records.
 func (s *stage) contents() map[string]string {
 	s.Helper()
 	all := map[string]string{}
@@ -179,7 +179,8 @@ func (s *stage) contents() map[string]string {
 	return all
 }
 
-// Writes do not wait for a snapshot, which does not see them, wherever they get to.
+// Writes do not wait for a snapshot, and the snapshot does not see them, in whatever layer they
+// are.
 func TestStore_WritesDoNotWaitForASnapshot(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
@@ -187,14 +188,14 @@ func TestStore_WritesDoNotWaitForASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.Snapshot(func(v *View) error {
-		for n := range 100 { // more than the active layer holds
+		for n := range 100 { // more than fit into the active layer
 			if err := errors.Join(s.put(plain, "a", strings.Repeat("x", 50)), s.put(plain, fmt.Sprint("new ", n), "new")); err != nil {
 				return err
 			}
 		}
 		return v.Scan(plain, "", func(key string, value []byte) (bool, error) {
 			if key != "a" || string(value) != "before" {
-				t.Errorf("the snapshot has %s: %.10s", key, value)
+				t.Errorf("the snapshot contains %s: %.10s", key, value)
 			}
 			return false, nil
 		})
@@ -203,14 +204,14 @@ func TestStore_WritesDoNotWaitForASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(s.contents()); n != 101 {
-		t.Errorf("%d records were written, want 101", n)
+		t.Errorf("%d records were written; want 101", n)
 	}
 	s.close()
 }
 
-// Any log and any base make a store: what was put is read, whether it is in the
-// layers or in the base, and the base with the groups after its last one has all.
-func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
+// Any log and any base can be used. Every record can be read, whether it is in a layer or in
+// the base. The base and the log's groups after the base's last one contain everything.
+func TestStore_WorksWithAnyLogAndBase(t *testing.T) {
 	t.Parallel()
 	s, r, want := emptyStage(t), rand.New(rand.NewPCG(1, 2)), map[string]string{}
 	for n := range 500 {
@@ -221,7 +222,7 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 		want[fmt.Sprint(table, " ", key)] = value
 		if n%50 == 0 {
 			if diff := cmp.Diff(want, s.contents()); diff != "" {
-				t.Fatalf("after %d groups (-want +got):\n%s", n+1, diff)
+				t.Fatalf("records after %d groups (-want +got):\n%s", n+1, diff)
 			}
 		}
 	}
@@ -246,12 +247,12 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 	s.base.mu.Unlock()
 	again := newStage(t, &memoryLog{groups: map[uint64][]byte{}}, base, recovered)
 	if diff := cmp.Diff(want, again.contents()); diff != "" {
-		t.Errorf("after a crash (-want +got):\n%s", diff)
+		t.Errorf("records after a crash (-want +got):\n%s", diff)
 	}
 	again.close()
 	s.close()
 	if s.base.last != 500 || base.last != 500 {
-		t.Errorf("the bases end with groups %d and %d, want 500", s.base.last, base.last)
+		t.Errorf("the last groups of the bases are %d and %d; want 500", s.base.last, base.last)
 	}
 }
 
@@ -264,14 +265,14 @@ func TestStore_ALargeGroupWaitsForTheBase(t *testing.T) {
 	}
 	patience.Until(t, "the base fails", func() bool { _, err := s.Flushing(); return err != nil })
 	if err := s.put(plain, "b", strings.Repeat("x", 1000)); !errors.Is(err, full) {
-		t.Errorf("a group as large as the limit: %v, want %v", err, full)
+		t.Errorf("a group of the maximum size: %v; want %v", err, full)
 	}
 	if err := s.put(plain, "b", "x"); err != nil {
 		t.Errorf("a small group: %v", err)
 	}
 }
 
-func TestStore_WritesNothingAfterAGroupThatIsInDoubt(t *testing.T) {
+func TestStore_WritesNothingAfterAnUncertainGroup(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
 	doubt := errors.New("no answer")
@@ -281,10 +282,10 @@ func TestStore_WritesNothingAfterAGroupThatIsInDoubt(t *testing.T) {
 	}
 	s.groups.fails = nil
 	if err := s.put(plain, "b", "1"); !errors.Is(err, doubt) {
-		t.Errorf("a later write: got %v, want %v", err, doubt)
+		t.Errorf("a later write returned %v; want %v", err, doubt)
 	}
 	if got := s.contents(); len(got) > 0 || len(s.groups.groups) > 0 {
-		t.Errorf("%v can be read, and the log has %d groups", got, len(s.groups.groups))
+		t.Errorf("the store contains %v and the log has %d groups; want no record and no group", got, len(s.groups.groups))
 	}
 }
 
@@ -298,14 +299,14 @@ func TestStore_RemembersTheLargestGroupThatFailed(t *testing.T) {
 			t.Error(err)
 		}
 		if got := s.Unwritten() > 0; got != want {
-			t.Errorf("a group is missing: %v, want %v", got, want)
+			t.Errorf("a group is unwritten: %v; want %v", got, want)
 		}
 	}
 	full := errors.New("full")
 	put(10, nil, false)
 	put(100, full, true)
 	put(50, full, true)
-	put(90, nil, true) // there need not be room for 100
+	put(90, nil, true) // space for 100 bytes is not proven
 	put(100, nil, false)
 	put(100, fmt.Errorf("%w: 2 GB", ErrTooLarge), false)
 	s.close()

@@ -10,25 +10,24 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// View is a store's records at one time: those of the base with the changes of
-// layers on top.
+// View is a store's records at one time: the base with the changes of the layers above it.
 type View struct {
 	base   Reader
 	tables Tables
-	layers []*Layer // the newest first
+	layers []*Layer // newest first
 	room   [3]*Layer
-	key    []byte // of the base, so that callers' keys do not escape to the heap
+	key    []byte // copies of the callers' keys, so that those do not escape to the heap
 }
 
 // Has reports whether the store has a table.
 func (v *View) Has(table Table) bool { return int(table) < len(v.tables) }
 
-// Damage returns the error of a record that is not what was written.
+// Damage returns a DamageError for a record.
 func (v *View) Damage(table Table, key []byte, cause error) error {
 	return &DamageError{v.tables[table].Name, bytes.Clone(key), cause}
 }
 
-// Get returns a record, nil if there is none. It must not be changed, and is
+// Get returns a record, or nil if it does not exist. The record must not be changed and is
 // valid until the view ends.
 func (v *View) Get(table Table, key []byte) ([]byte, error) {
 	for _, l := range v.layers {
@@ -40,7 +39,7 @@ func (v *View) Get(table Table, key []byte) ([]byte, error) {
 	return v.base.Get(table, v.key)
 }
 
-// Must returns a record that has to be there.
+// Must returns a record that must exist; otherwise a DamageError with cause ErrMissing.
 func (v *View) Must(table Table, key []byte) ([]byte, error) {
 	value, err := v.Get(table, key)
 	if err == nil && value == nil {
@@ -79,10 +78,10 @@ func (v *View) Group(table Table, group uint64) ([]Record, error) {
 	return all, nil
 }
 
-// apply makes one change in records that are in the order of their keys.
+// apply applies one change to sorted records.
 func apply(all []Record, r Record) []Record {
 	if n := len(all); r.Value != nil && (n == 0 || all[n-1].Key < r.Key) {
-		return append(all, r) // as groups grow
+		return append(all, r) // groups usually grow at the end
 	}
 	at, found := slices.BinarySearchFunc(all, r.Key, func(o Record, key string) int { return strings.Compare(o.Key, key) })
 	switch {
@@ -96,7 +95,7 @@ func apply(all []Record, r Record) []Record {
 	return all
 }
 
-// Last returns the key of the last record of a group, nil if there is none.
+// Last returns the key of the last record of a group, or nil if the group is empty.
 func (v *View) Last(table Table, group uint64) ([]byte, error) {
 	prefix := string(NumberKey(group))
 	for _, l := range v.layers {
@@ -109,7 +108,7 @@ func (v *View) Last(table Table, group uint64) ([]byte, error) {
 		switch {
 		case !strings.HasPrefix(last, prefix):
 		case value == nil:
-			return nil, nil // a group is deleted as a whole
+			return nil, nil // only whole groups are deleted
 		default:
 			return []byte(last), nil
 		}
@@ -117,18 +116,18 @@ func (v *View) Last(table Table, group uint64) ([]byte, error) {
 	return v.base.Last(table, group)
 }
 
-// afterAll comes after what the keys of a group have behind its number.
+// afterAll sorts after the rest of any key of a group.
 const afterAll = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
-// Scan calls f with each record of a table, in the order of the keys and
-// beginning with from, until f returns true or an error. f must not change anything. The
-// error of records that cannot be read is a *[RangeError], unless it is an error of f.
+// Scan calls f with each record of a table from the key from, in order, until f returns true or
+// an error. f must not change the store. Records that cannot be read end the scan with a
+// *[RangeError], unless f returned the error.
 func (v *View) Scan(table Table, from string, f func(key string, value []byte) (stop bool, err error)) error {
 	changes := v.changes(table, from)
-	// pass calls f with the changed records whose keys come before the given one.
+	// pass calls f with the changed records for whose keys before returns true.
 	stopped := false
 	call := f
-	var failed error // of f
+	var failed error // the last error of f
 	f = func(key string, value []byte) (stop bool, err error) {
 		stop, failed = call(key, value)
 		return stop, failed
@@ -148,7 +147,7 @@ func (v *View) Scan(table Table, from string, f func(key string, value []byte) (
 			return true, err
 		}
 		if changes.ok && changes.key == key {
-			return false, nil // pass comes to it
+			return false, nil // pass handles it
 		}
 		value, err := read()
 		if err == nil {
@@ -168,16 +167,16 @@ func (v *View) Scan(table Table, from string, f func(key string, value []byte) (
 	return pass(func(string) bool { return true })
 }
 
-// changes goes through what layers change in a table, in the order of the keys.
+// changes iterates over the changes that layers make in a table, in the order of the keys.
 type changes struct {
-	layers []btree.MapIter[string, []byte] // those with more changes, the newest layer first
+	layers []btree.MapIter[string, []byte] // the layers with further changes, newest first
 
-	ok    bool // there is another change
+	ok    bool // key and value are valid
 	key   string
 	value []byte // nil if the record is deleted
 }
 
-// changes returns the changes beginning with a key.
+// changes returns an iterator over the changes from a key.
 func (v *View) changes(table Table, from string) *changes {
 	c := &changes{}
 	for _, l := range v.layers {
@@ -189,7 +188,7 @@ func (v *View) changes(table Table, from string) *changes {
 	return c
 }
 
-// next goes to the next change. That of the newest layer counts.
+// next advances to the next change. If several layers change a record, the newest layer counts.
 func (c *changes) next() {
 	if c.ok = len(c.layers) > 0; !c.ok {
 		return
@@ -210,5 +209,5 @@ func (c *changes) next() {
 	c.layers = more
 }
 
-// NumberKey returns a number as a key, big-endian so that numbers sort.
+// NumberKey returns a number as a big-endian key, which sorts by number.
 func NumberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

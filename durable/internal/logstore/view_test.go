@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A damagedReader has the records a and x, and none that can be read from m up to before p.
+// damagedReader has the records a and x. Records from m to before p cannot be read.
 type damagedReader struct{ Reader }
 
 func (damagedReader) Scan(_ Table, from []byte, f func(key []byte, value func() ([]byte, error)) (bool, error)) error {
@@ -24,8 +24,9 @@ func (damagedReader) Scan(_ Table, from []byte, f func(key []byte, value func() 
 	return nil
 }
 
-// A scan returns the changes before a range that cannot be read, then the error, and continues behind the range.
-func TestView_ScansUpToARangeThatCannotBeReadAndBehindIt(t *testing.T) {
+// A scan returns the changes before an unreadable range, then the error. A scan from To
+// continues.
+func TestView_ScansBeforeAndBehindAnUnreadableRange(t *testing.T) {
 	t.Parallel()
 	layer := NewLayer(testTables, 1)
 	for _, key := range []string{"b", "l", "n", "q"} {
@@ -37,16 +38,16 @@ func TestView_ScansUpToARangeThatCannotBeReadAndBehindIt(t *testing.T) {
 	err := v.Scan(plain, "", add)
 	gap, is := errors.AsType[*RangeError](err)
 	if !is || !slices.Equal(keys, []string{"a", "b", "l"}) {
-		t.Fatalf("the scan has %q, %v; want a, b and l, and the range", keys, err)
+		t.Fatalf("the scan returned %q, %v; want a, b and l, and the range", keys, err)
 	}
 	keys = nil
 	if err := v.Scan(plain, string(gap.To), add); err != nil || !slices.Equal(keys, []string{"q", "x"}) {
-		t.Errorf("behind the range the scan has %q, %v; want q and x", keys, err)
+		t.Errorf("behind the range, the scan returned %q, %v; want q and x", keys, err)
 	}
 	failure := &RangeError{From: []byte("z"), Cause: errors.New("of the caller")}
 	keys = nil
 	err = v.Scan(plain, "", func(key string, _ []byte) (bool, error) { keys = append(keys, key); return false, failure })
 	if !errors.Is(err, failure) || !slices.Equal(keys, []string{"a"}) {
-		t.Errorf("the caller's error: %q, %v; want a and the error", keys, err)
+		t.Errorf("with an error of the caller, the scan returned %q, %v; want a and that error", keys, err)
 	}
 }

@@ -8,91 +8,89 @@ import (
 	"time"
 )
 
-// Writer makes operations durable. One goroutine commits all that are pending as
-// one group, so that operations that come while the log writes share the next
-// write. T is what operations apply themselves to: a [Txn] with what the
-// operations of one group share.
+// Writer makes operations durable. One goroutine commits all pending operations as one group.
+// Operations that arrive during a write join the next group. T is the transaction that
+// operations are applied to: a [Txn] with additional state that the operations of a group
+// share.
 type Writer[T any] struct {
 	store *Store
 	cfg   WriterConfig[T]
-	wake  chan struct{} // has room for one
-	due   *time.Timer   // wakes the goroutine when a lazy operation is due, and may do so for nothing
-	done  chan struct{} // closed when the goroutine has ended
-	// Of the goroutine, so that a group takes no new memory for them: what the group
-	// changes, and how many bytes the changes of the last one took.
+	wake  chan struct{} // holds one token
+	due   *time.Timer   // wakes the goroutine when a lazy operation is due; may wake it early
+	done  chan struct{} // closed when the goroutine has returned
+	// Used by the goroutine and kept between groups to save allocations: the changes of the
+	// group, and the size of the last group's changes in bytes, at most maxRoom.
 	staged *Layer
 	size   int
 
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // protects the fields below
 	queue  []*Op[T]
-	lazy   []*Op[T] // in the order in which they were submitted
+	lazy   []*Op[T] // in the order of submission
 	closed bool
 }
 
 // WriterConfig configures a [Writer].
 type WriterConfig[T any] struct {
-	// Begin returns what the operations of a group are applied to.
+	// Begin returns the transaction of a new group.
 	Begin func(*Txn) T
 	// Effects is locked while the effects of a group run.
 	Effects sync.Locker
-	// Failed returns the error that operations of a group get when the group
-	// fails with err.
+	// Failed converts the error of a failed group for the callers of its operations.
 	Failed func(err error) error
-	// Gather has a group wait for the operations that are likely to follow those that
-	// the group before it made durable, for at most an eighth of the time that it took.
-	// Where writing to the log takes long, groups are then as large as there are
-	// callers. Otherwise the callers split in two halves that take turns.
+	// Gather makes a group wait for the callers that the previous group served, because they
+	// are likely to submit another operation. The wait is at most 1/8 of the previous group's
+	// duration. With a slow log, a group then contains an operation of every caller. Without
+	// it, the callers split into two halves that alternate.
 	Gather bool
 }
 
-// gatherShare is the share of the time that a group took which the next one may wait.
+// gatherShare is the divisor of a group's duration that limits the wait of the next group.
 const gatherShare = 8
 
-// Op is an operation, which is durable as a whole or not at all.
+// Op is an operation. It becomes durable completely or not at all.
 type Op[T any] struct {
 	apply  func(T) error
-	result chan error // has room for one
+	result chan error // holds one result
 
 	lazySince time.Time // when a lazy operation was submitted
-	// The Writer's mu protects these.
+	// mu of the Writer protects the fields below.
 	answered bool
 	started  bool
 }
 
-// NewOp returns an operation that apply makes. apply may be called again, for
-// another transaction, if the first one was undone. An error that [Refuse]
-// returned goes to the operation's caller only, and must mean that nothing was
-// changed. Any other error undoes the transaction; the others of the group are
-// applied to a new one.
+// NewOp returns an operation that calls apply. If another operation fails and the transaction
+// is discarded, apply is called again with a new transaction. An error that [Refuse] returned
+// goes only to the operation's caller; apply must not have changed anything. Any other error
+// discards the transaction and fails this operation only.
 func NewOp[T any](apply func(T) error) *Op[T] {
 	return &Op[T]{apply: apply, result: make(chan error, 1)}
 }
 
-// lazyDelay is how long a lazy operation may wait for others that would be
-// committed anyway, or that make it superfluous.
+// lazyDelay is how long a lazy operation may wait for other operations to join, or to make it
+// unnecessary.
 const lazyDelay = 3 * time.Millisecond
 
-// maxGroup is the size of a group's changes, in bytes, from which the group takes no more
-// operations. A group is in memory several times until the log has it.
+// maxGroup is the size of a group's changes, in bytes, at which the group is complete. A group
+// is in memory several times until the log has it.
 const maxGroup = 8 << 20
 
-// maxRoom is for how many bytes of changes a group has room from the beginning, at most.
+// maxRoom is the maximum initial capacity for a group's changes, in bytes.
 const maxRoom = 64 << 10
 
-// Txn is the changes of a group.
+// Txn is the transaction of a group.
 type Txn struct {
-	// View has the changes, on top of what is durable.
+	// View contains the durable records and the changes of the transaction.
 	View *View
 
 	changed *Layer
-	group   Coder // has the same for the log
+	group   Coder // the same changes, encoded for the log
 	effects []func()
 }
 
-// Put stores a record in the place of one with the same key.
+// Put stores a record, replacing one with the same key.
 func (t *Txn) Put(table Table, key, value []byte) { t.change(table, key, value) }
 
-// Remove deletes a record if it is there.
+// Remove deletes a record, if it exists.
 func (t *Txn) Remove(table Table, key []byte) { t.change(table, key, nil) }
 
 func (t *Txn) change(table Table, key, value []byte) {
@@ -100,14 +98,14 @@ func (t *Txn) change(table Table, key, value []byte) {
 	t.changed.Set(table, string(key), value)
 }
 
-// Then has effect run once the group is durable, after the effects before it.
+// Then runs effect after the group is durable. Effects run in the order of the calls of Then.
 func (t *Txn) Then(effect func()) { t.effects = append(t.effects, effect) }
 
-// NewWriter returns a store's writer and starts its goroutine, which [Writer.Close]
-// ends. A store has one writer.
+// NewWriter returns the writer of a store and starts its goroutine. [Writer.Close] stops it. A
+// store has one writer.
 func NewWriter[T any](store *Store, cfg WriterConfig[T]) *Writer[T] {
 	w := &Writer[T]{store: store, cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{}), staged: NewLayer(store.tables, 0)}
-	// It runs only while there are lazy operations.
+	// The timer runs only while there are lazy operations.
 	w.due = time.AfterFunc(lazyDelay, func() { signal(w.wake) })
 	w.due.Stop()
 	go func() { // Close waits for it
@@ -128,8 +126,8 @@ func NewWriter[T any](store *Store, cfg WriterConfig[T]) *Writer[T] {
 	return w
 }
 
-// Do makes an operation durable. An operation that has begun is not interrupted
-// by the end of ctx, so that its outcome is known.
+// Do makes an operation durable. The end of ctx cancels the operation only before it has
+// started, so that its outcome is always known.
 func (w *Writer[T]) Do(ctx context.Context, apply func(T) error) error {
 	o := NewOp(apply)
 	if err := w.Submit(o); err != nil {
@@ -150,15 +148,14 @@ func (w *Writer[T]) Submit(o *Op[T]) error {
 	return nil
 }
 
-// Waiting returns how many operations are queued that cannot wait.
+// Waiting returns the number of queued operations without the lazy ones.
 func (w *Writer[T]) Waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.queue)
 }
 
-// SubmitLazy queues an operation that can wait: it is committed with others that
-// come within 3 ms, or after that.
+// SubmitLazy queues an operation that can wait up to 3 ms for others to be committed with.
 func (w *Writer[T]) SubmitLazy(o *Op[T]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,8 +170,8 @@ func (w *Writer[T]) SubmitLazy(o *Op[T]) error {
 	return nil
 }
 
-// Await waits for an operation's outcome. It cancels the operation if ctx ends
-// before that has begun.
+// Await waits for an operation's outcome. If ctx ends before the operation has started, Await
+// cancels it.
 func (w *Writer[T]) Await(ctx context.Context, o *Op[T]) error {
 	select {
 	case err := <-o.result:
@@ -183,7 +180,7 @@ func (w *Writer[T]) Await(ctx context.Context, o *Op[T]) error {
 	}
 	w.mu.Lock()
 	if !o.started && !o.answered {
-		o.answered = true // skipped by the goroutine
+		o.answered = true // the goroutine skips it
 		w.mu.Unlock()
 		return ctx.Err()
 	}
@@ -191,7 +188,8 @@ func (w *Writer[T]) Await(ctx context.Context, o *Op[T]) error {
 	return <-o.result
 }
 
-// Answer ends an operation. The first answer counts.
+// Answer completes an operation, which is skipped if it has not started. Later answers have no
+// effect.
 func (w *Writer[T]) Answer(o *Op[T], err error) {
 	w.mu.Lock()
 	answered := o.answered
@@ -207,7 +205,7 @@ func (w *Writer[T]) Answer(o *Op[T], err error) {
 	o.result <- err
 }
 
-// Close commits what is pending, and then last in a group of its own.
+// Close commits the pending operations, and then last in a group of its own.
 func (w *Writer[T]) Close(last func(T) error) error {
 	w.mu.Lock()
 	w.closed = true
@@ -219,8 +217,8 @@ func (w *Writer[T]) Close(last func(T) error) error {
 	return <-o.result
 }
 
-// next waits until there is something to commit. It returns false when the
-// Writer is closed and nothing is left.
+// next waits for operations to commit. It returns false when the Writer is closed and none is
+// left.
 func (w *Writer[T]) next() ([]*Op[T], bool) {
 	for {
 		batch, closed := w.collect()
@@ -234,8 +232,7 @@ func (w *Writer[T]) next() ([]*Op[T], bool) {
 	}
 }
 
-// gather waits until so many operations were added to those that are queued, at most
-// for the given time.
+// gather waits until more operations have joined the queue, at most for the given time.
 func (w *Writer[T]) gather(more int, atMost time.Duration) {
 	want := w.Waiting() + more
 	timer := time.NewTimer(atMost)
@@ -249,15 +246,16 @@ func (w *Writer[T]) gather(more int, atMost time.Duration) {
 	}
 }
 
-// has reports whether so many operations are queued, or no more come.
+// has reports whether the queue has want operations or will not grow because the Writer is
+// closed.
 func (w *Writer[T]) has(want int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed || len(w.queue) >= want
 }
 
-// collect takes the operations to commit now, the lazy ones last. If lazy ones are left,
-// the goroutine is woken when the first is due.
+// collect returns the operations to commit now, lazy ones last. If lazy ones remain, it sets
+// the timer for the first.
 func (w *Writer[T]) collect() (batch []*Op[T], closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,7 +284,7 @@ func (w *Writer[T]) collect() (batch []*Op[T], closed bool) {
 	return batch, w.closed
 }
 
-// take appends those of ops that have no answer yet to batch. mu is locked.
+// take appends the operations without an answer to batch. mu is locked.
 func (w *Writer[T]) take(batch, ops []*Op[T]) []*Op[T] {
 	for _, o := range ops {
 		if !o.answered {
@@ -297,9 +295,8 @@ func (w *Writer[T]) take(batch, ops []*Op[T]) []*Op[T] {
 	return batch
 }
 
-// commit makes a batch durable and answers its operations. One that fails by
-// itself is taken out and does not fail the others. The batch is one group, or several if
-// their changes are large.
+// commit makes a batch durable and answers its operations. A failed operation is removed and
+// does not fail the others. A batch with large changes becomes several groups.
 func (w *Writer[T]) commit(batch []*Op[T]) {
 	for len(batch) > 0 {
 		outcomes := make([]error, len(batch))
@@ -330,13 +327,14 @@ func (w *Writer[T]) commit(batch []*Op[T]) {
 	}
 }
 
-// try applies the first operations of a batch to one transaction, as many as a group takes,
-// and commits that. If an operation fails, nothing has happened, and failed is its index;
-// else failed is -1, done is the number of operations, and err is the error of the transaction.
+// try applies the first operations of a batch to one transaction, until maxGroup is reached,
+// and commits it. If an operation fails, nothing is committed and failed is its index.
+// Otherwise failed is -1, done is the number of operations, and err is the error of the
+// transaction.
 func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, done, failed int, err error) {
-	defer func() { *w.staged = Layer{tables: w.store.tables} }() // nobody reads it any more
+	defer func() { *w.staged = Layer{tables: w.store.tables} }() // its readers have returned
 	t = &Txn{changed: w.staged, group: Coder{Buf: make([]byte, 0, w.size)}}
-	done, failed = len(batch), -1 // if the base cannot be read
+	done, failed = len(batch), -1 // also if the base cannot be read
 	err = w.store.view(t.changed, func(now *View) error {
 		t.View = now
 		shared := w.cfg.Begin(t)

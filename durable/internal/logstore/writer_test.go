@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
+func TestWriter_AFailedOperationDoesNotFailOthers(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
 	broken, refused := errors.New("broken"), errors.New("refused")
@@ -26,7 +26,7 @@ func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
 		}
 	}
 	ops := []*Op[*Txn]{
-		NewOp(func(*Txn) error { close(begun); <-busy; return nil }), // until the others wait
+		NewOp(func(*Txn) error { close(begun); <-busy; return nil }), // until the other operations are queued
 		NewOp(put("one")),
 		NewOp(func(t *Txn) error { return errors.Join(put("two")(t), broken) }),
 		NewOp(func(*Txn) error { return Refuse(refused) }),
@@ -45,7 +45,7 @@ func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
 	}
 	cancel()
 	if err := s.w.Await(called, calledOff); !errors.Is(err, context.Canceled) {
-		t.Errorf("an operation that was called off: %v", err)
+		t.Errorf("a canceled operation: %v", err)
 	}
 	close(busy)
 	for i, want := range []error{nil, nil, broken, refused, nil} {
@@ -57,7 +57,7 @@ func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
 	err := s.View(func(v *View) error {
 		for key, want := range map[string]bool{"one": true, "two": false, "three": true, "called off": false} {
 			if b, err := v.Get(plain, []byte(key)); err != nil || (b != nil) != want {
-				t.Errorf("record %s is there: %v, %v, want %v", key, b != nil, err, want)
+				t.Errorf("record %s exists: %v, %v; want %v", key, b != nil, err, want)
 			}
 		}
 		return nil
@@ -68,7 +68,7 @@ func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
 	s.close()
 }
 
-// slowLog is a log that takes long and counts the groups.
+// slowLog is a log whose appends take a given time. It counts them.
 type slowLog struct {
 	memoryLog
 	takes   time.Duration
@@ -81,17 +81,17 @@ func (l *slowLog) Append(number uint64, changes []byte) error {
 	return l.memoryLog.Append(number, changes)
 }
 
-// Callers that one group answers and that come back soon are all in the next group, not in
-// one half of them that takes turns with another.
-func TestWriter_GathersThoseWhomItAnswered(t *testing.T) {
+// Callers that submit again soon after an answer all join the next group. They do not split
+// into two halves that alternate.
+func TestWriter_GathersTheCallersOfThePreviousGroup(t *testing.T) {
 	t.Parallel()
 	const callers, times, takes = 16, 20, 8 * time.Millisecond
 	for _, c := range []struct {
 		name      string
 		gather    bool
 		pause     time.Duration // between an answer and the next operation
-		groups    int           // at most
-		longest   time.Duration // of all operations of a caller
+		groups    int           // the maximum
+		longest   time.Duration // the maximum for all operations of a caller
 		wantTurns bool
 	}{
 		{name: "not asked for", pause: time.Millisecond / 2, groups: 2*times + 2, longest: time.Hour, wantTurns: true},
@@ -123,10 +123,10 @@ func TestWriter_GathersThoseWhomItAnswered(t *testing.T) {
 				all.Wait()
 				took := time.Since(began)
 				if log.appends > c.groups || took > c.longest {
-					t.Errorf("%d groups in %v, want at most %d in %v", log.appends, took, c.groups, c.longest)
+					t.Errorf("%d groups in %v; want at most %d in %v", log.appends, took, c.groups, c.longest)
 				}
 				if c.wantTurns && log.appends < 2*times {
-					t.Errorf("%d groups without waiting: the test does not show what waiting is for", log.appends)
+					t.Errorf("only %d groups without Gather: the test does not show its effect", log.appends)
 				}
 				if err := errors.Join(w.Close(func(*Txn) error { return nil }), store.Close()); err != nil {
 					t.Error(err)
@@ -136,15 +136,15 @@ func TestWriter_GathersThoseWhomItAnswered(t *testing.T) {
 	}
 }
 
-// A lazy operation is committed when it is due, whatever became of those before it.
+// A lazy operation is committed when it is due, even if earlier ones were answered.
 func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {
-		submitted []time.Duration // when
-		answered  int             // how many of the first are answered, 1 ms after they came
-		hurried   time.Duration   // when an operation comes that cannot wait, 0 for none
-		want      []time.Duration // when those are committed that are not answered
+		submitted []time.Duration // when each lazy operation is submitted
+		answered  int             // the number of operations, from the first, that are answered 1 ms after their submission
+		hurried   time.Duration   // when a non-lazy operation is submitted; 0 for never
+		want      []time.Duration // when the unanswered operations are committed
 	}{
 		"one":                               {[]time.Duration{0}, 0, 0, []time.Duration{3 * ms}},
 		"one after another":                 {[]time.Duration{0, 2 * ms, 4 * ms}, 0, 0, []time.Duration{3 * ms, 5 * ms, 7 * ms}},
@@ -157,7 +157,7 @@ func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, began := emptyStage(t), time.Now()
 				defer s.close()
-				var got []time.Duration // of the goroutine that writes
+				var got []time.Duration // used by the writer's goroutine
 				var ops []*Op[*Txn]
 				var waits sync.WaitGroup
 				if test.hurried > 0 {
@@ -192,7 +192,7 @@ func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 				}
 				waits.Wait()
 				if !slices.Equal(got, test.want) {
-					t.Errorf("committed after %v, want %v", got, test.want)
+					t.Errorf("committed after %v; want %v", got, test.want)
 				}
 			})
 		})
@@ -203,7 +203,7 @@ func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
 	begun, busy := make(chan struct{}), make(chan struct{})
-	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the others wait
+	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
 		s.Limits = Limits{Flush: 1 << 30, Wait: 1 << 30}
 		close(begun)
 		<-busy
@@ -231,17 +231,17 @@ func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 	for number := range uint64(len(s.groups.groups)) {
 		sizes = append(sizes, len(s.groups.groups[number+1])/(maxGroup/2))
 	}
-	if diff := cmp.Diff([]int{2, 0}, sizes); diff != "" { // the blocked operation changes nothing
-		t.Errorf("sizes of groups, in halves of a large one (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]int{2, 0}, sizes); diff != "" { // the operation that blocks changes nothing
+		t.Errorf("sizes of groups, in units of half a large one (-want +got):\n%s", diff)
 	}
 	s.close()
 }
 
-func TestWriter_AnswersAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
+func TestWriter_FailsAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s, broken := emptyStage(t), errors.New("broken")
 	begun, busy := make(chan struct{}), make(chan struct{})
-	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the others wait
+	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
 		close(begun)
 		<-busy
 		s.base.unread = broken
@@ -259,7 +259,7 @@ func TestWriter_AnswersAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
 	close(busy)
 	for i, want := range []error{nil, broken, broken} {
 		if err := s.w.Await(t.Context(), ops[i]); !errors.Is(err, want) {
-			t.Errorf("operation %d: %v, want %v", i, err, want)
+			t.Errorf("operation %d: %v; want %v", i, err, want)
 		}
 	}
 }
