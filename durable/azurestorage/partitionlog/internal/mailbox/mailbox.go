@@ -73,8 +73,8 @@ const (
 	kindLabeled      // mail in a letter; the payload is its name and label
 )
 
-// Label identifies the requests in a letter. If the letter is missing, the owner can tell whether
-// it was received before or is lost. Older versions sent letters without labels.
+// Label identifies the requests in a letter. If the letter is missing, the owner knows from its label
+// whether it was received before or is lost. Older versions sent letters without labels.
 type Label struct {
 	Sender      string
 	First, Last uint64 // numbers of the requests

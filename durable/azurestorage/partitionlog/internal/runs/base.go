@@ -12,77 +12,75 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Files is where a base has its files.
+// Files stores the files of a base.
 type Files interface {
-	// Create makes a file with the content, which it does not keep. Names are random, so
-	// a file that is there already is this one. After an error it may be there.
+	// Create creates a file with the content. It must not keep content. Names are random, so a file
+	// that exists already is this one. After an error the file may exist.
 	Create(ctx context.Context, name string, content []byte) error
-	// ReadAt fills p with what a file has from an offset on. The error wraps [ErrGone] if
-	// the file does not exist, and [io.ErrUnexpectedEOF] if it is shorter.
+	// ReadAt fills p with the content of a file from offset on. The error wraps [ErrGone] if the
+	// file does not exist, and [io.ErrUnexpectedEOF] if it is too short.
 	ReadAt(ctx context.Context, name string, offset int64, p []byte) error
-	// Remove deletes a file if it is there.
+	// Remove deletes a file. It returns nil if the file does not exist.
 	Remove(ctx context.Context, name string) error
 }
 
 // Config configures a [Base].
 type Config struct {
-	// Tables are the tables of the store that the base is below.
+	// Tables are the tables of the store above the base.
 	Tables logstore.Tables
-	// Files has the files.
+	// Files stores the files.
 	Files Files
-	// Commit makes a manifest durable that has all groups up to last. When it has returned,
-	// the manifest counts. After a *[logstore.UncertainError] it may count; after another
-	// error it does not. A base that is not written needs none.
+	// Commit makes a manifest durable. The manifest contains all groups up to last and takes effect
+	// when Commit returns nil. After a *[logstore.UncertainError] it may take effect; after any
+	// other error it does not. A base that is only read needs no Commit.
 	Commit func(last uint64, manifest []byte) error
-	// Logger gets what goes wrong in the background.
+	// Logger receives errors of background work.
 	Logger *slog.Logger
-	// Cache is shared with other bases. Default a cache of 32 MiB of records and 32 MiB of
+	// Cache may be shared with other bases. Default: a cache of 32 MiB for records and 32 MiB for
 	// indexes.
 	Cache *Cache
-	// Seed is what checksums begin with, such as the hub's ID and the partition's number.
+	// Seed is included in all checksums, such as the hub's ID and the partition's number.
 	Seed []byte
-	// BlockSize is how many bytes of records are read and checked together. Default 32 KiB.
-	// A larger record has a block of its own.
+	// BlockSize is the number of bytes that are read and checked together. Default 32 KiB. A larger
+	// record has a block of its own.
 	BlockSize int
-	// FileSize is how large a file becomes, in bytes. Default 32 MiB. One with a larger
-	// record is larger.
+	// FileSize is the size at which a file is complete, in bytes. Default 32 MiB. A larger record
+	// makes a larger file.
 	FileSize int
-	// RemoveAfter is how long a file stays after the last manifest that names it, for
-	// readers in other processes. Default 2 minutes.
+	// RemoveAfter is the time between the last manifest that names a file and the file's deletion.
+	// Readers in other processes may still use the file meanwhile. Default 2 minutes.
 	RemoveAfter time.Duration
 }
 
-// maxRuns is how many runs there are at most: a write waits for merges then.
+// maxRuns is the number of runs at which a write waits for merges.
 const maxRuns = 64
 
-// Base is the records of a partition in immutable sorted files. It is a
-// [logstore.Base].
+// Base is the set of sorted files of a partition. It implements [logstore.Base].
 type Base struct {
 	cfg     Config
 	seed    uint32
 	ctx     context.Context
-	working context.Context // ends when nothing goes on any more
+	working context.Context // canceled by EndWork
 	stop    context.CancelFunc
-	work    sync.WaitGroup // goroutines
+	work    sync.WaitGroup // background goroutines
 	loading singleflight.Group
 
 	installing chan struct{} // held while a manifest is committed
 
-	mu     sync.Mutex // protects the following, and run.merging
-	now    *version
-	views  map[*version]int // how many views read it
-	merges int              // under way
-	merged *sync.Cond       // one has ended
-	stuck  bool             // the last one failed
-	doomed error            // why nothing can be written any more
-	known  map[string]bool  // files that were named or created and are not deleted yet
-	closed bool
+	mu          sync.Mutex // protects the fields below, and run.merging
+	now         *version
+	views       map[*version]int // number of open views by version
+	merges      int              // number of running merges
+	merged      *sync.Cond       // signaled when a merge ends
+	mergeFailed bool             // the last merge failed
+	writeErr    error            // if not nil, the base accepts no more writes
+	known       map[string]bool  // files that the manifest named or the base created, and that are not deleted
+	closed      bool
 }
 
-// Open returns the base that a manifest describes; nil is an empty one. It makes no
-// request. Requests are made with the values of ctx, whose end does not matter: Close ends
-// the base. The error is a *[ManifestError] if the
-// manifest is not one of a known format.
+// Open returns the base described by manifest. A nil manifest is an empty base. Open makes no
+// request. Requests carry the values of ctx but ignore its end; Close ends the base. The error is a
+// *[ManifestError] if the manifest is not valid or its format is unknown.
 func Open(ctx context.Context, cfg Config, manifest []byte) (*Base, error) {
 	v, err := decodeManifest(manifest)
 	if err != nil {
@@ -109,7 +107,7 @@ func Open(ctx context.Context, cfg Config, manifest []byte) (*Base, error) {
 	return b, nil
 }
 
-// checksum returns the checksum of a part of a file.
+// checksum returns the checksum of a part of the named file.
 func (b *Base) checksum(name string, content []byte) uint32 {
 	return crc32.Update(crc32.Update(b.seed, castagnoli, []byte(name)), castagnoli, content)
 }
@@ -120,16 +118,16 @@ func (b *Base) version() *version {
 	return b.now
 }
 
-// Manifest returns the manifest that counts.
+// Manifest returns the current manifest.
 func (b *Base) Manifest() []byte { return b.version().encode() }
 
-// Last returns the number of the last group that the base has.
+// Last returns the number of the last group in the base.
 func (b *Base) Last() uint64 { return b.version().last }
 
-// Names returns the names of the files that the manifest names.
+// Names returns the names of the files in the current manifest.
 func (b *Base) Names() (names []string) { return b.version().names() }
 
-// Names returns the names of the files that a manifest names. The error is a *[ManifestError].
+// Names returns the names of the files in a manifest. The error is a *[ManifestError].
 func Names(manifest []byte) ([]string, error) {
 	v, err := decodeManifest(manifest)
 	if err != nil {
@@ -147,23 +145,21 @@ func (v *version) names() (names []string) {
 	return names
 }
 
-// Unneeded returns those of some files that neither the manifest with which the base was
-// opened names nor the base created: crashes left them, or former owners, which were to
-// delete them later. Only readers with an older manifest may still need them.
+// Unneeded returns the given files that the base neither created nor found in its first manifest.
+// Crashes or former owners left them. Only readers with an older manifest may still need them.
 func (b *Base) Unneeded(there []string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(there), func(name string) bool { return b.known[name] })
 }
 
-func (b *Base) note(name string) {
+func (b *Base) addKnown(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known[name] = true
 }
 
-// Rebase goes on with a newer manifest, for a base that is only read. Views that are open
-// stay as they are.
+// Rebase switches a base that is only read to a newer manifest. Open views are not affected.
 func (b *Base) Rebase(manifest []byte) error {
 	v, err := decodeManifest(manifest)
 	if err != nil {
@@ -175,8 +171,7 @@ func (b *Base) Rebase(manifest []byte) error {
 	return nil
 }
 
-// View implements [logstore.Base]. An error that wraps [ErrGone] says that the manifest is
-// too old.
+// View implements [logstore.Base]. If the error wraps [ErrGone], the manifest is too old.
 func (b *Base) View(f func(logstore.Reader) error) error {
 	b.mu.Lock()
 	if b.closed {
@@ -196,8 +191,8 @@ func (b *Base) View(f func(logstore.Reader) error) error {
 	return f(&reader{b, v})
 }
 
-// Write implements [logstore.Base]. With closing it ends merges first: nothing is
-// committed after it. Without, it fails with [logstore.ErrClosed] after [Base.EndWork].
+// Write implements [logstore.Base]. If closing is true, it first ends all merges, and nothing is
+// committed after it. If closing is false, it fails with [logstore.ErrClosed] after [Base.EndWork].
 func (b *Base) Write(l *logstore.Layer, closing bool) error {
 	ctx := b.working
 	if closing {
@@ -224,12 +219,12 @@ func (b *Base) Write(l *logstore.Layer, closing bool) error {
 	case ctx.Err() != nil && !isUncertain(err):
 		return logstore.ErrClosed
 	default:
-		b.giveUp(w, err)
+		b.discard(w, err)
 	}
 	return err
 }
 
-// layer adds what a layer changes. If nothing is below it, deletions have nothing to hide.
+// layer adds the changes of a layer. It omits deletions if the base has no older runs.
 func (w *fileWriter) layer(l *logstore.Layer, oldest bool) (err error) {
 	for table := range w.b.cfg.Tables {
 		l.Changes(logstore.Table(table), func(key string, value []byte) bool {
@@ -245,7 +240,7 @@ func (w *fileWriter) layer(l *logstore.Layer, oldest bool) (err error) {
 	return w.endFile()
 }
 
-// run returns the run that was written, none if it has no records.
+// run returns the written run, or nil if it has no records.
 func (w *fileWriter) run() []*run {
 	if len(w.files) == 0 {
 		return nil
@@ -253,26 +248,26 @@ func (w *fileWriter) run() []*run {
 	return []*run{{files: w.files}}
 }
 
-// awaitMerges waits while there are too many runs and merges go on, and returns what there
-// is then. The error is why nothing can be written any more.
+// awaitMerges waits until there are fewer than maxRuns runs, no merge is running, or merges fail.
+// It returns the current version, or the error that prevents all writes.
 func (b *Base) awaitMerges() (*version, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.now.runs) >= maxRuns && b.merges > 0 && !b.stuck {
+	for len(b.now.runs) >= maxRuns && b.merges > 0 && !b.mergeFailed {
 		b.merged.Wait()
 	}
-	return b.now, b.doomed
+	return b.now, b.writeErr
 }
 
-// install commits the version that follows the one of now.
+// install commits the version that next derives from the current one.
 func (b *Base) install(next func(now *version) *version) error {
 	b.installing <- struct{}{}
 	defer func() { <-b.installing }()
 	b.mu.Lock()
-	now, doomed := b.now, b.doomed
+	now, writeErr := b.now, b.writeErr
 	b.mu.Unlock()
-	if doomed != nil {
-		return doomed
+	if writeErr != nil {
+		return writeErr
 	}
 	v := next(now)
 	err := b.cfg.Commit(v.last, v.encode())
@@ -281,13 +276,12 @@ func (b *Base) install(next func(now *version) *version) error {
 	if err == nil {
 		b.now = v
 	} else if isUncertain(err) {
-		b.doomed = err
+		b.writeErr = err
 	}
 	return err
 }
 
-// background runs f in a goroutine, unless such work has ended. f is to end with
-// b.working.
+// background runs f in a goroutine unless EndWork was called. f must return when b.working ends.
 func (b *Base) background(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -296,8 +290,8 @@ func (b *Base) background(f func()) {
 	}
 }
 
-// EndWork ends merges and writes that are under way, and waits for the merges. What they
-// have stored is left for whoever opens the partition next.
+// EndWork cancels merges and writes, and waits for the merges. The next process that opens the
+// partition deletes the files they stored.
 func (b *Base) EndWork() {
 	b.mu.Lock()
 	b.stop()
@@ -305,8 +299,8 @@ func (b *Base) EndWork() {
 	b.work.Wait()
 }
 
-// Close implements [logstore.Base]. Files that wait for their deletion stay, for whoever
-// opens the partition next.
+// Close implements [logstore.Base]. The next process that opens the partition deletes the files
+// that wait for their deletion.
 func (b *Base) Close() error {
 	b.EndWork()
 	b.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
-// Blobs returns the files in a container whose names begin with prefix, which
-// [Base.Names] and errors of damage leave out.
+// Blobs returns the files in a container whose blob names start with prefix. [Base.Names] and
+// errors omit the prefix.
 func Blobs(c *store.Container, prefix string) Files { return blobs{c, prefix} }
 
 type blobs struct {
@@ -16,8 +16,7 @@ type blobs struct {
 	prefix    string
 }
 
-// Create implements [Files]. If an answer was lost, the blob is there when it is created
-// again.
+// Create implements [Files]. If a response is lost, Create finds the blob in its next attempt.
 func (b blobs) Create(ctx context.Context, name string, content []byte) error {
 	return b.container.CreateBlob(ctx, b.prefix+name, content)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// lossy sends requests, and loses as many answers as it is told to.
+// lossy is a transport that loses or truncates a set number of responses.
 type lossy struct {
 	answers atomic.Int32
-	cuts    atomic.Int32 // answers that end in the middle
+	cuts    atomic.Int32 // responses to truncate
 }
 
 func (l *lossy) Do(req *http.Request) (*http.Response, error) {
@@ -39,12 +39,12 @@ func (l *lossy) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// cutOff is the end of an answer whose connection broke.
+// cutOff is the end of a truncated response body.
 type cutOff struct{}
 
 func (cutOff) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// onAzurite returns a new container, and what loses answers.
+// onAzurite returns a new container and its transport, which can lose responses.
 func onAzurite(t testing.TB) (*store.Container, *lossy) {
 	account, err := store.ParseAccount(azuritetest.Start(t))
 	if err != nil {
@@ -69,7 +69,7 @@ func TestBlobs_AreCreatedOnceAndReadInParts(t *testing.T) {
 	content := []byte(strings.Repeat("0123456789", 1000))
 	transport.answers.Store(1)
 	if err := files.Create(ctx, "a", content); err != nil || transport.answers.Load() >= 0 {
-		t.Fatalf("create, with an answer that is lost: %v", err)
+		t.Fatalf("create with a lost response: %v", err)
 	}
 	if names, err := c.List(ctx, "p07/"); err != nil || !slices.Equal(names, []string{"p07/a"}) {
 		t.Fatalf("got %q, %v", names, err)
@@ -78,26 +78,26 @@ func TestBlobs_AreCreatedOnceAndReadInParts(t *testing.T) {
 		p := make([]byte, min(1000, len(content)-int(at)))
 		transport.answers.Store(1)
 		if err := files.ReadAt(ctx, "a", at, p); err != nil || !bytes.Equal(p, content[at:][:len(p)]) {
-			t.Errorf("at %d: %q, %v", at, p, err)
+			t.Errorf("read at %d: %q, %v", at, p, err)
 		}
 	}
 	for _, at := range []int64{9500, 10_000, 20_000} {
 		if err := files.ReadAt(ctx, "a", at, make([]byte, 1000)); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("beyond the end, at %d: %v", at, err)
+			t.Errorf("read beyond the end, at %d: %v", at, err)
 		}
 	}
 	p := make([]byte, 1000)
 	transport.cuts.Store(1)
 	if err := files.ReadAt(ctx, "a", 0, p); err != nil || !bytes.Equal(p, content[:1000]) {
-		t.Errorf("with an answer that is cut off: %q, %v", p, err)
+		t.Errorf("read with a truncated response: %q, %v", p, err)
 	}
 	transport.cuts.Store(100)
 	if err := files.ReadAt(ctx, "a", 0, p); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("with answers that are cut off: %v; want an error, and not that the file is shorter", err)
+		t.Errorf("read with truncated responses: %v; want an error other than ErrUnexpectedEOF", err)
 	}
 	transport.cuts.Store(0)
 	if err := files.ReadAt(ctx, "b", 0, p); !errors.Is(err, ErrGone) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("read of a missing file: %v", err)
 	}
 	for range 2 {
 		if err := files.Remove(ctx, "a"); err != nil {
@@ -105,12 +105,12 @@ func TestBlobs_AreCreatedOnceAndReadInParts(t *testing.T) {
 		}
 	}
 	if err := files.ReadAt(ctx, "a", 0, p); !errors.Is(err, ErrGone) {
-		t.Errorf("a file that was removed: %v", err)
+		t.Errorf("read of a deleted file: %v", err)
 	}
 }
 
-// A base at its usual sizes, with a large record.
-func TestBlobs_HoldABase(t *testing.T) {
+// The test stores a base with default sizes and a large record.
+func TestBlobs_StoreABase(t *testing.T) {
 	t.Parallel()
 	c, _ := onAzurite(t)
 	s := newStage(t, 1)

@@ -7,24 +7,26 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Cache keeps what was read of files, for all bases of the process.
+// Cache holds recently read parts of files. All bases of a process can share one. It also limits
+// the number of concurrent merges.
 type Cache struct {
 	tails, blocks lru
-	short, long   *semaphore.Weighted // merges
+	short, long   *semaphore.Weighted // slots for merges
 }
 
-// All bases with one cache make so many short merges at a time, and so many long ones.
-// Each holds a file in memory.
+// Maximum number of concurrent short and long merges of all bases with one cache. Each merge holds
+// a file in memory.
 const (
 	shortMerges = 4
 	longMerges  = 2
 )
 
-// longMerge is from how many bytes on a merge is long: short ones do not wait for it.
+// longMerge is the size from which a merge is long, in bytes. Short merges do not wait for long
+// ones.
 const longMerge = 256 << 20
 
-// NewCache returns a cache that holds so many bytes of records, and so many of what
-// finds them: indexes and filters.
+// NewCache returns a cache of at most the given number of bytes of records, and of indexes and
+// filters.
 func NewCache(records, indexes int) *Cache {
 	return &Cache{
 		blocks: lru{most: records}, tails: lru{most: indexes},
@@ -32,16 +34,16 @@ func NewCache(records, indexes int) *Cache {
 	}
 }
 
-// lru keeps what was used most recently.
+// lru is a cache that evicts the least recently used value.
 type lru struct {
-	mu    sync.Mutex // protects the following
+	mu    sync.Mutex // protects the fields below
 	most  int        // in bytes
 	used  int
-	order list.List // of *cached, the most recent first
+	order list.List // of *cached, most recent first
 	items map[place]*list.Element
 }
 
-// place is where something is in a file. Names of files are random.
+// place is a location in a file. File names are random, so a place is unique.
 type place struct {
 	file   string
 	offset uint64
@@ -53,7 +55,7 @@ type cached struct {
 	size  int
 }
 
-// cachedMemory is what an entry takes beside its value, in bytes.
+// cachedMemory is the memory use of an entry without its value, in bytes.
 const cachedMemory = 250
 
 func (c *lru) get(at place) any {
@@ -67,7 +69,7 @@ func (c *lru) get(at place) any {
 	return e.Value.(*cached).value
 }
 
-// put keeps a value, unless it would push out much else.
+// put stores a value, unless it would take more than a quarter of the cache.
 func (c *lru) put(at place, value any, size int) {
 	if size += cachedMemory; size > c.most/4 {
 		return

@@ -14,13 +14,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// fill writes a layer of records with successive keys, and waits for merges.
+// fill writes a layer of records and waits for merges.
 func (s *stage) fill(records, size int) {
 	s.Helper()
 	s.last++
 	l := logstore.NewLayer(testTables, s.last)
 	for n := range records {
-		key := binary.BigEndian.AppendUint64(nil, uint64(n)*0x9e3779b97f4a7c15) // all over the keys
+		key := binary.BigEndian.AppendUint64(nil, uint64(n)*0x9e3779b97f4a7c15) // spread over the key space
 		l.Set(plain, string(binary.BigEndian.AppendUint64(key, s.last)), make([]byte, size))
 	}
 	if err := s.Write(l, false); err != nil {
@@ -29,9 +29,9 @@ func (s *stage) fill(records, size int) {
 	s.settle()
 }
 
-// What a flush costs does not grow with what there is: a record is written again only
-// when the run that it is in doubles.
-func TestBase_WritesARecordAgainALogarithmicNumberOfTimes(t *testing.T) {
+// The cost of a flush does not grow with the size of the base. A record is rewritten only when its
+// run at least doubles.
+func TestBase_RewritesARecordALogarithmicNumberOfTimes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	defer func() { _ = s.Close() }()
@@ -51,7 +51,7 @@ func TestBase_WritesARecordAgainALogarithmicNumberOfTimes(t *testing.T) {
 	t.Logf("%d flushes: each byte was written %.1f times; at most %d runs", flushes, float64(s.files.bytes["create"])/(flushes*20*100), most)
 }
 
-func TestToMerge_TakesAsManyAsAreWorthIt(t *testing.T) {
+func TestToMerge_ReturnsTheLargestWorthwhileCount(t *testing.T) {
 	t.Parallel()
 	sizes := func(sizes ...uint64) (runs []weight) {
 		for _, size := range sizes {
@@ -68,17 +68,17 @@ func TestToMerge_TakesAsManyAsAreWorthIt(t *testing.T) {
 		oldest bool
 		want   int
 	}{
-		"none":                                    {nil, true, 0},
-		"too few":                                 {sizes(1, 1, 1), true, 0},
-		"equal ones":                              {sizes(1, 1, 1, 1), true, 4},
-		"more below that are as large together":   {sizes(1, 1, 1, 1, 4, 8), true, 6},
-		"one below that is larger":                {sizes(1, 1, 1, 1, 5), true, 4},
-		"small ones behind a larger one":          {sizes(5, 1, 1, 1), true, 0},
-		"a large one and others as large":         {sizes(5, 1, 1, 1, 2), true, 5},
-		"few, with few deletions":                 {deleting(sizes(5, 100), 4), true, 0},
-		"few, with as many deletions":             {deleting(sizes(60, 100), 50), true, 2},
-		"few, with as many deletions, some below": {deleting(sizes(60, 100), 50), false, 0},
-		"one, with deletions":                     {deleting(sizes(60), 60), true, 0},
+		"none":       {nil, true, 0},
+		"too few":    {sizes(1, 1, 1), true, 0},
+		"equal ones": {sizes(1, 1, 1, 1), true, 4},
+		"older ones as large as the newer ones together": {sizes(1, 1, 1, 1, 4, 8), true, 6},
+		"an older one that is larger":                    {sizes(1, 1, 1, 1, 5), true, 4},
+		"small ones older than a larger one":             {sizes(5, 1, 1, 1), true, 0},
+		"a large one and older ones as large together":   {sizes(5, 1, 1, 1, 2), true, 5},
+		"few, with few deletions":                        {deleting(sizes(5, 100), 4), true, 0},
+		"few, with as many deletions":                    {deleting(sizes(60, 100), 50), true, 2},
+		"few, with as many deletions, older ones below":  {deleting(sizes(60, 100), 50), false, 0},
+		"one, with deletions":                            {deleting(sizes(60), 60), true, 0},
 	}
 	for name, test := range tests {
 		if got := toMerge(test.runs, test.oldest); got != test.want {
@@ -87,7 +87,7 @@ func TestToMerge_TakesAsManyAsAreWorthIt(t *testing.T) {
 	}
 }
 
-// However large the layers are, there are few runs.
+// Few runs remain, whatever the sizes of the layers are.
 func TestToMerge_LeavesFewRuns(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -111,7 +111,7 @@ func TestToMerge_LeavesFewRuns(t *testing.T) {
 	}
 }
 
-func TestBase_ForgetsWhatIsDeleted(t *testing.T) {
+func TestBase_DropsDeletedRecords(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	defer func() { _ = s.Close() }()
@@ -135,11 +135,11 @@ func TestBase_ForgetsWhatIsDeleted(t *testing.T) {
 		records += n
 	}
 	if records > 500 {
-		t.Errorf("%d records for 100 that are not deleted", records)
+		t.Errorf("the base has %d records for 100 live ones; want at most 500", records)
 	}
 }
 
-func TestGet_OfWhatIsNotThereMakesNoRequest(t *testing.T) {
+func TestGet_OfAMissingKeyMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	defer func() { _ = s.Close() }()
@@ -167,15 +167,15 @@ func TestGet_OfWhatIsNotThereMakesNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if reads := s.files.count("read") - before; reads > files+gets/100 {
-		t.Errorf("%d requests for %d unknown records in %d files", reads, gets, files)
+		t.Errorf("%d requests for %d missing records in %d files", reads, gets, files)
 	}
 }
 
-func TestGroup_ReadsOnlyFilesThatHaveIt(t *testing.T) {
+func TestGroup_ReadsOnlyFilesThatContainIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	defer func() { _ = s.Close() }()
-	s.cfg.Cache = NewCache(0, 1<<20) // no blocks
+	s.cfg.Cache = NewCache(0, 1<<20) // caches no blocks
 	if err := s.cfg.Cache.short.Acquire(t.Context(), shortMerges); err != nil {
 		t.Fatal(err)
 	}
@@ -198,21 +198,21 @@ func TestGroup_ReadsOnlyFilesThatHaveIt(t *testing.T) {
 		}
 		return records, s.files.count("read") - before
 	}
-	read(1) // and the tails
+	read(1) // also reads the tails
 	for n := range uint64(20) {
 		if records, calls := read(100 + n); records != 1 || calls != 1 {
-			t.Errorf("a group of one file: %d records, %d requests", records, calls)
+			t.Errorf("group in one file: %d records, %d requests", records, calls)
 		}
 	}
 	if records, calls := read(1); records != 20 || calls != 20 {
-		t.Errorf("a group of all files: %d records, %d requests", records, calls)
+		t.Errorf("group in all files: %d records, %d requests", records, calls)
 	}
 	if records, calls := read(500); records != 0 || calls != 0 {
-		t.Errorf("a group of no file: %d records, %d requests", records, calls)
+		t.Errorf("group in no file: %d records, %d requests", records, calls)
 	}
 }
 
-// A long scan reads much at a time, and does not push out what the cache has.
+// A long scan reads many blocks per request and does not evict cached blocks.
 func TestScan_ReadsAhead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
@@ -229,7 +229,7 @@ func TestScan_ReadsAhead(t *testing.T) {
 		t.Fatalf("%d records, %v", n, err)
 	}
 	if reads := s.files.count("read") - before; reads > 20 {
-		t.Errorf("%d requests for %d bytes", reads, s.files.bytes["create"])
+		t.Errorf("the scan made %d requests for %d bytes; want at most 20", reads, s.files.bytes["create"])
 	}
 	if blocks := s.cfg.Cache.blocks.order.Len(); blocks > 2 {
 		t.Errorf("the scan put %d blocks into the cache", blocks)
@@ -259,7 +259,7 @@ func TestCache_IsBounded(t *testing.T) {
 	blocks := &s.cfg.Cache.blocks
 	blocks.put(place{"large", 0}, make([]byte, blocks.most/3), blocks.most/3)
 	if blocks.get(place{"large", 0}) != nil {
-		t.Error("a value that pushes out much else is kept")
+		t.Error("the cache stored a value larger than a quarter of its limit")
 	}
 	for name, c := range map[string]*lru{"blocks": blocks, "tails": &s.cfg.Cache.tails} {
 		bytes := 0
@@ -272,12 +272,12 @@ func TestCache_IsBounded(t *testing.T) {
 			}
 		}
 		if n := len(c.items); n < 3 || n != c.order.Len() || c.used > c.most || bytes+n*cachedMemory > c.used {
-			t.Errorf("%s: %d items of %d bytes; they count as %d of %d", name, n, bytes, c.used, c.most)
+			t.Errorf("%s: %d items of %d bytes, counted as %d of %d bytes", name, n, bytes, c.used, c.most)
 		}
 	}
 }
 
-func TestBase_TakesLargeRecords(t *testing.T) {
+func TestBase_StoresLargeRecords(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	defer func() { _ = s.Close() }()
@@ -305,26 +305,26 @@ func TestBase_TakesLargeRecords(t *testing.T) {
 		t.Fatal(strings.ReplaceAll(err.Error(), string(large), "…"))
 	}
 	if used := s.cfg.Cache.blocks.used; used > 10_000 {
-		t.Errorf("the cache holds %d bytes", used)
+		t.Errorf("the block cache holds %d bytes; want at most 10,000", used)
 	}
 }
 
-// hugeFiles are files whose content is not kept: what is read is what makes it.
+// hugeFiles count requests. They store nothing, and reads fail.
 type hugeFiles struct{ requests int }
 
 func (f *hugeFiles) Create(context.Context, string, []byte) error { f.requests++; return nil }
 func (f *hugeFiles) Remove(context.Context, string) error         { f.requests++; return nil }
 func (f *hugeFiles) ReadAt(context.Context, string, int64, []byte) error {
 	f.requests++
-	return errors.New("nothing is to be read")
+	return errors.New("unexpected read")
 }
 
-// hugeManifest describes a base of so many bytes.
+// hugeManifest returns the manifest of a base of the given size in bytes.
 func hugeManifest(size uint64) []byte {
 	v := &version{last: 1}
 	for left := size; left > 0; {
 		r := &run{}
-		n := max(left/2, min(left, 32<<20)) // each run is half of what is left
+		n := max(left/2, min(left, 32<<20)) // each run has half of the remaining size
 		for left -= n; n > 0; {
 			f := &file{
 				name: "base-0000000001-abcdefghijklmnopqrstuvwxyz", size: min(n, 32<<20), tail: 200 << 10, sum: 12345678,
@@ -338,7 +338,7 @@ func hugeManifest(size uint64) []byte {
 	return v.encode()
 }
 
-// Opening reads the manifest and nothing else.
+// Open decodes the manifest and reads no file.
 func TestOpen_MakesNoRequest(t *testing.T) {
 	t.Parallel()
 	files := &hugeFiles{}
@@ -368,7 +368,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// benchmarked returns a base of so many layers of 8 MiB at the default sizes.
+// benchmarked returns a base of the given number of 8 MiB layers, with default sizes.
 func benchmarked(b *testing.B, layers int) *stage {
 	s := newStage(b, 1)
 	cfg := s.config()
@@ -385,7 +385,7 @@ func benchmarked(b *testing.B, layers int) *stage {
 	return s
 }
 
-// benchmarkLayer returns a layer of 8 MiB: instances and their histories.
+// benchmarkLayer returns a layer of 8 MiB with instances and their histories.
 func (s *stage) benchmarkLayer() *logstore.Layer {
 	s.last++
 	l := logstore.NewLayer(testTables, s.last)
@@ -403,7 +403,7 @@ func benchmarkKey(number uint64) string { return fmt.Sprintf("%016x", number*0x9
 
 func BenchmarkWrite(b *testing.B) {
 	s := benchmarked(b, 0)
-	s.stop() // without merges
+	s.stop() // no merges
 	l := s.benchmarkLayer()
 	b.SetBytes(8 << 20)
 	b.ReportAllocs()

@@ -15,22 +15,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// scriptedLast is how many layers a crash test writes.
+// scriptedLast is the number of layers that writeScript writes.
 const scriptedLast = 12
 
-// writeScript writes layers until one fails, with merges in between.
+// writeScript writes layers until a write fails, and waits for the merges after each.
 func (s *stage) writeScript() {
 	for range scriptedLast {
 		if s.write(30, false) != nil {
 			return
 		}
 		s.settle()
-		time.Sleep(5 * time.Minute) // what is not needed is deleted
+		time.Sleep(5 * time.Minute) // unneeded files are deleted
 	}
 }
 
-// reopen opens the base from the last manifest that was committed, as another process
-// does after a crash, and deletes what that does not name.
+// reopen opens the base from the last committed manifest, as another process does after a crash,
+// and deletes the files that the manifest does not name.
 func (s *stage) reopen() {
 	s.Helper()
 	_ = s.Close() // makes no call that could help
@@ -45,7 +45,7 @@ func (s *stage) reopen() {
 	}
 }
 
-func TestBase_IsWholeAfterACrashAtEachCall(t *testing.T) {
+func TestBase_IsConsistentAfterACrashAtAnyCall(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestBase_IsWholeAfterACrashAtEachCall(t *testing.T) {
 					wrote := s.last
 					s.reopen()
 					if s.last != wrote && (s.last != wrote+1 || how == failsBefore) {
-						t.Fatalf("crash at call %d: the base ends with group %d; %d were written", at, s.last, wrote)
+						t.Fatalf("crash at call %d: the base ends with group %d; %d groups were written", at, s.last, wrote)
 					}
 					s.compare()
 					for range 3 {
@@ -94,9 +94,8 @@ func TestBase_IsWholeAfterACrashAtEachCall(t *testing.T) {
 	}
 }
 
-// What a layer's write does not finish is done again, as the store does, or by whoever
-// opens the base after its end is uncertain.
-func TestBase_HasWhatWasWrittenAmongFaults(t *testing.T) {
+// A failed write is repeated, as the store does. After an uncertain write the base is opened again.
+func TestBase_KeepsWrittenRecordsUnderFaults(t *testing.T) {
 	t.Parallel()
 	failures, uncertain := 0, 0
 	for seed := range uint64(testshare.Amount(12, 4)) {
@@ -123,11 +122,11 @@ func TestBase_HasWhatWasWrittenAmongFaults(t *testing.T) {
 					if isUncertain(err) {
 						uncertain++
 						if again := s.Write(l, false); !isUncertain(again) {
-							t.Fatalf("seed %d: a base whose manifest is uncertain was written: %v", seed, again)
+							t.Fatalf("seed %d: write after an uncertain commit: %v; want the same error", seed, again)
 						}
 						last := s.last
 						if s.reopen(); s.last != last {
-							break // it had happened
+							break // the write had succeeded
 						}
 						s.files.follow(fault)
 					}
@@ -135,7 +134,7 @@ func TestBase_HasWhatWasWrittenAmongFaults(t *testing.T) {
 				s.settle()
 				s.files.follow(nil)
 				s.compare()
-				if isUncertain(s.isDoomed()) { // by a merge
+				if isUncertain(s.writeError()) { // after a merge
 					s.reopen()
 					s.compare()
 				}
@@ -145,17 +144,17 @@ func TestBase_HasWhatWasWrittenAmongFaults(t *testing.T) {
 		})
 	}
 	if failures < testshare.Amount(30, 10) || uncertain < testshare.Amount(5, 3) {
-		t.Errorf("%d failures, %d uncertain; want more", failures, uncertain)
+		t.Errorf("got %d failures, %d of them uncertain; want more", failures, uncertain)
 	}
 }
 
-func (b *Base) isDoomed() error {
+func (b *Base) writeError() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.doomed
+	return b.writeErr
 }
 
-func TestBase_IsReadWhileItIsWrittenAndMerged(t *testing.T) {
+func TestBase_CanBeReadDuringWritesAndMerges(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 3)
 	var mu sync.Mutex // protects s.truth
@@ -197,11 +196,11 @@ func TestBase_IsReadWhileItIsWrittenAndMerged(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.View(func(logstore.Reader) error { return nil }); !errors.Is(err, logstore.ErrClosed) {
-		t.Errorf("a view after Close returns %v", err)
+		t.Errorf("View after Close: %v", err)
 	}
 }
 
-// hasAll reports whether scans return what should be there.
+// hasAll returns an error if a scan does not return exactly the wanted records.
 func (s *stage) hasAll(r logstore.Reader, want contents) error {
 	for id := range testTables {
 		n := 0
@@ -231,7 +230,7 @@ func TestBase_AViewOutlivesAMerge(t *testing.T) {
 			}
 		}
 		want, was := s.truth[s.last], s.Names()
-		other, err := Open(t.Context(), s.config(), s.manifest) // of another process
+		other, err := Open(t.Context(), s.config(), s.manifest) // in another process
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,13 +254,13 @@ func TestBase_AViewOutlivesAMerge(t *testing.T) {
 		s.compare()
 		time.Sleep(time.Hour)
 		if there := s.files.names(); slices.ContainsFunc(there, func(name string) bool { return slices.Contains(was, name) }) {
-			t.Errorf("%q are there: %q", was, there)
+			t.Errorf("files before the merge %q, files now %q", was, there)
 		}
 		read := func() error {
 			return other.View(func(r logstore.Reader) error { return s.differs(r, s.truth[other.Last()]) })
 		}
 		if err := read(); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "base-") {
-			t.Errorf("a manifest whose files are deleted: %v; want ErrGone and a file's name", err)
+			t.Errorf("View with a manifest of deleted files: %v; want ErrGone and a file name", err)
 		}
 		if err := errors.Join(other.Rebase(s.Manifest()), read()); err != nil {
 			t.Errorf("after Rebase: %v", err)
@@ -269,11 +268,11 @@ func TestBase_AViewOutlivesAMerge(t *testing.T) {
 	})
 }
 
-func TestBase_NothingIsCommittedAfterItWasWrittenForTheLastTime(t *testing.T) {
+func TestBase_CommitsNothingAfterTheClosingWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
-		if err := s.cfg.Cache.short.Acquire(t.Context(), shortMerges); err != nil { // merges wait
+		if err := s.cfg.Cache.short.Acquire(t.Context(), shortMerges); err != nil { // delays merges
 			t.Fatal(err)
 		}
 		for range 10 {
@@ -291,7 +290,7 @@ func TestBase_NothingIsCommittedAfterItWasWrittenForTheLastTime(t *testing.T) {
 			t.Errorf("%d commits after the last write", got-calls)
 		}
 		if err := s.Write(logstore.NewLayer(testTables, s.last), true); err != nil || s.files.count("commit") != calls {
-			t.Errorf("a layer without anything new: %v, %d commits", err, s.files.count("commit")-calls)
+			t.Errorf("write of an empty layer: %v, %d commits", err, s.files.count("commit")-calls)
 		}
 		s.compare()
 		_ = s.Close()
@@ -320,7 +319,7 @@ func TestBase_WritesWaitForMergesWhenThereAreTooManyRuns(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-written:
-			t.Errorf("write with %d runs: %v; want that it waits", maxRuns, err)
+			t.Errorf("write with %d runs returned %v; want it to wait", maxRuns, err)
 		default:
 		}
 		s.cfg.Cache.short.Release(shortMerges)
@@ -331,7 +330,7 @@ func TestBase_WritesWaitForMergesWhenThereAreTooManyRuns(t *testing.T) {
 	})
 }
 
-func TestBase_GoesOnWhenMergesFail(t *testing.T) {
+func TestBase_ContinuesWhenMergesFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
@@ -385,16 +384,16 @@ func TestBase_KeepsFilesForReadersInOtherProcesses(t *testing.T) {
 		read := func() error { return other.View(func(r logstore.Reader) error { return s.differs(r, s.truth[1]) }) }
 		time.Sleep(time.Minute)
 		if err := read(); err != nil {
-			t.Errorf("after a minute: %v", err)
+			t.Errorf("View after a minute: %v", err)
 		}
 		time.Sleep(2 * time.Minute)
 		if err := read(); !errors.Is(err, ErrGone) {
-			t.Errorf("after 3 minutes: %v; want ErrGone", err)
+			t.Errorf("View after 3 minutes: %v; want ErrGone", err)
 		}
 	})
 }
 
-func TestOpen_TakesAContextThatMayEnd(t *testing.T) {
+func TestOpen_IgnoresTheEndOfItsContext(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -410,13 +409,13 @@ func TestOpen_TakesAContextThatMayEnd(t *testing.T) {
 	}
 	s.settle()
 	if n := len(s.version().runs); n > 5 {
-		t.Errorf("%d runs; want that they are merged", n)
+		t.Errorf("got %d runs; want merged runs", n)
 	}
 	s.compare()
 	_ = s.Close()
 }
 
-func TestBase_DeletesWhatItCreatedInVain(t *testing.T) {
+func TestBase_DeletesTheFilesOfAFailedWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
@@ -441,7 +440,7 @@ func TestBase_DeletesWhatItCreatedInVain(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				if names := s.files.names(); len(names) > 0 {
-					t.Fatalf("when create %d of %d %s: %q are there", at, creates, how, names)
+					t.Fatalf("create %d of %d %s: files %q exist", at, creates, how, names)
 				}
 				if creates < at {
 					break
@@ -463,7 +462,7 @@ func TestBase_ShortMergesDoNotWaitForLongOnes(t *testing.T) {
 		s.manifest = large.encode()
 		s.open()
 		defer func() { _ = s.Close() }()
-		if err := s.cfg.Cache.long.Acquire(t.Context(), longMerges); err != nil { // those of other bases
+		if err := s.cfg.Cache.long.Acquire(t.Context(), longMerges); err != nil { // taken by merges of other bases
 			t.Fatal(err)
 		}
 		for range 20 {
@@ -478,8 +477,8 @@ func TestBase_ShortMergesDoNotWaitForLongOnes(t *testing.T) {
 	})
 }
 
-// What a merge has just replaced is not among them: a view may read it.
-func TestUnneeded_AreFilesThatFormerOwnersLeft(t *testing.T) {
+// Unneeded must not return files that a merge has just replaced: a view may read them.
+func TestUnneeded_ReturnsFilesThatFormerOwnersLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
@@ -504,13 +503,13 @@ func TestUnneeded_AreFilesThatFormerOwnersLeft(t *testing.T) {
 			}
 		}
 		if n := len(s.files.names()); n < 2*len(s.Names()) {
-			t.Errorf("%d files; want many that wait for their deletion", n)
+			t.Errorf("got %d files; want more that wait for their deletion", n)
 		}
 	})
 }
 
-// A write that EndWork ends says that the base is closed, and one with everything goes on.
-func TestEndWork_EndsAWrite(t *testing.T) {
+// EndWork makes a running write fail with ErrClosed. A later closing write succeeds.
+func TestEndWork_CancelsAWrite(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
 	if err := s.write(30, false); err != nil {
@@ -524,11 +523,11 @@ func TestEndWork_EndsAWrite(t *testing.T) {
 		return succeeds
 	})
 	if err := s.write(30, false); !errors.Is(err, logstore.ErrClosed) {
-		t.Errorf("a write that was ended: %v, want %v", err, logstore.ErrClosed)
+		t.Errorf("Write during EndWork: %v, want %v", err, logstore.ErrClosed)
 	}
 	s.compare()
 	if err := s.write(30, true); err != nil {
-		t.Errorf("a write of everything: %v", err)
+		t.Errorf("closing Write after EndWork: %v", err)
 	}
 	s.compare()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// written returns a base that was written, and merged in part.
+// written returns a closed base with some layers and merges.
 func written(t testing.TB) *stage {
 	s := newStage(t, 7)
 	for range 6 {
@@ -31,8 +31,8 @@ func written(t testing.TB) *stage {
 	return s
 }
 
-// readDamaged reads everything of a base with another file in the place of one, and
-// reports data that is wrong.
+// readDamaged reads the whole base after the content of one file was replaced, and returns an error
+// if the data is wrong. Nil content deletes the file.
 func (s *stage) readDamaged(name string, content []byte) error {
 	s.files = &memoryFiles{files: maps.Clone(s.files.files), calls: map[string]int{}, bytes: map[string]int{}}
 	if s.files.files[name] = content; content == nil {
@@ -56,7 +56,7 @@ func TestBase_ReportsEachDamagedByte(t *testing.T) {
 			d, ok := errors.AsType[*DamageError]((&stage{TB: t, files: s.files, manifest: s.manifest, truth: s.truth, random: s.random}).readDamaged(name, damaged))
 			switch {
 			case !ok:
-				t.Errorf("%s at %d of %d of %s is not noticed", what, offset, len(content), name)
+				t.Errorf("%s at %d of %d of %s was not detected", what, offset, len(content), name)
 			case d.File != name || d.Offset > int64(latest) || d.Offset < 0 || !strings.Contains(d.Error(), name):
 				t.Errorf("%s at %d of %d of %s: %v", what, offset, len(content), name, d)
 			}
@@ -77,8 +77,8 @@ func TestBase_ReportsEachDamagedByte(t *testing.T) {
 	}
 }
 
-// Copies of blocks and files, and files of another hub, have checksums of their own.
-func TestBase_NoticesFilesOfAnotherHub(t *testing.T) {
+// The same content has different checksums in another block, file or hub.
+func TestBase_DetectsFilesOfAnotherHub(t *testing.T) {
 	t.Parallel()
 	s := written(t)
 	cfg := s.config()
@@ -93,7 +93,7 @@ func TestBase_NoticesFilesOfAnotherHub(t *testing.T) {
 	}
 }
 
-func TestBase_WritesNothingOfADamagedFile(t *testing.T) {
+func TestBase_DoesNotMergeADamagedFile(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 7)
 	defer func() { _ = s.Close() }()
@@ -107,7 +107,7 @@ func TestBase_WritesNothingOfADamagedFile(t *testing.T) {
 		}
 	}
 	was := s.Names()
-	damaged := was[len(was)-1] // what is merged first is the oldest
+	damaged := was[len(was)-1] // the oldest runs are merged first
 	s.files.files[damaged][10] ^= 1
 	merges.Release(shortMerges)
 	s.settle()
@@ -115,14 +115,14 @@ func TestBase_WritesNothingOfADamagedFile(t *testing.T) {
 		t.Error("a damaged file was merged")
 	}
 	reads := s.files.bytes["read"]
-	for range 30 { // what is newer is merged, without another look at it
+	for range 30 { // newer runs are merged without reading the damaged file again
 		if err := s.write(10, false); err != nil {
 			t.Fatal(err)
 		}
 		s.settle()
 	}
 	if n := len(s.version().runs); n > 16 || s.files.bytes["read"]-reads > 100_000 {
-		t.Errorf("%d runs, %d bytes read", n, s.files.bytes["read"]-reads)
+		t.Errorf("%d runs, %d bytes read; want at most 16 runs and 100,000 bytes", n, s.files.bytes["read"]-reads)
 	}
 	s.files.files[damaged][10] ^= 1
 	s.compare()
@@ -146,12 +146,12 @@ func FuzzDamagedFile(f *testing.F) {
 		same := bytes.Equal(content, s.files.files[name])
 		err := s.readDamaged(name, content)
 		if _, damaged := errors.AsType[*DamageError](err); same != (err == nil) || !same && !damaged {
-			t.Errorf("changed: %v; got %v", !same, err)
+			t.Errorf("file changed: %v; got error %v", !same, err)
 		}
 	})
 }
 
-// What passes its checksums can be wrong, too, but does not end the process.
+// Malformed content whose checksums are right must not crash the process.
 func FuzzContent(f *testing.F) {
 	good := &fileWriter{b: &Base{cfg: Config{Tables: testTables, BlockSize: 1000, FileSize: 1000}}}
 	for _, key := range []string{"\x00a", "\x00b", "\x01\x00\x00\x00\x00\x00\x00\x00\x01x"} {
@@ -224,7 +224,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-func TestOpen_RefusesManifestsThatItCannotRead(t *testing.T) {
+func TestOpen_RefusesInvalidManifests(t *testing.T) {
 	t.Parallel()
 	good := func() *version {
 		return &version{last: 5, runs: []*run{{files: []*file{
@@ -253,16 +253,16 @@ func TestOpen_RefusesManifestsThatItCannotRead(t *testing.T) {
 	manifest := good().encode()
 	for n := 1; n < len(manifest); n++ {
 		if _, err := Open(t.Context(), Config{}, manifest[:n]); err == nil {
-			t.Errorf("a manifest that is cut off after %d of %d bytes is taken", n, len(manifest))
+			t.Errorf("a manifest truncated after %d of %d bytes was accepted", n, len(manifest))
 		}
 	}
 	manifest[0] = 2
 	if _, err := Open(t.Context(), Config{}, manifest); err == nil || !strings.Contains(err.Error(), "format version is 2; want 1") {
-		t.Errorf("a newer manifest: %v", err)
+		t.Errorf("Open with a newer manifest: %v", err)
 	}
 }
 
-// The checksum of an earlier version of the code is that of this one.
+// Checksums must not change between versions of the code.
 func TestChecksum_IsCRC32COfSeedNameAndContent(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.Context(), Config{Seed: []byte("12")}, nil)
@@ -274,8 +274,8 @@ func TestChecksum_IsCRC32COfSeedNameAndContent(t *testing.T) {
 	}
 }
 
-// scanPast reads all tables, continues behind ranges that cannot be read, and returns the number of
-// records in them. All other records must be there.
+// scanPast scans all tables and continues after unreadable ranges. It returns the number of records
+// in those ranges, and an error if any other record is missing or wrong.
 func (s *stage) scanPast(r logstore.Reader, want contents) (lost int, err error) {
 	for id := range testTables {
 		left := maps.Clone(want[id])
@@ -315,7 +315,8 @@ func (s *stage) scanPast(r logstore.Reader, want contents) (lost int, err error)
 	return lost, nil
 }
 
-// A damaged byte costs the records of one block at most, or the records of one file if its tail is damaged.
+// A damaged byte costs at most the records of one block, or the records of one file if the tail is
+// damaged.
 func TestBase_ScansPastDamage(t *testing.T) {
 	t.Parallel()
 	every := testshare.Amount(1, 5)
@@ -324,7 +325,7 @@ func TestBase_ScansPastDamage(t *testing.T) {
 	for _, table := range s.truth[s.last] {
 		all += len(table)
 	}
-	blocks, tails := 0, 0 // damaged ones that cost some records, but not all
+	blocks, tails := 0, 0 // damaged ones that cost some but not all records
 	for name, content := range s.files.files {
 		if !slices.Contains(s.Names(), name) {
 			continue // it waits for its deletion
@@ -344,7 +345,7 @@ func TestBase_ScansPastDamage(t *testing.T) {
 			_ = other.Close() // it was only read
 			switch {
 			case err != nil:
-				t.Fatalf("a wrong bit at %d of %d of %s: %v", at, len(content), name, err)
+				t.Fatalf("a changed bit at %d of %d of %s: %v", at, len(content), name, err)
 			case lost > 0 && lost < all/2 && at < len(content)/2:
 				blocks++
 			case lost > 0 && lost < all:
@@ -353,6 +354,6 @@ func TestBase_ScansPastDamage(t *testing.T) {
 		}
 	}
 	if blocks == 0 || tails == 0 {
-		t.Errorf("%d damaged blocks and %d damaged tails cost a part of %d records, want some of both", blocks, tails, all)
+		t.Errorf("%d damaged blocks and %d damaged tails lost some of %d records; want some of both", blocks, tails, all)
 	}
 }

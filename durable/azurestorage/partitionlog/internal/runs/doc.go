@@ -1,28 +1,30 @@
-// Package runs keeps the records of a partition in immutable sorted files: it is a
-// [logstore.Base] whose files can be blobs.
+// Package runs stores the records of a partition in immutable sorted files. It implements
+// [logstore.Base]. The files can be blobs.
 //
-// Each layer that is written becomes a run: one or more files with records in the
-// order of their keys, deletions among them. A newer run hides what older ones have
-// under the same key. Runs are merged in the background, the newest ones with each
-// other, so that each record is written again O(log n) times and there are O(log n)
-// runs. What a write costs follows what changed and not what is there.
+// # Runs
 //
-// The manifest names the files that count. It is not in a file: [Config].Commit stores
-// it, in the partition's log, and only then it counts. A crash leaves files that no
-// manifest names. Files that a new manifest does not name any more are deleted after a
-// while, since readers in other processes may still use them.
+// Each layer that is written becomes a run: one or more files with records and deletions, sorted by
+// key. A record in a newer run hides the records of the same key in older runs. Background merges
+// combine the newest runs. Each record is rewritten O(log n) times, and there are O(log n) runs.
+// The cost of a write depends on the amount of changed data, not on the size of the base.
 //
-// A file is
+// The manifest names the files of the base. It is not stored in a file: [Config].Commit stores it
+// in the partition's log, and it takes effect then. A crash can leave files that no manifest names.
+// Files that a new manifest no longer names are deleted after a delay, because readers in other
+// processes may still use them.
 //
-//	block…   records in the order of their keys, at least one, about 32 KiB:
-//	           key's length, key, length of the value + 1, value
-//	           key's length, key, 0                        a deletion
+// # File format
+//
+// A file consists of
+//
+//	block…   at least one, about 32 KiB of records sorted by key:
+//	           key length, key, value length + 1, value
+//	           key length, key, 0                        a deletion
 //	tail     format version, number of blocks,
-//	         each block's first key, length, CRC-32C,
-//	         Bloom filter over keys, and over the numbers of groups
+//	         first key, length and CRC-32C of each block,
+//	         Bloom filter of keys and of group numbers
 //
-// Keys begin with the byte of their table. Lengths are varints. The manifest has the
-// length and the CRC-32C of the tail, so one request makes a file readable, and a file
-// that is not the one that was written is noticed. Checksums begin with [Config].Seed
-// and the file's name.
+// The first byte of a key is its table. Lengths are varints. The manifest contains the length and
+// the CRC-32C of the tail. So one request makes a file readable, and a wrong file is detected.
+// Checksums also cover [Config].Seed and the file's name.
 package runs

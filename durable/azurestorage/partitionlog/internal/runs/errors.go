@@ -8,19 +8,19 @@ import (
 )
 
 var (
-	// ErrGone is the error of a file that does not exist. A reader that meets it needs a
-	// newer manifest ([Base.Rebase]).
+	// ErrGone is the error of a file that does not exist. A reader that gets it needs a newer
+	// manifest ([Base.Rebase]).
 	ErrGone = errors.New("file does not exist")
 
 	errChecksum = errors.New("checksum does not match")
-	errShort    = errors.New("file ends too early")
-	errForm     = errors.New("content is not well formed")
+	errShort    = errors.New("file is too short")
+	errForm     = errors.New("content is malformed")
 )
 
-// DamageError is the error of a file that is not what was written.
+// DamageError reports a file whose content is not valid.
 type DamageError struct {
 	File   string
-	Offset int64 // of what cannot be used, in bytes
+	Offset int64 // of the invalid part, in bytes
 	Cause  error
 }
 
@@ -31,7 +31,7 @@ func (e *DamageError) Error() string {
 // Unwrap returns the cause.
 func (e *DamageError) Unwrap() error { return e.Cause }
 
-// ManifestError is the error of a manifest that cannot be used.
+// ManifestError reports a manifest that cannot be decoded.
 type ManifestError struct{ Cause error }
 
 func (e *ManifestError) Error() string {

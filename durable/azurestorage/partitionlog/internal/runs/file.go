@@ -18,14 +18,14 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// tail is what is read of a file before its records.
+// tail is the part of a file that locates its records.
 type tail struct {
 	blocks []block
 	filter []byte
-	size   int // in memory, in bytes
+	size   int // memory use, in bytes
 }
 
-// block is what a file's tail says of a block.
+// block describes a block of a file.
 type block struct {
 	first  []byte // key
 	offset uint64
@@ -33,7 +33,7 @@ type block struct {
 	sum    uint32
 }
 
-const blockMemory = 48 // of a block in memory beside its first key
+const blockMemory = 48 // memory use of a block without its first key, in bytes
 
 func (t *tail) code(c *logstore.Coder) {
 	format := byte(FormatVersion)
@@ -53,7 +53,7 @@ func (t *tail) code(c *logstore.Coder) {
 	codeBytes(c, &t.filter)
 }
 
-// decodeTail reads the tail of a file whose blocks have so many bytes.
+// decodeTail decodes the tail of a file whose blocks have the given total size.
 func decodeTail(p []byte, bytes uint64) (*tail, error) {
 	t := &tail{}
 	c := &logstore.Coder{Buf: p, Reading: true}
@@ -73,17 +73,17 @@ func decodeTail(p []byte, bytes uint64) (*tail, error) {
 	return t, nil
 }
 
-// find returns the last block whose first key is less than before, or the first block.
+// find returns the index of the last block whose first key is less than before, or 0.
 func (t *tail) find(before []byte) int {
 	n := sort.Search(len(t.blocks), func(i int) bool { return bytes.Compare(t.blocks[i].first, before) >= 0 })
 	return max(n-1, 0)
 }
 
-// A Bloom filter has 16 bits for a key and sets 8 of them: one in 1,700 other keys seems
-// to be there.
+// The Bloom filter has 16 bits per key and sets 8 of them. For 1 in 1,700 missing keys it reports a
+// false match.
 const (
-	filterBits  = 16
-	filterTurns = 8
+	filterBits   = 16
+	filterHashes = 8
 )
 
 func makeFilter(hashes []uint64) []byte {
@@ -96,8 +96,7 @@ func makeFilter(hashes []uint64) []byte {
 	return filter
 }
 
-// mayHave reports whether a hash may have been put into the file's filter. If not, it has
-// not.
+// mayHave reports whether the file may contain a key with the given hash. False is certain.
 func (t *tail) mayHave(hash uint64) bool {
 	for bit := range filterSlots(hash, len(t.filter)) {
 		if t.filter[bit/8]&(1<<(bit%8)) == 0 {
@@ -107,11 +106,11 @@ func (t *tail) mayHave(hash uint64) bool {
 	return true
 }
 
-// filterSlots yields the bits of a hash in a filter of so many bytes.
+// filterSlots yields the bits of a hash in a filter of the given size in bytes.
 func filterSlots(hash uint64, bytes int) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		step := bits.RotateLeft64(hash, 32) | 1
-		for range filterTurns {
+		for range filterHashes {
 			if bytes == 0 || !yield(hash%(8*uint64(bytes))) {
 				return
 			}
@@ -120,13 +119,13 @@ func filterSlots(hash uint64, bytes int) iter.Seq[uint64] {
 	}
 }
 
-// record is one in a block. The deletion of a record has no value.
+// record is a record of a block. A deletion has a nil value.
 type record struct {
 	key, value []byte
 }
 
-// cut returns the first record of a block and what follows it.
-func cut(p []byte) (r record, rest []byte, ok bool) {
+// decodeRecord returns the first record of a block and the rest of the block.
+func decodeRecord(p []byte) (r record, rest []byte, ok bool) {
 	n, size := binary.Uvarint(p)
 	if size <= 0 || n == 0 || n > uint64(len(p)-size) {
 		return record{}, nil, false
@@ -142,40 +141,40 @@ func cut(p []byte) (r record, rest []byte, ok bool) {
 	return r, p, true
 }
 
-// groupKey is how many bytes of a key are its table and the number of its group.
+// groupKey is the size of a key's table and group number, in bytes.
 const groupKey = 1 + 8
 
-// isGrouped reports whether a key is of a grouped table.
+// isGrouped reports whether a key belongs to a grouped table.
 func isGrouped(tables logstore.Tables, key []byte) bool {
 	return len(key) >= groupKey && int(key[0]) < len(tables) && tables[key[0]].Grouped
 }
 
-// fileWriter writes records, whose keys come in order, into files.
+// fileWriter writes records into files. Keys must be added in ascending order.
 type fileWriter struct {
 	ctx  context.Context
 	b    *Base
-	last uint64 // group, which is in the files' names
+	last uint64 // last group; part of the file names
 
-	tried []string // names that may be taken
-	files []*file  // that are complete
+	tried []string // names of files that may exist
+	files []*file  // complete files
 
-	// The file that is under way.
+	// The current file.
 	name    string
 	content []byte
-	block   int // where its last block begins
+	block   int // offset of the last block
 	tail    tail
 	hashes  []uint64
-	group   []byte // the last one in hashes
-	key     []byte // the last one
+	group   []byte // last group in hashes
+	key     []byte // last key
 	counts  file
 }
 
-// newWriter returns a writer of so many bytes of records, so that its buffer need not grow.
+// newWriter returns a writer whose buffer is allocated for size bytes of records.
 func (b *Base) newWriter(ctx context.Context, last uint64, size int) *fileWriter {
 	return &fileWriter{ctx: ctx, b: b, last: last, content: make([]byte, 0, min(size, b.cfg.FileSize)*9/8)}
 }
 
-// add adds a record, or its deletion if value is nil.
+// add adds a record, or a deletion if value is nil.
 func (w *fileWriter) add(key, value []byte) error {
 	size, n := len(key)+len(value), len(w.content)
 	if n > w.block && n-w.block+size > w.b.cfg.BlockSize {
@@ -218,7 +217,7 @@ func (w *fileWriter) endBlock() {
 	w.block = len(w.content)
 }
 
-// endFile creates the file that is under way, if there is one.
+// endFile stores the current file, if any.
 func (w *fileWriter) endFile() error {
 	if w.name == "" {
 		return nil
@@ -235,7 +234,7 @@ func (w *fileWriter) endFile() error {
 		first: w.tail.blocks[0].first, last: bytes.Clone(w.key), records: w.counts.records, deletions: w.counts.deletions,
 	}
 	w.tried = append(w.tried, w.name)
-	w.b.note(w.name)
+	w.b.addKnown(w.name)
 	if err := w.b.cfg.Files.Create(w.ctx, f.name, content); err != nil {
 		return fmt.Errorf("create base file %s: %w", f.name, err)
 	}

@@ -17,7 +17,7 @@ import (
 
 var rewriteFormat = flag.Bool("format.rewrite", false, "write the files of the current format in testdata, after a change that older builds need not read")
 
-// sampleLayers are layers with something of everything, and what is in a base of them.
+// sampleLayers returns layers that use all features of the format, and the resulting contents.
 func sampleLayers() (layers []*logstore.Layer, want contents) {
 	want = contents{{}, {}, {}}
 	for n := range uint64(6) {
@@ -41,9 +41,9 @@ func sampleLayers() (layers []*logstore.Layer, want contents) {
 	return layers, want
 }
 
-// A base of each format that there was is read as it was written. The files of a format
-// are written once, by the build that introduced it, and stay as they are.
-func TestOpen_ReadsWhatEachFormatLeft(t *testing.T) {
+// The code reads the files of every format version. The files of a format were written once, by the
+// version that introduced it, and must not change.
+func TestOpen_ReadsFilesOfEveryFormatVersion(t *testing.T) {
 	t.Parallel()
 	layers, want := sampleLayers()
 	for format := 1; format <= FormatVersion; format++ {
@@ -87,7 +87,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestFile_IsLaidOutAsDocumented(t *testing.T) {
+func TestFile_HasTheDocumentedLayout(t *testing.T) {
 	t.Parallel()
 	files := newFiles()
 	b, err := Open(t.Context(), Config{Tables: testTables, Files: files, Seed: []byte("hub"), BlockSize: 20}, nil)
@@ -125,7 +125,7 @@ func TestFile_IsLaidOutAsDocumented(t *testing.T) {
 	}
 }
 
-func TestFilter_HasWhatWasPutInAndLittleElse(t *testing.T) {
+func TestFilter_ContainsItsKeysAndFewOthers(t *testing.T) {
 	t.Parallel()
 	hash := func(n uint64) uint64 { return xxhash.Sum64(binary.BigEndian.AppendUint64(nil, n)) }
 	var hashes []uint64
@@ -137,16 +137,16 @@ func TestFilter_HasWhatWasPutInAndLittleElse(t *testing.T) {
 	for n := range uint64(110_000) {
 		has := filter.mayHave(hash(n))
 		if n < 10_000 && !has {
-			t.Fatalf("%d is not there", n)
+			t.Fatalf("the filter lacks hash %d", n)
 		}
 		if n >= 10_000 && has {
 			wrong++
 		}
 	}
 	if wrong > 200 {
-		t.Errorf("%d of 100,000 others seem to be there", wrong)
+		t.Errorf("%d of 100,000 other hashes match the filter", wrong)
 	}
 	if !(&tail{}).mayHave(1) {
-		t.Error("a file without a filter may have everything")
+		t.Error("an empty filter must match everything")
 	}
 }

@@ -9,37 +9,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// FormatVersion is the version of manifests and files. Those of a newer one are
-// refused.
+// FormatVersion is the version of manifests and files. Other versions are refused.
 const FormatVersion = 1
 
-// maxFile is more than any file has, in bytes.
+// maxFile is the upper limit of a plausible file size, in bytes.
 const maxFile = 1 << 40
 
-// version is what a manifest says: the base at one time. It does not change.
+// version is the decoded content of a manifest. It is immutable.
 type version struct {
-	last uint64 // the last group that is in the runs
-	runs []*run // the newest first
+	last uint64 // last group in the runs
+	runs []*run // newest first
 }
 
-// run is files with records in the order of their keys, one file after the other.
+// run is a sequence of files with records sorted by key.
 type run struct {
 	files   []*file
-	merging bool // it is being merged; Base.mu protects this
+	merging bool // a merge of it is running, or it is damaged; Base.mu protects this
 }
 
-// file is what a manifest says of a file.
+// file describes a file in a manifest.
 type file struct {
 	name        string
 	size        uint64 // in bytes
-	tail        uint64 // how many of them are the tail
+	tail        uint64 // size of the tail, in bytes
 	sum         uint32 // checksum of the tail
 	first, last []byte // keys
-	records     uint64 // with deletions
+	records     uint64 // includes deletions
 	deletions   uint64
 }
 
-// decodeManifest reads a manifest. Without one, there is nothing in the base.
+// decodeManifest decodes a manifest. An empty manifest is an empty base.
 func decodeManifest(manifest []byte) (*version, error) {
 	v := &version{}
 	if len(manifest) == 0 {
@@ -96,12 +95,12 @@ func (f *file) code(c *logstore.Coder) {
 	if sum > math.MaxUint32 {
 		c.Fail(errForm)
 	}
-	if c.Reading { // others may read f while it is written
+	if c.Reading { // when encoding, other goroutines may read f
 		f.sum = uint32(sum)
 	}
 }
 
-// codeList codes a list whose elements take a byte at least.
+// codeList encodes or decodes a list. An encoded element has at least one byte.
 func codeList[T any](c *logstore.Coder, list *[]T, code func(*T)) {
 	n := uint64(len(*list))
 	c.Uint(&n)
@@ -119,7 +118,7 @@ func codeList[T any](c *logstore.Coder, list *[]T, code func(*T)) {
 	}
 }
 
-// codeBytes codes bytes. Those that are read are part of c.Buf.
+// codeBytes encodes or decodes bytes. Decoded bytes are a part of c.Buf.
 func codeBytes(c *logstore.Coder, v *[]byte) {
 	n := uint64(len(*v))
 	c.Uint(&n)
@@ -130,7 +129,7 @@ func codeBytes(c *logstore.Coder, v *[]byte) {
 	c.Buf = append(c.Buf, *v...)
 }
 
-// check reports what a manifest cannot say: readers rely on it.
+// check verifies the properties of a decoded manifest that readers rely on.
 func (v *version) check() error {
 	for _, r := range v.runs {
 		var before []byte
@@ -150,7 +149,7 @@ func (v *version) check() error {
 	return nil
 }
 
-// size returns how many bytes a run has.
+// size returns the size of a run in bytes.
 func (r *run) size() (bytes uint64) {
 	for _, f := range r.files {
 		bytes += f.size
@@ -158,7 +157,7 @@ func (r *run) size() (bytes uint64) {
 	return bytes
 }
 
-// counts returns how many records a run has, and how many of them are deletions.
+// counts returns the number of records in a run, and how many of them are deletions.
 func (r *run) counts() (records, deletions uint64) {
 	for _, f := range r.files {
 		records, deletions = records+f.records, deletions+f.deletions

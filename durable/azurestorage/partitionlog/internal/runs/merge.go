@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// weight is what matters of a run when it is decided what to merge.
+// weight has the properties of a run that decide about merges.
 type weight struct {
 	size      uint64 // in bytes
-	records   uint64 // with deletions
+	records   uint64 // includes deletions
 	deletions uint64
 }
 
-// mergeAtLeast is how many runs are merged at least.
-const mergeAtLeast = 4
+// minMerge is the minimum number of runs in a merge.
+const minMerge = 4
 
-// toMerge returns how many of the newest runs are to be merged into one, 0 if none are.
-// oldest says that no others are below them.
+// toMerge returns how many of the newest runs to merge into one, or 0. oldest means that runs
+// includes the oldest run of the base.
 //
-// They are as many as possible, if the largest is not larger than the others together.
-// So a record is in a run twice as large each time after it was written again, and what
-// is not worth it are runs that are larger the older they are, so that there are few.
+// It returns the largest count of at least minMerge for which the largest run is no larger than all
+// others together. So each rewrite at least doubles the size of the run that contains a record. The
+// runs that remain grow with their age, so there are few.
 //
-// All are merged, too, if most of what the oldest has may be deleted.
+// It returns all runs if the newer ones may delete at least half of the records in the oldest one.
 func toMerge(runs []weight, oldest bool) (n int) {
 	var sum, largest, deletions uint64
 	for i, r := range runs {
 		sum, largest = sum+r.size, max(largest, r.size)
-		if i+1 >= mergeAtLeast && largest <= sum-largest {
+		if i+1 >= minMerge && largest <= sum-largest {
 			n = i + 1
 		}
 		if last := i == len(runs)-1; last && oldest && deletions > 0 && 2*deletions >= r.records {
@@ -40,11 +40,11 @@ func toMerge(runs []weight, oldest bool) (n int) {
 	return n
 }
 
-// startMerges starts a merge if one is due.
+// startMerges starts a merge if toMerge finds one.
 func (b *Base) startMerges() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.working.Err() != nil || b.doomed != nil {
+	if b.working.Err() != nil || b.writeErr != nil {
 		return
 	}
 	free := slices.IndexFunc(b.now.runs, func(r *run) bool { return r.merging })
@@ -69,16 +69,16 @@ func (b *Base) startMerges() {
 	b.work.Go(func() { b.merge(some, oldest && n == len(weights)) })
 }
 
-// merge puts one run into the place of some that are next to each other. If they are the
-// oldest, deletions have nothing to hide.
+// merge replaces some adjacent runs by one run. oldest means that they include the oldest run, so
+// that deletions can be omitted.
 func (b *Base) merge(some []*run, oldest bool) {
 	err := b.tryMerge(b.working, some, oldest)
 	damaged := errors.As(err, new(*DamageError))
 	b.mu.Lock()
 	b.merges--
-	b.stuck = err != nil
+	b.mergeFailed = err != nil
 	for _, r := range some {
-		r.merging = damaged // which reading it again does not change
+		r.merging = damaged // a retry cannot succeed
 	}
 	b.merged.Broadcast()
 	b.mu.Unlock()
@@ -86,14 +86,14 @@ func (b *Base) merge(some []*run, oldest bool) {
 	case err == nil:
 		b.startMerges()
 	case damaged:
-		b.cfg.Logger.Error("a file of the base is damaged; it is not merged any more", "error", err)
+		b.cfg.Logger.Error("a base file is damaged; it is no longer merged", "error", err)
 	case b.working.Err() == nil:
-		b.cfg.Logger.Warn("cannot merge files of the base; it is tried again after the next write", "error", err)
+		b.cfg.Logger.Warn("cannot merge base files; the next write retries the merge", "error", err)
 	}
 }
 
-// Compact puts one run without deletions into the place of all runs. It ends merges first. Only
-// [Base.Close] and another Compact may follow it. The files of the previous runs stay.
+// Compact replaces all runs by one run without deletions. It ends merges first. After it, call only
+// [Base.Close] or Compact. The files of the previous runs are kept.
 func (b *Base) Compact(ctx context.Context) error {
 	b.EndWork()
 	all := b.version().runs
@@ -130,14 +130,14 @@ func (b *Base) tryMerge(ctx context.Context, some []*run, oldest bool) error {
 		})
 	}
 	if err != nil {
-		b.giveUp(w, err)
+		b.discard(w, err)
 		return err
 	}
 	b.background(func() { b.removeLater(some) })
 	return nil
 }
 
-// merge adds the records of runs, the newest first.
+// merge adds the merged records of runs, which are sorted from newest to oldest.
 func (w *fileWriter) merge(runs []*run, oldest bool) error {
 	var all merged
 	for _, r := range runs {
@@ -147,7 +147,7 @@ func (w *fileWriter) merge(runs []*run, oldest bool) error {
 		return err
 	}
 	for {
-		r := all.now()
+		r := all.current()
 		if r.key == nil {
 			return w.endFile()
 		}
@@ -159,22 +159,23 @@ func (w *fileWriter) merge(runs []*run, oldest bool) error {
 				return err
 			}
 		}
-		if err := all.pass(r.key); err != nil {
+		if err := all.skip(r.key); err != nil {
 			return err
 		}
 	}
 }
 
-// giveUp deletes files that a writer created in vain, unless a manifest may name them.
-// What stays is deleted by the next process that opens the partition.
-func (b *Base) giveUp(w *fileWriter, cause error) {
+// discard deletes the files of a failed write, unless a manifest may name them. The next process
+// that opens the partition deletes those that remain.
+func (b *Base) discard(w *fileWriter, cause error) {
 	if isUncertain(cause) {
 		return
 	}
 	b.background(func() { b.remove(w.tried) })
 }
 
-// removeLater deletes the files of runs that no manifest names any more.
+// removeLater deletes the files of runs that the current manifest no longer names, after
+// RemoveAfter and when no view uses them.
 func (b *Base) removeLater(some []*run) {
 	for wait := true; wait; {
 		timer := time.NewTimer(b.cfg.RemoveAfter)
@@ -195,7 +196,7 @@ func (b *Base) removeLater(some []*run) {
 	b.remove(names)
 }
 
-// isRead reports whether a view has one of the runs.
+// isRead reports whether a view uses one of the runs.
 func (b *Base) isRead(some []*run) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,7 +211,7 @@ func (b *Base) isRead(some []*run) bool {
 func (b *Base) remove(names []string) {
 	for _, name := range names {
 		if err := b.cfg.Files.Remove(b.working, name); err != nil && b.working.Err() == nil {
-			b.cfg.Logger.Warn("cannot delete a file that the base does not need", "file", name, "error", err)
+			b.cfg.Logger.Warn("cannot delete an unneeded base file", "file", name, "error", err)
 		}
 		b.mu.Lock()
 		delete(b.known, name)

@@ -33,43 +33,43 @@ var testTables = logstore.Tables{
 	other:   {Name: "other", Grouped: true},
 }
 
-// memoryFiles are files in memory, with faults.
+// memoryFiles stores files in memory and injects faults.
 type memoryFiles struct {
 	mu    sync.Mutex
 	files map[string][]byte
 	calls map[string]int       // by operation
 	bytes map[string]int       // by operation
-	fault func(op string) fate // nil if there are none
+	fault func(op string) fate // nil for no faults
 }
 
-// fate is what becomes of a call.
+// fate is the injected outcome of a call.
 type fate int
 
 const (
 	succeeds fate = iota
 	failsBefore
 	failsAfter
-	failsHalf // of what is written is there
+	failsHalf // half of the content is stored
 )
 
 func (f fate) String() string {
 	return [...]string{"succeeds", "fails before", "fails after", "fails with half"}[f]
 }
 
-var errFault = errors.New("the storage is away")
+var errFault = errors.New("injected fault")
 
 func newFiles() *memoryFiles {
 	return &memoryFiles{files: map[string][]byte{}, calls: map[string]int{}, bytes: map[string]int{}}
 }
 
-// follow sets what becomes of calls from now on.
+// follow sets the function that injects faults from now on.
 func (f *memoryFiles) follow(fault func(op string) fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
 }
 
-// count returns how many calls of an operation there were.
+// count returns the number of calls of an operation.
 func (f *memoryFiles) count(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +144,7 @@ func (f *memoryFiles) names() []string {
 	return slices.Sorted(maps.Keys(f.files))
 }
 
-// contents is a map model of a base.
+// contents is the model of a base: a map for each table.
 type contents [3]map[string]string
 
 func (c contents) clone() contents {
@@ -154,12 +154,12 @@ func (c contents) clone() contents {
 	return c
 }
 
-// stage is a base on files in memory, and what should be in it.
+// stage is a base in memory and its expected contents.
 type stage struct {
 	testing.TB
 	files    *memoryFiles
-	manifest []byte              // the last that was committed
-	truth    map[uint64]contents // after each group
+	manifest []byte              // last committed manifest
+	truth    map[uint64]contents // expected contents by last group
 	last     uint64
 	random   *rand.Rand
 	*Base
@@ -204,7 +204,7 @@ func (s *stage) open() {
 	s.last = b.Last()
 }
 
-// layer returns a random layer, and what it makes of the last contents.
+// layer returns a random layer and records the contents after it.
 func (s *stage) layer(changes int) *logstore.Layer {
 	l := logstore.NewLayer(testTables, s.last+1)
 	after := s.truth[s.last].clone()
@@ -227,7 +227,7 @@ func (s *stage) layer(changes int) *logstore.Layer {
 		switch table := logstore.Table(s.random.IntN(len(testTables))); {
 		case table == plain:
 			set(plain, fmt.Sprintf("key %d", s.random.IntN(300)), value, remove)
-		case s.random.IntN(20) == 0: // a whole group
+		case s.random.IntN(20) == 0: // delete a whole group
 			prefix := string(logstore.NumberKey(s.group()))
 			for key := range s.truth[s.last][table] {
 				if strings.HasPrefix(key, prefix) {
@@ -244,7 +244,7 @@ func (s *stage) layer(changes int) *logstore.Layer {
 
 func (s *stage) group() uint64 {
 	if s.random.IntN(10) == 0 {
-		return 255 + uint64(s.random.IntN(3)) // whose prefixes end with ff and 00
+		return 255 + uint64(s.random.IntN(3)) // the key prefixes end with ff and 00
 	}
 	return uint64(s.random.IntN(60))
 }
@@ -267,7 +267,7 @@ func (s *stage) settle() {
 	}
 }
 
-// compare compares all that can be read with the model.
+// compare compares all results of reads with the model.
 func (s *stage) compare() {
 	s.Helper()
 	if err := s.View(func(r logstore.Reader) error { return s.differs(r, s.truth[s.last]) }); err != nil {
@@ -275,7 +275,7 @@ func (s *stage) compare() {
 	}
 }
 
-// differs reports how what is read differs from what should be there.
+// differs returns an error if reads do not return want.
 func (s *stage) differs(r logstore.Reader, want contents) error {
 	for id := range testTables {
 		table := logstore.Table(id)
@@ -305,7 +305,7 @@ func (s *stage) differs(r logstore.Reader, want contents) error {
 				return fmt.Errorf("scan of %d from %q: (-want +got)\n%s", table, from, cmp.Diff(wanted, got))
 			}
 		}
-		left := 100 // of all, in random order
+		left := 100 // keys to look up, in random order
 		for key, value := range want[id] {
 			if left--; left < 0 {
 				break
@@ -359,7 +359,7 @@ func lastOf(keys []string) string {
 	return keys[len(keys)-1]
 }
 
-func TestBase_HasWhatWasWritten(t *testing.T) {
+func TestBase_ReturnsWrittenRecords(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testshare.Amount(12, 3)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestBase_HasWhatWasWritten(t *testing.T) {
 				}
 				time.Sleep(10 * time.Minute)
 				if diff := cmp.Diff(slices.Sorted(slices.Values(s.Names())), s.files.names()); diff != "" {
-					t.Errorf("files that are there, after a while: (-named +there)\n%s", diff)
+					t.Errorf("files after the removal delay (-named +stored)\n%s", diff)
 				}
 				if err := errors.Join(s.write(10, true), s.Close()); err != nil {
 					t.Fatal(err)

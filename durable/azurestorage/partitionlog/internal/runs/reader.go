@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// readAhead is how many bytes a long scan reads of a run with one request. It begins
-// with one block.
+// readAhead is the maximum size of one request of a long scan, in bytes. A scan starts with one
+// block.
 const readAhead = 1 << 20
 
 // read reads a part of a file.
@@ -29,8 +29,8 @@ func (b *Base) read(ctx context.Context, f *file, offset uint64, p []byte) error
 	return nil
 }
 
-// load returns what the cache has of a place in a file, or reads it, once for all who
-// want it at that time.
+// load returns a value from the cache or reads it. Concurrent calls for the same place share one
+// read.
 func (b *Base) load(c *lru, at place, read func() (value any, size int, err error)) (any, error) {
 	if value := c.get(at); value != nil {
 		return value, nil
@@ -45,7 +45,7 @@ func (b *Base) load(c *lru, at place, read func() (value any, size int, err erro
 	return value, err
 }
 
-// tailOf returns a file's tail.
+// tailOf returns the tail of a file.
 func (b *Base) tailOf(f *file) (*tail, error) {
 	offset := f.size - f.tail
 	value, err := b.load(&b.cfg.Cache.tails, place{f.name, offset}, func() (any, int, error) {
@@ -80,7 +80,7 @@ func (b *Base) block(f *file, t *tail, i int) ([]byte, error) {
 	return value.([]byte), nil
 }
 
-// readBlocks reads successive blocks with one request.
+// readBlocks reads adjacent blocks with one request.
 func (b *Base) readBlocks(ctx context.Context, f *file, blocks []block) ([]byte, error) {
 	first, last := blocks[0], blocks[len(blocks)-1]
 	p := make([]byte, last.offset+last.size-first.offset)
@@ -105,9 +105,8 @@ func tableKey(t logstore.Table, key []byte) []byte {
 	return append(append(make([]byte, 0, 1+len(key)), byte(t)), key...)
 }
 
-// following returns the first key that is greater than all keys with a prefix, nil if
-// there is none.
-func following(prefix []byte) []byte {
+// prefixEnd returns the first key after all keys with the prefix, or nil if no key follows.
+func prefixEnd(prefix []byte) []byte {
 	for n := len(prefix); n > 0; n-- {
 		if prefix[n-1] < 0xff {
 			next := bytes.Clone(prefix[:n])
@@ -118,11 +117,11 @@ func following(prefix []byte) []byte {
 	return nil
 }
 
-// after returns the key that follows a key.
+// after returns the next possible key.
 func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
-// unreadable returns an error as one of a range of records, which begins with a key and its table, if the
-// error says that a file is damaged.
+// unreadable converts the error of a damaged file to a [logstore.RangeError] of the keys from from
+// to to. It returns other errors unchanged.
 func unreadable(from, to []byte, err error) error {
 	if !errors.As(err, new(*DamageError)) {
 		return err
@@ -134,7 +133,7 @@ func unreadable(from, to []byte, err error) error {
 	return gap
 }
 
-// from returns the first of a run's files that may have a key or a later one.
+// from returns the index of the first file that may contain key or a later key.
 func (r *run) from(key []byte) int {
 	return sort.Search(len(r.files), func(i int) bool { return bytes.Compare(r.files[i].last, key) >= 0 })
 }
@@ -167,7 +166,7 @@ func (r *reader) Get(t logstore.Table, key []byte) ([]byte, error) {
 func (r *reader) Scan(t logstore.Table, from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
 	var all merged
 	for _, run := range r.v.runs {
-		all = append(all, &cursor{ctx: r.b.ctx, b: r.b, run: run, end: following([]byte{byte(t)})})
+		all = append(all, &cursor{ctx: r.b.ctx, b: r.b, run: run, end: prefixEnd([]byte{byte(t)})})
 	}
 	return all.scan(tableKey(t, from), f)
 }
@@ -181,15 +180,16 @@ func (r *reader) Group(t logstore.Table, group uint64, f func(key []byte, value 
 	}
 	var all merged
 	for _, run := range with {
-		all = append(all, &cursor{ctx: r.b.ctx, b: r.b, run: run, end: following(prefix)})
+		all = append(all, &cursor{ctx: r.b.ctx, b: r.b, run: run, end: prefixEnd(prefix)})
 	}
 	return all.scan(prefix, func(key []byte, value func() ([]byte, error)) (bool, error) { return false, f(key, value) })
 }
 
-// withGroup returns the runs that may have records of a group. If a run has any, the first of
-// its files that ends after the group's prefix has some.
+// withGroup returns the runs that may contain records of a group. Only one file per run is
+// consulted: the first one that ends after the group's prefix has records of the group if any file
+// has.
 func (b *Base) withGroup(runs []*run, prefix []byte) (with []*run, err error) {
-	hash, end := xxhash.Sum64(prefix), following(prefix)
+	hash, end := xxhash.Sum64(prefix), prefixEnd(prefix)
 	for _, r := range runs {
 		i := r.from(prefix)
 		if i == len(r.files) || end != nil && bytes.Compare(r.files[i].first, end) >= 0 {
@@ -213,9 +213,9 @@ func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for before := following(prefix); ; {
+	for before := prefixEnd(prefix); ; {
 		var last record
-		for _, run := range with { // the newest first
+		for _, run := range with { // newest first
 			found, err := r.b.lastBefore(run, before)
 			if err != nil {
 				return nil, err
@@ -230,7 +230,7 @@ func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 		case last.value != nil:
 			return last.key[1:], nil
 		}
-		before = last.key // it is deleted
+		before = last.key // a deletion
 	}
 }
 
@@ -253,7 +253,7 @@ func (b *Base) lastIn(f *file, t *tail, before []byte) (last record, err error) 
 	n := t.find(before)
 	p, err := b.block(f, t, n)
 	for err == nil && len(p) > 0 {
-		next, rest, ok := cut(p)
+		next, rest, ok := decodeRecord(p)
 		if !ok {
 			return record{}, &DamageError{f.name, int64(t.blocks[n].offset), errForm}
 		}
@@ -265,28 +265,28 @@ func (b *Base) lastIn(f *file, t *tail, before []byte) (last record, err error) 
 	return last, err
 }
 
-// cursor goes through the records of a run.
+// cursor iterates over the records of a run.
 type cursor struct {
 	ctx  context.Context
 	b    *Base
 	run  *run
-	end  []byte // no record from here on is wanted; nil if all are
-	span uint64 // how many bytes are read at a time; at first one block
+	end  []byte // end of the range (exclusive); nil for none
+	span uint64 // size of the next read in bytes; 0 for a single block
 
-	ok bool // there is a record
+	ok bool // record is valid
 	record
-	damage error  // of the files, if records from key on, up to before to, cannot be read
-	to     []byte // with damage
+	damage error  // the records from key to before to cannot be read
+	to     []byte // valid with damage
 
-	file  int // index of the next one
+	file  int // index of the next file
 	now   *file
 	tail  *tail  // of now
-	block int    // index of the next one
-	rest  []byte // of the blocks that were read
-	at    uint64 // where what was read last begins
+	block int    // index of the next block
+	rest  []byte // unread part of the blocks read so far
+	at    uint64 // offset of the last read
 }
 
-// seek goes to the first record from a key on.
+// seek moves to the first record whose key is at least from.
 func (c *cursor) seek(from []byte) error {
 	c.file = c.run.from(from)
 	if c.file < len(c.run.files) && bytes.Compare(c.run.files[c.file].first, from) < 0 {
@@ -306,8 +306,8 @@ func (c *cursor) seek(from []byte) error {
 	}
 }
 
-// stop leaves the cursor at the first of the records that cannot be read because a file is
-// damaged. So a scan returns the records of other runs before them. Other errors are returned.
+// stop positions the cursor at the start of a damaged range, so that a scan first returns the
+// records of other runs before the range. It returns errors other than damage.
 func (c *cursor) stop(from, to []byte, err error) error {
 	if !errors.As(err, new(*DamageError)) {
 		return err
@@ -316,7 +316,7 @@ func (c *cursor) stop(from, to []byte, err error) error {
 	return nil
 }
 
-// open begins with the next file.
+// open opens the next file.
 func (c *cursor) open() (err error) {
 	c.now = c.run.files[c.file]
 	c.tail, err = c.b.tailOf(c.now)
@@ -324,14 +324,14 @@ func (c *cursor) open() (err error) {
 	return err
 }
 
-// next goes to the next record.
+// next moves to the next record.
 func (c *cursor) next() (err error) {
 	if len(c.rest) == 0 {
 		if c.ok, err = c.fill(); err != nil || !c.ok || c.damage != nil {
 			return err
 		}
 	}
-	if c.record, c.rest, c.ok = cut(c.rest); !c.ok {
+	if c.record, c.rest, c.ok = decodeRecord(c.rest); !c.ok {
 		return &DamageError{c.now.name, int64(c.at), errForm}
 	}
 	c.ok = c.isWanted(c.key)
@@ -340,7 +340,7 @@ func (c *cursor) next() (err error) {
 
 func (c *cursor) isWanted(key []byte) bool { return c.end == nil || bytes.Compare(key, c.end) < 0 }
 
-// fill reads the next blocks. It returns false if there are none.
+// fill reads the next blocks. It returns false at the end of the range.
 func (c *cursor) fill() (ok bool, err error) {
 	if c.tail == nil || c.block == len(c.tail.blocks) {
 		if c.file == len(c.run.files) || !c.isWanted(c.run.files[c.file].first) {
@@ -357,7 +357,7 @@ func (c *cursor) fill() (ok bool, err error) {
 	}
 	c.at = begin.offset
 	n := c.block + 1
-	if c.span == 0 { // another scan may begin here
+	if c.span == 0 { // another scan may start here: use the cache
 		c.rest, err = c.b.block(c.now, c.tail, c.block)
 		c.span = uint64(c.b.cfg.BlockSize)
 	} else {
@@ -365,7 +365,7 @@ func (c *cursor) fill() (ok bool, err error) {
 			n++
 		}
 		c.rest, err = c.b.readBlocks(c.ctx, c.now, c.tail.blocks[c.block:n])
-		if n > c.block+1 && errors.As(err, new(*DamageError)) { // which may be a later one
+		if n > c.block+1 && errors.As(err, new(*DamageError)) { // find out which block is damaged
 			n, c.span = c.block+1, 1
 			c.rest, err = c.b.readBlocks(c.ctx, c.now, c.tail.blocks[c.block:n])
 		}
@@ -383,11 +383,11 @@ func (c *cursor) fill() (ok bool, err error) {
 	return true, nil
 }
 
-// merged goes through the records of several runs, the newest first. What a newer one
-// has under a key hides what older ones have.
+// merged iterates over the records of several runs, newest first. A record in a newer run hides the
+// records of the same key in older ones.
 type merged []*cursor
 
-// seek goes to the first record from a key on.
+// seek moves to the first record whose key is at least from.
 func (m merged) seek(from []byte) error {
 	for _, c := range m {
 		if err := c.seek(from); err != nil {
@@ -397,8 +397,8 @@ func (m merged) seek(from []byte) error {
 	return nil
 }
 
-// now returns the record at which m is, without a key if there is none.
-func (m merged) now() (first record) {
+// current returns the current record. Its key is nil at the end.
+func (m merged) current() (first record) {
 	for _, c := range m {
 		if c.ok && (first.key == nil || bytes.Compare(c.key, first.key) < 0) {
 			first = c.record
@@ -407,7 +407,7 @@ func (m merged) now() (first record) {
 	return first
 }
 
-// damage returns the error of the records from a key on, at which m is, nil if they can be read.
+// damage returns the error of a damaged range that starts at key, the current key, or nil.
 func (m merged) damage(key []byte) error {
 	for _, c := range m {
 		if c.ok && c.damage != nil && bytes.Equal(c.key, key) {
@@ -417,8 +417,8 @@ func (m merged) damage(key []byte) error {
 	return nil
 }
 
-// pass goes on after the record with a key.
-func (m merged) pass(key []byte) error {
+// skip moves past the records with the given key.
+func (m merged) skip(key []byte) error {
 	for _, c := range m {
 		if c.ok && bytes.Equal(c.key, key) {
 			if err := c.next(); err != nil {
@@ -429,14 +429,14 @@ func (m merged) pass(key []byte) error {
 	return nil
 }
 
-// scan calls f with what is not deleted, until it returns true or an error. Keys are
-// without their tables.
+// scan calls f for each record that is not deleted, until f returns true or an error. The keys do
+// not include the table.
 func (m merged) scan(from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
 	if err := m.seek(from); err != nil {
 		return err
 	}
 	for {
-		r := m.now()
+		r := m.current()
 		if r.key == nil {
 			return nil
 		}
@@ -448,7 +448,7 @@ func (m merged) scan(from []byte, f func(key []byte, value func() ([]byte, error
 				return err
 			}
 		}
-		if err := m.pass(r.key); err != nil {
+		if err := m.skip(r.key); err != nil {
 			return err
 		}
 	}
