@@ -76,7 +76,7 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 		programUsage(out)
 		return exitOK, true
 	}
-	_, _ = fmt.Fprintf(errs, "%q is no command. ", args[0])
+	_, _ = fmt.Fprintf(errs, "%q is not a command. ", args[0])
 	programUsage(errs)
 	return exitUsage, true
 }

@@ -58,7 +58,7 @@ func (in Input[T]) Of(call *Invocation) (T, error) {
 	var value T
 	raw, ok := call.values.Input(in.binding.Name)
 	if !ok {
-		return value, fmt.Errorf("function %s has no input %q: give it to the function as an option, and write its function.json anew",
+		return value, fmt.Errorf("function %s has no input %q: pass it to the function as an option, and run -write-functions again",
 			call.Function, in.binding.Name)
 	}
 	if err := in.shape.Decode(raw, &value); err != nil {
@@ -133,7 +133,7 @@ func (o Output[T]) Put(call *Invocation, items ...T) {
 		case err != nil:
 			err = fmt.Errorf("encode output %q as %T: %w", o.binding.Name, item, err)
 		case !call.values.HasOutput(o.binding.Name):
-			err = fmt.Errorf("function %s has no output %q: give it to the function as an option, and write its function.json anew", call.Function, o.binding.Name)
+			err = fmt.Errorf("function %s has no output %q: pass it to the function as an option, and run -write-functions again", call.Function, o.binding.Name)
 		}
 		call.values.Put(o.binding.Name, encoded, err)
 	}

@@ -145,7 +145,7 @@ func (t *hubTool) console(ctx context.Context, show func(address string) error) 
 // askHolder returns the management API of the app that holds the hub's file.
 func askHolder(held *embedded.HeldError, key string) (*hubcli.Target, error) {
 	if held.Contact == "" {
-		return nil, &hubcli.UnavailableError{Err: fmt.Errorf("%w, and that does not say where its management API is", held)}
+		return nil, &hubcli.UnavailableError{Err: fmt.Errorf("%w; it has not published a management URL", held)}
 	}
 	return &hubcli.Target{Client: &http.Client{Transport: &viaHolder{held}}, Base: held.Contact, Key: key}, nil
 }
@@ -301,7 +301,7 @@ func deleteHub(ctx context.Context, hub deleter, workers string, r hubcli.Delete
 	case !errors.Is(err, provider.ErrHubBusy):
 		return err
 	case !r.Force:
-		err = fmt.Errorf("%w; stop the workers first. With --force it is deleted all the same, and %s", err, workers)
+		err = fmt.Errorf("%w; stop the workers first. With --force the hub is deleted anyway; %s", err, workers)
 		return &hubcli.UnavailableError{Err: err}
 	}
 	r.Warn(err.Error() + "; " + workers + ". If the hub exists again later, stop the workers, and delete it once more.")

@@ -68,7 +68,7 @@ func (c hubCopy) whenFree(ctx context.Context, r hubcli.CopyRequest) (totals pro
 		}
 		if !waiting {
 			waiting = true
-			r.Progress(fmt.Sprintf("%v; waiting until it is free, for %v at most", err, r.Wait))
+			r.Progress(fmt.Sprintf("%v; waiting up to %v until it is free", err, r.Wait))
 		}
 		if !taskhub.Pause(ctx, retryEvery) {
 			return totals, 0, ctx.Err()

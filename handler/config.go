@@ -323,10 +323,10 @@ func (c Config) storageNotice() string {
 	}
 	mode := "every acknowledged write is on the disk"
 	if c.Embedded.Relaxed {
-		mode = "relaxed: the death of the machine takes the last moments away"
+		mode = "relaxed: a machine crash can lose the last moments"
 	}
 	return fmt.Sprintf("The task hub is in the local file %s (%s). To keep it in Azure Storage, set the connection AzureWebJobsStorage; "+
-		"`hub copy embedded azurestorage` takes what is in the file along.", c.hubFile(), mode)
+		"`hub copy embedded azurestorage` copies the content of the file there.", c.hubFile(), mode)
 }
 
 // embeddedConfig returns the configuration of a hub in a local file.

@@ -59,7 +59,7 @@ func (c *EventGridConfig) findTopicKey(vars settings.Variables, source string) e
 		return nil
 	}
 	if c.KeySetting == "" {
-		return fmt.Errorf("%s is given, but not %s, the name of the setting that has the topic's key (%s)", topicEndpointPath, topicKeyPath, source)
+		return fmt.Errorf("%s is set, but %s is not; set it to the name of the setting that contains the topic's key (%s)", topicEndpointPath, topicKeyPath, source)
 	}
 	key, ok := vars.Lookup(c.KeySetting)
 	if !ok || strings.TrimSpace(key) == "" {

@@ -23,7 +23,7 @@ func eventGridSettingCases() []settingCase {
 			path: grid + "topicEndpoint", get: func(c Config) any { return c.EventGrid.Endpoint }, byDefault: "",
 			good: map[string]any{`""`: "", `null`: ""},
 			bad: map[string]string{
-				`7`: "is 7; want a string", `"https://x"`: "is given, but not extensions.durableTask.notifications.eventGrid.keySettingName",
+				`7`: "is 7; want a string", `"https://x"`: "is set, but extensions.durableTask.notifications.eventGrid.keySettingName is not",
 				`"topic"`: `is "topic"; want a URL such as`,
 			},
 		},

@@ -161,7 +161,7 @@ func TestHub_WrongConfigurationIsToldToEveryCallerAndLogged(t *testing.T) {
 		synctest.Wait()
 		for _, target := range []string{"/api/durabletask/instances", "/api/anything", "/runtime/webhooks/durabletask/instances", "/else"} {
 			compare(t, target, told(s, "POST", target, ""), "503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n"+
-				`{"Message":"The app's configuration is wrong: a is 1; want 2; b is missing. Mend it and restart the app."}`)
+				`{"Message":"The app's configuration is wrong: a is 1; want 2; b is missing. Correct it and restart the app."}`)
 		}
 		if w := call(s, "GET", "/", ""); w.Code != http.StatusOK {
 			t.Errorf("/ is answered with %d", w.Code)
@@ -181,7 +181,7 @@ func TestNew_AnAppThatCannotBePutTogetherIsAConfigurationProblem(t *testing.T) {
 	t.Parallel()
 	s := New(App{Routes: func(*echo.Group, *durableClient) { panic("two routes of one name") }}, fakeConfig(t, newFakeHub()))
 	w := call(s, "GET", "/api/x", "")
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the app cannot be put together: two routes of one name") {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the app cannot be created: two routes of one name") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -192,7 +192,7 @@ func TestNew_TwoFunctionsOfOneNameAreAConfigurationProblem(t *testing.T) {
 	wave := func(context.Context, string) (string, error) { return "", nil }
 	s := New(App{Functions: []*durable.Function{durable.Activity("Hi", greet), durable.Activity("Hi", wave)}}, fakeConfig(t, newFakeHub()))
 	w := call(s, "GET", "/api/x", "")
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the app cannot be put together: ") || !strings.Contains(w.Body.String(), "Hi") {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the app cannot be created: ") || !strings.Contains(w.Body.String(), "Hi") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -121,7 +121,7 @@ func (i *invoker) add(all []Trigger, client *durable.Client) error {
 	}
 	for _, t := range all {
 		if taken[http.MethodPost+" /"+t.Name()] {
-			return fmt.Errorf("the route POST /%s is that at which the host starts function %q: give one of them another name", t.Name(), t.Name())
+			return fmt.Errorf("the app's route POST /%s conflicts with function %q: rename one of them", t.Name(), t.Name())
 		}
 		i.echo.POST("/"+t.Name(), i.invoke(t, client))
 	}
@@ -209,7 +209,7 @@ func (i *invoker) answerWrapped(c echo.Context, name string, wrapped wrappedRequ
 	answer := &recordedAnswer{header: http.Header{}}
 	inner, err := wrapped.request(c.Request())
 	if err != nil {
-		return web.BadRequest("Function %q got a request that is none: %v", name, err)
+		return web.BadRequest("The request to function %q is not valid: %v", name, err)
 	}
 	i.echo.ServeHTTP(answer, inner)
 	type httpOutput struct {

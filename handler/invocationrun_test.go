@@ -164,7 +164,7 @@ func TestApp_FunctionsThatCannotBeAreToldToThoseWhoCall(t *testing.T) {
 		{"no function", App{Triggers: []Trigger{Manual[string]("Run", nil)}}, `function "Run" has no Go function`},
 		{"zero", App{Triggers: []Trigger{{}}}, "a zero handler.Trigger is no function"},
 		{"twice", App{Triggers: []Trigger{run, Manual("run", nil2)}}, `functions "Run" and "run" have the same name`},
-		{"a route's path", App{Triggers: []Trigger{run}, Routes: route}, "the route POST /Run is that at which the host starts function"},
+		{"a route's path", App{Triggers: []Trigger{run}, Routes: route}, "the app's route POST /Run conflicts with function"},
 	} {
 		cfg, _ := loggedConfig(t, newFakeHub())
 		cfg.RoutePrefix = ""

@@ -107,7 +107,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 		r.Problem(durableProblem(&cfg, vars))
 	}
 	if s := cfg.Storage.WithDefaults(); s.ControlQueueBatchSize > s.ControlQueueBufferThreshold {
-		r.Notice("controlQueueBatchSize is %d, but no more messages are received at once than controlQueueBufferThreshold, which is %d.",
+		r.Notice("controlQueueBatchSize is %d; it has no effect above controlQueueBufferThreshold, which is %d.",
 			s.ControlQueueBatchSize, s.ControlQueueBufferThreshold)
 	}
 	level, err := parseLogLevel(env.LogLevel)

@@ -143,7 +143,7 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 	s := readyServer(t, App{Functions: shop{}.functions()}, fakeConfig(t, hub))
 
 	out, errs, code := hubRun(t, s, shop{}, "verify")
-	if code != 0 || out != "" || !strings.HasSuffix(errs, fmt.Sprintf("Instances that can go on with this program: all %d\n", len(live))) {
+	if code != 0 || out != "" || !strings.HasSuffix(errs, fmt.Sprintf("All instances match the orchestrators of this program: %d\n", len(live))) {
 		t.Errorf("with the same code: %d %s%s", code, out, errs)
 	}
 	names := func(text string) (ids []string) {
@@ -160,7 +160,7 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 		return ids
 	}
 	out, errs, code = hubRun(t, s, shop{insures: true}, "verify", "--output", "json")
-	if got := names(out); code != 1 || !slices.Equal(got, broken) || !strings.Contains(errs, fmt.Sprintf("%d of %d instances cannot go on", len(broken), len(live))) {
+	if got := names(out); code != 1 || !slices.Equal(got, broken) || !strings.Contains(errs, fmt.Sprintf("%d of %d instances do not match", len(broken), len(live))) {
 		t.Errorf("with other code: %d %s: %v, want %v", code, errs, got, broken)
 	}
 	if out, _, code = hubRun(t, s, shop{insures: true}, "verify", "--name", "follow"); code != 0 || out != "" {

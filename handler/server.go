@@ -99,7 +99,7 @@ func New(app App, cfg Config) *Server {
 func (s *Server) open(app App, api *echo.Group) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the app cannot be put together: %v", p)
+			err = fmt.Errorf("the app cannot be created: %v", p)
 		}
 	}()
 	registry := durable.NewRegistry(app.Functions...)
@@ -177,7 +177,7 @@ func (s *Server) exposed() error {
 // configReason formats a configuration problem for callers and the log.
 func configReason(problem error) string {
 	return "The app's configuration is wrong: " + strings.ReplaceAll(problem.Error(), "\n", "; ") +
-		". Mend it and restart the app."
+		". Correct it and restart the app."
 }
 
 // ServeHTTP implements [http.Handler].
@@ -254,7 +254,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	select {
 	case <-finished:
 	case <-time.After(limit):
-		return fmt.Errorf("work is still running %v after the stop began; its messages and leases are left to run out", limit)
+		return fmt.Errorf("shutdown timed out after %v: work is still running; its messages and leases will expire", limit)
 	}
 	if asked.Err() == nil && !errors.Is(cause, errParentDied) {
 		return cause

@@ -192,7 +192,7 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 func TestSettings_ABatchBeyondTheBufferIsRemarkedOn(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, durableTaskJSON(`"storageProvider": {"controlQueueBufferThreshold": 10}`))
-	want := []string{"controlQueueBatchSize is 32, but no more messages are received at once than controlQueueBufferThreshold, which is 10."}
+	want := []string{"controlQueueBatchSize is 32; it has no effect above controlQueueBufferThreshold, which is 10."}
 	if diff := cmp.Diff(want, cfg.Notices); diff != "" || cfg.Problem != nil {
 		t.Errorf("problem %v, notices (-want +got):\n%s", cfg.Problem, diff)
 	}

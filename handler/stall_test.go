@@ -82,7 +82,7 @@ func TestStall_IsShownByVerifyWithOneStack(t *testing.T) {
 		tool := &hubTool{app: App{Functions: []*durable.Function{durable.Orchestrator("Hangs", h.orchestrate)}}}
 		var out, errs strings.Builder
 		code := hubcli.Program{Name: "app hub", Stdout: &out, Stderr: &errs, Verify: tool.verifier()}.Run(t.Context(), []string{"verify", dir})
-		if code != hubcli.ExitFailed || !strings.Contains(errs.String(), "20 of 20 instances cannot go on") ||
+		if code != hubcli.ExitFailed || !strings.Contains(errs.String(), "20 of 20 instances do not match") ||
 			strings.Count(out.String(), `does not yield: it made no durable call for 10s`) != 20 ||
 			strings.Count(out.String(), "\nstack of Hangs:\n") != 1 || strings.Count(out.String(), "handler/stall_test.go:") != 1 {
 			t.Errorf("verify ended with %d and printed:\n%s%s", code, errs.String(), out.String())

@@ -93,12 +93,12 @@ func wants(env func(string) (string, bool), signal string) (bool, error) {
 		return false, nil
 	case "", "otlp":
 	default:
-		return false, fmt.Errorf("OTEL_%s_EXPORTER is %q: otlp and none are known here", signal, exporter)
+		return false, fmt.Errorf("OTEL_%s_EXPORTER is %q; want otlp or none", signal, exporter)
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if p, ok := env(name); ok && p != "" {
 			if p != "http/protobuf" {
-				return false, fmt.Errorf("%s is %q: http/protobuf is what is known here", name, p)
+				return false, fmt.Errorf("%s is %q; want http/protobuf", name, p)
 			}
 			break
 		}

@@ -18,27 +18,27 @@ import (
 
 // A call is one run of a verb.
 type call struct {
-	ctx     context.Context // of the program
+	ctx     context.Context // the program's context
 	program Program
-	verbs   []verb // all there are
+	verbs   []verb // all verbs
 	verb    string
 	flags   *flags
 	args    []string
 	target  *Target // opened by the first request
 }
 
-// An answer is what the management API answered.
+// An answer is a response of the management API.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// continuationHeader goes with a page that is not the last.
+// continuationHeader is set in the response with a page that is not the last.
 const continuationHeader = "X-Ms-Continuation-Token"
 
-// request sends a request to the management API; path is below its base. An
-// answer that is an error is an *answerError.
+// request sends a request to the management API. The path is relative to the API's base URL. If the
+// response has an error status, request returns the answer and an *answerError.
 func (c *call) request(method string, path []string, query url.Values, body []byte, header http.Header) (*answer, error) {
 	if c.target == nil {
 		target, err := c.program.Open(c.ctx)
@@ -83,17 +83,16 @@ func (c *call) request(method string, path []string, query url.Values, body []by
 	return a, nil
 }
 
-// instance is request for something about the instance that the first argument
-// names.
+// instance sends a request about the instance whose ID is the first argument.
 func (c *call) instance(method string, below []string, query url.Values, body []byte) (*answer, error) {
 	return c.request(method, append([]string{"instances", c.args[0]}, below...), query, body, nil)
 }
 
-// unknownRestart begins the message of the management API of .NET, with status 400, for a
-// restart of an unknown instance.
+// unknownRestart is the start of .NET's message for the restart of an unknown instance. The status is
+// 400.
 const unknownRestart = "InstanceId does not match"
 
-// answerError returns the error that an answer is.
+// answerError returns the error that describes an answer with an error status.
 func (c *call) answerError(a *answer) *answerError {
 	var told struct {
 		Message          string
@@ -107,8 +106,8 @@ func (c *call) answerError(a *answer) *answerError {
 	case decoded && c.verb == "restart" && strings.HasPrefix(told.Message, unknownRestart):
 		return &answerError{http.StatusNotFound, fmt.Sprintf("there is no instance %q", c.args[0])}
 	case decoded && told.ExceptionType == "System.InvalidOperationException":
-		// The management API of .NET answers 500 to who suspends or resumes an instance that is
-		// not in a state for it.
+		// For a suspend or resume in the wrong status, the management API of .NET answers with status
+		// 500.
 		status, text = http.StatusConflict, told.ExceptionMessage
 	case told.Message != "":
 		text = told.Message
@@ -127,18 +126,18 @@ func (c *call) answerError(a *answer) *answerError {
 	case a.status == http.StatusGone:
 		text = fmt.Sprintf("instance %q has ended", c.args[0])
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
-		text = "the app asks for a key: set DURABLE_KEY to it"
+		text = "the app requires a key: set DURABLE_KEY"
 	default:
 		text = fmt.Sprintf("the answer is %d %s", a.status, http.StatusText(a.status))
 	}
 	text = strings.TrimRight(text, ".")
 	if told.InstancesDeleted != nil {
-		text = fmt.Sprintf("instances purged: %d, and then: %s", *told.InstancesDeleted, text)
+		text = fmt.Sprintf("purged %d instances, then failed: %s", *told.InstancesDeleted, text)
 	}
 	return &answerError{status, text}
 }
 
-// payload returns the JSON of --input or --input-file, nil if neither is set.
+// payload returns the JSON of --input or --input-file, or nil if neither is set.
 func (c *call) payload() ([]byte, error) {
 	text, file := c.flags.input, c.flags.inputFile
 	switch {
@@ -166,8 +165,8 @@ func (c *call) payload() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// working tells every few seconds, on standard error, that something takes its
-// time, until the returned function is called.
+// working prints what and the elapsed time to standard error every two seconds, until the caller calls
+// done.
 func (c *call) working(what string) (done func()) {
 	ctx, stop := context.WithCancel(c.ctx)
 	ended := make(chan struct{})
@@ -190,10 +189,10 @@ func (c *call) working(what string) (done func()) {
 	}
 }
 
-// tell writes to standard error what goes on.
+// tell writes text to standard error.
 func (c *call) tell(text string) { say(c.program.Stderr, "%s\n", text) }
 
-var errUnexpected = errors.New("the answer is not what was expected")
+var errUnexpected = errors.New("unexpected answer")
 
 func decode[T any](a *answer) (v T, err error) {
 	if err := json.Unmarshal(a.body, &v); err != nil {
@@ -202,7 +201,7 @@ func decode[T any](a *answer) (v T, err error) {
 	return v, nil
 }
 
-// print prints v as JSON, or text.
+// print prints v as JSON with --output json, otherwise text.
 func (c *call) print(v any, text string) error {
 	if c.flags.output == "json" {
 		b, err := json.Marshal(v)
@@ -215,7 +214,7 @@ func (c *call) print(v any, text string) error {
 	return err
 }
 
-// json prints JSON, indented.
+// json prints JSON with indentation.
 func (c *call) json(text []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, text, "", "  "); err != nil {
@@ -226,8 +225,8 @@ func (c *call) json(text []byte) error {
 	return err
 }
 
-// table prints rows with their cells below each other, the first as their names. Where no
-// terminal shows them, a tab is between cells.
+// table prints rows; the first row holds the column names. On a terminal it aligns the columns.
+// Otherwise it separates cells with tabs.
 func (c *call) table(rows [][]string) error {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -241,14 +240,14 @@ func (c *call) table(rows [][]string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	at := -1 // where statuses stand
+	at := -1 // column of the statuses
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimRight(line, " \n")
 		if c.program.Colors {
 			if at < 0 {
 				at = utf8.RuneCountInString(strings.SplitN(line+"STATUS", "STATUS", 2)[0])
 			}
-			line = coloured(line, at)
+			line = colorize(line, at)
 		}
 		if _, err := fmt.Fprintln(c.program.Stdout, line); err != nil {
 			return err
@@ -257,23 +256,23 @@ func (c *call) table(rows [][]string) error {
 	return nil
 }
 
-// colours are those of statuses, as terminals take them.
-var colours = map[string]string{"Failed": "31", "Completed": "32", "Pending": "33", "Suspended": "33", "Running": "36", "Terminated": "35"}
+// The terminal color of each status.
+var colors = map[string]string{"Failed": "31", "Completed": "32", "Pending": "33", "Suspended": "33", "Running": "36", "Terminated": "35"}
 
-// coloured returns a line whose status stands at a place.
-func coloured(line string, at int) string {
+// colorize returns line with the status at column at in color.
+func colorize(line string, at int) string {
 	runes := []rune(line)
 	if at >= len(runes) {
 		return line
 	}
 	status, rest, _ := strings.Cut(string(runes[at:]), " ")
-	if colours[status] == "" {
+	if colors[status] == "" {
 		return line
 	}
-	return string(runes[:at]) + "\x1b[" + colours[status] + "m" + status + "\x1b[0m" + strings.TrimRight(" "+rest, " ")
+	return string(runes[:at]) + "\x1b[" + colors[status] + "m" + status + "\x1b[0m" + strings.TrimRight(" "+rest, " ")
 }
 
-// show prints the instance in an answer.
+// show prints an instance. a is the answer that i was decoded from.
 func (c *call) show(a *answer, i instance) error {
 	if c.flags.output == "json" {
 		return c.json(a.body)
@@ -304,7 +303,7 @@ func (c *call) show(a *answer, i instance) error {
 	return c.events(i.HistoryEvents)
 }
 
-// instances prints a list.
+// instances prints a list of instances.
 func (c *call) instances(all []json.RawMessage) error {
 	if c.flags.output == "json" {
 		if all == nil {
@@ -349,7 +348,7 @@ func (c *call) events(all []event) error {
 	return c.table(rows)
 }
 
-// An event is one of a history, of which no two kinds have the same members.
+// An event is an event of a history. The members that are set depend on its type.
 type event struct {
 	EventType           string
 	Timestamp           string
@@ -362,10 +361,10 @@ type event struct {
 	FireAt              string
 }
 
-// longest is how many characters of a payload a table shows.
-const longest = 60
+// maxDetail is the largest number of characters of a payload in a table.
+const maxDetail = 60
 
-// whole returns a payload as one line, nothing for null.
+// whole returns a payload on one line, or "" for null.
 func whole(payload json.RawMessage) string {
 	if len(payload) == 0 || string(payload) == "null" {
 		return ""
@@ -377,15 +376,16 @@ func whole(payload json.RawMessage) string {
 	return cell(out.String())
 }
 
-// short returns the beginning of a text that is long, for a terminal.
+// short shortens text for a terminal.
 func (c *call) short(text string) string {
-	if !c.program.Terminal || utf8.RuneCountInString(text) <= longest {
+	if !c.program.Terminal || utf8.RuneCountInString(text) <= maxDetail {
 		return text
 	}
-	return string([]rune(text)[:longest-1]) + "…"
+	return string([]rune(text)[:maxDetail-1]) + "…"
 }
 
-// cell returns text without what would break a table, or act on a terminal.
+// cell returns text with control characters replaced, so that it cannot break a table or control the
+// terminal.
 func cell(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

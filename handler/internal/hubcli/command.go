@@ -19,13 +19,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
-// A command is the work of a verb.
+// A command runs a verb.
 type command struct{ *call }
 
-// An instance is what the management API tells of one.
+// An instance is an instance as returned by the management API.
 type instance struct{ statusjson.Status[event] }
 
-// hasEnded reports whether nothing happens to the instance by itself any more.
+// hasEnded reports whether the instance has ended.
 func (i instance) hasEnded() bool {
 	switch i.RuntimeStatus {
 	case "Completed", "Failed", "Terminated", "Canceled":
@@ -65,11 +65,11 @@ func (c command) start() error {
 	return c.await(c.flags.wait)
 }
 
-// pollEvery is how often the end of an instance is looked for.
+// pollEvery is the interval at which await polls an instance.
 const pollEvery = 200 * time.Millisecond
 
-// await shows the instance that c.args names when it has ended. It fails if it
-// does not end in time, or not well.
+// await waits up to most for the instance c.args[0] to end, and prints it. It fails unless the instance
+// completes in time.
 func (c command) await(most time.Duration) error {
 	defer c.working("waiting for instance " + c.args[0])()
 	deadline := time.Now().Add(most)
@@ -148,7 +148,7 @@ func (c command) history() error {
 	return c.events(i.HistoryEvents)
 }
 
-// selection returns the parameters of the flags that select instances.
+// selection returns the query parameters for the flags that select instances.
 func (c command) selection() (url.Values, error) {
 	query := url.Values{}
 	for _, bound := range []struct{ name, flag, value string }{
@@ -168,7 +168,7 @@ func (c command) selection() (url.Values, error) {
 		}
 		known, ok := knownStatus(status)
 		if !ok {
-			return nil, usageError(fmt.Sprintf("--status has %q, must have some of %s", status, strings.Join(statuses, ", ")))
+			return nil, usageError(fmt.Sprintf("--status contains %q; want some of %s", status, strings.Join(statuses, ", ")))
 		}
 		query.Add("runtimeStatus", known)
 	}
@@ -180,7 +180,7 @@ func (c command) selection() (url.Values, error) {
 
 var statuses = []string{"Pending", "Running", "Suspended", "ContinuedAsNew", "Completed", "Failed", "Terminated", "Canceled"}
 
-// knownStatus returns a status as it is spelled.
+// knownStatus returns the canonical spelling of a status.
 func knownStatus(text string) (string, bool) {
 	for _, s := range statuses {
 		if strings.EqualFold(s, text) {
@@ -190,12 +190,12 @@ func knownStatus(text string) (string, bool) {
 	return "", false
 }
 
-// withoutPayloads returns the parameters of requests for statuses without inputs and outputs.
+// withoutPayloads returns the query parameters that omit inputs and outputs.
 func withoutPayloads() url.Values {
 	return url.Values{"showInput": {"false"}, "showOutput": {"false"}}
 }
 
-// pageSize is how many instances are asked for at once.
+// pageSize is the number of instances per request.
 const pageSize = 500
 
 func (c command) list() error {
@@ -220,18 +220,17 @@ func (c command) list() error {
 	return c.instances(all)
 }
 
-// picks reports whether the flags select by what the management API does not select by.
+// picks reports whether a flag selects by a property that the management API cannot filter by.
 func (c command) picks() bool { return c.flags.name != "" || len(c.flags.tags) > 0 }
 
-// matches reports whether an instance has what the management API does not select by: the
-// orchestrator that --name names, and the tags that --tag says.
+// matches reports whether an instance matches --name and --tag, which the management API cannot filter
+// by.
 func (c command) matches(one instance) bool {
 	return (c.flags.name == "" || strings.EqualFold(one.Name, c.flags.name)) &&
 		!slices.ContainsFunc(c.flags.tags, func(tag string) bool { return !one.Tags.Have(tag) })
 }
 
-// checkNamed checks the flags that select instances against the instance that an ID names.
-// It refuses an instance that does not match a filter.
+// checkNamed returns an error if the flags select instances and the named instance does not match them.
 func (c command) checkNamed(v verb) error {
 	at := slices.IndexFunc(v.args, func(name string) bool { return name == "[ID]" || name == "[PATH]" })
 	switch {
@@ -262,11 +261,11 @@ func (c command) checkNamed(v verb) error {
 	return nil
 }
 
-// mismatch returns the reason why an instance does not match the filters, empty if it does.
-// The management API shows times of creation in whole seconds. An instance matches only if
-// each time within its second does.
+// mismatch returns the reason why an instance does not match the filters, or "" if it matches. The
+// management API returns creation times in whole seconds. An instance matches a time filter only if the
+// whole second does.
 func (c command) mismatch(one instance) string {
-	before := func(a, b string) bool { // of valid times
+	before := func(a, b string) bool { // both are valid times
 		at, _ := time.Parse(time.RFC3339, a)
 		bt, _ := time.Parse(time.RFC3339, b)
 		return at.Before(bt)
@@ -276,7 +275,7 @@ func (c command) mismatch(one instance) string {
 	case f.status != "" && !slices.ContainsFunc(strings.Split(f.status, ","), isStatus):
 		return "its status is " + one.RuntimeStatus
 	case !strings.HasPrefix(one.InstanceID, f.prefix):
-		return "its ID does not begin with " + f.prefix
+		return "its ID does not start with " + f.prefix
 	case f.after != "" && before(one.CreatedTime, f.after),
 		f.before != "" && !before(one.CreatedTime, f.before):
 		return "it was created at " + one.CreatedTime
@@ -288,7 +287,8 @@ func (c command) mismatch(one instance) string {
 	return ""
 }
 
-// pages returns what keep keeps of the pages of a path, as many as --top and --all say.
+// pages requests the pages of a list and returns the items for which keep returns true. It stops after
+// --top items, or returns all with --all.
 func (c command) pages(path []string, query url.Values, keep func(json.RawMessage) bool) (all []json.RawMessage, err error) {
 	if c.flags.top < 1 {
 		return nil, usageError(fmt.Sprintf("--top is %d; want 1 or more", c.flags.top))
@@ -322,12 +322,12 @@ func (c command) pages(path []string, query url.Values, keep func(json.RawMessag
 		all, more = all[:c.flags.top], true
 	}
 	if more {
-		c.tell(fmt.Sprintf("There are more than these %d; --top or --all shows them.", len(all)))
+		c.tell(fmt.Sprintf("There are more than %d; use --top or --all.", len(all)))
 	}
 	return all, nil
 }
 
-// page returns a page of a path, and what asks for the next one, empty if it is the last.
+// page requests one page of a list. Next is the continuation of the next page, "" on the last.
 func (c command) page(path []string, query url.Values, continuation string) (page []json.RawMessage, next string, err error) {
 	header := http.Header{}
 	if continuation != "" {
@@ -341,7 +341,7 @@ func (c command) page(path []string, query url.Values, continuation string) (pag
 	return page, a.header.Get(continuationHeader), err
 }
 
-// done prints what was done to the instance that the first argument names.
+// done prints the result of a verb for the instance in the first argument.
 func (c command) done(text string) error {
 	return c.print(map[string]string{"instanceId": c.args[0], "done": text}, text)
 }
@@ -369,7 +369,7 @@ func (c command) crashes() error {
 	if err := c.table(rows); err != nil || !c.flags.forget {
 		return err
 	}
-	c.tell("They are forgotten.")
+	c.tell("The record was deleted. Work that was set aside runs again.")
 	return nil
 }
 
@@ -389,7 +389,7 @@ func (c command) retryUndecodable() error {
 
 func (c command) deleteHub() error {
 	if !c.flags.yes {
-		return usageError("this deletes the task hub with all that is in it; --yes says that it is meant")
+		return usageError("this deletes the task hub and everything in it; confirm with --yes")
 	}
 	defer c.working("deleting")()
 	what, err := c.program.Delete(c.ctx, DeleteRequest{Force: c.flags.force, Warn: c.tell})
@@ -478,7 +478,7 @@ func (c command) backup() error {
 	return c.print(done, text)
 }
 
-// backupByApp has the management API write a backup.
+// backupByApp lets the running app write the backup.
 func (c command) backupByApp(path string) (done BackedUp, err error) {
 	defer c.working("backing up")()
 	a, err := c.request(http.MethodPost, []string{"backup"}, url.Values{"path": {path}}, nil, nil)

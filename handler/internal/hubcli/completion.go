@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A choice is what can follow some words.
+// A choice lists the words that can follow certain words.
 type choice struct {
-	after string // the words, with the program's name for hub
+	after string // the preceding words, with "hub" for the program
 	words []string
 }
 
-// choices are what can follow, the longest words first.
+// choices returns the completions for verbs, those with the most preceding words first.
 func choices(verbs []verb) []choice {
 	first := choice{"hub", []string{"--help", "--version"}}
 	groups := map[string][]string{}
@@ -46,14 +46,13 @@ func choices(verbs []verb) []choice {
 	return all
 }
 
-// values are what can follow flags.
+// values lists the values of flags.
 var values = []choice{{"--output", []string{"table", "json"}}, {"--status", statuses}}
 
-// A completion is the work of the verb of that name.
+// A completion runs the verb completion.
 type completion struct{ command }
 
-// run prints the script of a shell, in which the words before the one that is
-// completed are compared with choices.
+// run prints the script for a shell. The script compares the words before the cursor with choices.
 func (c completion) run() error {
 	program, _, _ := strings.Cut(c.program.Name, " ")
 	function := "_" + strings.Map(func(r rune) rune {

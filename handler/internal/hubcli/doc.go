@@ -1,6 +1,7 @@
-// Package hubcli is the command line of a task hub: the verbs that start, show
-// and control instances, and delete and copy a hub.
+// Package hubcli implements the command line of a task hub, `app hub VERB`. Its verbs start, show and
+// control instances, and check, copy, back up and delete the hub.
 //
-// It uses the management API that [Program.Open] returns: that of a running app or, if no
-// app serves the hub, one in this process. So both answer alike.
+// Most verbs send requests to a management API that [Program.Open] returns: the API of the running app
+// that holds the hub, or an API in this process. Verbs that work on a whole hub call a function of
+// [Program], such as [Program.Copy].
 package hubcli

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// drainState is the work in flight in a hub.
+// drainState counts the work in flight in a hub.
 type drainState struct {
 	Drained   bool `json:"drained"`
 	Instances int  `json:"instancesNotEnded"`
-	Messages  int  `json:"messages"` // in all queues, hidden ones included
+	Messages  int  `json:"messages"` // in all queues, including hidden messages
 	Locked    int  `json:"entitiesLocked"`
 	Queued    int  `json:"entitiesWithQueuedOperations"`
 	Workers   int  `json:"workers"`
 }
 
-// drained shows whether a hub has work in flight. It fails if there is any.
+// drained prints the work in flight in a hub. It fails if there is any.
 func drained(c command) error {
 	defer c.working("looking for work in flight")()
 	var s drainState
-	c.flags.all, c.flags.top = true, 1 // of each list
+	c.flags.all, c.flags.top = true, 1 // for each list
 	list := func(query url.Values, each func(json.RawMessage) error) error {
 		var failed error
 		_, err := c.pages([]string{"instances"}, query, func(raw json.RawMessage) bool {
@@ -67,7 +67,7 @@ func drained(c command) error {
 	}
 	s.Drained = s.Instances+s.Messages+s.Locked+s.Queued == 0
 	if s.Drained {
-		return c.print(s, fmt.Sprintf("The hub is drained: no work is in flight. Workers that run: %d", s.Workers))
+		return c.print(s, fmt.Sprintf("The hub is drained: no work is in flight. Running workers: %d", s.Workers))
 	}
 	text := fmt.Sprintf("The hub is not drained. Instances that have not ended: %d. Messages: %d. Locked entities: %d. Entities with queued operations: %d.",
 		s.Instances, s.Messages, s.Locked, s.Queued)
@@ -77,7 +77,7 @@ func drained(c command) error {
 	return errors.New("work is in flight")
 }
 
-// countMessages counts messages and workers. A hub in a local file has neither.
+// countMessages counts messages and workers. A hub in a local file has none.
 func countMessages(c command, s *drainState) error {
 	a, err := c.request(http.MethodGet, []string{"scale"}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotImplemented {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// An entityCommand is the work of a verb about entities.
+// An entityCommand runs the verbs about entities.
 type entityCommand struct{ command }
 
 func (c entityCommand) list() error {
@@ -51,6 +51,6 @@ func (c entityCommand) signal() error {
 	if _, err := c.request(http.MethodPost, []string{"entities", c.args[0], c.args[1]}, url.Values{"op": {c.args[2]}}, input, nil); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("signalled %s of %s %s", c.args[2], c.args[0], c.args[1])
+	text := fmt.Sprintf("signaled %s of %s %s", c.args[2], c.args[0], c.args[1])
 	return c.print(map[string]string{"entity": c.args[0], "key": c.args[1], "done": text}, text)
 }

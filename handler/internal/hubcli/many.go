@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A bulk does to one instance, or to all that match, what its verb says.
+// A bulk runs a verb on one instance or on all instances that match.
 type bulk struct{ command }
 
 // An action is the effect of a verb on an instance.
@@ -22,7 +22,7 @@ type action struct {
 	act      func(id string) error
 }
 
-// control does what the verb's name says.
+// control runs a verb that takes only a reason, such as terminate.
 func (c bulk) control() error {
 	query := url.Values{}
 	if c.flags.reason != "" {
@@ -54,11 +54,11 @@ func (c bulk) raise() error {
 	}}, func(id string) error { return c.done(fmt.Sprintf("raised %s for %s", event, id)) })
 }
 
-// ended are the statuses of instances to which nothing happens any more.
+// ended lists the statuses of instances that have ended.
 const ended = "Completed,Failed,Terminated,Canceled"
 
 func (c bulk) restart() error {
-	allows := "" // a copy with a new ID
+	allows := "" // the restarted instance gets a new ID
 	if c.flags.sameID {
 		allows = ended
 	}
@@ -83,7 +83,7 @@ func (c bulk) purge() error {
 	}}, func(id string) error { return c.done("purged " + id) })
 }
 
-// purgeMany has the app purge all that the flags select, which is faster than one by one.
+// purgeMany purges all selected instances with one request, which is faster than one request each.
 func (c bulk) purgeMany() error {
 	if err := c.mustSelect(); err != nil {
 		return err
@@ -110,22 +110,22 @@ func (c bulk) purgeMany() error {
 	return c.report("purged", purged.InstancesDeleted, 0)
 }
 
-// report prints the result of a verb without an ID.
+// report prints the result of a verb that ran without an ID.
 func (c bulk) report(past string, done, refused int) error {
 	return c.print(map[string]any{"done": past, "instances": done, "refused": refused}, fmt.Sprintf("instances %s: %d", past, done))
 }
 
-// mustSelect returns an error unless the flags say which instances are meant.
+// mustSelect returns an error unless the flags select instances.
 func (c bulk) mustSelect() error {
 	if !c.flags.all && !c.flags.filter() {
-		return usageError("an ID, a filter such as --name, --tag or --status, or --all must say which instances are meant")
+		return usageError("select instances with an ID, a filter such as --name, --tag or --status, or --all")
 	}
 	return nil
 }
 
-// run performs an action on the instance that the first argument names, and prints the
-// result with show. Without an argument it performs the action on all instances that the
-// flags select. With --dry-run it only prints the instances.
+// run performs an action on the instance that the first argument names, and prints the result with
+// show. Without an argument it performs the action on all instances that the flags select. With
+// --dry-run it only prints the instances.
 func (c bulk) run(a action, show func(id string) error) error {
 	switch {
 	case len(c.args) == 0:
@@ -139,8 +139,8 @@ func (c bulk) run(a action, show func(id string) error) error {
 	return show(c.args[0])
 }
 
-// dryRunOf prints the named instance if its status allows the action, and fails as the action
-// would otherwise.
+// dryRunOf prints the named instance. If its status does not allow the action, it fails as the action
+// would.
 func (c bulk) dryRunOf(a action) error {
 	answer, err := c.instance(http.MethodGet, nil, withoutPayloads(), nil)
 	if err != nil {
@@ -214,7 +214,7 @@ func (c bulk) many(a action) error {
 	})
 	err = errors.Join(err, c.report(a.past, len(ids)-refused, refused))
 	if err == nil && refused > 0 {
-		err = fmt.Errorf("%d of %d instances were not in a state for it any more", refused, len(ids))
+		err = fmt.Errorf("the app refused %d of %d instances because of their status", refused, len(ids))
 	}
 	return err
 }

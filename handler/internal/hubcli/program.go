@@ -15,122 +15,121 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// Codes that a program exits with.
+// Exit codes of a program.
 const (
 	ExitOK          = 0
-	ExitFailed      = 1 // it did not work; what is on standard error says why
-	ExitUsage       = 2 // the arguments make no sense
-	ExitNotFound    = 3 // there is no such instance, entity or task hub
-	ExitRefused     = 4 // the instance is not in a state for it or does not match the filters, or an ID is taken
-	ExitUnavailable = 5 // the hub is out of reach, or in use
+	ExitFailed      = 1 // the operation failed; standard error has the reason
+	ExitUsage       = 2 // the arguments are not valid
+	ExitNotFound    = 3 // the instance, entity or task hub does not exist
+	ExitRefused     = 4 // the instance's status or the filters do not allow the operation, or an ID is taken
+	ExitUnavailable = 5 // the hub is unreachable or in use
 )
 
-// A Target is a management API that can be asked.
+// A Target is a management API.
 type Target struct {
 	Client *http.Client
-	Base   string // its URL, without a slash at the end
-	Key    string // what it asks for; may be empty
-	// Close lets go of it. It may be nil.
+	Base   string // base URL without a trailing slash
+	Key    string // sent with each request, unless empty
+	// Close releases the target. It may be nil.
 	Close func() error
 }
 
-// A CopyRequest says what to copy.
+// A CopyRequest describes a copy or a backup of a hub.
 type CopyRequest struct {
 	From, To     string
-	TaskHub      string        // in Azure Storage; empty: that of the configuration
-	Wait         time.Duration // how long to wait for workers to end
+	TaskHub      string        // name in Azure Storage; by default the configured name
+	Wait         time.Duration // how long to wait until no worker uses the hubs
 	IgnoreHidden bool
 	Running      bool         // copies a hub in partition logs while workers use it
 	Progress     func(string) // reports progress
 }
 
-// BackedUp is the result of a backup: its file, the size of the file, and how long no worker could
-// use the hub.
+// BackedUp is the result of a backup: the file, its size, and how many seconds no worker could use the
+// hub.
 type BackedUp struct {
 	Path  string  `json:"backup"`
 	Bytes int64   `json:"bytes"`
 	Pause float64 `json:"pauseSeconds"`
 }
 
-// ErrAskApp is the error of a backup that the management API of the hub writes.
+// ErrAskApp is returned by [Program.Backup] if the management API must write the backup.
 var ErrAskApp = errors.New("the management API writes the backup")
 
-// A DeleteRequest says how to delete a hub.
+// A DeleteRequest describes the deletion of a hub.
 type DeleteRequest struct {
-	Force bool         // though a worker has it
+	Force bool         // deletes the hub even if a worker uses it
 	Warn  func(string) // warns of the consequences
 }
 
-// Compacted is the result of a compaction: which hub or file, and its sizes in bytes.
+// Compacted is the result of a compaction: the hub or file, and its sizes in bytes.
 type Compacted struct {
 	Path   string `json:"compacted"`
 	Before int64  `json:"bytesBefore"`
 	After  int64  `json:"bytesAfter"`
 }
 
-// Repaired is the result of a look for damage of a hub, and of its repair.
+// Repaired is the result of a search for damage and of the repair.
 type Repaired struct {
 	Hub      string          `json:"hub"`
-	Blobs    [][]string      `json:"-"` // a table of what exists
+	Blobs    [][]string      `json:"-"` // table of the existing blobs
 	Report   any             `json:"report"`
 	Problems []RepairProblem `json:"-"`
 }
 
-// RepairProblem is damage of a hub.
+// A RepairProblem is one problem of a hub.
 type RepairProblem struct {
 	What, Lost string
-	Repair     string // what the repair does; empty if there is none
+	Repair     string // the effect of the repair; empty if no repair is possible
 	Repaired   bool
 }
 
-// A Program is the command line.
+// A Program is the command line of a task hub.
 type Program struct {
-	Name           string // it is called by, such as "app hub"
-	Version        string // of the program
+	Name           string // the command, such as "app hub"
+	Version        string // version of the program
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Terminal says that a person reads Stdout: tables have columns, which are cut, and
-	// with Colors colours. Else cells are whole, with tabs between them.
+	// Terminal reports that Stdout is a terminal. Tables then have aligned columns with shortened
+	// cells, in color if Colors is set. Otherwise cells are complete and separated by tabs.
 	Terminal, Colors bool
 
-	// Open reaches the hub that the app's configuration names.
+	// Open returns a management API for the configured hub.
 	Open func(ctx context.Context) (*Target, error)
-	// Delete deletes that hub and returns what it was.
+	// Delete deletes the hub and returns its name.
 	Delete func(ctx context.Context, r DeleteRequest) (string, error)
-	// Compact makes that hub as small as possible.
+	// Compact makes the hub as small as possible.
 	Compact func(ctx context.Context) (Compacted, error)
-	// Repair looks for damage of that hub, and with apply repairs what it can. With an error it may
-	// return what was done before.
+	// Repair searches the hub for damage. With apply it repairs what it can. It may return a partial
+	// result together with an error.
 	Repair func(ctx context.Context, apply bool) (Repaired, error)
-	// Copy copies one hub to another and returns how much it was, which is
-	// written as JSON and, by its String, as text.
+	// Copy copies a hub and returns the counts. They are printed as JSON, or as text with String.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
-	// Backup writes a backup of that hub into a new local file. It fails with [ErrAskApp] if the
-	// hub is in a local file.
+	// Backup writes a backup of the hub into a new local file. It returns [ErrAskApp] if the hub is in
+	// a local file.
 	Backup func(ctx context.Context, r CopyRequest) (BackedUp, error)
-	// Verify reports whether an instance can go on with the program's orchestrators. The
-	// history is the management API's.
+	// Verify returns an error if a history does not match the program's orchestrators. The history is
+	// in the JSON of the management API.
 	Verify func(history []byte) error
-	// Console serves the hub's web console on this machine until ctx ends, and shows its
-	// address.
+	// Console serves the hub's web console on this machine until ctx ends. It passes the address to
+	// show.
 	Console func(ctx context.Context, show func(address string) error) error
-	// Crashes returns the functions that crashed the app on this machine. With forget it
-	// removes the record.
+	// Crashes returns the functions that have crashed the app on this machine. With forget it also
+	// deletes the record of them.
 	Crashes func(forget bool) ([]durable.Crash, error)
 }
 
-// A verb is one of the things that can be done.
+// A verb is a command, such as `get`.
 type verb struct {
 	name  string
-	args  []string // what follows it, by name
+	args  []string // names of the arguments
 	does  string
-	more  string // for its own help
+	more  string // additional help text of the verb
 	flags func(f *flags)
 	run   func(c command) error
 }
 
-// Run does what the arguments say and returns the code to exit with. Secrets in
-// what it says on standard error are masked.
+// Run runs the verb in args and returns the exit code. It masks secrets in everything that it writes to
+// standard error.
 func (p Program) Run(ctx context.Context, args []string) int {
 	p.Stderr = secrets.Writer(p.Stderr)
 	if len(args) == 0 || isHelp(args[0]) {
@@ -146,7 +145,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 		say(p.Stdout, "%s\n", p.Version)
 		return ExitOK
 	}
-	var group []string // the verbs of which args has the first word only
+	var group []string // verbs whose first word is args[0]
 	for _, v := range verbs {
 		words := strings.Fields(v.name)
 		if len(args) >= len(words) && slices.Equal(words, args[:len(words)]) {
@@ -161,9 +160,9 @@ func (p Program) Run(ctx context.Context, args []string) int {
 		say(p.Stdout, "Verbs: %s. See %s VERB --help.\n", strings.Join(group, ", "), p.Name)
 		return ExitOK
 	case len(group) > 0:
-		say(p.Stderr, "%s: which of %s? See %[1]s --help.\n", p.Name, strings.Join(group, ", "))
+		say(p.Stderr, "%s: want one of %s. See %[1]s --help.\n", p.Name, strings.Join(group, ", "))
 	default:
-		say(p.Stderr, "%s: there is no %q. See %[1]s --help.\n", p.Name, args[0])
+		say(p.Stderr, "%s: unknown verb %q. See %[1]s --help.\n", p.Name, args[0])
 	}
 	return ExitUsage
 }
@@ -205,8 +204,7 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 	return ExitOK
 }
 
-// checkArgs checks how many arguments there are. A name in brackets may be
-// left out.
+// checkArgs checks the number of arguments. Names in brackets are optional.
 func (v verb) checkArgs(given []string) error {
 	var needed []string
 	for _, name := range v.args {
@@ -218,7 +216,7 @@ func (v verb) checkArgs(given []string) error {
 		return usageError(needed[len(given)] + " is missing")
 	}
 	if len(given) > len(v.args) {
-		return usageError(fmt.Sprintf("%q is one argument too many", given[len(v.args)]))
+		return usageError(fmt.Sprintf("unexpected argument %q", given[len(v.args)]))
 	}
 	if slices.Contains(given, "") {
 		return usageError("an argument is empty")
@@ -226,12 +224,12 @@ func (v verb) checkArgs(given []string) error {
 	return nil
 }
 
-// A usageError says what is wrong with the arguments.
+// A usageError describes a mistake in the arguments.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// An answerError is an answer of the management API that is an error.
+// An answerError is an error status of the management API.
 type answerError struct {
 	status int
 	text   string
@@ -239,15 +237,15 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.text }
 
-// refusal returns the error for an instance that is not in a state for a verb.
+// refusal returns the error for an instance whose status does not allow the verb.
 func refusal(text string) error { return &answerError{http.StatusPreconditionFailed, text} }
 
-// An UnavailableError says that the hub cannot be reached, or that another process uses it.
+// An UnavailableError reports that the hub is unreachable or that another process uses it.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 func exitCode(err error) int {
@@ -275,22 +273,22 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// usage writes what there is.
+// usage prints the help text of the program.
 func (p Program) usage(w io.Writer) {
 	say(w, `Usage: %s VERB [ARGUMENTS] [--FLAGS]
 
-Works on the task hub that the app's configuration names: host.json, the
-environment and local.settings.json. An embedded hub that a running app has is
-asked by way of that app.
+Works on the task hub in the app's configuration: host.json, environment
+variables and local.settings.json. If a running app holds the local file of the
+hub, the requests go to that app.
 
 `, p.Name)
 	for _, v := range verbs {
 		say(w, "  %-28s %s\n", strings.Join(append([]string{v.name}, v.args...), " "), v.does)
 	}
 	say(w, `
-%s VERB --help tells the flags of a verb. All have
-  --output table|json          how to print; table by default. Where no terminal reads
-                               them, the cells of a table are whole, with tabs between
+%s VERB --help shows the flags of a verb. All verbs have
+  --output table|json          the format; table by default. Without a terminal, the
+                               cells of a table are complete and separated by tabs
 %[1]s --version prints the version of the program.
 
 Exit codes: 0 done, also if no instance matches a filter; 1 failed; 2 wrong
@@ -300,5 +298,5 @@ unreachable or in use.
 `, p.Name)
 }
 
-// say writes text. It ignores the error of a terminal that is gone.
+// say writes formatted text. It ignores errors, such as of a closed terminal.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -21,21 +21,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
-// A replays does the work of the verbs that read histories of many instances.
+// A replays runs the verbs that read the histories of many instances.
 type replays struct {
 	command
 
-	mu sync.Mutex // protects what each of atOnce finds
+	mu sync.Mutex // guards the results of concurrent requests
 }
 
-// atOnce is how many instances are looked at, at the same time.
+// atOnce is the number of instances that are processed at the same time.
 const atOnce = 8
 
-// notEnded are the statuses of instances that can go on.
+// notEnded lists the statuses of instances that have not ended.
 const notEnded = "Pending,Running,Suspended,ContinuedAsNew"
 
-// each calls look for the instances that the flags select, by default those that have not
-// ended, and returns how many they were. It ends with the first error.
+// each calls look concurrently for all instances that the flags select, and returns their number.
+// Without --status it selects the instances that have not ended. It stops after the first page with an
+// error.
 func (r *replays) each(look func(one instance) error) (n int, err error) {
 	r.flags.status = cmp.Or(r.flags.status, notEnded)
 	query, err := r.selection()
@@ -76,7 +77,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 	}
 }
 
-// sideBySide calls do for each, atOnce of them at a time, and returns the errors.
+// sideBySide calls do for each element, at most atOnce at a time, and returns the joined errors.
 func sideBySide[T any](all []T, do func(T) error) error {
 	var (
 		group sync.WaitGroup
@@ -103,14 +104,14 @@ func sideBySide[T any](all []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// ask requests something about an instance; it is nil if the instance is gone.
+// ask requests a part of an instance. It returns nil if the instance no longer exists.
 func (r *replays) ask(id, what string) (*answer, error) {
 	a, err := r.request(http.MethodGet, []string{"instances", id, what}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotFound {
 		there, err := r.request(http.MethodGet, []string{"instances", id}, withoutPayloads(), nil, nil)
 		switch {
 		case err == nil:
-			return nil, fmt.Errorf("the app that has the task hub is of an earlier version, which does not tell the %s of an instance: stop it first", what)
+			return nil, fmt.Errorf("the app that holds the task hub is too old to return the %s of an instance: stop it first", what)
 		case there != nil && there.status == http.StatusNotFound:
 			return nil, nil
 		}
@@ -122,19 +123,19 @@ func (r *replays) ask(id, what string) (*answer, error) {
 	return a, nil
 }
 
-// A misfit is an instance that cannot go on with this program.
+// A misfit is an instance whose history does not match the code of this program.
 type misfit struct {
 	InstanceID string `json:"instanceId"`
 	Name       string `json:"name"`
 	Version    string `json:"version,omitempty"`
-	Event      *int   `json:"event,omitempty"`    // its index in the history
-	Recorded   string `json:"recorded,omitempty"` // what the history has there
-	Produced   string `json:"produced,omitempty"` // what the code did
+	Event      *int   `json:"event,omitempty"`    // index in the history
+	Recorded   string `json:"recorded,omitempty"` // the recorded event
+	Produced   string `json:"produced,omitempty"` // the action of the code instead
 	Problem    string `json:"problem"`
-	Stack      string `json:"stack,omitempty"` // of code that does not yield, of the first such instance of a function
+	Stack      string `json:"stack,omitempty"` // of code that does not yield
 }
 
-// verify replays instances, or the histories in files, and fails if one does not fit.
+// verify replays instances, or histories in files. It fails if any history does not match the code.
 func (r *replays) verify() error {
 	var misfits []misfit
 	add := func(one misfit) {
@@ -176,7 +177,7 @@ func (r *replays) verify() error {
 			}
 			if answer, ok := errors.AsType[*answerError](err); ok && exitCode(answer) == ExitFailed {
 				this.Problem = err.Error()
-				add(this) // of the others there is more to say
+				add(this) // continue with the other instances
 				return nil
 			}
 			return err
@@ -205,14 +206,14 @@ func (r *replays) verify() error {
 		return err
 	}
 	if len(misfits) > 0 {
-		return fmt.Errorf("%d of %d instances cannot go on with this program", len(misfits), n)
+		return fmt.Errorf("%d of %d instances do not match the orchestrators of this program", len(misfits), n)
 	}
-	r.tell(fmt.Sprintf("Instances that can go on with this program: all %d", n))
+	r.tell(fmt.Sprintf("All instances match the orchestrators of this program: %d", n))
 	return nil
 }
 
-// files calls look with what is in a history's file, or in each in a folder, and returns
-// how many they were.
+// files calls look for the history in a file, or for each history in a folder, and returns their
+// number.
 func (r *replays) files(path string, look func(name string, text []byte, err error)) (int, error) {
 	names := []string{path}
 	if info, err := os.Stat(path); err != nil {
@@ -233,7 +234,7 @@ func (r *replays) files(path string, look func(name string, text []byte, err err
 	})
 }
 
-// record writes histories into files, one for each instance.
+// record writes each history to its own file.
 func (r *replays) record() error {
 	if err := os.MkdirAll(r.flags.dir, 0o750); err != nil {
 		return err
@@ -259,13 +260,13 @@ func (r *replays) record() error {
 	return r.print(map[string]any{"recorded": n, "directory": r.flags.dir}, fmt.Sprintf("recorded %d histories in %s", n, r.flags.dir))
 }
 
-// why shows why an instance does not go on, or with --stuck many.
+// why prints the reasons why an instance is waiting or, with --stuck, groups many instances by reason.
 func (r *replays) why() error {
 	switch {
 	case r.flags.stuck && len(r.args) == 0:
 		return r.stuck()
 	case r.flags.stuck || len(r.args) == 0:
-		return usageError("an ID or --stuck must say which, and not both")
+		return usageError("give either an ID or --stuck")
 	}
 	var all []statusjson.Why
 	for ids := []string{r.args[0]}; len(ids) > 0; ids = ids[1:] {
@@ -292,7 +293,7 @@ func (r *replays) why() error {
 		for _, reason := range w.Reasons {
 			text := reason.Text
 			if reason.RunningSince != "" {
-				text += ", begun " + ago(reason.RunningSince)
+				text += ", started " + ago(reason.RunningSince)
 			}
 			rows = append(rows, []string{
 				cell(w.InstanceID), w.RuntimeStatus, strings.Join(reason.Where, " "), cell(text), ago(reason.Since), ago(reason.Due),
@@ -305,7 +306,7 @@ func (r *replays) why() error {
 	return r.stacks(all)
 }
 
-// stacks prints the stack of each function that does not yield.
+// stacks prints the stack of each function that does not yield, once.
 func (r *replays) stacks(all []statusjson.Why) error {
 	shown := map[string]bool{"": true}
 	for _, w := range all {
@@ -340,7 +341,8 @@ func (r *replays) stack(function, stack string) error {
 	return err
 }
 
-// ago returns a time as how far it is from now.
+// ago formats the time in text relative to now, such as "3s ago" or "in 2m". It returns "" if text is
+// not a time.
 func ago(text string) string {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -353,18 +355,18 @@ func ago(text string) string {
 	return fmt.Sprintf("%v ago", d)
 }
 
-// A jam is instances that wait for the same at the same place.
+// A jam is a group of instances that wait at the same line for the same reason.
 type jam struct {
 	Count   int       `json:"count"`
-	Name    string    `json:"name"` // of the orchestrator
+	Name    string    `json:"name"` // the orchestrator
 	Kind    string    `json:"kind"`
 	Where   string    `json:"where,omitempty"`
-	What    string    `json:"what,omitempty"` // the name of what is waited for
+	What    string    `json:"what,omitempty"` // the name of the event or function
 	Oldest  time.Time `json:"oldest"`
-	Example string    `json:"example"` // the instance that waits for longest
+	Example string    `json:"example"` // the instance that has waited longest
 }
 
-// stuck shows what instances wait for that have not moved for a time, grouped.
+// stuck prints groups of instances without progress for --idle, the largest group first.
 func (r *replays) stuck() error {
 	jams := map[[4]string]*jam{}
 	_, err := r.each(func(one instance) error {

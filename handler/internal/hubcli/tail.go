@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// A tail is the work of the verb of that name.
+// A tail runs the verb tail.
 type tail struct{ command }
 
-// run shows what happens, until the program is interrupted or the instance that is named
-// has ended.
+// run prints changes until the program is interrupted or the named instance ends.
 func (c tail) run() error {
 	if c.flags.every <= 0 {
 		return usageError(fmt.Sprintf("--every is %v; want a time above 0", c.flags.every))
@@ -25,7 +24,7 @@ func (c tail) run() error {
 		over, err := look()
 		switch {
 		case c.ctx.Err() != nil:
-			return nil // by the user
+			return nil // interrupted by the user
 		case err != nil || over:
 			return err
 		}
@@ -37,7 +36,7 @@ func (c tail) run() error {
 	}
 }
 
-// line prints what happened: cells, or with JSON v on a line of its own.
+// line prints one change: the cells or, with --output json, v on one line.
 func (c tail) line(v any, cells ...string) error {
 	text := strings.TrimRight(strings.Join(cells, "\t"), "\t")
 	if c.flags.output == "json" {
@@ -51,8 +50,8 @@ func (c tail) line(v any, cells ...string) error {
 	return err
 }
 
-// newEvents returns what prints the events that have come to the history since it was last
-// called, and reports whether the instance has ended.
+// newEvents returns a function that prints the events added to the history since its previous call. It
+// reports whether the instance has ended.
 func (c tail) newEvents() func() (over bool, err error) {
 	seen, first := 0, ""
 	return func() (bool, error) {
@@ -71,7 +70,7 @@ func (c tail) newEvents() func() (over bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if len(events) > 0 && string(events[0]) != first { // it has continued as new, or was started again
+		if len(events) > 0 && string(events[0]) != first { // a new execution
 			seen, first = 0, string(events[0])
 		}
 		for _, raw := range events[min(seen, len(events)):] {
@@ -88,8 +87,8 @@ func (c tail) newEvents() func() (over bool, err error) {
 	}
 }
 
-// statusChanges returns what prints the instances whose status has changed since it was
-// first called, and those that are new.
+// statusChanges returns a function that prints the instances that are new or have changed status since
+// its previous call. The first call prints nothing.
 func (c tail) statusChanges() func() (over bool, err error) {
 	var before map[string]string // statuses by ID
 	anyStatus := c.flags.status == ""

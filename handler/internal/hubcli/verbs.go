@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// verbs are all there are, in the order of the help.
+// verbs lists all verbs in the order of the help text.
 var verbs = []verb{
 	{
 		name: "start", args: []string{"ORCHESTRATOR"}, does: "Starts an instance and prints its ID", run: command.start,
 		flags: func(f *flags) {
-			f.set.StringVar(&f.id, "id", "", "`ID` of the instance; a new one if it is not given")
+			f.set.StringVar(&f.id, "id", "", "`ID` of the instance; a new one by default")
 			f.inputs("the input")
 			f.set.StringVar(&f.version, "version", "", "`VERSION` of the instance")
-			f.set.DurationVar(&f.wait, "wait", 0, "waits for the instance to end, for at most this `TIME`, such as 30s")
+			f.set.DurationVar(&f.wait, "wait", 0, "waits at most `TIME` for the end of the instance, such as 30s")
 		},
 	},
 	{
 		name: "get", args: []string{"ID"}, does: "Shows an instance", run: command.get,
 		flags: func(f *flags) {
-			f.set.BoolVar(&f.noInput, "no-input", false, "leaves the input out")
-			f.set.BoolVar(&f.showHistory, "show-history", false, "with the history")
+			f.set.BoolVar(&f.noInput, "no-input", false, "omits the input")
+			f.set.BoolVar(&f.showHistory, "show-history", false, "shows the history, too")
 		},
 	},
 	{
 		name: "list", does: "Lists instances", run: command.list,
 		flags: func(f *flags) {
 			f.selects()
-			f.set.BoolVar(&f.entities, "entities", false, "entities only, with what they are stored as")
+			f.set.BoolVar(&f.entities, "entities", false, "lists only entities")
 			f.set.BoolVar(&f.showOutput, "show-output", false, "with the outputs, in --output json")
 			f.pages("instances")
 		},
@@ -41,116 +41,116 @@ var verbs = []verb{
 		more: "With --output json and without --no-input, durabletest.Replay reads the history.",
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.noInput, "no-input", false, "omits the inputs")
-			f.set.BoolVar(&f.showOutput, "show-output", false, "with the results of activities; --output json always has them")
+			f.set.BoolVar(&f.showOutput, "show-output", false, "shows the results of activities; --output json always has them")
 		},
 	},
 	{
-		name: "why", args: []string{"[ID]"}, does: "Shows what an instance waits for, and at which lines of its code",
+		name: "why", args: []string{"[ID]"}, does: "Shows the reasons why an instance is waiting, with the lines of its code",
 		run:  func(c command) error { return (&replays{command: c}).why() },
-		more: "With --stuck it groups the instances that have not moved for a time by what they wait for.",
+		more: "With --stuck it groups the instances that have made no progress by their reasons.",
 		flags: func(f *flags) {
 			f.selects()
-			f.set.BoolVar(&f.children, "children", false, "also what the sub-orchestrations wait for, and theirs")
-			f.set.BoolVar(&f.stuck, "stuck", false, "all instances that have not moved for a time")
-			f.set.DurationVar(&f.idle, "idle", time.Hour, "how long that is, a `TIME` such as 30m")
+			f.set.BoolVar(&f.children, "children", false, "includes the children, and their children")
+			f.set.BoolVar(&f.stuck, "stuck", false, "all instances without progress for --idle")
+			f.set.DurationVar(&f.idle, "idle", time.Hour, "the `TIME` without progress for --stuck, such as 30m")
 		},
 	},
 	{
-		name: "verify", args: []string{"[PATH]"}, does: "Replays live instances with the orchestrators of this program, and shows which cannot go on",
+		name: "verify", args: []string{"[PATH]"}, does: "Replays running instances with the orchestrators of this program, and lists those that do not match",
 		run: func(c command) error { return (&replays{command: c}).verify() },
-		more: "Nothing is written, and no activity runs. It exits with 1 if an instance cannot go on: run it with the\n" +
-			"new program before a deployment. PATH is a file that record wrote, or a folder of them; then the hub is not read.",
+		more: "It writes nothing and runs no activity. It exits with 1 if an instance does not match: run it with the new\n" +
+			"program before a deployment. PATH is a file of record, or a folder of them, to read instead of the hub.",
 		flags: func(f *flags) {
 			f.selects()
-			f.set.IntVar(&f.sample, "sample", 0, "`N` instances of each orchestrator and version at most; 0 is all")
+			f.set.IntVar(&f.sample, "sample", 0, "at most `N` instances per orchestrator and version; 0 for all")
 		},
 	},
 	{
-		name: "record", args: []string{"[ID]"}, does: "Writes the history of an instance, or of all that match, into files",
+		name: "record", args: []string{"[ID]"}, does: "Writes the histories of an instance, or of all that match, to files",
 		run:  func(c command) error { return (&replays{command: c}).record() },
-		more: "The files are for verify, and for durabletest.Replay. They have all payloads of the instances.",
+		more: "verify and durabletest.Replay read the files. They contain all payloads of the instances.",
 		flags: func(f *flags) {
 			f.selects()
-			f.set.IntVar(&f.sample, "sample", 0, "`N` instances of each orchestrator and version at most; 0 is all")
+			f.set.IntVar(&f.sample, "sample", 0, "at most `N` instances per orchestrator and version; 0 for all")
 			f.set.StringVar(&f.dir, "dir", "histories", "the `FOLDER` to write to")
 		},
 	},
 	{
-		name: "tail", args: []string{"[ID]"}, does: "Shows what happens to an instance, or which change their status, until Ctrl+C", run: func(c command) error { return tail{c}.run() },
-		more: "With an ID it shows the events of the history as they come, and ends with the instance. Without one it asks\n" +
-			"for all that match each time: on a large hub say which. No app can start on a hub file that it has meanwhile.",
+		name: "tail", args: []string{"[ID]"}, does: "Shows new events of an instance, or all changes of status, until Ctrl+C", run: func(c command) error { return tail{c}.run() },
+		more: "With an ID it shows new events of the history and ends with the instance. Without an ID it lists all instances\n" +
+			"that match each time: use filters on a large hub. It holds a local file, so no app can start meanwhile.",
 		flags: func(f *flags) {
 			f.selects()
-			f.set.DurationVar(&f.every, "every", 2*time.Second, "asks once in this `TIME`")
+			f.set.DurationVar(&f.every, "every", 2*time.Second, "the `TIME` between two requests")
 		},
 	},
 	{
-		name: "raise", args: []string{"[ID]", "EVENT"}, does: "Sends an event to an instance, or to all that match", run: func(c command) error { return bulk{c}.raise() },
+		name: "raise", args: []string{"[ID]", "EVENT"}, does: "Raises an event for an instance, or for all that match", run: func(c command) error { return bulk{c}.raise() },
 		more: whichOfMany,
 		flags: func(f *flags) {
 			f.many()
 			f.inputs("the payload of the event, null by default", "data")
 		},
 	},
-	control("terminate", "Ends an instance, or all that match"),
-	control("suspend", "Suspends an instance, or all that match: nothing of it runs until it is resumed"),
-	control("resume", "Lets a suspended instance go on, or all that match"),
-	control("rewind", "Takes back the failure of an instance, or of all that match: what failed is done again"),
+	control("terminate", "Terminates an instance, or all that match"),
+	control("suspend", "Suspends an instance, or all that match, until it is resumed"),
+	control("resume", "Resumes a suspended instance, or all that match"),
+	control("rewind", "Rewinds a failed instance, or all that match: the failed steps run again"),
 	{
-		name: "restart", args: []string{"[ID]"}, does: "Starts an instance again, with the same input, and prints the new ID, or all that match", run: func(c command) error { return bulk{c}.restart() },
+		name: "restart", args: []string{"[ID]"}, does: "Starts an instance again with the same input and prints the new ID, or all that match", run: func(c command) error { return bulk{c}.restart() },
 		more: whichOfMany,
 		flags: func(f *flags) {
 			f.many()
-			f.set.BoolVar(&f.sameID, "same-id", false, "under the same ID, if it has ended")
+			f.set.BoolVar(&f.sameID, "same-id", false, "replaces the instance, which must have ended")
 		},
 	},
 	{
-		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: func(c command) error { return bulk{c}.purge() },
+		name: "purge", args: []string{"[ID]"}, does: "Deletes an ended instance, or all that match", run: func(c command) error { return bulk{c}.purge() },
 		more:  whichOfMany,
 		flags: func(f *flags) { f.many() },
 	},
 	{
-		name: "entity list", args: []string{"[NAME]"}, does: "Lists entities, or those of a name", run: func(c command) error { return entityCommand{c}.list() },
+		name: "entity list", args: []string{"[NAME]"}, does: "Lists entities, or the entities with a name", run: func(c command) error { return entityCommand{c}.list() },
 		flags: func(f *flags) {
 			f.pages("entities")
-			f.set.BoolVar(&f.showState, "state", false, "with their states")
+			f.set.BoolVar(&f.showState, "state", false, "shows the states, too")
 		},
 	},
 	{
 		name: "entity get", args: []string{"NAME", "KEY"}, does: "Shows the state of an entity", run: func(c command) error { return entityCommand{c}.get() },
 	},
 	{
-		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Has an entity perform an operation, and does not wait for it", run: func(c command) error { return entityCommand{c}.signal() },
+		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Sends a signal to an entity, without waiting for the operation", run: func(c command) error { return entityCommand{c}.signal() },
 		flags: func(f *flags) {
 			f.inputs("the input of the operation", "data")
 		},
 	},
 	{
-		name: "console", does: "Serves the web console of the hub on this machine, and prints its address", run: command.console,
-		more: "Ctrl+C ends it. If a running app has the hub's file, the address is that of the app's own console, which asks\n" +
-			"for the key if there is one. Else no app can start on the file meanwhile.",
+		name: "console", does: "Serves the web console of the hub on this machine and prints its address", run: command.console,
+		more: "Ctrl+C ends it. If a running app holds the local file, it prints the address of the app's own console, which\n" +
+			"may ask for the key. Otherwise it holds the file, so no app can start meanwhile.",
 	},
 	{
-		name: "crashes", does: "Shows what has ended the app with a panic on a goroutine of its own", run: command.crashes,
-		more: "What has done so twice is set aside, until its instance is suspended and resumed. It is counted on each\n" +
-			"machine: run this where the app runs.",
+		name: "crashes", does: "Shows the functions whose goroutines ended the app with a panic", run: command.crashes,
+		more: "Work that did so twice is set aside until its instance is suspended and resumed. Each machine has its own\n" +
+			"counts: run this where the app runs.",
 		flags: func(f *flags) {
-			f.set.BoolVar(&f.forget, "forget", false, "takes up again all that is set aside, also while the app runs")
+			f.set.BoolVar(&f.forget, "forget", false, "releases all work that is set aside, also while the app runs")
 		},
 	},
 	{
-		name: "retry-undecodable", does: "Puts messages that could not be decoded and were set aside back into their queues", run: command.retryUndecodable,
+		name: "retry-undecodable", does: "Moves undecodable messages that were set aside back into their queues", run: command.retryUndecodable,
 	},
 	{
-		name: "delete", does: "Deletes the task hub with all that is in it", run: command.deleteHub,
+		name: "delete", does: "Deletes the task hub and everything in it", run: command.deleteHub,
 		flags: func(f *flags) {
-			f.set.BoolVar(&f.yes, "yes", false, "says that this is meant; nothing happens without it")
-			f.set.BoolVar(&f.force, "force", false, "though a worker has the hub, in Azure Storage")
+			f.set.BoolVar(&f.yes, "yes", false, "confirms the deletion; required")
+			f.set.BoolVar(&f.force, "force", false, "deletes a hub in Azure Storage even if a worker uses it")
 		},
 	},
 	{
 		name: "compact", does: "Makes the task hub as small as possible, in a local file or in partition logs", run: command.compact,
-		more: "Stop the app first. A local file of which most is free is also compacted when an app opens it.",
+		more: "Stop the app first. An app compacts a mostly free local file when it opens it.",
 	},
 	{
 		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: drained,
@@ -166,12 +166,12 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,
-		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or partitionlog, or each of the two with :CONNECTION.\n" +
-			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",
+		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all work in flight and compares the counts", run: command.copyHub,
+		more: "FROM and TO are embedded, embedded:FILE, azurestorage, azurestorage:CONNECTION, partitionlog or\n" +
+			"partitionlog:CONNECTION. TO must be empty. Stop the app first: an instance that runs on both hubs runs twice.",
 		flags: func(f *flags) {
 			f.copies()
-			f.set.StringVar(&f.taskHub, "task-hub", "", "`NAME` of the hub in Azure Storage; that of the configuration if it is not given")
+			f.set.StringVar(&f.taskHub, "task-hub", "", "`NAME` of the hub in Azure Storage; by default the name in the configuration")
 		},
 	},
 	{
@@ -181,34 +181,34 @@ var verbs = []verb{
 		flags: (*flags).copies,
 	},
 	{
-		name: "completion", args: []string{"SHELL"}, does: "Prints a script by which bash, zsh or fish completes these commands", run: func(c command) error { return completion{c}.run() },
-		more: "For one session: source <(PROGRAM hub completion bash). For all, put that line into .bashrc or .zshrc; fish reads\n" +
-			"~/.config/fish/completions/PROGRAM.fish. It completes the program by its name, wherever it is.",
+		name: "completion", args: []string{"SHELL"}, does: "Prints a completion script for bash, zsh or fish", run: func(c command) error { return completion{c}.run() },
+		more: "For one session: source <(PROGRAM hub completion bash). For all sessions, put this line into .bashrc or .zshrc; fish\n" +
+			"reads ~/.config/fish/completions/PROGRAM.fish. It completes every program with this name.",
 	},
 }
 
-// whichOfMany says how a verb that takes one ID is told of many.
+// whichOfMany describes how the flags of a bulk verb select instances.
 const whichOfMany = "Without an ID, filters or --all select the instances. With an ID and filters, the instance must match.\n" +
-	"--dry-run shows the instances and changes nothing."
+	"--dry-run lists the instances and changes nothing."
 
-// control is a verb that does something to an instance for a reason.
+// control returns a verb that changes an instance for a reason.
 func control(name, does string) verb {
 	return verb{
 		name: name, args: []string{"[ID]"}, does: does, more: whichOfMany, run: func(c command) error { return bulk{c}.control() },
 		flags: func(f *flags) {
 			f.many()
-			f.set.StringVar(&f.reason, "reason", "", "`TEXT` that says why")
+			f.set.StringVar(&f.reason, "reason", "", "the reason, a `TEXT`")
 		},
 	}
 }
 
-// errHelp and errVersion say that help was asked for, or the program's version.
+// errHelp and errVersion report that the arguments ask for the help text or the version.
 var (
 	errHelp    = errors.New("help")
 	errVersion = errors.New("version")
 )
 
-// flags are the flags of one verb.
+// flags holds the flags of one verb.
 type flags struct {
 	verb   verb
 	set    *flag.FlagSet
@@ -222,21 +222,21 @@ type flags struct {
 	yes, force, ignoreHidden, forget, apply           bool
 	children, stuck, entities, showState, dryRun      bool
 	every                                             time.Duration
-	tags                                              []string // each NAME or NAME=VALUE
+	tags                                              []string // NAME or NAME=VALUE
 }
 
 func newFlags(v verb) *flags {
 	f := &flags{verb: v, set: flag.NewFlagSet(v.name, flag.ContinueOnError)}
 	f.set.SetOutput(io.Discard)
-	f.set.StringVar(&f.output, "output", "table", "prints in `FORMAT`, table or json")
+	f.set.StringVar(&f.output, "output", "table", "the `FORMAT`: table or json")
 	if v.flags != nil {
 		v.flags(f)
 	}
 	return f
 }
 
-// parse reads flags wherever they stand, and returns the other arguments. After
-// "--" there are no more flags.
+// parse parses the flags in args, at any position, and returns the other arguments. All arguments after
+// "--" are no flags.
 func (f *flags) parse(args []string) (given []string, err error) {
 	if len(args) > 0 && args[0] == "--version" && f.set.Lookup("version") == nil {
 		return nil, errVersion
@@ -263,7 +263,7 @@ func (f *flags) parse(args []string) (given []string, err error) {
 	return given, nil
 }
 
-// usage writes what the verb does and takes.
+// usage prints the help text of the verb.
 func (f *flags) usage(w io.Writer, program string) {
 	say(w, "Usage: %s\n\n%s.\n", strings.Join(append([]string{program, f.verb.name}, f.verb.args...), " "), f.verb.does)
 	if f.verb.more != "" {
@@ -277,7 +277,7 @@ func (f *flags) usage(w io.Writer, program string) {
 	})
 }
 
-// shown calls visit with each flag that has a description. A former name of a flag has none.
+// shown calls visit for each flag with a description. Former names of flags have no description.
 func (f *flags) shown(visit func(*flag.Flag)) {
 	f.set.VisitAll(func(one *flag.Flag) {
 		if one.Usage != "" {
@@ -286,8 +286,7 @@ func (f *flags) shown(visit func(*flag.Flag)) {
 	})
 }
 
-// inputs are the flags of a JSON input, which they describe with does. The verb also accepts
-// their former names.
+// inputs defines the flags of a JSON input, described by does. It also defines their former names.
 func (f *flags) inputs(does string, former ...string) {
 	f.set.StringVar(&f.input, "input", "", does+", as `JSON`")
 	f.set.StringVar(&f.inputFile, "input-file", "", "the `FILE` with the input; - is standard input")
@@ -297,31 +296,31 @@ func (f *flags) inputs(does string, former ...string) {
 	}
 }
 
-// copies are the flags of a copy of a hub that no worker may have meanwhile.
+// copies defines the flags of verbs that copy a hub.
 func (f *flags) copies() {
-	f.set.DurationVar(&f.wait, "wait", 45*time.Second, "how long to wait for workers to let go of the hubs, a `TIME` such as 45s")
-	f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "leaves behind what the queues hide for no known reason")
+	f.set.DurationVar(&f.wait, "wait", 45*time.Second, "the `TIME` to wait for workers to release the hubs, such as 45s")
+	f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "skips hidden messages that the histories do not explain")
 }
 
-// pages are the flags that say how much is listed.
+// pages defines the flags that limit a list.
 func (f *flags) pages(of string) {
-	f.set.IntVar(&f.top, "top", 100, "`N` "+of+" at most")
-	f.set.BoolVar(&f.all, "all", false, "all of them, however many")
+	f.set.IntVar(&f.top, "top", 100, "at most `N` "+of)
+	f.set.BoolVar(&f.all, "all", false, "lists all")
 }
 
-// many are the flags of what is done to one instance or to all that they select.
+// many defines the flags of bulk verbs.
 func (f *flags) many() {
 	f.selects()
-	f.set.BoolVar(&f.all, "all", false, "all that it can be done to")
-	f.set.BoolVar(&f.dryRun, "dry-run", false, "shows which, and does nothing")
+	f.set.BoolVar(&f.all, "all", false, "all instances in a suitable status")
+	f.set.BoolVar(&f.dryRun, "dry-run", false, "lists the instances and changes nothing")
 }
 
-// selects are the flags that select instances, by their orchestrator and tags, too.
+// selects defines the flags that select instances, including those by orchestrator and tag.
 func (f *flags) selects() {
 	f.filters()
-	f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
-	f.set.StringVar(&f.name, "name", "", "those of the orchestrator `NAME`")
-	f.set.Func("tag", "those with the tag `NAME[=VALUE]`; given again, with each of them", func(text string) error {
+	f.set.StringVar(&f.prefix, "prefix", "", "instances whose ID starts with `TEXT`")
+	f.set.StringVar(&f.name, "name", "", "instances of the orchestrator `NAME`")
+	f.set.Func("tag", "instances with the tag `NAME[=VALUE]`; repeat it to require several", func(text string) error {
 		if name, _, _ := strings.Cut(text, "="); strings.TrimSpace(name) == "" {
 			return errors.New("a tag needs a name")
 		}
@@ -330,14 +329,14 @@ func (f *flags) selects() {
 	})
 }
 
-// filter reports whether a flag that selects instances is set.
+// filter reports whether a flag selects instances.
 func (f *flags) filter() bool {
 	return f.status != "" || f.prefix != "" || f.after != "" || f.before != "" || f.name != "" || len(f.tags) > 0
 }
 
-// filters are the flags that select instances.
+// filters defines the flags that select instances by status and creation time.
 func (f *flags) filters() {
-	f.set.StringVar(&f.status, "status", "", "those in one of the statuses in `LIST`, such as Failed,Terminated")
-	f.set.StringVar(&f.after, "created-after", "", "those created at `TIME` or later, such as 2026-01-31T12:00:00Z")
-	f.set.StringVar(&f.before, "created-before", "", "those created at `TIME` or earlier")
+	f.set.StringVar(&f.status, "status", "", "instances in one of the statuses in `LIST`, such as Failed,Terminated")
+	f.set.StringVar(&f.after, "created-after", "", "instances created at `TIME` or later, such as 2026-01-31T12:00:00Z")
+	f.set.StringVar(&f.before, "created-before", "", "instances created at `TIME` or earlier")
 }
