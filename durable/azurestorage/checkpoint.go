@@ -16,38 +16,36 @@ import (
 	"github.com/google/uuid"
 )
 
-// A commit is the writing of a checkpoint. The order of the writes is what makes
-// it safe to be cut off between any two of them
+// A commit writes a checkpoint. It can be interrupted between any two of these steps
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // CompleteTaskOrchestrationWorkItemAsync):
 //
-//  1. Messages go out, in parallel. If nothing else follows, the episode runs
-//     again and sends them again; receivers recognize what they have. If another
-//     worker turns out to have the instance, those that are still there are
-//     retracted. Those that are to be sent last, as an entity's, are hidden until step 2
-//     counts, and shown after it (see [grantHidden] for locks).
-//  2. The history grows, if it is still as it was read. This is the moment at
-//     which the checkpoint counts. A worker that receives one of the messages
-//     before it holds the message back.
-//  3. The instance row follows the history. If the worker dies before, the next
-//     checkpoint or a message that comes again repairs it.
-//  4. The messages that were taken are deleted, in parallel. If one is not, it
-//     comes again and the history shows that it was taken.
+//  1. Send the messages, in parallel. If the process dies now, the episode runs again and sends
+//     them again; receivers recognize duplicates. If another worker turns out to run the instance,
+//     the commit retracts the messages that are still in their queues. Messages of an entity's
+//     batch are enqueued hidden and become visible after step 2 (see [grantDelay] for locks).
+//  2. Append to the history, if it is unchanged since it was read. This commits the checkpoint. A
+//     worker that receives one of the messages earlier holds it back.
+//  3. Write the instance row. If the worker dies before this, the next checkpoint or a redelivered
+//     message repairs the row.
+//  4. Delete the consumed messages, in parallel. A message that is not deleted is redelivered, and
+//     the history identifies it as a duplicate.
 //
-// A message stays until the row says what is new, since no checkpoint might follow
-// that would repair the row. The commit waits for step 3 if clients look at the row
-// for what is new: an end, a suspension, a resumption. Else the row is pending, and
-// only the end of the session and the next checkpoint that writes the row wait for it. That
-// an execution has begun is put off besides (see [putOffFor]), and only the next checkpoint
-// waits for that, or leaves it out.
+// A message is not deleted before the row is written, because no further checkpoint may follow to
+// repair the row. The commit waits for step 3 only if clients depend on the new status: an end, a
+// suspension or a resumption. Otherwise the row is written in the background, and only the end of
+// the session and the next checkpoint that writes the row wait for it. The first Running status is
+// delayed in addition (see [rowDelay]): the next checkpoint writes it, or skips it if the row
+// changes anyway.
 type commit struct {
 	*session
 	cp *provider.Checkpoint
 }
 
-// answer sends the messages of a checkpoint in which nothing was decided.
-func (c *commit) answer(ctx context.Context) error {
-	if err := c.checkDoubt(ctx, c.loaded.Unverified || len(c.cp.Messages) > 0 && c.isInDoubt()); err != nil {
+// sendOnly handles a checkpoint without new events: it sends the messages and deletes the consumed
+// ones.
+func (c *commit) sendOnly(ctx context.Context) error {
+	if err := c.checkUnchanged(ctx, c.loaded.Unverified || len(c.cp.Messages) > 0 && c.mayBeLost()); err != nil {
 		return err
 	}
 	c.loaded.Unverified = false
@@ -59,18 +57,18 @@ func (c *commit) answer(ctx context.Context) error {
 		}
 		c.hub.sender.handOver(ctx, sent)
 	}
-	c.removeTaken(ctx)
+	c.removeConsumed(ctx)
 	return nil
 }
 
 func (c *commit) write(ctx context.Context) error {
 	if len(c.cp.NewEvents) == 0 {
-		return c.answer(ctx)
+		return c.sendOnly(ctx)
 	}
 	if c.cp.Instance.InstanceID != c.slot.id {
 		return fmt.Errorf("the checkpoint is for %q", c.cp.Instance.InstanceID)
 	}
-	if err := c.checkDoubt(ctx, c.isInDoubt()); err != nil {
+	if err := c.checkUnchanged(ctx, c.mayBeLost()); err != nil {
 		return err
 	}
 	var err error
@@ -81,43 +79,43 @@ func (c *commit) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.follow(ctx, rows); err != nil {
+	if err := c.finish(ctx, rows); err != nil {
 		for _, d := range c.current {
-			d.noteCommitted()
+			d.markCommitted()
 		}
 		return err
 	}
 	return nil
 }
 
-// follow does steps 3 and 4 of a commit, of which the history is written.
-func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
+// finish does steps 3 and 4 of a commit, after the history is written.
+func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 	if err := c.hub.tracking.commit(ctx, c.slot.id, c.loaded, c.tracking); err != nil {
 		return err
 	}
-	taken, leftOut := c.takeOverRow()
-	u := c.hub.instances.UpdateOf(c.loaded, c.cp, rows, leftOut.updateOrNil())
-	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, taken, leftOut) {
+	consumed, skipped := c.takeOverRow()
+	u := c.hub.instances.UpdateOf(c.loaded, c.cp, rows, skipped.updateOrNil())
+	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, consumed, skipped) {
 		return nil
 	}
-	c.current = append(c.current, taken...)
+	c.current = append(c.current, consumed...)
 	if u != nil {
 		var err error
 		c.loaded.Row, err = u.Do(ctx)
-		c.hub.begun.remove(c.slot.id)
+		c.hub.started.remove(c.slot.id)
 		if err != nil {
 			return err
 		}
 	}
-	c.removeTaken(ctx)
+	c.removeConsumed(ctx)
 	return nil
 }
 
-// writeHistory does steps 1 and 2 of a commit, and returns the rows that were
-// added. If it is not known whether the checkpoint counts, its messages are made
-// visible: either their history is there, or they will be found not to have one.
+// writeHistory does steps 1 and 2 of a commit and returns the appended rows. If the write has no
+// clear result, it makes the messages visible: their receivers find out whether the history has
+// them.
 func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
-	if err := storeOne(ctx, c.current, c.sendsToOthers()); err != nil {
+	if err := enqueueOne(ctx, c.current, c.sendsToOthers()); err != nil {
 		return nil, err
 	}
 	sent, err := c.send(ctx)
@@ -134,21 +132,21 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 		c.hub.sender.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := c.hub.instances.Histories.Append(store.RetryBefore(ctx, c.slot.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.notes())
+	etag, written, err := c.hub.instances.Histories.Append(store.RetryBefore(ctx, c.slot.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
 	switch {
 	case err == nil:
-	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveBeenFollowed(err):
+	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveCommitted(err):
 		c.hub.sender.retract(ctx, sent)
 		return nil, err
 	default:
-		c.hub.sender.reveal(ctx, sent)
+		c.hub.sender.releaseSent(ctx, sent)
 		return nil, err
 	}
 	if c.cp.HideUntilDeleted {
-		c.removeTaken(ctx)
+		c.removeConsumed(ctx)
 	}
-	if err := c.hub.sender.show(ctx, sent); err != nil {
-		c.hub.sender.reveal(ctx, sent)
+	if err := c.hub.sender.publishBatch(ctx, sent); err != nil {
+		c.hub.sender.releaseSent(ctx, sent)
 		return nil, fmt.Errorf("the history is written, but not all messages can be seen: %w", err)
 	}
 	c.hub.sender.handOver(ctx, sent)
@@ -160,32 +158,31 @@ func (c *commit) sendsToOthers() bool {
 	return slices.ContainsFunc(c.cp.Messages, func(m provider.TaskMessage) bool { return m.Target.InstanceID != c.slot.id })
 }
 
-// mayHaveBeenFollowed reports whether an error leaves open that a checkpoint counted
-// before the instance continued as new or began anew elsewhere.
-func (c *commit) mayHaveBeenFollowed(err error) bool {
+// mayHaveCommitted reports whether err leaves open that the checkpoint was committed: the history
+// then is that of another execution, which may be its next generation.
+func (c *commit) mayHaveCommitted(err error) bool {
 	other, ok := errors.AsType[*instances.OtherExecutionError](err)
 	return ok && other.ExecutionID != c.executionID()
 }
 
-// notes returns what the sentinel is to say of a checkpoint besides what .NET's
-// does.
-func (c *commit) notes() map[string]string {
-	notes := map[string]string{}
-	c.tracking.Note(notes)
+// sentinelExtras returns the columns of the sentinel that .NET does not write.
+func (c *commit) sentinelExtras() map[string]string {
+	extras := map[string]string{}
+	c.tracking.Note(extras)
 	if first := c.firstExecution(); first != c.loaded.Current.First {
-		notes[wire.FirstExecutionColumn] = first
+		extras[wire.FirstExecutionColumn] = first
 	}
-	if after, isOne := c.batchesAfter(); isOne {
-		notes[wire.EntityBatchesColumn] = after.String()
+	if after, isOne := c.nextBatches(); isOne {
+		extras[wire.EntityBatchesColumn] = after.String()
 	}
-	return notes
+	return extras
 }
 
-// firstExecution returns the execution of which that of a checkpoint is a later
-// generation, empty if it is the first itself.
+// firstExecution returns the ID of the first generation of the checkpoint's execution, or "" if the
+// execution is the first generation.
 func (c *commit) firstExecution() string {
 	switch {
-	case history.IsEntity(c.slot.id): // none has a start message
+	case history.IsEntity(c.slot.id): // entities have no start message
 		return ""
 	case c.cp.ContinuedAsNew:
 		return cmp.Or(c.loaded.First(), c.executionID())
@@ -193,11 +190,11 @@ func (c *commit) firstExecution() string {
 	return c.loaded.First()
 }
 
-// advance makes the session know what was committed.
+// advance updates the session after a committed checkpoint.
 func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 	first := c.firstExecution()
-	c.noteSuperseded()
-	if after, isOne := c.batchesAfter(); isOne {
+	c.recordSuperseded()
+	if after, isOne := c.nextBatches(); isOne {
 		c.loaded.Batches = after.String()
 	}
 	if err := c.loaded.Advance(c.cp, etag, first, rows); err != nil {
@@ -210,32 +207,32 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 	return nil
 }
 
-// noteSuperseded remembers the generations that the checkpoint has replaced: the execution of
-// the session, and each generation that began and continued as new in the same episode.
-func (c *commit) noteSuperseded() {
+// recordSuperseded remembers the generations that the checkpoint has replaced: the execution of the
+// session, and each generation that started and continued as new within the episode.
+func (c *commit) recordSuperseded() {
 	if !c.cp.ContinuedAsNew || history.IsEntity(c.slot.id) {
 		return
 	}
-	note := func(generation history.OrchestrationInstance) {
+	add := func(generation history.OrchestrationInstance) {
 		if generation.InstanceID == c.slot.id && generation != c.cp.Instance {
 			c.hub.superseded.add(generation)
 		}
 	}
-	note(c.instance())
+	add(c.instance())
 	for _, m := range c.cp.Activities {
-		note(m.Target)
+		add(m.Target)
 	}
 	for _, m := range c.cp.Messages {
 		if start, isStart := m.Event.(*history.ExecutionStarted); isStart && start.Parent != nil {
-			note(start.Parent.Instance)
+			add(start.Parent.Instance)
 		}
 	}
 	for _, m := range c.cp.Timers {
-		note(m.Target)
+		add(m.Target)
 	}
 }
 
-// forEach calls f for each delivery, several at a time.
+// forEach calls f for each delivery, several at the same time.
 func forEach(deliveries []*delivery, f func(d *delivery)) {
 	_ = store.Each(context.Background(), store.MessagesAtOnce, deliveries, func(_ context.Context, _ int, d *delivery) error {
 		f(d)
@@ -243,9 +240,9 @@ func forEach(deliveries []*delivery, f func(d *delivery)) {
 	})
 }
 
-// batchesAfter returns the batches that count once a checkpoint does, and whether it is
-// one of them.
-func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
+// nextBatches returns the entity batches that are committed after this checkpoint. isOne reports
+// whether the checkpoint is such a batch.
+func (c *commit) nextBatches() (b wire.EntityBatches, isOne bool) {
 	b = wire.ParseEntityBatches(c.loaded.Batches)
 	if !c.cp.SendLast || len(c.cp.Messages) == 0 {
 		return b, false
@@ -256,17 +253,16 @@ func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
 	return b.Next(c.loaded.Run), true
 }
 
-// grantHidden is an additional time for which messages stay hidden. It applies to a batch that took
-// a lock request from another entity. .NET grants such a request each time it is delivered, even if the
-// lock was released since: the entity then stays locked. So the request is deleted before the
-// answer is shown. If this process dies before that, a .NET worker gets the request first and
-// answers it. The hidden answer appears later, when no caller waits for it. The time is enough to
-// acquire a partition and to poll its queue.
-const grantHidden = 2 * time.Minute
+// grantDelay is how much longer the messages of a batch stay hidden if the batch consumed a lock
+// request from another entity. .NET grants such a request on each delivery, even if the lock was
+// released since; the entity would then stay locked. So the request is deleted before the grant
+// becomes visible. If this process dies before the delete, a .NET worker receives the request first
+// and grants it. The hidden grant appears later, when no caller waits for it. The delay is long
+// enough to acquire a partition and poll its queue.
+const grantDelay = 2 * time.Minute
 
-// send sends the checkpoint's messages. Their sender is the execution that the
-// work item was of, also when it has continued as new
-// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// send sends the checkpoint's messages. Their sender is the execution of the work item, even if the
+// checkpoint continues as new (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // CommitOutboundQueueMessages).
 func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 	sender, episode := c.instance(), c.loaded.Known.Episodes+1
@@ -275,16 +271,16 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 	}
 	out := c.outgoing()
 	batch := ""
-	if after, isOne := c.batchesAfter(); isOne {
+	if after, isOne := c.nextBatches(); isOne {
 		batch = after.Name()
 	}
 	for _, o := range out {
 		if c.cp.HideUntilDeleted {
-			o.delay = grantHidden
+			o.delay = grantDelay
 		}
 		o.batch = batch
 		o.env.Episode, o.env.Sender = &episode, &sender
-		o.number = c.hub.sender.sequence.Add(1) // in the order of the decisions, whichever is sent first
+		o.number = c.hub.sender.sequence.Add(1) // in the order of the decisions; the sends run in parallel
 	}
 	sent := make([]sentMessage, len(out))
 	return sent, store.Each(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {
@@ -293,11 +289,11 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 	})
 }
 
-// outgoing returns the checkpoint's messages with the queues that they go to,
-// and reserves room for those that this process will take itself.
+// outgoing returns the checkpoint's messages with their queues. It reserves slots for messages that
+// this process will deliver in memory.
 func (c *commit) outgoing() []*outgoing {
 	var out []*outgoing
-	scheduled := map[int]time.Time{} // when activities were, as the history has it
+	scheduled := map[int]time.Time{} // the times in the history, by the ID of the activity
 	for _, e := range c.cp.NewEvents {
 		if id := taskOf(e); id >= 0 {
 			scheduled[id] = history.Ticks(e.Head().Timestamp)
@@ -326,8 +322,7 @@ func (c *commit) outgoing() []*outgoing {
 	return out
 }
 
-// taskOf returns the ID of the activity that an event schedules, -1 if it schedules
-// none.
+// taskOf returns the ID of the activity that e schedules, or -1 if e is another event.
 func taskOf(e history.Event) int {
 	if scheduled, ok := e.(*history.TaskScheduled); ok {
 		return scheduled.EventID
@@ -335,7 +330,7 @@ func taskOf(e history.Event) int {
 	return -1
 }
 
-// removeAll deletes messages.
+// removeAll deletes the messages of deliveries.
 func removeAll(ctx context.Context, deliveries []*delivery) {
 	forEach(deliveries, func(d *delivery) { d.discard(ctx) })
 }

@@ -6,82 +6,80 @@ import (
 	"time"
 )
 
-// A message for a queue that this process serves is put into the queue hidden,
-// as if it had been received already, and handed over in memory. That saves the
-// receive and the time until the next poll.
+// Claims
 //
-//  1. It is handed over only when that which sent it counts: a checkpoint's
-//     messages after its history was written, a start after its row.
-//  2. While it waits for that and while it is in flight, its visibility timeout is
-//     renewed, like that of a received message. If the process dies, it becomes
-//     visible within the time of a lease.
-//  3. If the checkpoint does not count, it is retracted. If it cannot be handed over
-//     any more, because the partition was lost or the worker stops, it is released.
-//  4. It never overtakes what is visible in its queue: messages are claimed only
-//     while the last poll of the queue has received all there was.
+// A message for a queue that this process serves is enqueued hidden, as if the process had already
+// received it, and delivered in memory. This saves the receive and the wait for the next poll.
+//
+//  1. It is delivered only when its sender is committed: a checkpoint's messages after the history
+//     is written, a start after its row is inserted.
+//  2. Until it is deleted, its visibility timeout is renewed, like that of a received message. If
+//     the process dies, it becomes visible within LeaseInterval.
+//  3. If the checkpoint is not committed, the message is retracted. If the partition is lost or the
+//     worker stops before the delivery, it is released.
+//  4. It never overtakes a visible message: messages are claimed only while the last poll has
+//     emptied the queue.
 
-// backlog tracks whether a queue may hold visible messages that this process has not
-// received.
+// backlog tracks whether a queue may hold visible messages that this process has not received.
 type backlog struct {
-	mu   sync.Mutex // protects the following
-	adds int        // times that there was reason to believe so
-	seen int        // those before the last look that left nothing
+	mu      sync.Mutex // protects the following
+	hints   int        // number of events after which the queue may hold messages
+	cleared int        // value of hints before the last poll that emptied the queue
 }
 
-// add notes that there may be more messages than were received.
-func (b *backlog) add() {
+// hint records that the queue may hold messages.
+func (b *backlog) hint() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.adds++
+	b.hints++
 }
 
-// before returns what to pass to looked after a poll that begins now.
-func (b *backlog) before() int {
+// snapshot returns the argument for polled. Call it before the poll.
+func (b *backlog) snapshot() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.adds
+	return b.hints
 }
 
-// looked notes that a poll asked for a number of messages, wanted, and got some.
-func (b *backlog) looked(before, got, wanted int) {
+// polled records the result of a poll: it asked for wanted messages and received got.
+func (b *backlog) polled(before, got, wanted int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if got < wanted {
-		b.seen = before
+		b.cleared = before
 	} else {
-		b.adds++
+		b.hints++
 	}
 }
 
-// isEmpty reports whether the last poll received all there was.
+// isEmpty reports whether the last poll emptied the queue, as far as this process knows.
 func (b *backlog) isEmpty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.seen == b.adds
+	return b.cleared == b.hints
 }
 
-// buffer bounds how many control-queue messages are in memory, over all
-// partitions (DurableTask.AzureStorage/Messaging/ControlQueue.cs,
-// GetMessagesAsync; .NET looks again every second, here the waiter is woken).
+// buffer limits the number of control-queue messages in memory, over all partitions
+// (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync). .NET checks the limit
+// once per second; here a waiter is notified.
 type buffer struct {
-	size int        // largest number of messages in memory
-	most func() int // number of messages from which no more are received
+	size int        // maximum number of messages in memory
+	most func() int // current limit for receiving messages
 
 	mu   sync.Mutex // protects the following
 	used int
-	// freed is closed when room becomes free; nil unless there is a waiter.
+	// freed is closed when a slot becomes free. It is nil unless there is a waiter.
 	freed chan struct{}
 }
 
 func newBuffer(size int, most func() int) buffer { return buffer{size: size, most: most} }
 
-// limitInterval is the time after which a waiting receiver looks again whether the limit for
-// received messages has risen.
+// limitInterval is how often a waiting receiver checks whether its current limit has risen.
 const limitInterval = time.Second
 
-// take waits until there is room for received messages, and reserves it for up to n. It
-// returns 0 if ctx ended. It calls full once if it waits because the buffer is full.
-func (b *buffer) take(ctx context.Context, n int, full func()) int {
+// reserve waits for free slots and reserves up to n of them for received messages. It returns 0 if
+// ctx ends. If it has to wait because the buffer is full, it calls full once.
+func (b *buffer) reserve(ctx context.Context, n int, full func()) int {
 	for {
 		b.mu.Lock()
 		if got := min(n, b.size-b.used, b.most()-b.used); got > 0 && ctx.Err() == nil {
@@ -105,8 +103,8 @@ func (b *buffer) take(ctx context.Context, n int, full func()) int {
 	}
 }
 
-// awaitChange waits for a change or until ctx ends. If received messages are limited, it waits
-// for limitInterval at most.
+// awaitChange waits until changed is closed or ctx ends. If limited is true, it waits for at most
+// limitInterval.
 func awaitChange(ctx context.Context, changed <-chan struct{}, limited bool) {
 	var look <-chan time.Time
 	if limited {
@@ -119,8 +117,8 @@ func awaitChange(ctx context.Context, changed <-chan struct{}, limited bool) {
 	}
 }
 
-// tryTake reserves room for n messages if there is that much.
-func (b *buffer) tryTake(n int) bool {
+// tryReserve reserves n slots if they are free.
+func (b *buffer) tryReserve(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size-b.used < n {
@@ -130,15 +128,15 @@ func (b *buffer) tryTake(n int) bool {
 	return true
 }
 
-// inUse returns the number of messages for which room is taken.
+// inUse returns the number of reserved slots.
 func (b *buffer) inUse() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// give returns room for n messages.
-func (b *buffer) give(n int) {
+// release frees n slots.
+func (b *buffer) release(n int) {
 	if n == 0 {
 		return
 	}

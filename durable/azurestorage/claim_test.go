@@ -217,15 +217,15 @@ func TestBacklog_IsEmptyOnlyAfterALookThatFoundLessThanItAskedFor(t *testing.T) 
 	if b.isEmpty() {
 		t.Error("empty before the first look")
 	}
-	before := b.before()
-	b.add() // a message was sent while the look was under way
-	if b.looked(before, 0, 32); b.isEmpty() {
+	before := b.snapshot()
+	b.hint() // a message was sent while the look was under way
+	if b.polled(before, 0, 32); b.isEmpty() {
 		t.Error("empty although a message was sent during the look")
 	}
-	if b.looked(b.before(), 32, 32); b.isEmpty() {
+	if b.polled(b.snapshot(), 32, 32); b.isEmpty() {
 		t.Error("empty although the look found all that it asked for")
 	}
-	if b.looked(b.before(), 31, 32); !b.isEmpty() {
+	if b.polled(b.snapshot(), 31, 32); !b.isEmpty() {
 		t.Error("not empty after a look that found the rest")
 	}
 }
@@ -273,7 +273,7 @@ func TestHeldMessages_TakesWhatComesBackWhileItIsHandedBack(t *testing.T) {
 	if older := h.held.add(again); older != first {
 		t.Error("a message that is here was taken for another")
 	}
-	first.leaving = true
+	first.releasing = true
 	if older := h.held.add(again); older != nil {
 		t.Error("a message that is handed back was taken for one that is here")
 	}

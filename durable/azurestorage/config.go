@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The defaults of [Config], which are those of the Durable Functions extension
-// 3.x where that has the setting.
+// The defaults of [Config]. They equal the defaults of the Durable Functions extension 3.x where it
+// has the setting.
 const (
 	DefaultTaskHub                        = "TestHubName"
 	DefaultTrackingStoreNamePrefix        = "DurableTask"
@@ -32,122 +32,114 @@ const (
 	DefaultLastUpdatedTolerance           = 3 * time.Second
 )
 
-// Config says how a [TaskHub] behaves. The zero value works: every field that
-// is zero has the default that its comment names.
+// Config configures a [TaskHub]. A field that is zero has the default in its comment, so the zero
+// value is valid.
 type Config struct {
-	// TaskHub is the name that all of the hub's storage resources begin with.
-	// Default "TestHubName"; 3 to 45 letters and digits, a letter first.
+	// TaskHub is the prefix of the names of all storage resources of the hub. Default
+	// "TestHubName"; 3 to 45 letters and digits, starting with a letter.
 	TaskHub string
 
-	// TrackingStoreNamePrefix is what the names of the tables with histories and
-	// instances begin with, instead of the hub's name, if the connection has a
-	// tracking store ([Connection.WithTrackingStore]); else it is not used. Hubs
-	// that share such an account must have prefixes of their own, since they
-	// would share these tables. Default "DurableTask"; 1 to 54 letters and digits,
-	// a letter first.
+	// TrackingStoreNamePrefix replaces the hub's name in the names of the History and Instances
+	// tables if the connection has a tracking store ([Connection.WithTrackingStore]). Otherwise it
+	// has no effect. Hubs that share a tracking store need different prefixes, or they would share
+	// these tables. Default "DurableTask"; 1 to 54 letters and digits, starting with a letter.
 	TrackingStoreNamePrefix string
 
-	// PartitionCount is the number of control queues. All workers and clients of
-	// a hub must agree on it. Default 4; 1 to 16.
+	// PartitionCount is the number of control queues. All workers and clients of a hub must use the
+	// same number. Default 4; 1 to 16.
 	PartitionCount int
 
-	// ControlQueueBatchSize is the number of messages that one receive from a
-	// control queue asks for. Default 32; 1 to 32.
+	// ControlQueueBatchSize is the maximum number of messages per receive from a control queue.
+	// Default 32; 1 to 32.
 	ControlQueueBatchSize int
 
-	// ControlQueueBufferThreshold is the number of control-queue messages that
-	// may be in memory, over all partitions, waiting or handed out. Default 256;
-	// 1 to 1000.
+	// ControlQueueBufferThreshold is the maximum number of control-queue messages in memory, over
+	// all partitions, buffered or dispatched. Default 256; 1 to 1000.
 	ControlQueueBufferThreshold int
 
-	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout bound for
-	// how long a received message stays hidden from other workers without being
-	// renewed. Messages are renewed for as long as this process has them, so what
-	// the time decides is how soon the messages of a worker that died are seen
-	// again; a message is never hidden for longer than LeaseInterval at a time.
+	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout are how long a received
+	// message stays hidden from other workers unless it is renewed. This process renews its
+	// messages as long as it holds them, so the timeout only decides how soon the messages of a
+	// dead worker reappear. A message is never hidden for longer than LeaseInterval at a time.
 	// Default 5 minutes; 1 to 60 minutes.
 	ControlQueueVisibilityTimeout  time.Duration
 	WorkItemQueueVisibilityTimeout time.Duration
 
-	// MaxQueuePollingInterval is the longest pause between two looks at an empty
-	// queue. Default 30 s; at least 50 ms, at most an hour.
+	// MaxQueuePollingInterval is the longest pause between two polls of an empty queue. Default 30
+	// s; 50 ms to 1 hour.
 	MaxQueuePollingInterval time.Duration
 
-	// QueueEncoding is how messages are written. Both forms are always read.
+	// QueueEncoding is the encoding of sent messages. Received messages may have either encoding.
 	// Default [UTF8].
 	QueueEncoding QueueEncoding
 
-	// MaxConcurrentActivities is the number of work items that this process may
-	// hold at once. Default 10 for each core; at least 1.
+	// MaxConcurrentActivities is the maximum number of work items that this process holds at the
+	// same time. Default 10 per core; 1 to 100,000.
 	MaxConcurrentActivities int
 
-	// WorkerID names this process in the partitions table. It must differ from
-	// that of every other process on the hub. Default: host name, process ID and
-	// a random part.
+	// WorkerID names this process in the partitions table. It must be unique among the processes of
+	// the hub. Default: host name, process ID and a random part.
 	WorkerID string
 
-	// PartitionManager is how workers agree on who reads which control queue. All
-	// workers of a hub must have the same. Default [TablePartitions].
+	// PartitionManager is how workers assign control queues to each other. All workers of a hub
+	// must use the same one. Default [TablePartitions].
 	PartitionManager PartitionManager
 
-	// AppLease says how apps that share the hub take turns.
+	// AppLease configures the lease of the primary app, for apps that share the hub.
 	AppLease AppLease
 
-	// JumpStart says whether starts are recorded, and sent again if they do not
-	// arrive. Default: they are not.
+	// JumpStart configures the recording of starts, which are sent again if they do not arrive.
+	// Default: disabled.
 	JumpStart JumpStart
 
-	// Tracking says whether an audit is kept: every event of every orchestration,
-	// in a table to which rows are only added. It costs a queue message for each
-	// checkpoint, and what it takes to move that into the table. All workers of a
-	// hub must agree: any of them may be the one that moves it. Default: none.
+	// Tracking enables the audit: an append-only table with every event of every orchestration.
+	// Each checkpoint costs one additional queue message and the requests that move it into the
+	// table. All workers of a hub must use the same value, because any of them may move the
+	// messages. Default false.
 	Tracking bool
 
-	// SetAsideUndecodable says what becomes of messages that this worker cannot decode
-	// and has received ten times, which takes some 17 minutes: they go to queues beside
-	// those that they were in, until [TaskHub.RetryUndecodable] puts them back. Default:
-	// they stay, hidden for ten minutes at a time, since another worker of the hub may
-	// be able to decode them. Those whose blob is gone are set aside in any case.
+	// SetAsideUndecodable makes the worker move a message that it cannot decode to a separate queue
+	// after ten receives, which takes about 17 minutes. [TaskHub.RetryUndecodable] moves these
+	// messages back. Default false: the message stays in its queue, hidden for ten minutes at a
+	// time, because another worker of the hub may be able to decode it. A message whose blob is
+	// missing is moved in any case.
 	SetAsideUndecodable bool
 
-	// LeaseInterval is how long a partition stays this worker's without being
-	// renewed. Default 30 s; at least 1 s, and 15 to 60 whole seconds for a blob
-	// partition manager.
+	// LeaseInterval is how long a partition lease lasts unless it is renewed. Default 30 s; 1 s to
+	// 1 hour. A blob partition manager needs 15 to 60 whole seconds.
 	LeaseInterval time.Duration
 
-	// LeaseAcquireInterval is how often the partitions table is looked at:
-	// leases are renewed, acquired and evened out then. Default 10 s; less than
-	// LeaseInterval.
+	// LeaseAcquireInterval is the time between two passes over the partitions, which renew, acquire
+	// and balance leases. Default 10 s; less than LeaseInterval.
 	LeaseAcquireInterval time.Duration
 
-	// DrainTimeout is how long Run waits, after its context has ended, for work
-	// that was handed out. Default 5 s.
+	// DrainTimeout is how long Run waits for dispatched work after its context has ended. Default 5
+	// s; at most 1 hour.
 	DrainTimeout time.Duration
 
-	// HistoryCacheBytes bounds the memory in which histories of instances that go
-	// on are kept between their episodes, so that they need not be read again,
-	// roughly and in bytes. Default 64 MiB; none is kept if it is negative.
+	// HistoryCacheBytes is the approximate maximum size in bytes of the cache of histories. An
+	// instance whose history is cached need not be read again for its next episode. Default 64 MiB;
+	// a negative value disables the cache.
 	HistoryCacheBytes int
 
-	// LastUpdatedTolerance is by how much the time of the last update in an
-	// instance's row may be behind the last checkpoint. A checkpoint that would
-	// change no more of the row than that is not written to it. Default 3 s; with
-	// a negative value the row is written with every checkpoint, as .NET does.
+	// LastUpdatedTolerance is how far the last-updated time in an instance's row may lag behind its
+	// last checkpoint. A checkpoint that would change no other column does not write the row.
+	// Default 3 s; with a negative value every checkpoint writes the row, as in .NET.
 	LastUpdatedTolerance time.Duration
 
-	// Logger receives what the hub has to say. Default [slog.Default].
+	// Logger receives the log messages of the hub. Default [slog.Default].
 	Logger *slog.Logger
 
-	// MeterProvider receives what the hub has to count and to time: leases, ages
-	// of messages, storage operations and so on. Default: nobody.
+	// MeterProvider receives the metrics of the hub, such as leases, message ages and storage
+	// operations. Default: no metrics.
 	MeterProvider metric.MeterProvider
 
-	// Transport carries the requests to the storage services. Default: a
-	// *http.Client that the hub has for itself.
+	// Transport sends the requests to the storage services. Default: an *http.Client that only this
+	// hub uses.
 	Transport policy.Transporter
 }
 
-// WithDefaults returns a copy of c in which every field has its value.
+// WithDefaults returns a copy of c in which every zero field has its default.
 func (c Config) WithDefaults() Config {
 	set(&c.TaskHub, DefaultTaskHub)
 	set(&c.TrackingStoreNamePrefix, DefaultTrackingStoreNamePrefix)
@@ -181,8 +173,8 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// newWorkerID returns a name that no other process has, even one with the same
-// process ID in another container of the same host name.
+// newWorkerID returns a unique name. The random part distinguishes containers with the same host
+// name and process ID.
 func newWorkerID() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -191,9 +183,8 @@ func newWorkerID() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
 }
 
-// Validate reports the first field whose value is out of range, with its name,
-// its value and the range. Zero values are in range, since they stand for
-// defaults.
+// Validate returns an error with the name, value and range of the first field that is out of range.
+// A zero field is valid, because it stands for its default.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := ValidateHubName(c.TaskHub); err != nil {
@@ -251,13 +242,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// minVisibilityTimeout is a variable so that tests can let messages come back
-// within seconds.
+// minVisibilityTimeout is a variable so that tests can use timeouts of seconds.
 var minVisibilityTimeout = time.Minute
 
-// QueueEncoding says how the text of a queue message holds the JSON. Readers
-// tell the two apart by themselves, but .NET workers and clients before version
-// 2.0.0 of DurableTask.AzureStorage understand Base64 only.
+// QueueEncoding is the encoding of the JSON in a queue message. This package detects it on receive.
+// .NET workers and clients before version 2.0.0 of DurableTask.AzureStorage understand only Base64.
 type QueueEncoding int
 
 // The encodings.
@@ -266,7 +255,7 @@ const (
 	Base64                      // standard Base64 of the JSON, with padding
 )
 
-// String returns the name that .NET gives the encoding.
+// String returns .NET's name of the encoding.
 func (e QueueEncoding) String() string {
 	switch e {
 	case UTF8:
@@ -277,22 +266,22 @@ func (e QueueEncoding) String() string {
 	return fmt.Sprintf("QueueEncoding(%d)", int(e))
 }
 
-// AppLease says how apps that share a hub take turns: only the workers of the
-// app that holds the lease, the primary one, read the control queues. All
-// workers of an app hold it together.
+// AppLease configures the lease of the primary app. If several apps share a hub, only the workers
+// of the app that holds the lease read the control queues. All workers of an app hold the lease
+// together.
 type AppLease struct {
-	// Disabled has this worker read the queues whatever other apps do.
+	// Disabled makes this worker read the queues without the lease.
 	Disabled bool
-	// AppName tells apps apart. Default: the variable WEBSITE_SITE_NAME or
-	// DTFX_APP_NAME, else empty, which all apps outside of Azure have in common.
+	// AppName identifies the app. Default: the variable WEBSITE_SITE_NAME, or else DTFX_APP_NAME,
+	// or else empty, which is the same name for all apps outside of Azure.
 	AppName string
-	// Interval is how long the lease lasts without being renewed. Default 60 s;
-	// 15 to 60 s, in whole seconds.
+	// Interval is how long the lease lasts unless it is renewed. Default 60 s; 15 to 60 whole
+	// seconds.
 	Interval time.Duration
-	// RenewInterval is how often it is renewed. Default 25 s; less than Interval.
+	// RenewInterval is the time between two renewals. Default 25 s; less than Interval.
 	RenewInterval time.Duration
-	// AcquireInterval is how often a secondary app tries to get it. Default 5
-	// minutes.
+	// AcquireInterval is the time between two attempts of a secondary app to acquire the lease.
+	// Default 5 minutes; at most 24 hours.
 	AcquireInterval time.Duration
 }
 
@@ -328,19 +317,17 @@ func (a AppLease) validate() error {
 	return nil
 }
 
-// JumpStart has clients record each start in a table of its own before they
-// send it, as the Durable Task Framework did on Service Bus. A worker looks at
-// the records of its partitions, and sends a start again that was recorded but
-// has not arrived: the client died in between, or the storage refused the
-// message. It costs three storage operations a start, and a look at the table
-// for each partition every Interval.
+// JumpStart makes clients record each start in a separate table before they send it, like the
+// Durable Task Framework on Service Bus. A worker reads the records of its partitions and sends a
+// start again if it has not arrived, because the client died or the storage rejected the message. A
+// start costs three additional storage operations. Each partition costs one query per Interval.
 type JumpStart struct {
-	// Enabled turns it on, for this client and this worker.
+	// Enabled enables JumpStart for this client and this worker.
 	Enabled bool
-	// Timeout is how long a start may take to arrive before it is sent again.
-	// Default 10 minutes; 1 s to a day.
+	// Timeout is how long a start may take to arrive before it is sent again. Default 10 minutes; 1
+	// s to 24 hours.
 	Timeout time.Duration
-	// Interval is how often a worker looks. Default 5 s; 10 ms to an hour.
+	// Interval is the time between two queries of a worker. Default 5 s; 10 ms to 1 hour.
 	Interval time.Duration
 }
 
@@ -366,21 +353,20 @@ func (j JumpStart) validate() error {
 	return nil
 }
 
-// A PartitionManager is a way to keep who reads which control queue. Workers of
-// one hub must all use the same: they do not see each other's leases otherwise.
+// A PartitionManager is a way to assign control queues to workers. All workers of a hub must use
+// the same one, because they see only leases of their own kind.
 type PartitionManager int
 
 const (
-	// TablePartitions keeps a row for each partition in the hub's partitions
-	// table. It is the default of the .NET extension 3.x.
+	// TablePartitions stores one row per partition in the hub's partitions table. It is the default
+	// of the .NET extension 3.x.
 	TablePartitions PartitionManager = iota
-	// SafeBlobLeases keeps two blobs for each partition, one that says who is to
-	// have it and one that says who has it. It is the default of the .NET
-	// extension 2.x.
+	// SafeBlobLeases uses two leased blobs per partition: one for the intended owner and one for
+	// the current owner. It is the default of the .NET extension 2.x.
 	SafeBlobLeases
-	// LegacyBlobLeases keeps one blob for each partition. While a partition moves
-	// from or to a worker in .NET, both may read its queue for some seconds; each
-	// instance is still written by one of them only.
+	// LegacyBlobLeases uses one leased blob per partition. While a partition moves from or to a
+	// .NET worker, both workers may read its queue for some seconds. Even then only one of them can
+	// commit a checkpoint of an instance.
 	LegacyBlobLeases
 )
 
@@ -394,15 +380,15 @@ func (m PartitionManager) String() string {
 	return partitionManagerNames[m]
 }
 
-// A PartitionManagerError says that workers are at work on a hub that keep its
-// partitions in another way than this one. Each would read all queues.
+// A PartitionManagerError means that other workers run the hub with a different partition manager.
+// Both sides would read all queues.
 type PartitionManagerError struct {
 	TaskHub    string
 	Configured PartitionManager
 	Active     PartitionManager
 }
 
-// Error names both managers.
+// Error names both partition managers.
 func (e *PartitionManagerError) Error() string {
 	return fmt.Sprintf("task hub %s is being worked on with the %s partition manager, but the %s partition manager is configured here: "+
 		"configure the same everywhere (useTablePartitionManagement, useLegacyPartitionManagement), or stop the other workers first",

@@ -14,26 +14,23 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Connection says where a storage account is and how to prove who is asking.
-// Make one with [ParseConnectionString] or [ResolveConnection]. The zero value
-// leads nowhere.
+// A Connection is the address of a storage account and the credentials for it. Create it with
+// [ParseConnectionString] or [ResolveConnection]. The zero value is not usable.
 type Connection struct {
 	account  store.Account
-	tracking *store.Account // with the tables and blobs; nil if that is account, too
+	tracking *store.Account // the account of the tables and blobs; nil if it is account
 }
 
-// WithTrackingStore returns a connection to a hub that is in two accounts: its
-// queues in c's, its tables and blobs in that of tracking. So .NET divides a hub
-// that has a tracking store
-// (DurableTask.AzureStorage/Storage/AzureStorageClient.cs, constructor). The
-// tables of histories and instances have other names then; see
-// [Config.TrackingStoreNamePrefix].
+// WithTrackingStore returns a connection to a hub in two accounts: the queues are in c's account,
+// the tables and blobs in tracking's account. .NET divides a hub with a tracking store in the same
+// way (DurableTask.AzureStorage/Storage/AzureStorageClient.cs, constructor). The History and
+// Instances tables then have different names; see [Config.TrackingStoreNamePrefix].
 func (c Connection) WithTrackingStore(tracking Connection) Connection {
 	c.tracking = &tracking.account
 	return c
 }
 
-// tables returns the account with the tables and blobs.
+// tables returns the account of the tables and blobs.
 func (c Connection) tables() store.Account {
 	if c.tracking != nil {
 		return *c.tracking
@@ -41,17 +38,17 @@ func (c Connection) tables() store.Account {
 	return c.account
 }
 
-// BlobClients are clients of a blob service. They make each request once.
+// BlobClients are clients of a blob service. They never retry a request.
 type BlobClients struct {
 	Bounded *azblob.Client
-	Urgent  *azblob.Client // whose requests never wait for others
+	Urgent  *azblob.Client // its requests never wait for other requests
 
 	usage store.Usage
 }
 
-// BlobClients returns clients of the account's blob service, which send by transport, or
-// by a client of their own if it is nil. meter, which may be nil, receives the times of
-// requests.
+// BlobClients returns clients of the account's blob service. They send requests with transport, or
+// with an HTTP client of their own if transport is nil. meter receives the durations of requests;
+// it may be nil.
 func (c Connection) BlobClients(transport policy.Transporter, meter metric.MeterProvider) (*BlobClients, error) {
 	hub, err := metering.NewHub(meter)
 	if err != nil {
@@ -62,30 +59,31 @@ func (c Connection) BlobClients(transport policy.Transporter, meter metric.Meter
 	return b, err
 }
 
-// Usage returns how many requests the clients have made.
+// Usage returns the number of requests that the clients have made.
 func (b *BlobClients) Usage() []provider.Usage {
 	return []provider.Usage{b.usage.Blobs.Usage(storageop.Blob)}
 }
 
-// ParseConnectionString reads an Azure Storage connection string: one with an
-// account and its key, one with endpoints and a shared access signature, or
-// "UseDevelopmentStorage=true" for Azurite on its usual ports. Errors do not
-// repeat the text, since it holds a secret.
+// ParseConnectionString parses an Azure Storage connection string. Valid are a string with an
+// account and its key, a string with endpoints and a shared access signature, and
+// "UseDevelopmentStorage=true" for Azurite on its default ports. Errors do not contain the string,
+// because it is a secret.
 func ParseConnectionString(s string) (Connection, error) {
 	a, err := store.ParseAccount(s)
 	return Connection{account: a}, err
 }
 
-// ResolveConnection finds the connection that the Functions host would use
-// under the given name, among settings that lookup knows, such as
-// [os.LookupEnv]. "AzureWebJobs" + name is tried before name alone. Each may be
-// a connection string, or the beginning of the names of settings for an
-// identity-based connection: __accountName or __blobServiceUri,
-// __queueServiceUri and __tableServiceUri, with __credential "managedidentity"
-// and __clientId for a managed identity, without for the default chain of
-// credentials. With __accountName, __endpointSuffix names another cloud, such as
-// core.chinacloudapi.cn. A partition log needs no URI but __blobServiceUri. An error says which settings were looked for; it is
-// [ErrNoConnection] if none of them is set.
+// ResolveConnection returns the connection that the Functions host would use for name. It reads
+// settings with lookup, such as [os.LookupEnv], and tries "AzureWebJobs" + name before name.
+//
+// The value of the setting may be a connection string. For an identity-based connection, the name
+// is a prefix instead: set __accountName, or __blobServiceUri, __queueServiceUri and
+// __tableServiceUri. A partition log needs only __blobServiceUri. With __accountName,
+// __endpointSuffix selects another cloud, such as core.chinacloudapi.cn. Set __credential to
+// "managedidentity" and __clientId for a managed identity; without them, the default chain of
+// credentials applies.
+//
+// The error names the settings that were tried. It is [ErrNoConnection] if none of them is set.
 func ResolveConnection(name string, lookup func(string) (string, bool)) (Connection, error) {
 	a, names, err := store.ResolveAccount(name, lookup)
 	if err == nil && len(names) > 0 {
@@ -96,5 +94,5 @@ func ResolveConnection(name string, lookup func(string) (string, bool)) (Connect
 	return Connection{account: a}, err
 }
 
-// ErrNoConnection says that there are no settings for a storage connection.
+// ErrNoConnection is the error of [ResolveConnection] if no setting of the connection is set.
 var ErrNoConnection = errors.New("no storage connection")

@@ -16,22 +16,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// reading is one period in which this worker reads a partition's queue, and the
-// goroutines that belong to it.
+// reading is a period in which this worker reads a partition's queue, with the goroutines that
+// belong to it.
 type reading struct {
 	partition *partition
 	ctx       context.Context // ends with the reading
-	work      context.Context // goes on after it, for work that is to be completed
+	work      context.Context // outlives ctx, for work that must be completed
 	cancel    context.CancelFunc
-	begun     time.Time
+	since     time.Time
 
 	mu      sync.Mutex // protects the following
 	stopped bool
 	done    sync.WaitGroup
 }
 
-// spawn runs f in a goroutine of the reading; false means that the reading has
-// ended, and f does not run.
+// spawn runs f in a goroutine of the reading. It returns false without running f if the reading has
+// ended.
 func (r *reading) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,8 +42,8 @@ func (r *reading) spawn(f func()) bool {
 	return true
 }
 
-// run runs f before the reading ends; false means that it has ended, and f does not
-// run.
+// run runs f and delays the end of the reading until f returns. It returns false without running f
+// if the reading has ended.
 func (r *reading) run(f func()) bool {
 	r.mu.Lock()
 	if r.stopped {
@@ -57,8 +57,8 @@ func (r *reading) run(f func()) bool {
 	return true
 }
 
-// do runs f in a goroutine of the reading, or at once if the reading has ended.
-// Only goroutines of the reading and what run runs may call it.
+// do runs f in a goroutine of the reading, or synchronously if the reading has ended. Call it only
+// from goroutines of the reading or from a function that run runs.
 func (r *reading) do(f func()) {
 	if !r.spawn(f) {
 		f()
@@ -74,29 +74,28 @@ func (r *reading) stop() {
 	r.done.Wait()
 }
 
-// poll reads the partition's queue until the reading ends. A receive that is
-// under way then is not cut off: the messages would stay hidden although no worker
-// has them.
+// poll receives messages from the partition's queue until the reading ends. It does not cancel a
+// pending receive, which could hide messages that no worker holds.
 func (r *reading) poll() {
 	p := r.partition
 	h := p.hub
 	backoff := store.PollBackoff{Max: h.cfg.MaxQueuePollingInterval}
 	for r.ctx.Err() == nil {
 		h.held.awaitRenewals(r.ctx)
-		if !p.isListening() { // the lease ran out and could not be renewed
+		if !p.isListening() { // the lease has ended and was not renewed
 			pause.For(r.ctx, time.Second)
 			continue
 		}
-		room := h.inbox.buffer.take(r.ctx, h.cfg.ControlQueueBatchSize, func() {
+		room := h.inbox.buffer.reserve(r.ctx, h.cfg.ControlQueueBatchSize, func() {
 			h.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", h.cfg.ControlQueueBufferThreshold)
 		})
 		if room == 0 {
 			return
 		}
-		before := p.backlog.before()
+		before := p.backlog.snapshot()
 		messages, err := p.queue.Receive(r.work, room, h.held.stretched(h.held.controlLock()))
 		if err != nil {
-			h.inbox.buffer.give(room)
+			h.inbox.buffer.release(room)
 			if r.work.Err() == nil {
 				h.health.Failed("queues", err)
 			}
@@ -105,18 +104,17 @@ func (r *reading) poll() {
 		}
 		h.health.OK("queues")
 		taken := r.take(messages)
-		h.inbox.buffer.give(room - taken)
-		p.backlog.looked(before, len(messages), room)
+		h.inbox.buffer.release(room - taken)
+		p.backlog.polled(before, len(messages), room)
 		backoff.Wait(r.ctx, p.wake, p.queue.Name, len(messages), nil)
 	}
 }
 
-// take makes deliveries of what was received, and returns how many take up
-// room.
+// take delivers received messages. It returns the number of messages that occupy slots.
 func (r *reading) take(messages []store.Message) (taken int) {
 	p := r.partition
 	h := p.hub
-	held := h.held.take(p.queue, messages, h.held.controlLock(), func() { h.inbox.buffer.give(1) })
+	held := h.held.hold(p.queue, messages, h.held.controlLock(), func() { h.inbox.buffer.release(1) })
 	var fresh []*delivery
 	for _, d := range held {
 		if done, spent := h.held.isSpent(d); spent {
@@ -124,13 +122,13 @@ func (r *reading) take(messages []store.Message) (taken int) {
 			continue
 		}
 		if err := h.decode(r.work, d); err != nil {
-			r.do(func() { d.leave(r.work, err) })
+			r.do(func() { d.reject(r.work, err) })
 			continue
 		}
-		if !r.believe(d) {
+		if !r.isCommitted(d) {
 			continue
 		}
-		h.meter.Received(p.queue.Name, ageOf(d))
+		h.meter.Received(p.queue.Name, queueAge(d))
 		fresh = append(fresh, d)
 	}
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
@@ -140,8 +138,8 @@ func (r *reading) take(messages []store.Message) (taken int) {
 	return len(held)
 }
 
-// decode reads a message's text, and its blob if it has one. The error is a
-// [wire.DamageError] if the message cannot be decoded; else the blob could not be read.
+// decode decodes a message and fetches its blob if it has one. The error is a [wire.DamageError] if
+// the message cannot be decoded. Any other error means that the blob could not be read.
 func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	env, err := h.readEnvelope(ctx, d.text())
 	if err != nil {
@@ -150,13 +148,13 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	d.mu.Lock()
 	d.env = env
 	d.mu.Unlock()
-	if d.dequeueCount > 1 && !h.undecodable.knows(d.queue.Name, d.id()) {
+	if d.dequeueCount > 1 && !h.undecodable.has(d.queue.Name, d.id()) {
 		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil
 }
 
-// readEnvelope reads a message's text, and its blob if it has one. Errors are as those of
+// readEnvelope decodes a message text and fetches its blob if it has one. Its errors are those of
 // decode.
 func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope, error) {
 	env, err := wire.DecodeEnvelope(text)
@@ -182,8 +180,8 @@ func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope
 	return env, nil
 }
 
-// arrive passes the messages that are due to the inbox, together, so that one episode
-// takes what came for an instance at once. The others follow when they are due.
+// arrive passes the due messages to the inbox together, so that one episode consumes all messages
+// of an instance. It delays the others until they are due.
 func (r *reading) arrive(deliveries ...*delivery) {
 	var due []*delivery
 	for _, d := range deliveries {
@@ -194,11 +192,11 @@ func (r *reading) arrive(deliveries ...*delivery) {
 	r.partition.hub.inbox.add(r, due...)
 }
 
-// isDue reports whether a message may be passed on now. If not, isDue holds it until it
-// may be, or abandons it.
+// isDue reports whether a message may be delivered now. Otherwise it holds the message until it is
+// due, or abandons it.
 func (r *reading) isDue(d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
-		r.do(func() { d.leave(r.work, &wire.DamageError{Cause: errors.New("an activity in a control queue")}) })
+		r.do(func() { d.reject(r.work, &wire.DamageError{Cause: errors.New("an activity in a control queue")}) })
 		return false
 	}
 	wait := time.Until(provider.Due(*d.env.Message))
@@ -206,34 +204,34 @@ func (r *reading) isDue(d *delivery) bool {
 	case provider.Due(*d.env.Message).IsZero() || wait <= 0:
 		return true
 	case wait <= d.lock/2:
-		// The service counts in seconds, so a timer comes up to one early.
+		// The service counts in whole seconds, so a timer can arrive up to one second early.
 		r.do(func() {
 			if !pause.For(r.ctx, wait) {
-				d.handBack(r.work, 0)
+				d.release(r.work, 0)
 				return
 			}
 			r.partition.hub.inbox.add(r, d)
 		})
 	default:
-		r.do(func() { d.handBack(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
+		r.do(func() { d.release(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
 	}
 	return false
 }
 
-// believe reports whether a message that was received is to be passed on. It deletes one
-// of an entity's batch that did not count, which became visible by itself.
+// isCommitted reports whether a received message may be delivered. It deletes a message of an
+// entity's batch that became visible although the batch was not committed.
 //
-// A batch of an entity that was purged since does not count, either. What it took was not
-// deleted, since that comes after its messages are shown: it comes again, and the entity
-// that begins anew answers it, as if it had been purged before.
-func (r *reading) believe(d *delivery) bool {
+// The batch of an entity that was purged since is not committed either. The messages that the batch
+// consumed are not deleted yet, because that happens after its own messages become visible. They
+// are redelivered, and the new entity processes them as if it had been purged earlier.
+func (r *reading) isCommitted(d *delivery) bool {
 	if d.env.Batch == "" || d.env.Sender == nil {
 		return true
 	}
 	h := r.partition.hub
 	sentinel, err := h.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
-		d.abandonAfter(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
+		d.abandonOnError(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
 		return false
 	}
 	var counted wire.EntityBatches

@@ -16,74 +16,74 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A delivery is a message that this process has in flight: it was received, is hidden
-// from others, and will be deleted, abandoned or released.
+// A delivery is a message in flight in this process: it was received, is hidden from other workers,
+// and will be deleted, abandoned or released.
 type delivery struct {
 	hub   *TaskHub
 	queue *store.Queue
-	env   *wire.Envelope // set by decode, nil before and if the message cannot be read
-	lock  time.Duration  // for how long a renewal hides it
+	env   *wire.Envelope // set by decode; nil before that and if the message cannot be decoded
+	lock  time.Duration  // the visibility timeout that a renewal sets
 
 	dequeueCount int
 	insertedOn   time.Time
-	age          time.Duration // since then, when it was received, by the clock of the service
-	receivedAt   time.Time     // by our clock
-	onSettled    func()        // called once, when it is not ours any more
+	age          time.Duration // of the message when it was received, by the clock of the service
+	receivedAt   time.Time     // by the local clock
+	onSettled    func()        // called once, when this process no longer holds the message
 
-	// fresh is what is stored of an instance that this message starts, if this
-	// process has just seen to it that there was nothing before; else nil.
-	fresh *instances.Instance
-	// claimed means that the message was never received.
+	// newInstance is the instance that this message starts, if this process has just inserted its
+	// row and nothing else is stored of it; otherwise nil.
+	newInstance *instances.Instance
+	// claimed means that the message was not received from its queue.
 	claimed bool
-	// direct is set if this is not a message of a control queue but the result of
-	// an activity that ran here.
-	direct *directResult
-	// raised is set if this is an event of a client of this process, which may not be in
-	// its queue yet.
-	raised *directEvent
+	// result is set if this delivery is not a control-queue message but the result of an activity
+	// that ran in this process.
+	result *directResult
+	// direct is set if a client of this process sent the event or the start. The message may not be
+	// in its queue.
+	direct *directDelivery
 
-	// changing is held while the message is changed in storage. Each change brings a
-	// new receipt and invalidates the old one.
+	// changing is held while the message is changed in storage. Each change returns a new receipt
+	// and invalidates the previous one.
 	changing chan struct{}
 
-	mu      sync.Mutex // protects the following
-	msg     store.Message
-	until   time.Time // when others may receive it, by our clock
-	lost    bool      // somebody else received it
-	leaving bool      // it is being given back, and may be received anew from now on
-	settled bool
-	// inDoubt means that it was to be deleted, and that it is not known to be.
-	inDoubt bool
+	mu        sync.Mutex // protects the following
+	msg       store.Message
+	until     time.Time // end of the visibility timeout, by the local clock
+	lost      bool      // another worker received it
+	releasing bool      // a release request was sent; it can be received again from now on
+	settled   bool
+	// redeliverable means that a delete was requested and may have failed.
+	redeliverable bool
 }
 
-// id returns the message's ID, empty if it is not in its queue.
+// id returns the message's ID, empty if it is in no queue.
 func (d *delivery) id() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.msg.ID
 }
 
-// text returns the message as it was received.
+// text returns the text of the message as it was received.
 func (d *delivery) text() string {
-	d.mu.Lock() // a renewal may be under way
+	d.mu.Lock() // a renewal may change msg
 	defer d.mu.Unlock()
 	return d.msg.Text
 }
 
-// event returns what the message carries.
+// event returns the message's event.
 func (d *delivery) event() history.Event { return d.env.Message.Event }
 
-// target returns whom the message is for.
+// target returns the instance that the message is for.
 func (d *delivery) target() history.OrchestrationInstance { return d.env.Message.Target }
 
-// attrs returns what log entries about the message have in common.
+// attrs returns the log attributes of the message, followed by more.
 func (d *delivery) attrs(more ...any) []any {
 	attrs := []any{
 		slog.String("partition", d.queue.Name),
 		slog.String("messageId", d.id()),
 		slog.Int("dequeueCount", d.dequeueCount),
 	}
-	d.mu.Lock() // a renewal may log it while it is being read
+	d.mu.Lock() // a renewal may log the message while it is being decoded
 	env := d.env
 	d.mu.Unlock()
 	if env != nil {
@@ -96,8 +96,8 @@ func (d *delivery) attrs(more ...any) []any {
 	return append(attrs, more...)
 }
 
-// change calls f with the current message, while no other goroutine changes it. f
-// returns the message as it is afterwards. change does nothing to a settled message.
+// change calls f with the current message, while no other goroutine changes the message. f returns
+// the message as it is afterwards. change does nothing if the delivery is settled.
 func (d *delivery) change(ctx context.Context, f func(m store.Message) (store.Message, error)) error {
 	select {
 	case d.changing <- struct{}{}:
@@ -107,8 +107,7 @@ func (d *delivery) change(ctx context.Context, f func(m store.Message) (store.Me
 	return d.changeNow(f)
 }
 
-// changeNow is change for a caller that has sent to d.changing. It receives from it at
-// the end.
+// changeNow is change for a caller that holds d.changing. It releases d.changing.
 func (d *delivery) changeNow(f func(m store.Message) (store.Message, error)) error {
 	defer func() { <-d.changing }()
 	d.mu.Lock()
@@ -126,20 +125,20 @@ func (d *delivery) changeNow(f func(m store.Message) (store.Message, error)) err
 	return err
 }
 
-// remove deletes the message and settles the delivery. If it fails, the message will be
-// received again.
+// remove deletes the message and settles the delivery. If the delete fails, the message is
+// redelivered.
 func (d *delivery) remove(ctx context.Context) error {
 	defer d.settle()
-	if d.direct != nil {
-		return d.direct.item.remove(ctx)
+	if d.result != nil {
+		return d.result.item.remove(ctx)
 	}
-	if d.raised.taken() {
+	if d.direct.acknowledge() {
 		return nil
 	}
 	deleted := false
 	defer func() {
 		d.mu.Lock()
-		d.inDoubt = !deleted
+		d.redeliverable = !deleted
 		d.mu.Unlock()
 		if !deleted {
 			d.hub.held.spend(d, spentMessage{})
@@ -149,21 +148,21 @@ func (d *delivery) remove(ctx context.Context) error {
 		gone, err := d.queue.Remove(d.whileHidden(ctx), m.ID, m.Receipt)
 		deleted = err == nil && !gone
 		if gone {
-			d.hub.routine.note("MessageGone", d.attrs("details", "it was deleted, or another worker received it"))
+			d.hub.routine.record("MessageGone", d.attrs("details", "it was deleted, or another worker received it"))
 		}
 		return m, err
 	})
 }
 
-// discard deletes the message. If that fails, it comes back by itself.
+// discard deletes the message. If that fails, it logs a warning, and the message is redelivered.
 func (d *delivery) discard(ctx context.Context) {
 	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
 		d.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
 	}
 }
 
-// refuse deletes the message of a start that does not count, and remembers its blob: another
-// copy of the message may be in the queue.
+// refuse deletes the message of a refused start. It remembers the message's blob for a later
+// delete, because another copy of the message may be in the queue.
 func (d *delivery) refuse(ctx context.Context) {
 	d.discard(ctx)
 	if wrapper, err := wire.DecodeEnvelope(d.text()); err == nil {
@@ -171,40 +170,39 @@ func (d *delivery) refuse(ctx context.Context) {
 	}
 }
 
-// removeAgain deletes a message that was received again after this process had taken it.
-func (d *delivery) removeAgain(ctx context.Context) {
-	d.hub.routine.note(disposition.Duplicate, d.attrs("details", "it was taken before, and not deleted then"))
+// removeDuplicate deletes a message that was received again after a checkpoint had consumed it.
+func (d *delivery) removeDuplicate(ctx context.Context) {
+	d.hub.routine.record(disposition.Duplicate, d.attrs("details", "it was taken before, and not deleted then"))
 	d.discard(ctx)
 }
 
-// noteCommitted notes that a checkpoint took a message which is released, since the
-// instance's row or its tracking records could not be written. The history may not show
-// for long that it was taken: an instance that continues as new with an event has it no
-// more. When the message comes again, both are repaired, and it is deleted.
-func (d *delivery) noteCommitted() {
-	if d.direct == nil && !d.raised.noteCommitted() && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
+// markCommitted records that a checkpoint has consumed the message although it is going to be
+// released: the instance's row or its tracking records could not be written. When the message is
+// redelivered, both are repaired and the message is deleted. The history alone may not identify it:
+// an instance that continued as new no longer has the event.
+func (d *delivery) markCommitted() {
+	if d.result == nil && !d.direct.markCommitted() && !history.IsEntity(d.target().InstanceID) { // an entity's state records the messages that it consumed
 		d.hub.held.spend(d, spentMessage{repair: d.target().InstanceID})
 	}
 }
 
-// repair repairs the row and the tracking records for which a message was released, and
-// deletes the message.
+// repair repairs the row and the tracking records of an instance and deletes the message. See
+// markCommitted.
 func (d *delivery) repair(ctx context.Context, instanceID string) {
 	if err := d.hub.repair(ctx, instanceID, nil); err != nil {
-		d.hub.held.spend(d, spentMessage{repair: instanceID}) // for as long anew
-		d.abandonAfter(ctx, err)
+		d.hub.held.spend(d, spentMessage{repair: instanceID}) // restarts the time for which it is remembered
+		d.abandonOnError(ctx, err)
 		return
 	}
-	d.removeAgain(ctx)
+	d.removeDuplicate(ctx)
 }
 
-// The longest a message is hidden after it could not be processed. At that
-// point it has failed often enough to tell a person
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
+// maxAbandonDelay is the longest delay of an abandoned message. A message that reaches it is logged
+// as a poison message (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
 const maxAbandonDelay = 10 * time.Minute
 
-// abandonDelay returns for how long a message is hidden that could not be
-// processed the n-th time: 2, 4, 8 seconds and so on; 1 second before the first.
+// abandonDelay returns how long an abandoned message stays hidden: 2, 4, 8 seconds and so on after
+// 1, 2, 3 receives, and 1 second if it was never received.
 func abandonDelay(dequeueCount int) time.Duration {
 	if dequeueCount >= 10 {
 		return maxAbandonDelay
@@ -212,22 +210,22 @@ func abandonDelay(dequeueCount int) time.Duration {
 	return min(time.Second<<max(dequeueCount, 0), maxAbandonDelay)
 }
 
-// abandon gives the message back after a delay that grows with every delivery.
+// abandon hides the message for a delay that grows with each receive, and settles the delivery.
 func (d *delivery) abandon(ctx context.Context, reason string) {
 	d.abandonAs(ctx, disposition.Abandoning, reason)
 }
 
-// abandonAfter is abandon after an error of the storage, which it logs.
-func (d *delivery) abandonAfter(ctx context.Context, err error) {
+// abandonOnError abandons the message after a storage error, which it logs.
+func (d *delivery) abandonOnError(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		d.hub.log.Warn("message could not be processed; it will be delivered again", d.attrs("error", err)...)
 	}
 	d.abandon(ctx, err.Error())
 }
 
-// abandonBecause is abandon for a cause that may ask for a shorter delay.
+// abandonBecause abandons the message because of cause, which may ask for a shorter delay.
 func (d *delivery) abandonBecause(ctx context.Context, cause error) {
-	delay := abandonDelay(d.receives())
+	delay := abandonDelay(d.timesReceived())
 	if sooner := provider.AbandonDelay(cause, time.Now(), delay); sooner < delay {
 		d.abandonFor(ctx, disposition.Abandoning, sooner, cause.Error())
 		return
@@ -235,9 +233,9 @@ func (d *delivery) abandonBecause(ctx context.Context, cause error) {
 	d.abandon(ctx, cause.Error())
 }
 
-// abandonAs is abandon that is logged as the given event.
+// abandonAs abandons the message and logs that as event.
 func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
-	delay := abandonDelay(d.receives())
+	delay := abandonDelay(d.timesReceived())
 	if delay >= maxAbandonDelay {
 		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
 		d.hub.meter.Poison(d.queue.Name)
@@ -245,55 +243,53 @@ func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
 	d.abandonFor(ctx, event, delay, reason)
 }
 
-// receives returns how often the message was received, as its queue has counted:
-// one that was claimed will be received for the first time.
-func (d *delivery) receives() int {
+// timesReceived returns how often the message was received from its queue: 0 if it was claimed.
+func (d *delivery) timesReceived() int {
 	if d.claimed {
 		return 0
 	}
 	return d.dequeueCount
 }
 
-// abandonFor gives the message back, hidden for the given time, and logs that as event.
+// abandonFor hides the message for delay, logs that as event, and settles the delivery.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
-	d.hub.routine.note(event, d.attrs("delay", delay, "reason", reason))
-	d.hub.meter.HeldBack(d.queue.Name, d.heldWhy())
-	d.handBack(ctx, delay)
+	d.hub.routine.record(event, d.attrs("delay", delay, "reason", reason))
+	d.hub.meter.HeldBack(d.queue.Name, d.heldBackReason())
+	d.release(ctx, delay)
 }
 
-// handBack gives the message back: it becomes visible after delay, and the delivery is
-// settled.
-func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
+// release makes the message visible after delay and settles the delivery.
+func (d *delivery) release(ctx context.Context, delay time.Duration) {
 	defer d.settle()
-	if d.direct != nil {
-		d.direct.send(ctx, d.env, delay)
+	if d.result != nil {
+		d.result.send(ctx, d.env, delay)
 		return
 	}
-	if d.raised.send(ctx, delay) {
+	if d.direct.enqueueUnlessDone(ctx, delay) {
 		return
 	}
 	d.mu.Lock()
-	d.leaving = true
+	d.releasing = true
 	d.mu.Unlock()
 	err := d.change(ctx, func(m store.Message) (store.Message, error) { return d.queue.Update(d.whileHidden(ctx), m, delay) })
 	switch {
 	case err == nil:
 		d.keepReceipt()
 	case store.IsGone(err):
-		d.hub.routine.note("MessageGone", d.attrs("details", err.Error()))
+		d.hub.routine.record("MessageGone", d.attrs("details", err.Error()))
 	default:
 		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
 	}
 }
 
-// isOrdered reports whether a later message of the instance must not overtake this one. It is
-// also true for a message that was handed over in memory.
+// isOrdered reports whether a later message of the instance must not overtake this one. That holds
+// for events and for all messages that are delivered in memory.
 func (d *delivery) isOrdered() bool {
 	_, isEvent := d.event().(*history.EventRaised)
 	return isEvent || d.claimed
 }
 
-// keepReceipt keeps the receipt of the message, which is hidden, for a resumption.
+// keepReceipt remembers the receipt of the hidden message. A resumption of the instance uses it.
 func (d *delivery) keepReceipt() {
 	d.mu.Lock()
 	m, env := d.msg, d.env
@@ -303,26 +299,26 @@ func (d *delivery) keepReceipt() {
 	}
 }
 
-func (d *delivery) isLeaving() bool {
+func (d *delivery) isReleasing() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.leaving
+	return d.releasing
 }
 
-// settle marks the delivery as deleted or given back, and returns its room.
+// settle ends the delivery: the message was deleted or released. It frees its slot.
 func (d *delivery) settle() {
 	d.mu.Lock()
-	first, give := !d.settled, d.onSettled
+	first, free := !d.settled, d.onSettled
 	d.settled = true
 	d.mu.Unlock()
 	if first {
 		d.hub.held.forget(d)
-		give()
+		free()
 	}
 }
 
-// renew keeps the message hidden, unless another goroutine is changing it: waiting for
-// that could delay the renewal of other messages.
+// renew renews the message's visibility timeout. It does nothing if another goroutine is changing
+// the message: waiting for that could delay other renewals.
 func (d *delivery) renew(ctx context.Context) {
 	select {
 	case d.changing <- struct{}{}:
@@ -346,35 +342,34 @@ func (d *delivery) renew(ctx context.Context) {
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
-		d.hub.routine.note("MessageGone", d.attrs("details", "its lock was lost: "+err.Error()))
+		d.hub.routine.record("MessageGone", d.attrs("details", "its lock was lost: "+err.Error()))
 	case ctx.Err() == nil:
 		d.hub.health.Failed("queues", err)
 	}
 }
 
-// whileHidden returns a context whose operations are not retried after the message becomes
-// visible.
+// whileHidden returns a context whose operations are not retried once the message may be visible.
 func (d *delivery) whileHidden(ctx context.Context) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return store.RetryBefore(ctx, d.until)
 }
 
-// hiddenFor returns for how long the message stays hidden from others. renewable is
-// false if it is not to be renewed.
+// hiddenFor returns how long the message stays hidden. renewable is false if the message must not
+// be renewed.
 func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.until.Sub(now), !d.settled && !d.leaving && !d.lost
+	return d.until.Sub(now), !d.settled && !d.releasing && !d.lost
 }
 
-// anyLost reports whether another worker may have one of the messages, since it was
-// not renewed in time.
+// anyLost reports whether another worker may have received one of the messages because its
+// visibility timeout has ended.
 func anyLost(deliveries []*delivery) bool {
 	now := time.Now()
 	return slices.ContainsFunc(deliveries, func(d *delivery) bool {
-		if d.direct != nil {
-			d = d.direct.item
+		if d.result != nil {
+			d = d.result.item
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -382,17 +377,16 @@ func anyLost(deliveries []*delivery) bool {
 	})
 }
 
-// giveRoom returns the room that d takes up, although d is not settled yet.
-func (d *delivery) giveRoom() {
+// freeRoom frees the slot of d before d is settled.
+func (d *delivery) freeRoom() {
 	d.mu.Lock()
-	give := d.onSettled
+	free := d.onSettled
 	d.onSettled = func() {}
 	d.mu.Unlock()
-	give()
+	free()
 }
 
-// replace gives d the newer copy of its message, which became visible and was received
-// again by this process.
+// replace updates d after this process received its message again. The message had become visible.
 func (d *delivery) replace(m store.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -400,16 +394,15 @@ func (d *delivery) replace(m store.Message) {
 	d.until = m.Until()
 }
 
-// isInDoubt reports whether the message may be received again although it was to be
-// deleted.
-func (d *delivery) isInDoubt() bool {
+// mayBeRedelivered reports whether the message was to be deleted and may still be in its queue.
+func (d *delivery) mayBeRedelivered() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.inDoubt
+	return d.redeliverable
 }
 
-// taskEventID returns the ID of the action that an event belongs to, -1 if there is
-// none.
+// taskEventID returns the ID of the action that an event completes, or else the event's own ID,
+// which is -1 for an event without one.
 func taskEventID(ev history.Event) int {
 	if id, ok := history.Completes(ev); ok {
 		return id
@@ -417,9 +410,8 @@ func taskEventID(ev history.Event) int {
 	return ev.Head().EventID
 }
 
-// heldWhy returns why a message is held back: it cannot be decoded, or it came too
-// early.
-func (d *delivery) heldWhy() metering.Held {
+// heldBackReason returns why the message is held back: it cannot be decoded, or it came too early.
+func (d *delivery) heldBackReason() metering.Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.env == nil {
@@ -428,9 +420,8 @@ func (d *delivery) heldWhy() metering.Held {
 	return metering.Early
 }
 
-// ageOf returns for how long a message has waited in its queue, that of a timer since
-// it was due.
-func ageOf(d *delivery) time.Duration {
+// queueAge returns how long a message has waited in its queue. A timer waits from its due time on.
+func queueAge(d *delivery) time.Duration {
 	since := d.insertedOn
 	if d.env != nil && d.env.Message != nil {
 		if due := provider.Due(*d.env.Message); due.After(since) {

@@ -9,36 +9,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// The result of an activity that ran in the process which owns the partition of
-// the waiting instance is handed to the instance in memory. No message carries
-// it; the work item stays in its queue, hidden, until the checkpoint that
-// contains the result is written. If this process dies before, the work item
-// appears and the activity runs again.
+// Direct results
 //
-// Whenever the result cannot be taken at once after all, because the episode
-// failed, the partition was lost or the worker stops, it is sent as a message,
-// and the work item is deleted then.
+// If an activity runs in the process that owns the partition of its instance, its result is
+// delivered to the instance in memory, without a message. The work item stays in its queue, hidden,
+// until the checkpoint with the result is committed. If the process dies before that, the work item
+// reappears and the activity runs again.
+//
+// If the result cannot be delivered, because the episode failed, the partition was lost or the
+// worker stops, it is sent as a message. The work item is then deleted.
 
-// directResult is what makes a delivery one of a result that is not a message.
+// directResult marks a delivery as the result of an activity of this process, which is in no queue.
 type directResult struct {
 	partition *partition
 	item      *delivery // the work item
 }
 
-// completeDirectly hands the result in env to the instance that waits for it;
-// false means that it has to be sent.
+// completeDirectly delivers the result in env to its instance. It returns false if the result must
+// be sent as a message.
 func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *wire.Envelope) (bool, error) {
 	r := p.currentReading()
-	if r == nil || !p.isListening() || !h.inbox.buffer.tryTake(1) {
+	if r == nil || !p.isListening() || !h.inbox.buffer.tryReserve(1) {
 		return false, nil
 	}
 	d, err := h.newDirect(p, item, env)
 	if err != nil {
-		h.inbox.buffer.give(1)
+		h.inbox.buffer.release(1)
 		return false, err
 	}
 	if !r.run(func() { r.arrive(d) }) {
-		h.inbox.buffer.give(1)
+		h.inbox.buffer.release(1)
 		return false, nil
 	}
 	return true, nil
@@ -57,14 +57,14 @@ func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*
 	return &delivery{
 		hub: h, queue: item.queue, msg: store.Message{ID: item.id()}, env: asReceived, lock: item.lock,
 		dequeueCount: 1, insertedOn: now, receivedAt: now,
-		onSettled: func() { h.inbox.buffer.give(1) },
+		onSettled: func() { h.inbox.buffer.release(1) },
 		claimed:   true,
-		direct:    &directResult{partition: p, item: item},
+		result:    &directResult{partition: p, item: item},
 	}, nil
 }
 
-// send sends the result after all, to be received after delay. If that fails the
-// activity runs again.
+// send sends the result as a message that is visible after delay, and deletes the work item. If
+// that fails, the activity runs again.
 func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.Duration) {
 	h := r.item.hub
 	message := provider.TaskMessage{Event: env.Message.Event, Target: env.Message.Target}
@@ -74,7 +74,7 @@ func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.
 	})
 	if err != nil {
 		h.log.Warn("result of an activity could not be sent; the activity runs again", r.item.attrs("error", err)...)
-		r.item.handBack(ctx, 0)
+		r.item.release(ctx, 0)
 		return
 	}
 	if delay == 0 {

@@ -12,53 +12,55 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An event that a client raises in the process that owns the partition of the instance
-// is handed over in memory, before it is in the partition's queue. The client's call
-// returns once the event is in the history, or else in the queue: if the checkpoint that
-// takes the event is not written within eventPatience, if it fails, or if the partition is
-// lost.
+// Direct delivery
 //
-// Of the events that one checkpoint takes one at least is in the queue before the history
-// is written, unless the checkpoint takes another message (see [storeOne]). If this process
-// dies then, that message comes again and the instance's row is repaired. So all events
-// that come together cost two requests, instead of two each.
+// A client may raise an event in the process that owns the instance's partition. The event is then
+// delivered in memory. The client's call returns when the event is durable: a checkpoint has
+// committed it to the history, or it is in the control queue. It is enqueued if no checkpoint
+// commits it within enqueueAfter, if the checkpoint fails, or if the process loses the partition.
 //
-// So is the start of an instance, after its row (see [starter.startDirectly]). It costs no
-// request besides: the row is pending until it says what the history does, and for one that
-// is so for long the start is sent (see [overdueStarts]). .NET does not look for such rows. So if
-// the first checkpoint sends anything to an entity, a child or another instance, its start is
-// put into the queue before: a .NET worker may act on these messages before it has the start.
+// A checkpoint may consume several directly delivered events. At least one message that it consumes
+// must be in the queue before the history is written (see [enqueueOne]). If the process then
+// crashes, the queue redelivers that message, and its receiver repairs the instance's row. A batch
+// of events therefore costs two requests in total.
+//
+// A start is delivered in the same way after its row is inserted (see [starter.startDirectly]). It
+// needs no message: the row stays Pending until the history is written, and a worker enqueues
+// starts that stay Pending too long (see [overdueStarts]). .NET has no such search. Therefore, if
+// the first checkpoint sends a message to an entity, a child or another instance, the start is
+// enqueued before that message. A .NET worker could otherwise act on the message without ever
+// receiving the start.
 
-// eventPatience is how long a client waits for the checkpoint before the event is put into
-// the queue.
-const eventPatience = 100 * time.Millisecond
+// enqueueAfter is how long a client's call waits for a checkpoint before it enqueues the event.
+const enqueueAfter = 100 * time.Millisecond
 
-// A directEvent is what makes a delivery one of an event that may not be in its queue yet.
-// The methods of a nil one are for all other deliveries.
-type directEvent struct {
+// A directDelivery tracks an event or a start that is delivered in memory and may not be in its
+// queue. Its methods accept a nil receiver, for a delivery that was received from a queue.
+type directDelivery struct {
 	d       *delivery
 	out     *outgoing
-	isStart bool       // of an instance, whose row is there
-	outcome chan error // what the client's call returns
+	isStart bool       // a start; its row has been inserted
+	outcome chan error // the result of the client's call
 
-	// lock is held while the event is put, and protects the following. It is a channel
-	// since tests in virtual time do not wait for a [sync.Mutex].
-	lock      chan struct{}
-	stored    bool // it is in its queue
-	answered  bool // outcome has been sent
-	committed bool // it is in the history
-	inDoubt   bool // it may be in the history
-	unknown   bool // it may be in its queue, and must not be put there again
+	// mu guards the fields below and is held while the message is enqueued. It is a channel because
+	// synctest does not treat a goroutine that waits for a sync.Mutex as idle.
+	mu             chan struct{}
+	enqueued       bool // it is in its queue
+	returned       bool // outcome has been sent
+	committed      bool // the history contains the event
+	maybeCommitted bool // the history write had no clear result
+	maybeEnqueued  bool // the enqueue had no clear result; do not repeat it
 }
 
-// sendDirectly hands over what out is about, for which room is reserved, and waits until
-// it is in the history or the queue. It returns false if a message has to be sent.
+// sendDirectly delivers out in memory and waits until it is durable. The caller has reserved a slot
+// for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
+// enqueue it.
 func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (taken bool, err error) {
 	r := out.partition.currentReading()
 	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || r == nil || visibilityDelay(out.env.Message, time.Now()) > 0 {
 		return false, nil
 	}
-	e, _, err := h.newDirectEvent(out)
+	e, _, err := h.newDirectDelivery(out)
 	if err != nil {
 		h.sender.unclaim(out)
 		return true, err
@@ -69,29 +71,28 @@ func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (taken bool, 
 	return true, e.await(ctx)
 }
 
-// await waits until the event is in the history or the queue, and puts it there if that
-// takes long.
-func (e *directEvent) await(ctx context.Context) error {
-	timer := time.NewTimer(eventPatience)
+// await waits for the outcome. After enqueueAfter it enqueues the event itself.
+func (e *directDelivery) await(ctx context.Context) error {
+	timer := time.NewTimer(enqueueAfter)
 	defer timer.Stop()
 	select {
 	case err := <-e.outcome:
 		return err
 	case <-ctx.Done():
-		return maybeSent(context.Cause(ctx))
+		return maybeSentError(context.Cause(ctx))
 	case <-timer.C:
 	}
-	if err := e.store(ctx); err != nil {
-		return maybeSent(err)
+	if err := e.enqueueHidden(ctx); err != nil {
+		return maybeSentError(err)
 	}
 	return <-e.outcome
 }
 
-// notSent returns the error of a call whose message could not be sent. If it is not known
-// whether it was, the error says so.
-func notSent(err error) error {
+// sendError returns the error of a failed send. It wraps errMaybeSent if the message may have been
+// stored.
+func sendError(err error) error {
 	if store.IsTransient(err) && !store.WasNotApplied(err) {
-		return maybeSent(err)
+		return maybeSentError(err)
 	}
 	return err
 }
@@ -99,11 +100,11 @@ func notSent(err error) error {
 // errMaybeSent is the error of a call whose message may have been sent.
 var errMaybeSent = errors.New("it may have arrived or not")
 
-func maybeSent(err error) error { return fmt.Errorf("%w: %w", errMaybeSent, err) }
+func maybeSentError(err error) error { return fmt.Errorf("%w: %w", errMaybeSent, err) }
 
-// newDirectEvent returns what hands over what out is about, and how many bytes its message
-// would have.
-func (h *TaskHub) newDirectEvent(out *outgoing) (e *directEvent, size int, err error) {
+// newDirectDelivery returns the direct delivery of out and the size in bytes of its encoded
+// message.
+func (h *TaskHub) newDirectDelivery(out *outgoing) (e *directDelivery, size int, err error) {
 	out.env.SequenceNumber = h.sender.sequence.Add(1)
 	out.number = out.env.SequenceNumber
 	text, err := encode(out.env)
@@ -115,30 +116,31 @@ func (h *TaskHub) newDirectEvent(out *outgoing) (e *directEvent, size int, err e
 		return nil, 0, err
 	}
 	d.claimed, d.insertedOn, d.age = true, d.receivedAt, 0
-	d.until = d.receivedAt.Add(math.MaxInt64) // nobody else can receive it
+	d.until = d.receivedAt.Add(math.MaxInt64) // it is in no queue, so no other worker can receive it
 	_, isStart := d.event().(*history.ExecutionStarted)
-	d.raised = &directEvent{d: d, out: out, isStart: isStart, outcome: make(chan error, 1), lock: make(chan struct{}, 1)}
-	return d.raised, len(text), nil
+	d.direct = &directDelivery{d: d, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
+	return d.direct, len(text), nil
 }
 
-func (e *directEvent) unlock() { <-e.lock }
+func (e *directDelivery) unlock() { <-e.mu }
 
-// answer ends the client's call. e.lock is held.
-func (e *directEvent) answer(err error) {
-	if !e.answered {
-		e.answered = true
+// returnToClient ends the client's call. The caller holds e.mu.
+func (e *directDelivery) returnToClient(err error) {
+	if !e.returned {
+		e.returned = true
 		e.outcome <- err
 	}
 }
 
-// store puts the event into its queue, hidden, if it is not there.
-func (e *directEvent) store(ctx context.Context) error {
-	e.lock <- struct{}{}
+// enqueueHidden enqueues the event, hidden, unless it is enqueued or the client's call has
+// returned.
+func (e *directDelivery) enqueueHidden(ctx context.Context) error {
+	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
-	case e.stored, e.answered:
+	case e.enqueued, e.returned:
 		return nil
-	case e.unknown:
+	case e.maybeEnqueued:
 		return errMaybeSent
 	}
 	if err := e.d.hub.sender.prepare(ctx, e.out); err != nil {
@@ -146,128 +148,129 @@ func (e *directEvent) store(ctx context.Context) error {
 	}
 	_, m, err := e.d.hub.sender.put(ctx, e.out)
 	if err != nil {
-		e.unknown = !store.WasNotApplied(err)
+		e.maybeEnqueued = !store.WasNotApplied(err)
 		return err
 	}
 	e.d.mu.Lock()
 	e.d.msg, e.d.until = m, m.Until()
 	e.d.mu.Unlock()
 	e.d.hub.held.add(e.d)
-	e.stored = true
-	e.answer(nil)
+	e.enqueued = true
+	e.returnToClient(nil)
 	return nil
 }
 
-// handBackLate hands the delivery back when the worker that read the partition has stopped:
-// what that takes is done within the client's call, whose context is ctx.
-func (e *directEvent) handBackLate(ctx context.Context) {
+// abandonAfterStop releases the delivery after the worker has stopped reading the partition. It
+// runs within the client's call, whose context is ctx.
+func (e *directDelivery) abandonAfterStop(ctx context.Context) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	e.d.handBack(ctx, 0)
+	e.d.release(ctx, 0)
 }
 
-// storeOne puts one of the events that a checkpoint takes into its queue, unless the
-// checkpoint takes a message that is redelivered if this process dies. If the checkpoint sends
-// messages to other instances, storeOne puts its start there.
-func storeOne(ctx context.Context, taken []*delivery, sendsToOthers bool) error {
-	for _, d := range taken {
-		if sendsToOthers && d.raised != nil && d.raised.isStart {
-			return d.raised.store(ctx)
+// enqueueOne enqueues one of the directly delivered events that a checkpoint consumes. It does
+// nothing if the checkpoint consumes a message that is redelivered after a crash anyway. If the
+// checkpoint sends messages to other instances and consumes a direct start, it enqueues the start.
+func enqueueOne(ctx context.Context, consumed []*delivery, sendsToOthers bool) error {
+	for _, d := range consumed {
+		if sendsToOthers && d.direct != nil && d.direct.isStart {
+			return d.direct.enqueueHidden(ctx)
 		}
 	}
-	for _, d := range taken {
-		if d.raised.comesAgain() {
+	for _, d := range consumed {
+		if d.direct.isRedelivered() {
 			return nil
 		}
 	}
-	if len(taken) == 0 {
+	if len(consumed) == 0 {
 		return nil
 	}
-	return taken[0].raised.store(ctx)
+	return consumed[0].direct.enqueueHidden(ctx)
 }
 
-// comesAgain reports whether the delivery comes again if this process dies. A start does
-// for as long as the row is pending.
-func (e *directEvent) comesAgain() bool {
+// isRedelivered reports whether the message is delivered again after a crash of this process. A
+// start is, as long as its row is Pending.
+func (e *directDelivery) isRedelivered() bool {
 	if e == nil || e.isStart {
 		return true
 	}
-	e.lock <- struct{}{}
+	e.mu <- struct{}{}
 	defer e.unlock()
-	return e.stored
+	return e.enqueued
 }
 
-// taken ends the client's call, whose event was taken, and reports whether it is in no
-// queue.
-func (e *directEvent) taken() bool {
+// acknowledge ends the client's call successfully. It reports whether the event is in no queue, so
+// that there is no message to delete.
+func (e *directDelivery) acknowledge() bool {
 	if e == nil {
 		return false
 	}
-	e.lock <- struct{}{}
+	e.mu <- struct{}{}
 	defer e.unlock()
-	e.answer(nil)
-	return !e.stored
+	e.returnToClient(nil)
+	return !e.enqueued
 }
 
-// noteCommitted notes that the event is in the history, and reports whether it is in no
+// markCommitted records that the history contains the event. It reports whether the event is in no
 // queue.
-func (e *directEvent) noteCommitted() bool {
+func (e *directDelivery) markCommitted() bool {
 	if e == nil {
 		return false
 	}
-	e.lock <- struct{}{}
+	e.mu <- struct{}{}
 	defer e.unlock()
 	e.committed = true
-	return !e.stored
+	return !e.enqueued
 }
 
-// noteDoubt notes that the event may be in the history.
-func (e *directEvent) noteDoubt() {
+// markMaybeCommitted records that the history may contain the event.
+func (e *directDelivery) markMaybeCommitted() {
 	if e == nil {
 		return
 	}
-	e.lock <- struct{}{}
+	e.mu <- struct{}{}
 	defer e.unlock()
-	e.inDoubt = true
+	e.maybeCommitted = true
 }
 
-// send puts the event into its queue, to be received after delay, if it is not there. It
-// reports whether it was not. One that may be in the history is hidden for so long that
-// its receiver looks for it there. That of a start does so in any case, and repairs the row:
-// a start is put there even if it is in the history.
-func (e *directEvent) send(ctx context.Context, delay time.Duration) bool {
+// enqueueUnlessDone enqueues the event for delivery after delay and ends the client's call with the
+// result. It returns false if the event is in the queue already or if e is nil: the caller must
+// then release the queue message. It does not enqueue an event that is committed or whose call has
+// returned. If the history may contain the event, it stays hidden at least until its receiver has
+// looked there. A start is enqueued even if it is committed: its receiver repairs the row.
+func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Duration) bool {
 	if e == nil {
 		return false
 	}
-	e.lock <- struct{}{}
+	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
-	case e.stored:
+	case e.enqueued:
 		return false
 	case e.isStart:
-	case e.committed, e.answered:
-		e.answer(nil)
+	case e.committed, e.returned:
+		e.returnToClient(nil)
 		return true
-	case e.unknown:
-		e.answer(errMaybeSent)
+	case e.maybeEnqueued:
+		e.returnToClient(errMaybeSent)
 		return true
-	case e.inDoubt:
+	case e.maybeCommitted:
 		delay = max(delay, e.d.lock)
 	}
 	h, out := e.d.hub, *e.out
 	out.claim, out.delay = false, delay
 	sent, err := h.sender.post(ctx, &out)
 	if err != nil && e.isStart {
-		h.overdue.soon.Give() // the row may be there, and nothing else
+		h.overdue.rescan.Give() // the row may exist without a start message
 	}
 	switch {
-	case err != nil && e.inDoubt:
-		err = maybeSent(err)
+	case err != nil && e.maybeCommitted:
+		err = maybeSentError(err)
 	case err != nil:
-		err = notSent(err)
+		err = sendError(err)
 	case delay == 0:
 		h.sender.wake(sent)
 	}
-	e.answer(err)
+	e.returnToClient(err)
 	return true
 }

@@ -141,8 +141,8 @@ func TestDirectEvent_OfACheckpointInDoubtIsTakenOnce(t *testing.T) {
 		}
 		// The same events come as if it had not become known that the checkpoint counts.
 		for _, d := range taken {
-			e := &directEvent{d: d, out: d.raised.out, outcome: make(chan error, 1), lock: make(chan struct{}, 1), inDoubt: true}
-			if !e.send(t.Context(), 0) || <-e.outcome != nil {
+			e := &directDelivery{d: d, out: d.direct.out, outcome: make(chan error, 1), mu: make(chan struct{}, 1), maybeCommitted: true}
+			if !e.enqueueUnlessDone(t.Context(), 0) || <-e.outcome != nil {
 				t.Fatal("the event is not sent")
 			}
 		}
@@ -162,7 +162,7 @@ func TestDirectEvent_ACallThatEndsSaysThatItMayHaveArrived(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "listener")
-		ctx, cancel := context.WithTimeout(t.Context(), eventPatience/2)
+		ctx, cancel := context.WithTimeout(t.Context(), enqueueAfter/2)
 		defer cancel()
 		err := <-raising(ctx, h, "listener", "a")
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it may have arrived or not") {

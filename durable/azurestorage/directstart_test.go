@@ -132,8 +132,8 @@ func TestDirectStart_IsSentToRepairTheRow(t *testing.T) {
 		time.Sleep(time.Minute)
 		mustMerge(t, h, "i", "", history.Pending)
 		h.instances.Forget("i")
-		taken.noteCommitted()
-		if !taken.raised.send(t.Context(), 0) {
+		taken.markCommitted()
+		if !taken.direct.enqueueUnlessDone(t.Context(), 0) {
 			t.Fatal("it is not sent")
 		}
 		patience.Until(t, "the row is repaired", func() bool { return runtimeStatus(t, h, "i") == history.Running })

@@ -11,18 +11,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// disposals are messages by their dispositions: those to dispatch, and the others.
+// disposals are the messages of an instance, divided by disposition.
 type disposals struct {
 	hub        *TaskHub
 	instanceID string
 	stored     *instances.Instance
 
 	deliver      []*delivery
-	settled      []*delivery               // all others
-	dispositions []disposition.Disposition // of settled
+	settled      []*delivery               // all messages that are not delivered
+	dispositions []disposition.Disposition // the dispositions of settled
 }
 
-// dispositionsOf returns deliveries for an instance by their dispositions.
+// dispositionsOf divides the messages of an instance by disposition.
 func dispositionsOf(h *TaskHub, instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
 	messages := make([]disposition.Message, len(deliveries))
 	for i, d := range deliveries {
@@ -45,10 +45,9 @@ func dispositionsOf(h *TaskHub, instanceID string, stored *instances.Instance, d
 	return out
 }
 
-// apply holds back or discards the settled messages. A message for which that fails is
-// received again.
+// apply holds back or discards the settled messages. If that fails, the message is redelivered.
 func (o disposals) apply(ctx context.Context) {
-	// A repair for one message is one for all that came together.
+	// Each kind of repair runs once per batch.
 	repaired := map[disposition.Repair]error{}
 	for _, v := range o.dispositions {
 		if _, done := repaired[v.Repair]; !done {
@@ -62,11 +61,11 @@ func (o disposals) apply(ctx context.Context) {
 	})
 }
 
-// repair makes the repair that a message needs before it may be discarded.
+// repair makes the repair that must precede the deletion of a message.
 func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	switch r {
 	case disposition.RepairTracking:
-		return o.hub.tracking.again(ctx, o.instanceID)
+		return o.hub.tracking.resend(ctx, o.instanceID)
 	case disposition.RepairRow:
 		return o.hub.repair(ctx, o.instanceID, o.stored)
 	case disposition.RepairNothing:
@@ -74,8 +73,8 @@ func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	return nil
 }
 
-// repair repairs the row and the tracking records of an instance, of which stored was
-// read. If stored is nil, repair reads it.
+// repair repairs the row and the tracking records of an instance. stored is the instance as it was
+// read; if it is nil, repair reads it.
 func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instances.Instance) error {
 	if instanceID == "" {
 		return nil
@@ -83,16 +82,16 @@ func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instanc
 	if err := h.instances.Repair(ctx, instanceID, stored); err != nil {
 		return err
 	}
-	return h.tracking.again(ctx, instanceID)
+	return h.tracking.resend(ctx, instanceID)
 }
 
-// dispose acts on a message's disposition. err is that of the repair: if it is not nil,
-// the message is abandoned instead of discarded.
+// dispose acts on a message's disposition. err is the error of the repair; if it is not nil, the
+// message is abandoned instead of discarded.
 func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Disposition, err error) {
 	switch v.Action {
 	case disposition.HoldBack:
 		if v == disposition.NotYetStarted && o.stored.Row != nil {
-			d.abandonFor(ctx, v.Event, startDelay(&o.stored.Row.State, d.receives(), time.Now()), v.Reason)
+			d.abandonFor(ctx, v.Event, startDelay(&o.stored.Row.State, d.timesReceived(), time.Now()), v.Reason)
 			return
 		}
 		d.abandonAs(ctx, v.Event, v.Reason)
@@ -100,16 +99,16 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 	case disposition.Terminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
 		if err = o.hub.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
-			err = o.hub.tracking.again(ctx, o.instanceID)
+			err = o.hub.tracking.resend(ctx, o.instanceID)
 		}
 	case disposition.Deliver, disposition.Discard, disposition.Refuse:
 	}
 	if err != nil {
-		d.abandonAfter(ctx, err)
+		d.abandonOnError(ctx, err)
 		return
 	}
 	if v.Event == disposition.Duplicate {
-		o.hub.routine.note(v.Event, d.attrs("reason", v.Reason))
+		o.hub.routine.record(v.Event, d.attrs("reason", v.Reason))
 	} else {
 		o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
 	}
@@ -120,19 +119,19 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 	d.discard(ctx)
 }
 
-// startPatience bounds how long a message is held back whose instance is due to start
-// but has not started.
-const startPatience = 10 * time.Second
+// maxStartDelay limits how long a message is held back while its instance is due but has not
+// started.
+const maxStartDelay = 10 * time.Second
 
-// startDelay returns how long to hold back a message, received dequeueCount times, for
-// an instance that has not started. The delay grows as usual, but is bounded so that
-// the message comes soon after the start: if the start is late, by a quarter of its
-// lateness at most.
+// startDelay returns how long to hold back a message for an instance that has not started.
+// dequeueCount is the number of its receives. The delay grows as usual, but is limited so that the
+// message is redelivered soon after the start: until shortly after the scheduled time, or if the
+// start is late, for at most a quarter of its lateness or maxStartDelay, whichever is longer.
 func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
 	delay := abandonDelay(dequeueCount)
 	late := now.Sub(dueSince(s))
 	if late < 0 {
 		return min(delay, (-late).Truncate(time.Second)+time.Second)
 	}
-	return min(delay, max(startPatience, (late/4).Truncate(time.Second)))
+	return min(delay, max(maxStartDelay, (late/4).Truncate(time.Second)))
 }

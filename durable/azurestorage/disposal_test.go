@@ -30,13 +30,13 @@ func TestStartDelay_BringsWhatWaitsForAnInstanceWithItsStart(t *testing.T) {
 		want         time.Duration
 	}{
 		{"at once, the first time", 0, 1, 2 * time.Second},
-		{"at once, after many times", 0, 20, startPatience},
+		{"at once, after many times", 0, 20, maxStartDelay},
 		{"soon, the first time", time.Minute, 1, 2 * time.Second},
 		{"soon, after many times", time.Minute, 20, 61 * time.Second},
 		{"in part of a second", 300 * time.Millisecond, 20, time.Second},
 		{"weeks away", 21 * 24 * time.Hour, 20, maxAbandonDelay},
 		{"late, the first time", -time.Hour, 1, 2 * time.Second},
-		{"a little late", -20 * time.Second, 20, startPatience},
+		{"a little late", -20 * time.Second, 20, maxStartDelay},
 		{"minutes late", -4 * time.Minute, 20, time.Minute},
 		{"hours late", -time.Hour, 20, maxAbandonDelay},
 	}

@@ -1,45 +1,39 @@
-// Package azurestorage stores a task hub in an Azure Storage account, exactly as
-// .NET's DurableTask.AzureStorage does: the one can take a hub over from the
-// other at any instant, and clients of both kinds can use it at the same time. A hub
-// with entities is better drained before: README.md says why and how.
+// Package azurestorage stores a task hub in an Azure Storage account, in the format of .NET's
+// DurableTask.AzureStorage. Workers of either engine can take the hub over from the other, and
+// clients of both can use it at the same time. Drain a hub that contains entities before you switch
+// engines; README.md describes how.
 //
-// [Open] returns a [TaskHub], which implements provider.Provider. What a hub is
-// made of, how rows and messages look, and the C# source of every rule stand
-// with the types that keep it: names.go, message.go, historyrow.go,
-// instancerow.go, partitionrow.go.
+// [Open] returns a [TaskHub], which implements provider.Provider. Package internal/wire defines the
+// names of the hub's resources and the format of its rows and messages. Each type names the C# file
+// and member that its rules come from.
 //
 // # How a message travels
 //
-//   - A client or an orchestration puts it into the control queue of the
-//     partition that its instance's ID hashes to (hash.go, sending.go).
-//   - The worker that owns the partition (partitionpass.go decides,
-//     tablepartitions.go acts) receives it (controlqueue.go) and keeps it hidden
-//     from others until it has taken it (heldmessages.go).
-//   - The inbox gathers the messages of an instance, reads what is stored of it,
-//     and decides their disposition: delivered, held back, or discarded
-//     (inbox.go, package disposition).
-//   - A session delivers them. Its commit sends messages, appends to the history,
-//     updates the instance row and deletes what was taken, in that order
+//   - A client or an orchestration enqueues it in the control queue of the partition that the
+//     instance's ID hashes to (wire/hash.go, sending.go).
+//   - The worker that owns the partition (package leases) receives it (controlqueue.go) and keeps it
+//     hidden until a checkpoint has consumed it (heldmessages.go).
+//   - The inbox groups messages by instance, reads the instance's history, and decides each
+//     message's disposition: deliver, hold back, or discard (inbox.go, package disposition).
+//   - A session delivers the messages to the engine. Its commit sends messages, appends to the
+//     history, updates the instance row and deletes the consumed messages, in that order
 //     (session.go, checkpoint.go, pendingrow.go).
-//   - Activities come from the work-item queue, which all workers share
-//     (workitemqueue.go).
-//   - What a process sends to itself is in its queue, too, but hidden, and is
-//     handed over in memory (claim.go, direct.go). Of its clients' events that come
-//     together one is (directevent.go).
+//   - Activities come from the work-item queue, which all workers share (workitemqueue.go).
+//   - A message from a process to itself is enqueued hidden and delivered in memory (claim.go,
+//     direct.go). Client events that arrive together need only one queue message (directevent.go).
 //
-// # What holds it together
+// # What keeps it consistent
 //
-//  1. One row of the history table, the sentinel, changes with every checkpoint
-//     of an instance, and a checkpoint counts only if it finds it unchanged. This
-//     alone keeps two workers from going on with one instance. Leases and hidden
-//     messages only make it rare that they try.
-//  2. A message is deleted after what it caused is stored. So each may be seen
-//     twice, and is recognized by what the history has.
-//  3. A message may be seen before the checkpoint that sent it counts. It is held
-//     back until the history has what it belongs to.
-//  4. No request is repeated by the SDK. An operation is repeated where repeating
-//     does no harm; where it might, what is stored shows whether it took effect
-//     (storageerror.go, historyappend.go).
-//  5. An outage ends nothing. Requests are tried again, less and less often, and
-//     the outage is logged once.
+//  1. Every checkpoint of an instance updates one row of the history table, the sentinel, on the
+//     condition that it is unchanged. This alone prevents two workers from advancing the same
+//     instance. Leases and hidden messages only make the conflict rare.
+//  2. A message is deleted after its effects are stored. It can therefore be delivered twice; the
+//     history identifies the duplicate.
+//  3. A message can be received before its sender's checkpoint is committed. It is held back until
+//     the history explains it.
+//  4. The SDK repeats no request. This package repeats an operation if that is harmless. Otherwise
+//     it reads from storage whether the first attempt took effect (store/storageerror.go,
+//     instances/historyappend.go).
+//  5. An outage stops nothing permanently. Requests are retried with a growing delay, and the
+//     outage is logged once.
 package azurestorage

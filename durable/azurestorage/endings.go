@@ -9,27 +9,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRecentEndings bounds how many ends without a waiter are remembered.
+// maxRecentEndings is the maximum number of remembered ends without a waiter.
 const maxRecentEndings = 1024
 
 // endings notifies waiters of the ends of instances.
 type endings struct {
 	mu      sync.Mutex // protects the following
 	awaited map[string][]chan *provider.InstanceState
-	// recent holds ends for a caller that has just read the status and is about to
-	// wait. Each notifies one waiter.
+	// recent holds the ends that no waiter was notified of, for a caller that has just read the
+	// status and is about to wait. Each end notifies one waiter.
 	recent map[string]bool
-	order  []string // of recent, the oldest first
+	order  []string // the keys of recent, the oldest first
 }
 
-// announce notifies all waiters of an instance that it has ended. state is how, nil if
-// that is not known.
+// announce notifies all waiters of an instance that it has ended. state is its final state, or nil
+// if that is not known.
 func (e *endings) announce(id string, state *provider.InstanceState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if waiting := e.awaited[id]; len(waiting) > 0 {
 		for _, notify := range waiting {
-			notify <- copyOf(state) // its buffer holds one, and each gets one
+			notify <- copyOf(state) // the buffer has one place, and each channel receives one value
 		}
 		delete(e.awaited, id)
 		return
@@ -54,9 +54,9 @@ func copyOf(state *provider.InstanceState) *provider.InstanceState {
 	return new(*state)
 }
 
-// await waits until an instance ends or ctx does. It returns at once if the end is
-// known already, or if willBeAnnounced returns false. It returns how the instance
-// ended, nil if that is not known.
+// await waits until an instance ends or ctx ends. It returns immediately if the end was announced
+// already or if willBeAnnounced returns false. It returns the final state of the instance, or nil
+// if that is not known.
 func (e *endings) await(ctx context.Context, id string, willBeAnnounced func() bool) (*provider.InstanceState, error) {
 	e.mu.Lock()
 	if e.recent[id] {
@@ -70,7 +70,7 @@ func (e *endings) await(ctx context.Context, id string, willBeAnnounced func() b
 	}
 	e.awaited[id] = append(e.awaited[id], ended)
 	e.mu.Unlock()
-	if !willBeAnnounced() { // called after the waiter is noted: a later end finds it
+	if !willBeAnnounced() { // called after the waiter is registered, so that it misses no end
 		e.forget(id, ended)
 		return nil, nil
 	}

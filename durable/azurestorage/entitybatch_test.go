@@ -13,7 +13,7 @@ import (
 func TestShow_FailsForWhatOthersMayHaveDeleted(t *testing.T) {
 	claimed := func(lost bool, left time.Duration) []sentMessage {
 		return []sentMessage{{
-			queue: &store.Queue{Name: "q"}, Sent: store.Sent{ID: "m"}, shown: "shown",
+			queue: &store.Queue{Name: "q"}, Sent: store.Sent{ID: "m"}, finalText: "shown",
 			claimed: &delivery{lost: lost, until: time.Now().Add(left)},
 		}}
 	}
@@ -27,11 +27,11 @@ func TestShow_FailsForWhatOthersMayHaveDeleted(t *testing.T) {
 		"one whose lock was not renewed":   {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch counted"},
 		"one that is of no entity's batch": {[]sentMessage{{claimed: &delivery{lost: true}}}, ""},
 	} {
-		err := h.sender.show(t.Context(), c.sent)
+		err := h.sender.publishBatch(t.Context(), c.sent)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if d := c.sent[0].claimed; err == nil && c.sent[0].shown != "" && d.msg.Text != "shown" {
+		if d := c.sent[0].claimed; err == nil && c.sent[0].finalText != "" && d.msg.Text != "shown" {
 			t.Errorf("%s: its text is %q", name, d.msg.Text)
 		}
 	}

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// health logs when a part of the storage account stops answering and when it
-// answers again, once each.
+// health logs once when a part of the storage account becomes unreachable and once when it responds
+// again.
 type health struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	downAt map[string]time.Time // part → since when
+	downAt map[string]time.Time // start of the outage by part
 }
 
-// Failed notes that a request to a part failed.
+// Failed records that a request to a part failed.
 func (h *health) Failed(part string, err error) {
 	h.mu.Lock()
 	_, down := h.downAt[part]
@@ -31,7 +31,7 @@ func (h *health) Failed(part string, err error) {
 	}
 }
 
-// OK notes that a request to a part succeeded.
+// OK records that a request to a part succeeded.
 func (h *health) OK(part string) {
 	h.mu.Lock()
 	since, down := h.downAt[part]

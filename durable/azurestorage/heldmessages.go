@@ -15,23 +15,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// heldMessages are the messages that this process has in flight, by queue and ID.
+// heldMessages holds the messages in flight in this process, by queue and ID.
 type heldMessages struct {
 	hub  *TaskHub
 	mu   sync.Mutex
 	byID map[string]*delivery
-	// spent are messages that a checkpoint took and that may be received again: their
-	// deletion is in doubt, or they were released since the row or the tracking
-	// records could not be written.
+	// spent holds the keys of consumed messages that may be redelivered: their delete may have
+	// failed, or they were released because the row or the tracking records could not be written.
 	spent map[string]spentMessage
-	// none is closed when there are none; nil unless somebody waits for that.
-	none chan struct{}
+	// empty is closed when no message is held. It is nil unless a goroutine waits for that.
+	empty chan struct{}
 }
 
-// spentMessage is a message that was taken.
+// spentMessage is a message that a checkpoint has consumed.
 type spentMessage struct {
 	at     time.Time
-	repair string // the instance whose row and tracking records may not be written, or empty
+	repair string // the instance whose row and tracking records may be incomplete, or empty
 }
 
 func newHeldMessages(h *TaskHub) *heldMessages {
@@ -40,15 +39,15 @@ func newHeldMessages(h *TaskHub) *heldMessages {
 
 func heldKey(queue, id string) string { return queue + "/" + id }
 
-// add registers d. If we have its message already, the older delivery gets the
-// newer receipt and is returned: the message's visibility ended while it was
-// here. One that is being given back makes room for d: the answer to that request may
-// come later than the message.
+// add registers d. If the message is registered already, because its visibility timeout ended while
+// this process held it, add updates that delivery with the new receipt and returns it. A delivery
+// that is being released is replaced by d: the message can be received again before the release
+// request returns.
 func (h *heldMessages) add(d *delivery) (older *delivery) {
 	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	older = h.byID[key]
-	if older == nil || older.isLeaving() {
+	if older == nil || older.isReleasing() {
 		h.byID[key], older = d, nil
 	}
 	h.mu.Unlock()
@@ -58,14 +57,14 @@ func (h *heldMessages) add(d *delivery) (older *delivery) {
 	return older
 }
 
-// How long a message is remembered that may be received again, which is longer than the
-// longest delay of an abandoned message, and how many are.
+// spentTTL is how long a spent message is remembered. It is longer than the longest delay of an
+// abandoned message. maxSpent is the maximum number of spent messages.
 const (
-	spentFor = 2 * maxAbandonDelay
+	spentTTL = 2 * maxAbandonDelay
 	maxSpent = 4096
 )
 
-// spend notes that d was taken and may be received again.
+// spend records that a checkpoint has consumed d and that d may be redelivered.
 func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	now := time.Now()
 	m.at = now
@@ -73,21 +72,21 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.spent) >= maxSpent {
-		maps.DeleteFunc(h.spent, func(_ string, m spentMessage) bool { return now.Sub(m.at) > spentFor })
+		maps.DeleteFunc(h.spent, func(_ string, m spentMessage) bool { return now.Sub(m.at) > spentTTL })
 	}
 	if len(h.spent) < maxSpent {
 		h.spent[key] = m
 	}
 }
 
-// isSpent reports whether d was taken before. Then it is only to be deleted. The history
-// may not show it: that of an instance that continued as new with an event does not.
+// isSpent reports whether a checkpoint has consumed d earlier. Such a message must only be deleted.
+// The history may not identify it: an instance that continued as new no longer has the event.
 func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
 	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m, ok := h.spent[key]
-	return m, ok && time.Since(m.at) <= spentFor
+	return m, ok && time.Since(m.at) <= spentTTL
 }
 
 func (h *heldMessages) forget(d *delivery) {
@@ -97,31 +96,31 @@ func (h *heldMessages) forget(d *delivery) {
 	if h.byID[key] == d {
 		delete(h.byID, key)
 	}
-	if len(h.byID) == 0 && h.none != nil {
-		close(h.none)
-		h.none = nil
+	if len(h.byID) == 0 && h.empty != nil {
+		close(h.empty)
+		h.empty = nil
 	}
 }
 
-// awaitNone waits until no message is held or ctx has ended.
-func (h *heldMessages) awaitNone(ctx context.Context) {
+// awaitEmpty waits until no message is held or ctx ends.
+func (h *heldMessages) awaitEmpty(ctx context.Context) {
 	h.mu.Lock()
 	if len(h.byID) == 0 {
 		h.mu.Unlock()
 		return
 	}
-	if h.none == nil {
-		h.none = make(chan struct{})
+	if h.empty == nil {
+		h.empty = make(chan struct{})
 	}
-	none := h.none
+	empty := h.empty
 	h.mu.Unlock()
 	select {
-	case <-none:
+	case <-empty:
 	case <-ctx.Done():
 	}
 }
 
-// all returns the messages, in the order of their names.
+// all returns the held messages, ordered by queue and ID.
 func (h *heldMessages) all() []*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,17 +131,17 @@ func (h *heldMessages) all() []*delivery {
 	return all
 }
 
-// renewalsAtOnce bounds how many messages are renewed at a time.
+// renewalsAtOnce is the maximum number of concurrent renewals.
 const renewalsAtOnce = 32
 
-// renew keeps all messages that this process has hidden from others
-// until ctx ends. One renewal that takes long keeps no other one from its turn.
+// renew renews the visibility timeouts of all held messages until ctx ends. A slow renewal does not
+// delay the others.
 func (h *heldMessages) renew(ctx context.Context) {
 	lock := min(h.controlLock(), h.workItemLock())
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for pause.For(ctx, lock/8) {
-		h.hub.inbox.shed(h.most())
+		h.hub.inbox.shed(h.limit())
 		for _, d := range h.all() {
 			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
@@ -153,11 +152,11 @@ func (h *heldMessages) renew(ctx context.Context) {
 			})
 		}
 	}
-	_ = group.Wait() // no function returns an error
+	_ = group.Wait() // the functions return no errors
 }
 
-// awaitRenewals waits while renewals are late: messages that were received now would be
-// late, too. It does not wait for messages whose visibility timeout has ended.
+// awaitRenewals waits while renewals are late, because the renewals of further messages would be
+// late too. It does not wait for messages whose visibility timeout has ended.
 func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	late := func(d *delivery) bool {
 		left, renewable := d.hiddenFor(time.Now())
@@ -167,13 +166,14 @@ func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	}
 }
 
-// renewalShare is the share of the requests to throttled queues that may renew messages.
+// renewalShare is the share of the requests to throttled queues that may be renewals.
 const renewalShare = 0.25
 
-// most returns the number of messages of each kind, control-queue messages and work items,
-// that this process can renew and finish now. A message is renewed once in half of its lock.
-// most is at least [store.LeastInFlight]: one long activity must not stop the others.
-func (h *heldMessages) most() int {
+// limit returns how many messages of each kind, control-queue messages and work items, this process
+// can renew and finish at the current request rate. A message is renewed once per half of its
+// visibility timeout. limit is at least [store.LeastInFlight], so that one long activity does not
+// stop the others.
+func (h *heldMessages) limit() int {
 	rate, limited := h.hub.services.QueuePace.Rate()
 	if !limited {
 		return math.MaxInt32
@@ -182,13 +182,12 @@ func (h *heldMessages) most() int {
 	return max(store.LeastInFlight, int(rate*renewalShare*(lock/2).Seconds()/2))
 }
 
-// Where the queues answer slowly, messages are hidden for lockLatencies times as long as
-// an answer takes, so that they can be renewed in time, and for [disposition.SlowLocks] times as long
-// as usual at most.
+// lockLatencies is the minimum visibility timeout in units of the queues' response time. If the
+// queues are slow, it extends the timeouts so that renewals arrive in time, up to
+// [disposition.SlowLocks] times the normal timeout.
 const lockLatencies = 8
 
-// stretched returns for how long a message is hidden now that is hidden for lock while
-// the queues answer as usual.
+// stretched returns the current visibility timeout for messages whose normal timeout is lock.
 func (h *heldMessages) stretched(lock time.Duration) time.Duration {
 	wanted := (lockLatencies * h.hub.services.QueuePace.Latency()).Truncate(time.Second)
 	return max(lock, min(wanted, disposition.SlowLocks*lock))
@@ -202,21 +201,21 @@ func (h *heldMessages) workItemLock() time.Duration {
 	return lockTime(h.hub.cfg.WorkItemQueueVisibilityTimeout, h.hub.cfg.LeaseInterval)
 }
 
-// lockTime returns for how long a message is hidden when it is received or
-// renewed: not for longer than a partition's lease, so that what a dead worker
-// held comes back when its partitions do. The service counts in seconds.
+// lockTime returns the normal visibility timeout in whole seconds, the unit of the service. It is
+// at most the lease interval of a partition, so that the messages of a dead worker reappear when
+// its partitions become available.
 func lockTime(configured, lease time.Duration) time.Duration {
 	return max(min(configured, lease).Truncate(time.Second), time.Second)
 }
 
-// take makes deliveries of messages that were received, and has them kept hidden
-// from others before the first is looked at: what is large may take long to fetch.
-// Those that this process has already are left out.
-func (h *heldMessages) take(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*delivery) {
+// hold wraps received messages in deliveries, and registers them for renewal before any of them is
+// processed: fetching a large message can take long. It omits messages that this process holds
+// already.
+func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*delivery) {
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.add(d); older != nil {
-			h.hub.routine.note(disposition.Duplicate, older.attrs("details", "its lock had ended while it was here"))
+			h.hub.routine.record(disposition.Duplicate, older.attrs("details", "its lock had ended while it was here"))
 			continue
 		}
 		held = append(held, d)

@@ -13,19 +13,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// maxHiddenBytes bounds the memory for abandoned messages, whose texts go with each request.
-// Further messages appear when their delays end.
+// maxHiddenBytes limits the memory for abandoned messages, whose texts are needed to update them.
+// If it is exceeded, further messages appear when their delays end.
 const maxHiddenBytes = 8 << 20
 
-// hiddenMessages are the abandoned messages of instances that are hidden until their delays
-// end, with the receipts that this process has. A resumption makes the messages of its
-// instance visible. A message that another process abandoned, or that this process abandoned
-// before a restart, appears at the end of its delay.
+// hiddenMessages holds the abandoned messages of instances until their delays end, with their
+// receipts. A resumption makes the messages of its instance visible. Messages that another process
+// abandoned, or this process before a restart, appear when their delays end.
 type hiddenMessages struct {
 	mu         sync.Mutex                          // protects the following
 	byInstance map[string]map[string]hiddenMessage // by the IDs of instance and message
-	bytes      int                                 // of all messages
-	pruned     time.Time                           // the last time
+	bytes      int                                 // total size of all messages
+	pruned     time.Time                           // time of the last prune
 }
 
 type hiddenMessage struct {
@@ -33,10 +32,10 @@ type hiddenMessage struct {
 	msg   store.Message
 }
 
-// size is the approximate memory of a message.
+// size returns the approximate memory size of the message.
 func (m hiddenMessage) size() int { return len(m.msg.Text) + 256 }
 
-// add keeps the receipt of a message that was abandoned.
+// add remembers the receipt of an abandoned message.
 func (h *hiddenMessages) add(instanceID string, q *store.Queue, m store.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +60,7 @@ func (h *hiddenMessages) add(instanceID string, q *store.Queue, m store.Message)
 	all[m.ID] = added
 }
 
-// prune removes the messages that are visible again. mu is locked.
+// prune removes messages whose delays have ended. The caller holds h.mu.
 func (h *hiddenMessages) prune(now time.Time) {
 	h.pruned = now
 	for instanceID, all := range h.byInstance {
@@ -91,14 +90,14 @@ func (h *hiddenMessages) take(instanceID string) []hiddenMessage {
 	return all
 }
 
-// show makes the hidden messages of an instance visible. A message whose receipt is not valid
-// any more was received again. A message for which the request fails appears later.
-func (h *hiddenMessages) show(ctx context.Context, instanceID string) {
+// reveal makes the hidden messages of an instance visible. A message with an invalid receipt was
+// received again. If a request fails, the message appears when its delay ends.
+func (h *hiddenMessages) reveal(ctx context.Context, instanceID string) {
 	_ = store.Each(ctx, renewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
 		_, _ = one.queue.Update(ctx, one.msg, 0)
 		return nil
 	})
 }
 
-// resumes reports whether a message resumes its instance.
+// resumes reports whether the message resumes its instance.
 func (d *delivery) resumes() bool { return d.event().Type() == history.TypeExecutionResumed }

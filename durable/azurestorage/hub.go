@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A PartitionCountError says that a hub has another number of partitions than
-// was configured. Workers and clients that count differently would send the
-// messages of one instance to different queues. Partition logs have it, too.
+// A PartitionCountError means that the configured number of partitions differs from that of the
+// existing hub. Processes with different numbers would send messages of the same instance to
+// different queues. Partition log hubs return it too.
 type PartitionCountError struct {
 	TaskHub    string
 	Configured int
@@ -34,18 +34,17 @@ func (e *PartitionCountError) Error() string {
 		e.TaskHub, e.Existing, e.Configured)
 }
 
-// resources are the queues, tables and blobs that the hub is made of.
+// resources creates, checks and deletes the queues, tables and blobs of the hub.
 type resources struct {
 	hub *TaskHub
 
-	creation chan struct{} // held by whoever creates the hub
+	creation chan struct{} // held while the hub is being created
 	created  atomic.Bool
-	deleted  store.Nudge // the hub was there, and is not any more
+	deleted  store.Nudge // a resource of the existing hub was deleted
 }
 
-// ensureCreated makes the hub exist. It does so once in the life of h, and
-// again only after it failed, or after a request showed that the hub was deleted. One
-// caller does it while the others wait.
+// ensureCreated creates the hub once per TaskHub. It creates it again after a failure, or after a
+// request has shown that the hub was deleted. Concurrent callers wait for the one that creates it.
 func (r *resources) ensureCreated(ctx context.Context) error {
 	select {
 	case r.creation <- struct{}{}:
@@ -63,18 +62,18 @@ func (r *resources) ensureCreated(ctx context.Context) error {
 	return nil
 }
 
-// noteMissing notes that a queue or a table is not there, so that the hub is made
-// again when it is used the next time.
-func (r *resources) noteMissing(err error) {
+// markMissing records that a queue or a table does not exist, so that the next use of the hub
+// creates it again.
+func (r *resources) markMissing(err error) {
 	if !r.created.CompareAndSwap(true, false) {
-		return // not yet
+		return // not created yet
 	}
 	r.hub.log.Warn("part of the task hub was deleted: the hub is created again", "event", "GeneralWarning", "error", err)
 	r.hub.instances.ForgetAll(func(string) bool { return true })
 	r.deleted.Give()
 }
 
-// recreate makes the hub again each time it was deleted, until ctx ends.
+// recreate creates the hub again each time it was deleted. It returns when ctx ends.
 func (r *resources) recreate(ctx context.Context) {
 	for {
 		select {
@@ -88,10 +87,9 @@ func (r *resources) recreate(ctx context.Context) {
 	}
 }
 
-// create makes what the hub is made of, in .NET's order; what is there already
-// stays (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// EnsureTaskHubAsync and CreateAsync). The container for large messages comes
-// to be with the first of them.
+// create creates the resources of the hub in .NET's order. It keeps existing resources
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs, EnsureTaskHubAsync and
+// CreateAsync). The first large message creates the container for large messages.
 func (r *resources) create(ctx context.Context) error {
 	if err := r.hub.appLeases.Create(ctx); err != nil {
 		return err
@@ -123,13 +121,12 @@ func (r *resources) create(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	// The control queues come last: there are none too many if the count is
-	// wrong.
+	// The control queues come last: if the partition count is wrong, no surplus queue is created.
 	return store.Each(ctx, len(r.hub.controlQueues), r.hub.controlQueues, func(ctx context.Context, _ int, q *store.Queue) error { return q.Create(ctx) })
 }
 
-// createLeaseBlobs makes what the blob partition managers keep their leases in, and checks
-// that the hub has as many partitions as are configured.
+// createLeaseBlobs creates the blobs of a blob partition manager and checks the number of
+// partitions.
 func (r *resources) createLeaseBlobs(ctx context.Context) error {
 	n, err := r.hub.leases.CreateInfo(ctx, r.hub.cfg.TaskHub)
 	if err != nil {
@@ -141,18 +138,18 @@ func (r *resources) createLeaseBlobs(ctx context.Context) error {
 	return r.hub.leases.CreateBlobs(ctx)
 }
 
-// partialRowsPatience is how long rows may be missing in the partitions table
-// because somebody else is inserting them one by one, as .NET does.
-const partialRowsPatience = 2 * time.Second
+// partialRowsTimeout is how long rows may be missing in the partitions table. .NET inserts them one
+// by one.
+const partialRowsTimeout = 2 * time.Second
 
-// createPartitionRows inserts the rows of all partitions in one transaction, if
-// there are none yet, and checks their number if there are.
+// createPartitionRows inserts the rows of all partitions in one transaction if the table is empty.
+// Otherwise it checks their number.
 func (r *resources) createPartitionRows(ctx context.Context) error {
 	want := make([]store.Operation, len(r.hub.controlQueues))
 	for i, q := range r.hub.controlQueues {
 		want[i] = store.Operation{Method: http.MethodPost, Entity: wire.PartitionRow{Queue: q.Name}.Row()}
 	}
-	for deadline := time.Now().Add(partialRowsPatience); ; {
+	for deadline := time.Now().Add(partialRowsTimeout); ; {
 		rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
 		switch {
 		case err != nil:
@@ -177,23 +174,23 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 	}
 }
 
-// warnOfLogs logs a warning if the account has a hub of the same name in partition logs. An app
-// whose storage type was changed by mistake sees an empty hub instead.
-func (r *resources) warnOfLogs(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookForLogs)
+// warnAboutLogHub logs a warning if the account has a partition log hub of the same name. After an
+// accidental change of the storage type, an app would see an empty hub without an explanation.
+func (r *resources) warnAboutLogHub(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, logCheckTimeout)
 	defer cancel()
 	logs := store.NewContainer(r.hub.services.LeaseBlobs, r.hub.services.BlobEndpoint, r.hub.names.Log())
-	if _, err := logs.ReadPart(ctx, r.hub.names.LogInfo(), 0, 0); err == nil { // else there is none, or it cannot be known now
+	if _, err := logs.ReadPart(ctx, r.hub.names.LogInfo(), 0, 0); err == nil { // otherwise the hub does not exist, or the check failed
 		r.hub.log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
 			"Set storageProvider.type to partitionLog to use that hub, copy it with `hub copy partitionlog azurestorage`, or delete it",
 			"event", "GeneralWarning", "container", logs.Name)
 	}
 }
 
-// lookForLogs limits the time for which the start of a worker waits for warnOfLogs.
-const lookForLogs = 5 * time.Second
+// logCheckTimeout limits how long warnAboutLogHub delays the start of a worker.
+const logCheckTimeout = 5 * time.Second
 
-// checkExists fails if there is no such hub, rather than making one.
+// checkExists returns an error if the hub does not exist. It does not create it.
 func (r *resources) checkExists(ctx context.Context) error {
 	n, err := r.countPartitions(ctx)
 	switch {
@@ -207,8 +204,7 @@ func (r *resources) checkExists(ctx context.Context) error {
 	return nil
 }
 
-// countPartitions returns how many partitions the hub has, by what its partition manager
-// keeps.
+// countPartitions returns the number of partitions that the hub's partition manager has stored.
 func (r *resources) countPartitions(ctx context.Context) (int, error) {
 	if r.hub.cfg.PartitionManager != TablePartitions {
 		return r.hub.leases.CountPartitions(ctx)
@@ -217,8 +213,8 @@ func (r *resources) countPartitions(ctx context.Context) (int, error) {
 	return len(rows), err
 }
 
-// checkIdle fails with [provider.ErrHubBusy] if a worker has a partition of the
-// hub, whichever partition manager it uses.
+// checkIdle returns [provider.ErrHubBusy] if a worker owns a partition of the hub under any
+// partition manager.
 func (r *resources) checkIdle(ctx context.Context) error {
 	rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
 	if err != nil && !store.IsNotFound(err) {
@@ -239,7 +235,7 @@ func (r *resources) checkIdle(ctx context.Context) error {
 			return err
 		})
 		if store.IsNotFound(err) {
-			return nil // it is there only with the other partition managers
+			return nil // only the blob partition managers create the container
 		}
 		if err != nil {
 			return err
@@ -256,8 +252,8 @@ func (r *resources) checkIdle(ctx context.Context) error {
 	}
 }
 
-// checkManagers returns a *PartitionManagerError if leases of another kind of
-// partition manager are alive.
+// checkManagers returns a *PartitionManagerError if there are active leases of another partition
+// manager.
 func (r *resources) checkManagers(ctx context.Context) error {
 	active, err := r.hub.leases.Active(ctx)
 	if err != nil {
@@ -271,10 +267,10 @@ func (r *resources) checkManagers(ctx context.Context) error {
 	return nil
 }
 
-// awaitSoleManager waits until no worker is active with another kind of
-// partition manager, for as long as leases of workers that have just stopped
-// can last; then it gives up. That storage for one exists says nothing: tools
-// make it.
+// awaitSoleManager waits until no worker is active with another partition manager. After twice the
+// lease interval, when leases of stopped workers have expired, it returns the
+// *PartitionManagerError. Only leases count: tools create the storage of a partition manager
+// without using it.
 func (r *resources) awaitSoleManager(ctx context.Context) error {
 	for deadline := time.Now().Add(2 * r.hub.cfg.LeaseInterval); ; {
 		err := r.checkManagers(ctx)
@@ -295,8 +291,8 @@ func (r *resources) awaitSoleManager(ctx context.Context) error {
 	}
 }
 
-// newLeases returns what the worker's partitions are kept by. Its requests are not bound
-// in number, so that keeping a partition never waits behind the work on it.
+// newLeases returns the lease keeper of this worker. Its requests are not subject to the limit on
+// concurrent requests, so renewals never wait for other work.
 func (r *resources) newLeases(s *store.Services) *leases.Worker {
 	w := &leases.Worker{
 		ID: r.hub.cfg.WorkerID, Kind: leases.Kind(r.hub.cfg.PartitionManager), App: leases.App(r.hub.cfg.AppLease), Names: r.hub.names,
@@ -304,7 +300,7 @@ func (r *resources) newLeases(s *store.Services) *leases.Worker {
 		Table:        store.NewTable(s.Leases, s.TableEndpoint, r.hub.names.PartitionsTable()),
 		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, r.hub.names.Leases()),
 		AppBlobs:     r.hub.appLeases,
-		TableLatency: s.TablePace.Latency, Missing: r.noteMissing, Health: &r.hub.health, Log: r.hub.log, Meter: r.hub.meter, Tasks: &r.hub.tasks,
+		TableLatency: s.TablePace.Latency, Missing: r.markMissing, Health: &r.hub.health, Log: r.hub.log, Meter: r.hub.meter, Tasks: &r.hub.tasks,
 	}
 	for _, p := range r.hub.partitions {
 		w.Partitions = append(w.Partitions, p)
@@ -312,11 +308,11 @@ func (r *resources) newLeases(s *store.Services) *leases.Worker {
 	return w
 }
 
-// awaitCreated makes the hub exist, however long the storage account is down.
-// It returns an error only if the hub can never be used or the account refuses access, and
-// nil if ctx ended.
+// awaitCreated creates the hub, and retries for as long as the storage account is unreachable. It
+// returns an error only if the hub can never be used or the account denies access. It returns nil
+// if ctx ends.
 func (r *resources) awaitCreated(ctx context.Context) error {
-	begun := time.Now()
+	start := time.Now()
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, store.MaxOutageDelay) {
 		err := r.ensureCreated(ctx)
 		if _, mismatch := errors.AsType[*PartitionCountError](err); mismatch {
@@ -326,7 +322,7 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			r.hub.health.OK("storage account")
 			return nil
 		}
-		retry, giveUp := store.AccessWait(err, time.Since(begun))
+		retry, giveUp := store.AccessWait(err, time.Since(start))
 		if giveUp {
 			return err
 		}
@@ -342,11 +338,10 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 	}
 }
 
-// Delete deletes the hub with all that is in it: its queues, its tables and its
-// containers. It fails with [provider.ErrHubBusy] if a worker has the hub, unless
-// it is forced. Whoever has the app lease loses it. What cannot be deleted keeps nothing
-// else from it, and the error names all of it. The service may take a minute to let the
-// same names be used again.
+// Delete deletes the hub with its queues, tables and containers. Unless force is set, it fails with
+// [provider.ErrHubBusy] if a worker owns a partition. It breaks the app lease. If a resource cannot
+// be deleted, Delete still deletes the others and returns all errors. The service may reject the
+// same names for about a minute afterwards.
 func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 	if !force {
 		if err := h.resources.checkIdle(ctx); err != nil {
@@ -366,7 +361,7 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 	}
 	queues := append(h.undecodable.messageQueues(), h.tracking.queue.Queue)
 	for _, q := range h.undecodable.messageQueues() {
-		queues = append(queues, h.undecodable.asideOf(q))
+		queues = append(queues, h.undecodable.asideQueue(q))
 	}
 	for _, q := range queues {
 		remove("queue "+q.Name, func(ctx context.Context) error {

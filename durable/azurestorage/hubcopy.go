@@ -10,15 +10,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A HiddenError means that the queues of a hub have hidden messages that the histories
-// do not explain.
+// A HiddenError means that the queues of a hub contain hidden messages that the histories do not
+// explain.
 type HiddenError struct {
 	TaskHub string
-	// Hidden counts messages that are not explained: timers of executions that
-	// were purged or have continued as new, signals that clients and entities sent
-	// for later, messages that could not be processed and are held back.
+	// Hidden counts the unexplained messages: timers of executions that were purged or have
+	// continued as new, scheduled signals of clients and entities, and messages that are held back
+	// because they could not be processed.
 	Hidden int
-	// Missing counts messages that must exist by the histories and are not visible.
+	// Missing counts messages that the histories require and that are not visible.
 	Missing int
 }
 
@@ -33,7 +33,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 	return &hubcopy.Hub{
 		Name: h.cfg.TaskHub, Instances: h.instances, WorkItems: h.workItems, Queues: h.undecodable.messageQueues(),
 		QueueOf:   func(id string) *store.Queue { return h.partitionOf(id).queue },
-		Aside:     h.undecodable.asideOf,
+		Aside:     h.undecodable.asideQueue,
 		HiddenFor: max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
 		Read:      h.readEnvelope,
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
@@ -49,13 +49,12 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 
 // Export implements [provider.Portable].
 //
-// Queues do not show what is hidden in them. Of that, timers and scheduled
-// starts are made anew from the histories and the rows. Export waits for all other
-// messages that must exist by the histories, for as long as a worker that died can have
-// hidden them.
+// Hidden messages cannot be read. Export derives timers and scheduled starts from the histories and
+// the rows instead. It waits until all other messages that the histories require are visible, for
+// as long as a dead worker can have hidden them.
 //
-// The messages are received, which hides them for a few minutes, and made
-// visible again at the end.
+// Export receives the messages, which hides them for a few minutes, and makes them visible at the
+// end.
 func (h *TaskHub) Export(ctx context.Context, w provider.HubWriter, o provider.ExportOptions) error {
 	if err := h.resources.checkExists(ctx); err != nil {
 		return err
@@ -66,8 +65,8 @@ func (h *TaskHub) Export(ctx context.Context, w provider.HubWriter, o provider.E
 	return h.copier().Export(ctx, w, o)
 }
 
-// Import implements [provider.Portable]. It writes histories and rows before any
-// message, so that nothing runs in a copy that was cut off.
+// Import implements [provider.Portable]. It writes all histories and rows before the first message,
+// so that nothing runs in an incomplete copy.
 func (h *TaskHub) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return err

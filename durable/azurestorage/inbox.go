@@ -13,10 +13,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// inbox holds the control-queue messages that were received and not yet delivered, by
-// instance. An instance is in one state at a time: what is stored of it is being read,
-// it is ready, or it is in a session
-// (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
+// inbox holds the received control-queue messages that are not yet delivered, by instance. An
+// instance is in one of three states: its history is being loaded, it is ready, or it is in a
+// session (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
 type inbox struct {
 	hub    *TaskHub
 	buffer buffer
@@ -25,39 +24,39 @@ type inbox struct {
 	slots   map[string]*slot
 	ready   []*slot       // instances whose first batch can be delivered
 	changed chan struct{} // closed when ready or closed changes
-	closed  bool          // nothing is delivered any more
+	closed  bool          // no further deliveries
 }
 
-// slot is what the inbox has of one instance.
+// slot holds the messages of one instance.
 type slot struct {
 	id        string
 	partition *partition
-	session   *session        // handed out, or nil
-	incoming  []*delivery     // for the session
-	batches   []*messageBatch // the first is being loaded or ready unless there is a session
+	session   *session        // dispatched, or nil
+	incoming  []*delivery     // messages for the session
+	batches   []*messageBatch // without a session, the first is being loaded or is ready
 }
 
-// messageBatch is messages of one execution that are delivered together.
+// messageBatch holds messages of one execution that are delivered together.
 type messageBatch struct {
-	executionID string // empty if no message names one
+	executionID string // empty if no message names an execution
 	deliveries  []*delivery
 	loaded      *instances.Instance // nil until loaded
 }
 
 func newInbox(h *TaskHub) *inbox {
 	return &inbox{
-		hub: h, buffer: newBuffer(h.cfg.ControlQueueBufferThreshold, h.held.most),
+		hub: h, buffer: newBuffer(h.cfg.ControlQueueBufferThreshold, h.held.limit),
 		slots: map[string]*slot{}, changed: make(chan struct{}),
 	}
 }
 
-// signal wakes all waiters for a change. b.mu is held.
+// signal wakes all waiters for a change. The caller holds b.mu.
 func (b *inbox) signal() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// close ends the delivery; sessions that wait for more messages get none.
+// close stops the delivery. Sessions that wait for more messages get none.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,24 +64,24 @@ func (b *inbox) close() {
 	b.signal()
 }
 
-// add takes messages in, all before the first is delivered. A resumption shows the hidden
-// messages of its instance.
+// add accepts messages, all of them before the first is delivered. If a message resumes its
+// instance, add makes the instance's hidden messages visible.
 func (b *inbox) add(r *reading, deliveries ...*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
 		if id := d.target().InstanceID; d.resumes() {
-			r.spawn(func() { b.hub.hidden.show(r.work, id) })
+			r.spawn(func() { b.hub.hidden.reveal(r.work, id) })
 		}
-		b.sort(r, d)
+		b.place(r, d)
 	}
 }
 
-// sort puts a message where it belongs: to the session of its instance if that runs
-// the execution which the message is for, else to a batch of that execution, else to
-// a new batch. A start message always begins a new batch
-// (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration). b.mu is held.
-func (b *inbox) sort(r *reading, d *delivery) {
+// place adds a message to the session of its instance if the session runs the message's execution.
+// Otherwise it adds it to a batch of that execution or to a new batch. A start message always
+// starts a new batch (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration). The caller
+// holds b.mu.
+func (b *inbox) place(r *reading, d *delivery) {
 	target := d.target()
 	_, isStart := d.event().(*history.ExecutionStarted)
 	s := b.slots[target.InstanceID]
@@ -90,14 +89,14 @@ func (b *inbox) sort(r *reading, d *delivery) {
 		s = &slot{id: target.InstanceID, partition: r.partition}
 		b.slots[target.InstanceID] = s
 	}
-	if s.session != nil && !isStart && concerns(target.ExecutionID, s.session.executionID()) {
+	if s.session != nil && !isStart && matches(target.ExecutionID, s.session.executionID()) {
 		s.incoming = append(s.incoming, d)
 		b.signal()
 		return
 	}
 	if !isStart {
 		for _, batch := range slices.Backward(s.batches) {
-			if batch.executionID == "" || concerns(target.ExecutionID, batch.executionID) {
+			if batch.executionID == "" || matches(target.ExecutionID, batch.executionID) {
 				if batch.executionID == "" && batch.loaded == nil {
 					batch.executionID = target.ExecutionID
 				}
@@ -108,14 +107,13 @@ func (b *inbox) sort(r *reading, d *delivery) {
 	}
 	s.batches = append(s.batches, &messageBatch{executionID: target.ExecutionID, deliveries: []*delivery{d}})
 	if s.session != nil {
-		b.signal() // the session's instance is wanted for another execution
+		b.signal() // the session must end: another execution has messages
 	}
 	b.advance(r, s)
 }
 
-// executionNamedBy returns the execution that messages are for, empty if none of
-// them names one.
-func executionNamedBy(deliveries []*delivery) string {
+// executionOf returns the execution that the messages name, or "" if none of them names one.
+func executionOf(deliveries []*delivery) string {
 	for _, d := range deliveries {
 		if id := d.target().ExecutionID; id != "" {
 			return id
@@ -124,12 +122,12 @@ func executionNamedBy(deliveries []*delivery) string {
 	return ""
 }
 
-// concerns reports whether a message for an execution, any if it is empty, can
-// be for the one that is known.
-func concerns(wanted, known string) bool { return wanted == "" || wanted == known }
+// matches reports whether a message for the execution wanted can be for the execution known. An
+// empty wanted stands for any execution.
+func matches(wanted, known string) bool { return wanted == "" || wanted == known }
 
-// advance begins to load an instance's first batch if nothing else is going on
-// with the instance, and forgets the instance if there is none. b.mu is held.
+// advance starts to load the slot's first batch unless the instance has a session or is being
+// loaded. It deletes a slot without messages. The caller holds b.mu.
 func (b *inbox) advance(r *reading, s *slot) {
 	switch {
 	case s.session != nil:
@@ -143,18 +141,18 @@ func (b *inbox) advance(r *reading, s *slot) {
 	}
 }
 
-// loading stands for what is not yet loaded.
+// loading is the value of messageBatch.loaded while the batch is being loaded.
 var loading = new(instances.Instance)
 
-// prefetchRetryDelay is how long to wait after what is stored of an instance
-// could not be read (OrchestrationSessionManager.cs, ScheduleOrchestrationStatePrefetch).
+// prefetchRetryDelay is the maximum delay before another attempt to load an instance
+// (OrchestrationSessionManager.cs, ScheduleOrchestrationStatePrefetch).
 const prefetchRetryDelay = 5 * time.Second
 
-// load reads what is stored of an instance, disposes of the messages that cannot be
-// delivered now, and makes the instance ready if any are left.
+// load loads an instance and disposes of the messages that cannot be delivered now. If messages are
+// left, it makes the instance ready.
 func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Lock()
-	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].fresh
+	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].newInstance
 	b.mu.Unlock()
 	if loaded == nil {
 		loaded = b.hub.instances.Remembered(s.id, executionID)
@@ -164,7 +162,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		loaded = b.read(r.ctx, s.id, executionID, first)
 		b.awaitInstanceRow(r.ctx, batch, loaded)
 	}
-	for loaded != nil { // else handBack takes care of the messages
+	for loaded != nil { // nil if the reading has ended; releasePartition then releases the messages
 		b.mu.Lock()
 		batch.loaded = loaded
 		if batch.executionID == "" {
@@ -184,7 +182,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		batch.deliveries = without(batch.deliveries, disposals.settled)
 		if more := len(batch.deliveries) > len(disposals.deliver); more {
 			b.mu.Unlock()
-			continue // some came in the meantime
+			continue // more messages have arrived
 		}
 		if len(batch.deliveries) > 0 {
 			b.ready = append(b.ready, s)
@@ -198,8 +196,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	}
 }
 
-// read reads what is stored of an instance. It tries until it succeeds, or returns nil
-// if ctx ends.
+// read loads an instance from storage. It retries until it succeeds, and returns nil if ctx ends.
 func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *instances.Instance {
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
 		loaded, err := b.hub.instances.LoadFor(ctx, instanceID, executionID, first)
@@ -221,15 +218,16 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 	}
 }
 
-// The client writes the instance row just after the start message. A message that is
-// received between the two waits for a moment before it is abandoned for seconds.
+// A client inserts the instance row just after it sends the start message. If the message is
+// received between the two, the worker reads the row every rowInterval for up to rowWait before it
+// holds the message back.
 const (
-	rowPatience = 400 * time.Millisecond
+	rowWait     = 400 * time.Millisecond
 	rowInterval = 40 * time.Millisecond
 )
 
-// awaitInstanceRow reads the instance row again, for rowPatience at most, if a start
-// message was received before the row was written.
+// awaitInstanceRow reads the instance row again, for at most rowWait, if a start message was
+// received before the row was inserted.
 func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *instances.Instance) {
 	b.mu.Lock()
 	first := batch.deliveries[0]
@@ -238,7 +236,7 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	if !isStart || loaded == nil || start.Parent != nil || first.dequeueCount > 1 {
 		return
 	}
-	for waited := time.Duration(0); waited < rowPatience; waited += rowInterval {
+	for waited := time.Duration(0); waited < rowWait; waited += rowInterval {
 		if loaded.Row != nil && loaded.Row.State.Instance.ExecutionID == start.Instance.ExecutionID {
 			return
 		}
@@ -253,10 +251,9 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	}
 }
 
-// next waits for an instance that is ready and returns a session of it with the
-// messages to deliver.
+// next waits for an instance that is ready, and returns a session with the messages to deliver.
 func (b *inbox) next(ctx context.Context) (*session, error) {
-	work := context.WithoutCancel(ctx) // what was begun is brought to its end
+	work := context.WithoutCancel(ctx) // disposals are completed even if ctx ends
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -275,7 +272,7 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 			}
 			continue
 		}
-		sess := b.begin(s)
+		sess := b.startSession(s)
 		if sess == nil && s.partition.hasLapsed() {
 			b.ready = append(b.ready, s)
 		}
@@ -283,10 +280,10 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		if sess == nil {
 			continue
 		}
-		// The dispositions of what came meanwhile are not known yet.
+		// Messages that arrived since the load have no dispositions yet.
 		disposals := dispositionsOf(b.hub, s.id, sess.loaded, sess.current)
 		if sess.loaded.Unverified && len(disposals.settled) > 0 {
-			b.putBack(sess)
+			b.requeue(sess)
 			continue
 		}
 		disposals.apply(work)
@@ -294,23 +291,23 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		if len(sess.current) > 0 {
 			return sess, nil
 		}
-		_ = sess.Release(work) // of nothing; it cannot fail
+		_ = sess.Release(work) // the session has no messages, so this cannot fail
 	}
 }
 
-// putBack makes a batch of a session's messages again. Their dispositions are decided
-// anew by what is stored.
-func (b *inbox) putBack(sess *session) {
+// requeue ends a session and makes its messages a new batch, whose dispositions are decided by what
+// is stored.
+func (b *inbox) requeue(sess *session) {
 	b.mu.Lock()
 	sess.slot.incoming = append(sess.current, sess.slot.incoming...)
 	b.mu.Unlock()
 	sess.current, sess.failed = nil, true
-	_ = sess.Release(context.Background()) // of nothing; it cannot fail
+	_ = sess.Release(context.Background()) // the session has no messages, so this cannot fail
 }
 
-// takeReady takes the first instance that is ready, nil if there is none. Those of
-// a partition whose lease could not be renewed in time stay: it may be renewed yet, and
-// if it is lost, they are released. b.mu is held.
+// takeReady removes and returns the first ready instance, or nil. It skips instances of a partition
+// whose lease has ended. The lease may still be renewed; if it is lost, the messages are released.
+// The caller holds b.mu.
 func (b *inbox) takeReady() *slot {
 	for i, s := range b.ready {
 		if !s.partition.hasLapsed() {
@@ -321,17 +318,17 @@ func (b *inbox) takeReady() *slot {
 	return nil
 }
 
-// resume delivers what had to wait because a lease had not been renewed in time.
-func (b *inbox) resume() {
+// leaseRenewed resumes the delivery of instances that takeReady has skipped.
+func (b *inbox) leaseRenewed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.signal()
 }
 
-// begin makes a session of the slot's first batch, nil if this worker does not own the
-// partition any more. b.mu is held.
-func (b *inbox) begin(s *slot) *session {
-	if s.session != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.sessionBegins() {
+// startSession makes a session of the slot's first batch. It returns nil if this worker does not
+// own the partition. The caller holds b.mu.
+func (b *inbox) startSession(s *slot) *session {
+	if s.session != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.startSession() {
 		return nil
 	}
 	batch := s.batches[0]
@@ -340,9 +337,9 @@ func (b *inbox) begin(s *slot) *session {
 	return s.session
 }
 
-// end takes the session off its slot. What came for it becomes a batch of its own,
-// whose dispositions are decided by what is stored now.
-func (b *inbox) end(ctx context.Context, sess *session) {
+// endSession removes the session from its slot. Messages that arrived for it become a batch, whose
+// dispositions are decided by what is stored now.
+func (b *inbox) endSession(ctx context.Context, sess *session) {
 	s := sess.slot
 	b.mu.Lock()
 	incoming := s.incoming
@@ -353,20 +350,20 @@ func (b *inbox) end(ctx context.Context, sess *session) {
 			s.batches = slices.Insert(s.batches, 0, &messageBatch{deliveries: incoming})
 			incoming = nil
 		}
-		for _, batch := range s.batches { // what they know is of before what the session committed, or somebody else
-			batch.loaded, batch.executionID = nil, executionNamedBy(batch.deliveries)
+		for _, batch := range s.batches { // what they have loaded may be outdated
+			batch.loaded, batch.executionID = nil, executionOf(batch.deliveries)
 		}
 		b.advance(r, s)
 	} else if len(s.batches) == 0 {
 		delete(b.slots, s.id)
 	}
 	b.mu.Unlock()
-	s.partition.sessionEnds()
-	handBackAll(ctx, incoming)
+	s.partition.endSession()
+	releaseAll(ctx, incoming)
 }
 
-// handBack releases all messages of a partition that are not in a session.
-func (b *inbox) handBack(ctx context.Context, p *partition) {
+// releasePartition releases all messages of a partition that are not in a session.
+func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	var deliveries []*delivery
 	b.mu.Lock()
 	for id, s := range b.slots {
@@ -383,19 +380,19 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 		}
 	}
 	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
-	b.signal() // sessions that wait for more must end
+	b.signal() // sessions that wait for more messages must end
 	b.mu.Unlock()
-	b.hub.instances.ForgetAll(func(id string) bool { return b.hub.partitionOf(id) == p }) // others may have them from now on
+	b.hub.instances.ForgetAll(func(id string) bool { return b.hub.partitionOf(id) == p }) // another worker may advance them from now on
 	if len(deliveries) > 0 {
 		b.hub.log.Info("messages handed back", "partition", p.queue.Name, "count", len(deliveries))
 	}
-	handBackAll(ctx, deliveries)
+	releaseAll(ctx, deliveries)
 }
 
-// shed releases received messages if the buffer holds more than twice as many messages as
-// this process can renew and finish, which is most. It sends no request: the messages are not
-// renewed, and become visible when their visibility timeouts end. It keeps the messages of an
-// instance if one of them is ordered.
+// shed gives up received messages if the buffer holds more than twice as many as this process can
+// renew and finish, which is most. It starts with the newest instances. It sends no request: the
+// messages are no longer renewed, and become visible when their visibility timeouts end. It keeps
+// all messages of an instance if one of them is ordered.
 func (b *inbox) shed(most int) {
 	excess := b.buffer.inUse() - most
 	if excess <= most {
@@ -413,7 +410,7 @@ func (b *inbox) shed(most int) {
 		}
 		b.ready = slices.Delete(b.ready, i, i+1)
 		delete(b.slots, s.id)
-		s.partition.backlog.add()
+		s.partition.backlog.hint()
 		shed = append(shed, all...)
 	}
 	b.mu.Unlock()
@@ -425,12 +422,12 @@ func (b *inbox) shed(most int) {
 	}
 }
 
-// handBackAll releases messages: they become visible now.
-func handBackAll(ctx context.Context, deliveries []*delivery) {
-	forEach(deliveries, func(d *delivery) { d.handBack(ctx, 0) })
+// releaseAll makes messages visible now.
+func releaseAll(ctx context.Context, deliveries []*delivery) {
+	forEach(deliveries, func(d *delivery) { d.release(ctx, 0) })
 }
 
-// without returns those of all that are not among some.
+// without returns the elements of all that are not in some. It modifies all.
 func without(all, some []*delivery) []*delivery {
 	return slices.DeleteFunc(all, func(d *delivery) bool { return slices.Contains(some, d) })
 }
@@ -444,8 +441,8 @@ func (b *inbox) count(all inuse.Counts) {
 	all["instances with messages"], all["instances that are ready"] = len(b.slots), len(b.ready)
 }
 
-// before returns how many messages are delivered before those of an instance that is ready.
-func (b *inbox) before(id string) (messages int, isReady bool) {
+// position returns how many messages are delivered before those of a ready instance.
+func (b *inbox) position(id string) (messages int, isReady bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.ready {
@@ -459,8 +456,8 @@ func (b *inbox) before(id string) (messages int, isReady bool) {
 	return 0, false
 }
 
-// hasStart reports whether the start message of an instance is in the inbox, or may be
-// in its session.
+// hasStart reports whether the inbox has the start message of an instance, or its session may have
+// it.
 func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	isStart := func(d *delivery) bool {
 		start, ok := d.event().(*history.ExecutionStarted)
@@ -474,9 +471,9 @@ func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	}))
 }
 
-// incoming takes the messages that came for a session. wanted means that the session
-// must end: the worker stops, the partition is being drained, or the instance has
-// messages for another execution.
+// incoming removes and returns the messages that arrived for a session. wanted means that the
+// session must end: the worker stops, the partition is being drained, or the instance has messages
+// for another execution.
 func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

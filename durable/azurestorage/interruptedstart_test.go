@@ -79,8 +79,8 @@ func TestInterruptedStart_IsSentWhileTheQueueIsBusy(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		h.partitions[0].backlog.add() // as if a poll had left messages behind
-		if err := h.overdue.look(t.Context(), true); err != nil {
+		h.partitions[0].backlog.hint() // as if a poll had left messages behind
+		if err := h.overdue.scan(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if !logged(h, "start message is missing", "instanceId=lost") || logged(h, "start message is missing", "instanceId=held") {
@@ -100,9 +100,9 @@ func TestInterruptedStart_OfThisProcessIsSentSoon(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "warm-up")
-		time.Sleep(2 * overdueInterval) // the looks after the partition was acquired are over
+		time.Sleep(2 * scanInterval) // the looks after the partition was acquired are over
 		mustInterrupt(t, h, "lost")
-		h.overdue.soon.Give()
+		h.overdue.rescan.Give()
 		time.Sleep(90 * time.Second)
 		if item := mustNext(t, h); item.Instance.InstanceID != "lost" {
 			t.Errorf("%v came", item.Instance)

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Load implements [provider.LoadReporter]. It makes two requests for each
-// queue, and one or two to count the workers
-// (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
+// Load implements [provider.LoadReporter]. It makes two requests per queue, and one or two to count
+// the workers (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
 // GetQueueMetricsAsync).
 func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
@@ -48,15 +47,16 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	return load, nil
 }
 
-// Place implements [provider.Placer]. It is exact of an instance that this process has taken
-// from its queue. Of others it is about how many messages the partition's queue has: with
-// those that are hidden, such as timers that are not due, and none if all are.
+// Place implements [provider.Placer]. It is exact for an instance whose messages this process has
+// received. For other instances it is an estimate from the length of the partition's queue. The
+// length includes hidden messages, such as timers that are not due; the estimate is 0 if no message
+// is visible.
 func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return provider.Place{}, err
 	}
 	place := provider.Place{Partition: wire.PartitionOf(id, len(h.controlQueues))}
-	if before, ready := h.inbox.before(id); ready {
+	if before, ready := h.inbox.position(id); ready {
 		place.Owner, place.Before, place.IsExact = h.cfg.WorkerID, before, true
 		return place, nil
 	}
@@ -74,8 +74,8 @@ func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) 
 	return place, err
 }
 
-// lacksStart reports whether an instance without a history seems to have no start message.
-// A queue does not show hidden messages, and a direct start may be among them.
+// lacksStart reports whether an instance without a history seems to have no start message. It is
+// not certain: a queue does not show hidden messages, and a direct start has no message.
 func (h *TaskHub) lacksStart(ctx context.Context, id string, queue *store.Queue) (bool, error) {
 	row, err := h.instances.Rows.Read(ctx, id)
 	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(dueSince(&row.State)) < interruptedAfter {
@@ -102,23 +102,23 @@ func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.Queu
 	})
 }
 
-// observeQueues makes the metrics report what waits in the queues that this worker
-// reads, until stop is called.
+// observeQueues makes the metrics report the load of the queues that this worker reads. stop ends
+// that.
 func (h *TaskHub) observeQueues() (stop func()) {
 	unregister, err := h.meter.Observe(h.observe)
 	if err != nil {
 		h.log.Warn("the metrics do not tell what waits in the queues", "error", err)
 		return func() {}
 	}
-	return func() { _ = unregister() } // it cannot be undone twice
+	return func() { _ = unregister() } // fails only if called twice
 }
 
-// observeTime bounds how long one observation of the queues takes.
-const observeTime = 10 * time.Second
+// observeTimeout limits the duration of one observation of the queues.
+const observeTimeout = 10 * time.Second
 
-// observe reads the loads of the queues that this worker reads.
+// observe returns the load of the queues that this worker reads.
 func (h *TaskHub) observe(ctx context.Context) ([]metering.QueueState, error) {
-	ctx, cancel := context.WithTimeout(ctx, observeTime)
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	queues := []*store.Queue{h.workItems}
 	for _, p := range h.partitions {

@@ -6,15 +6,14 @@ import (
 	"unicode"
 )
 
-// The bounds of a hub's name, in characters.
+// The limits of the length of a hub's name, in characters.
 const (
 	MinHubNameLength = 3
 	MaxHubNameLength = 45
 )
 
-// ValidateHubName reports whether name can name a task hub: 3 to 45 ASCII
-// letters and digits, of which the first is a letter. All names made from such
-// a one are valid for tables, queues and containers.
+// ValidateHubName returns an error unless name is a valid task hub name: 3 to 45 ASCII letters and
+// digits, starting with a letter. All resource names that derive from such a name are valid.
 func ValidateHubName(name string) error {
 	if !isAlphanumeric(name, MinHubNameLength, MaxHubNameLength) {
 		return fmt.Errorf("task hub name %q: want %d to %d letters and digits, beginning with a letter", name, MinHubNameLength, MaxHubNameLength)
@@ -22,8 +21,8 @@ func ValidateHubName(name string) error {
 	return nil
 }
 
-// isAlphanumeric reports whether s is shortest to longest ASCII letters and digits, of which
-// the first is a letter.
+// isAlphanumeric reports whether s has shortest to longest characters, all of them ASCII letters or
+// digits, and starts with a letter.
 func isAlphanumeric(s string, shortest, longest int) bool {
 	for i, c := range []byte(s) {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -34,8 +33,8 @@ func isAlphanumeric(s string, shortest, longest int) bool {
 	return shortest <= len(s) && len(s) <= longest
 }
 
-// ValidateTrackingPrefix reports whether the names of tables can begin with
-// prefix: 1 to 54 ASCII letters and digits, of which the first is a letter.
+// ValidateTrackingPrefix returns an error unless prefix is a valid prefix for table names: 1 to 54
+// ASCII letters and digits, starting with a letter.
 func ValidateTrackingPrefix(prefix string) error {
 	if !isAlphanumeric(prefix, 1, maxTrackingPrefixLength) {
 		return fmt.Errorf("tracking store prefix %q: want 1 to %d letters and digits, beginning with a letter", prefix, maxTrackingPrefixLength)
@@ -43,18 +42,17 @@ func ValidateTrackingPrefix(prefix string) error {
 	return nil
 }
 
-// maxTrackingPrefixLength leaves room for "Instances" in the name of a table.
+// maxTrackingPrefixLength leaves room for "Instances" within the 63 characters of a table name.
 const maxTrackingPrefixLength = 63 - len("Instances")
 
-// SanitizeHubName makes a hub's name out of one that was not chosen as such,
-// like that of a web site, the way the .NET extension does
-// (WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs,
-// SanitizeHubName): it drops all but letters and digits, puts "t" before a
-// leading digit, cuts the result to 45 characters and makes it at least 3 long.
-// As in .NET, letters outside ASCII stay, and [ValidateHubName] refuses them.
+// SanitizeHubName derives a hub name from another name, such as that of a web site, in the same way
+// as the .NET extension (WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs,
+// SanitizeHubName). It removes all characters except letters and digits, inserts "t" before a
+// leading digit, truncates the result to 45 characters and pads it to at least 3. As in .NET, it
+// keeps letters outside ASCII, which [ValidateHubName] rejects.
 func SanitizeHubName(name string) string {
 	kept := strings.Map(func(r rune) rune {
-		// char.IsLetterOrDigit sees UTF-16 units and knows no letter beyond U+FFFF.
+		// char.IsLetterOrDigit tests UTF-16 units and knows no letter above U+FFFF.
 		if r <= 0xFFFF && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}

@@ -14,19 +14,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A partition is a control queue and this worker's lease on it. It is listening while the
-// worker has the lease and no other worker has asked for it.
+// A partition is a control queue and this worker's lease on it. The worker reads the queue while it
+// has the lease and no other worker has requested it.
 type partition struct {
 	hub     *TaskHub
 	queue   *store.Queue
-	wake    store.Nudge // something was sent to the queue from here
+	wake    store.Nudge // this process has sent a message to the queue
 	backlog backlog
 
 	mu       sync.Mutex // protects the following
-	reading  *reading   // nil unless listening
-	stopping bool       // the last reading is being brought to its end
-	until    time.Time  // when the lease ends
-	sessions int        // handed out and not released
+	reading  *reading   // nil unless the queue is being read
+	stopping bool       // the last reading is being stopped
+	until    time.Time  // end of the lease
+	sessions int        // dispatched and not released
 	idle     chan struct{}
 	drain    leases.DrainState
 }
@@ -35,25 +35,24 @@ func newPartition(h *TaskHub, q *store.Queue) *partition {
 	return &partition{hub: h, queue: q, wake: store.NewNudge()}
 }
 
-// Listen begins to read the queue, or goes on if it does already. The lease ends at
-// until.
+// Listen starts to read the queue, or continues to read it. The lease ends at until.
 func (p *partition) Listen(work context.Context, until time.Time) {
 	if p.hasLapsed() {
-		defer p.hub.inbox.resume()
+		defer p.hub.inbox.leaseRenewed()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = until
 	if p.reading != nil || p.stopping {
-		return // in the second case the next look at the table tries again
+		return // if stopping, the next pass over the partitions tries again
 	}
 	p.drain = leases.NotDraining
-	p.backlog.add()
+	p.backlog.hint()
 	ctx, cancel := context.WithCancel(work)
-	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, begun: time.Now()}
+	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, since: time.Now()}
 	p.reading = r
 	r.spawn(func() { r.poll() })
-	p.hub.overdue.soon.Give()
+	p.hub.overdue.rescan.Give()
 	if p.hub.cfg.JumpStart.Enabled {
 		r.spawn(func() { p.hub.starts.jumpStarts(r.ctx, p) })
 	}
@@ -65,42 +64,42 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 	p.hub.meter.Owns(p.queue.Name, 1)
 }
 
-// isListening reports whether the queue may be read now.
+// isListening reports whether the queue is being read and the lease has not ended.
 func (p *partition) isListening() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && time.Now().Before(p.until)
 }
 
-// Name returns the name of the control queue.
+// Name implements [leases.Partition]. It returns the name of the control queue.
 func (p *partition) Name() string { return p.queue.Name }
 
 // IsRead reports whether the queue is being read.
 func (p *partition) IsRead() bool { return p.currentReading() != nil }
 
-// currentReading returns what reads the queue now, nil if nothing does.
+// currentReading returns the reading of the queue, or nil.
 func (p *partition) currentReading() *reading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading
 }
 
-// ownedSince returns when the reading of the queue began, zero if nothing reads it.
+// ownedSince returns when the reading of the queue started, or zero if it is not being read.
 func (p *partition) ownedSince() time.Time {
 	if r := p.currentReading(); r != nil {
-		return r.begun
+		return r.since
 	}
 	return time.Time{}
 }
 
-// leaseEnd returns the time at which the lease ends unless it is renewed.
+// leaseEnd returns when the lease ends unless it is renewed.
 func (p *partition) leaseEnd() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until
 }
 
-// hasLapsed reports whether the queue is being read although the lease has ended. It may
+// hasLapsed reports whether the queue is being read although the lease has ended. The lease may
 // still be renewed.
 func (p *partition) hasLapsed() bool { return p.Expired(time.Now()) }
 
@@ -111,11 +110,9 @@ func (p *partition) Expired(now time.Time) bool {
 	return p.reading != nil && !now.Before(p.until)
 }
 
-// StopReading ends the reading of the queue. Messages that were received and not
-// delivered are released; .NET lets them become visible by themselves after minutes
-// (OrchestrationSessionManager.cs, DrainAsync). From the call on no message of the
-// partition is delivered. The returned function does what takes time: it waits for a
-// receive that is under way, and releases.
+// StopReading stops reading the queue. After the call no message of the partition is delivered. The
+// returned function may take long: it waits for a pending receive, and releases the undelivered
+// messages. .NET leaves them hidden for minutes (OrchestrationSessionManager.cs, DrainAsync).
 func (p *partition) StopReading(work context.Context) (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,15 +124,15 @@ func (p *partition) StopReading(work context.Context) (finish func()) {
 	p.hub.meter.Owns(p.queue.Name, -1)
 	return func() {
 		r.stop()
-		p.hub.inbox.handBack(work, p)
+		p.hub.inbox.releasePartition(work, p)
 		p.mu.Lock()
 		p.stopping = false
 		p.mu.Unlock()
 	}
 }
 
-// BeginDrain stops reading and then waits, in the background, until the
-// partition's sessions have ended, for limit at most.
+// BeginDrain stops reading. It then waits in the background until the partition's sessions have
+// ended, for at most limit.
 func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 	p.mu.Lock()
 	if p.drain != leases.NotDraining {
@@ -162,15 +159,15 @@ func (p *partition) DrainState() leases.DrainState {
 	return p.drain
 }
 
-// Released notes that the partition has no owner, or another one.
+// Released records that this worker no longer owns the partition.
 func (p *partition) Released() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drain = leases.NotDraining
 }
 
-// sessionBegins counts a session. It returns false if this worker does not have the lease.
-func (p *partition) sessionBegins() bool {
+// startSession counts a session. It returns false if this worker does not own the partition.
+func (p *partition) startSession() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reading == nil || !time.Now().Before(p.until) {
@@ -180,7 +177,7 @@ func (p *partition) sessionBegins() bool {
 	return true
 }
 
-func (p *partition) sessionEnds() {
+func (p *partition) endSession() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions--
@@ -190,7 +187,7 @@ func (p *partition) sessionEnds() {
 	}
 }
 
-// awaitIdle waits until no session of the partition is active.
+// awaitIdle waits until the partition has no session. It returns false after limit or if ctx ends.
 func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 	p.mu.Lock()
 	if p.sessions == 0 {
@@ -213,11 +210,9 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// visibilityDelay returns for how long a message to an instance is hidden when it is sent
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
-// GetVisibilityDelay). The service hides nothing for longer than a week, and
-// counts in whole seconds; a worker that receives the message too early holds it
-// back.
+// visibilityDelay returns how long a message must be hidden when it is sent, in whole seconds
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay). The service limits it
+// to a week. A worker that receives a message before it is due hides it again.
 func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 	due := provider.Due(*m)
 	if due.IsZero() {
@@ -226,26 +221,26 @@ func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 	return max(0, min(due.Sub(now), maxVisibility)).Truncate(time.Second)
 }
 
-// maxVisibility is the longest that a message can be hidden.
+// maxVisibility is the service's limit for the visibility timeout.
 const maxVisibility = 7 * 24 * time.Hour
 
-// claim reserves room for n messages to the partition that will be handed over in
-// memory. It returns false if they have to be received from the queue.
+// claim reserves slots for n messages to the partition that will be delivered in memory. It returns
+// false if they must be received from the queue.
 func (p *partition) claim(n int) bool {
 	if n == 0 || !p.isListening() {
 		return false
 	}
-	return p.backlog.isEmpty() && p.hub.inbox.buffer.tryTake(n)
+	return p.backlog.isEmpty() && p.hub.inbox.buffer.tryReserve(n)
 }
 
-// admit takes claimed messages in as if they had been received now, before what their
-// sender sends next. If the partition is not read any more, it releases them.
+// admit delivers claimed messages in the order of their sequence numbers. If the partition is no
+// longer read, it releases them.
 func (p *partition) admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
 	r := p.currentReading()
 	if r == nil || !r.run(func() { r.arrive(claimed...) }) {
-		handBackAll(ctx, claimed)
+		releaseAll(ctx, claimed)
 	}
 }
 
@@ -255,10 +250,10 @@ func (p *partition) count(all inuse.Counts) {
 	all["sessions of partitions"] += p.sessions
 }
 
-// isQuiet reports whether the queue holds no visible message, and has been read for so
-// long that a message which another worker had hidden would have become visible.
+// isQuiet reports whether the queue has no visible message and has been read for so long that any
+// message that another worker had hidden is visible again.
 func (p *partition) isQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.begun) > p.hub.held.controlLock()
+	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.since) > p.hub.held.controlLock()
 }

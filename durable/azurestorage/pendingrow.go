@@ -12,44 +12,45 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A pendingRow is an instance row that is written in the background. Attempts go on until
-// one succeeds, the partition is given up, or the next checkpoint writes the row instead.
+// A pendingRow is a background write of an instance row. It is retried until it succeeds, the
+// partition is released, or the next checkpoint writes the row instead.
 type pendingRow struct {
-	update *instances.RowUpdate
-	due    time.Time     // of the first attempt, zero for at once
-	taken  []*delivery   // deleted when the row is written; nil at the end if they are settled
-	over   chan struct{} // closed when the next checkpoint writes the row
-	tried  chan struct{} // closed after the first attempt
-	done   chan struct{} // closed after the last one
-	soon   chan struct{} // closed when the first attempt is not to be put off any more
-	hurry  sync.Once     // closes soon
+	update    *instances.RowUpdate
+	due       time.Time     // time of the first attempt; zero for immediately
+	consumed  []*delivery   // messages to delete after the write; nil at the end if they are settled
+	replaced  chan struct{} // closed when the next checkpoint takes over the write
+	attempted chan struct{} // closed after the first attempt
+	done      chan struct{} // closed after the last attempt
+	flush     chan struct{} // closed to start the first attempt immediately
+	flushOnce sync.Once     // closes flush
 
-	// After the last attempt:
-	row     *wire.InstanceRow // nil if it is not known
-	leftOut bool              // there was none
+	// The following fields are set after the last attempt.
+	row     *wire.InstanceRow // nil if the row is not known
+	skipped bool              // no attempt was made
 }
 
-// putOffFor is for how long it may not be in its row that an execution has begun: for what
-// ends sooner one write says both. .NET's rows are as late where its queues are full.
-const putOffFor = time.Second
+// rowDelay is how long an instance's row may lag behind its start. An execution that ends within
+// this time needs only one row write. .NET's rows lag similarly behind if its queues are full.
+const rowDelay = time.Second
 
-// writeRowLater writes the row in the background, as long as the partition is read. Then
-// it deletes what earlier checkpoints took whose row was not written, or else what this
-// one took: one message that comes again is enough to repair the row. before is the last
-// checkpoint's row that was left out, or nil. It reports whether the partition is read.
-func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, taken []*delivery, before *pendingRow) bool {
+// writeRowLater writes the row in the background while the partition is owned. It returns false if
+// it is not owned. After the write it deletes the messages that earlier checkpoints consumed
+// without writing the row, or if there are none, the messages of this checkpoint: one redelivered
+// message is enough to repair the row. before is the skipped row write of the previous checkpoint,
+// or nil.
+func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*delivery, before *pendingRow) bool {
 	r := c.slot.partition.currentReading()
 	if r == nil {
 		return false
 	}
 	rest := c.current
-	if len(taken) == 0 {
-		taken, rest = rest, nil
+	if len(consumed) == 0 {
+		consumed, rest = rest, nil
 	}
-	p := &pendingRow{update: u, taken: taken, over: make(chan struct{}), tried: make(chan struct{}), done: make(chan struct{}), soon: make(chan struct{})}
+	p := &pendingRow{update: u, consumed: consumed, replaced: make(chan struct{}), attempted: make(chan struct{}), done: make(chan struct{}), flush: make(chan struct{})}
 	if updatedAt, ok := u.PutOff(); ok {
-		c.hub.begun.add(c.cp.Instance, updatedAt)
-		p.due = time.Now().Add(putOffFor)
+		c.hub.started.add(c.cp.Instance, updatedAt)
+		p.due = time.Now().Add(rowDelay)
 		if before != nil {
 			p.due = before.due
 		}
@@ -59,40 +60,40 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, take
 		c.hub.pendingRows.Delete(c.slot.id)
 		return false
 	}
-	for _, d := range taken {
-		d.raised.taken()
+	for _, d := range consumed {
+		d.direct.acknowledge()
 	}
 	c.pending, c.current = p, rest
-	c.removeTaken(ctx)
+	c.removeConsumed(ctx)
 	return true
 }
 
 func (p *pendingRow) run(r *reading) {
-	taken := p.taken
-	if !p.isDue(r) {
-		p.row, p.leftOut = p.update.Before(), true
+	consumed := p.consumed
+	if !p.awaitDue(r) {
+		p.row, p.skipped = p.update.Before(), true
 		p.end(r)
 		return
 	}
 	err := p.write(r)
-	close(p.tried)
-	for delay := store.FirstOutageDelay; err != nil && p.waits(r, delay, err); delay = min(2*delay, prefetchRetryDelay) {
+	close(p.attempted)
+	for delay := store.FirstOutageDelay; err != nil && p.awaitRetry(r, delay, err); delay = min(2*delay, prefetchRetryDelay) {
 		err = p.write(r)
 	}
-	r.partition.hub.begun.remove(p.update.InstanceID())
+	r.partition.hub.started.remove(p.update.InstanceID())
 	settle := err == nil || r.ctx.Err() != nil
 	if settle {
-		p.taken = nil
+		p.consumed = nil
 	}
 	p.end(r)
 	switch {
 	case err == nil:
-		removeAll(r.work, taken)
+		removeAll(r.work, consumed)
 	case settle:
-		for _, d := range taken {
-			d.noteCommitted()
+		for _, d := range consumed {
+			d.markCommitted()
 		}
-		handBackAll(r.work, taken)
+		releaseAll(r.work, consumed)
 	}
 }
 
@@ -101,9 +102,9 @@ func (p *pendingRow) end(r *reading) {
 	close(p.done)
 }
 
-// isDue waits until the row is due or the partition is given up. It returns false if the
-// next checkpoint comes sooner.
-func (p *pendingRow) isDue(r *reading) bool {
+// awaitDue waits until the row is due or the partition is released. It returns false if the next
+// checkpoint takes over first.
+func (p *pendingRow) awaitDue(r *reading) bool {
 	wait := time.Until(p.due)
 	if wait <= 0 {
 		return true
@@ -111,34 +112,35 @@ func (p *pendingRow) isDue(r *reading) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-p.over:
+	case <-p.replaced:
 		return false
 	case <-r.ctx.Done():
-	case <-p.soon:
+	case <-p.flush:
 	case <-timer.C:
 	}
 	return true
 }
 
-// writePutOff has a row written that is put off, if this process has one of the instance.
-func (h *TaskHub) writePutOff(ctx context.Context, instanceID string) {
+// flushRow makes this process write the delayed row of the instance now, and waits for the first
+// attempt.
+func (h *TaskHub) flushRow(ctx context.Context, instanceID string) {
 	pending, _ := h.pendingRows.Load(instanceID)
 	p, _ := pending.(*pendingRow)
 	if p == nil || p.due.IsZero() {
 		return
 	}
-	p.hurry.Do(func() { close(p.soon) })
+	p.flushOnce.Do(func() { close(p.flush) })
 	select {
-	case <-p.tried:
-	case <-p.done: // the next checkpoint writes it
+	case <-p.attempted:
+	case <-p.done: // the next checkpoint writes the row
 	case <-ctx.Done():
 	}
 }
 
-// awaitFirst waits for the first attempt, unless that is put off.
+// awaitFirst waits for the first attempt unless the write is delayed.
 func (p *pendingRow) awaitFirst() {
 	if p != nil && p.due.IsZero() {
-		<-p.tried
+		<-p.attempted
 	}
 }
 
@@ -147,11 +149,11 @@ func (p *pendingRow) write(r *reading) (err error) {
 	return err
 }
 
-// waits waits before the next attempt. It returns false if there is none.
-func (p *pendingRow) waits(r *reading, delay time.Duration, cause error) bool {
+// awaitRetry waits before the next attempt. It returns false if no further attempt must be made.
+func (p *pendingRow) awaitRetry(r *reading, delay time.Duration, cause error) bool {
 	r.partition.hub.log.Warn("instance row could not be written", "instanceId", p.update.InstanceID(), "error", cause)
 	select {
-	case <-p.over:
+	case <-p.replaced:
 	case <-r.ctx.Done():
 	case <-time.After(delay):
 		return true
@@ -159,24 +161,23 @@ func (p *pendingRow) waits(r *reading, delay time.Duration, cause error) bool {
 	return false
 }
 
-// takeOverRow ends the writing of the row in the background. It returns the messages that
-// are to be deleted once the row is written, and what was to be written if that was left
-// out, or nil.
-func (s *session) takeOverRow() (taken []*delivery, leftOut *pendingRow) {
+// takeOverRow stops the background write of the row. It returns the messages to delete once the row
+// is written, and the row write if no attempt was made, or nil.
+func (s *session) takeOverRow() (consumed []*delivery, skipped *pendingRow) {
 	p := s.pending
 	if p == nil {
 		return nil, nil
 	}
-	close(p.over)
+	close(p.replaced)
 	<-p.done
 	s.loaded.Row, s.pending = p.row, nil
-	if p.leftOut {
-		leftOut = p
+	if p.skipped {
+		skipped = p
 	}
-	return p.taken, leftOut
+	return p.consumed, skipped
 }
 
-// updateOrNil returns what was to be written, nil if p is nil.
+// updateOrNil returns the row update of p, or nil if p is nil.
 func (p *pendingRow) updateOrNil() *instances.RowUpdate {
 	if p == nil {
 		return nil
@@ -184,47 +185,48 @@ func (p *pendingRow) updateOrNil() *instances.RowUpdate {
 	return p.update
 }
 
-// A beginning is what an instance's row does not say yet: that an execution runs, which this
-// process knows since it runs it.
-type beginning struct {
+// A startedExecution is an execution that this process runs although its row says Pending.
+type startedExecution struct {
 	execution history.OrchestrationInstance
 	updatedAt time.Time
 }
 
-// beginnings are those of instances, by ID.
-type beginnings map[string]beginning
+// startedExecutions are started executions by instance ID.
+type startedExecutions map[string]startedExecution
 
-// tell corrects what a row says of an instance. Rows are read after the beginnings were
-// looked up, so that one which is Pending is no newer.
-func (b beginnings) tell(state *provider.InstanceState) {
+// correct changes state, which was read from a row, from Pending to Running if the execution has
+// started. The caller must look up b before it reads the row, so that a Pending row is not newer
+// than b.
+func (b startedExecutions) correct(state *provider.InstanceState) {
 	if began, ok := b[state.Instance.InstanceID]; ok && began.execution == state.Instance && state.Status == history.Pending {
 		state.Status, state.LastUpdatedAt = history.Running, began.updatedAt
 	}
 }
 
-// begun has the beginnings of a hub, by which clients in this process are told.
-type begun struct{ all sync.Map } // of beginning, by instance
+// startedRegistry holds the started executions of a hub. Clients in this process use it to correct
+// the states of instances.
+type startedRegistry struct{ all sync.Map } // of beginning, by instance
 
-func (b *begun) add(execution history.OrchestrationInstance, updatedAt time.Time) {
-	b.all.Store(execution.InstanceID, beginning{execution, updatedAt})
+func (b *startedRegistry) add(execution history.OrchestrationInstance, updatedAt time.Time) {
+	b.all.Store(execution.InstanceID, startedExecution{execution, updatedAt})
 }
 
-func (b *begun) remove(instanceID string) { b.all.Delete(instanceID) }
+func (b *startedRegistry) remove(instanceID string) { b.all.Delete(instanceID) }
 
-// of returns the beginning of an instance, if there is one.
-func (b *begun) of(instanceID string) beginnings {
+// of returns the started execution of an instance, if there is one.
+func (b *startedRegistry) of(instanceID string) startedExecutions {
 	began, ok := b.all.Load(instanceID)
 	if !ok {
 		return nil
 	}
-	return beginnings{instanceID: began.(beginning)} // nothing else is in the map
+	return startedExecutions{instanceID: began.(startedExecution)} // the map holds no other type
 }
 
-// each returns the beginnings of all instances.
-func (b *begun) each() beginnings {
-	all := make(beginnings)
+// executions returns the started executions of all instances.
+func (b *startedRegistry) executions() startedExecutions {
+	all := make(startedExecutions)
 	b.all.Range(func(id, began any) bool {
-		all[id.(string)] = began.(beginning) // nothing else is in the map
+		all[id.(string)] = began.(startedExecution) // the map holds no other type
 		return true
 	})
 	return all

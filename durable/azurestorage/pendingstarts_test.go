@@ -36,11 +36,11 @@ func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e1", large)
 	pending := startMessage("i", "e1", large)
-	if err := h.starts.startAgain(t.Context(), pending.Target); err != nil || runtimeStatus(t, h, "i") != history.Pending {
+	if err := h.starts.resendStart(t.Context(), pending.Target); err != nil || runtimeStatus(t, h, "i") != history.Pending {
 		t.Fatalf("with its input it is %v, %v", runtimeStatus(t, h, "i"), err)
 	}
 	mustLoseBlobs(t, h, "i")
-	if err := h.starts.startAgain(t.Context(), pending.Target); err != nil {
+	if err := h.starts.resendStart(t.Context(), pending.Target); err != nil {
 		t.Fatal(err)
 	}
 	state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true, Output: true})
@@ -116,12 +116,12 @@ func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses.Store(true)
-		time.Sleep(overdueInterval + 2*time.Minute)
+		time.Sleep(scanInterval + 2*time.Minute)
 		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "could not look for instances that are pending for long") {
 			t.Fatal("its start was not refused")
 		}
 		refuses.Store(false)
-		time.Sleep(overdueInterval)
+		time.Sleep(scanInterval)
 		if item := mustNext(t, h); item.Instance.InstanceID != "i" || eventTypes(item.Messages) != "ExecutionStarted " {
 			t.Errorf("%s of %v came, want the start", eventTypes(item.Messages), item.Instance)
 		}
@@ -134,7 +134,7 @@ func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		client := openHub(t, testConfig(t))
 		mustStart(t, client, "i", "e1", `1`)
-		if err := client.starts.startAgain(t.Context(), startMessage("i", "e1", `1`).Target); err != nil {
+		if err := client.starts.resendStart(t.Context(), startMessage("i", "e1", `1`).Target); err != nil {
 			t.Fatal(err)
 		}
 		if n := messageCount(t, client.controlQueues[0]); n != 2 {
@@ -185,7 +185,7 @@ func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
 		if _, _, err := h.instances.Histories.Append(t.Context(), first.Target, mustRows(t, h, first.Target, 0, episode([]provider.TaskMessage{first})), "", notes); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.starts.startAgain(t.Context(), history.OrchestrationInstance{InstanceID: id, ExecutionID: "e1"}); err != nil {
+		if err := h.starts.resendStart(t.Context(), history.OrchestrationInstance{InstanceID: id, ExecutionID: "e1"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := runtimeStatus(t, h, id); got != history.Pending {

@@ -78,7 +78,7 @@ func TestPutOff_TheRowSaysAfterASecondThatAnExecutionHasBegun(t *testing.T) {
 		if err := h.Rewind(t.Context(), "i", ""); !errors.Is(err, provider.ErrInstanceChanged) {
 			t.Errorf("a rewind ended with %v", err)
 		}
-		time.Sleep(putOffFor + 100*time.Millisecond)
+		time.Sleep(rowDelay + 100*time.Millisecond)
 		if got := rowOf(t, h).Status; got != history.Running {
 			t.Errorf("the row says %v after a second", got)
 		}
@@ -92,14 +92,14 @@ func TestPutOff_ARowIsWrittenOnceForWhatEndsSooner(t *testing.T) {
 		commitActivity(t, mustNext(t, h), 1, `["b"]`)
 		completeActivity(t, h, `"b"`)
 		commitEnd(t, mustNext(t, h), 2, `"out"`)
-		if left := h.begun.each(); len(left) > 0 {
+		if left := h.started.executions(); len(left) > 0 {
 			t.Errorf("after its end, %v count as begun only", left)
 		}
 		row, n := rowOf(t, h), merges()
 		if row.Status != history.Completed || row.Name != "HelloSeq" || n != 1 {
 			t.Errorf("the row is %+v, written %d times; want it completed at once", row, n)
 		}
-		time.Sleep(2 * putOffFor)
+		time.Sleep(2 * rowDelay)
 		if n := merges(); n != 1 {
 			t.Errorf("the row was written %d times in the end", n)
 		}
@@ -109,10 +109,10 @@ func TestPutOff_ARowIsWrittenOnceForWhatEndsSooner(t *testing.T) {
 // A second counts from the first checkpoint, whatever others follow.
 func TestPutOff_IsNotPutOffAnewByCheckpoints(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, merges func() int, _ func()) {
-		time.Sleep(putOffFor / 2)
+		time.Sleep(rowDelay / 2)
 		completeActivity(t, h, `"a"`)
 		commitActivity(t, mustNext(t, h), 1, `["b"]`)
-		time.Sleep(putOffFor/2 + 100*time.Millisecond)
+		time.Sleep(rowDelay/2 + 100*time.Millisecond)
 		if row, n := rowOf(t, h), merges(); row.Status != history.Running || n != 1 {
 			t.Errorf("the row is %+v, written %d times; want it running at once", row, n)
 		}
@@ -147,7 +147,7 @@ func TestPutOff_ARowIsWrittenBeforeThePartitionIsGivenUp(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, _ func() int, stop func()) {
 		begin := time.Now()
 		stop()
-		if row := rowOf(t, h); row.Status != history.Running || time.Since(begin) >= putOffFor {
+		if row := rowOf(t, h); row.Status != history.Running || time.Since(begin) >= rowDelay {
 			t.Errorf("the row is %+v after %v", row, time.Since(begin))
 		}
 	})
@@ -187,7 +187,7 @@ func TestPutOff_ARowIsWrittenBeforeItsInstanceIsPurged(t *testing.T) {
 		var purging atomic.Bool
 		counter.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if purging.Load() && isCommit(call) { // between reading the row and deleting it
-				time.Sleep(2 * putOffFor)
+				time.Sleep(2 * rowDelay)
 			}
 			return next()
 		}
@@ -214,7 +214,7 @@ func TestPutOff_ARowIsWrittenBeforeItsInstanceIsPurged(t *testing.T) {
 // its place since.
 func TestPutOff_IsOfOneExecution(t *testing.T) {
 	t.Parallel()
-	var b begun
+	var b startedRegistry
 	first, second := history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e1"}, history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e2"}
 	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	b.add(first, at)
@@ -230,7 +230,7 @@ func TestPutOff_IsOfOneExecution(t *testing.T) {
 	} {
 		for name, known := range map[string]beginnings{"one": b.of(c.of.InstanceID), "each": b.each()} {
 			state := &provider.InstanceState{Instance: c.of, Status: c.row}
-			if known.tell(state); state.Status != c.want || state.LastUpdatedAt.Equal(at) != (c.row != c.want) {
+			if known.correct(state); state.Status != c.want || state.LastUpdatedAt.Equal(at) != (c.row != c.want) {
 				t.Errorf("%s: %v of %v is told as %v of %v, want %v", name, c.row, c.of, state.Status, state.LastUpdatedAt, c.want)
 			}
 		}

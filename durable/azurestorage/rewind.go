@@ -11,19 +11,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRewindAttempts is how often a rewind is planned because somebody else
-// changed what the plan before was made from, or because it is not known how
-// far that got.
+// maxRewindAttempts is how often a rewind is planned: another process may change the data of a
+// plan, and a request may have no clear result.
 const maxRewindAttempts = 3
 
-// Rewind implements [provider.Rewinder]. The rows of the history are changed as
-// .NET changes them, but those of one execution together, and those of the
-// execution that the sentinel names: .NET takes the one with the longest
-// history, which can be one that was replaced. The sentinel gets another ETag, though
-// nothing of it changes: a worker that is late to write that the execution has failed
-// finds that the history has gone on
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// RewindHistoryAsync).
+// Rewind implements [provider.Rewinder]. It changes the rows of the history as .NET does
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, RewindHistoryAsync), but in one
+// transaction per execution. It rewinds the execution that the sentinel names; .NET selects the one
+// with the longest history, which may have been replaced. The sentinel gets a new ETag although its
+// columns stay the same: a worker that is late to write the failure of the execution then detects
+// the change.
 func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 	if err := wire.CheckID(id); err != nil {
 		return err
@@ -47,7 +44,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 	if err != nil {
 		return err
 	}
-	// One that is pending and has never ended was started anew, and may have begun.
+	// A pending instance that has never ended was started again, and may be running.
 	if row != nil && (!provider.CanRewind(row.State.Status) || row.State.Status == history.Pending && row.State.CompletedAt.IsZero()) {
 		return provider.ErrInstanceChanged
 	}

@@ -11,19 +11,19 @@ import (
 // routineInterval is the time between two log lines with the counts of routine events.
 const routineInterval = time.Minute
 
-// A routine logs events of messages that are harmless one by one: the message is a duplicate,
-// came early, or another worker received it. Each event is a debug line. An info line counts
-// the events of a minute, since congestion makes them many.
+// routine logs message events that are harmless individually: the message is a duplicate, came
+// early, or was received by another worker. Each event is logged at debug. Because congestion
+// causes many of them, one info line per minute has their counts.
 type routine struct {
 	log *slog.Logger
 
-	mu     sync.Mutex     // protects the following, and is held during a report
-	counts map[string]int // by event since the last report; nil if there are none
+	mu     sync.Mutex     // protects the following; held during a report
+	counts map[string]int // events since the last report; nil if there are none
 	timer  *time.Timer    // of the next report
 }
 
-// note logs an event at debug and counts it.
-func (r *routine) note(event string, attrs []any) {
+// record logs an event at debug and counts it.
+func (r *routine) record(event string, attrs []any) {
 	r.log.Debug(event, attrs...)
 	r.mu.Lock()
 	defer r.mu.Unlock()

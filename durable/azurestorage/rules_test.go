@@ -127,14 +127,14 @@ func TestBuffer_LimitsWhatIsReceived(t *testing.T) {
 		var most atomic.Int64
 		most.Store(2)
 		b := newBuffer(5, func() int { return int(most.Load()) })
-		if got := b.take(t.Context(), 32, nil); got != 2 {
+		if got := b.reserve(t.Context(), 32, nil); got != 2 {
 			t.Fatalf("took %d, want 2", got)
 		}
-		if !b.tryTake(1) || b.inUse() != 3 {
+		if !b.tryReserve(1) || b.inUse() != 3 {
 			t.Errorf("no room for a claim, %d in use", b.inUse())
 		}
 		got := make(chan int)
-		go func() { got <- b.take(t.Context(), 32, func() { t.Error("the buffer counts as full") }) }()
+		go func() { got <- b.reserve(t.Context(), 32, func() { t.Error("the buffer counts as full") }) }()
 		synctest.Wait()
 		most.Store(4)
 		if n := <-got; n != 1 {
@@ -146,20 +146,20 @@ func TestBuffer_LimitsWhatIsReceived(t *testing.T) {
 func TestBuffer_GivesRoomToWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(5, func() int { return math.MaxInt32 })
-		if got := b.take(t.Context(), 32, nil); got != 5 {
+		if got := b.reserve(t.Context(), 32, nil); got != 5 {
 			t.Fatalf("took %d, want 5", got)
 		}
 		full := 0
 		got := make(chan int)
-		go func() { got <- b.take(t.Context(), 2, func() { full++ }) }()
+		go func() { got <- b.reserve(t.Context(), 2, func() { full++ }) }()
 		synctest.Wait()
-		b.give(3)
+		b.release(3)
 		if n := <-got; n != 2 || full != 1 {
 			t.Errorf("took %d, told %d times that it was full; want 2 and 1", n, full)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if n := b.take(ctx, 1, nil); n != 0 {
+		if n := b.reserve(ctx, 1, nil); n != 0 {
 			t.Errorf("took %d after the end", n)
 		}
 	})

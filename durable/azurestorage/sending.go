@@ -14,54 +14,53 @@ import (
 	"github.com/google/uuid"
 )
 
-// A sender puts messages into the queues of the hub.
+// A sender enqueues messages in the queues of the hub.
 type sender struct {
 	hub      *TaskHub
-	sequence atomic.Int64  // of messages sent, over all queues
-	armedFor time.Duration // how long an armed message is hidden
+	sequence atomic.Int64  // last sequence number, over all queues
+	armedFor time.Duration // how long an armed message stays hidden
 }
 
-// outgoing is a message on its way into a queue.
+// outgoing is a message to enqueue.
 type outgoing struct {
 	queue     *store.Queue
-	partition *partition // whose queue it is, nil for the work-item queue
+	partition *partition // the partition of the queue; nil for the work-item queue
 	env       *wire.Envelope
-	// delay hides the message for longer than its event asks for.
+	// delay hides the message in addition to the delay that its event requires.
 	delay time.Duration
-	// number is its sequence number, 0 for the next one.
+	// number is the message's sequence number; 0 selects the next one.
 	number int64
-	// claim says that room is reserved to hand the message over in memory.
+	// claim means that a slot is reserved to deliver the message in memory.
 	claim bool
-	// duplicates is as in [store.Queue.Put].
+	// duplicates is described at [store.Queue.Put].
 	duplicates bool
-	// batch is the name of the entity's batch that the message is of. It is put hidden
-	// then.
+	// batch is the name of the entity's batch that sends the message. Such a message is enqueued
+	// hidden.
 	batch string
 
-	// prepare sets the following.
-	text       string         // to put into the queue
-	shown      string         // the text that it has once its batch counts, empty if it is of none
-	blob       string         // that the message is in, empty if it is not large
-	asReceived *wire.Envelope // what a receiver would make of it, if it is claimed
+	// The following fields are set by prepare.
+	text       string         // the text to enqueue
+	finalText  string         // the text after the batch is committed; empty if batch is empty
+	blob       string         // the name of the blob with the message; empty unless the message is large
+	asReceived *wire.Envelope // the message as a receiver would decode it, if claim is set
 }
 
-// sentMessage is a message that was put into a queue.
+// sentMessage is a message that was enqueued.
 type sentMessage struct {
 	queue     *store.Queue
-	partition *partition // whose queue it is, nil for the work-item queue
+	partition *partition // the partition of the queue; nil for the work-item queue
 	store.Sent
-	claimed     *delivery // to be handed over in memory, or nil
-	shown, blob string    // as in outgoing
-	message     *provider.TaskMessage
+	claimed         *delivery // the delivery to pass on in memory, or nil
+	finalText, blob string    // see outgoing
+	message         *provider.TaskMessage
 }
 
-// send puts a message into a queue, visible. Several copies of it do no harm.
+// send enqueues a visible message. Duplicates of it must be harmless.
 func (s *sender) send(ctx context.Context, q *store.Queue, env *wire.Envelope) (sentMessage, error) {
 	return s.post(ctx, &outgoing{queue: q, env: env, duplicates: true})
 }
 
-// post gives a message its identity and puts it into its queue, by way of a blob if it is
-// large.
+// post prepares a message and enqueues it.
 func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
 	if err := s.prepare(ctx, out); err != nil {
 		return sentMessage{}, err
@@ -69,7 +68,7 @@ func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
 	return s.enqueue(ctx, out)
 }
 
-// enqueue puts a prepared message into its queue.
+// enqueue enqueues a prepared message.
 func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
 	put, m, err := s.put(ctx, out)
 	if err != nil {
@@ -78,15 +77,15 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 		}
 		return sentMessage{}, err
 	}
-	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, shown: out.shown, blob: out.blob, message: out.env.Message}
+	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, finalText: out.finalText, blob: out.blob, message: out.env.Message}
 	if out.claim {
 		sent.claimed = s.newClaim(out, m)
 	}
 	return sent, nil
 }
 
-// put puts a prepared message into its queue, hidden if it is claimed. It also returns it
-// as if it had been received.
+// put enqueues a prepared message, hidden if it is claimed or belongs to an entity's batch. It also
+// returns the message as if it had been received.
 func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
 	delay := visibilityDelay(out.env.Message, time.Now()) + out.delay
 	if out.claim || out.batch != "" {
@@ -102,8 +101,8 @@ func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m stor
 	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: put.AskedAt, AskedAt: put.AskedAt, HiddenFor: delay}, nil
 }
 
-// lockOf returns the visibility timeout of a message in flight while the queues answer as
-// usual. The message is in the partition's queue, or in the work-item queue if p is nil.
+// lockOf returns the normal visibility timeout of a message in the partition's queue, or in the
+// work-item queue if p is nil.
 func (s *sender) lockOf(p *partition) time.Duration {
 	if p == nil {
 		return s.hub.held.workItemLock()
@@ -111,7 +110,8 @@ func (s *sender) lockOf(p *partition) time.Duration {
 	return s.hub.held.controlLock()
 }
 
-// prepare gives a message its identity and encodes it for the queue.
+// prepare assigns the message's ID and sequence number, and encodes it. It writes a large message
+// to a blob.
 func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if out.claim {
 		defer func() {
@@ -149,7 +149,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if out.batch == "" {
 		return nil
 	}
-	out.shown = out.text
+	out.finalText = out.text
 	named := *env
 	named.Batch = out.batch
 	if encoded, err = wire.EncodeEnvelope(&named); err != nil {
@@ -173,20 +173,19 @@ func (s *sender) logSent(q *store.Queue, env *wire.Envelope) {
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
 }
 
-// wake makes this process poll the queue now, if it reads it, for a message that is
-// visible.
+// wake makes this process poll the queue of a visible message now, if it reads that queue.
 func (s *sender) wake(m sentMessage) {
 	if m.partition == nil {
-		s.hub.activities.backlog.add()
+		s.hub.activities.backlog.hint()
 		s.hub.activities.wake.Give()
 		return
 	}
-	m.partition.backlog.add()
+	m.partition.backlog.hint()
 	m.partition.wake.Give()
 }
 
-// reserve decides which messages are handed over in memory: all that go to one
-// partition or none of them, so that they keep their order.
+// reserve decides which messages are delivered in memory, and reserves their slots. For a partition
+// it selects all messages or none, so that they keep their order.
 func (s *sender) reserve(out []*outgoing) {
 	now := time.Now()
 	byPartition := make([][]*outgoing, len(s.hub.partitions))
@@ -195,7 +194,7 @@ func (s *sender) reserve(out []*outgoing) {
 		switch {
 		case o.partition == nil:
 			activities = append(activities, o)
-		case visibilityDelay(o.env.Message, now) <= s.hub.held.controlLock()/2: // what is due later is better off in its queue
+		case visibilityDelay(o.env.Message, now) <= s.hub.held.controlLock()/2: // a message that is due later waits in its queue
 			i := slices.Index(s.hub.partitions, o.partition)
 			byPartition[i] = append(byPartition[i], o)
 		}
@@ -212,22 +211,21 @@ func (s *sender) reserve(out []*outgoing) {
 	}
 }
 
-// retract deletes what was sent by a checkpoint that does not count. A message that
-// another worker has received is held back for a while and then discarded, since no
-// history has what it belongs to; an activity runs once too often. The blob of a large
-// message is deleted after it, unless another worker may have the message. If it is deleted,
-// the entry of sent no longer names it.
+// retract deletes the messages of a checkpoint that was not committed. If another worker has
+// received one, it holds the message back and later discards it, because no history explains it; an
+// activity runs once too often. retract then deletes the blob of a large message, unless another
+// worker may hold the message. If the blob is deleted, retract clears its name in sent.
 func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	_ = store.Each(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, i int, m sentMessage) (err error) {
 		var gone bool
 		switch {
-		case m.queue == nil: // it was not sent
+		case m.queue == nil: // not sent
 			return nil
 		case m.claimed != nil:
 			err = m.claimed.remove(ctx)
-			gone = m.claimed.isInDoubt()
+			gone = m.claimed.mayBeRedelivered()
 		default:
 			gone, err = m.queue.Remove(ctx, m.ID, m.Receipt)
 		}
@@ -241,8 +239,8 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	})
 }
 
-// dropBlob deletes the blob, if there is one, of a message that is in no queue. It returns
-// false if that fails.
+// dropBlob deletes the blob of a message that is in no queue. It does nothing if name is empty. It
+// returns false if the delete fails.
 func (s *sender) dropBlob(ctx context.Context, name string) bool {
 	if name == "" {
 		return true
@@ -256,8 +254,8 @@ func (s *sender) dropBlob(ctx context.Context, name string) bool {
 	return err == nil
 }
 
-// reveal releases what was sent by a checkpoint whose outcome is not known.
-func (s *sender) reveal(ctx context.Context, sent []sentMessage) {
+// releaseSent makes the messages of a checkpoint visible. The outcome of the checkpoint is unknown.
+func (s *sender) releaseSent(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	var claimed []*delivery
@@ -268,11 +266,11 @@ func (s *sender) reveal(ctx context.Context, sent []sentMessage) {
 			s.wake(m)
 		}
 	}
-	handBackAll(ctx, claimed)
+	releaseAll(ctx, claimed)
 }
 
-// settling returns a context for deleting and releasing messages. It outlives ctx, but
-// not for long: a message for which that fails becomes visible by itself.
+// settling returns a context for deleting and releasing messages. It ends settleTimeout after ctx.
+// A message whose release fails becomes visible when its visibility timeout ends.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	on, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(settleTimeout, cancel) })
@@ -284,18 +282,18 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 
 const settleTimeout = 10 * time.Second
 
-// An armedMessage is hidden in its queue. It becomes visible when it is released or, if
-// this process dies before, by itself.
+// An armedMessage is hidden in its queue until it is released. If the process dies first, it
+// becomes visible when its visibility timeout ends.
 type armedMessage struct {
 	partition *partition
 	msg       store.Message
 }
 
-// armedForDefault is how long an armed message is hidden: longer than it takes
-// to get to its release.
+// armedForDefault is how long an armed message stays hidden. It is longer than the time until the
+// release.
 const armedForDefault = 30 * time.Second
 
-// arm puts messages into their queues, hidden. Several copies must do no harm.
+// arm enqueues hidden messages. Duplicates of them must be harmless.
 func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]armedMessage, error) {
 	armed := make([]armedMessage, len(messages))
 	for i := range messages {
@@ -316,7 +314,8 @@ func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]ar
 	return armed, nil
 }
 
-// release makes messages visible. One for which that fails becomes visible by itself.
+// release makes armed messages visible. A message whose release fails becomes visible when its
+// visibility timeout ends.
 func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
 		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
@@ -328,8 +327,8 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	}
 }
 
-// newClaim returns the delivery of a message that was put into a queue, hidden. It is
-// renewed from now on.
+// newClaim returns the delivery of a message that was enqueued hidden, and registers it for
+// renewal.
 func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
 	d := s.hub.held.newDelivery(out.queue, m, s.lockOf(out.partition), func() { s.unclaim(out) })
 	d.env, d.claimed = out.asReceived, true
@@ -337,26 +336,25 @@ func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
 	return d
 }
 
-// unclaim returns the room that was reserved for a message.
+// unclaim frees the slot that was reserved for a message.
 func (s *sender) unclaim(out *outgoing) {
 	if out.partition == nil {
-		s.hub.activities.give()
+		s.hub.activities.freeSlot()
 		return
 	}
-	s.hub.inbox.buffer.give(1)
+	s.hub.inbox.buffer.release(1)
 }
 
-// handOver delivers what was sent, once it may be delivered: it takes claimed messages
-// in, and polls the queues of the others.
+// handOver delivers committed messages: claimed ones in memory, the others by polling their queues.
 func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	var activities []*delivery
 	claimed := map[*partition][]*delivery{}
-	var partitions []*partition // in the order in which they occur
+	var partitions []*partition // in the order of their first messages
 	for _, m := range sent {
 		switch {
-		case m.queue == nil: // it was not sent
+		case m.queue == nil: // not sent
 		case m.claimed == nil:
 			s.wake(m)
 		case m.partition == nil:
@@ -376,22 +374,22 @@ func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	}
 }
 
-// show makes the messages of an entity's batch visible, which were put hidden: the batch
-// counts. It fails for a message that another worker may have received, and deleted
-// since the batch did not count yet: what the batch took comes again then, and its
-// messages are sent again.
-func (s *sender) show(ctx context.Context, sent []sentMessage) error {
+// publishBatch makes the hidden messages of an entity's batch visible after the batch is committed.
+// It fails if another worker may have received a message and deleted it, because the batch was not
+// committed then. The messages that the batch consumed are redelivered, and the batch's messages
+// are sent again.
+func (s *sender) publishBatch(ctx context.Context, sent []sentMessage) error {
 	return store.Each(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m sentMessage) error {
 		switch {
-		case m.shown == "":
+		case m.finalText == "":
 		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
 			return fmt.Errorf("message %s was visible in queue %s before the entity's batch counted", m.ID, m.queue.Name)
 		case m.claimed != nil:
 			m.claimed.mu.Lock()
-			m.claimed.msg.Text = m.shown // with the next change of the message
+			m.claimed.msg.Text = m.finalText // sent with the next change of the message
 			m.claimed.mu.Unlock()
 		default:
-			hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.shown}
+			hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.finalText}
 			_, err := m.queue.Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
 			return err
 		}

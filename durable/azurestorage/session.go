@@ -14,23 +14,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// session is an instance that was dispatched. The next commit succeeds only if the
-// history's sentinel has the ETag that was read, or that the last commit wrote. That, and
-// not the lease, keeps two workers from going on with one instance.
+// session is a dispatched instance. A commit succeeds only if the history's sentinel still has the
+// ETag that the session read or last wrote. This, not the lease, prevents two workers from
+// advancing the same instance.
 type session struct {
 	inbox *inbox
 	hub   *TaskHub
 	slot  *slot
 
 	// Owned by the goroutine that calls the methods.
-	loaded   *instances.Instance
-	ordinal  int            // of the next history row
-	current  []*delivery    // delivered, and neither committed nor abandoned
-	failed   bool           // what is loaded may not be what is stored
-	tracking *tracking.Plan // of the last checkpoint
-	inDoubt  bool           // some messages that an entity took last may not be deleted
-	released bool
-	pending  *pendingRow // or nil
+	loaded    *instances.Instance
+	ordinal   int            // of the next history row
+	current   []*delivery    // delivered, and neither committed nor abandoned
+	failed    bool           // loaded may differ from what is stored
+	tracking  *tracking.Plan // of the last checkpoint
+	unsettled bool           // some messages that an entity consumed last may not be deleted
+	released  bool
+	pending   *pendingRow // background row write, or nil
 
 	mu        sync.Mutex // protects the following
 	execution string
@@ -48,14 +48,14 @@ func newSession(b *inbox, s *slot, batch *messageBatch) *session {
 		executionID = batch.executionID
 	}
 	pending, _ := b.hub.pendingRows.Load(s.id)
-	row, _ := pending.(*pendingRow) // nothing else is in the map
+	row, _ := pending.(*pendingRow) // the map holds no other type
 	return &session{
 		inbox: b, hub: b.hub, slot: s, pending: row,
 		loaded: loaded, ordinal: len(loaded.Events), current: batch.deliveries, execution: executionID,
 	}
 }
 
-// executionID returns the execution that the session is of.
+// executionID returns the ID of the session's execution.
 func (s *session) executionID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *session) workItem() *provider.OrchestrationWorkItem {
 	}
 }
 
-// messagesOf returns the messages of deliveries, a start message first.
+// messagesOf returns the messages of deliveries, start messages first.
 func messagesOf(deliveries []*delivery) []provider.TaskMessage {
 	messages := make([]provider.TaskMessage, 0, len(deliveries))
 	for _, d := range deliveries {
@@ -91,7 +91,7 @@ func messagesOf(deliveries []*delivery) []provider.TaskMessage {
 }
 
 // Settled implements [provider.Settler].
-func (s *session) Settled() bool { return !s.inDoubt }
+func (s *session) Settled() bool { return !s.unsettled }
 
 // Abandon implements [provider.Session].
 func (s *session) Abandon(ctx context.Context, cause error) error {
@@ -136,18 +136,19 @@ func (s *session) Release(ctx context.Context) error {
 		return nil
 	}
 	s.released = true
-	s.pending.awaitFirst() // the next session need not read the row then
+	s.pending.awaitFirst() // so that the next session need not read the row
 	ctx = context.WithoutCancel(ctx)
 	if len(s.current) > 0 {
 		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {
 			return err
 		}
 	}
-	s.inbox.end(ctx, s)
+	s.inbox.endSession(ctx, s)
 	return nil
 }
 
-// remember keeps what the session knows of the instance for the next one.
+// remember caches the session's history for the next session, unless it may be outdated or the
+// instance has ended.
 func (s *session) remember() {
 	loaded := s.loaded
 	if s.failed || loaded.ETag == "" || !loaded.Known.Started || loaded.Known.Ended != nil {
@@ -167,42 +168,42 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
 	}
 	for _, d := range s.current {
-		d.raised.noteDoubt()
+		d.direct.markMaybeCommitted()
 	}
 	s.failed, s.loaded.Run = true, ""
 	s.hub.instances.Forget(s.slot.id)
 	return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 }
 
-// removeTaken deletes the messages that the commit took. It deletes a single one in the
-// background, as long as the partition is read, which is given up after that. Where
-// several came together more will follow, and one episode takes more of them if it
-// begins later.
-func (s *session) removeTaken(ctx context.Context) {
-	taken := s.current
-	if len(taken) == 0 {
+// removeConsumed deletes the messages that the commit consumed. It deletes a single message in the
+// background while the partition is owned; the partition is released after that. It waits for the
+// deletion of several messages: more are likely to follow, and the next episode consumes more of
+// them if it starts later.
+func (s *session) removeConsumed(ctx context.Context) {
+	consumed := s.current
+	if len(consumed) == 0 {
 		return
 	}
 	s.current = nil
 	r := s.slot.partition.currentReading()
-	// An entity remembers what it took until it is known to be gone.
-	if history.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, taken) }) {
-		removeAll(ctx, taken)
-		s.inDoubt = slices.ContainsFunc(taken, (*delivery).isInDoubt)
+	// The state of an entity lists consumed messages until they are known to be deleted.
+	if history.IsEntity(s.slot.id) || len(consumed) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, consumed) }) {
+		removeAll(ctx, consumed)
+		s.unsettled = slices.ContainsFunc(consumed, (*delivery).mayBeRedelivered)
 	}
 }
 
-// isInDoubt reports whether another worker may have gone on with the instance: this one
-// does not own the partition any more, or others may have received a message.
-func (s *session) isInDoubt() bool {
+// mayBeLost reports whether another worker may have advanced the instance: this worker no longer
+// owns the partition, or another worker may have received one of the messages.
+func (s *session) mayBeLost() bool {
 	return !s.slot.partition.isListening() || anyLost(s.current)
 }
 
-// checkDoubt returns [provider.ErrSessionLost] if the history is in doubt and is not as
-// the session knows it. What a lost session decided is then not sent at all. The write
-// of the history checks it in any case.
-func (s *session) checkDoubt(ctx context.Context, inDoubt bool) error {
-	if !inDoubt {
+// checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from what the
+// session knows. It does nothing if doubtful is false. This only avoids sending the messages of a
+// lost session; the history write checks the sentinel in any case.
+func (s *session) checkUnchanged(ctx context.Context, doubtful bool) error {
+	if !doubtful {
 		return nil
 	}
 	etag, err := s.hub.instances.Histories.SentinelETag(ctx, s.slot.id)
@@ -215,8 +216,8 @@ func (s *session) checkDoubt(ctx context.Context, inDoubt bool) error {
 	if etag != "" || s.loaded.Row == nil {
 		return nil
 	}
-	// Of an instance that was purged, there is no more than of one that has not
-	// begun, but its row is missing.
+	// Neither a purged instance nor an instance that has not started has a sentinel. Only the
+	// purged one has no row.
 	row, err := s.hub.instances.Rows.Read(ctx, s.slot.id)
 	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
 		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)

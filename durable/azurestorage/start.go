@@ -22,7 +22,7 @@ import (
 type starter struct {
 	hub     *TaskHub
 	records *jumpstart.Records
-	again   recentExecutions // whose starts this process has sent again
+	resent  recentExecutions // executions whose starts this process has resent
 	blobs   startBlobs
 }
 
@@ -43,53 +43,54 @@ func (s *starter) start(ctx context.Context, start provider.TaskMessage, event h
 	return s.startRecorded(ctx, &start, &event, func() error { return s.startUnlessRefused(ctx, start, event, generation, refuse) })
 }
 
-// maxReplaceAttempts is how often a start tries to replace an instance whose row its worker
-// writes at the same time.
+// maxReplaceAttempts is how often a start tries to replace an instance while the instance's worker
+// changes the row at the same time.
 const maxReplaceAttempts = 5
 
-// startUnlessRefused starts an instance, in the place of one that has its ID if
-// that is not in one of the statuses in refuse.
+// startUnlessRefused starts an instance. It replaces an existing instance with the same ID unless
+// its status is in refuse.
 func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
 	start.Event = &event
-	begun := s.hub.begun.of(event.Instance.InstanceID)
-	before, err := s.startOver(ctx, start, &event, nil)
+	started := s.hub.started.of(event.Instance.InstanceID)
+	before, err := s.tryStart(ctx, start, &event, nil)
 	if before == nil || err != nil {
 		return err
 	}
-	now := *before // what is remembered of the row stays as the row says
+	now := *before // the cached row must not change
 	before = &now
-	begun.tell(&before.State)
+	started.correct(&before.State)
 	for n := 1; n <= maxReplaceAttempts && !slices.Contains(refuse, before.State.Status); n++ {
 		if generation == nil {
 			event.Generation = new(before.State.Generation + 1)
 		}
 		seen := before.State
-		before, err = s.startOver(ctx, start, &event, before)
+		before, err = s.tryStart(ctx, start, &event, before)
 		if before == nil || err != nil {
 			return err
 		}
-		// If it is not the same, or a later generation of it, another client was faster.
+		// Another client was faster if this is neither the same instance nor a later generation of
+		// it.
 		if now := before.State; now.Instance != seen.Instance && (now.FirstCreatedAt.IsZero() || !now.FirstCreatedAt.Equal(seen.FirstCreatedAt)) {
 			break
 		}
 	}
-	if err := s.sendPending(ctx, &before.State); err != nil {
+	if err := s.resendPending(ctx, &before.State); err != nil {
 		return fmt.Errorf("instance %s is pending; send its start again: %w", event.Instance.InstanceID, err)
 	}
 	return &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: before.State.Status}
 }
 
-// startOver starts an instance in the place of the one that has the row before, or
-// one whose ID is free if that is nil. If another has the ID, it returns its row.
-func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
+// tryStart starts an instance. It replaces the instance whose row is before; the ID must be free if
+// before is nil. If another instance has the ID, tryStart returns that instance's row.
+func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
 	p := s.hub.partitionOf(start.Target.InstanceID)
 	out := &outgoing{
 		queue: p.queue, partition: p, duplicates: true,
 		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
-	s.hub.sender.reserve([]*outgoing{out}) // it is claimed if this process runs the partition
+	s.hub.sender.reserve([]*outgoing{out}) // claimed if this process owns the partition
 	if before == nil {
-		if row, begun, err := s.startDirectly(ctx, out, event); begun {
+		if row, started, err := s.startDirectly(ctx, out, event); started {
 			return row, err
 		}
 	}
@@ -102,40 +103,42 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		s.retract(ctx, sent)
-		return s.startOver(ctx, start, event, nil)
+		return s.tryStart(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 		if before == nil && made && sent.claimed != nil {
-			s.knowNew(sent.claimed, row)
+			s.rememberNew(sent.claimed, row)
 		}
 		row = nil
 	case err == nil || store.WasNotApplied(err):
 		s.retract(ctx, sent)
 		return row, err
 	}
-	s.hub.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row is there
+	s.hub.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row exists
 	return row, err
 }
 
-// knowNew remembers that there is nothing of the instance that d starts but its row, which
-// this process has just inserted.
-func (s *starter) knowNew(d *delivery, row *wire.InstanceRow) {
-	row.State.Input = nil // it is in the message, and can be large
+// rememberNew records that nothing is stored of the instance that d starts except row, which this
+// process has just inserted.
+func (s *starter) rememberNew(d *delivery, row *wire.InstanceRow) {
+	row.State.Input = nil // the message has it, and it can be large
 	s.hub.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
-	d.fresh = instances.NewInstance(row)
+	d.newInstance = instances.NewInstance(row)
 }
 
-// startDirectly is startOver for an ID that may be free, if this process runs the partition.
-// It inserts the row and then hands the start over in memory, as [TaskHub.sendDirectly] does
-// an event. If this process dies before the history is written, no caller was told of the
-// instance. Its start is sent when a client starts it again (see sendPending), or later by a
-// worker (see [overdueStarts]). begun is false if the start has to be sent before the row: it
-// is not due yet, or large, so that the row names the blob that it is in.
-func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (taken *wire.InstanceRow, begun bool, err error) {
+// startDirectly is tryStart for an ID that may be free, if this process owns the partition. It
+// inserts the row and then delivers the start in memory, as [TaskHub.sendDirectly] does with an
+// event. If this process dies before the history is written, no caller was told that the instance
+// started. Its start is sent when a client starts it again (see resendPending), or later by a
+// worker (see [overdueStarts]).
+//
+// started is false if the start must be sent before the row is inserted: it is not due yet, or it
+// is large, and the row must name its blob.
+func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (taken *wire.InstanceRow, started bool, err error) {
 	h, r := s.hub, out.partition.currentReading()
 	if !out.claim || r == nil || !provider.Due(*out.env.Message).IsZero() {
 		return nil, false, nil
 	}
-	e, size, err := h.newDirectEvent(out)
+	e, size, err := h.newDirectDelivery(out)
 	if err != nil {
 		h.sender.unclaim(out)
 		return nil, true, err
@@ -147,28 +150,28 @@ func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *histo
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		h.sender.unclaim(out)
-		taken, err = s.startOver(ctx, *out.env.Message, event, nil)
+		taken, err = s.tryStart(ctx, *out.env.Message, event, nil)
 		return taken, true, err
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 	case err == nil || store.WasNotApplied(err):
 		h.sender.unclaim(out)
 		return row, true, err
-	default: // it is sent, since the row may be there; its receiver looks
-		if !r.spawn(func() { e.d.handBack(r.work, 0) }) {
-			e.handBackLate(ctx)
+	default: // the row may exist: send the start, and let its receiver check
+		if !r.spawn(func() { e.d.release(r.work, 0) }) {
+			e.abandonAfterStop(ctx)
 		}
 		return nil, true, err
 	}
 	if made {
-		s.knowNew(e.d, row)
+		s.rememberNew(e.d, row)
 	}
 	if !r.run(func() { r.arrive(e.d) }) {
-		e.handBackLate(ctx)
+		e.abandonAfterStop(ctx)
 	}
 	return nil, true, e.await(ctx)
 }
 
-// startRecorded makes a start by f, with a record of it beside.
+// startRecorded calls f to start an instance. If JumpStart is enabled, it records the start first.
 func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage, event *history.ExecutionStarted, f func() error) error {
 	if !s.hub.cfg.JumpStart.Enabled {
 		return f()
@@ -178,8 +181,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 		return fmt.Errorf("record it: %w", err)
 	}
 	err = f()
-	// What is known not to have happened must not happen later either. When the
-	// fate is not known, the record decides it.
+	// A start that certainly failed must not happen later. Otherwise the record decides.
 	if errors.Is(err, provider.ErrInstanceExists) || err != nil && store.WasNotApplied(err) {
 		settled, cancel := settling(ctx)
 		defer cancel()
@@ -190,22 +192,22 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	return err
 }
 
-// sendPending sends the start of an instance that is due and pending, for a client that was
-// refused its ID: that may be the client which started it and got no answer, and the process
-// which inserted the row may have died before anything had the start.
-func (s *starter) sendPending(ctx context.Context, state *provider.InstanceState) error {
+// resendPending sends the start of a due, pending instance again after a client was refused its ID.
+// The client may have started it before without getting a response, and the process that inserted
+// the row may have died before it sent the start.
+func (s *starter) resendPending(ctx context.Context, state *provider.InstanceState) error {
 	h := s.hub
 	hasStart := h.partitionOf(state.Instance.InstanceID).currentReading() != nil && h.inbox.hasStart(state.Instance)
-	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart || s.again.has(state.Instance) {
+	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart || s.resent.has(state.Instance) {
 		return nil
 	}
-	return s.startAgain(ctx, state.Instance)
+	return s.resendStart(ctx, state.Instance)
 }
 
-// startAgain sends the start of an instance again if it is pending still. The
-// execution is the same, so that it is run once even if there is another message. An
-// instance whose input is gone fails.
-func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationInstance) error {
+// resendStart sends the start of an instance again if it is still pending. It has the same
+// execution ID, so the instance runs once even if there is another start message. If the instance's
+// input is missing, the instance fails.
+func (s *starter) resendStart(ctx context.Context, pending history.OrchestrationInstance) error {
 	h := s.hub
 	row, err := h.instances.Rows.Fetch(ctx, pending.InstanceID, provider.Fetch{Input: true})
 	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
@@ -230,15 +232,14 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 	p := h.partitionOf(state.Instance.InstanceID)
 	sent, err := h.sender.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
-		s.again.add(state.Instance)
+		s.resent.add(state.Instance)
 		sent.partition = p
 		h.sender.wake(sent)
 	}
 	return err
 }
 
-// jumpStarts sends those starts of a partition again that have not arrived, for as long as it
-// is read.
+// jumpStarts resends the starts of a partition that have not arrived. It returns when ctx ends.
 func (s *starter) jumpStarts(ctx context.Context, p *partition) {
 	for pause.For(ctx, s.hub.cfg.JumpStart.Interval) {
 		rows, err := s.records.Of(ctx, p.queue.Name)
@@ -256,8 +257,8 @@ func (s *starter) jumpStarts(ctx context.Context, p *partition) {
 	}
 }
 
-// jumpStart does what is to be done about a record now. A start that is sent again has the
-// same execution ID, so that the instance is not run twice if it arrives after all.
+// jumpStart processes a record: it deletes it, or resends the start. The execution ID is the same,
+// so that the instance runs once even if the first start arrives later.
 func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	h := s.hub
 	there, err := h.instances.Rows.Read(ctx, row.InstanceID)
@@ -282,7 +283,7 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	if there != nil && there.State.Instance.ExecutionID == row.ExecutionID {
 		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env)
 	} else {
-		_, err = s.startOver(ctx, *env.Message, event, there) // if another has the ID, the next look finds out
+		_, err = s.tryStart(ctx, *env.Message, event, there) // if another instance has the ID, the next query of the record handles it
 	}
 	return err
 }
@@ -296,66 +297,66 @@ func (s *starter) dropRecords(ctx context.Context, id string) error {
 }
 
 const (
-	// startOverdue is for how long an instance may be pending before its start is
-	// looked for.
+	// startOverdue is how long an instance may be due and pending before its start is considered
+	// lost.
 	startOverdue = 2 * time.Minute
-	// overdueInterval is between two looks for such instances. Each takes one request for
-	// every 1,000 pending instances.
-	overdueInterval = 5 * time.Minute
+	// scanInterval is the time between two scans for such instances. A scan takes one request per
+	// 1,000 pending instances.
+	scanInterval = 5 * time.Minute
 
-	// interruptedAfter is the age from which a direct start counts as interrupted if this
-	// process, which owns the partition, does not know it. By then a message that another
-	// process has put or handed back is visible.
+	// interruptedAfter is the age from which a direct start counts as interrupted if this process,
+	// which owns the partition, does not know it. By then a message that another process has
+	// enqueued or released is visible.
 	interruptedAfter = 30 * time.Second
-	// looksSoon is the number of looks for interrupted starts after a partition was
-	// acquired, interruptedAfter apart: what the previous owner has in flight may be stored
-	// late. A look for all pending instances follows.
-	looksSoon = 3
-	// firstLook is the time until the first of these looks. Partitions that are acquired
+	// earlyScans is the number of scans for interrupted starts after a partition was acquired,
+	// interruptedAfter apart: requests of the previous owner may be stored late. A scan for all
+	// pending instances follows.
+	earlyScans = 3
+	// firstScanDelay is the time until the first of these scans. Partitions that are acquired
 	// together share it.
-	firstLook = time.Second
+	firstScanDelay = time.Second
 )
 
-// overdueStarts finds pending instances whose start is neither in a queue nor in this
-// process, and sends the start again. There are two kinds:
+// overdueStarts finds pending instances whose start is neither in a queue nor in this process, and
+// sends the start again. There are two kinds:
 //
-//   - An interrupted start: the process died that had inserted the row and was to hand the
-//     start over in memory. The row has [wire.DirectStartColumn], and no message is waited for.
-//   - A lost start: the queue was cleared, or another program wrote the row and sent no
-//     message. A worker cannot tell it from a start that waits in the queue, so it takes
-//     the queue's word, once no visible message is left.
+//   - An interrupted start: a process inserted the row and died before it delivered the start in
+//     memory. The row has [wire.DirectStartColumn], and no message is expected.
+//   - A lost start: the queue was cleared, or another program wrote the row and sent no message. A
+//     worker cannot distinguish it from a start that waits in the queue. It therefore considers the
+//     start lost only if the queue has no visible message.
 type overdueStarts struct {
-	hub  *TaskHub
-	soon store.Nudge // a partition was acquired, or a start of this process was interrupted
+	hub    *TaskHub
+	rescan store.Nudge // a partition was acquired, or a start of this process was interrupted
 }
 
-// run looks for overdue starts until ctx ends.
+// run scans for overdue starts until ctx ends.
 func (o *overdueStarts) run(ctx context.Context) {
-	soon := 0
+	early := 0
 	for {
-		wait := overdueInterval
-		if soon > 0 {
+		wait := scanInterval
+		if early > 0 {
 			wait = interruptedAfter
 		}
-		if o.soon.Pause(ctx, wait) {
-			soon = looksSoon + 1
-			pause.For(ctx, firstLook)
+		if o.rescan.Pause(ctx, wait) {
+			early = earlyScans + 1
+			pause.For(ctx, firstScanDelay)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		soon = max(0, soon-1)
+		early = max(0, early-1)
 		o.hub.starts.removeBlobs(ctx)
-		if err := o.look(ctx, soon > 0); err != nil && ctx.Err() == nil {
+		if err := o.scan(ctx, early > 0); err != nil && ctx.Err() == nil {
 			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
-			soon = max(1, soon)
+			early = max(1, early)
 		}
 	}
 }
 
-// look sends the overdue starts of the partitions that this process owns: all, or only the
-// interrupted ones.
-func (o *overdueStarts) look(ctx context.Context, onlyInterrupted bool) error {
+// scan resends the overdue starts of the partitions that this process owns: all of them, or only
+// the interrupted ones.
+func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
 	h, now := o.hub, time.Now()
 	if !slices.ContainsFunc(h.partitions, (*partition).isListening) {
 		return nil
@@ -366,33 +367,33 @@ func (o *overdueStarts) look(ctx context.Context, onlyInterrupted bool) error {
 		if !o.isOverdue(row, quiet, now) {
 			return nil
 		}
-		return h.starts.startAgain(ctx, row.State.Instance)
+		return h.starts.resendStart(ctx, row.State.Instance)
 	})
 }
 
-// isOverdue reports whether this process is to send the start of a pending instance again.
-// No visible message is left in the queues of quiet.
+// isOverdue reports whether this process must resend the start of a pending instance. quiet are the
+// partitions whose queues have no visible message.
 func (o *overdueStarts) isOverdue(row *wire.InstanceRow, quiet []*partition, now time.Time) bool {
 	h, instance := o.hub, row.State.Instance
 	p := h.partitionOf(instance.InstanceID)
-	if _, writes := h.pendingRows.Load(instance.InstanceID); writes || !p.isListening() || h.inbox.hasStart(instance) || h.starts.again.has(instance) {
+	if _, writes := h.pendingRows.Load(instance.InstanceID); writes || !p.isListening() || h.inbox.hasStart(instance) || h.starts.resent.has(instance) {
 		return false
 	}
 	return isInterrupted(row, now) || slices.Contains(quiet, p) && isOverdue(&row.State, now)
 }
 
-// isInterrupted reports whether a direct start is so old that a process which does not
-// know it can send it again.
+// isInterrupted reports whether a direct start is so old that a process that does not know it may
+// resend it.
 func isInterrupted(row *wire.InstanceRow, now time.Time) bool {
 	return row.AwaitsDirectStart() && now.Sub(row.DirectStartAt) >= interruptedAfter
 }
 
-// isOverdue reports whether an instance should have begun to run by now.
+// isOverdue reports whether an instance should have started by now.
 func isOverdue(s *provider.InstanceState, now time.Time) bool {
 	return s.Status == history.Pending && now.Sub(dueSince(s)) > startOverdue
 }
 
-// dueSince returns when an instance that is pending is, or was, to start.
+// dueSince returns the time from which a pending instance may start.
 func dueSince(s *provider.InstanceState) time.Time {
 	if s.ScheduledAt.After(s.LastUpdatedAt) {
 		return s.ScheduledAt

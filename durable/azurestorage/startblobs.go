@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// startBlobs remembers the blobs of refused starts whose message may be in a queue. No row
-// names them, so no purge deletes them. This process deletes them later, when a worker has
-// discarded the message.
+// startBlobs remembers the blobs of refused starts whose message may be in a queue. No row names
+// them, so no purge deletes them. This process deletes them after a worker has discarded the
+// message.
 type startBlobs struct {
 	mu    sync.Mutex // protects blobs
 	blobs []startBlob

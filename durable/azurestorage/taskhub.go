@@ -21,8 +21,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A TaskHub is a task hub in an Azure Storage account. Make one with [Open].
-// One value serves any number of clients, and one worker.
+// A TaskHub is a task hub in an Azure Storage account. Create it with [Open]. One TaskHub serves
+// any number of clients and at most one worker. Its methods are safe for concurrent use.
 type TaskHub struct {
 	cfg      Config
 	log      *slog.Logger
@@ -47,21 +47,21 @@ type TaskHub struct {
 	overdue   *overdueStarts
 	instances *instances.Store
 	held      *heldMessages
-	// undecodable are messages that this version cannot decode.
+	// undecodable holds the messages that this version cannot decode.
 	undecodable *undecodable
 	endings     endings
-	pendingRows sync.Map // of *pendingRow, by instance
-	begun       begun
-	// superseded are executions that this process has replaced by their next generation.
+	pendingRows sync.Map // instance ID to *pendingRow
+	started     startedRegistry
+	// superseded holds executions that this process has replaced by their next generation.
 	superseded recentExecutions
 	partitions []*partition
 	inbox      *inbox
 	tracking   *tracker
 	activities *activityQueue
 
-	running  atomic.Bool    // Run was called
-	cutShort atomic.Bool    // Run ended although there was work in progress
-	tasks    sync.WaitGroup // the goroutines that Run waits for
+	running       atomic.Bool    // Run was called
+	drainTimedOut atomic.Bool    // Run returned with work in flight
+	tasks         sync.WaitGroup // the goroutines that Run waits for
 }
 
 var (
@@ -80,8 +80,8 @@ var (
 	_ provider.Follower          = (*TaskHub)(nil)
 )
 
-// Open returns the task hub that c and cfg describe. It makes no request: the
-// hub comes to be, if it does not exist, when it is first used.
+// Open returns the task hub that c and cfg describe. It makes no request: the first use of the hub
+// creates it if it does not exist.
 func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task hub configuration: %w", err)
@@ -92,7 +92,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		return nil, fmt.Errorf("make the task hub's metrics: %w", err)
 	}
 	h := &TaskHub{}
-	s, err := store.NewServices(c.account, c.tables(), cfg.Transport, meter, func(err error) { h.resources.noteMissing(err) })
+	s, err := store.NewServices(c.account, c.tables(), cfg.Transport, meter, func(err error) { h.resources.markMissing(err) })
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.starts = &starter{hub: h, records: &jumpstart.Records{
 		Table: store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()), Blobs: h.largeMessages,
 	}}
-	h.overdue = &overdueStarts{hub: h, soon: store.NewNudge()}
+	h.overdue = &overdueStarts{hub: h, rescan: store.NewNudge()}
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
 		q := store.NewQueue(s.Queues, names.ControlQueue(i))
@@ -140,10 +140,10 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	return h, nil
 }
 
-// errRunning says that Run was called twice.
+// errRunning is the error of a second call of Run.
 var errRunning = errors.New("task hub: Run was called before; it may be called once")
 
-// Run implements [provider.Worker]. It may be called once in the life of h.
+// Run implements [provider.Worker]. Call it at most once per TaskHub.
 func (h *TaskHub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errRunning
@@ -164,12 +164,12 @@ func (h *TaskHub) run(ctx context.Context) error {
 	if err := h.resources.awaitSoleManager(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	h.resources.warnOfLogs(ctx)
+	h.resources.warnAboutLogHub(ctx)
 	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
 	defer h.observeQueues()()
 
-	// Work goes on when ctx has ended, until everything handed out is settled or
-	// the drain time is over.
+	// Work continues after the end of ctx until all dispatched items are settled or the drain
+	// timeout is over.
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
@@ -196,7 +196,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	case <-drained:
 	case <-deadline.C:
 		h.log.Warn("task hub stops with work in progress; it will be delivered again", "drainTimeout", h.cfg.DrainTimeout)
-		h.cutShort.Store(true)
+		h.drainTimedOut.Store(true)
 	}
 	stop(errStopped)
 	h.tasks.Wait()
@@ -204,14 +204,14 @@ func (h *TaskHub) run(ctx context.Context) error {
 	return nil
 }
 
-// releaseTime is for giving up partitions once the drain time is over.
+// releaseTime is the additional time for releasing partitions after the drain timeout.
 const releaseTime = time.Second
 
-// errStopped is why the storage operations of a worker end.
+// errStopped is the reason for which the storage operations of a stopped worker are canceled.
 var errStopped = errors.New("task hub stopped")
 
-// drained returns a channel that is closed when all partitions are given up
-// and all activities settled.
+// drained returns a channel that is closed when all partitions are released and all activities are
+// settled.
 func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-chan struct{} {
 	done := make(chan struct{})
 	h.tasks.Go(func() {
@@ -221,30 +221,30 @@ func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-c
 		case <-work.Done():
 			return
 		}
-		h.held.awaitNone(work)
+		h.held.awaitEmpty(work)
 	})
 	return done
 }
 
-// partitionOf returns the partition that an instance's messages go to.
+// partitionOf returns the partition of an instance.
 func (h *TaskHub) partitionOf(instanceID string) *partition {
 	return h.partitions[wire.PartitionOf(instanceID, len(h.partitions))]
 }
 
 // StartInstance implements [provider.Client].
 //
-// The message goes out before the row, so that a row whose client has died, or was
-// cut off, never waits for a message that was not sent
-// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CreateTaskOrchestrationAsync). The row decides: a worker that receives a message
-// without its row holds it back for a while, and then discards it. So a start that was
-// begun either runs or leaves nothing behind, whatever becomes of the caller, and an
-// instance that a caller was told of stays. A start that this process takes itself is in
-// no queue; if the process dies before the history has it, the worker that owns the partition
-// sends it within 90 seconds.
+// It sends the start message before it inserts the row. A row whose client died therefore never
+// waits for a message that was not sent
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync). The
+// row decides: a worker that receives a start message without a row holds it back and finally
+// discards it. An interrupted start thus either runs or leaves nothing behind.
 //
-// Of two callers who start the same ID at the same time, the one who writes the
-// row wins; the other gets the error, which .NET does not tell it.
+// If this process owns the partition, the start may be delivered in memory, without a message. If
+// the process then dies before the history is written, the worker that owns the partition sends the
+// start within 90 seconds.
+//
+// If two callers start the same ID at the same time, the one that inserts the row first succeeds.
+// The other gets a *provider.InstanceExistsError; .NET reports no error.
 func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	given, ok := start.Event.(*history.ExecutionStarted)
 	if !ok {
@@ -260,9 +260,8 @@ func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage,
 	return h.starts.start(ctx, start, *given, refuse)
 }
 
-// Send implements [provider.Client]. If it is not known whether the message
-// arrived, the error says so; the message is then not sent again, since an event
-// that is raised twice is two events.
+// Send implements [provider.Client]. The error tells whether the message may have been stored. Send
+// does not retry in that case, because an event that is enqueued twice is delivered twice.
 func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	what := fmt.Sprintf("send %s to %q", msg.Event.Type(), msg.Target.InstanceID)
 	if msg.Target.InstanceID == "" {
@@ -283,7 +282,7 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 		if sent, err = h.sender.post(ctx, out[0]); err == nil {
 			h.sender.handOver(ctx, []sentMessage{sent})
 		} else {
-			err = notSent(err)
+			err = sendError(err)
 		}
 	}
 	if err != nil {
@@ -312,19 +311,19 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, err
 	}
-	begun := h.begun.of(id)
+	started := h.started.of(id)
 	state, err := h.instances.Rows.State(ctx, id, fetch)
 	if state != nil {
-		begun.tell(state)
+		started.correct(state)
 	}
 	return state, err
 }
 
 // Instances implements [provider.Client]. See [instances.Rows.Page] for the order and the size of pages.
 func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
-	begun, asked := h.begun.each(), q.Statuses
-	if len(begun) > 0 && slices.Contains(asked, history.Running) && !slices.Contains(asked, history.Pending) {
-		q.Statuses = append(slices.Clone(asked), history.Pending) // as the rows of those say
+	started, asked := h.started.executions(), q.Statuses
+	if len(started) > 0 && slices.Contains(asked, history.Running) && !slices.Contains(asked, history.Pending) {
+		q.Statuses = append(slices.Clone(asked), history.Pending) // the rows of started instances may still say Pending
 	}
 	if err = h.resources.ensureCreated(ctx); err == nil {
 		page, err = h.instances.Rows.Page(ctx, q)
@@ -333,14 +332,13 @@ func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provid
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
 	page.Instances = slices.DeleteFunc(page.Instances, func(state *provider.InstanceState) bool {
-		begun.tell(state)
+		started.correct(state)
 		return len(asked) > 0 && !slices.Contains(asked, state.Status)
 	})
 	return page, nil
 }
 
-// AwaitEnd implements [provider.Awaiter]. It notices the ends that this process
-// writes; those of other workers it does not.
+// AwaitEnd implements [provider.Awaiter]. It notices only the ends that this process writes.
 func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error {
 	_, err := h.endings.await(ctx, id, func() bool { return true })
 	return err
@@ -348,33 +346,33 @@ func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error {
 
 // Follow implements [provider.Follower].
 func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState {
-	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // the error is ctx's
+	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // the error is that of ctx
 	return state
 }
 
-// Runs implements [provider.Follower]: this process wrote the row last, and the
-// partition is its own.
+// Runs implements [provider.Follower]. It reports whether this process wrote the instance's row
+// last and owns its partition.
 func (h *TaskHub) Runs(id string) bool {
 	return h.instances.CachedRows.Get(id) != nil && h.partitionOf(id).isListening()
 }
 
-// noInstance is asked for to see whether the tables answer. No instance can have it.
-const noInstance = "@@check"
+// checkID is the instance ID that Check reads. No instance can have it.
+const checkID = "@@check"
 
-// Check implements [provider.Checker]. It makes a request to a table and one to a queue
-// of the hub, for which both must exist.
+// Check implements [provider.Checker]. It makes one request to a table and one to a queue; both
+// fail if the hub does not exist.
 func (h *TaskHub) Check(ctx context.Context) error {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return err
 	}
 	ctx = store.Urgent(ctx)
-	if _, err := h.instances.Rows.Read(ctx, noInstance); err != nil {
+	if _, err := h.instances.Rows.Read(ctx, checkID); err != nil {
 		return err
 	}
 	if _, err := h.workItems.Client.GetProperties(ctx, nil); err != nil {
 		return fmt.Errorf("look at queue %s: %w", h.workItems.Name, err)
 	}
-	return h.undecodable.lookAside(ctx)
+	return h.undecodable.refreshSetAside(ctx)
 }
 
 // IsBusy implements [provider.Checker].
@@ -382,11 +380,11 @@ func (h *TaskHub) IsBusy() bool {
 	return h.services.QueuePace.IsBusy() || h.services.TablePace.IsBusy() || h.services.BlobPace.IsBusy()
 }
 
-// inUse counts the resources that are in use, which is none once a worker has nothing
-// to do, or has stopped in time.
+// inUse counts the resources in use. All counts are zero once the worker is idle or has stopped in
+// time.
 func (h *TaskHub) inUse() inuse.Counts {
 	all := inuse.Counts{}
-	if h.cutShort.Load() {
+	if h.drainTimedOut.Load() {
 		return all
 	}
 	h.inbox.count(all)
@@ -418,7 +416,7 @@ func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 	if err != nil {
 		return nil, err
 	}
-	task, _ := d.event().(*history.TaskScheduled) // take lets nothing else pass
+	task, _ := d.event().(*history.TaskScheduled) // activityQueue.take admits no other event
 	return &provider.ActivityWorkItem{
 		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{hub: h, d: d},
 	}, nil
@@ -433,18 +431,19 @@ func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.Orchestratio
 	return s.workItem(), nil
 }
 
-// Purge implements [provider.Purger]. What was seen is compared with the instance row,
-// which is read after the history: what began in between is not purged in the place of
-// what was before. The row goes last: a caller that was cut off finds it, and completes
-// the purge by another one. So that it can be read, it names no blobs any more when they go. Rows
-// are deleted as they were read, the sentinel first, and no blobs that were not there
-// before that: if somebody starts the ID anew meanwhile, that one stays, and the error
-// says so
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// Purge implements [provider.Purger]. It reads the history and then the instance row. It returns
+// provider.ErrInstanceChanged if the row differs from seen, so that it never purges a new execution
+// in place of the previous one.
+//
+// Purge deletes the history rows, the sentinel first, then the blobs, and finally the row. The row
+// loses its references to the blobs before they are deleted, so it stays readable. If the caller is
+// interrupted, the row still exists, and another Purge completes the work. Each row is deleted on
+// the condition that it is unchanged. If the ID is started again meanwhile, that instance stays and
+// Purge returns an error (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // DeleteAllDataForOrchestrationInstance).
 //
-// Messages that are still on their way to the instance are discarded when they
-// arrive, but those to an entity, which begins anew with them.
+// A worker later discards messages that are still queued for a purged orchestration. Messages to an
+// entity start it again.
 func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	if err := wire.CheckID(id); err != nil {
 		return err
@@ -452,17 +451,16 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return err
 	}
-	h.writePutOff(ctx, id) // else the row may change meanwhile
+	h.flushRow(ctx, id) // a delayed row could change the row during the purge
 	return h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
 }
 
-// errNoAppLease says that a hub has no app lease to get.
+// errNoAppLease is the error of MakePrimary if the app lease is disabled.
 var errNoAppLease = errors.New("the app lease is turned off (useAppLease)")
 
-// MakePrimary has this app become the one whose workers work on the hub. The
-// workers of the app that was so before find out when they renew the lease
-// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs,
-// ForceChangeAppLeaseAsync).
+// MakePrimary makes this app the primary app of the hub, whose workers run its partitions. The
+// workers of the previous primary app notice at their next lease renewal
+// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs, ForceChangeAppLeaseAsync).
 func (h *TaskHub) MakePrimary(ctx context.Context) error {
 	if h.cfg.AppLease.Disabled {
 		return errNoAppLease

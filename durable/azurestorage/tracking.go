@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// tracker sends tracking records of instances to the tracking queue.
+// tracker sends the tracking records of instances to the tracking queue.
 type tracker struct {
 	hub   *TaskHub
 	queue *tracking.Queue
@@ -29,21 +29,21 @@ func newTracker(h *TaskHub) *tracker {
 	})}
 }
 
-// tracks reports whether an instance has tracking records. Entities have none: each of
+// tracks reports whether an instance has tracking records. Entities have none, because each of
 // their batches is an execution of its own.
 func (t *tracker) tracks(instanceID string) bool {
 	return t.hub.cfg.Tracking && !history.IsEntity(instanceID)
 }
 
-// plan decides the tracking records of a checkpoint. Before, it sends those of the stored
-// history that may not have been sent, since the checkpoint may replace that history.
+// plan returns the tracking records of a checkpoint. It first sends the records of the stored
+// history that may not have been sent, because the checkpoint may replace that history.
 func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint) (*tracking.Plan, error) {
 	id, loaded := s.slot.id, s.loaded
 	if !t.tracks(id) {
 		return nil, nil
 	}
 	if len(loaded.Events) == 0 && loaded.ETag != "" { // the history of another execution
-		if err := t.again(ctx, id); err != nil {
+		if err := t.resend(ctx, id); err != nil {
 			return nil, err
 		}
 	} else if rows, err := loaded.Unsent(id); err != nil {
@@ -54,8 +54,8 @@ func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint)
 	return loaded.Tracked.Plan(cp, s.instance(), messagesOf(s.current))
 }
 
-// commit sends the tracking records of a checkpoint, which counts now. A worker that
-// takes the instance over knows by the sentinel which records may be missing.
+// commit sends the tracking records of a committed checkpoint. The sentinel tells a worker that
+// takes over the instance which records may be missing.
 func (t *tracker) commit(ctx context.Context, id string, loaded *instances.Instance, plan *tracking.Plan) error {
 	if plan == nil {
 		return nil
@@ -79,9 +79,9 @@ func (t *tracker) send(ctx context.Context, instanceID string, rows []wire.Row) 
 	return nil
 }
 
-// again sends the records of an instance that may not have been sent: a worker took
-// messages and died before it deleted them.
-func (t *tracker) again(ctx context.Context, instanceID string) error {
+// resend sends the records of an instance that may not have been sent, because a worker died before
+// it deleted the messages that it had consumed.
+func (t *tracker) resend(ctx context.Context, instanceID string) error {
 	if !t.tracks(instanceID) {
 		return nil
 	}
@@ -103,8 +103,8 @@ func (t *tracker) again(ctx context.Context, instanceID string) error {
 	return t.send(ctx, instanceID, rows)
 }
 
-// Tracking implements [provider.Tracker]. What was recorded can be read also
-// while nothing is recorded any more.
+// Tracking implements [provider.Tracker]. It also returns existing records if tracking is disabled
+// now.
 func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
 	page, err := h.tracking.queue.Records(ctx, id, q)
 	if store.IsNotFound(err) {

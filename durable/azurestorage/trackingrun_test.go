@@ -68,7 +68,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	}
 	// Telling it again adds nothing, and changes nothing.
 	before := storedRows(t, h.tracking.queue.Table, id)
-	if err := h.tracking.again(t.Context(), id); err != nil {
+	if err := h.tracking.resend(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	mustStart(t, h, "other", "e2", `"in"`)

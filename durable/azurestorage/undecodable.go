@@ -15,8 +15,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// undecodable remembers the messages that this process has received and cannot
-// decode, so that the log has each once and health shows them.
+// undecodable remembers the messages that this process cannot decode, so that each is logged once
+// and health checks can show them.
 type undecodable struct {
 	hub *TaskHub
 
@@ -29,17 +29,18 @@ type undecodableMessage struct {
 	seen time.Time
 }
 
-// How many of them are remembered, how much of why, in bytes of JSON, and for how long
-// after one was received, which is longer than any is hidden for.
+// maxUndecodable is the maximum number of remembered messages. maxUndecodableCause limits the
+// stored cause, in bytes of JSON. undecodableTTL is how long a message is remembered after its last
+// receive; it is longer than the longest abandon delay.
 const (
 	maxUndecodable      = 1000
 	maxUndecodableCause = 300
-	undecodableFor      = 2 * maxAbandonDelay
+	undecodableTTL      = 2 * maxAbandonDelay
 )
 
-// see notes that a message was received that cannot be decoded. It reports whether to
-// log that.
-func (u *undecodable) see(queue, id string, cause error) (news bool) {
+// record remembers a message that cannot be decoded. It returns true if the message is new and must
+// be logged.
+func (u *undecodable) record(queue, id string, cause error) (news bool) {
 	key, now := heldKey(queue, id), time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -65,21 +66,21 @@ func (u *undecodable) see(queue, id string, cause error) (news bool) {
 	return !known
 }
 
-// knows reports whether a message was received before and could not be decoded.
-func (u *undecodable) knows(queue, id string) bool {
+// has reports whether a message was received earlier and could not be decoded.
+func (u *undecodable) has(queue, id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_, known := u.byKey[heldKey(queue, id)]
 	return known
 }
 
-// forgetOld forgets the messages that have not come for so long that another worker must
-// have decoded or deleted them. u.mu is held.
+// forgetOld forgets the messages that were not received for undecodableTTL: another worker must
+// have decoded or deleted them. The caller holds u.mu.
 func (u *undecodable) forgetOld(now time.Time) {
-	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableFor })
+	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableTTL })
 }
 
-// setAside notes that a message is in the queue of those that are set aside.
+// setAside records that a message was moved to the poison queue.
 func (u *undecodable) setAside(queue, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,14 +90,14 @@ func (u *undecodable) setAside(queue, id string) {
 	}
 }
 
-// takenBack forgets the messages of a queue that were set aside, since they are put back.
-func (u *undecodable) takenBack(queue string) {
+// forgetSetAside forgets the messages of a queue's poison queue after they were moved back.
+func (u *undecodable) forgetSetAside(queue string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return m.SetAside && m.Queue == queue })
 }
 
-// all returns the messages in the order of their keys.
+// all returns the messages, ordered by queue and ID.
 func (u *undecodable) all() []provider.UndecodableMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,34 +109,34 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 	return all
 }
 
-// errBlobGone means that the blob of a large message does not exist. It is written
-// before the message.
+// errBlobGone means that the blob of a large message does not exist. The sender writes it before
+// the message.
 var errBlobGone = errors.New("its blob is not there")
 
-// blobMissedTimes is how often such a message must have been received before it is set
-// aside.
-const blobMissedTimes = 5
+// maxBlobMisses is the number of receives after which a message without its blob is set aside.
+const maxBlobMisses = 5
 
-// leave abandons a message that cannot be decoded, for longer each time: a worker of
-// another version may be able to decode it
-// (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync, and
-// TaskHubQueue.cs, AbandonMessageAsync). .NET logs it each time, we do once. It is set
-// aside when it is a poison message, if the configuration says so; sooner and in any case
-// if its blob is not there, since no worker can read it then: a request that came twice
-// leaves a copy of a large message, whose blob goes with the instance. A message whose
-// blob could not be read is abandoned like any other.
-func (d *delivery) leave(ctx context.Context, cause error) {
+// reject handles a message that cannot be decoded. It abandons the message with a
+// growing delay, because a worker of another version may be able to decode it
+// (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync, and TaskHubQueue.cs,
+// AbandonMessageAsync). It logs the message once; .NET logs it every time.
+//
+// A poison message is set aside if the configuration requires it. A message without its blob is set
+// aside earlier and in any case, because no worker can ever read it. Such messages exist if a
+// retried request enqueued a large message twice: the blob is deleted with the instance. If the
+// blob exists but cannot be read, the message is abandoned as usual.
+func (d *delivery) reject(ctx context.Context, cause error) {
 	h := d.hub
 	if !store.IsUnreadable(cause) {
 		h.log.Warn("MessageFailure", d.attrs("error", cause)...)
 		d.abandon(ctx, cause.Error())
 		return
 	}
-	if h.undecodable.see(d.queue.Name, d.id(), cause) {
+	if h.undecodable.record(d.queue.Name, d.id(), cause) {
 		h.log.Error("MessageFailure", d.attrs("error", cause)...)
 	}
-	delay := abandonDelay(d.receives())
-	aside := errors.Is(cause, errBlobGone) && d.receives() >= blobMissedTimes
+	delay := abandonDelay(d.timesReceived())
+	aside := errors.Is(cause, errBlobGone) && d.timesReceived() >= maxBlobMisses
 	if delay >= maxAbandonDelay {
 		h.meter.Poison(d.queue.Name)
 		aside = aside || h.cfg.SetAsideUndecodable
@@ -144,15 +145,15 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 		return
 	}
 	h.log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
-	h.meter.HeldBack(d.queue.Name, d.heldWhy())
-	d.handBack(ctx, delay)
+	h.meter.HeldBack(d.queue.Name, d.heldBackReason())
+	d.release(ctx, delay)
 }
 
-// holdBack abandons a message that cannot be decoded or stored, for longer each time.
+// holdBack abandons a message that cannot be decoded or stored, with a growing delay.
 func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
 	delay := abandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
-	if u.see(q.Name, m.ID, cause) {
+	if u.record(q.Name, m.ID, cause) {
 		u.hub.log.Error("MessageFailure", attrs...)
 	}
 	if delay >= maxAbandonDelay {
@@ -163,11 +164,11 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 	}
 }
 
-// setAside moves the message, as it is, to the queue of those that are set aside, and
-// reports whether it is there. It copies the message first: a worker that dies in between
-// leaves it in both queues, and receivers recognize duplicates.
+// setAside moves the unchanged message to the poison queue. It returns false if that fails. It
+// copies the message before it deletes it: if the worker dies in between, both queues have it, and
+// receivers recognize the duplicate.
 func (d *delivery) setAside(ctx context.Context) bool {
-	aside := d.hub.undecodable.asideOf(d.queue)
+	aside := d.hub.undecodable.asideQueue(d.queue)
 	err := aside.Create(ctx)
 	if err == nil {
 		_, err = aside.Put(store.Optional(ctx), d.text(), 0, true)
@@ -182,9 +183,8 @@ func (d *delivery) setAside(ctx context.Context) bool {
 	return true
 }
 
-// asideOf returns the queue for messages of q that are set aside. It is created with the
-// first of them.
-func (u *undecodable) asideOf(q *store.Queue) *store.Queue {
+// asideQueue returns the poison queue of q. The first message that is set aside creates it.
+func (u *undecodable) asideQueue(q *store.Queue) *store.Queue {
 	return store.NewQueue(u.hub.services.Queues, u.hub.names.Aside(q.Name))
 }
 
@@ -198,7 +198,7 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	}
 	for _, q := range h.undecodable.messageQueues() {
 		for {
-			messages, err := h.undecodable.asideOf(q).Receive(store.Optional(ctx), store.MaxReceive, h.held.controlLock())
+			messages, err := h.undecodable.asideQueue(q).Receive(store.Optional(ctx), store.MaxReceive, h.held.controlLock())
 			if err != nil && !store.IsMissing(err) {
 				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.Name), err)
 			}
@@ -209,13 +209,13 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 				if _, err := q.Put(ctx, m.Text, 0, true); err != nil {
 					return n, err
 				}
-				if _, err := h.undecodable.asideOf(q).Remove(ctx, m.ID, m.Receipt); err != nil {
+				if _, err := h.undecodable.asideQueue(q).Remove(ctx, m.ID, m.Receipt); err != nil {
 					return n, err
 				}
 				n++
 			}
 		}
-		h.undecodable.takenBack(q.Name)
+		h.undecodable.forgetSetAside(q.Name)
 	}
 	if n > 0 {
 		h.activities.wake.Give()
@@ -226,9 +226,9 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// lookAside forgets messages that are not set aside any more, since another process has
-// put them back. It looks only into queues into which this process has put messages.
-func (u *undecodable) lookAside(ctx context.Context) error {
+// refreshSetAside forgets messages that another process has moved back. It queries only poison
+// queues that this process has used.
+func (u *undecodable) refreshSetAside(ctx context.Context) error {
 	var queues []string
 	for _, m := range u.all() {
 		if m.SetAside && !slices.Contains(queues, m.Queue) {
@@ -241,13 +241,13 @@ func (u *undecodable) lookAside(ctx context.Context) error {
 			return err
 		}
 		if n == 0 {
-			u.takenBack(name)
+			u.forgetSetAside(name)
 		}
 	}
 	return nil
 }
 
-// messageQueues are the queues whose messages can be set aside.
+// messageQueues returns the queues that have a poison queue.
 func (u *undecodable) messageQueues() []*store.Queue {
 	return append(slices.Clone(u.hub.controlQueues), u.hub.workItems)
 }

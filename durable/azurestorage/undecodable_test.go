@@ -11,7 +11,7 @@ func TestUndecodable_CutsACauseBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("é", maxUndecodableCause), "x" + strings.Repeat("é", maxUndecodableCause)} {
 		var u undecodable
-		u.see("q", "1", errors.New(text))
+		u.record("q", "1", errors.New(text))
 		got := u.all()[0].Cause
 		if !utf8.ValidString(got) || len(got) > maxUndecodableCause+len("…") || !strings.HasPrefix(text, strings.TrimSuffix(got, "…")) {
 			t.Errorf("of %.4q… the cause is %q, want its beginning in whole characters", text, got)

@@ -196,7 +196,7 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 			}
 			return messageCount(t, q) == 1 && (len(peeked.Messages) == 0 || store.Value(peeked.Messages[0].MessageText) == text)
 		})
-		if n := messageCount(t, h.undecodable.asideOf(q)); n != 0 {
+		if n := messageCount(t, h.undecodable.asideQueue(q)); n != 0 {
 			t.Errorf("%d messages are still set aside", n)
 		}
 		if logged(h, "part of the task hub was deleted") {

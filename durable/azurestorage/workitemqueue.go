@@ -15,17 +15,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// activityQueue dispatches the messages of the work-item queue. One goroutine receives,
-// and only while a worker goroutine waits: an empty queue is not polled by all of them. It
-// receives as many as there are free slots, so that no message waits here.
+// activityQueue dispatches the messages of the work-item queue. A single goroutine receives, and
+// only while a caller of next waits, so that an idle process polls an empty queue once. It receives
+// at most as many messages as there are free slots, so that none waits in this process.
 type activityQueue struct {
 	hub  *TaskHub
-	wake store.Nudge // something was sent to the queue from here
-	most func() int  // number of work items in flight from which no more are received
+	wake store.Nudge // this process has sent a message to the queue
+	most func() int  // current limit for work items in flight
 
 	mu      sync.Mutex // protects the following
-	waiting int        // callers of next
-	free    int        // of MaxConcurrentActivities; below 0 if some were claimed during a receive
+	waiting int        // number of callers of next
+	free    int        // free slots of MaxConcurrentActivities; negative if some were claimed during a receive
 	items   []*delivery
 	backlog backlog
 	changed chan struct{} // closed when waiting, free, items or closed changes
@@ -34,12 +34,12 @@ type activityQueue struct {
 
 func newActivityQueue(h *TaskHub) *activityQueue {
 	return &activityQueue{
-		hub: h, wake: store.NewNudge(), most: h.held.most, free: h.cfg.MaxConcurrentActivities, changed: make(chan struct{}),
-		backlog: backlog{adds: 1}, // what was sent before is yet to be seen
+		hub: h, wake: store.NewNudge(), most: h.held.limit, free: h.cfg.MaxConcurrentActivities, changed: make(chan struct{}),
+		backlog: backlog{hints: 1}, // the queue may hold messages from before
 	}
 }
 
-// signal wakes all waiters for a change. q.mu is held.
+// signal wakes all waiters for a change. The caller holds q.mu.
 func (q *activityQueue) signal() {
 	close(q.changed)
 	q.changed = make(chan struct{})
@@ -72,17 +72,17 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 	}
 }
 
-// afterYou is how long a slot that became free is left to what follows from the
-// activity that had it, whose messages are claimed without asking the queue.
-const afterYou = time.Millisecond
+// slotGrace is how long a free slot is reserved for the next activity of the instance that used it.
+// That activity can be claimed without a receive.
+const slotGrace = time.Millisecond
 
-// demand waits until there are free slots and a waiter. It returns how many messages to
-// receive, 0 if ctx ended, and the state of the backlog before.
+// demand waits until there are free slots and waiting callers. It returns the number of messages to
+// receive and the snapshot of the backlog, or 0 if ctx ends.
 func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	for full := false; ; {
 		limited := false
 		q.mu.Lock()
-		wanted, before = 0, q.backlog.before()
+		wanted, before = 0, q.backlog.snapshot()
 		changed := q.changed
 		if q.waiting > len(q.items) {
 			inFlight := q.hub.cfg.MaxConcurrentActivities - q.free
@@ -99,14 +99,14 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 			awaitChange(ctx, changed, limited)
 		case full:
 			full = false
-			pause.For(ctx, afterYou)
+			pause.For(ctx, slotGrace)
 		default:
 			return wanted, before
 		}
 	}
 }
 
-// fetch receives until ctx ends, and then releases what was not dispatched.
+// fetch receives messages until ctx ends. It then releases those that were not dispatched.
 func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := store.PollBackoff{Max: q.hub.cfg.MaxQueuePollingInterval}
 	for {
@@ -125,7 +125,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		}
 		q.hub.health.OK("queues")
 		q.take(work, messages)
-		q.backlog.looked(before, len(messages), wanted)
+		q.backlog.polled(before, len(messages), wanted)
 		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
 	}
 	q.mu.Lock()
@@ -134,19 +134,19 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	q.items = nil
 	q.signal()
 	q.mu.Unlock()
-	handBackAll(work, rest)
+	releaseAll(work, rest)
 }
 
-// take makes work items of what was received.
+// take adds received messages to the items.
 func (q *activityQueue) take(work context.Context, messages []store.Message) {
 	h := q.hub
-	held := h.held.take(h.workItems, messages, h.held.workItemLock(), func() { q.give() })
+	held := h.held.hold(h.workItems, messages, h.held.workItemLock(), func() { q.freeSlot() })
 	q.mu.Lock()
 	q.free -= len(held)
 	q.mu.Unlock()
 	for _, d := range held {
 		if _, spent := h.held.isSpent(d); spent {
-			h.tasks.Go(func() { d.removeAgain(work) })
+			h.tasks.Go(func() { d.removeDuplicate(work) })
 			continue
 		}
 		err := h.decode(work, d)
@@ -156,10 +156,10 @@ func (q *activityQueue) take(work context.Context, messages []store.Message) {
 			}
 		}
 		if err != nil {
-			h.tasks.Go(func() { d.leave(work, err) })
+			h.tasks.Go(func() { d.reject(work, err) })
 			continue
 		}
-		h.meter.Received(h.workItems.Name, ageOf(d))
+		h.meter.Received(h.workItems.Name, queueAge(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.signal()
@@ -167,15 +167,15 @@ func (q *activityQueue) take(work context.Context, messages []store.Message) {
 	}
 }
 
-// give returns a slot.
-func (q *activityQueue) give() {
+// freeSlot frees a slot.
+func (q *activityQueue) freeSlot() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.free++
 	q.signal()
 }
 
-// activityLock is a work item that was dispatched.
+// activityLock is a dispatched work item.
 type activityLock struct {
 	hub *TaskHub
 	d   *delivery
@@ -185,8 +185,8 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 
 // Complete implements [provider.ActivityLock]
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CompleteTaskActivityWorkItemAsync). Where the instance is run by this process
-// no message is sent; see directResult.
+// CompleteTaskActivityWorkItemAsync). If this process owns the partition of the instance, it sends
+// no message; see directResult.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	target := l.d.target()
 	p := l.hub.partitionOf(target.InstanceID)
@@ -196,7 +196,7 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	}
 	taken, err := l.hub.completeDirectly(p, l.d, env)
 	if taken {
-		l.d.giveRoom()
+		l.d.freeRoom()
 		return nil
 	}
 	var sent sentMessage
@@ -207,7 +207,7 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
 	}
 	l.hub.sender.wake(sent)
-	l.d.discard(ctx) // if the activity runs again, its result is recognized as a duplicate
+	l.d.discard(ctx) // if this fails, the activity runs again, and its result is recognized as a duplicate
 	return nil
 }
 
@@ -220,8 +220,8 @@ func (l *activityLock) Abandon(ctx context.Context, cause error) error {
 	return nil
 }
 
-// claim reserves up to n slots for activities that will be handed over in
-// memory, and returns how many.
+// claim reserves up to n slots for activities that will be delivered in memory. It returns the
+// number of reserved slots.
 func (q *activityQueue) claim(n int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,7 +233,7 @@ func (q *activityQueue) claim(n int) int {
 	return n
 }
 
-// admit takes claimed messages in. If the queue is closed, it releases them.
+// admit adds claimed messages to the items. If the queue is closed, it releases them.
 func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 	q.mu.Lock()
 	closed := q.closed
@@ -243,7 +243,7 @@ func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 	}
 	q.mu.Unlock()
 	if closed {
-		handBackAll(ctx, claimed)
+		releaseAll(ctx, claimed)
 	}
 }
 

@@ -19,12 +19,12 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 		after   time.Duration
 	}{
 		"slots are free": {free: 2, waiting: 1, wanted: 2},
-		"one is freed":   {free: 0, waiting: 1, then: func(q *activityQueue) { q.give() }, wanted: 1, after: afterYou},
+		"one is freed":   {free: 0, waiting: 1, then: func(q *activityQueue) { q.freeSlot() }, wanted: 1, after: slotGrace},
 		"more are taken than there are": {free: -1, waiting: 1, then: func(q *activityQueue) {
-			q.give()
+			q.freeSlot()
 			synctest.Wait()
-			q.give()
-		}, wanted: 1, after: afterYou},
+			q.freeSlot()
+		}, wanted: 1, after: slotGrace},
 		"somebody comes to wait": {free: 2, then: func(q *activityQueue) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
@@ -32,13 +32,13 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 			q.signal()
 		}, wanted: 2},
 		"one is freed before somebody comes to wait": {free: 0, then: func(q *activityQueue) {
-			q.give()
+			q.freeSlot()
 			synctest.Wait()
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.waiting++
 			q.signal()
-		}, wanted: 1, after: afterYou},
+		}, wanted: 1, after: slotGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
