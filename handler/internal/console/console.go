@@ -18,11 +18,11 @@ import (
 // A Config configures a console.
 type Config struct {
 	TaskHub  string
-	API      *management.API // whose keys are the console's, too
-	TraceURL string          // of a trace, with {traceId} and {spanId}; "" if there is none
+	API      *management.API // its keys also apply to the console
+	TraceURL string          // URL of a trace, with {traceId} and {spanId}; "" for none
 }
 
-// A Console serves the console of a hub. Make one with [New].
+// A Console serves the web console of a task hub. Create one with [New].
 type Console struct {
 	cfg      Config
 	front    *web.Front
@@ -31,19 +31,19 @@ type Console struct {
 	logger   *slog.Logger
 	sessions sessions
 	ended    endedSessions
-	base     string // path of the console, without a slash at the end
+	base     string // path of the console, without a trailing slash
 	hub      management.Hub
-	reading  chan struct{} // holds one for each history that is in memory
+	reading  chan struct{} // one element for each history in memory
 	began    time.Time
 	rates    rates
 	usage    usageLog
 }
 
-// New returns a Console without a hub, which says only why there is none. Draining is closed
-// when the server starts to shut down.
+// New returns a Console without a hub. Until [Console.Open] is called, its pages show only why the hub
+// is unavailable. draining is closed when the server starts to shut down.
 func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *Console {
 	unguessed := make([]byte, 32)
-	_, _ = rand.Read(unguessed) // it never fails
+	_, _ = rand.Read(unguessed) // always succeeds
 	return &Console{
 		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.API.Access, unguessed},
 		base: f.ManagementBases()[0] + web.ConsolePath, began: time.Now(),
@@ -51,36 +51,36 @@ func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan str
 	}
 }
 
-// Open sets the console's hub.
+// Open sets the hub of the console.
 func (c *Console) Open(h management.Hub) { c.hub = h }
 
-// Count counts an orchestration that began or ended in this process, for the overview.
+// Count counts an orchestration that started or ended in this process, for the overview.
 func (c *Console) Count(e durable.LifecycleEvent) { c.rates.add(e.Status, time.Now()) }
 
 // Path returns the path of the console.
 func (c *Console) Path() string { return c.base }
 
-// AddTo adds the console to a server.
+// AddTo adds the console to e.
 func (c *Console) AddTo(e *echo.Echo) {
 	e.Any(c.base, c.handle)
 	e.Any(c.base+"/*", c.handle)
 }
 
-// A route is a page, a part of one, or what a form is sent to.
+// A route is a page, a part of a page, or the target of a form.
 type route struct {
 	method string
-	path   string // below the console; "" is the overview
+	path   string // relative to the console; "" is the overview
 	serve  func(v *visit) error
 
 	forAll bool          // needs no session
 	always bool          // needs no hub
-	live   time.Duration // of a part: how often it is looked at while it is sent as events; 0: it is not
+	live   time.Duration // of a part that is sent as events: the interval between two checks; otherwise 0
 }
 
-// allRoutes are the routes of the files in this package.
+// allRoutes lists the routes of all files in this package.
 var allRoutes = slices.Concat(loginRoutes, staticRoutes, overviewRoutes, instancesRoutes, instanceRoutes, entitiesRoutes, hubRoutes)
 
-// find returns the route of a request, nil if there is none.
+// find returns the route of a request, or nil.
 func (c *Console) find(r *http.Request) *route {
 	path := strings.Trim(r.URL.Path[len(c.base):], "/")
 	method := r.Method
@@ -94,7 +94,7 @@ func (c *Console) find(r *http.Request) *route {
 	return &allRoutes[i]
 }
 
-// policy lets a page load nothing but the console's own files, and nobody frame it.
+// policy allows pages to load only the console's own files, and forbids other sites to frame them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // handle answers one request.
@@ -102,7 +102,7 @@ func (c *Console) handle(e echo.Context) error {
 	h := e.Response().Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // with no-referrer a form has no origin
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms would send no origin
 	h.Set("Cache-Control", "no-store")
 	r := c.find(e.Request())
 	v := &visit{Context: e, console: c, hub: c.hub}
@@ -117,7 +117,7 @@ func (c *Console) handle(e echo.Context) error {
 	return nil
 }
 
-// errNoPage says that there is nothing at a path.
+// errNoPage is the answer for an unknown path.
 var errNoPage = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "There is no such page."})
 
 var errSignedOut = web.AnswerWith(http.StatusUnauthorized, web.ErrorBody{Message: "You are not signed in any more. Load the page again."})

@@ -1,32 +1,44 @@
-// Package console is the web console of a task hub: pages that Go templates make on the
-// server, below the management API.
+// Package console implements the web console of a task hub. Go templates render its pages on the
+// server, at a path below the management API.
 //
-// A page is a [route] in the list of its file, such as overviewRoutes in overview.go, and a
-// template of the same name in templates. To add one:
+// # Add a page
 //
-//  1. Write templates/NAME.html, which defines "main". It is executed with a [view], whose
-//     Data is the page's own. Links begin with {{$.Base}}. IDs and names stand in the query,
-//     never in the path, where hosts change what is escaped, and are put there by
-//     {{query "id" .ID}}: templates do not know that attributes such as hx-get are URLs.
-//  2. Write a function of a [visit] that reads the hub by v.hub and ends with v.page("NAME",
-//     "Title", data). An error that it returns becomes an error page with the status that fits.
-//  3. List it, and the list in allRoutes.
+// A page consists of a [route] in the list of its file, such as overviewRoutes in overview.go, and a
+// template with the same name.
 //
-// What is loaded later, or changes, is a part: a template of its own in the page's file, and
-// a route that ends with v.part("NAME", "PART", data). An element loads one by htmx (hx-get,
-// hx-trigger="load" or "click"), or keeps one current by data-live="URL", one in a page: the
-// route says how often the part is looked at. It is sent as events when it has changed, and
-// polled if events do not come through. It changes at most every five seconds. Elements in it
-// that have an ID keep the focus; elements with hx-preserve stay as they are. If it has an element
-// with data-version, a change of that version reloads all elements of class part on the page that
-// are not folded away, by their event "follow". Hidden fields in .place keep the page that they show.
+//  1. Write templates/NAME.html, which defines "main". Its data is a [view]; view.Data is the data of
+//     the page. Links start with {{$.Base}}. Pass IDs and names in the query, not in the path, because
+//     hosts change escaped characters in paths. Encode them with {{query "id" .ID}}: templates do not
+//     know that attributes such as hx-get are URLs.
+//  2. Write a function of a [visit] that reads the hub through v.hub and ends with v.page("NAME",
+//     "Title", data). If it returns an error, the server shows an error page with the matching status.
+//  3. Add a route for the function to a list, and a new list to allRoutes.
 //
-// A form is a POST route. The template has {{template "csrf" $}} in the form, and shows it
-// only if {{$.CanWrite}}; the function reads v.value("field") and ends with
-// v.done("NAME?id=…", "What was done."). Whether the caller may write, comes from a page
-// of the console and has sent the session's token was checked before. A form or button with
-// data-confirm="Question?" asks first.
+// # Add a part
 //
-// The Content-Security-Policy allows neither inline scripts nor style attributes: use
-// classes of console.css, attributes of SVG, and functions of console.js.
+// A part is a section of a page that is loaded later or that changes. It is a separate template in the
+// page's file, and a route that ends with v.part("NAME", "PART", data). There are two ways to load it:
+//
+//   - Once: with htmx attributes, such as hx-get with hx-trigger="load" or "click".
+//   - Continuously: with data-live="URL", on one element per page. The server renders the part as often
+//     as route.live says and sends it as an event if it has changed. If events do not pass a proxy, the
+//     page polls. The page updates at most every five seconds.
+//
+// In a part that is updated continuously, elements with an ID keep the focus, and elements with
+// hx-preserve are not replaced. If the part contains an element with data-version and the version
+// changes, all unfolded elements with the class "part" reload on their event "follow". Hidden fields in
+// an element with the class "place" keep the current position of a list.
+//
+// # Add a form
+//
+// A form is a POST route. Its template includes {{template "csrf" $}} and is rendered only if
+// {{$.CanWrite}}. The function reads fields with v.value("field") and ends with v.done("NAME?id=…",
+// "What was done."). Before the function runs, the server has checked that the caller may write, that
+// the request comes from a page of the console, and that it contains the session's token. To ask for
+// confirmation, set data-confirm="Question?" on a form or button.
+//
+// # Styles and scripts
+//
+// The Content-Security-Policy forbids inline scripts and style attributes. Use classes of console.css,
+// SVG attributes, and functions of console.js.
 package console

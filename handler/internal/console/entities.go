@@ -21,12 +21,12 @@ var entitiesRoutes = []route{
 	{method: http.MethodPost, path: "entity/signal", serve: signalEntity},
 }
 
-// An entityList is a page of entities, and what selects them.
+// An entityList is the data of the list of entities.
 type entityList struct {
 	Name, Prefix string
-	Empty        bool // also those without a state
+	Empty        bool // includes entities without a state
 	Page         *durable.EntityPage
-	Next         template.URL // the query of the next page; "" on the last
+	Next         template.URL // query of the next page, "" on the last
 }
 
 func listEntities(v *visit) error {
@@ -47,16 +47,16 @@ func listEntities(v *visit) error {
 	return v.page("entities", "Entities", l)
 }
 
-// An entityPage is what there is to say about one entity.
+// An entityPage is the data of the page of an entity.
 type entityPage struct {
 	ID    durable.EntityID
-	State *durable.EntityState // nil if nothing is stored of it
+	State *durable.EntityState // nil if the entity does not exist
 	Shown shownPayload         // the state
 }
 
 func entityOf(v *visit) (entityPage, error) {
 	p := entityPage{ID: durable.EntityID{Name: v.value("name"), Key: v.value("key")}}
-	// Of the keys with a prefix, that which is no longer than the prefix comes first.
+	// The key that equals the prefix is the first of all keys with the prefix.
 	found, err := v.hub.Client.ListEntities(v.Request().Context(), durable.EntityQuery{
 		Name: p.ID.Name, KeyPrefix: p.ID.Key, IncludeEmpty: true, FetchState: true, PageSize: 1,
 	})
@@ -73,7 +73,7 @@ func entityOf(v *visit) (entityPage, error) {
 	return p, nil
 }
 
-// text returns the state, nil if there is none.
+// text returns the state, or nil if the entity has none.
 func (p entityPage) text() *string {
 	if p.State == nil || !p.State.Exists {
 		return nil
@@ -98,7 +98,7 @@ func showEntityNow(v *visit) error {
 	return v.part("entity", "now", p)
 }
 
-// downloadState answers GET entity/state with the whole state.
+// downloadState answers GET entity/state with the complete state.
 func downloadState(v *visit) error {
 	p, err := entityOf(v)
 	if err != nil {
@@ -111,7 +111,7 @@ func downloadState(v *visit) error {
 	return v.download("state", *text)
 }
 
-// signalEntity sends an operation, whether there is such an entity or not: a signal makes it.
+// signalEntity answers POST entity/signal. The entity need not exist: a signal creates it.
 func signalEntity(v *visit) error {
 	id, operation := durable.EntityID{Name: v.value("name"), Key: v.value("key")}, strings.TrimSpace(v.value("operation"))
 	if operation == "" {
@@ -130,7 +130,7 @@ func signalEntity(v *visit) error {
 	return v.done("entity?"+string(query("name", id.Name, "key", id.Key)), "Sent "+operation+" to "+id.String()+".")
 }
 
-// notJSON refuses a field of a form that must have JSON.
+// notJSON returns the error for a form field that is not valid JSON.
 func notJSON(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {

@@ -20,12 +20,11 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// templates are the pages by their names, each with the layout. They are read by the first
-// visit.
+// templates returns the page templates by name, each with the layout. It parses them on first use.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	common := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/layout.html"))
 	pages := map[string]*template.Template{}
-	names, _ := fs.Glob(files, "templates/*.html") // the pattern is right
+	names, _ := fs.Glob(files, "templates/*.html") // the pattern is valid
 	for _, name := range names {
 		page := strings.TrimSuffix(path.Base(name), ".html")
 		pages[page] = template.Must(template.Must(common.Clone()).ParseFS(files, name))
@@ -33,7 +32,7 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 	return pages
 })
 
-// functions are what templates can call.
+// functions are the functions of templates.
 var functions = template.FuncMap{
 	"when": when,
 	"seconds": func(s float64) string {
@@ -53,17 +52,16 @@ var functions = template.FuncMap{
 	"statusClass": statusClass,
 }
 
-// An entityForm is a form that signals an entity, or one that is named in it if Name is "".
+// An entityForm is the data of a form that signals an entity. If Name is "", the form asks for it.
 type entityForm struct {
 	view
 	Name, Key string
 }
 
-// A followedPart is a part of a page that reloads when console.js triggers the event "follow".
+// A followedPart is a part that reloads when console.js triggers the event "follow".
 type followedPart struct{ ID, URL, Trigger string }
 
-// visible returns a text with escapes in place of invisible characters and of characters that
-// change the direction of text.
+// visible escapes characters in text that are invisible or change the direction of text.
 func visible(text any) string {
 	var out strings.Builder
 	for _, r := range fmt.Sprint(text) {
@@ -76,15 +74,14 @@ func visible(text any) string {
 	return out.String()
 }
 
-// elementID returns an ID for an element, which depends on a text alone.
+// elementID returns an element ID that depends only on text.
 func elementID(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "e" + hex.EncodeToString(sum[:8])
 }
 
-// query returns the query of a URL that has names and values in turn, for any attribute.
-// Templates escape values by themselves only in attributes that they know to be URLs, such as
-// href: not in hx-get.
+// query encodes alternating names and values as a URL query. Templates themselves escape values only in
+// attributes that they know to be URLs, such as href, but not in hx-get.
 func query(pairs ...any) template.URL {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -93,8 +90,8 @@ func query(pairs ...any) template.URL {
 	return template.URL(values.Encode())
 }
 
-// when returns a time as an element, "" for the zero time. A script replaces its text by the
-// distance from now; the title is the exact time.
+// when renders a time as a time element, or "" for the zero time. console.js replaces its text with the
+// time relative to now. Its title is the exact time.
 func when(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -103,17 +100,17 @@ func when(t time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + t.Format("2006-01-02 15:04:05.000 UTC") + `">` + t.Format("2006-01-02 15:04:05") + `</time>`)
 }
 
-// filesVersion is in the files' addresses, so that browsers can keep each version.
+// filesVersion returns a version for the URLs of the static files, so that browsers can cache them.
 var filesVersion = sync.OnceValue(func() string {
 	sum := sha256.New()
 	for _, name := range fileNames {
-		text, _ := files.ReadFile("static/" + name) // it is there
+		text, _ := files.ReadFile("static/" + name) // all files are embedded
 		sum.Write(text)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 })
 
-// fileNames are the files that pages load.
+// fileNames lists the files that pages load.
 var fileNames = []string{"console.css", "console.js", "htmx.min.js", "icon.svg"}
 
 var staticRoutes = func() (routes []route) {
@@ -123,10 +120,10 @@ var staticRoutes = func() (routes []route) {
 	return routes
 }()
 
-// contentTypes are those of the files, by their extensions.
+// contentTypes maps file extensions to content types.
 var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// serveFile answers with a file for pages. It has a version in its address, and never changes.
+// serveFile answers with a static file. Its URL contains a version, so it can be cached forever.
 func serveFile(v *visit) error {
 	name := path.Base(v.Request().URL.Path)
 	text, err := files.ReadFile("static/" + name)

@@ -9,7 +9,8 @@ import (
 
 var hubRoutes = []route{{method: http.MethodGet, path: "hub", serve: showHub, always: true}}
 
-// A hubPage is how the app was configured, also if it was wrongly.
+// A hubPage is the data of the page about the configuration. The page also works if the configuration
+// is not valid.
 type hubPage struct {
 	Configuration management.Configuration
 	Functions     []durable.RegisteredFunction

@@ -31,10 +31,10 @@ var instanceRoutes = []route{
 	{method: http.MethodPost, path: "instance/raise", serve: raise},
 }
 
-// instanceID returns the ID of the instance that a request is about.
+// instanceID returns the instance ID in the request.
 func instanceID(v *visit) durable.InstanceID { return durable.InstanceID(v.value("id")) }
 
-// instanceOf returns the state of the instance that a request is about.
+// instanceOf returns the state of the instance in the request.
 func instanceOf(v *visit, fetch durable.Fetch) (*durable.InstanceState, error) {
 	s, err := v.hub.Client.Status(v.Request().Context(), instanceID(v), fetch)
 	if errors.Is(err, durable.ErrInstanceNotFound) {
@@ -43,10 +43,10 @@ func instanceOf(v *visit, fetch durable.Fetch) (*durable.InstanceState, error) {
 	return s, err
 }
 
-// histories is how many histories may be in memory at once, for all visits.
+// histories is the largest number of histories in memory at the same time, over all visits.
 const histories = 4
 
-// inTurn calls use, which reads a history. Visits wait for each other if many do.
+// inTurn calls use, which reads a history, once fewer than [histories] others are in memory.
 func inTurn(v *visit, use func(ctx context.Context) error) error {
 	ctx := v.Request().Context()
 	select {
@@ -58,13 +58,12 @@ func inTurn(v *visit, use func(ctx context.Context) error) error {
 	}
 }
 
-// withHistory calls use with the history of the instance that a request is about, which it must
-// not keep.
+// withHistory calls use with the history of the instance in the request. use must not retain it.
 func withHistory(v *visit, use func(events []history.Event) error) error {
 	return inTurn(v, func(ctx context.Context) error {
 		events, err := v.hub.Client.History(ctx, instanceID(v))
 		if err == nil && len(events) == 0 {
-			_, err = instanceOf(v, durable.Fetch{}) // is there one?
+			_, err = instanceOf(v, durable.Fetch{}) // fails if the instance does not exist
 		}
 		if err != nil {
 			return err
@@ -73,29 +72,29 @@ func withHistory(v *visit, use func(events []history.Event) error) error {
 	})
 }
 
-// An instanceView is what the page of an instance shows.
+// An instanceView is the data of the page of an instance.
 type instanceView struct {
 	*durable.InstanceState
-	Query   string // that names it
+	Query   string // identifies the instance
 	Actions []action
 	Curl    []curlLine
 	Custom  shownPayload
 }
 
-// ID is the instance's.
+// ID returns the instance ID.
 func (i instanceView) ID() string { return i.Instance.InstanceID }
 
-// Ended reports whether it has ended.
+// Ended reports whether the instance has ended.
 func (i instanceView) Ended() bool { return i.Status.IsTerminal() }
 
-// A curlLine is a command that asks the management API.
+// A curlLine is a command that calls the management API.
 type curlLine struct{ Does, Command string }
 
 func shownInstance(v *visit, s *durable.InstanceState) instanceView {
 	return instanceView{InstanceState: s, Query: instanceQuery(s.Instance.InstanceID), Actions: actionsIn([]history.RuntimeStatus{s.Status}), Custom: showPayload(s.CustomStatus)}
 }
 
-// showInstance answers GET instance. The parts that need the history are loaded later.
+// showInstance answers GET instance. Parts that need the history are loaded later.
 func showInstance(v *visit) error {
 	s, err := instanceOf(v, durable.Fetch{})
 	if err != nil {
@@ -106,8 +105,8 @@ func showInstance(v *visit) error {
 	return v.page("instance", s.Instance.InstanceID, view)
 }
 
-// curlLines returns commands for the instance. Path segments are escaped so that no shell finds
-// anything in them.
+// curlLines returns commands for the instance. Path segments are escaped, so they contain no special
+// characters of a shell.
 func curlLines(v *visit, s *durable.InstanceState) []curlLine {
 	base := v.console.front.Origin(v.Request()) + v.console.front.ManagementBases()[0] + "/instances/" + url.PathEscape(s.Instance.InstanceID)
 	key := ""
@@ -136,7 +135,7 @@ func curlLines(v *visit, s *durable.InstanceState) []curlLine {
 	return lines
 }
 
-// showStatus answers GET instance/status, which stays current.
+// showStatus answers GET instance/status, a part that is updated continuously.
 func showStatus(v *visit) error {
 	s, err := instanceOf(v, durable.Fetch{})
 	if err != nil {
@@ -156,7 +155,7 @@ func showWhy(v *visit) error {
 	})
 }
 
-// A timelineView is what the timeline's part shows, with what else the history tells.
+// A timelineView is the data of the timeline, with other facts from the history.
 type timelineView struct {
 	*timeline
 	Query   string
@@ -166,8 +165,8 @@ type timelineView struct {
 	Events  int
 }
 
-// mostReplayed is how many events are replayed for what the timeline says of events that are
-// waited for.
+// mostReplayed is the largest number of events in a history that is replayed to show awaited events in
+// the timeline.
 const mostReplayed = 5000
 
 // showTimeline answers GET instance/timeline.
@@ -198,7 +197,7 @@ func showTimeline(v *visit) error {
 	})
 }
 
-// lastOf returns the last event of a history that is no mark of an episode, nil if there is none.
+// lastOf returns the last event of a history other than the start or end of an episode, or nil.
 func lastOf(events []history.Event) history.Event {
 	for _, e := range slices.Backward(events) {
 		if e.Type() != history.TypeOrchestratorStarted && e.Type() != history.TypeOrchestratorCompleted {
@@ -208,7 +207,7 @@ func lastOf(events []history.Event) history.Event {
 	return nil
 }
 
-// awaited returns the events that are waited for, as steps.
+// awaited returns a step for each event that the instance is waiting for.
 func awaited(reasons []durable.Reason) (steps []step) {
 	for _, r := range reasons {
 		if r.Kind == durable.ReasonEvent {
@@ -218,7 +217,7 @@ func awaited(reasons []durable.Reason) (steps []step) {
 	return steps
 }
 
-// traceURL returns the address of the trace that an execution is in, "" if none is known.
+// traceURL returns the URL of the trace of an execution, or "" for an unknown trace.
 func traceURL(template string, start *history.ExecutionStarted) string {
 	if template == "" || start.ParentTraceContext == nil {
 		return ""
@@ -230,33 +229,33 @@ func traceURL(template string, start *history.ExecutionStarted) string {
 	return strings.NewReplacer("{traceId}", url.PathEscape(parts[1]), "{spanId}", url.PathEscape(parts[2])).Replace(template)
 }
 
-// A child is a child of an instance, or what is known of it.
+// A child is a child of an instance.
 type child struct {
 	ID, Name, Query string
-	State           *durable.InstanceState // nil if there is none
+	State           *durable.InstanceState // nil if the child does not exist
 }
 
 // A childList is a page of children.
 type childList struct {
 	Children       []child
-	First          int // number of the first, from 1
+	First          int // number of the first child, starting at 1
 	All            int
 	Previous, Next string // queries
 }
 
-// From is the number of the first child, from 0.
+// From returns the number of the first child, starting at 0.
 func (l childList) From() int { return l.First - 1 }
 
-// Last is the number of the last child.
+// Last returns the number of the last child, starting at 1.
 func (l childList) Last() int { return l.From() + len(l.Children) }
 
-// childrenAtOnce is how many children are shown, and readAtOnce how many are read, at once.
+// childrenAtOnce is the number of children per page; readAtOnce is the number of concurrent reads.
 const (
 	childrenAtOnce = 50
 	readAtOnce     = 8
 )
 
-// showChildren answers GET instance/children: those that the execution has started.
+// showChildren answers GET instance/children with the children that the execution has started.
 func showChildren(v *visit) error {
 	first, _ := strconv.Atoi(v.value("from"))
 	list := childList{First: max(first, 0) + 1}
@@ -298,7 +297,7 @@ func showChildren(v *visit) error {
 	return v.part("instance", "children", list)
 }
 
-// read sets the child's state, if there is such an instance.
+// read loads the child's state. It leaves State nil if the child does not exist.
 func (c *child) read(ctx context.Context, client *durable.Client) error {
 	s, err := client.Status(ctx, durable.InstanceID(c.ID), durable.Fetch{})
 	if errors.Is(err, durable.ErrInstanceNotFound) {
@@ -311,22 +310,22 @@ func (c *child) read(ctx context.Context, client *durable.Client) error {
 // A historyPage is a page of a history.
 type historyPage struct {
 	Rows           []historyRow
-	First          int // number of the first, from 1
+	First          int // number of the first event, starting at 1
 	All            int
 	Previous, Next string // queries
 	Last           string
 }
 
-// From is the number of the first row, from 0.
+// From returns the number of the first event, starting at 0.
 func (p historyPage) From() int { return p.First - 1 }
 
-// End is the number of the last row.
+// End returns the number of the last event, starting at 1.
 func (p historyPage) End() int { return p.First + len(p.Rows) - 1 }
 
-// historyRows is how many events are shown at once.
+// historyRows is the number of events per page.
 const historyRows = 200
 
-// showHistory answers GET instance/history: a page of the table.
+// showHistory answers GET instance/history with a page of the table.
 func showHistory(v *visit) error {
 	return withHistory(v, func(events []history.Event) error {
 		from, _ := strconv.Atoi(v.value("from"))
@@ -353,7 +352,7 @@ func showHistory(v *visit) error {
 	})
 }
 
-// executionOf returns the ID of the execution that a history is of.
+// executionOf returns the execution ID of a history.
 func executionOf(events []history.Event) string {
 	if start := history.StartOf(events); start != nil {
 		return start.Instance.ExecutionID
@@ -361,13 +360,14 @@ func executionOf(events []history.Event) string {
 	return ""
 }
 
-// A payloadView is a payload with what downloads it.
+// A payloadView is a payload with a download link.
 type payloadView struct {
 	shownPayload
 	Download string // query
 }
 
-// showPart answers GET instance/payload: the beginning of a payload or, with download=1, all of it.
+// showPart answers GET instance/payload with the first bytes of a payload or, with download=1, all of
+// it.
 func showPart(v *visit) error {
 	text, err := wantedPayload(v)
 	if err != nil {
@@ -384,10 +384,10 @@ func showPart(v *visit) error {
 	return v.download(cmp.Or(v.value("field"), "payload"), *text)
 }
 
-// errGone says that the page is of another execution.
+// errGone reports that the page shows another execution than the current one.
 var errGone = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has another history by now: load the page again."})
 
-// wantedPayload returns the payload that a request names: of an event or, without one, of the
+// wantedPayload returns the payload in the request: a field of an event or, without event, of the
 // instance.
 func wantedPayload(v *visit) (text *string, err error) {
 	if event := v.value("event"); event != "" {

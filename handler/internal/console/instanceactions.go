@@ -13,28 +13,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// An action is what can be done to instances.
+// An action is an operation on instances.
 type action struct {
 	Name      string
-	Past      string // what was done
-	Says      string // what it does to an instance
-	Option    string // what its check box says, "" if it has none
+	Past      string // past participle, such as "terminated"
+	Says      string // description
+	Option    string // label of the check box; "" if it has none
 	HasReason bool
 	IsDanger  bool
-	// Statuses are those in which it can be done.
+	// Statuses are the statuses that allow the action.
 	Statuses []history.RuntimeStatus
 
-	// run does it, and returns what there is to say of it besides.
+	// run performs the action. note is additional text for the notice.
 	run func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (note string, err error)
 }
 
-// doing says how an action is done.
+// doing holds the options of an action.
 type doing struct {
 	Reason string
 	Option bool
 }
 
-// Statuses of instances that go on, and of those that have ended.
+// Statuses of instances that have not ended, and of those that have.
 var (
 	liveStatuses  = []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew, history.Suspended}
 	endedStatuses = []history.RuntimeStatus{history.Completed, history.Failed, history.Terminated, history.Canceled}
@@ -99,8 +99,8 @@ var actions = []action{
 	},
 }
 
-// actionsIn returns the actions that are possible in at least one of some statuses: all actions
-// for no statuses.
+// actionsIn returns the actions that at least one of the statuses allows, or all actions if statuses is
+// empty.
 func actionsIn(statuses []history.RuntimeStatus) (possible []action) {
 	for _, a := range actions {
 		if len(statuses) == 0 || slices.ContainsFunc(statuses, func(s history.RuntimeStatus) bool { return slices.Contains(a.Statuses, s) }) {
@@ -119,7 +119,7 @@ func actionNamed(name string) (*action, error) {
 	return &actions[i], nil
 }
 
-// act answers POST instance/act: it does what a form of the instance's page says.
+// act answers POST instance/act: it performs an action on one instance.
 func act(v *visit) error {
 	a, err := actionNamed(v.value("action"))
 	if err != nil {
@@ -147,7 +147,7 @@ func act(v *visit) error {
 	return v.done(to, notice)
 }
 
-// raise answers POST instance/raise: it sends an event.
+// raise answers POST instance/raise: it raises an event.
 func raise(v *visit) error {
 	id, name := durable.InstanceID(v.value("id")), v.value("event")
 	if name == "" || len(name) > web.MaxName {
@@ -168,18 +168,18 @@ func raise(v *visit) error {
 	return v.done(instancePath(id), "The event was sent.")
 }
 
-// instancePath returns the path of an instance's page below the console.
+// instancePath returns the path of an instance's page, relative to the console.
 func instancePath(id durable.InstanceID) string {
 	return "instance?" + instanceQuery(string(id))
 }
 
-// Title is the name at the beginning of a sentence.
+// Title returns the name with a capital letter.
 func (a action) Title() string { return strings.ToUpper(a.Name[:1]) + a.Name[1:] }
 
-// StatusList are the statuses in which it can be done, in words.
+// StatusList lists the statuses that allow the action, as text.
 func (a action) StatusList() string { return statusList(a.Statuses) }
 
-// statusList returns statuses in words.
+// statusList lists statuses as text.
 func statusList(all []history.RuntimeStatus) string {
 	text := ""
 	for i, s := range all {

@@ -13,18 +13,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// mostShown is how many bytes of a payload a page shows.
+// mostShown is the largest number of bytes of a payload on a page.
 const mostShown = 64 << 10
 
-// A shownPayload is a payload as a page shows it.
+// A shownPayload is a payload in the form that pages show.
 type shownPayload struct {
 	Text string
-	Size string // of the whole
+	Size string // of the complete payload
 	Cut  bool
 	None bool
 }
 
-// showPayload returns the beginning of a payload, indented if it is JSON.
+// showPayload returns the first bytes of a payload, indented if it is JSON.
 func showPayload(text *string) shownPayload {
 	if text == nil {
 		return shownPayload{None: true}
@@ -38,10 +38,10 @@ func showPayload(text *string) shownPayload {
 	return p
 }
 
-// indented returns the first bytes of JSON, about so many, with a line for each value. Its
-// time and size are bounded whatever is nested in it, unlike those of [json.Indent].
+// indented formats the first bytes of JSON, up to about most, with one line per value. Unlike
+// [json.Indent] it bounds the time and the output size for deeply nested JSON.
 func indented(text string, most int) (_ string, isCut bool) {
-	const deepest = 20 // levels that are indented
+	const deepest = 20 // the deepest level of indentation
 	var out bytes.Buffer
 	depth, quoted, opened := 0, false, false
 	line := func() { out.WriteString("\n" + strings.Repeat("  ", min(depth, deepest))) }
@@ -62,7 +62,7 @@ func indented(text string, most int) (_ string, isCut bool) {
 		if closes {
 			depth--
 		}
-		if opened != closes { // the first of a list, or the end of one that is not empty
+		if opened != closes { // the first element, or the end of a list that is not empty
 			line()
 		}
 		opened = c == '{' || c == '['
@@ -81,10 +81,10 @@ func indented(text string, most int) (_ string, isCut bool) {
 	return beginning(out.String(), most)
 }
 
-// escaped reports whether a text ends with an odd number of backslashes.
+// escaped reports whether text ends with an odd number of backslashes.
 func escaped(text string) bool { return (len(text)-len(strings.TrimRight(text, `\`)))%2 == 1 }
 
-// beginning returns the first bytes of a text, at most so many, without half a character.
+// beginning returns the first bytes of text, at most most, without splitting a character.
 func beginning(text string, most int) (_ string, isCut bool) {
 	if len(text) <= most {
 		return text, false
@@ -96,7 +96,7 @@ func beginning(text string, most int) (_ string, isCut bool) {
 	return text[:cut], true
 }
 
-// sizeOf returns a number of bytes in words.
+// sizeOf formats a number of bytes.
 func sizeOf(n int) string {
 	switch {
 	case n < 1<<10:
@@ -107,37 +107,37 @@ func sizeOf(n int) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
 }
 
-// A historyRow is an event as the table shows it: its payloads are loaded when they are opened.
+// A historyRow is an event in the table of a history. Its payloads are loaded on demand.
 type historyRow struct {
 	Position int
-	ID       int // of the action, -1 if it is none
+	ID       int // of the event, -1 if it has none
 	Type     string
 	At       time.Time
 	Facts    []fact
 	Payloads []payloadLink
 }
 
-// A fact is a field of an event that is no payload.
+// A fact is a field of an event that is not a payload.
 type fact struct{ Name, Value string }
 
-// A payloadLink leads to a payload.
+// A payloadLink links to a payload.
 type payloadLink struct{ Name, Size, Query string }
 
-// historyRowOf returns the row of an event; query returns what asks for one of its fields.
+// historyRowOf returns the row of an event. query returns the query of the payload in a field.
 func historyRowOf(position int, e history.Event, query func(field string) string) historyRow {
 	row := historyRow{Position: position, ID: e.Head().EventID, Type: e.Type().String(), At: e.Head().Timestamp}
 	history.VisitFields(e, &rowVisitor{row: &row, query: query})
 	return row
 }
 
-// payloadOf returns a field of an event by its name, nil if there is none.
+// payloadOf returns the payload in a field of an event, or nil if the event has no such payload.
 func payloadOf(e history.Event, field string) *string {
 	v := &rowVisitor{row: new(historyRow), query: func(string) string { return "" }, wanted: field}
 	history.VisitFields(e, v)
 	return v.found
 }
 
-// A rowVisitor collects the fields of an event that are set.
+// A rowVisitor collects the fields of an event.
 type rowVisitor struct {
 	row    *historyRow
 	query  func(field string) string
@@ -145,7 +145,7 @@ type rowVisitor struct {
 	found  *string
 }
 
-// longestFact is how many bytes of a text stand in the table itself.
+// longestFact is the largest number of bytes of a text in the table.
 const longestFact = 200
 
 func (v *rowVisitor) fact(name, value string) {
@@ -158,16 +158,16 @@ func (v *rowVisitor) fact(name, value string) {
 	v.row.Facts = append(v.row.Facts, fact{name, visible(value)})
 }
 
-// Since implements [history.FieldVisitor], as do the methods after it.
+// Since implements [history.FieldVisitor]. So do the methods below.
 func (v *rowVisitor) Since(_ byte, set bool) bool { return set }
 
-// Bool adds nothing.
+// Bool ignores the field.
 func (v *rowVisitor) Bool(string, *bool) {}
 
-// Int adds the number of what an event completes.
+// Int adds the ID of the event that this event completes.
 func (v *rowVisitor) Int(name string, n *int) { v.fact(name, strconv.Itoa(*n)) }
 
-// OptionalInt adds a number, if there is one.
+// OptionalInt adds a number that is set.
 func (v *rowVisitor) OptionalInt(name string, n **int) {
 	if *n != nil {
 		v.fact(name, strconv.Itoa(**n))
@@ -177,7 +177,7 @@ func (v *rowVisitor) OptionalInt(name string, n **int) {
 // String adds a text.
 func (v *rowVisitor) String(name string, s *string) { v.fact(name, *s) }
 
-// Text adds a link to a payload, if there is one.
+// Text adds a link to a payload that is set.
 func (v *rowVisitor) Text(name string, s **string) {
 	if *s == nil || name == "Correlation" || name == "ClientSpanId" {
 		return
@@ -194,34 +194,34 @@ func (v *rowVisitor) JSON(name string, s **string) { v.Text(name, s) }
 // Time adds a time.
 func (v *rowVisitor) Time(name string, t *time.Time) { v.OptionalTime(name, t) }
 
-// OptionalTime adds a time, if there is one.
+// OptionalTime adds a time that is set.
 func (v *rowVisitor) OptionalTime(name string, t *time.Time) {
 	if !t.IsZero() {
 		v.fact(name, t.UTC().Format(time.RFC3339Nano))
 	}
 }
 
-// Tags adds tags as one text.
+// Tags adds all tags as one text.
 func (v *rowVisitor) Tags(name string, tags *map[string]string) {
 	if len(*tags) > 0 {
 		q := url.Values{}
 		for key, value := range *tags {
 			q.Set(key, value)
 		}
-		text, _ := url.QueryUnescape(q.Encode()) // in order
+		text, _ := url.QueryUnescape(q.Encode()) // sorted by name
 		v.fact(name, text)
 	}
 }
 
-// Status adds a status by its name.
+// Status adds the name of a status.
 func (v *rowVisitor) Status(name string, s *history.RuntimeStatus) { v.fact(name, s.String()) }
 
-// Instance adds the execution of a start.
+// Instance adds the execution ID of a start.
 func (v *rowVisitor) Instance(_ string, i *history.OrchestrationInstance) {
 	v.fact("ExecutionId", i.ExecutionID)
 }
 
-// Parent adds who waits for a child.
+// Parent adds the ID of the parent instance.
 func (v *rowVisitor) Parent(name string, p **history.ParentInstance) {
 	if *p != nil {
 		v.fact(name, (*p).Instance.InstanceID)
@@ -235,7 +235,7 @@ func (v *rowVisitor) Trace(name string, t **history.TraceContext) {
 	}
 }
 
-// Failure adds a failure as text.
+// Failure adds a link to the text of a failure.
 func (v *rowVisitor) Failure(name string, f **history.FailureDetails) {
 	if *f != nil {
 		text := failureText(*f)
@@ -244,7 +244,7 @@ func (v *rowVisitor) Failure(name string, f **history.FailureDetails) {
 	}
 }
 
-// failureText returns a failure with its stacks and causes.
+// failureText formats a failure with its stacks and causes.
 func failureText(f *history.FailureDetails) string {
 	var out strings.Builder
 	for ; f != nil; f = f.InnerFailure {

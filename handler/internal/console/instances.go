@@ -18,38 +18,38 @@ var instancesRoutes = []route{
 	{method: http.MethodPost, path: "instances/run", serve: runBulk},
 }
 
-// An instanceList is what the page of instances shows.
+// An instanceList is the data of the list of instances.
 type instanceList struct {
 	Filter     listFilter
 	Instances  []*durable.InstanceState
-	LookedAt   int // instances, for those that match
+	LookedAt   int // instances that were compared with the filter
 	Unreadable int
 	Sizes      []sizeLink
 	Statuses   []string
 	Actions    []action
 	IsFirst    bool
 	First      string // query of the first page
-	Previous   string // query of the page before; it counts if HasBack
+	Previous   string // query of the previous page, if HasBack
 	HasBack    bool
 	Next       string // query of the next page, "" on the last
 	Order      listOrder
 	Headings   []heading
-	IsWhole    bool // all that match are on the page, which alone can be sorted
+	IsWhole    bool // all matching instances are on the page, so it can be sorted
 }
 
-// A sizeLink leads to the list with another size of its pages.
+// A sizeLink links to the list with another page size.
 type sizeLink struct {
 	Size  int
 	Query string
 	Here  bool
 }
 
-// lookTime is how long instances are looked at for those with a tag or a version, which no
-// store selects by. The page then offers to go on.
+// lookTime limits the search for instances with a tag or version, which no store can filter by. After
+// this time the page offers to continue.
 const lookTime = 2 * time.Second
 
-// showInstances answers GET instances: a page of the list. The store has an order of its
-// own, by which it goes on from any page without counting.
+// showInstances answers GET instances with one page of the list. The store determines the order and can
+// continue after any page.
 func showInstances(v *visit) error {
 	list := instanceList{Filter: filterOf(v.QueryParams()), Order: orderOf(v.QueryParams()), Statuses: statusNames}
 	query := list.Filter.Values()
@@ -109,7 +109,7 @@ func showInstances(v *visit) error {
 	return v.page("instances", "Instances", list)
 }
 
-// statusNames are those of the form.
+// statusNames are the statuses in the filter form.
 var statusNames = func() (names []string) {
 	for _, s := range append(append([]history.RuntimeStatus{}, liveStatuses...), endedStatuses...) {
 		names = append(names, s.String())
@@ -117,7 +117,7 @@ var statusNames = func() (names []string) {
 	return names
 }()
 
-// statusClass returns the class of a tag that shows a status.
+// statusClass returns the style class of a status tag.
 func statusClass(s history.RuntimeStatus) string {
 	switch s {
 	case history.Completed:
@@ -133,14 +133,14 @@ func statusClass(s history.RuntimeStatus) string {
 	return ""
 }
 
-// instanceQuery returns the query that names an instance.
+// instanceQuery returns the query that identifies an instance.
 func instanceQuery(id string) string { return url.Values{"id": {id}}.Encode() }
 
-// address returns the address of a page or a part, with a query that is encoded.
+// address returns the URL of a page or part, for an encoded query.
 func address(v view, path, query string) string { return v.Base + "/" + path + "?" + query }
 
-// instanceURL returns the address of an instance's page, or of an entity's. The ID is a
-// string, or an InstanceID.
+// instanceURL returns the URL of the page of an instance or entity. id is a string or a
+// [durable.InstanceID].
 func instanceURL(v view, id any) string {
 	text := fmt.Sprint(id)
 	if e, err := durable.ParseEntityID(durable.InstanceID(text)); err == nil {
@@ -149,7 +149,7 @@ func instanceURL(v view, id any) string {
 	return address(v, "instance", instanceQuery(text))
 }
 
-// instanceLink returns a link to the page of an instance or an entity.
+// instanceLink returns a link to the page of an instance or entity.
 func instanceLink(v view, id any) template.HTML {
 	return template.HTML(`<a href="` + template.HTMLEscapeString(instanceURL(v, id)) + `">` + template.HTMLEscapeString(visible(id)) + `</a>`)
 }

@@ -15,49 +15,49 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A bulk is an action on many instances. All that is known of it is in the page, which
-// asks for one step after the other: whoever leaves the page stops it, nothing is left in
-// the process, and any process of the app can do the next step.
+// A bulk is an action on many instances. The page holds its complete state and requests one step after
+// another. Leaving the page therefore stops it, the process keeps nothing, and any process of the app
+// can run the next step.
 type bulk struct {
 	Action string
 	How    doing
 
-	IDs    []string   // those that are left of a selection, nil if a filter selects
-	Filter listFilter // counts without IDs
-	// Until is when the instances must have been created, at the latest: those that a
-	// restart makes are not to be restarted. Zero: at any time.
+	IDs    []string   // the remaining selected instances; nil if a filter selects them
+	Filter listFilter // used if IDs is nil
+	// Until is the latest creation time of the instances, so that restarted instances are not restarted
+	// again. Zero means no limit.
 	Until        time.Time
 	Continuation string
 
-	Total   int  // as the preview counted
-	IsCut   bool // the preview has not counted them all
+	Total   int  // number of instances in the preview
+	IsCut   bool // the preview did not count all instances
 	Done    int
-	Skipped int // they were in no status for it, or gone
+	Skipped int // instances in an unsuitable status, or deleted
 	Failed  int
-	Errors  []string // the first of them
+	Errors  []string // the first maxBulkErrors
 	Ended   bool
 }
 
-// Bounds of bulk actions.
+// Limits of bulk actions.
 const (
-	bulkStep      = 100 // instances of a step
+	bulkStep      = 100 // instances per step
 	bulkAtOnce    = 10
 	maxBulkErrors = 5
-	countTime     = 2 * time.Second // of a preview, and of a step in which no instance matches
+	countTime     = 2 * time.Second // time limit of a preview, and of a step that finds no matching instance
 	countPage     = 500
 	previewIDs    = 10
 )
 
-// Seen is how many instances it has come to.
+// Seen returns the number of processed instances.
 func (b *bulk) Seen() int { return b.Done + b.Skipped + b.Failed }
 
-// State is what the page sends with the next step.
+// State encodes the bulk, for the request of the next step.
 func (b *bulk) State() (string, error) {
 	text, err := json.Marshal(b)
 	return string(text), err
 }
 
-// query returns the question for the next instances; ok is false if none can match.
+// query returns the query for the next instances. It returns ok = false if no instance can match.
 func (b *bulk) query(a *action, size int) (q durable.Query, ok bool, err error) {
 	if q, err = b.Filter.query(b.Continuation); err != nil {
 		return q, false, err
@@ -73,8 +73,8 @@ func (b *bulk) query(a *action, size int) (q durable.Query, ok bool, err error) 
 	return q, len(q.Statuses) > 0, nil
 }
 
-// count counts the instances that the filter selects, for a bounded time, and returns the
-// IDs of the first of them.
+// count counts the instances that the filter selects, for at most countTime. It returns the IDs of the
+// first ones.
 func (b *bulk) count(ctx context.Context, c *durable.Client, a *action) (first []string, err error) {
 	if b.IDs != nil {
 		b.Total = len(b.IDs)
@@ -101,13 +101,13 @@ func (b *bulk) count(ctx context.Context, c *durable.Client, a *action) (first [
 	return first, err
 }
 
-// step does the action to the next instances.
+// step performs the action on the next instances.
 func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
 	ids, err := b.next(ctx, c, a)
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex // protects b
+	var mu sync.Mutex // guards b
 	var group errgroup.Group
 	group.SetLimit(bulkAtOnce)
 	for _, id := range ids {
@@ -122,8 +122,8 @@ func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
 	return group.Wait()
 }
 
-// next returns the IDs of the next step, and takes them off what is left. It reads pages until
-// an instance matches, for a bounded time.
+// next removes the instances of the next step from the remaining ones and returns their IDs. It reads
+// pages until an instance matches, for at most countTime.
 func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []string, err error) {
 	if b.IDs != nil {
 		n := min(len(b.IDs), bulkStep)
@@ -152,7 +152,7 @@ func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []st
 	return ids, nil
 }
 
-// tally counts what became of an instance.
+// tally counts the result for one instance.
 func (b *bulk) tally(id string, err error) {
 	_, inOther := errors.AsType[*durable.InstanceStateError](err)
 	switch {
@@ -167,7 +167,7 @@ func (b *bulk) tally(id string, err error) {
 	}
 }
 
-// A bulkView is what pages of bulk actions show.
+// A bulkView is the data of the pages of a bulk action.
 type bulkView struct {
 	*bulk
 	Doing            *action
@@ -176,13 +176,13 @@ type bulkView struct {
 	Back             string // query of the list
 }
 
-// Step is how many instances a step has, at most.
+// Step returns the largest number of instances per step.
 func (b bulkView) Step() int { return bulkStep }
 
-// CountTime is for how long a preview counts.
+// CountTime returns the time limit of a preview.
 func (b bulkView) CountTime() string { return lengthOf(countTime) }
 
-// previewBulk answers POST instances/preview: how many instances an action is for.
+// previewBulk answers POST instances/preview with the number of instances that an action applies to.
 func previewBulk(v *visit) error {
 	a, err := actionNamed(v.value("action"))
 	if err != nil {
@@ -204,7 +204,7 @@ func previewBulk(v *visit) error {
 	return v.page("instancesbulk", a.Title()+" instances", bulkView{bulk: b, Doing: a, First: first, Preview: true, Back: b.Filter.Values().Encode()})
 }
 
-// runBulk answers POST instances/run: it shows the page that asks for the steps, or does one.
+// runBulk answers POST instances/run. It shows the page that requests the steps, or runs one step.
 func runBulk(v *visit) error {
 	b := new(bulk)
 	if err := json.Unmarshal([]byte(v.value("state")), b); err != nil {

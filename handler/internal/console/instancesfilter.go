@@ -13,23 +13,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// A listFilter selects instances. Its fields are those of the page's form, as texts.
+// A listFilter selects instances. Its fields are the texts in the filter form.
 type listFilter struct {
 	Statuses []string
 	Name     string
 	Prefix   string
 	From, To string
-	Tag      string // a name, or a name and a value as name=value
+	Tag      string // a tag name, or name=value
 	Version  string
 	Size     int
 }
 
-// Sizes of a page of instances.
+// pageSizes are the page sizes to choose from.
 var pageSizes = []int{25, 50, 100, 500}
 
 const defaultSize = 50
 
-// filterOf reads a filter from a query or a form. Sizes that are not offered become the default.
+// filterOf reads a filter from a query or a form. It ignores page sizes that are not in pageSizes.
 func filterOf(v url.Values) listFilter {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	f := listFilter{
@@ -66,7 +66,7 @@ func (f listFilter) Values() url.Values {
 	return v
 }
 
-// Shown are the fields that are set, by their titles.
+// Shown returns the fields that are set, by their titles.
 func (f listFilter) Shown() map[string][]string {
 	shown := map[string][]string{"Status": f.Statuses}
 	for title, value := range map[string]string{
@@ -79,16 +79,16 @@ func (f listFilter) Shown() map[string][]string {
 	return shown
 }
 
-// Has reports whether the filter asks for a status, for the form.
+// Has reports whether the filter selects a status.
 func (f listFilter) Has(status string) bool { return slices.Contains(f.Statuses, status) }
 
-// Since is the first bound of the form's field for it, and Before the last.
+// Since returns the lower bound of the creation time for the form.
 func (f listFilter) Since() string { return fieldTime(f.From) }
 
-// Before is the last bound for its field.
+// Before returns the upper bound of the creation time for the form.
 func (f listFilter) Before() string { return fieldTime(f.To) }
 
-// fieldTime returns a time as fields of forms have it.
+// fieldTime formats a time for a form field.
 func fieldTime(text string) string {
 	t, ok := web.ParseTime(text)
 	if !ok {
@@ -97,13 +97,13 @@ func fieldTime(text string) string {
 	return t.Format("2006-01-02T15:04:05")
 }
 
-// IsSet reports whether the filter leaves anything out.
+// IsSet reports whether the filter excludes anything.
 func (f listFilter) IsSet() bool {
 	f.Size = defaultSize
 	return len(f.Values()) > 0
 }
 
-// query returns the question for the store. It fails if a time cannot be read.
+// query returns the query for the store. It fails if a time is not valid.
 func (f listFilter) query(continuation string) (durable.Query, error) {
 	q := durable.Query{
 		IDPrefix: f.Prefix, Name: f.Name, ExcludeEntities: true, PageSize: f.Size, Continuation: continuation,
@@ -128,10 +128,10 @@ func (f listFilter) query(continuation string) (durable.Query, error) {
 	return q, nil
 }
 
-// matches reports whether an instance has what no store selects by.
+// matches reports whether an instance matches the conditions that stores cannot filter by.
 func (f listFilter) matches(s *durable.InstanceState) bool {
 	return (f.Version == "" || s.Version == f.Version) && (f.Tag == "" || statusjson.Tags(s.Tags).Have(f.Tag))
 }
 
-// storeSelects reports whether all that the filter has is the store's to look at.
+// storeSelects reports whether the store can apply the complete filter.
 func (f listFilter) storeSelects() bool { return f.Tag == "" && f.Version == "" }

@@ -9,10 +9,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A column is one of the list of instances.
+// A column is a column of the list of instances.
 type column struct {
 	Name, Title string
-	compare     func(a, b *durable.InstanceState) int // nil: it has no order
+	compare     func(a, b *durable.InstanceState) int // nil if the list cannot be sorted by it
 }
 
 var columns = []column{
@@ -28,7 +28,7 @@ var columns = []column{
 	{"tags", "Tags", nil},
 }
 
-// tookOf returns how long an instance took, -1 if it has not ended.
+// tookOf returns the duration of an instance in nanoseconds, or -1 if it has not ended.
 func tookOf(s *durable.InstanceState) int64 {
 	if !s.Status.IsTerminal() {
 		return -1
@@ -36,14 +36,14 @@ func tookOf(s *durable.InstanceState) int64 {
 	return int64(s.LastUpdatedAt.Sub(s.CreatedAt))
 }
 
-// A listOrder is the column by which the list is sorted. No store sorts: only a page that has
-// all instances that match can be.
+// A listOrder is a sort order of the list. Stores cannot sort, so only a list that fits on one page is
+// sorted.
 type listOrder struct {
-	Column string // "": the store's order
-	Down   bool   // the greatest first
+	Column string // "" for the order of the store
+	Down   bool   // descending
 }
 
-// orderOf reads an order from a query. A column that cannot be sorted by is none.
+// orderOf reads an order from a query. It ignores columns that cannot be sorted.
 func orderOf(v url.Values) listOrder {
 	o := listOrder{v.Get("sort"), v.Get("down") != ""}
 	if !slices.ContainsFunc(columns, func(c column) bool { return c.Name == o.Column && c.compare != nil }) {
@@ -52,7 +52,7 @@ func orderOf(v url.Values) listOrder {
 	return o
 }
 
-// addTo adds what orderOf reads to a query.
+// addTo adds the order to a query.
 func (o listOrder) addTo(v url.Values) {
 	if o.Column != "" {
 		v.Set("sort", o.Column)
@@ -62,7 +62,7 @@ func (o listOrder) addTo(v url.Values) {
 	}
 }
 
-// sort sorts instances; those that are equal stay in the store's order.
+// sort sorts instances. It is stable.
 func (o listOrder) sort(all []*durable.InstanceState) {
 	i := slices.IndexFunc(columns, func(c column) bool { return c.Name == o.Column })
 	if i < 0 {
@@ -76,15 +76,15 @@ func (o listOrder) sort(all []*durable.InstanceState) {
 	})
 }
 
-// A heading is a column's, with what it is sorted by.
+// A heading is the header cell of a column.
 type heading struct {
 	Title string
-	Query string // sorts by it, or the other way round; "": it cannot be
-	Sort  string // ascending, descending or, if it is not sorted by it, ""
+	Query string // sorts by the column, or reverses the order; "" if it cannot be sorted
+	Sort  string // ascending, descending, or "" if the list is not sorted by it
 }
 
-// headings returns those of a list that a filter selects. Whole says that all that match are
-// on the page.
+// headings returns the header cells of a list. whole reports that all matching instances are on the
+// page.
 func headings(f listFilter, o listOrder, whole bool) (all []heading) {
 	for _, c := range columns {
 		h := heading{Title: c.Title}

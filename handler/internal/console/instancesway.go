@@ -2,15 +2,15 @@ package console
 
 import "net/url"
 
-// A way are the continuations of the pages that led to a page of the list, the first one
-// first; that of the first page is "". Continuations lead forward only: the way back is what
-// the URL remembers. It has no more than fits into a URL, so that the oldest are forgotten.
+// A way holds the continuations of the previous pages of the list, oldest first. The continuation of
+// the first page is "". Continuations lead only forward, so the URL carries the way back. It is limited
+// to mostWay bytes; the oldest continuations are dropped.
 type way []string
 
-// mostWay bounds a way in a URL, in bytes: some hosts take no more than 2,048 of a query.
+// mostWay is the largest size of a way in a URL, in bytes. Some hosts limit the query to 2,048 bytes.
 const mostWay = 1200
 
-// onwards returns the way to the page after one with a continuation, which this way led to.
+// onwards returns the way of the next page. continuation belongs to the current page.
 func (w way) onwards(continuation string) way {
 	next := append(w[:len(w):len(w)], continuation)
 	size := 0
@@ -22,7 +22,7 @@ func (w way) onwards(continuation string) way {
 	return next
 }
 
-// back returns the query of the page before; false if the way does not know it.
+// back returns the query of the previous page. It returns false if the previous page is not known.
 func (w way) back(f listFilter) (query string, ok bool) {
 	if len(w) == 0 {
 		return "", false

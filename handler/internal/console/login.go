@@ -13,8 +13,7 @@ var loginRoutes = []route{
 	{method: http.MethodPost, path: "logout", serve: logout, forAll: true, always: true},
 }
 
-// showLogin asks for the key. A link that has it in its parameter code signs in, as with the
-// management API.
+// showLogin asks for the key. A link with the key in the parameter code signs in at once.
 func showLogin(v *visit) error {
 	if v.value("code") != "" {
 		return login(v)
@@ -22,8 +21,7 @@ func showLogin(v *visit) error {
 	return v.page("login", "Sign in", nil)
 }
 
-// login begins a session. The form has no token: it does nothing for who does not have the
-// key.
+// login starts a session. Its form needs no token, because only a caller with the key can use it.
 func login(v *visit) error {
 	right := v.console.cfg.API.Access.Of(v.value("code"))
 	if right == management.NoRight {

@@ -22,7 +22,7 @@ var overviewRoutes = []route{
 	{method: http.MethodGet, path: "overview/counts", serve: showCounts},
 }
 
-// An overview is what the first page has.
+// An overview is the data of the first page.
 type overview struct {
 	Now     hubNow
 	Rates   throughput
@@ -30,15 +30,15 @@ type overview struct {
 	Began   time.Time
 }
 
-// A hubNow is how the hub is at the moment, without a look at its instances.
+// A hubNow is the current state of the hub, without its instances.
 type hubNow struct {
 	Health management.HealthPayload
 	Load   *management.ScalePayload // nil if the hub does not report it
-	IsSole bool                     // no other process can work on it
-	Usage  *usage                   // of the storage by this process; nil if the hub does not count it
+	IsSole bool                     // no other process can use the hub
+	Usage  *usage                   // use of the storage by this process; nil if the hub does not count it
 }
 
-// Warnings are what an operator should look at, besides what the health has.
+// Warnings returns the problems that the health check does not include.
 func (n hubNow) Warnings() (all []string) {
 	if n.Usage != nil {
 		for _, p := range n.Usage.Parts {
@@ -58,7 +58,7 @@ func (n hubNow) Warnings() (all []string) {
 	return all
 }
 
-// A program is what was built into this process.
+// A program describes the program that runs.
 type program struct{ Path, Version, Revision, Go string }
 
 func showOverview(v *visit) error {
@@ -77,7 +77,7 @@ func showNow(v *visit) error {
 	return v.part("overview", "now", overview{Now: now, Rates: v.console.rates.lately(time.Now()), Began: v.console.began})
 }
 
-// hubNowOf asks how the hub is.
+// hubNowOf reads the current state of the hub.
 func hubNowOf(v *visit) (hubNow, error) {
 	ctx := v.Request().Context()
 	n := hubNow{Health: v.console.cfg.API.Health(ctx)}
@@ -111,24 +111,24 @@ func thisProgram() program {
 	return p
 }
 
-// mostCounted bounds what is counted: a hub may have a million instances, and no store has
-// their number.
+// mostCounted limits the number of counted instances. A hub may have a million instances, and no store
+// keeps their number.
 const (
 	mostCounted = 1000
-	mostPages   = 5 // which may have few instances each
+	mostPages   = 5 // a page may contain few instances
 )
 
-// counts are the instances of a hub by what they are.
+// counts holds the number of instances by status and by name.
 type counts struct {
 	All, Most     int
-	More          bool // there are others, which were not counted
+	More          bool // further instances were not counted
 	Unreadable    int
 	Statuses      []count
 	Names         []count
-	OldestPending *durable.InstanceState // of those counted; nil if none is pending
+	OldestPending *durable.InstanceState // of the counted instances; nil if none is pending
 }
 
-// A count is how many instances have a status or a name.
+// A count is the number of instances with a status or name.
 type count struct {
 	What string
 	N    int
@@ -161,7 +161,7 @@ func showCounts(v *visit) error {
 	return v.part("overview", "counts", c)
 }
 
-// sorted returns counts, the highest first.
+// sorted returns the counts in descending order.
 func sorted(of map[string]int) (all []count) {
 	for _, what := range slices.Sorted(maps.Keys(of)) {
 		all = append(all, count{what, of[what]})

@@ -9,14 +9,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Rates are counted for each rateStep of the last rateTime. The first page reloads as often.
+// Rates are counted per rateStep, for the last rateTime. The overview updates once per rateStep.
 const (
 	rateStep  = 5 * time.Second
 	rateTime  = 10 * time.Minute
-	rateSteps = int(rateTime/rateStep) + 1 // the last is the current step
+	rateSteps = int(rateTime/rateStep) + 1 // includes the current step
 )
 
-// counted are the statuses that rates counts, with the titles of their counts.
+// counted lists the statuses that are counted, with the titles of their counts.
 var counted = [...]struct {
 	status history.RuntimeStatus
 	title  string
@@ -24,19 +24,19 @@ var counted = [...]struct {
 
 // rates counts the orchestrations that started and ended in this process. Its size is constant.
 type rates struct {
-	mu    sync.Mutex // protects steps
+	mu    sync.Mutex // guards steps
 	steps [rateSteps]stepCounts
 }
 
-// stepCounts are the counts of a step of time, in the order of counted.
+// stepCounts holds the counts of one step, in the order of counted.
 type stepCounts struct {
-	step   int64 // since 1970
+	step   int64 // steps since 1970
 	counts [len(counted)]int
 }
 
 func rateStepOf(t time.Time) int64 { return t.UnixNano() / int64(rateStep) }
 
-// add counts an orchestration that got a status.
+// add counts an orchestration that has reached a status.
 func (r *rates) add(s history.RuntimeStatus, at time.Time) {
 	for i, c := range counted {
 		if c.status != s {
@@ -53,19 +53,19 @@ func (r *rates) add(s history.RuntimeStatus, at time.Time) {
 	}
 }
 
-// A throughput has the counts of the last rateTime.
+// A throughput holds the counts of the last rateTime.
 type throughput struct {
 	Rates []rate
-	Most  int // the highest count of a step, at least 1
+	Most  int // the highest count in a step, at least 1
 }
 
-// A rate has the counts of one status by step of time. The last one is the current step.
+// A rate holds the counts of one status per step. The last step is the current one.
 type rate struct {
 	Title  string
 	Counts [rateSteps]int
 }
 
-// lately returns the counts until now.
+// lately returns the counts up to now.
 func (r *rates) lately(now time.Time) throughput {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,20 +85,20 @@ func (r *rates) lately(now time.Time) throughput {
 	return all
 }
 
-// Class is the class of the rate's line in the style sheet.
+// Class returns the style class of the rate's line.
 func (r rate) Class() string { return strings.ToLower(r.Title) }
 
-// PerSecond is the rate of the last whole step.
+// PerSecond returns the rate in the last complete step.
 func (r rate) PerSecond() string { return perSecond(r.Counts[rateSteps-2]) }
 
-// MostPerSecond is the highest rate, the upper end of the graph.
+// MostPerSecond returns the highest rate, which is the upper end of the graph.
 func (t throughput) MostPerSecond() string { return perSecond(t.Most) }
 
 func perSecond(count int) string {
 	return fmt.Sprintf("%.4g/s", float64(count)/rateStep.Seconds())
 }
 
-// All is the sum of the counts.
+// All returns the sum of the counts.
 func (r rate) All() (n int) {
 	for _, c := range r.Counts {
 		n += c
@@ -109,7 +109,7 @@ func (r rate) All() (n int) {
 // graphHeight is the height of the graph. Its width is the number of steps.
 const graphHeight = 60
 
-// Points are the points of the line of a rate: its whole steps.
+// Points returns the points of a rate's line, for all complete steps.
 func (t throughput) Points(r rate) string {
 	var points strings.Builder
 	for i, c := range r.Counts[:rateSteps-1] {

@@ -19,29 +19,29 @@ const (
 	sessionCookie = "durable-session"
 	noticeCookie  = "durable-notice"
 
-	// sessionTime is how long a session lasts.
+	// sessionTime is the duration of a session.
 	sessionTime = 12 * time.Hour
 
 	csrfField  = "csrf"
 	csrfHeader = "X-Csrf-Token"
 )
 
-// sessions makes and checks sessions. A session is a text that is made of the key with which
-// somebody signed in, and of a time: it outlives a restart, every process of the app
-// knows it, and who changes the key ends it.
+// sessions creates and validates sessions. A session is a text signed with the key that was used to
+// sign in, and has an expiry time. All processes of the app accept it, also after a restart. Changing
+// the key ends all its sessions.
 type sessions struct {
 	access    management.Access
-	unguessed []byte // makes tokens where there is no key
+	unguessed []byte // random key for form tokens of a console without a key
 }
 
-// newSession returns a session for a right that ends at a time. No two sessions are equal.
+// newSession returns a session for a right that expires at end. Each session is unique.
 func (s sessions) newSession(right management.Right, end time.Time) string {
 	text := right.String() + "." + strconv.FormatInt(end.Unix(), 10) + "." + rand.Text()
 	return text + "." + s.mac(right, "console session "+text)
 }
 
-// of returns the session of a request, and what it may do. Without a key everybody may do
-// everything, without a session.
+// of returns the session of a request and its right. If the app has no key, every caller may write and
+// needs no session.
 func (s sessions) of(r *http.Request, now time.Time) (session string, right management.Right) {
 	if s.access.Key == "" {
 		return "", management.Write
@@ -50,7 +50,7 @@ func (s sessions) of(r *http.Request, now time.Time) (session string, right mana
 	if err != nil {
 		return "", management.NoRight
 	}
-	parts := strings.Split(cookie.Value, ".") // right, end, a unique text, code
+	parts := strings.Split(cookie.Value, ".") // right, expiry, random text, signature
 	if len(parts) != 4 {
 		return "", management.NoRight
 	}
@@ -67,14 +67,14 @@ func (s sessions) of(r *http.Request, now time.Time) (session string, right mana
 	return "", management.NoRight
 }
 
-// endedSessions are the sessions that were signed out in this process. Another process does not
-// know them.
+// endedSessions holds the sessions that were signed out in this process. Other processes still accept
+// them.
 type endedSessions struct {
 	mu    sync.Mutex
-	until map[string]time.Time // when each session expires by itself
+	until map[string]time.Time // expiry of each session
 }
 
-// add ends a session, and discards those that have expired.
+// add ends a session. It also removes expired sessions.
 func (e *endedSessions) add(session string, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +85,7 @@ func (e *endedSessions) add(session string, now time.Time) {
 	e.until[session] = now.Add(sessionTime)
 }
 
-// has reports whether a session was ended here.
+// has reports whether a session was signed out in this process.
 func (e *endedSessions) has(session string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -93,12 +93,12 @@ func (e *endedSessions) has(session string) bool {
 	return ok
 }
 
-// token returns what forms of a session have.
+// token returns the token for the forms of a session.
 func (s sessions) token(session string, right management.Right) string {
 	return s.mac(right, "console form "+session)
 }
 
-// isToken reports whether a form's token is of a session.
+// isToken reports whether token is the token for the forms of a session.
 func (s sessions) isToken(token, session string, right management.Right) bool {
 	return hmac.Equal([]byte(token), []byte(s.token(session, right)))
 }
@@ -109,7 +109,7 @@ func (s sessions) mac(right management.Right, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// secret returns what sessions of a right are made with, nil if there can be none.
+// secret returns the signing key for sessions of a right, or nil if the right has no key.
 func (s sessions) secret(right management.Right) []byte {
 	switch {
 	case s.access.Key == "":

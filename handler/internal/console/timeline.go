@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// A timeline shows the steps of a window of time, a page of rows at once, and all of them
-// by an overview. Lengths are in units of a drawing that is drawingWidth wide.
+// A timeline shows the steps in a window of time, one page of rows at a time, and an overview of all
+// steps. Lengths are in units of a drawing with the width drawingWidth.
 type timeline struct {
-	Steps, Shown int // of the history, and in the window
+	Steps, Shown int // in the history, and in the window
 	Window       span
 	All          span
 	Rows         []timelineRow
-	First        int // number of the first row in the window, from 1
+	First        int // number of the first row in the window, starting at 1
 	Ticks        []string
 	Overview     []bucket
-	From, Width  float64 // the window in the overview
+	From, Width  float64 // position of the window in the overview
 
-	Previous, Next, In, Out, Earlier, Later, Whole string // queries, empty where there is nothing
+	Previous, Next, In, Out, Earlier, Later, Whole string // queries, "" if not applicable
 }
 
-// Last is the number of the last row.
+// Last returns the number of the last row, starting at 1.
 func (t *timeline) Last() int { return t.First + len(t.Rows) - 1 }
 
-// Row is the number of the first row, from 0.
+// Row returns the number of the first row, starting at 0.
 func (t *timeline) Row() int { return t.First - 1 }
 
-// IsPart reports whether the window is less than all, which grows with the instance.
+// IsPart reports whether the window is smaller than the complete time range.
 func (t *timeline) IsPart() bool { return t.Whole != "" }
 
-// A timelineLink is a button for another part.
+// A timelineLink is a button that shows another window or page.
 type timelineLink struct{ Text, Query string }
 
-// Links are the buttons, always the same ones.
+// Links returns the buttons. They are always the same; those without an effect have no query.
 func (t *timeline) Links() []timelineLink {
 	return []timelineLink{
 		{"Zoom in", t.In},
@@ -48,28 +48,28 @@ func (t *timeline) Links() []timelineLink {
 	}
 }
 
-// Sizes of what is drawn.
+// Sizes of the drawing.
 const (
 	drawingWidth   = 1000
 	overviewHeight = 40
-	buckets        = 200 // of the overview
-	timelineRows   = 200 // at once
+	buckets        = 200 // in the overview
+	timelineRows   = 200 // per page
 	smallestBar    = 2
-	whole          = "row=0" // the query for all, which grows while an instance goes on
+	whole          = "row=0" // query of the complete range, which grows while the instance runs
 )
 
-// A span of time.
+// A span is a range of time.
 type span struct{ From, To time.Time }
 
 func (s span) length() time.Duration { return max(s.To.Sub(s.From), time.Millisecond) }
 
-// x returns the place of a time in a drawing of the span.
+// x returns the position of t in a drawing of the span.
 func (s span) x(t time.Time) float64 {
 	x := float64(t.Sub(s.From)) / float64(s.length()) * drawingWidth
 	return math.Round(10*min(max(x, 0), drawingWidth)) / 10
 }
 
-// query returns what asks for a span.
+// query returns the query of the span.
 func (s span) query(row int) string {
 	q := url.Values{"from": {strconv.FormatInt(s.From.UnixNano(), 10)}, "to": {strconv.FormatInt(s.To.UnixNano(), 10)}}
 	if row > 0 {
@@ -81,24 +81,24 @@ func (s span) query(row int) string {
 // A timelineRow is a step with its bars.
 type timelineRow struct {
 	step
-	After, Took time.Duration // since the execution began, and of the step
+	After, Took time.Duration // since the start of the execution; of the step
 	Bars        []bar
 }
 
-// A bar is an attempt in a drawing, or the pause before one.
+// A bar is an attempt in a drawing, or the pause before an attempt.
 type bar struct {
 	X, Width float64
 	Outcome  string
 }
 
-// A bucket is a part of the overview: how many steps went on then.
+// A bucket is a column of the overview. Its height represents the number of running steps.
 type bucket struct {
 	X, Y, Width, Height float64
 	Failed              bool
 }
 
-// drawTimeline draws the steps of an execution that began at some time and has gone on
-// until end. The window and the first row are those of q, the whole and 0 by default.
+// drawTimeline draws the steps of an execution from began to end. q selects the window and the first
+// row; the default is the complete range from the first row.
 func drawTimeline(steps []step, began, end time.Time, q url.Values) *timeline {
 	all := span{began, end}
 	for i := range steps {
@@ -130,7 +130,7 @@ func drawTimeline(steps []step, began, end time.Time, q url.Values) *timeline {
 	return t
 }
 
-// windowOf returns the window that is asked for, within what there is.
+// windowOf returns the window in q, limited to all.
 func windowOf(q url.Values, all span) span {
 	w := all
 	for name, bound := range map[string]*time.Time{"from": &w.From, "to": &w.To} {
@@ -150,8 +150,8 @@ func windowOf(q url.Values, all span) span {
 	return w
 }
 
-// endOf returns when an attempt ended: now, if it goes on; never before it began, which
-// clocks of several machines may say.
+// endOf returns the end of an attempt, or now if it is running. The result is never before the start,
+// even if the clocks of several machines differ.
 func endOf(a *attempt, now time.Time) time.Time {
 	end := a.End
 	if end.IsZero() {
@@ -163,7 +163,7 @@ func endOf(a *attempt, now time.Time) time.Time {
 	return end
 }
 
-// bars draws attempts, with the pauses between them.
+// bars draws attempts and the pauses between them.
 func (s span) bars(attempts []attempt, now time.Time) []bar {
 	var all []bar
 	add := func(from, to time.Time, outcome string) {
@@ -182,7 +182,7 @@ func (s span) bars(attempts []attempt, now time.Time) []bar {
 	return all
 }
 
-// overviewOf counts the steps that went on in each part of a span.
+// overviewOf counts the running steps in each bucket of a span.
 func overviewOf(steps []step, all span) []bucket {
 	var begun [buckets + 1]int
 	var failed [buckets]bool
@@ -212,7 +212,7 @@ func overviewOf(steps []step, all span) []bucket {
 	return drawn
 }
 
-// links sets what leads to other windows and rows.
+// links sets the queries of other windows and pages.
 func (t *timeline) links(first int) {
 	w, all := t.Window, t.All
 	t.From, t.Width = all.x(w.From), max(all.x(w.To)-all.x(w.From), smallestBar)
@@ -248,7 +248,7 @@ func (t *timeline) links(first int) {
 	}
 }
 
-// lengthOf returns a duration in its two largest units, such as "2d 4h" or "1.25s".
+// lengthOf formats a duration in its two largest units, such as "2d 4h" or "1.25s".
 func lengthOf(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -8,17 +8,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A step is something that an execution began or that came to it, and what became of it.
+// A step is an action of an execution or an event that it received, with its outcome.
 type step struct {
-	Kind     string // one of the kinds below
+	Kind     string // one of the constants below
 	Name     string // of the function, operation or event
-	Instance string // the child, the receiver of an event or the entity
+	Instance string // the child, the receiver of the event, or the entity
 	Due      time.Time
 	Position int // of its first event in the history, -1 if it has none
 	Attempts []attempt
 }
 
-// Kinds of steps, which are classes of the style sheet too.
+// Kinds of steps. They are also style classes.
 const (
 	stepActivity = "activity"
 	stepChild    = "child"
@@ -29,32 +29,32 @@ const (
 	stepControl  = "control"
 )
 
-// An attempt is one try of a step. Only activities and children have several.
+// An attempt is one try of a step. Only activities and children can have several.
 type attempt struct {
-	Begin, End time.Time // End is zero while it goes on
-	Outcome    string    // one of the outcomes below
+	Begin, End time.Time // End is zero while it runs
+	Outcome    string    // one of the constants below
 }
 
-// Outcomes of attempts, which are classes of the style sheet too.
+// Outcomes of attempts. They are also style classes.
 const (
 	outcomeOpen    = "open"
 	outcomeDone    = "done"
 	outcomeFailed  = "failed"
-	outcomeDropped = "dropped" // the execution ended without it
+	outcomeDropped = "dropped" // the execution ended first
 )
 
-// Begin is when the step began.
+// Begin returns the start time of the step.
 func (s *step) Begin() time.Time { return s.Attempts[0].Begin }
 
-// End is when the step ended, zero while it goes on.
+// End returns the end time of the step, or zero while it runs.
 func (s *step) End() time.Time { return s.last().End }
 
-// Outcome is that of the last attempt.
+// Outcome returns the outcome of the last attempt.
 func (s *step) Outcome() string { return s.last().Outcome }
 
 func (s *step) last() *attempt { return &s.Attempts[len(s.Attempts)-1] }
 
-// stepsOf returns the steps of a history, in the order in which they began.
+// stepsOf returns the steps of a history in the order of their start.
 func stepsOf(events []history.Event) []step {
 	b := builder{open: map[int]*step{}, calls: map[string]*step{}, timers: map[int]retry{}}
 	for i, e := range events {
@@ -72,20 +72,20 @@ func stepsOf(events []history.Event) []step {
 	return kept
 }
 
-// A builder makes steps of events. A history does not say which activity is another
-// attempt of one before, so that it is taken for one if it looks like one: a timer was
-// created when that failed, and when it fired something of the same name was scheduled.
+// A builder turns events into steps. A history does not record which activities are retries. The
+// builder treats an activity as a retry if a timer was created when an activity with the same name
+// failed, and the activity was scheduled when that timer fired.
 type builder struct {
 	steps []*step
-	open  map[int]*step    // by number of the action
-	calls map[string]*step // calls of entities, by ID and origin of their request
+	open  map[int]*step    // by event ID
+	calls map[string]*step // entity calls by request ID and by origin
 	ended bool
 
 	suspended *step
-	now       time.Time     // of the episode
-	failed    []*step       // in this episode, without a timer yet
-	timers    map[int]retry // by number
-	due       []retry       // whose timers fired in this episode
+	now       time.Time     // start of the current episode
+	failed    []*step       // failures of this episode, for which no timer is known yet
+	timers    map[int]retry // by event ID
+	due       []retry       // timers that fired in this episode
 }
 
 // A retry is a timer that was created after a failure.
@@ -135,24 +135,24 @@ func (b *builder) add(i int, e history.Event) {
 	}
 }
 
-// begin adds a step that goes on.
+// begin adds a step that is running.
 func (b *builder) begin(at time.Time, s step) *step {
 	s.Attempts = []attempt{{Begin: at, Outcome: outcomeOpen}}
 	b.steps = append(b.steps, &s)
 	return &s
 }
 
-// instant adds a step that takes no time.
+// instant adds a step without a duration.
 func (b *builder) instant(at time.Time, s step) {
 	*b.begin(at, s).last() = attempt{at, at, outcomeDone}
 }
 
-// schedule adds an activity or a child, or another attempt of one.
+// schedule adds an activity or child, or another attempt of a previous one.
 func (b *builder) schedule(id int, at time.Time, s step) {
 	for n, r := range b.due {
 		if r.of.Kind == s.Kind && r.of.Name == s.Name {
 			b.due = append(b.due[:n:n], b.due[n+1:]...)
-			r.timer.Kind = "" // the pause between the two
+			r.timer.Kind = "" // the pause between the attempts
 			r.of.Instance = s.Instance
 			r.of.Attempts = append(r.of.Attempts, attempt{Begin: at, Outcome: outcomeOpen})
 			b.open[id] = r.of
@@ -162,7 +162,7 @@ func (b *builder) schedule(id int, at time.Time, s step) {
 	b.open[id] = b.begin(at, s)
 }
 
-// timer adds a timer. After the last attempt there is one of no length, which is not shown
+// timer adds a timer. .NET also creates a timer with no delay after the last attempt, which is hidden
 // (DurableTask.Core/RetryInterceptor.cs, Invoke).
 func (b *builder) timer(id int, at time.Time, s step) {
 	timer := b.begin(at, s)
@@ -189,7 +189,7 @@ func (b *builder) complete(id int, at time.Time, outcome string) {
 	}
 }
 
-// sent adds an event for another instance or, if it is for an entity, a call or a signal.
+// sent adds an event for another instance, or a call or signal of an entity.
 func (b *builder) sent(i int, e *history.EventSent) {
 	s := step{Kind: stepSent, Name: e.Name, Instance: e.InstanceID, Position: i}
 	var request struct {
@@ -216,7 +216,7 @@ func (b *builder) sent(i int, e *history.EventSent) {
 	}
 }
 
-// raised adds an event that came, or ends the call of an entity that it answers.
+// raised adds a received event, or completes the entity call that the event answers.
 func (b *builder) raised(i int, e *history.EventRaised) {
 	if len(b.calls) > 0 {
 		call := b.calls[strings.ToLower(e.Name)]
@@ -231,8 +231,8 @@ func (b *builder) raised(i int, e *history.EventRaised) {
 	b.instant(e.Timestamp, step{Kind: stepEvent, Name: e.Name, Position: i})
 }
 
-// originOf returns the origin at the end of an entity's answer, of an answer that comes
-// again under another ID; empty if there is none.
+// originOf returns the origin at the end of an entity's answer, or "". An answer that is sent again
+// under another ID contains one.
 func originOf(answer *string) string {
 	if answer == nil {
 		return ""

@@ -9,17 +9,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Of the looks at the use of the storage, one each usageStep is kept for usageTime.
+// usageLog keeps one look per usageStep, for usageTime.
 const (
 	usageStep = 5 * time.Second
 	usageTime = time.Minute
 )
 
-// A usageLog keeps the last looks at how often this process has turned to the storage. Who
-// does not look at the overview makes none.
+// A usageLog records how many requests this process has sent to storage. A look is recorded only when
+// someone opens the overview.
 type usageLog struct {
-	mu    sync.Mutex  // protects looks
-	looks []usageLook // the first is the one to compare with
+	mu    sync.Mutex  // guards looks
+	looks []usageLook // the oldest is the base of the comparison
 }
 
 type usageLook struct {
@@ -27,34 +27,34 @@ type usageLook struct {
 	parts []provider.Usage
 }
 
-// A usage is the use of the storage.
+// A usage describes the use of the storage.
 type usage struct {
-	For   time.Duration // how long lately is
+	For   time.Duration // duration of the Lately counts
 	Parts []partUsage
 }
 
-// A partUsage is the use of a part of the storage since the hub was opened, and lately.
+// A partUsage is the use of a part of the storage, since the hub was opened and lately.
 type partUsage struct {
 	provider.Usage
 	Lately provider.Usage
 	over   time.Duration
 }
 
-// CountsErrors reports whether errors are known.
+// CountsErrors reports whether the storage counts errors.
 func (p partUsage) CountsErrors() bool { return p.Errors >= 0 }
 
-// RequestRate is how many requests there were a second.
+// RequestRate returns the requests per second, lately.
 func (p partUsage) RequestRate() string { return p.rate(p.Lately.Requests) }
 
-// ErrorRate is how many of them failed a second.
+// ErrorRate returns the failed requests per second, lately.
 func (p partUsage) ErrorRate() string { return p.rate(p.Lately.Errors) }
 
 func (p partUsage) rate(n int64) string {
 	return fmt.Sprintf("%.1f", float64(n)/max(p.over.Seconds(), 1))
 }
 
-// look returns the use of the storage lately, by what was counted until now. The hub was
-// opened at began, or later.
+// look returns the recent use of the storage. parts are the counts up to now. The hub was opened at
+// began or later.
 func (u *usageLog) look(parts []provider.Usage, now, began time.Time) *usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -76,8 +76,7 @@ func (u *usageLog) look(parts []provider.Usage, now, began time.Time) *usage {
 	return all
 }
 
-// isNewCount reports whether what was counted is not what was counted before and more: the
-// hub was opened again.
+// isNewCount reports whether the counters have restarted, because the hub was opened again.
 func isNewCount(before, now []provider.Usage) bool {
 	if len(before) != len(now) {
 		return true

@@ -20,12 +20,12 @@ type visit struct {
 	hub     management.Hub
 	session string
 	right   management.Right
-	form    url.Values    // of a POST
-	status  int           // of the answer; 0 is 200
-	events  *bytes.Buffer // takes a part that is sent as an event
+	form    url.Values    // fields of a POST
+	status  int           // status of the answer; 0 means 200
+	events  *bytes.Buffer // buffer for a part that is sent as an event
 }
 
-// signIn sets the session of the request and its right.
+// signIn sets the session and the right of the request.
 func (v *visit) signIn() {
 	v.session, v.right = v.console.sessions.of(v.Request(), time.Now())
 	if v.console.ended.has(v.session) {
@@ -33,7 +33,7 @@ func (v *visit) signIn() {
 	}
 }
 
-// value returns a field of the form or, of a page, a parameter of the URL; "" if there is none.
+// value returns a field of the form of a POST, or a query parameter of any other request.
 func (v *visit) value(name string) string {
 	if v.form != nil {
 		return v.form.Get(name)
@@ -41,7 +41,7 @@ func (v *visit) value(name string) string {
 	return v.QueryParam(name)
 }
 
-// readForm reads the form of a POST.
+// readForm parses the form of a POST.
 func (v *visit) readForm() error {
 	text, err := web.BodyText(v.Context)
 	if err != nil {
@@ -53,33 +53,34 @@ func (v *visit) readForm() error {
 	return nil
 }
 
-// isPart reports whether the answer goes into a page that is there already.
+// isPart reports whether the request asks for a part of a page.
 func (v *visit) isPart() bool { return v.Request().Header.Get("Hx-Request") != "" || v.wantsEvents() }
 
-// A view is what templates are executed with.
+// A view is the data of all templates.
 type view struct {
-	Base     string // path of the console, with which links begin
-	Version  string // of the console's files, in their addresses
-	Path     string // of the page below Base
+	Base     string // path of the console; links start with it
+	Version  string // version of the static files, part of their URLs
+	Path     string // path of the page, relative to Base
 	Title    string
 	TaskHub  string
-	CSRF     string // for forms
-	CanWrite bool   // forms may be shown
+	CSRF     string // token for forms
+	CanWrite bool   // the caller may write, so forms are rendered
 	SignedIn bool
-	Notice   string // what the last form did
+	Notice   string // result of the previous form
 	Now      time.Time
 	Data     any
 }
 
-// A section is a page of the navigation.
+// A section is an entry of the navigation.
 type section struct{ Path, Text string }
 
-// Sections are the pages of the navigation.
+// Sections returns the entries of the navigation.
 func (v view) Sections() []section {
 	return []section{{"", "Overview"}, {"instances", "Instances"}, {"entities", "Entities"}, {"hub", "Hub"}}
 }
 
-// IsIn reports whether the page belongs to a section, as the page of an instance to the list.
+// IsIn reports whether the page belongs to a section. The page of an instance belongs to the list of
+// instances.
 func (v view) IsIn(s section) bool {
 	first, _, _ := strings.Cut(v.Path, "/")
 	switch first {
@@ -91,12 +92,12 @@ func (v view) IsIn(s section) bool {
 	return first == s.Path
 }
 
-// page answers with a page of a template.
+// page answers with a page.
 func (v *visit) page(name, title string, data any) error {
 	return v.render(name, "layout", title, data)
 }
 
-// part answers with a part in the file of a page's template.
+// part answers with a part that is defined in the file of a page.
 func (v *visit) part(page, name string, data any) error { return v.render(page, name, "", data) }
 
 func (v *visit) render(file, name, title string, data any) error {
@@ -125,20 +126,19 @@ func (v *visit) render(file, name, title string, data any) error {
 	return v.HTMLBlob(v.status, out.Bytes())
 }
 
-// done answers a form with the page at a path below the console, which shows a notice of
-// what was done.
+// done answers a form with a redirect to a path of the console. The next page shows the notice.
 func (v *visit) done(path, notice string) error {
 	v.setCookie(noticeCookie, url.QueryEscape(notice[:min(len(notice), 1000)]), time.Minute)
 	return v.Redirect(http.StatusSeeOther, v.console.base+"/"+path)
 }
 
-// download answers with a text as a file of a name, to which .txt is added.
+// download answers with text as a file. It appends .txt to the name.
 func (v *visit) download(name, text string) error {
 	v.Response().Header().Set("Content-Disposition", "attachment; filename=\""+fileName(name)+".txt\"")
 	return v.Stream(http.StatusOK, "text/plain; charset=utf-8", strings.NewReader(text))
 }
 
-// fileName returns a name with letters, digits, dots and hyphens only.
+// fileName replaces all characters of name except letters, digits, dots and hyphens.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -148,7 +148,7 @@ func fileName(name string) string {
 	}, name)
 }
 
-// takeNotice returns the notice of the last form, and forgets it.
+// takeNotice returns the notice of the previous form and removes it.
 func (v *visit) takeNotice() string {
 	cookie, err := v.Request().Cookie(noticeCookie)
 	if err != nil {
@@ -162,7 +162,7 @@ func (v *visit) takeNotice() string {
 	return notice
 }
 
-// setCookie sets a cookie of the console, or removes it if its time is negative.
+// setCookie sets a cookie of the console. A negative duration removes it.
 func (v *visit) setCookie(name, value string, lasts time.Duration) {
 	seconds := int(lasts / time.Second)
 	if lasts < 0 {
@@ -174,7 +174,7 @@ func (v *visit) setCookie(name, value string, lasts time.Duration) {
 	})
 }
 
-// answer answers by a route, nil if there is none.
+// answer answers the request with a route, which is nil if no route matches.
 func (v *visit) answer(r *route) error {
 	switch {
 	case v.right == management.NoRight && (r == nil || !r.forAll):
@@ -195,7 +195,8 @@ func (v *visit) answer(r *route) error {
 	return r.serve(v)
 }
 
-// checkForm reads a form, and refuses one that the caller may not send, or did not.
+// checkForm parses the form and rejects it unless it is authorized: its origin, its token and the right
+// of the session must be valid.
 func (v *visit) checkForm(r *route) error {
 	if err := v.console.front.CheckOrigin(v.Request()); err != nil {
 		return err
@@ -216,7 +217,7 @@ func (v *visit) checkForm(r *route) error {
 	return nil
 }
 
-// askForKey answers a caller without a session.
+// askForKey redirects a caller without a session to the sign-in page.
 func (v *visit) askForKey() error {
 	if v.isPart() || v.Request().Method != http.MethodGet {
 		v.Response().Header().Set("Hx-Refresh", "true")
@@ -225,7 +226,7 @@ func (v *visit) askForKey() error {
 	return v.Redirect(http.StatusSeeOther, v.console.base+"/login")
 }
 
-// fail answers with an error.
+// fail answers with an error page or, for a part, an error message.
 func (v *visit) fail(err error) error {
 	if v.events == nil && v.Response().Committed {
 		return err
@@ -242,18 +243,18 @@ func (v *visit) fail(err error) error {
 	return v.page("error", http.StatusText(status), message)
 }
 
-// streamTime is how long events are sent over one connection. The platform's limit of a
-// request is 230 s; the page connects again by itself.
+// streamTime limits one connection for events. Azure limits a request to 230 s. The page then
+// reconnects.
 const streamTime = 200 * time.Second
 
-// wantsEvents reports whether a page asks for a part as events.
+// wantsEvents reports whether the request asks for a part as server-sent events.
 func (v *visit) wantsEvents() bool {
 	return strings.Contains(v.Request().Header.Get(echo.HeaderAccept), "text/event-stream")
 }
 
-// stream sends a part as events: now, and whenever it has changed. The stream ends
-// at once if it is not on a connection of its own, which alone has deadlines, but below a host
-// that wraps answers: the page then asks again and again.
+// stream sends a part as events: at once, and whenever it has changed. If the connection does not
+// support deadlines, the host wraps answers. The stream then ends after the first event, and the page
+// polls.
 func (v *visit) stream(r *route) error {
 	w := http.NewResponseController(v.Response().Writer)
 	if v.right == management.NoRight {
@@ -263,7 +264,7 @@ func (v *visit) stream(r *route) error {
 	whole := w.SetWriteDeadline(end.Add(web.AnswerTime)) != nil
 	h := v.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // asks proxies to pass events on at once
+	h.Set("X-Accel-Buffering", "no") // asks proxies not to buffer events
 	v.events = new(bytes.Buffer)
 	tick := time.NewTicker(r.live)
 	defer tick.Stop()
@@ -279,7 +280,7 @@ func (v *visit) stream(r *route) error {
 				return err
 			}
 		}
-		event := ":\n\n" // keeps the connection, and finds out whether it is there
+		event := ":\n\n" // a comment that keeps the connection alive and detects that it is closed
 		if now := v.events.String(); now != last {
 			event, last = "data: "+strings.ReplaceAll(strings.TrimSpace(now), "\n", "\ndata: ")+"\n\n", now
 		}
