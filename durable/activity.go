@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// An ActivityOption says more about the call of an activity: [RetryPolicy] and
-// [Tags] are such.
+// ActivityOption configures the call of an activity. [RetryPolicy] and [Tags] implement
+// it.
 type ActivityOption interface{ applyActivity(*activityOptions) }
 
 type activityOptions struct {
@@ -16,11 +16,12 @@ type activityOptions struct {
 	tags  map[string]string
 }
 
-// CallActivity schedules an activity, which must be in the registry, with the
-// given input. The task's error is a *[TaskFailedError] if the activity failed.
+// CallActivity schedules an activity, which must be registered, with the input in. If
+// the activity fails, the task's error is a *[TaskFailedError].
 //
-// If the input cannot be encoded, the activity is not registered or an option
-// cannot be, nothing is scheduled and the task is complete with the error.
+// If the input cannot be encoded, the activity is not registered or an option is
+// invalid, nothing is scheduled and the returned task has already completed with the
+// error.
 func CallActivity[I, O any](ctx *Context, activity func(context.Context, I) (O, error), in I, opts ...ActivityOption) *Task[O] {
 	f, err := ctx.registry.functionOf(activityKind, activity)
 	if err != nil {
@@ -29,13 +30,13 @@ func CallActivity[I, O any](ctx *Context, activity func(context.Context, I) (O, 
 	return callActivity[O](ctx, f.name, in, opts)
 }
 
-// An ActivityName is the wire name of an activity with the given types of input
-// and output, such as one that another program implements:
+// ActivityName is the wire name of an activity with the input type I and the output
+// type O. Use it to call an activity that another program implements:
 //
 //	const Ship = durable.ActivityName[Order, Receipt]("Ship")
 type ActivityName[I, O any] string
 
-// Call schedules the activity with the given input, as [CallActivity] does.
+// Call schedules the activity with the input in. It behaves like [CallActivity].
 func (n ActivityName[I, O]) Call(ctx *Context, in I, opts ...ActivityOption) *Task[O] {
 	return callActivity[O](ctx, string(n), in, opts)
 }

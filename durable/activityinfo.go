@@ -6,19 +6,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
-// ActivityInfo describes the current run of an activity, for its log or to
-// recognise a repetition.
+// ActivityInfo describes the current run of an activity. Use it for log messages or to
+// recognize repeated runs.
 type ActivityInfo struct {
-	InstanceID InstanceID // of the orchestration that waits for the result
-	Name       string     // that the activity is registered under
+	InstanceID InstanceID // the orchestration that called the activity
+	Name       string     // the registered name
 	TaskID     int        // the number of the call among the orchestration's actions, from 0
-	Attempt    int        // from 1; more means that an earlier run did not get to its end
-	Version    Version    // of the orchestration
-	Tags       Tags       // that the call was given
+	Attempt    int        // from 1; above 1 if an earlier run did not complete
+	Version    Version    // the version of the orchestration
+	Tags       Tags       // the tags of the call
 }
 
-// ActivityInfoFrom returns the ActivityInfo of an activity's context. ok is false for
-// other contexts.
+// ActivityInfoFrom returns the ActivityInfo of an activity's context. For other
+// contexts ok is false.
 func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
 	i, ok := dispatch.ActivityInfoFrom(ctx)
 	return ActivityInfo{

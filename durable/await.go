@@ -8,9 +8,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// AwaitAll waits until all tasks are complete, and returns their values in the
-// order of the tasks. The error joins those of all tasks that failed, in the
-// same order; their values are zero.
+// AwaitAll waits until all tasks are complete and returns their values in the order of
+// the tasks. The error joins the errors of all failed tasks, in the same order. The
+// values of failed tasks are zero.
 func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
 	values := make([]T, len(tasks))
 	var failed []error
@@ -23,17 +23,16 @@ func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
 	return values, errors.Join(failed...)
 }
 
-// AwaitAny waits until one of the tasks is complete, and returns the one that
-// was first. Its Await then returns at once:
+// AwaitAny waits until one of the tasks is complete and returns the task that completed
+// first. The Await method of that task returns immediately:
 //
 //	switch durable.AwaitAny(ctx, approval, deadline) {
 //	case approval:
 //		decision, err := approval.Await()
 //
-// The other tasks go on and may be awaited later. A task that waits for an
-// external event and was not first receives none until it is awaited again, so
-// that it takes no event away from others; an event that comes in between is
-// kept for the next Wait.
+// The other tasks continue and may be awaited later. A task that waits for an external
+// event receives no event until it is awaited again. An event that arrives in the
+// meantime is buffered for the next Wait.
 func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	futures := make([]*replay.Future, len(tasks))
 	for i, t := range tasks {
@@ -45,12 +44,12 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	return tasks[ctx.x.AwaitAny(futures)]
 }
 
-// AsCompleted returns the tasks in the order in which they complete, and waits
-// for each. It ends when all were returned. If the loop is left before that,
-// the other tasks are as those that were not first in [AwaitAny].
+// AsCompleted returns an iterator over the tasks in the order in which they complete.
+// It waits for each task. If the loop ends early, the remaining tasks continue as after
+// [AwaitAny].
 //
 //	for t := range durable.AsCompleted(ctx, tasks...) {
-//		v, err := t.Await() // complete
+//		v, err := t.Await() // returns immediately
 func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] {
 	return func(yield func(*Task[T]) bool) {
 		futures := make([]*replay.Future, len(tasks))
@@ -68,10 +67,10 @@ func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] {
 	}
 }
 
-// Map calls an activity for each input, at most limit at a time, and returns
-// the results in the order of the inputs. A limit of zero or less is none. As in
-// [AwaitAll], all of them are called, whether some fail or not, and the error
-// joins those of all that failed.
+// Map calls an activity for each input and returns the results in the order of the
+// inputs. At most limit calls are in flight at a time; a limit of zero or less means no
+// limit. Map calls the activity for all inputs, even if some calls fail. As in
+// [AwaitAll], the error joins the errors of all failed calls.
 func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), in []I, limit int, opts ...ActivityOption) ([]O, error) {
 	tasks := make([]*Task[O], len(in))
 	begin := func(i int) { tasks[i] = CallActivity(ctx, activity, in[i], opts...) }
@@ -93,13 +92,12 @@ func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), i
 	return AwaitAll(tasks...)
 }
 
-// Go runs f as a branch of the orchestrator, and returns its result as a task.
-// Branches take turns, in an order that is the same in every replay: one runs
-// until it awaits something. They may therefore share variables without locks.
+// Go runs f as a branch of the orchestrator and returns its result as a task. Branches
+// take turns in an order that is the same in every replay: one branch runs until it
+// awaits a task. Branches can therefore share variables without locks.
 //
-// A branch begins when the caller next awaits something. When the orchestrator
-// returns, its branches end where they wait. A panic in a branch fails the
-// orchestration.
+// A branch starts when the caller next awaits a task. When the orchestrator returns,
+// waiting branches end. A panic in a branch fails the orchestration.
 func Go[T any](ctx *Context, f func() (T, error)) *Task[T] {
 	t := new(Task[T])
 	ctx.x.Branch(&t.f, func() {

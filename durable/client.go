@@ -19,44 +19,46 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrInstanceNotFound says that no instance has the given ID.
+// ErrInstanceNotFound means that no instance has the given ID.
 var ErrInstanceNotFound = provider.ErrInstanceNotFound
 
-// ErrInstanceExists says that an instance with the given ID exists and may not
-// be replaced. The error is an *[InstanceExistsError], which has its status.
+// ErrInstanceExists means that an instance with the given ID exists and may not be
+// replaced. The error is an *[InstanceExistsError], which has the status of that
+// instance.
 var ErrInstanceExists = provider.ErrInstanceExists
 
-// An InstanceExistsError is the error of a start whose instance ID exists.
+// InstanceExistsError is the error of a start whose instance ID is in use.
 type InstanceExistsError = provider.InstanceExistsError
 
-// ErrInstanceChanged says that an instance has changed since it was looked at.
+// ErrInstanceChanged means that the instance has changed since it was read.
 var ErrInstanceChanged = provider.ErrInstanceChanged
 
-// ErrContinuation says that the hub did not return the continuation of a query.
+// ErrContinuation means that the continuation of a query was not issued by this hub.
 var ErrContinuation = provider.ErrContinuation
 
-// ErrInstanceEnded says that an instance has completed, failed or been
-// terminated, and takes no more messages.
+// ErrInstanceEnded means that the instance has completed, failed or been terminated and
+// accepts no more messages.
 var ErrInstanceEnded = errors.New("instance has ended")
 
-// ErrNotSupported says that the hub's provider cannot do what was asked for.
+// ErrNotSupported means that the provider of the hub does not support the operation.
 var ErrNotSupported = provider.ErrNotSupported
 
-// A Client starts orchestrations in a hub, sends them messages and reads what
-// is known of them. Its methods may be called from several goroutines at once.
+// Client starts orchestrations in a task hub, sends them messages and reads their
+// states. Its methods are safe for concurrent use.
 type Client struct {
 	hub      provider.Client
 	registry *Registry
 	reuse    OverridableStates
-	version  Version // of instances for which none was chosen
+	version  Version // the default version of new instances
 	tracer   *tracing.Tracer
 }
 
-// A ClientOption changes what a [Client] does.
+// ClientOption configures a [Client].
 type ClientOption interface{ applyClient(*Client) }
 
-// NewClient returns a Client of the hub that p stores. The registry is needed
-// only by [Start], to find an orchestrator's name.
+// NewClient returns a Client of the hub that p stores. The registry maps functions to
+// names, for [Start] and for calls that name an entity by its type. It may be nil if
+// the client uses names only.
 func NewClient(p provider.Client, r *Registry, opts ...ClientOption) *Client {
 	c := &Client{hub: p, registry: r}
 	for _, o := range opts {
@@ -65,15 +67,15 @@ func NewClient(p provider.Client, r *Registry, opts ...ClientOption) *Client {
 	return c
 }
 
-// OverridableStates says which existing instances a start with their ID may
-// replace. It is a [ClientOption], with the names of host.json's
+// OverridableStates selects the existing instances that a start with the same ID may
+// replace. It is a [ClientOption]. host.json uses the same names for
 // overridableExistingInstanceStates.
 type OverridableStates int
 
 const (
-	// NonRunningStates lets a start replace an instance that has ended. A start
-	// with the ID of any other is refused with an
-	// *[InstanceExistsError]. It is the default.
+	// NonRunningStates lets a start replace an instance that has ended. If the instance
+	// has not ended, the start fails with an *[InstanceExistsError]. This is the
+	// default.
 	NonRunningStates OverridableStates = iota
 	// AnyState lets a start replace any instance.
 	AnyState
@@ -81,8 +83,8 @@ const (
 
 func (s OverridableStates) applyClient(c *Client) { c.reuse = s }
 
-// refused returns the statuses in which an existing instance is not replaced
-// (the extension's OverridableStates.cs, ToDedupeStatuses).
+// refused returns the statuses in which an existing instance is not replaced (the
+// extension's OverridableStates.cs, ToDedupeStatuses).
 func (s OverridableStates) refused() []history.RuntimeStatus {
 	if s == AnyState {
 		return nil
@@ -90,13 +92,13 @@ func (s OverridableStates) refused() []history.RuntimeStatus {
 	return []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
 }
 
-// Start starts an instance of orch, which must be in the client's registry.
-// Without an [InstanceID] among opts it gets a random one. An instance that
-// has that ID and has not ended makes it fail with an
-// *[InstanceExistsError].
+// Start starts an instance of orch, which must be in the client's registry. Without an
+// [InstanceID] option the instance gets a random ID. If an instance with the ID exists
+// and has not ended, Start fails with an *[InstanceExistsError]; see
+// [OverridableStates].
 //
-// Without a [Version] the instance has the one that orch is registered for, or
-// the client's.
+// Without a [Version] option the instance gets the version that orch is registered for,
+// or else the default version of the client.
 func Start[I, O any](ctx context.Context, c *Client, orch func(*Context, I) (O, error), in I, opts ...StartOption) (*Instance[O], error) {
 	if c.registry == nil {
 		return nil, fmt.Errorf("start %T: the client was made without a registry, and knows functions by name only", orch)
@@ -119,9 +121,9 @@ func Start[I, O any](ctx context.Context, c *Client, orch func(*Context, I) (O, 
 	return InstanceOf[O](c, id), nil
 }
 
-// StartByName starts an instance of the orchestrator with the given wire name,
-// which may be one of another program, and returns its ID. The input is JSON;
-// if it is empty the orchestrator gets none.
+// StartByName starts an instance of the orchestrator with the given wire name and
+// returns its ID. Another program may implement the orchestrator. The input is JSON; an
+// empty input means none.
 func (c *Client) StartByName(ctx context.Context, name string, input json.RawMessage, opts ...StartOption) (InstanceID, error) {
 	payload, err := text(input)
 	if err != nil {
@@ -130,13 +132,13 @@ func (c *Client) StartByName(ctx context.Context, name string, input json.RawMes
 	return c.start(ctx, name, payload, opts...)
 }
 
-// Restart starts an instance with the name, the input, the version and the tags
-// that another was started with, and returns its ID. Among opts can be its ID,
-// which can be that of the other; otherwise it gets a random one. What opts say
-// of the version and the tags counts in place of the other's.
+// Restart starts an instance with the name, input, version and tags of the instance id
+// and returns the ID of the new instance. Options override the version and the tags.
+// With an [InstanceID] option the new instance gets that ID, which may be id itself;
+// otherwise it gets a random ID.
 //
-// If the other instance is unknown it fails with [ErrInstanceNotFound], and if
-// the ID is that of an instance that has not ended, with an
+// If the instance id does not exist, Restart fails with [ErrInstanceNotFound]. If the
+// ID of the new instance belongs to an instance that has not ended, it fails with an
 // *[InstanceExistsError].
 func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption) (InstanceID, error) {
 	s, err := c.instance(ctx, id, provider.Fetch{Input: true})
@@ -195,7 +197,7 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 	return o.id, nil
 }
 
-// Status returns what is known of an instance, or [ErrInstanceNotFound].
+// Status returns the state of an instance, or [ErrInstanceNotFound].
 func (c *Client) Status(ctx context.Context, id InstanceID, fetch Fetch) (*InstanceState, error) {
 	s, err := c.instance(ctx, id, provider.Fetch(fetch))
 	if err != nil {
@@ -204,8 +206,8 @@ func (c *Client) Status(ctx context.Context, id InstanceID, fetch Fetch) (*Insta
 	return (*InstanceState)(s), nil
 }
 
-// instance is the provider's, of an ID that can be one: a hub that stores no other may
-// take it for one that it stores.
+// instance reads an instance from the hub. It rejects IDs that the hub cannot store,
+// because the hub could mistake one for the ID of another instance.
 func (c *Client) instance(ctx context.Context, id InstanceID, fetch provider.Fetch) (*provider.InstanceState, error) {
 	if err := checkTexts("instance ID", id); err != nil {
 		return nil, err
@@ -238,10 +240,9 @@ func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, er
 	return p, nil
 }
 
-// All returns an iterator over all instances that match q, beginning with the
-// page that q asks for. It reads page by page, as far as it is ranged over. If
-// a page cannot be read it yields the error, and ends. It passes over instances that
-// are unreadable, which [Client.List] reports.
+// All returns an iterator over all instances that match q, starting with the page that
+// q.Continuation selects. It reads pages on demand. If a page cannot be read, it yields
+// the error and ends. It skips unreadable instances; [Client.List] reports them.
 func (c *Client) All(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
 	return func(yield func(*InstanceState, error) bool) {
 		for page, err := range c.pages(ctx, q.rows()) {
@@ -258,7 +259,7 @@ func (c *Client) All(ctx context.Context, q Query) iter.Seq2[*InstanceState, err
 	}
 }
 
-// pages is All by page.
+// pages returns an iterator over the pages of a query. It ends after the first error.
 func (c *Client) pages(ctx context.Context, q provider.Query) iter.Seq2[*provider.Page, error] {
 	return func(yield func(*provider.Page, error) bool) {
 		for {
@@ -271,8 +272,8 @@ func (c *Client) pages(ctx context.Context, q provider.Query) iter.Seq2[*provide
 	}
 }
 
-// History returns the events of an instance's current execution in order,
-// empty if there are none or the instance is unknown.
+// History returns the events of an instance's current execution, in order. It is empty
+// if the instance has no events or does not exist.
 func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, error) {
 	err := checkTexts("instance ID", id)
 	if err != nil {
@@ -285,17 +286,18 @@ func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, e
 	return h, nil
 }
 
-// Why returns why an instance does not go on: what it waits for, since when, and at which
-// lines of its code. It replays the history in memory with the client's registry; nothing
-// is written. Without code for the instance it returns what the history alone tells.
+// Why explains what an instance is waiting for, since when, and at which lines of its
+// code. It replays the history in memory with the client's registry and writes nothing.
+// If the registry has no code for the instance, the result contains only what the
+// history shows.
 //
-// It fails with [ErrInstanceNotFound] if there is no such instance, and if the hub cannot
-// be read.
+// Why fails with [ErrInstanceNotFound] if the instance does not exist, and if the hub
+// cannot be read.
 func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) { return why(ctx, c, id) }
 
-// Tracking returns a page of the tracking records of an instance: every event of all
-// its executions, oldest first, whether their histories are still there or not. A hub
-// that keeps no tracking records makes it fail with [ErrNotSupported].
+// Tracking returns a page of the tracking records of an instance: the events of all its
+// executions, oldest first. Records outlive the histories that they were copied from.
+// If the hub keeps no tracking records, Tracking fails with [ErrNotSupported].
 func (c *Client) Tracking(ctx context.Context, id InstanceID, q TrackingQuery) (*TrackingPage, error) {
 	tracker, ok := c.hub.(provider.Tracker)
 	if !ok {
@@ -315,9 +317,9 @@ func (c *Client) Tracking(ctx context.Context, id InstanceID, q TrackingQuery) (
 	}, nil
 }
 
-// RaiseEvent sends an instance the event with the given name. The payload is
-// JSON; if it is empty the event has none. An instance that is unknown or has
-// ended makes it fail with [ErrInstanceNotFound] or [ErrInstanceEnded].
+// RaiseEvent sends an event with the given name to an instance. The payload is JSON; an
+// empty payload means none. RaiseEvent fails with [ErrInstanceNotFound] if the instance
+// does not exist, and with [ErrInstanceEnded] if it has ended.
 func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, payload json.RawMessage) error {
 	if name == "" {
 		return fmt.Errorf("raise event for instance %s: the event's name is empty", id)
@@ -336,12 +338,11 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 	return nil
 }
 
-// Suspend makes an instance take no notice of anything until it is resumed, as
-// soon as it is next looked at. Activities that run go on; their results, and
-// events, are kept for later. An instance that has not started yet is suspended
-// when it does. An instance that is unknown makes it fail with
-// [ErrInstanceNotFound], one that is suspended or has ended with an
-// *[InstanceStateError].
+// Suspend pauses an instance until [Client.Resume] resumes it. The suspension takes
+// effect when a worker next processes the instance. Running activities continue; their
+// results and external events are kept for later. A pending instance is suspended when
+// it starts. Suspend fails with [ErrInstanceNotFound] if the instance does not exist,
+// and with an *[InstanceStateError] if it is suspended or has ended.
 func (c *Client) Suspend(ctx context.Context, id InstanceID, reason string) error {
 	e := &history.ExecutionSuspended{Header: history.NewHeader(c.now()), Reason: &reason}
 	if err := c.send(ctx, id, e, OperationSuspend, history.Pending, history.Running, history.ContinuedAsNew); err != nil {
@@ -350,9 +351,8 @@ func (c *Client) Suspend(ctx context.Context, id InstanceID, reason string) erro
 	return nil
 }
 
-// Resume ends the suspension of an instance. An instance that is unknown makes
-// it fail with [ErrInstanceNotFound], one that is not suspended with an
-// *[InstanceStateError].
+// Resume ends the suspension of an instance. It fails with [ErrInstanceNotFound] if the
+// instance does not exist, and with an *[InstanceStateError] unless it is suspended.
 func (c *Client) Resume(ctx context.Context, id InstanceID, reason string) error {
 	e := &history.ExecutionResumed{Header: history.NewHeader(c.now()), Reason: &reason}
 	if err := c.send(ctx, id, e, OperationResume, history.Suspended); err != nil {
@@ -361,15 +361,15 @@ func (c *Client) Resume(ctx context.Context, id InstanceID, reason string) error
 	return nil
 }
 
-// Terminate ends an instance as soon as it is next looked at; reason becomes
-// its output. One that has not started never will. Activities that run go on.
-// So do the instance's children, unless [Recursive] is among opts. An instance
-// that is unknown or has ended makes it fail with [ErrInstanceNotFound] or
-// [ErrInstanceEnded].
+// Terminate ends an instance when a worker next processes it. The instance's output is
+// reason. A pending instance never starts. Running activities continue, and so do
+// children unless the [Recursive] option is set. Terminate fails with
+// [ErrInstanceNotFound] if the instance does not exist, and with [ErrInstanceEnded] if
+// it has ended.
 //
-// A recursive Terminate waits, until ctx ends, for each instance to have ended:
-// only then it is certain which children it has. It fails with
-// [ErrInstanceEnded] only if all of them had ended.
+// A recursive Terminate waits until each instance has ended or ctx is done, because an
+// instance can start children until it ends. It fails with [ErrInstanceEnded] only if
+// all the instances had already ended.
 func (c *Client) Terminate(ctx context.Context, id InstanceID, reason string, opts ...TerminateOption) error {
 	var o terminateOptions
 	for _, opt := range opts {
@@ -392,16 +392,14 @@ func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) er
 	return c.send(ctx, id, e, OperationTerminate)
 }
 
-// Rewind takes back the failure of an instance: the activities that failed run
-// again, children that failed are rewound in turn, and what succeeded is not
-// done again. What the orchestrator has answered in some other way, such as a
-// failure that it caught, stays as it was. reason is recorded in the history of
-// the instances that go on.
+// Rewind resumes a failed instance. Failed activities run again, failed children are
+// rewound in turn, and successful steps are not repeated. Failures that the
+// orchestrator handled, for example by catching the error, stay as they are. The reason
+// is recorded in the history of each rewound instance.
 //
-// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
-// has not failed with an *[InstanceStateError], and a hub that cannot rewind
-// with [ErrNotSupported]. If a rewind is interrupted, repeat it: it completes the
-// interrupted one.
+// Rewind fails with [ErrInstanceNotFound] if the instance does not exist, with an
+// *[InstanceStateError] if it has not failed, and with [ErrNotSupported] if the hub
+// cannot rewind. If a rewind is interrupted, repeat it to complete it.
 func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
 	if err := c.rewind(ctx, id, reason); err != nil {
 		return fmt.Errorf("rewind instance %s: %w", id, err)
@@ -414,8 +412,8 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 	if err != nil {
 		return err
 	}
-	// A rewind that was interrupted leaves the instance Pending. The provider tells it from an
-	// instance that was only started.
+	// An interrupted rewind leaves the instance Pending. The provider can tell it from
+	// an instance that has not started yet.
 	if s.Status != history.Failed && s.Status != history.Pending {
 		return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
 	}
@@ -427,7 +425,7 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 		return ErrNotSupported
 	}
 	err = rewinder.Rewind(ctx, string(id), reason)
-	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // another client was faster
+	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // another client may have rewound it first
 		if s, lookErr := c.instance(ctx, id, provider.Fetch{}); lookErr == nil && s.Status != history.Failed {
 			return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
 		}
@@ -435,10 +433,10 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 	return err
 }
 
-// send sends e to the execution that the instance has when it arrives. It first checks
-// that the instance has one of the statuses: a hub does not keep messages for which
-// there is no receiver. Without statuses, any will do in which the instance has not
-// ended, and the hub need not be asked if this process runs the instance.
+// send sends e to the instance's current execution. It first checks that the instance
+// has one of the given statuses, because a hub discards messages without a receiver.
+// Without statuses the instance must not have ended. In that case the hub is not
+// queried if this process runs the instance.
 func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, operation string, statuses ...history.RuntimeStatus) error {
 	if err := checkTexts(e.Type().String(), e); err != nil {
 		return err
@@ -456,16 +454,15 @@ func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, opera
 	return c.hub.Send(ctx, provider.TaskMessage{Event: e, Target: target})
 }
 
-// Purge removes all that is stored of an instance that has ended: its state,
-// its history and its payloads. With [Recursive] it removes the instance's
-// children too, and nothing at all if one of them has not ended. If it is cut
-// off, doing it again does the rest.
+// Purge removes an instance that has ended: its state, its history and its payloads.
+// With [Recursive] it also removes the instance's children, and nothing at all if one
+// of them has not ended. If Purge is interrupted, repeat it to remove the rest.
 //
-// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
-// has not ended with an *[InstanceStateError], and a hub that cannot purge with
-// [ErrNotSupported]. An instance that is started anew or rewound meanwhile
-// stays: the error is an *[InstanceStateError] then too, or
-// [ErrInstanceChanged] if it has ended again.
+// Purge fails with [ErrInstanceNotFound] if the instance does not exist, with an
+// *[InstanceStateError] if it has not ended, and with [ErrNotSupported] if the hub
+// cannot purge. It keeps an instance that is restarted or rewound during the purge. It
+// then fails with an *[InstanceStateError], or with [ErrInstanceChanged] if that
+// instance has ended again.
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
 	n, err := (&purge{c, purgeOptionsOf(opts), new(provider.Query)}).run(ctx, id)
 	if err != nil {
@@ -474,11 +471,10 @@ func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) 
 	return PurgeResult{Instances: n}, err
 }
 
-// PurgeMany purges the instances that filter selects, several at a time. Each is looked
-// at again before it goes, and stays if it does not match any more. An
-// instance that cannot be purged does not keep it from purging the others. If it
-// fails, is cut off, or ctx ends, the result says what was removed until then,
-// and doing it again does the rest.
+// PurgeMany purges the instances that filter selects, several at a time. It checks each
+// instance again right before it purges it. If an instance cannot be purged, PurgeMany
+// continues with the others. If PurgeMany fails or ctx is done, the result reports what
+// was removed; repeat the call to remove the rest.
 func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
 	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
 	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
@@ -488,7 +484,7 @@ func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...Purg
 		return PurgeResult{}, nil
 	}
 	var tally purgeTally
-	var group errgroup.Group // not to be cut off by an error
+	var group errgroup.Group // without a context: an error must not stop the other purges
 	group.SetLimit(purgesAtOnce)
 	query := provider.Query{
 		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
@@ -512,12 +508,12 @@ func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...Purg
 			})
 		}
 	}
-	_ = group.Wait() // errors are in the tally
+	_ = group.Wait() // the tally has the errors
 	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
 }
 
-// SignalEntity has an entity perform the operation with the given wire name. The
-// input is JSON; if it is empty the operation gets none.
+// SignalEntity sends an entity a signal for the operation with the given wire name. The
+// input is JSON; an empty input means none.
 func (c *Client) SignalEntity(ctx context.Context, e AnyEntity, operation string, input json.RawMessage, opts ...SignalOption) error {
 	id, err := e.entityID(c.registry)
 	if err != nil {
@@ -526,9 +522,9 @@ func (c *Client) SignalEntity(ctx context.Context, e AnyEntity, operation string
 	return c.signal(ctx, id, operation, input, opts)
 }
 
-// DeleteEntity signals an entity to delete itself, by the operation delete, which
-// every entity has; one that is none of ours may take it for something else. An
-// entity that does not exist does not mind.
+// DeleteEntity signals an entity to delete itself. It uses the operation delete, which
+// all entities of this package have; an entity of another program may define it
+// differently. Deleting an entity that does not exist is not an error.
 func (c *Client) DeleteEntity(ctx context.Context, e AnyEntity) error {
 	return c.SignalEntity(ctx, e, deleteOperation, nil)
 }
@@ -550,7 +546,7 @@ func (c *Client) signal(ctx context.Context, id entity.ID, operation string, in 
 	return nil
 }
 
-// sendEntity sends an entity a message, whether it exists or not.
+// sendEntity sends a message to an entity, whether or not the entity exists.
 func (c *Client) sendEntity(ctx context.Context, id entity.ID, name, text string, now time.Time) error {
 	return c.hub.Send(ctx, provider.TaskMessage{
 		Event:  &history.EventRaised{Header: history.NewHeader(now), Name: name, Input: &text},
@@ -558,8 +554,8 @@ func (c *Client) sendEntity(ctx context.Context, id entity.ID, name, text string
 	})
 }
 
-// Entity returns what is known of an entity, with its state. An entity that does
-// not exist makes it fail with [ErrEntityNotFound].
+// Entity returns an entity, including its state. It fails with [ErrEntityNotFound] if
+// the entity does not exist.
 func (c *Client) Entity(ctx context.Context, e AnyEntity) (*EntityState, error) {
 	id, err := e.entityID(c.registry)
 	if err != nil {
@@ -617,8 +613,8 @@ func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, 
 	return page, nil
 }
 
-// AllEntities returns an iterator over all entities that match q, as [Client.All]
-// does over instances.
+// AllEntities returns an iterator over all entities that match q. Like [Client.All], it
+// reads pages on demand.
 func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*EntityState, error] {
 	return func(yield func(*EntityState, error) bool) {
 		for {
@@ -640,20 +636,20 @@ func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*Enti
 	}
 }
 
-// CleanEntities removes what is left of entities that do not exist, and releases
-// the locks of orchestrations that do not run any more. It is never needed for
-// entities to work, but for storage not to grow, and after a lock's holder was
-// purged while it ran. A hub that cannot purge makes it fail with
-// [ErrNotSupported] if there is something to remove.
+// CleanEntities removes the remains of deleted entities and releases locks of
+// orchestrations that no longer run. Entities work without it. Call it to limit
+// storage, or after an orchestration that held a lock was purged while it ran. If the
+// hub cannot purge and there is something to remove, CleanEntities fails with
+// [ErrNotSupported].
 //
-// If it fails, or ctx ends, the result says what was done until then, and doing it
-// again does the rest.
+// If CleanEntities fails or ctx is done, the result reports the work done so far;
+// repeat the call to do the rest.
 func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
 	if what.ReorderWindow <= 0 {
 		what.ReorderWindow = DefaultEntityReorderWindow
 	}
 	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
-	var group errgroup.Group // not to be cut off by an error
+	var group errgroup.Group // without a context: an error must not stop the other cleanings
 	group.SetLimit(purgesAtOnce)
 	var listErr error
 	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
@@ -666,14 +662,14 @@ func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (Entity
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are in the cleaner
+	_ = group.Wait() // the cleaner has the errors
 	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
 		return cleaner.result, fmt.Errorf("clean entities: %w", err)
 	}
 	return cleaner.result, nil
 }
 
-// now returns the hub's time.
+// now returns the current time of the hub's clock.
 func (c *Client) now() time.Time {
 	if clock, ok := c.hub.(provider.Clock); ok {
 		return clock.Now()
@@ -681,7 +677,7 @@ func (c *Client) now() time.Time {
 	return time.Now()
 }
 
-// text returns raw as a payload: nil if it is empty.
+// text returns raw as a payload, or nil if raw is empty.
 func text(raw json.RawMessage) (*string, error) {
 	switch {
 	case len(raw) == 0:
@@ -694,5 +690,5 @@ func text(raw json.RawMessage) (*string, error) {
 	return new(string(raw)), nil
 }
 
-// newID returns a random GUID in .NET's "N" form, 32 hexadecimal digits.
+// newID returns a random GUID of 32 hexadecimal digits, .NET's format "N".
 func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }

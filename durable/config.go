@@ -9,10 +9,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
-// Defaults of [Config]. The numbers of concurrent functions are per core. Those of
-// activities and entities, which wait for others and use memory as their authors will,
-// are as in the .NET extension (Options/DurableTaskOptions.cs). Of orchestrators it has
-// 10, too: here one is a goroutine that mostly waits until its checkpoint is stored.
+// Defaults of [Config]. Concurrency limits are per core. Activities and entities have
+// the limits of the .NET extension (Options/DurableTaskOptions.cs), because activities
+// and entities may block and use any amount of memory. The extension's limit of
+// orchestrators is 10 as well. It is higher here because an orchestrator is a goroutine
+// that mostly waits for its checkpoint.
 const (
 	DefaultMaxConcurrentActivitiesPerCore    = 10
 	DefaultMaxConcurrentOrchestratorsPerCore = 64
@@ -28,158 +29,158 @@ const (
 	DefaultUnknownFunctionTimeout            = 10 * time.Minute
 )
 
-// maxConcurrent is a bound far above what a process can use, which catches a
-// value that was meant as something else.
+// maxConcurrent limits concurrency settings. It is far above useful values, to catch
+// mistakes such as a wrong unit.
 const maxConcurrent = 100_000
 
-// maxActions is a bound above which nothing can be replayed in useful time.
+// maxActions limits MaxOrchestrationActions. Larger histories take too long to replay.
 const maxActions = 100_000_000
 
-// Config says how a [Worker] works. The zero value works; fields that are zero
-// have the defaults named with them.
+// Config configures a [Worker]. The zero value is valid; zero fields have the defaults
+// given below.
 type Config struct {
-	// MaxConcurrentActivities is how many activities run at once in this
-	// worker, 1-100000. Zero means 10 for each core.
+	// MaxConcurrentActivities is the maximum number of activities that run at once in
+	// this worker, 1 to 100,000. Zero means 10 per core.
 	MaxConcurrentActivities int
 
-	// MaxConcurrentOrchestrators is how many instances this worker has in memory
-	// at once, with those that extended sessions keep, 1-100000. Zero means 64 for
-	// each core.
+	// MaxConcurrentOrchestrators is the maximum number of orchestrations in this
+	// worker's memory, 1 to 100,000. It includes those that extended sessions keep. Zero
+	// means 64 per core.
 	MaxConcurrentOrchestrators int
 
-	// MaxPayloadBytes is the largest total size of the payloads of the instances that run
-	// at once in this worker, and of the inputs of its activities. The payload of an
-	// instance is the inputs and results in its history and its new messages. An instance
-	// or activity that does not fit waits, and delays the next ones. One instance
-	// and one activity always run, however large they are. Payloads of up to 256 KiB do
-	// not count. Zero means 128 MiB.
+	// MaxPayloadBytes limits the total payload size of the instances and activities that
+	// run at once in this worker. The payload of an instance is the inputs and results
+	// in its history and its new messages. The payload of an activity is its input. An
+	// instance or activity that does not fit waits, and delays the next ones. One
+	// instance and one activity always run, whatever their size. Payloads of up to 256
+	// KiB do not count. Zero means 128 MiB.
 	MaxPayloadBytes int64
 
-	// MaxConcurrentEntities is how many entities this worker runs at once, 1-100000.
-	// Zero means 10 for each core.
+	// MaxConcurrentEntities is the maximum number of entities that run at once in this
+	// worker, 1 to 100,000. Zero means 10 per core.
 	MaxConcurrentEntities int
 
-	// MaxEntityBatch is how many operations of an entity are performed before their
-	// results are stored, 1-100000. Zero means 5,000.
+	// MaxEntityBatch is the maximum number of operations of an entity between two writes
+	// of their results, 1 to 100,000. Zero means 5,000.
 	MaxEntityBatch int
 
-	// EntityReorderWindow is how long an entity remembers received messages, to order
-	// them and to drop duplicates, at most a year. Zero means 30 minutes, and less than
-	// zero that it does neither.
+	// EntityReorderWindow is the time for which an entity remembers received messages,
+	// to put them in order and to discard duplicates. The maximum is a year. Zero means
+	// 30 minutes. A negative value disables both.
 	EntityReorderWindow time.Duration
 
-	// KeepFailedEntityEffects keeps what a failed operation did: its change of the
-	// entity's state, and the messages that it sent. Otherwise a failed operation has
-	// no effect.
+	// KeepFailedEntityEffects keeps the effects of a failed operation: its change of the
+	// entity's state and the messages that it sent. By default a failed operation has no
+	// effect.
 	KeepFailedEntityEffects bool
 
-	// NoExtendedSessions keeps no instance in memory after an episode. Otherwise it
-	// stays for a while, and the next episode need not read and replay its history.
-	// It leaves at once when another instance needs its place among
-	// MaxConcurrentOrchestrators, another worker its partition, or others its memory:
-	// the histories of those that wait may have 64 MiB. As many entities are kept as
-	// MaxConcurrentEntities.
+	// NoExtendedSessions unloads each instance from memory after every episode. By
+	// default an instance stays in memory for a while, so its next episode need not read
+	// and replay the history. It is unloaded early if another instance needs its slot
+	// (see MaxConcurrentOrchestrators), if another worker acquires its partition, or if
+	// memory is short: the histories of waiting instances use at most 64 MiB. At most
+	// MaxConcurrentEntities entities are kept in memory.
 	NoExtendedSessions bool
 
-	// ExtendedSessionIdle is how long an instance is kept in memory at most without
-	// anything happening, up to a day. Zero means 30 s.
+	// ExtendedSessionIdle is the maximum time that an idle instance stays in memory, up
+	// to a day. Zero means 30 seconds.
 	ExtendedSessionIdle time.Duration
 
-	// ShutdownTimeout is how long running activities and episodes may go on
-	// after the worker was stopped, at most an hour. Then the activities'
-	// contexts are cancelled. Zero means 5 s.
+	// ShutdownTimeout is the time that running activities and episodes get to finish
+	// when the worker stops, at most an hour. Then the contexts of the activities are
+	// canceled. Zero means 5 seconds.
 	ShutdownTimeout time.Duration
 
-	// EpisodeWarnAfter is the time without progress, at most an hour, after which the
-	// log reports an orchestrator with its stack. Zero means 10 s.
+	// EpisodeWarnAfter is the time without progress after which the worker logs an
+	// orchestrator with its stack, at most an hour. Zero means 10 seconds.
 	EpisodeWarnAfter time.Duration
 
-	// StallTimeout is the time without progress, at most an hour, after which the worker
-	// stops waiting for an orchestrator: it waits for something other than a durable
-	// task, or it computes without end. Each durable call is progress. Time in which
-	// the process does not run, or runs slowly, does not count. Zero means 30 s.
+	// StallTimeout is the time without progress after which the worker stops waiting for
+	// an orchestrator, at most an hour. The orchestrator then blocks outside durable
+	// calls, or computes without end. Each durable call is progress. Time in which the
+	// process does not run, or runs slowly, does not count. Zero means 30 seconds.
 	//
-	// The worker holds the instance back. It does not run it again until the instance
-	// is suspended and resumed, or the process restarts. The instance can be terminated
-	// and suspended meanwhile. If a goroutine that the orchestrator started has made a
-	// durable call, the orchestrator is given up after a second, and the instance fails
-	// with a [UsageError].
+	// The worker holds the instance back. It does not run it again until the instance is
+	// suspended and resumed, or the process restarts. Meanwhile the instance can be
+	// terminated and suspended. If a goroutine that the orchestrator started has made a
+	// durable call, the timeout is one second and the instance fails with a
+	// [UsageError].
 	//
-	// Go cannot stop code from outside. The given-up code keeps its memory, and an
-	// endless loop uses a core, until the process restarts.
+	// Go cannot stop code from outside. The abandoned code keeps its memory, and an
+	// endless loop occupies a core, until the process restarts.
 	StallTimeout time.Duration
 
-	// MaxOrchestrationActions is how many things an execution may begin or send,
-	// 1-100000000, before it fails: one that begins more most likely never
-	// ends. Zero means 100,000.
+	// MaxOrchestrationActions is the maximum number of actions of an execution, such as
+	// calls and sent messages, 1 to 100,000,000. An execution that exceeds it fails,
+	// because it most likely never ends. Zero means 100,000.
 	MaxOrchestrationActions int
 
-	// StoreInputs keeps the inputs of activities and sub-orchestrations in the
-	// histories of those that call them, for people to look at. Otherwise only
-	// those who get the inputs have them.
+	// StoreInputs stores the inputs of activities and sub-orchestrations in the caller's
+	// history too, for diagnostics. By default only the callee stores them.
 	StoreInputs bool
 
-	// Version is the version of what this worker runs. Sub-orchestrations for
-	// which none was chosen get it. Empty means none; then the worker takes
-	// instances of all versions.
+	// Version is the version of this worker. It is the default version of
+	// sub-orchestrations. If it is empty, the worker accepts instances of all versions.
 	Version Version
 
-	// VersionMatch says which instances the worker takes, by their version and
-	// its own. Zero means MatchCurrentOrOlder.
+	// VersionMatch selects the instances that the worker accepts, by comparing their
+	// version with Version. Zero means MatchCurrentOrOlder.
 	VersionMatch VersionMatchStrategy
 
-	// VersionFailure says what becomes of the others. Zero means RejectMismatch.
+	// VersionFailure defines what happens to the other instances. Zero means
+	// RejectMismatch.
 	VersionFailure VersionFailureStrategy
 
-	// UnknownFunctionTimeout is how long an instance that has not begun, or an
-	// operation of an entity that does not exist, waits for a worker that knows its
-	// function before it fails, at most a year: in a rolling deployment one may come.
-	// Zero means 10 minutes, or not at all on a hub that can have no other worker.
-	// Less than zero means for ever.
+	// UnknownFunctionTimeout is the time after which work for an unregistered function
+	// fails. Until then it waits for a worker that has the function. Such a worker may
+	// start during a rolling deployment. The timeout applies to instances that have not
+	// started and to operations of entities that do not exist. The maximum is a year.
+	// Zero means 10 minutes, or immediate failure on a hub that cannot have other
+	// workers. A negative value means that the work waits forever.
 	UnknownFunctionTimeout time.Duration
 
-	// FailUnknownFunctions lets instances and entities that have begun fail in the
-	// same way, and activities. Otherwise they wait until a worker knows their
-	// function, or they are terminated: a wrong deployment does not end what runs.
+	// FailUnknownFunctions applies UnknownFunctionTimeout to started instances, existing
+	// entities and activities too. By default they wait until a worker has their
+	// function or they are terminated, so a wrong deployment ends no running work.
 	FailUnknownFunctions bool
 
-	// HoldNonDeterministic holds back instances whose orchestrator differs from their
-	// history, until a worker has code that fits, or they are terminated: a wrong
-	// deployment does not end what runs. Otherwise they fail with a
+	// HoldNonDeterministic holds back instances whose orchestrator deviates from the
+	// history. They wait until a worker has matching code or they are terminated, so a
+	// wrong deployment ends no running work. By default they fail with a
 	// [NonDeterminismError].
 	HoldNonDeterministic bool
 
-	// CrashFile is the path of a small file in which the worker counts what crashed its
-	// process: a panic on a goroutine that a function started, which nothing can recover.
-	// Work that crashes it twice before any progress is set aside. So is all work of a
-	// function that crashes it five times in a row in spite of progress, until an instance
-	// of it is suspended and resumed or the file is deleted. The worker then sets the process's
-	// crash output, and adds tracebacklabels=1 to its GODEBUG, so that the texts of panics
-	// name instances. Empty means that nothing is counted.
+	// CrashFile is the path of a small file in which the worker counts crashes of its
+	// process. It counts panics on goroutines that a function started, which the worker
+	// cannot recover. Work that crashes the process twice without progress is set aside.
+	// If a function crashes the process five times in a row in spite of progress, all
+	// its work is set aside, until an instance of the function is suspended and resumed
+	// or the file is deleted. To find the instances, the worker sets the process's crash
+	// output and adds tracebacklabels=1 to its GODEBUG. Empty means that crashes are not
+	// counted.
 	CrashFile string
 
-	// HTTP says how the requests of [CallHTTP] are made.
+	// HTTP configures the requests of [CallHTTP].
 	HTTP HTTPConfig
 
-	// Tracing says where spans go. Zero means nowhere.
+	// Tracing configures the destination of spans. The zero value disables tracing.
 	Tracing Tracing
 
-	// Metrics says where metrics go. Zero means nowhere.
+	// Metrics configures the destination of metrics. The zero value disables metrics.
 	Metrics Metrics
 
-	// Lifecycle is called when an orchestration has begun or ended on this worker, in
-	// the order in which that was stored. It must return at once. It is not called for
-	// an instance that ends before any worker runs it, and may not be called for what a
-	// process stored just before it died. Nil means no calls.
+	// Lifecycle is called when an orchestration has started or ended on this worker, in
+	// the order of the commits. It must return immediately. Delivery is best effort:
+	// instances that end before they run are never reported, and events committed right
+	// before a crash may be lost. Nil means no calls.
 	Lifecycle func(LifecycleEvent)
 
-	// Logger gets the worker's log, and that of orchestrators. Nil means
+	// Logger receives the log of the worker and of orchestrators. Nil means
 	// slog.Default().
 	Logger *slog.Logger
 }
 
-// WithDefaults returns a copy of c in which fields that are zero have their
-// defaults.
+// WithDefaults returns a copy of c in which zero fields are set to their defaults.
 func (c Config) WithDefaults() Config {
 	if c.MaxConcurrentActivities == 0 {
 		c.MaxConcurrentActivities = DefaultMaxConcurrentActivitiesPerCore * runtime.NumCPU()
@@ -221,8 +222,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns an error that names the first field of c, after
-// [Config.WithDefaults], whose value is out of its range.
+// Validate applies [Config.WithDefaults] and returns an error that names the first
+// field whose value is out of range.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if c.MaxPayloadBytes < 0 {
@@ -268,7 +269,7 @@ func (c Config) Validate() error {
 	return c.HTTP.validate()
 }
 
-// lifecycle returns the dispatcher's callback, nil if there is no listener.
+// lifecycle returns the dispatcher's callback, or nil if Lifecycle is nil.
 func (c Config) lifecycle() func(dispatch.LifecycleEvent) {
 	if c.Lifecycle == nil {
 		return nil
@@ -278,8 +279,8 @@ func (c Config) lifecycle() func(dispatch.LifecycleEvent) {
 	}
 }
 
-// checkVersion says why a worker does not take an instance of a version, nil if
-// it does.
+// checkVersion returns an error if the worker does not accept instances of the given
+// version.
 func (c Config) checkVersion(instance string) error {
 	order := Version(instance).Compare(c.Version)
 	switch {

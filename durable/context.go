@@ -15,25 +15,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// Context is an orchestrator's only window on the world. It is deliberately
-// not a context.Context: code that could block or do I/O does not accept it.
+// Context is an orchestrator's access to its instance and its tasks. It is deliberately
+// not a context.Context, so an orchestrator cannot pass it to code that blocks or does
+// I/O.
 //
-// It is for the orchestrator's own code, on no other goroutine, and is
-// worthless when the orchestrator has returned.
+// Only the orchestrator's own code may use it, never another goroutine. It is invalid
+// after the orchestrator has returned.
 type Context struct {
 	x        *replay.Execution
 	registry *Registry
 	function *Function
-	logger   *slog.Logger // made when first asked for
-	// noted is the first durable call from a goroutine that the orchestrator started.
+	logger   *slog.Logger // created by the first call of Logger
+	// noted is the error of the first durable call from a goroutine that the
+	// orchestrator started.
 	noted atomic.Pointer[error]
 }
 
 // InstanceID returns the ID of the instance.
 func (c *Context) InstanceID() InstanceID { return InstanceID(c.x.Instance().InstanceID) }
 
-// ParentInstanceID returns the ID of the instance that started this one as a
-// child, empty if a client started it.
+// ParentInstanceID returns the ID of the instance that started this one as a child. It
+// is empty if a client started the instance.
 func (c *Context) ParentInstanceID() InstanceID {
 	if p := c.x.Started().Parent; p != nil {
 		return InstanceID(p.Instance.InstanceID)
@@ -44,34 +46,34 @@ func (c *Context) ParentInstanceID() InstanceID {
 // Name returns the wire name of the orchestrator.
 func (c *Context) Name() string { return c.x.Started().Name }
 
-// Tags returns the tags that the instance was started with, and has inherited.
+// Tags returns the tags of the instance, including those inherited from its parent.
 func (c *Context) Tags() Tags { return maps.Clone(c.x.Started().Tags) }
 
-// HistoryLength returns how many events the instance's history has at this
-// point. It is the same in every replay. An orchestrator that may go on for long
-// can continue as new when it has become large:
+// HistoryLength returns the current number of events in the instance's history. It is
+// the same in every replay. A long-running orchestrator can continue as new when the
+// number is large:
 //
 //	if ctx.HistoryLength() > 5_000 {
 //		return durable.ContinueAsNew(ctx, Poll, state)
 //	}
 func (c *Context) HistoryLength() int { return c.x.HistoryLength() }
 
-// HistorySize returns roughly how many bytes the instance's history has at this
-// point: 128 for each event, and the payloads, names and messages of those that
-// arrived, in UTF-8. It is the same in every replay.
+// HistorySize returns the approximate size of the instance's history in bytes. It
+// counts 128 bytes per event, plus the payloads, names and messages of received events
+// in UTF-8. It is the same in every replay.
 func (c *Context) HistorySize() int { return c.x.HistorySize() }
 
-// Now returns the current time, UTC. It stands still while the orchestrator
-// runs, moves on while it waits, and is the same in every replay.
+// Now returns the current time in UTC. It advances only while the orchestrator waits,
+// and is the same in every replay.
 func (c *Context) Now() time.Time { return c.x.Now() }
 
-// IsReplaying reports whether the orchestrator does again what it did before.
-// What it decides must not depend on that.
+// IsReplaying reports whether the orchestrator is repeating steps that are in its
+// history. Decisions must not depend on it.
 func (c *Context) IsReplaying() bool { return c.x.IsReplaying() }
 
-// Logger returns the worker's logger, with the instance's IDs; it is
-// slog.Default() if [Config] has none. It is silent while the orchestrator replays or is taken out of memory, so that every
-// message is logged once.
+// Logger returns the worker's logger with the instance's IDs. While the orchestrator
+// replays or is unloaded from memory the logger discards messages, so each message is
+// logged once.
 func (c *Context) Logger() *slog.Logger {
 	if c.logger == nil {
 		c.logger = slog.New(&replayHandler{c.x, c.registry.baseLogger().Handler()}).With(
@@ -83,21 +85,22 @@ func (c *Context) Logger() *slog.Logger {
 	return c.logger
 }
 
-// foreignCalls is a [Context] as the [replay.Guard] of its execution.
+// foreignCalls implements [replay.Guard] for the execution of a [Context]. It records
+// durable calls from goroutines that the orchestrator started.
 type foreignCalls Context
 
-// UsageError returns the panic value of a call with that sentence.
+// UsageError returns the panic value of a call that the sentence describes.
 func (*foreignCalls) UsageError(sentence string) error { return &UsageError{sentence} }
 
-// Note keeps the first call, which fails the orchestration, and logs each: if the
-// orchestrator has ended, or waits for the goroutine, only the log shows it.
+// Note logs the error of a call and keeps the first one, which fails the orchestration.
+// The log is the only report if the orchestrator has ended or waits for the goroutine.
 func (c *foreignCalls) Note(err error) {
 	c.noted.CompareAndSwap(nil, &err)
 	c.registry.baseLogger().Error("a goroutine that an orchestrator started made a durable call, and was ended",
 		"instanceId", c.x.Instance().InstanceID, "orchestrator", c.function.name, "error", err, "stack", string(debug.Stack()))
 }
 
-// Noted returns the error of the first call, nil if there was none.
+// Noted returns the first error passed to Note, or nil.
 func (c *foreignCalls) Noted() error {
 	if err := c.noted.Load(); err != nil {
 		return *err
@@ -105,22 +108,21 @@ func (c *foreignCalls) Noted() error {
 	return nil
 }
 
-// encode is the function [encode]. Its start counts as progress, since a large value takes
-// long. The durable call that follows counts again.
+// encode calls the function [encode] and counts as progress, because encoding a large
+// value takes long. The durable call that follows counts again.
 func (c *Context) encode(v any) (*string, error) {
 	c.x.Progressed()
 	return encode(v)
 }
 
-// maxCustomStatus is how many whole KB of UTF-16 a custom status may have (the
+// maxCustomStatus is the maximum size of a custom status in whole KB of UTF-16 (the
 // extension's MessagePayloadDataConverter.cs, Serialize, and
 // DurableOrchestrationContext.cs, MaxCustomStatusPayloadSizeInKB).
 const maxCustomStatus = 16
 
-// SetCustomStatus sets what clients see of the instance besides its runtime
-// status: v as JSON, of at most 16 KB in UTF-16. The last value stays until
-// another is set. A value that is too large or cannot be encoded fails the
-// orchestration.
+// SetCustomStatus sets the custom status of the instance, which clients can read: v as
+// JSON, at most 16 KB in UTF-16. The status stays until it is set again. The
+// orchestration fails if the value is too large or cannot be encoded.
 func (c *Context) SetCustomStatus(v any) {
 	status, err := c.encode(v)
 	if err != nil {
@@ -136,7 +138,7 @@ func (c *Context) SetCustomStatus(v any) {
 	c.x.SetCustomStatus(status)
 }
 
-// replayHandler passes on what an orchestrator logs for the first time.
+// replayHandler discards log records while the orchestrator replays or is unloaded.
 type replayHandler struct {
 	x *replay.Execution
 	slog.Handler
@@ -162,8 +164,8 @@ func (c *Context) signal(target entity.ID, operation string, input *string, due 
 
 func (c *Context) refuse(call, sentence string) { c.x.Refuse(call, sentence) }
 
-// CriticalSection returns the entities that the orchestrator has locked, in order,
-// and reports whether it has locked any.
+// CriticalSection returns the entities that the orchestrator has locked, in order, and
+// reports whether there are any.
 func (c *Context) CriticalSection() (entities []EntityID, ok bool) {
 	for _, id := range c.x.Locked() {
 		entities = append(entities, EntityID(id))
@@ -171,9 +173,9 @@ func (c *Context) CriticalSection() (entities []EntityID, ok bool) {
 	return entities, len(entities) > 0
 }
 
-// checkChildID returns an error if a child cannot have the ID, which is empty if
-// none was chosen. The texts are the extension's
-// (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
+// checkChildID returns an error if a child cannot have the ID. An empty ID means that
+// none was chosen. The extension has the same texts (DurableOrchestrationContext.cs,
+// CallDurableTaskFunctionAsync).
 func (c *Context) checkChildID(id InstanceID) error {
 	if id == "" {
 		return nil
@@ -188,11 +190,11 @@ func (c *Context) checkChildID(id InstanceID) error {
 	return nil
 }
 
-// Timer returns a task that is complete when d has passed since [Context.Now].
-// Its value is the time at which it was due. If d is not above zero it is due
-// at once; even then it takes an episode of its own.
+// Timer returns a task that completes when d has passed since [Context.Now]. Its value
+// is the due time. If d is zero or negative the timer is due immediately, but it still
+// takes a separate episode.
 //
-// Timers of more than 6 days are made of several in a row, of 3 days each.
+// A timer of more than 6 days is split into consecutive timers of 3 days each.
 func (c *Context) Timer(d time.Duration) *Task[time.Time] {
 	due := history.Ticks(c.x.Now().Add(d))
 	t := &Task[time.Time]{resolved: true, value: due}
@@ -200,21 +202,20 @@ func (c *Context) Timer(d time.Duration) *Task[time.Time] {
 	return t
 }
 
-// Sleep waits for d, as [Context.Timer] does.
+// Sleep waits for d, like [Context.Timer].
 func (c *Context) Sleep(d time.Duration) {
 	_, _ = c.Timer(d).Await() // a timer cannot fail
 }
 
-// NewUUID returns a UUID that is new, and the same in every replay: version 5,
-// of the instance's ID, the current time and how many came before, as that of
-// durabletask-dotnet's NewGuid. Each request to an entity and each child without
-// an ID of its own counts as one that came before, unless a child is the first of
-// them: then only NewUUID counts.
+// NewUUID returns a new UUID that is the same in every replay. It is a version 5 UUID
+// of the instance ID, the current time and a counter, as in durabletask-dotnet's
+// NewGuid. Entity requests and children without a chosen ID also increment the counter.
+// If a child is first among these, only NewUUID increments it.
 func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 
-// Patched reports whether the execution has the change of its orchestrator's code that
-// id names. It lets code be changed while instances are under way: those go on as they
-// began, and all others do the new thing.
+// Patched reports whether the execution includes a change of its orchestrator's code.
+// The id names the change. Use it to change code while instances run: executions that
+// started without the change keep the old path, all others take the new one.
 //
 //	if ctx.Patched("check-fraud") {
 //		… // the new code
@@ -222,29 +223,32 @@ func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 //		… // the old code, if there was any
 //	}
 //
-// It is true for an execution that comes here for the first time now, and is recorded in
-// its history; false for one that came past here when the call was not there yet, and
-// true again whenever what was recorded is replayed. The first answer for an ID stands
-// for the whole execution, wherever else it asks. Continue-as-new begins another, which
-// has all changes. An execution that was suspended before its code had run at all has
-// none: nothing tells it from one whose code did not ask.
+// Patched returns true if the execution reaches the call for the first time, and
+// records that in the history. It returns false if the execution had passed this point
+// before the call was added to the code. Replays return the same answer. The first
+// answer for an ID applies to the whole execution. Continue-as-new starts another
+// execution, which includes all changes. An execution that was suspended before its
+// code first ran includes none: its history looks as if the code had not called
+// Patched.
 //
-// Executions that have a change go on when the call is taken out, if what they did is
-// kept; those that do not have it need the old code. `hub verify` says whether there are
-// any. An ID is a constant that was used for no other change of the orchestrator.
+// You may remove the call when no running execution needs the old code; `hub verify`
+// shows whether one does. Keep the new code: executions that include the change
+// continue with it. An ID must be a constant that the orchestrator uses for no other
+// change.
 //
-// A .NET worker on the same hub records nothing. If it has carried an execution past the call,
-// the decisions that follow in the history tell the answer: false if the history fits that, else
-// true. A patch whose two answers begin alike needs a hub without .NET workers.
+// A .NET worker on the same hub records no answer. If it has run an execution past the
+// call, the decisions that follow in the history give the answer: false if the old code
+// matches them, otherwise true. If both paths start with the same decisions, the hub
+// must not have .NET workers.
 func (c *Context) Patched(id string) bool { return c.x.Patched(id) }
 
-// Version returns the version that the instance was started with, and keeps
-// until it continues as new with another. It is empty if it has none.
+// Version returns the version of the instance. It is set when the instance starts and
+// can change when it continues as new. It is empty if the instance has none.
 func (c *Context) Version() Version { return Version(c.x.Started().Version) }
 
 // VersionAtLeast reports whether the instance's version is v or newer, by
-// [Version.Compare]. It lets one orchestrator do new things for new instances,
-// while those that are under way go on as they began:
+// [Version.Compare]. With it, an orchestrator can run new code for new instances while
+// older instances keep the old path:
 //
 //	if ctx.VersionAtLeast("1.1") {
 //		…

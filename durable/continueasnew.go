@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A ContinueAsNewOption changes how an instance continues as new: [Version] and
-// [DiscardEvents] are such.
+// ContinueAsNewOption configures [ContinueAsNew]. [Version] and [DiscardEvents]
+// implement it.
 type ContinueAsNewOption interface{ applyContinueAsNew(*continueAsNewOptions) }
 
 type continueAsNewOptions struct {
@@ -16,24 +16,25 @@ type continueAsNewOptions struct {
 	discard bool
 }
 
-// DiscardEvents is the [ContinueAsNewOption] that leaves the external events
-// behind which were not awaited.
+// DiscardEvents is a [ContinueAsNewOption] that discards external events that were
+// received but not awaited.
 type DiscardEvents struct{}
 
 func (DiscardEvents) applyContinueAsNew(o *continueAsNewOptions) { o.discard = true }
 
-// ContinueAsNew ends this execution of the instance and begins the next, with
-// the given input and an empty history. The orchestrator must return what it
-// returns; its own branches may as well, for the orchestrator to return on.
+// ContinueAsNew ends this execution of the instance and starts the next one with the
+// input in and an empty history. The orchestrator must return the results of
+// ContinueAsNew. If one of its branches calls ContinueAsNew, the branch may return them
+// to the orchestrator, which then returns them.
 //
 //	return durable.ContinueAsNew(ctx, Monitor, next)
 //
-// External events that were not awaited are kept for the next execution, unless
-// [DiscardEvents] is among opts. Tasks that are not complete are forgotten.
+// External events that were not awaited are kept for the next execution, unless opts
+// include [DiscardEvents]. Tasks that are not complete are abandoned.
 //
-// Self must be the orchestrator that runs. It may be one that has the same name
-// and is registered for another version, which the instance then has from there
-// on. A [Version] among opts counts before that.
+// The argument self is the running orchestrator, or an orchestrator with the same name
+// that is registered for another version. The instance then gets that version. A
+// [Version] option takes precedence.
 func ContinueAsNew[I, O any](ctx *Context, self func(*Context, I) (O, error), in I, opts ...ContinueAsNewOption) (O, error) {
 	var zero O
 	var o continueAsNewOptions

@@ -1,11 +1,10 @@
-// Package durable is for writing and running durable functions: orchestrations
-// that survive crashes, deployments and months of waiting, written as plain Go
-// functions.
+// Package durable runs durable functions: orchestrations that survive crashes,
+// deployments and months of waiting, written as plain Go functions.
 //
 // # Orchestrators and activities
 //
-// An orchestrator is a function that says what is to be done, and in which
-// order. The work itself is done by activities, which are ordinary functions:
+// An orchestrator is a function that decides which steps run, and in which order.
+// Activities do the work of the steps. They are ordinary functions:
 //
 //	func SayHello(ctx context.Context, city string) (string, error) {
 //		return "Hello " + city + "!", nil
@@ -23,24 +22,23 @@
 //		return greetings, nil
 //	}
 //
-// Functions are called by reference, so that inputs and results are checked by
-// the compiler. Their names on the wire are said once, at registration:
+// You call functions by reference, so the compiler checks inputs and results.
+// Registration gives each function its wire name:
 //
 //	registry := durable.NewRegistry(
 //		durable.Orchestrator("HelloSequence", HelloSequence),
 //		durable.Activity("SayHello", SayHello),
 //	)
 //
-// Activities get what they need, such as a connection to a database, as the fields of a
-// struct whose methods they are: the method value payments.Charge is registered, and
-// (*Payments)(nil).Charge is called, since a call names the method only. [Registry.Add]
-// says how functions are recognised.
+// To give an activity its dependencies, such as a database connection, make it a method
+// of a struct that holds them. Register the method value, payments.Charge, and call the
+// method by name, (*Payments)(nil).Charge. [Registry.Add] explains how functions are
+// matched.
 //
-// # Running them
+// # Workers and clients
 //
-// A [Worker] runs a registry's functions for a task hub; a [Client] starts
-// instances and asks after them. Both work on a provider, such as package
-// azurestorage:
+// A [Worker] runs the functions of a registry for a task hub. A [Client] starts and
+// queries instances. Both use a provider, such as package azurestorage:
 //
 //	worker := durable.NewWorker(hub, registry, durable.Config{})
 //	go worker.Run(ctx)
@@ -49,43 +47,45 @@
 //	instance, err := durable.Start(ctx, client, HelloSequence, durable.Void{})
 //	greetings, err := instance.Wait(ctx)
 //
-// # Waiting
+// # Tasks
 //
-// What takes time is a [Task]: an activity, an HTTP request ([CallHTTP]), a timer
-// ([Context.Timer]), an external event ([Event]) or a branch of the orchestrator
-// itself ([Go]). Begin several, and they go on at the same time. [Task.Await]
-// waits for one, [AwaitAll] for all, [AwaitAny] for the first, [AsCompleted] for
-// each in the order in which they complete, and [Task.AwaitTimeout] for a
-// limited time.
+// A [Task] is the future result of an activity, an HTTP request ([CallHTTP]), a timer
+// ([Context.Timer]), an external event ([Event]) or a branch of the orchestrator itself
+// ([Go]). To run tasks concurrently, create them before you await the first one.
+// Several functions wait for tasks:
 //
-// Rule for the reader: package functions take the [Context] first; methods of
-// what they return take none.
-// Clients Start, Raise and Signal; an orchestration and an entity do the same by
-// methods that end in From, such as [Event.RaiseFrom].
+//   - [Task.Await] waits for one task.
+//   - [Task.AwaitTimeout] waits for one task, but not longer than a given time.
+//   - [AwaitAll] waits for all tasks.
+//   - [AwaitAny] waits for the first task that completes.
+//   - [AsCompleted] returns tasks in the order in which they complete.
+//
+// Package functions take the [Context] as their first argument; methods of the values
+// that they return take none. Clients use Start, Raise and Signal. Orchestrations and
+// entities use methods that end in From instead, such as [Event.RaiseFrom].
 //
 // # Failures
 //
-// What fails elsewhere is a [TaskFailedError] here. A [RetryPolicy] tries it
-// again, with durable timers in between, unless it was marked [NonRetryable]:
+// A failed activity, child or entity call returns a *[TaskFailedError]. A [RetryPolicy]
+// retries it after durable delays, unless the error is marked [NonRetryable]:
 //
 //	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
 //	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()
 //
-// Error types and values that are to be found again with errors.As and errors.Is
-// get a name in the registry, with [ErrorType] and [ErrorValue]. What was done
-// already is undone where the error is handled.
+// Register error types and values with [ErrorType] and [ErrorValue] to match them with
+// errors.As and errors.Is across processes. To compensate for completed steps, call the
+// compensating activities where you handle the error.
 //
-// # Orchestrations among themselves
+// # Child orchestrations
 //
-// [CallSubOrchestrator] starts another orchestration as a child and waits for
-// it. The child is an instance of its own, with its own history, which helps an
-// orchestrator that would do thousands of things. [Event.RaiseFrom] raises an event
-// for another instance.
+// [CallSubOrchestrator] starts another orchestration as a child and waits for it. The
+// child is an instance with its own history. Use children to split an orchestration of
+// thousands of steps. [Event.RaiseFrom] raises an event for another instance.
 //
 // # Entities
 //
-// An entity is a value with a name and a key, which is stored, and changed by one
-// operation at a time. Its operations are methods of its type:
+// An entity is a stored value with a name and a key. Operations change it, one at a
+// time. They are methods of its type:
 //
 //	type Counter struct {
 //		Total int64 `json:"total"`
@@ -98,20 +98,20 @@
 //
 //	durable.Entity("Counter", durable.Op("add", (*Counter).Add))
 //
-// They are named by method expression where they are called, so that the compiler
-// checks the state, the input and the result:
+// Calls name the operation by its method expression, so the compiler checks the state,
+// the input and the result:
 //
 //	const meter = durable.EntityKey[Counter]("meter-7")
 //
 //	total, err := durable.CallEntity(ctx, meter, (*Counter).Add, 5).Await()
 //	durable.SignalEntity(ctx, meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
 //
-// An entity need not be created: its first operation finds the type's zero value, or
-// what [InitialState] says. An operation that fails changes nothing, and sends
-// nothing. A client signals by [Signal] and reads by [ReadEntity];
-// [Client.AllEntities] finds entities, and [Client.CleanEntities] removes what is
-// left of those that were deleted. Entities of other programs are named by an
-// [EntityID], and their operations by an [EntityOperation].
+// Entities are created on first use: the first operation gets the zero value of the
+// type, or the value of [InitialState]. An operation that fails changes nothing and
+// sends nothing. Clients send signals with [Signal] and read states with [ReadEntity].
+// [Client.AllEntities] lists entities, and [Client.CleanEntities] removes the remains
+// of deleted ones. Use [EntityID] and [EntityOperation] to address entities of other
+// programs.
 //
 // An orchestrator that changes several entities together locks them:
 //
@@ -120,60 +120,59 @@
 //
 // Unlike other durable calls, unlock may be deferred.
 //
-// # How it lasts
+// # Replay
 //
-// While an orchestrator waits, it need not exist. Its history is stored: what
-// it began and what came of it. To go on, in whichever process, the function is
-// run again from its beginning, and everything that has happened is given to
-// it at once. This is why it must do the same every time it gets the same
-// results. In an orchestrator
+// A waiting orchestrator can be unloaded from memory. Its history is stored: the tasks
+// that it started and their results. When an event arrives, in any process, the
+// function runs again from the top, and completed tasks return their recorded results
+// immediately. An orchestrator must therefore be deterministic: given the same results,
+// it must make the same calls. In an orchestrator:
 //
-//   - take time, UUIDs and messages to the log from the [Context];
-//   - leave random numbers, I/O, environment variables and anything that blocks
-//     to activities;
-//   - start no goroutines and use no channels or locks: use [Go];
-//   - do not range over maps where the order shows;
-//   - make durable calls where errors are handled, not in deferred calls, which
-//     also run when the orchestrator is taken out of memory;
-//   - change the code only so that instances which are under way take the same
-//     path, by [Context.Patched] if need be, give those that are new another
-//     [Version], or wait until the old ones have ended.
+//   - Get the time, UUIDs and a logger from the [Context].
+//   - Move random numbers, I/O, environment variables and blocking calls to activities.
+//   - Use [Go] instead of goroutines, channels and locks.
+//   - Do not range over a map if the order affects what the orchestrator does.
+//   - Make durable calls where you handle errors, not in deferred calls. Deferred calls
+//     also run when the orchestrator is unloaded from memory.
+//   - When you change the code, running instances must still take the path that they
+//     took. Use [Context.Patched], give new instances another [Version], or wait until
+//     the old instances have ended.
 //
-// An orchestrator that blocks without a durable call, or computes without end, is given up
-// after 30 s. The worker holds its instance back, as [Config] says. If a goroutine that
-// it started has made a durable call, the instance fails with a [UsageError] instead.
+// If an orchestrator blocks outside durable calls or computes for 30 seconds, the
+// worker stops waiting for it and holds its instance back (see [Config.StallTimeout]).
+// If a goroutine that the orchestrator started has made a durable call, the instance
+// fails with a [UsageError] instead.
 //
-// An orchestrator that does something else than its history says fails with a
-// [NonDeterminismError] that names the difference, or waits for code that fits, as
-// [Config] says.
+// If an orchestrator deviates from its history, its instance fails with a
+// [NonDeterminismError] that describes the difference. With
+// [Config.HoldNonDeterministic] the instance waits for matching code instead.
 //
-// An orchestrator that goes on for ever ends each round with [ContinueAsNew],
-// which begins with an empty history; [Context.HistoryLength] tells when it is
-// time.
+// An orchestrator that runs forever ends each round with [ContinueAsNew], which starts
+// the next round with an empty history. Use [Context.HistoryLength] to decide when.
 //
 // # Versions
 //
-// An instance keeps the version that it was started with. New code can ask for
-// it, with [Context.VersionAtLeast], or stand beside the old under the same name:
+// An instance keeps the version that it was started with. New code can check the
+// version with [Context.VersionAtLeast], or be registered next to the old code under
+// the same name:
 //
 //	durable.Orchestrator("Checkout", checkoutV1, durable.Version("1.0")),
 //	durable.Orchestrator("Checkout", Checkout, durable.Version("2.0")),
 //
-// Workers of several versions can share a hub: each takes the instances that its
-// [Config] says, by default those that are not newer than itself.
+// Workers of several versions can share a hub. [Config.VersionMatch] selects the
+// instances that a worker accepts, by default those that are not newer than the worker.
 //
 // # Guarantees
 //
-// An orchestrator sees the result of every activity that it began exactly
-// once. The activity itself runs at least once: if a worker is lost before the
-// result is stored, another runs it again. External events are delivered at
-// least once, in no particular order if different senders raised them.
+// An orchestrator sees the result of each activity that it started exactly once. The
+// activity itself runs at least once: if a worker crashes before the result is stored,
+// another worker runs the activity again. External events are delivered at least once;
+// order is preserved per sender only.
 //
-// An operation of an entity may be performed again, too, if a worker is lost. But
-// what it did to the entity's state, and what it sent, counts exactly once. What
-// one orchestration or entity sends to an entity is performed in the order in which
-// it was sent.
+// An entity operation may also run again after a crash of its worker. Its effect on the
+// state and the messages that it sent count exactly once. Entities process the messages
+// of one orchestration or entity in the order in which they were sent.
 //
-// A panic in an activity fails its task, one in an operation the operation; a panic
-// in an orchestrator fails the instance. None ends the process.
+// A panic in an activity fails its task, a panic in an operation fails the operation,
+// and a panic in an orchestrator fails the instance. The process continues.
 package durable

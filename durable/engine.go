@@ -9,16 +9,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// engineFunctions are a registry's functions as the engine runs them.
+// engineFunctions implements [dispatch.AllFunctions] for a registry.
 type engineFunctions Registry
 
 func init() {
 	dispatch.FunctionsOf = func(registry any) dispatch.AllFunctions { return (*engineFunctions)(registry.(*Registry)) }
 }
 
-// Orchestrator returns the orchestrator with the given wire name for instances
-// of a version, as replay runs it. Case does not matter. If none is registered
-// for the version, it is the one that was registered without.
+// Orchestrator returns the orchestrator with the given wire name, for instances of the
+// given version. Case is ignored. If none is registered for the version, it returns the
+// one that is registered without a version.
 func (e *engineFunctions) Orchestrator(name, version string) (replay.Code, bool) {
 	r := (*Registry)(e)
 	f := r.orchestrator(name, Version(version))
@@ -35,9 +35,9 @@ func (e *engineFunctions) Orchestrator(name, version string) (replay.Code, bool)
 	}, true
 }
 
-// Activity returns the activity with the given wire name: it takes an input as
-// it stands in a message, and returns a result as it does. Case does not
-// matter. A panic of the activity is its caller's to handle.
+// Activity returns the activity with the given wire name, as a function on encoded
+// inputs and results. Case is ignored. The function does not recover panics of the
+// activity.
 func (e *engineFunctions) Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool) {
 	r := (*Registry)(e)
 	var act func(context.Context, *string) (*string, error)
@@ -52,9 +52,8 @@ func (e *engineFunctions) Activity(name string) (func(ctx context.Context, input
 	}, true
 }
 
-// Entity returns the entity with the given wire name, as workers perform one
-// operation of it. Case does not matter. A panic of the operation is its caller's
-// to handle.
+// Entity returns the entity with the given wire name, as a function that performs one
+// operation. Case is ignored. The function does not recover panics of the operation.
 func (e *engineFunctions) Entity(name string) (dispatch.EntityCode, bool) {
 	r := (*Registry)(e)
 	f := r.entityNamed(name)

@@ -14,9 +14,8 @@ import (
 
 const entityKind functionKind = "entity"
 
-// Entity gives a kind of entities its name and says what can be done to them. An
-// entity is a value of type S with a name and a key, which is stored, and on which
-// operations are performed one at a time:
+// Entity registers a kind of entities and its operations. An entity is a stored value
+// of type S with a name and a key. Operations run on it one at a time:
 //
 //	type Counter struct {
 //		Total int64 `json:"total"`
@@ -29,16 +28,15 @@ const entityKind functionKind = "entity"
 //
 //	durable.Entity("Counter", durable.Op("add", (*Counter).Add))
 //
-// An entity comes into being with its first operation, as S's zero value or what
-// [InitialState] says, and goes when an operation calls [EntityContext.Delete].
-// What it is in between is JSON, as the entity of the wire name, in lower case, and
-// the key.
+// The first operation creates an entity, with S's zero value or the value of
+// [InitialState]. The entity exists until an operation calls [EntityContext.Delete].
+// Its state is stored as JSON under the wire name, in lower case, and the key.
 //
-// Of the operations, an entity has one named delete whether it is given or not: it
-// deletes the entity.
+// Every entity has an operation named delete, which deletes it. Define your own to
+// replace it.
 //
-// It panics if the name is empty or cannot be part of an instance's ID, if two
-// operations have names that differ in nothing but case, or one function has two.
+// Entity panics if the name is empty or cannot be part of an instance ID, if the names
+// of two operations differ only in case, or if one function has two names.
 func Entity[S any](name string, ops ...Operation[S]) *Function {
 	t := reflect.TypeFor[S]()
 	if _, err := (EntityID{Name: name}).checked(); err != nil {
@@ -62,15 +60,15 @@ func Entity[S any](name string, ops ...Operation[S]) *Function {
 	return f
 }
 
-// lowerName returns the form in which an entity's name stands in its ID (the
+// lowerName returns the form of an entity's name that is part of its ID (the
 // extension's EntityScheduler/EntityId.cs).
 func lowerName(name string) string { return strings.ToLower(name) }
 
-// An Operation describes entities with state S: an operation that they have, by [Op] or
-// [AnyOp], or their first state, by [InitialState].
+// Operation describes entities with state S: one of their operations ([Op] or [AnyOp])
+// or their initial state ([InitialState]).
 type Operation[S any] interface {
 	applyEntity(f *Function)
-	of(*S) // tells the operations of one type from those of another
+	of(*S) // binds an Operation to its type of state
 }
 
 type entityOption[S any] func(f *Function)
@@ -78,18 +76,18 @@ type entityOption[S any] func(f *Function)
 func (o entityOption[S]) applyEntity(f *Function) { o(f) }
 func (entityOption[S]) of(*S)                     {}
 
-// Op gives a method the name that it has on the wire as an operation. Case does
-// not matter in it. Calls name it by the method expression, such as
-// (*Counter).Add. The method may be any function of this form that is not generic.
+// Op gives a method its wire name as an operation. Case is ignored. Callers name the
+// operation by its method expression, such as (*Counter).Add. The method can be a plain
+// function with this signature, but not a generic one.
 //
-// What it leaves in its receiver is the entity's state from then on. If it returns
-// an error or panics, nothing is changed, none of its messages is sent, and the caller
-// gets the error as that of a failed activity. (With
-// [Config.KeepFailedEntityEffects] what it did counts all the same.)
+// The receiver is the entity's state and is stored afterwards. If the method returns an
+// error or panics, the state is unchanged, none of its messages is sent, and the caller
+// gets the error as a *[TaskFailedError]. With [Config.KeepFailedEntityEffects] the
+// effects are kept.
 //
-// It may do anything that takes time; nothing else happens to the entity in the
-// meantime. It is performed again if a worker is lost before the new state was
-// stored, which then is as if it had been performed once.
+// The method may take long; the entity processes no other operation meanwhile. If a
+// worker crashes before the new state is stored, the operation runs again on the old
+// state, so its effects count once.
 func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error)) Operation[S] {
 	return entityOption[S](func(f *Function) {
 		fn := reflect.ValueOf(method)
@@ -107,7 +105,7 @@ func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error))
 	})
 }
 
-// performs returns method as it is performed on the state of an entity.
+// performs returns method as an operation on encoded inputs and outputs.
 func performs[S, I, O any](method func(*S, *EntityContext, I) (O, error)) operation {
 	return func(state any, ctx *EntityContext, input *string) (*string, error) {
 		in, err := decode[I](input)
@@ -126,10 +124,10 @@ func performs[S, I, O any](method func(*S, *EntityContext, I) (O, error)) operat
 	}
 }
 
-// AnyOp has a function perform all operations that have no [Op], for entities
-// whose operations are not known before: [EntityContext.Operation] tells which is
-// meant. The input is JSON, nil if there is none; what is returned becomes the
-// output, nil being none.
+// AnyOp registers a function for all operations that have no [Op], for entities whose
+// operations are not known at registration. The function gets the operation's name from
+// [EntityContext.Operation]. The input is JSON, or nil if the caller sent none. A nil
+// result means no output.
 //
 //	durable.Entity("Store", durable.AnyOp((*Store).Do))
 func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error)) Operation[S] {
@@ -144,8 +142,9 @@ func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error))
 	})
 }
 
-// InitialState says what an entity is before its first operation, in the place of
-// S's zero value. Initial must return the same whenever it is called for an entity.
+// InitialState sets the state of an entity before its first operation. The default is
+// S's zero value. The function initial must return the same value each time it is
+// called for an entity.
 func InitialState[S any](initial func(EntityID) S) Operation[S] {
 	return entityOption[S](func(f *Function) {
 		if initial == nil {
@@ -155,18 +154,18 @@ func InitialState[S any](initial func(EntityID) S) Operation[S] {
 	})
 }
 
-// An entityType is what is known of the entities of one name.
+// entityType describes the entities of one name.
 type entityType struct {
 	state      reflect.Type
-	initial    func(*EntityContext) any // a pointer to a state
+	initial    func(*EntityContext) any // returns a pointer to a state
 	decode     func(text string) (any, error)
 	encode     func(state any) (*string, error)
 	operations map[string]operation // by name in upper case
-	names      byFunction[string]   // of operations
-	fallback   operation            // nil if there is none
+	names      byFunction[string]   // names of operations
+	fallback   operation            // nil without an AnyOp option
 }
 
-// An operation changes the state that state points at, and returns its output.
+// operation changes the state that the pointer state refers to, and returns its output.
 type operation func(state any, ctx *EntityContext, input *string) (*string, error)
 
 func (e *entityType) add(f *Function, name string, fn reflect.Value, op operation) {
@@ -186,14 +185,14 @@ func (e *entityType) add(f *Function, name string, fn reflect.Value, op operatio
 // TryDispatchImplicit).
 const deleteOperation = "delete"
 
-// deletes reports whether the operation with the given name is the one that every
-// entity has and this one did not define. It needs no state, so that an entity can
-// be deleted whatever is stored of it.
+// deletes reports whether name is the implicit delete operation, which the entity does
+// not define itself. It runs without the state, so an entity can be deleted even if its
+// state cannot be decoded.
 func (e *entityType) deletes(name string) bool {
 	return strings.EqualFold(name, deleteOperation) && e.operations[strings.ToUpper(name)] == nil
 }
 
-// find returns the operation with the given name, nil if there is none.
+// find returns the operation with the given name, or nil.
 func (e *entityType) find(name string) operation {
 	if op := e.operations[strings.ToUpper(name)]; op != nil {
 		return op
@@ -201,8 +200,8 @@ func (e *entityType) find(name string) operation {
 	return e.fallback
 }
 
-// An OperationNotFoundError says that an entity has no operation of a name. A call
-// of one fails with a [TaskFailedError] in which errors.As finds it.
+// OperationNotFoundError means that an entity has no operation with the given name. It
+// is in the chain of the [TaskFailedError] that the caller gets.
 type OperationNotFoundError struct {
 	Entity    EntityID
 	Operation string
@@ -213,8 +212,8 @@ func (e *OperationNotFoundError) Error() string {
 	return fmt.Sprintf("entity %q has no operation %q", e.Entity.Name, e.Operation)
 }
 
-// operationOf returns the name of the operation that method is registered as, and
-// the ID of the entity with the given key.
+// operationOf returns the ID of the entity with the given key and the name of the
+// operation that method implements.
 func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *EntityContext, I) (O, error)) (entity.ID, string, error) {
 	id, err := key.entityID(r)
 	if err != nil {
@@ -230,7 +229,7 @@ func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *En
 	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", symbolOf(fn.Pointer()), f.name)
 }
 
-// perform performs an operation.
+// perform runs one operation.
 func (e *entityType) perform(std context.Context, r *Registry, op *entity.Operation) entity.Result {
 	ctx := &EntityContext{stdContext: std, registry: r, op: op}
 	defer ctx.end()
@@ -259,7 +258,7 @@ func (e *entityType) perform(std context.Context, r *Registry, op *entity.Operat
 	return result
 }
 
-// restore returns the state of the entity, or the one that it begins with.
+// restore returns the stored state of the entity, or its initial state.
 func (e *entityType) restore(ctx *EntityContext) (any, error) {
 	if ctx.op.State == nil {
 		return e.initial(ctx), nil
@@ -271,14 +270,13 @@ func (e *entityType) restore(ctx *EntityContext) (any, error) {
 	return state, nil
 }
 
-// failed returns the result of an operation that did nothing.
+// failed returns the result of an operation that failed without effects.
 func failed(r *Registry, op *entity.Operation, err error) entity.Result {
 	return entity.Result{State: op.State, Failure: replay.FailureOf(r.errors.describe(err))}
 }
 
-// ReplaceOperation returns a copy of r in which stub is performed in the place of
-// an operation of an entity, which must be registered. It is for tests, as
-// [Registry.Replace] is.
+// ReplaceOperation returns a copy of r in which stub replaces an operation of an
+// entity. The operation must be registered. Use it in tests, like [Registry.Replace].
 func ReplaceOperation[S, I, O any](r *Registry, operation, stub func(*S, *EntityContext, I) (O, error)) (*Registry, error) {
 	id, name, err := operationOf(r, EntityKey[S](""), operation)
 	if err != nil {

@@ -10,20 +10,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// CallEntity has an entity perform an operation, named by its method expression,
-// and returns its result to come:
+// CallEntity calls an operation of an entity and returns its future result. The
+// operation is named by its method expression:
 //
 //	total, err := durable.CallEntity(ctx, Meter, (*Counter).Add, 5).Await()
 //
-// The task's error is a *[TaskFailedError] if the operation failed. What one
-// orchestration sends to one entity is performed in the order in which it was sent.
+// If the operation fails, the task's error is a *[TaskFailedError]. An entity processes
+// the messages of one orchestration in the order in which they were sent.
 //
-// In a critical section ([LockEntities]) only the entities that are locked can be
-// called, each by one call at a time; anything else fails the orchestration with a
-// [UsageError].
+// In a critical section ([LockEntities]) an orchestrator can call only the locked
+// entities, and each one by one call at a time. Other calls fail the orchestration with
+// a [UsageError].
 //
-// If the input cannot be encoded, the entity or the operation is not registered or
-// the key cannot be one, nothing is called and the task is complete with the error.
+// If the input cannot be encoded, the entity or the operation is not registered or the
+// key is invalid, nothing is called and the returned task has already completed with
+// the error.
 func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I) *Task[O] {
 	id, name, err := operationOf(ctx.registry, key, operation)
 	if err != nil {
@@ -42,13 +43,13 @@ func callEntity[O any](ctx *Context, id entity.ID, operation string, in any) *Ta
 	return t
 }
 
-// A Signaler can signal entities: an orchestrator's *[Context], and an operation's
-// *[EntityContext].
+// Signaler can signal entities. The *[Context] of an orchestrator and the
+// *[EntityContext] of an operation implement it.
 type Signaler interface {
 	Now() time.Time
 	entities() *Registry
 	signal(target entity.ID, operation string, input *string, due time.Time)
-	// refuse panics with what is wrong with a call.
+	// refuse panics with a [UsageError] that has the sentence.
 	refuse(call, sentence string)
 }
 
@@ -57,23 +58,24 @@ var (
 	_ Signaler = (*EntityContext)(nil)
 )
 
-// SignalEntity has an entity perform an operation without waiting for its result:
+// SignalEntity sends an entity a signal to perform an operation. It does not wait for
+// the result:
 //
 //	durable.SignalEntity(ctx, Meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
 //
-// From an orchestrator it is sent when that next awaits something or returns, from
-// an operation of another entity when that has succeeded. Its
-// result is dropped; an operation that fails is logged.
+// An orchestrator's signal is sent when the orchestrator next awaits a task or returns.
+// An operation's signal is sent when the operation has succeeded. The result of the
+// signaled operation is discarded; a failure is logged.
 //
-// If the input cannot be encoded, the entity or the operation is not registered,
-// the key cannot be one, or the entity is one that the orchestrator has locked, it
-// panics with a [UsageError], which fails the orchestration or the operation.
+// SignalEntity panics with a [UsageError], which fails the orchestration or the
+// operation, if the input cannot be encoded, the entity or the operation is not
+// registered, the key is invalid, or the orchestrator has locked the entity.
 func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) {
 	id, name, err := operationOf(ctx.entities(), key, operation)
 	signalEntity(ctx, id, name, in, opts, err)
 }
 
-// signalEntity panics if err is not nil.
+// signalEntity sends a signal. It refuses the call if err is not nil.
 func signalEntity(ctx Signaler, id entity.ID, operation string, in any, opts []SignalOption, err error) {
 	if err != nil {
 		ctx.refuse("SignalEntity", "durable: SignalEntity: "+err.Error())
@@ -85,7 +87,7 @@ func signalEntity(ctx Signaler, id entity.ID, operation string, in any, opts []S
 	ctx.signal(id, operation, input, dueAt(ctx.Now(), opts))
 }
 
-// A SignalOption says more about a signal: [SignalAt] and [SignalAfter] make such.
+// SignalOption configures a signal. [SignalAt] and [SignalAfter] return one.
 type SignalOption interface{ applySignal(*signalOptions) }
 
 type signalOptions struct {
@@ -96,16 +98,16 @@ type signalOption func(*signalOptions)
 
 func (o signalOption) applySignal(to *signalOptions) { o(to) }
 
-// SignalAt returns the option to deliver a signal at a time. A time that has
-// passed, and the zero time, mean at once.
+// SignalAt returns the option to deliver a signal at time t. The zero time, or a time
+// in the past, means immediately.
 func SignalAt(t time.Time) SignalOption { return signalOption(func(o *signalOptions) { o.due = t }) }
 
-// SignalAfter returns the option to deliver a signal when d has passed.
+// SignalAfter returns the option to deliver a signal after d.
 func SignalAfter(d time.Duration) SignalOption {
 	return signalOption(func(o *signalOptions) { o.due = o.now.Add(d) })
 }
 
-// dueAt returns when a signal is to be delivered, zero for at once.
+// dueAt returns the delivery time of a signal, or the zero time for immediate delivery.
 func dueAt(now time.Time, opts []SignalOption) time.Time {
 	o := signalOptions{now: now}
 	for _, opt := range opts {
@@ -117,22 +119,23 @@ func dueAt(now time.Time, opts []SignalOption) time.Time {
 	return o.due
 }
 
-// LockEntities begins a critical section: it waits until this orchestration has locked
-// all of the entities. They perform no operations of others until unlock is called. unlock may be deferred:
+// LockEntities starts a critical section. It waits until this orchestration has locked
+// all the entities. Until unlock is called, they process no operations of other
+// callers. The call of unlock may be deferred:
 //
 //	unlock := durable.LockEntities(ctx, from, to)
 //	defer unlock()
 //	balance, err := durable.CallEntity(ctx, from, (*Account).Balance, durable.Void{}).Await()
 //
-// Several orchestrations that lock several entities do not wait for one another
-// for ever, whatever the order in which they name them. The locks last until they
-// are released: by unlock, or when the orchestration ends, in whichever way.
+// Orchestrations that lock several entities cannot deadlock, whatever the order of
+// their arguments. The locks are released by unlock, or when the orchestration ends for
+// any reason.
 //
-// In a critical section an orchestrator can do anything but begin another, start
-// sub-orchestrations, signal an entity that is locked, call one that is not, or
-// call one again before its last call is complete. These fail it with a
-// [UsageError], and so does an entity that is not registered or has a key that
-// cannot be one.
+// In a critical section an orchestrator must not start another critical section, start
+// sub-orchestrations, signal a locked entity, call an entity that is not locked, or
+// call an entity before its previous call is complete. Each of these fails the
+// orchestration with a [UsageError]. So does an entity that is not registered or has an
+// invalid key.
 func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	if len(entities) == 0 {
 		ctx.x.Refuse("LockEntities", "durable: LockEntities was called without entities")
@@ -161,15 +164,15 @@ func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	}
 }
 
-// An EntityOperation is the wire name of an operation with the given types of
-// input and output, such as one of an entity that another program implements:
+// EntityOperation is the wire name of an operation with the input type I and the output
+// type O. Use it for an entity that another program implements:
 //
 //	const Deposit = durable.EntityOperation[int64, int64]("deposit")
 //
 //	balance, err := Deposit.Call(ctx, durable.EntityID{Name: "account", Key: "42"}, 100).Await()
 type EntityOperation[I, O any] string
 
-// Call has the entity perform the operation, as [CallEntity] does.
+// Call calls the operation of the entity. It behaves like [CallEntity].
 func (o EntityOperation[I, O]) Call(ctx *Context, e AnyEntity, in I) *Task[O] {
 	id, err := e.entityID(ctx.registry)
 	if err != nil {
@@ -178,19 +181,20 @@ func (o EntityOperation[I, O]) Call(ctx *Context, e AnyEntity, in I) *Task[O] {
 	return callEntity[O](ctx, id, string(o), in)
 }
 
-// SignalFrom has the entity perform the operation, as [SignalEntity] does.
+// SignalFrom signals the operation of the entity. It behaves like the function
+// [SignalEntity].
 func (o EntityOperation[I, O]) SignalFrom(ctx Signaler, e AnyEntity, in I, opts ...SignalOption) {
 	id, err := e.entityID(ctx.entities())
 	signalEntity(ctx, id, string(o), in, opts, err)
 }
 
-// An entityCall says what a task that is the call of an entity called.
+// entityCall identifies the operation that a task calls.
 type entityCall struct {
 	entity    entity.ID
 	operation string
 }
 
-// answerOf returns what the event says that completed the call of an entity.
+// answerOf returns the result of a completed entity call.
 func answerOf[T any](f *replay.Future, call *entityCall) (T, error) {
 	var zero T
 	answer, err := f.EntityResponse()
@@ -209,8 +213,8 @@ func answerOf[T any](f *replay.Future, call *entityCall) (T, error) {
 	return v, nil
 }
 
-// Signal has the entity perform the operation, as [Signal] does. The client needs no
-// registry for an [EntityID].
+// Signal signals the operation of the entity from a client. It behaves like the
+// function [Signal]. With an [EntityID] the client needs no registry.
 func (o EntityOperation[I, O]) Signal(ctx context.Context, c *Client, e AnyEntity, in I, opts ...SignalOption) error {
 	id, err := e.entityID(c.registry)
 	if err != nil {

@@ -12,19 +12,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An EntityCleaning says what [Client.CleanEntities] does. The zero value does
-// all.
+// EntityCleaning configures [Client.CleanEntities]. The zero value removes everything
+// that can be removed.
 type EntityCleaning struct {
-	KeepEmpty bool // do not remove what is left of entities that do not exist
-	KeepLocks bool // do not release locks whose holder is gone
-	// ReorderWindow is how long an entity must have been without an operation before its
-	// remains are removed, which recognise duplicates. Zero
-	// means 30 minutes; it should not be less than the workers'
-	// [Config.EntityReorderWindow].
+	KeepEmpty bool // do not remove the remains of deleted entities
+	KeepLocks bool // do not release locks whose holder has ended
+	// ReorderWindow is the minimum idle time of an entity before its remains are
+	// removed. The remains identify duplicate messages, so the value should not be below
+	// the workers' [Config.EntityReorderWindow]. Zero means 30 minutes.
 	ReorderWindow time.Duration
 }
 
-// An EntityCleaningResult says what was cleaned up.
+// EntityCleaningResult reports what [Client.CleanEntities] did.
 type EntityCleaningResult struct {
 	EmptyEntitiesRemoved  int
 	OrphanedLocksReleased int
@@ -35,9 +34,9 @@ type entityCleaner struct {
 	what      EntityCleaning
 	idleSince time.Time
 
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // guards the fields below
 	result EntityCleaningResult
-	errs   []error // the first of them
+	errs   []error // the first maxPurgeErrors errors
 }
 
 // clean removes the remains of an entity and releases its orphaned lock
@@ -65,8 +64,8 @@ func (c *entityCleaner) clean(ctx context.Context, row *InstanceState) {
 	}
 }
 
-// release releases a lock, if it is orphaned: its holder neither runs nor is
-// suspended.
+// release releases a lock if it is orphaned, which means that its holder is neither
+// running nor suspended.
 func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder string) (orphaned bool, err error) {
 	s, err := c.client.hub.Instance(ctx, holder, provider.Fetch{})
 	switch {
@@ -84,7 +83,8 @@ func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder 
 	return true, c.client.sendEntity(ctx, id, name, text, c.client.now())
 }
 
-// note counts what was done, if err is nil.
+// note records the outcome of one step: it calls done if err is nil, otherwise it keeps
+// err.
 func (c *entityCleaner) note(row *InstanceState, done func(*EntityCleaningResult), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

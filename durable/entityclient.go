@@ -11,13 +11,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// ErrEntityNotFound says that an entity does not exist: no operation was performed
-// on it yet, or the last one deleted it.
+// ErrEntityNotFound means that an entity does not exist: it has performed no operation
+// yet, or the last one deleted it.
 var ErrEntityNotFound = errors.New("entity does not exist")
 
-// Signal has an entity perform an operation, named by its method expression. It
-// returns when the signal is sent; the result of the operation is dropped.
-// The client must have a registry.
+// Signal sends an entity a signal to perform an operation, which is named by its method
+// expression. It returns when the signal is sent. The result of the operation is
+// discarded. The client must have a registry.
 func Signal[S, I, O any](ctx context.Context, c *Client, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) error {
 	id, name, err := operationOf(c.registry, key, operation)
 	if err != nil {
@@ -26,9 +26,9 @@ func Signal[S, I, O any](ctx context.Context, c *Client, key EntityKey[S], opera
 	return c.signal(ctx, id, name, in, opts)
 }
 
-// ReadEntity returns the state of an entity, as it was after its last operation
-// that is stored. An entity that does not exist makes it fail with
-// [ErrEntityNotFound]. The client must have a registry.
+// ReadEntity returns the state of an entity after its last stored operation. It fails
+// with [ErrEntityNotFound] if the entity does not exist. The client must have a
+// registry.
 func ReadEntity[S any](ctx context.Context, c *Client, key EntityKey[S]) (S, error) {
 	var none S
 	s, err := c.Entity(ctx, key)
@@ -42,24 +42,25 @@ func ReadEntity[S any](ctx context.Context, c *Client, key EntityKey[S]) (S, err
 	return state, nil
 }
 
-// An EntityState is what a hub knows of an entity.
+// EntityState is the stored state of an entity.
 type EntityState struct {
 	ID EntityID
-	// LastOperation is when operations were last performed.
+	// LastOperation is the time when operations last ran.
 	LastOperation time.Time
-	// Exists says that the entity has a state.
+	// Exists reports whether the entity has a state.
 	Exists bool
-	// State is the state as JSON; nil if there is none or it was not fetched.
+	// State is the state as JSON. It is nil if the entity has no state or the state was
+	// not fetched.
 	State json.RawMessage
-	// LockedBy is the orchestration that has locked the entity, empty if none has.
+	// LockedBy is the orchestration that holds the entity's lock, or empty.
 	LockedBy InstanceID
-	// QueueSize is how many operations wait for the lock to be released.
+	// QueueSize is the number of operations that wait for the release of the lock.
 	QueueSize int
 }
 
-// entityState returns what the row of an entity says. Its state decides whether it
-// exists, if that was fetched (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs,
-// GetEntityMetadataAsync).
+// entityState converts the row of an entity. If the state was fetched, its presence
+// decides whether the entity exists
+// (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, GetEntityMetadataAsync).
 func entityState(row *provider.InstanceState, fetched bool) (*EntityState, error) {
 	id, err := entity.ParseID(row.Instance.InstanceID)
 	if err != nil {
@@ -86,13 +87,13 @@ func entityState(row *provider.InstanceState, fetched bool) (*EntityState, error
 	return s, nil
 }
 
-// jsonOf returns a state as JSON, which other programs need not keep to: as .NET
-// does, it takes what is none for a text
+// jsonOf returns a stored state as JSON. Other programs may store text that is not
+// JSON; like .NET, jsonOf returns it as a JSON string
 // (WebJobs.Extensions.DurableTask/DurableEntityStatus.cs).
 func jsonOf(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
-	quoted, _ := json.Marshal(text) // a string always is JSON
+	quoted, _ := json.Marshal(text) // encoding a string cannot fail
 	return quoted
 }

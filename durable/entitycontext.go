@@ -11,51 +11,51 @@ import (
 	"github.com/google/uuid"
 )
 
-// EntityContext gives an operation access to its entity, and lets it signal others. It
-// is a context.Context, for calls of the operation, and is cancelled when the worker has
-// to stop. It must not be used after the operation has returned.
+// EntityContext gives an operation access to its entity, and lets it signal other
+// entities. It is a context.Context for calls that the operation makes, and is canceled
+// when the worker must stop. Do not use it after the operation has returned.
 type EntityContext struct {
 	stdContext
 	registry *Registry
 	op       *entity.Operation
 	deleted  bool
 
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // guards the fields below
 	over    bool
 	actions []entity.Action
 	starts  int
-	logger  *slog.Logger // made when first asked for
+	logger  *slog.Logger // created by the first call of Logger
 }
 
 type stdContext = context.Context
 
 var _ context.Context = (*EntityContext)(nil)
 
-// ID returns which entity it is.
+// ID returns the ID of the entity.
 func (c *EntityContext) ID() EntityID { return EntityID(c.op.Entity) }
 
-// Operation returns the name of the operation, as it was sent.
+// Operation returns the name of the operation as its sender spelled it.
 func (c *EntityContext) Operation() string { return c.op.Name }
 
 // HasState reports whether the entity existed before this operation.
 func (c *EntityContext) HasState() bool { return c.op.State != nil }
 
-// IsSignal reports whether the operation is a signal, whose result is dropped.
+// IsSignal reports whether the operation is a signal. The result of a signal is
+// discarded.
 func (c *EntityContext) IsSignal() bool { return c.op.Signal }
 
-// Caller returns the ID of the instance that sent the operation, an orchestration
-// or an entity. It is empty if a client sent it.
+// Caller returns the ID of the orchestration or entity that sent the operation. It is
+// empty if a client sent it.
 func (c *EntityContext) Caller() InstanceID { return InstanceID(c.op.Caller) }
 
-// Delete deletes the entity: it has no state when the operation has returned,
-// whatever it left in its receiver. The next operation finds it as new.
+// Delete deletes the entity when the operation has returned, whatever the receiver
+// contains. The next operation creates the entity again.
 func (c *EntityContext) Delete() { c.deleted = true }
 
-// Now returns the time at which the operation began, UTC.
+// Now returns the time at which the operation started, in UTC.
 func (c *EntityContext) Now() time.Time { return c.op.Now }
 
-// Logger returns the worker's logger, with the entity's ID and the operation. It
-// is slog.Default() if [Config] has none.
+// Logger returns the worker's logger with the entity's ID and the operation's name.
 func (c *EntityContext) Logger() *slog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *EntityContext) Logger() *slog.Logger {
 	return c.logger
 }
 
-// decide keeps what the operation wants to be done when it has succeeded.
+// decide adds an action, which is performed when the operation has succeeded.
 func (c *EntityContext) decide(call string, a entity.Action) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *EntityContext) decide(call string, a entity.Action) {
 	c.actions = append(c.actions, a)
 }
 
-// end returns what the operation wants to be done.
+// end closes the context and returns the actions of the operation.
 func (c *EntityContext) end() []entity.Action {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +84,8 @@ func (c *EntityContext) end() []entity.Action {
 	return c.actions
 }
 
-// nextStart returns the ID of an orchestration that the operation starts. It is
-// the same if the operation is performed again.
+// nextStart returns the ID of the next orchestration that the operation starts. It is
+// the same if the operation runs again.
 func (c *EntityContext) nextStart() InstanceID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,10 +128,11 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 	return o.id, nil
 }
 
-// StartOrchestration starts an orchestration from an operation of an entity, with
-// an orchestrator of the registry, when the operation has succeeded. It returns the
-// instance's ID, which is random unless an [InstanceID] is among opts. If an
-// instance with the ID has not ended, it goes on, and nothing is started, without an error.
+// StartOrchestration starts an orchestration from an entity operation. The orchestrator
+// must be registered. The start is sent when the operation has succeeded.
+// StartOrchestration returns the ID of the instance, which is generated unless opts
+// include an [InstanceID]. If an instance with the ID has not ended, nothing is started
+// and no error is reported.
 func StartOrchestration[I, O any](ctx *EntityContext, orch func(*Context, I) (O, error), in I, opts ...StartOption) (InstanceID, error) {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)
 	if err != nil {

@@ -7,24 +7,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// An EntityKey is the key of an entity whose state is an S. The type says which
-// entities, the key says which of them:
+// EntityKey is the key of an entity whose state has type S. The type selects the kind
+// of entities, the key selects one of them:
 //
 //	const Meter = durable.EntityKey[Counter]("meter-7")
 //
-// Keys are as they are given: their case matters. They may be empty, and have
-// the characters that instance IDs may have.
+// Keys are case-sensitive and may be empty. They may contain the characters that are
+// valid in instance IDs.
 type EntityKey[S any] string
 
-// An EntityID identifies an entity by its name and its key, such as one that
-// another program implements. Case does not matter in names.
+// EntityID identifies an entity by name and key. Use it for an entity that another
+// program implements. Names are case-insensitive.
 type EntityID struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
 }
 
-// ParseEntityID reads the ID of the instance that an entity is in its hub, which
-// is like @counter@meter-7.
+// ParseEntityID parses the instance ID of an entity, such as @counter@meter-7.
 func ParseEntityID(id InstanceID) (EntityID, error) {
 	parsed, err := entity.ParseID(string(id))
 	if err != nil {
@@ -33,7 +32,7 @@ func ParseEntityID(id InstanceID) (EntityID, error) {
 	return EntityID(parsed), nil
 }
 
-// InstanceID returns the ID of the instance that the entity is in its hub:
+// InstanceID returns the ID of the instance that stores the entity, such as
 // @counter@meter-7.
 func (id EntityID) InstanceID() InstanceID {
 	return InstanceID(entity.ID{Name: lowerName(id.Name), Key: id.Key}.String())
@@ -42,9 +41,9 @@ func (id EntityID) InstanceID() InstanceID {
 // String returns the instance ID.
 func (id EntityID) String() string { return string(id.InstanceID()) }
 
-// An AnyEntity says which entity is meant: an [EntityKey] or an [EntityID].
+// AnyEntity identifies an entity. [EntityKey] and [EntityID] implement it.
 type AnyEntity interface {
-	// entityID returns the ID of the entity, by what r knows.
+	// entityID returns the ID of the entity. An EntityKey takes the name from r.
 	entityID(r *Registry) (entity.ID, error)
 }
 
@@ -63,7 +62,7 @@ func (k EntityKey[S]) entityID(r *Registry) (entity.ID, error) {
 	return EntityID{f.name, string(k)}.checked()
 }
 
-// checked returns the ID, or an *[InstanceIDError] if it cannot be one.
+// checked returns the ID, or an *[InstanceIDError] if it is invalid.
 func (id EntityID) checked() (entity.ID, error) {
 	reason := unfit(string(id.InstanceID()))
 	if id.Name == "" {

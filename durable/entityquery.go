@@ -7,42 +7,41 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An EntityQuery selects entities. Conditions that are set must all hold.
+// EntityQuery selects entities that match all conditions that are set.
 type EntityQuery struct {
-	Name      string // of the entities; empty: any. Case does not matter.
-	KeyPrefix string // of their keys; needs a Name
-	// LastOperationFrom and LastOperationTo say when operations were last
-	// performed; zero: no bound.
+	Name      string // name of the entities, case-insensitive; empty means any
+	KeyPrefix string // prefix of their keys; requires Name
+	// LastOperationFrom and LastOperationTo limit the time when operations last ran.
+	// Zero means no limit.
 	LastOperationFrom time.Time
 	LastOperationTo   time.Time
 	FetchState        bool
-	// IncludeEmpty also returns what is stored of entities that do not exist: of
-	// those that were deleted and not cleaned up, and of those that are locked.
+	// IncludeEmpty includes stored entities that do not exist: deleted ones that are not
+	// cleaned up, and locked ones.
 	IncludeEmpty bool
-	PageSize     int    // 0: 100
-	Continuation string // EntityPage.Continuation of the page before
+	PageSize     int    // 0 means 100
+	Continuation string // EntityPage.Continuation of the previous page
 }
 
-// An EntityPage is part of a query's answer. A page can be empty and yet have a
-// continuation.
+// EntityPage is one page of the result of an [EntityQuery]. A page can be empty and
+// still have a continuation.
 type EntityPage struct {
 	Entities     []*EntityState
 	Continuation string // empty on the last page
-	// Unreadable are the entities that were left out since what is stored of them
+	// Unreadable lists entities that are missing from Entities because their stored data
 	// cannot be read.
 	Unreadable []UnreadableInstance
 }
 
 const (
 	entityPageSize = 100
-	// emptyPages is how many pages without an entity are passed over at once.
+	// emptyPages is the maximum number of pages without an entity that one call reads.
 	emptyPages = 10
 )
 
-// rows returns the query for what a hub has of the entities: each batch of
-// operations writes the row of a busy entity again, so that the time of its creation is
-// that of the last
-// (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, QueryEntitiesAsync).
+// rows returns the query for the rows of the entities. Each batch of operations
+// rewrites the row of an entity, so the row's creation time is the time of the last
+// batch (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, QueryEntitiesAsync).
 func (q EntityQuery) rows() (provider.Query, error) {
 	prefix := "@"
 	switch {

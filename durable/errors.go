@@ -8,65 +8,64 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// ErrTimeout says that a task was not complete in time.
+// ErrTimeout means that a task did not complete in time.
 var ErrTimeout = errors.New("timed out")
 
-// A NonDeterminismError is the failure of an instance whose orchestrator does not do
-// what it did before, so that its history cannot be replayed. errors.As finds it in the
-// *[OrchestrationFailedError] that a client gets and the *[TaskFailedError] that a
+// NonDeterminismError is the failure of an instance whose orchestrator deviates from
+// its history, so the history cannot be replayed. errors.As finds it in the
+// *[OrchestrationFailedError] that a client gets and in the *[TaskFailedError] that a
 // parent gets.
 type NonDeterminismError struct {
-	Message string // what the history has, and what the code did
+	Message string // describes the recorded action and the action of the code
 }
 
-// Error returns DurableTask's message for the case.
+// Error returns DurableTask's message.
 func (e *NonDeterminismError) Error() string { return e.Message }
 
 // UsageError is the panic value of a durable call that is made in the wrong place or
-// with an invalid argument. Inside an orchestrator it fails the instance: then errors.As
-// finds it as it finds a [NonDeterminismError].
+// with an invalid argument. In an orchestrator it fails the instance; errors.As then
+// finds it like a [NonDeterminismError].
 type UsageError struct {
-	Sentence string // what was wrong, and what to do instead
+	Sentence string // describes the mistake and its fix
 }
 
 // Error returns the sentence.
 func (e *UsageError) Error() string { return e.Sentence }
 
-// A TaskFailedError says that an activity, a sub-orchestration or an operation of
-// an entity failed.
+// TaskFailedError is the error of a failed activity, sub-orchestration or entity
+// operation.
 //
-// If the error that it returned was given a name by [ErrorType] or [ErrorValue],
-// in the registry of the program that failed and in this one's, errors.As and
-// errors.Is find it:
+// If the original error has a name ([ErrorType], [ErrorValue]) in the registry of its
+// program and in this program's registry, errors.As and errors.Is find it:
 //
 //	var limit *LimitError
 //	if errors.As(err, &limit) {
 //		…
 //	}
 type TaskFailedError struct {
-	Name string // of the activity, the orchestrator or the operation
-	// TaskID is the number of the action that scheduled it; for something that
-	// was tried several times, of the last.
+	Name string // name of the activity, the orchestrator or the operation
+	// TaskID is the number of the action that scheduled the task. After retries it is
+	// the number of the last attempt.
 	TaskID int
-	// SubOrchestration says that it was a sub-orchestration, and no activity.
+	// SubOrchestration reports whether the task is a sub-orchestration.
 	SubOrchestration bool
-	Entity           EntityID // whose operation it was; zero if it was none
-	Type             string   // of the error, as its program names it; may be empty
-	Message          string   // of the error
-	// Details is a serialized .NET exception, from workers that send those.
+	Entity           EntityID // the entity whose operation failed; zero for other tasks
+	Type             string   // type name of the error in its program; may be empty
+	Message          string   // message of the error
+	// Details is a serialized .NET exception, if the worker sends those.
 	Details    string
-	StackTrace string // empty if there is none
-	// NonRetryable says that trying again is of no use.
+	StackTrace string // may be empty
+	// NonRetryable reports that retrying is useless.
 	NonRetryable bool
-	// Inner is the failure that caused this one, nil if there is none.
+	// Inner is the failure that caused this one, or nil.
 	Inner *history.FailureDetails
 
-	reason  string                  // as it was received
-	failure *history.FailureDetails // as it was received
-	causes  []error                 // what could be made of it
+	reason  string                  // as received
+	failure *history.FailureDetails // as received
+	causes  []error                 // see Unwrap
 }
 
-// Error returns the words of durabletask-dotnet's TaskFailedException and
+// Error returns the message of durabletask-dotnet's TaskFailedException or
 // EntityOperationFailedException.
 func (e *TaskFailedError) Error() string {
 	switch {
@@ -78,12 +77,12 @@ func (e *TaskFailedError) Error() string {
 	return fmt.Sprintf("Task '%s' (#%d) failed with an unhandled exception: %s", e.Name, e.TaskID, e.Message)
 }
 
-// Unwrap returns the error that was returned elsewhere, if it has a name, and
-// the failure that caused it, if there is one, as an error.
+// Unwrap returns the original error, if it has a name, and the failure that caused it,
+// if there is one.
 func (e *TaskFailedError) Unwrap() []error { return e.causes }
 
-// FailureDetails returns the activity's failure. It becomes the inner failure
-// of an orchestrator that returns e.
+// FailureDetails returns the failure of the task. If an orchestrator returns e, it
+// becomes the inner failure of the orchestration.
 func (e *TaskFailedError) FailureDetails() *history.FailureDetails {
 	if e.failure != nil {
 		return e.failure
@@ -91,10 +90,10 @@ func (e *TaskFailedError) FailureDetails() *history.FailureDetails {
 	return &history.FailureDetails{ErrorType: e.Type, ErrorMessage: e.Message, InnerFailure: e.Inner, IsNonRetriable: e.NonRetryable}
 }
 
-// Reason returns the text with which the activity or sub-orchestration failed,
-// without the sentence of [TaskFailedError.Error]. It becomes the output of an
-// orchestrator that returns e, as in .NET, so that it reads the same however
-// many orchestrators hand it on.
+// Reason returns the failure text of the task without the prefix that
+// [TaskFailedError.Error] adds. If an orchestrator returns e, Reason becomes its
+// output, as in .NET. The text therefore stays the same through any number of parent
+// orchestrations.
 func (e *TaskFailedError) Reason() string {
 	if e.reason != "" {
 		return e.reason
@@ -102,7 +101,7 @@ func (e *TaskFailedError) Reason() string {
 	return e.Message
 }
 
-// taskFailure returns the error for a task that failed.
+// taskFailure returns the error of a failed task.
 func taskFailure(r *Registry, f *replay.Future) *TaskFailedError {
 	e := &TaskFailedError{Name: f.Name(), TaskID: f.ID()}
 	switch event := f.Event().(type) {
@@ -115,8 +114,8 @@ func taskFailure(r *Registry, f *replay.Future) *TaskFailedError {
 	return e
 }
 
-// set fills in what was received. Reason is the message; from workers that
-// propagate failures in .NET's way there is nothing else but details.
+// set stores a received failure. Reason is the message. Workers that use .NET's other
+// mode of error propagation send only reason and details.
 func (e *TaskFailedError) set(r *Registry, reason, details *string, failure *history.FailureDetails) {
 	e.reason, e.Details, e.failure = valueOr(reason), valueOr(details), failure
 	e.Message = e.reason

@@ -13,20 +13,20 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// ErrorType gives a type of errors the name that it has on the wire, so that
-// such an error survives the way from an activity or a sub-orchestration to the
-// orchestrator that called it: errors.As finds it in the [TaskFailedError]. What
-// of it is JSON is kept, such as its exported fields.
+// ErrorType registers a wire name for an error type. If an activity or a
+// sub-orchestration returns such an error, errors.As finds it in the [TaskFailedError]
+// that the caller gets. The JSON encoding of the error, such as its exported fields, is
+// preserved.
 //
 //	type LimitError struct{ Limit int }
 //
 //	durable.ErrorType[*LimitError]("LimitError")
 //
-// On the wire the name is the failure's type, and the fields are its properties,
-// as .NET's exception properties provider has it: a program in another language
-// can branch on them, and return such failures itself.
+// The name is the error type of the failure on the wire. The fields are its properties,
+// as from .NET's exception properties provider. Programs in other languages can read
+// them and return such failures themselves.
 //
-// It panics if there is no name or E is an interface.
+// ErrorType panics if the name is empty or E is an interface.
 func ErrorType[E error](name string) *Function {
 	t := reflect.TypeFor[E]()
 	if t.Kind() == reflect.Interface {
@@ -46,13 +46,12 @@ func ErrorType[E error](name string) *Function {
 	}, t.String())
 }
 
-// ErrorValue gives an error value, such as a package's ErrNotFound, the name
-// that it has on the wire, so that errors.Is finds it in the [TaskFailedError]
-// of an orchestrator whose activity or sub-orchestration returned it, or returned
-// an error that is it by its Is method, as the errors of package os are
-// fs.ErrNotExist.
+// ErrorValue registers a wire name for an error value, such as a package's ErrNotFound.
+// If an activity or a sub-orchestration returns the error, errors.Is finds it in the
+// [TaskFailedError] that the caller gets. Errors whose Is method reports a match count
+// too: errors of package os match fs.ErrNotExist.
 //
-// It panics if there is no name or no error, or if the error cannot be compared.
+// ErrorValue panics if the name is empty, or if the error is nil or not comparable.
 func ErrorValue(name string, err error) *Function {
 	if err == nil || !reflect.TypeOf(err).Comparable() {
 		panic(fmt.Sprintf("durable: error %q was given for %#v, which is nil or cannot be compared", name, err))
@@ -77,15 +76,15 @@ func newError(n *namedError, symbol string) *Function {
 	return &Function{kind: errorKind, name: n.name, symbol: symbol, failure: n}
 }
 
-// A namedError is an error, or a type of errors, that has a name on the wire.
+// namedError is an error value or an error type that has a wire name.
 type namedError struct {
 	name       string
-	matches    func(error) bool                                   // this very error, not what it wraps
-	recover    func(*history.FailureDetails) (err error, ok bool) // of a failure with the name
-	properties bool                                               // the error has more to it than its name
+	matches    func(error) bool                                   // reports a match of this error, without the errors that it wraps
+	recover    func(*history.FailureDetails) (err error, ok bool) // decodes a failure that has the name
+	properties bool                                               // the failure has properties in addition to the name
 }
 
-// knownErrors have their names without being registered.
+// knownErrors have names without registration.
 var knownErrors = []*namedError{
 	ErrorValue("durable.ErrTimeout", ErrTimeout).failure,
 	ErrorValue("context.Canceled", context.Canceled).failure,
@@ -108,8 +107,8 @@ var knownErrors = []*namedError{
 	},
 }
 
-// engineError is an error with which the engine fails instances. It is no function's to
-// return: histories have its name from the engine only.
+// engineError returns the entry of an error that the engine uses to fail instances. It
+// never matches an error that a function returns: only the engine writes its name.
 func engineError(name string, of func(message string) error) *namedError {
 	return &namedError{
 		name:    name,
@@ -118,18 +117,18 @@ func engineError(name string, of func(message string) error) *namedError {
 	}
 }
 
-// namedErrors are the errors of a registry, in the order in which they were added.
+// namedErrors are the errors of a registry, in the order of registration.
 type namedErrors []*namedError
 
-// A recordedError is an error of a tree that is recorded in histories.
+// recordedError is one error of an error tree that is recorded in the history.
 type recordedError struct {
 	err   error
 	named *namedError             // nil for the failure of a task
-	task  *history.FailureDetails // of a task that failed
+	task  *history.FailureDetails // set for the failure of a task
 }
 
-// recorded returns what histories record of err and of what it wraps, in the order of
-// errors.Is: errors with names, and failures of tasks with all that they wrap.
+// recorded returns the errors of err's tree that histories record, in the order of
+// errors.Is: named errors, and failures of tasks including everything that they wrap.
 func (registered namedErrors) recorded(err error) []recordedError {
 	var all []recordedError
 	var walk func(error)
@@ -161,17 +160,17 @@ func (registered namedErrors) recorded(err error) []recordedError {
 	return all
 }
 
-// failure returns the failure that records e.
+// failure returns the failure that represents e in the history.
 func (e recordedError) failure() *history.FailureDetails {
 	if e.task != nil {
 		return new(*e.task)
 	}
 	f := e.named.fill(e.err, replay.FailureOf(e.err))
-	f.InnerFailure = nil // what it wraps is recorded by itself
+	f.InnerFailure = nil // the wrapped errors have their own entries
 	return f
 }
 
-// fill puts the name and the properties of err into d.
+// fill sets the name and the properties of err in d.
 func (n *namedError) fill(err error, d *history.FailureDetails) *history.FailureDetails {
 	d.ErrorType = n.name
 	if n.properties {
@@ -180,16 +179,17 @@ func (n *namedError) fill(err error, d *history.FailureDetails) *history.Failure
 	return d
 }
 
-// maxRecorded bounds how many errors of a tree are recorded, and maxChained how many
-// failures those are with their inner ones. Each is the inner failure of the one before,
-// since a failure has one at most, and .NET reads no JSON that is nested more than 64 deep (Newtonsoft.Json, JsonReader.MaxDepth).
+// maxRecorded limits the number of recorded errors of a tree, and maxChained the number
+// of failures including inner ones. A failure has at most one inner failure, so the
+// failures form a chain. .NET reads JSON only up to a depth of 64 (Newtonsoft.Json,
+// JsonReader.MaxDepth).
 const (
 	maxRecorded = 8
 	maxChained  = 32
 )
 
-// describe returns err, which a function returned, as an error that carries the failure
-// for histories.
+// describe returns err, the error of a function, wrapped with the failure that
+// histories record.
 func (registered namedErrors) describe(err error) error {
 	if err == nil {
 		return nil
@@ -212,8 +212,8 @@ func (registered namedErrors) describe(err error) error {
 	return &describedError{err, d}
 }
 
-// chained returns the failures that record all, each the inner failure of the last
-// of the one before. The same failure is recorded once.
+// chained links the failures of all into one chain: each failure is the innermost
+// failure of the previous one. Equal failures are included once.
 func chained(all []recordedError) *history.FailureDetails {
 	var first *history.FailureDetails
 	seen, length := map[string]bool{}, 0
@@ -230,14 +230,14 @@ func chained(all []recordedError) *history.FailureDetails {
 				(*end).InnerFailure = nil
 			}
 			if (*end).InnerFailure != nil {
-				(*end).InnerFailure = new(*(*end).InnerFailure) // it is another event's
+				(*end).InnerFailure = new(*(*end).InnerFailure) // copy it: it belongs to another event
 			}
 		}
 	}
 	return first
 }
 
-// A describedError is an error together with its failure in histories.
+// describedError is an error with the failure that histories record.
 type describedError struct {
 	error
 	failure *history.FailureDetails
@@ -246,11 +246,12 @@ type describedError struct {
 func (e *describedError) Unwrap() error                    { return e.error }
 func (e *describedError) Failure() *history.FailureDetails { return e.failure }
 
-// valueProperty has the JSON of an error that is no JSON object.
+// valueProperty is the name of the property that contains the JSON of an error that is
+// not a JSON object.
 const valueProperty = "value"
 
-// propertiesOf returns the JSON of err: the members of an object, or one value.
-// What cannot be encoded is left out, since the error itself counts more.
+// propertiesOf returns the JSON members of err, or its single JSON value. It returns
+// nil if err cannot be encoded, so that the error itself is still recorded.
 func propertiesOf(err error) map[string]string {
 	text, failed := json.Marshal(err)
 	if failed != nil {
@@ -267,8 +268,8 @@ func propertiesOf(err error) map[string]string {
 	return properties
 }
 
-// propertiesJSON returns the JSON that a failure's properties were made of, for
-// a value of type t.
+// propertiesJSON rebuilds the JSON of an error of type t from the properties of a
+// failure.
 func propertiesJSON(f *history.FailureDetails, t reflect.Type) []byte {
 	if value, ok := f.Properties[valueProperty]; ok && len(f.Properties) == 1 && !hasMembers(t) {
 		return []byte(value)
@@ -279,12 +280,13 @@ func propertiesJSON(f *history.FailureDetails, t reflect.Type) []byte {
 	}
 	text, err := json.Marshal(members)
 	if err != nil {
-		return nil // a property is no JSON: decoding fails
+		return nil // a property is not JSON; decoding fails
 	}
 	return text
 }
 
-// hasMembers reports whether values of type t are JSON objects by themselves.
+// hasMembers reports whether encoding/json encodes values of type t as objects of their
+// fields.
 func hasMembers(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -293,8 +295,8 @@ func hasMembers(t reflect.Type) bool {
 		!reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
 }
 
-// causesOf returns what can be made of a failure: the error that has its name,
-// and its inner failure.
+// causesOf returns the causes of a failure: the error that has its name, and its inner
+// failure.
 func (registered namedErrors) causesOf(f *history.FailureDetails) []error {
 	var causes []error
 	if err, ok := registered.recovered(f); ok {
@@ -317,7 +319,7 @@ func (registered namedErrors) recovered(f *history.FailureDetails) (error, bool)
 	return nil, false
 }
 
-// An innerError is a failure that caused another.
+// innerError is a failure that caused another failure.
 type innerError struct {
 	failure *history.FailureDetails
 	causes  []error

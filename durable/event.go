@@ -7,24 +7,24 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// An Event names an external event, and says what payload it has:
+// Event is the name of an external event whose payload has type T:
 //
 //	const Approval = durable.Event[Decision]("Approval")
 //
-// Case does not matter in names.
+// Names are case-insensitive.
 type Event[T any] string
 
-// Wait returns a task that is complete when the event is raised. One event
-// completes one task: if several wait, the one that began last. An event for
-// which nothing waits is kept, and the next Wait takes the oldest.
+// Wait returns a task that completes when the event is raised. Each event completes one
+// task; of several waiting tasks, the most recent one. An event without a waiting task
+// is buffered, and the next Wait gets the oldest buffered event.
 func (e Event[T]) Wait(ctx *Context) *Task[T] {
 	return newTask[T](func(f *replay.Future) { ctx.x.WaitEvent(f, string(e)) })
 }
 
-// RaiseFrom raises the event for another orchestration. It is sent when the
-// orchestrator next awaits something or returns; it is not known whether
-// an instance with that ID exists and has not ended. The error says that the ID
-// cannot be an instance's, or that v cannot be encoded; then nothing is sent.
+// RaiseFrom raises the event for another orchestration. The event is sent when the
+// orchestrator next awaits a task or returns. Events for an instance that does not
+// exist or has ended are silently discarded. RaiseFrom fails, and sends nothing, if the
+// ID is invalid or v cannot be encoded.
 func (e Event[T]) RaiseFrom(ctx *Context, id InstanceID, v T) error {
 	if err := ValidateInstanceID(id); err != nil {
 		return fmt.Errorf("send event %s: %w", string(e), err)
@@ -37,8 +37,8 @@ func (e Event[T]) RaiseFrom(ctx *Context, id InstanceID, v T) error {
 	return nil
 }
 
-// Raise sends the event to an instance. One that is unknown or has ended makes
-// it fail with [ErrInstanceNotFound] or [ErrInstanceEnded].
+// Raise sends the event to an instance. It fails with [ErrInstanceNotFound] if the
+// instance does not exist, and with [ErrInstanceEnded] if it has ended.
 func (e Event[T]) Raise(ctx context.Context, c *Client, id InstanceID, v T) error {
 	payload, err := encode(v)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A family is what is known of the children that an instance's current
-// execution has started, whether they have ended or not. An ID that the instance
-// wanted to give to a child but that belongs to another instance is not among
-// them.
+// family lists the children that the current execution of an instance has started,
+// including children that have ended. It excludes an ID that the instance requested for
+// a child if another instance has that ID.
 type family struct {
 	children []InstanceID
-	// unborn are those without stored records: they have not begun, or were purged.
+	// unborn lists children without stored records: they have not started, or were
+	// purged.
 	unborn []InstanceID
 }
 
@@ -43,8 +43,8 @@ func familyOf(ctx context.Context, hub provider.Client, parent InstanceID) (fami
 	return f, nil
 }
 
-// add adds an instance to f if its current execution was started by the
-// given parent, or if it may yet be.
+// add adds an instance to f if the parent started its current execution, or may still
+// start it.
 func (f *family) add(ctx context.Context, hub provider.Client, id string, parent history.OrchestrationInstance) error {
 	events, err := hub.History(ctx, id)
 	if err != nil {

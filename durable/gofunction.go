@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// byFunction knows Go functions by their code, and closures by the function
-// literal that makes them: where the compiler puts the function that a literal
-// is in into others, each has code of its own for the literal.
+// byFunction maps Go functions to values. It identifies functions by their code, and
+// closures by their function literal: if the compiler inlines the enclosing function,
+// each copy has separate code for the literal.
 type byFunction[V any] map[goFunction]V
 
-// A goFunction is the identity of a function: its code or its literal. Instances of one generic function can have the same code.
+// goFunction identifies a function by its code or its literal. Instances of one generic
+// function may share code.
 type goFunction struct {
 	signature reflect.Type
 	code      uintptr
 	literal   string
 }
 
-// put makes v what is known of fn.
+// put sets the value of fn.
 func (m byFunction[V]) put(fn reflect.Value, v V) {
 	f := goFunction{signature: fn.Type(), code: fn.Pointer()}
 	m[f] = v
@@ -30,7 +31,7 @@ func (m byFunction[V]) put(fn reflect.Value, v V) {
 	}
 }
 
-// get returns what is known of fn.
+// get returns the value of fn.
 func (m byFunction[V]) get(fn reflect.Value) (v V, ok bool) {
 	f := goFunction{signature: fn.Type(), code: fn.Pointer()}
 	if v, ok = m[f]; ok {
@@ -43,18 +44,18 @@ func (m byFunction[V]) get(fn reflect.Value) (v V, ok bool) {
 	return v, ok
 }
 
-// oneLiteral says which closures are one function, for messages.
+// oneLiteral explains in messages which closures count as one function.
 const oneLiteral = "closures of one function literal are one function, and so are those of literals that begin in one line"
 
-// closure is part of the names that the compiler gives to the code of function
-// literals. In other literals they have nothing but numbers.
+// closure and closureInGeneric match the names of function literals in the symbol
+// table. A literal inside another literal has only numbers in its name.
 var (
 	closure          = regexp.MustCompile(`\.func[0-9]`)
 	closureInGeneric = regexp.MustCompile(`\]\.(func)?[0-9]`)
 )
 
-// literalOf returns in which line the function literal begins whose code is at pc,
-// empty if it is no function literal's.
+// literalOf returns the file and line of the function literal whose code is at pc. It
+// is empty for other functions.
 func literalOf(pc uintptr) string {
 	f := frameOf(pc)
 	if !closure.MatchString(f.Function) {
@@ -63,8 +64,8 @@ func literalOf(pc uintptr) string {
 	return fmt.Sprintf("%s:%d", f.File, f.Line)
 }
 
-// frameOf returns where the code at pc is. What was put into it from elsewhere
-// does not count.
+// frameOf returns the frame of the function whose code is at pc. Frames that are
+// inlined at pc are ignored.
 func frameOf(pc uintptr) runtime.Frame {
 	frames := runtime.CallersFrames([]uintptr{pc + 1})
 	for {
@@ -74,7 +75,7 @@ func frameOf(pc uintptr) runtime.Frame {
 	}
 }
 
-// symbolOf returns Go's name of the function whose code is at pc.
+// symbolOf returns the symbol of the function whose code is at pc.
 func symbolOf(pc uintptr) string {
 	if f := frameOf(pc); f.Function != "" {
 		return strings.TrimSuffix(f.Function, "-fm")
@@ -82,9 +83,9 @@ func symbolOf(pc uintptr) string {
 	return "at an unknown address"
 }
 
-// isGeneric reports whether a symbol is an instance of a generic function or
-// a method of a generic type. Its code is not the same wherever it is named. A
-// closure in such a function is like any other.
+// isGeneric reports whether a symbol is an instance of a generic function or a method
+// of a generic type. The code of such a function differs between references to it. A
+// closure in such a function is an ordinary closure.
 func isGeneric(symbol string) bool {
 	return strings.Contains(symbol, "[...]") && !closureInGeneric.MatchString(symbol)
 }

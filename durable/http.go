@@ -14,71 +14,70 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
 )
 
-// An HTTPRequest is what [CallHTTP] sends. As JSON it has the form of the
-// extension's DurableHttpRequest.
+// HTTPRequest is a request of [CallHTTP]. Its JSON has the format of the extension's
+// DurableHttpRequest.
 type HTTPRequest struct {
-	// Method is the verb, such as POST. Empty means GET.
+	// Method is the HTTP method, such as POST. Empty means GET.
 	Method string
 
-	// URL is absolute, and begins with http:// or https://.
+	// URL is an absolute URL that starts with http:// or https://.
 	URL string
 
-	// Header has the request's headers. It is stored with the rest: secrets are
-	// better got by a TokenSource.
+	// Header contains the headers. They are stored in the history; use a TokenSource
+	// instead of secrets.
 	Header http.Header
 
-	// Content is the body, in UTF-8; empty for none. Without a Content-Type among
-	// the headers it is text/plain.
+	// Content is the body in UTF-8; empty means none. The default Content-Type is
+	// text/plain.
 	Content string
 
-	// TokenSource, if not nil, gives the request the Authorization header of the
-	// app's own identity.
+	// TokenSource, if not nil, adds an Authorization header with a token of the app's
+	// identity.
 	TokenSource *ManagedIdentity
 
-	// Timeout is how long each request may take, those that ask again included;
-	// at most 240 s. Zero means that.
+	// Timeout limits each HTTP request, including polling requests. The maximum is 240
+	// seconds. Zero means the maximum.
 	Timeout time.Duration
 
-	// TotalTimeout is how long all of it may take, waits included. Zero means any
-	// time. It creates a timer.
+	// TotalTimeout limits the whole call, including waits. Zero means no limit.
+	// Otherwise the call creates a durable timer.
 	TotalTimeout time.Duration
 
-	// NoPolling makes a response with status 202 (Accepted) the result, as any
-	// other response is.
+	// NoPolling returns a response with status 202 (Accepted) like any other response.
 	NoPolling bool
 
-	// PollInterval is how long to wait before asking again when the response does
-	// not say. Zero means what the worker is configured with, [HTTPConfig].
+	// PollInterval is the wait before a polling request if the response has no
+	// Retry-After. Zero means [HTTPConfig.PollInterval].
 	PollInterval time.Duration
 
-	// RetryStatus are the status codes that a [RetryPolicy] counts as failures,
-	// such as 429, 502, 503 and 504. Without a policy there must be none.
+	// RetryStatus lists status codes that a [RetryPolicy] treats as failures, such as
+	// 429, 502, 503 and 504. It must be empty without a policy.
 	RetryStatus []int
 }
 
-// An HTTPResponse is what came back. As JSON it has the form of the extension's
-// DurableHttpResponse.
+// HTTPResponse is the response of [CallHTTP]. Its JSON has the format of the
+// extension's DurableHttpResponse.
 type HTTPResponse struct {
-	// StatusCode is such as 200.
+	// StatusCode is the status code, such as 200.
 	StatusCode int
 
-	// Header has the response's headers, each with all its values.
+	// Header contains the headers, each with all its values.
 	Header http.Header
 
-	// Content is the body: as text in UTF-8 if it is text in UTF-8, UTF-16 or
-	// Latin-1 by its Content-Type or byte order mark, and otherwise byte for
-	// byte. (A .NET worker returns text only, with U+FFFD for all other bytes.)
+	// Content is the body. Text in UTF-8, UTF-16 or Latin-1, according to its
+	// Content-Type or byte order mark, is converted to UTF-8. Other content is
+	// unchanged. (A .NET worker returns only text, with U+FFFD for invalid bytes.)
 	Content string
 }
 
-// HTTPActivityName is the name of the activity by which [CallHTTP] sends each
-// request, the extension's (Options/HttpOptions.cs, HttpTaskActivityReservedName).
-// Every registry has it, and no function may be registered with a name that
-// begins like it. Calling it by name sends one request and does not ask again.
+// HTTPActivityName is the name of the activity that sends the requests of [CallHTTP].
+// It is the extension's name (Options/HttpOptions.cs, HttpTaskActivityReservedName).
+// Every registry contains the activity, and the prefix of its name is reserved. A
+// direct call of the activity sends one request and does not poll.
 const HTTPActivityName ActivityName[HTTPRequest, HTTPResponse] = "BuiltIn::HttpActivity"
 
-// CallHTTP sends an HTTP request, in an activity, and returns the response,
-// whichever its status:
+// CallHTTP sends an HTTP request in an activity and returns the response, whatever its
+// status:
 //
 //	resp, err := durable.CallHTTP(ctx, durable.HTTPRequest{
 //		Method:      "POST",
@@ -86,23 +85,24 @@ const HTTPActivityName ActivityName[HTTPRequest, HTTPResponse] = "BuiltIn::HttpA
 //		TokenSource: &durable.ManagedIdentity{Resource: "https://management.azure.com"},
 //	}).Await()
 //
-// While the response is 202 (Accepted) with a Location, it asks again there with
-// GET, after a durable timer for as long as Retry-After says. No worker waits in
-// between. Each time takes room in the history; see [HTTPRequest.TotalTimeout].
-// The same headers and token are sent to ask again, but never an
-// X-Functions-Key, and no credentials to another origin than the URL's.
+// If the response is 202 (Accepted) with a Location header, CallHTTP polls that URL
+// with GET until the status changes. Between requests it waits for the duration of
+// Retry-After with a durable timer, which occupies no worker. Each poll adds events to
+// the history; see [HTTPRequest.TotalTimeout]. Polling requests have the headers and
+// the token of the first request, except X-Functions-Key. Credentials are never sent to
+// another origin than the URL's.
 //
-// The options apply to each request. With a [RetryPolicy] one is sent again that
-// got no response, or one with a status of [HTTPRequest.RetryStatus]. Even
-// without, a request can be sent twice, as an activity can run twice.
+// The options apply to each request. A [RetryPolicy] retries requests that get no
+// response, or a response with a status in [HTTPRequest.RetryStatus]. Even without a
+// policy a request may be sent twice, because an activity can run twice.
 //
-// The error is a *[TaskFailedError]. It wraps [ErrTimeout] if a request took too
-// long, as does the error when the TotalTimeout has passed, and an *[HTTPError]
-// if there was no response, or one that no policy tries again any more. A
-// response that is larger than [HTTPConfig] allows is an error too.
+// The error is a *[TaskFailedError]. It wraps [ErrTimeout] if a request timed out. It
+// wraps an *[HTTPError] if there was no response, or if the policy gave up on the
+// response's status. A response that exceeds [HTTPConfig.ContentLimit] is an error too.
+// When TotalTimeout has passed, the error wraps [ErrTimeout].
 //
-// If something of the request cannot be, nothing is sent and the task is
-// complete with the error.
+// If the request is invalid, nothing is sent and the returned task has already
+// completed with the error.
 func CallHTTP(ctx *Context, req HTTPRequest, opts ...ActivityOption) *Task[HTTPResponse] {
 	var o activityOptions
 	for _, opt := range opts {
@@ -125,7 +125,7 @@ func CallHTTP(ctx *Context, req HTTPRequest, opts ...ActivityOption) *Task[HTTPR
 	return Go(ctx, func() (HTTPResponse, error) { return c.follow(first) })
 }
 
-// check says what of r cannot be, and returns its URL.
+// check validates r and returns its URL.
 func (r HTTPRequest) check(retry *RetryPolicy) (*url.URL, error) {
 	at, err := url.Parse(r.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
@@ -152,8 +152,8 @@ func (r HTTPRequest) check(retry *RetryPolicy) (*url.URL, error) {
 	return at, nil
 }
 
-// canonical returns a copy of h in which names that differ in nothing but case
-// are one.
+// canonical returns a copy of h with canonical header names. It merges names that
+// differ only in case.
 func canonical(h http.Header) http.Header {
 	c := make(http.Header, len(h))
 	for _, name := range sortedKeys(h) {
@@ -162,12 +162,12 @@ func canonical(h http.Header) http.Header {
 	return c
 }
 
-// MarshalJSON returns the request in the form of the extension's
-// DurableHttpRequest. TotalTimeout, PollInterval and RetryStatus are the
-// orchestrator's, and not part of it.
+// MarshalJSON returns the request in the format of the extension's DurableHttpRequest.
+// It omits TotalTimeout, PollInterval and RetryStatus, which only the orchestrator
+// uses.
 func (r HTTPRequest) MarshalJSON() ([]byte, error) { return marshalJSON(newHTTPRequestJSON(r, nil)) }
 
-// UnmarshalJSON reads the form of MarshalJSON.
+// UnmarshalJSON parses the format of MarshalJSON.
 func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	var j httpRequestJSON
 	if err := json.Unmarshal(text, &j); err != nil {
@@ -181,7 +181,7 @@ func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the response in the form of the extension's
+// MarshalJSON returns the response in the format of the extension's
 // DurableHttpResponse.
 func (r HTTPResponse) MarshalJSON() ([]byte, error) {
 	text, exact := httpcall.Text([]byte(r.Content), "")
@@ -192,7 +192,7 @@ func (r HTTPResponse) MarshalJSON() ([]byte, error) {
 	return marshalJSON(j)
 }
 
-// UnmarshalJSON reads the form of MarshalJSON, and .NET's.
+// UnmarshalJSON parses the formats of MarshalJSON and .NET.
 func (r *HTTPResponse) UnmarshalJSON(text []byte) error {
 	var j httpResponseJSON
 	if err := json.Unmarshal(text, &j); err != nil {
@@ -209,14 +209,14 @@ func (r *HTTPResponse) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// poll returns the request that asks again, after one to the URL last. A
-// location is relative to that, and empty if it is the same.
+// poll returns the polling request that follows a request to the URL last. The location
+// is relative to last; an empty location means last itself.
 //
-// It is as the extension's CreateLocationPollRequest, with the rule of its later
-// versions that credentials are for the origin of the first request only: the
-// server that answered chose where to poll, and must not get another origin's. They
-// take out Authorization and Cookie; here only headers that hold no key stay, and
-// those of crossOrigin.
+// It follows the extension's CreateLocationPollRequest, with the rule of its later
+// versions that credentials are only for the origin of the first request. The server
+// chose the polling URL and must not receive credentials of another origin. The
+// extension removes Authorization and Cookie. Here only headers that contain no
+// credentials are kept, and those in crossOrigin.
 func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) (HTTPRequest, *url.URL, error) {
 	origin, err := url.Parse(r.URL)
 	if err != nil {
@@ -233,10 +233,10 @@ func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) 
 	}
 	r.Method, r.Content, r.URL = http.MethodGet, "", at.String()
 	r.Header = canonical(r.Header)
-	r.Header.Del(httpcall.FunctionsKey) // it is for one function, and the status is another
+	r.Header.Del(httpcall.FunctionsKey) // the key is for one function; the status URL is another
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Content-") {
-			delete(r.Header, name) // there is no content
+			delete(r.Header, name) // a GET has no content
 		}
 	}
 	if !httpcall.SameOrigin(origin, at) {
@@ -247,7 +247,7 @@ func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) 
 	return r, at, nil
 }
 
-// method returns the verb of r.
+// method returns the HTTP method of r.
 func (r HTTPRequest) method() string {
 	if r.Method == "" {
 		return http.MethodGet

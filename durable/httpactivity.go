@@ -14,40 +14,39 @@ import (
 
 // Defaults of [HTTPConfig].
 const (
-	// DefaultHTTPPollInterval is the extension's
-	// (Options/HttpOptions.cs, DefaultAsyncRequestSleepTimeMilliseconds).
+	// DefaultHTTPPollInterval is the extension's default (Options/HttpOptions.cs,
+	// DefaultAsyncRequestSleepTimeMilliseconds).
 	DefaultHTTPPollInterval = 30 * time.Second
 
 	// DefaultHTTPContentLimit is in bytes.
 	DefaultHTTPContentLimit = 10 << 20
 )
 
-// HTTPConfig says how a [Worker] makes the requests of [CallHTTP]. The zero
-// value works, without token sources.
+// HTTPConfig configures the requests of [CallHTTP] in a [Worker]. The zero value is
+// valid and has no token provider.
 type HTTPConfig struct {
-	// PollInterval is how long to wait before asking again when neither the
-	// response nor the request says, at most a day. Zero means 30 s.
+	// PollInterval is the wait before a polling request if neither the response nor the
+	// request defines one. The maximum is a day. Zero means 30 seconds.
 	PollInterval time.Duration
 
-	// ContentLimit is how many bytes the body of a response may have, at most
-	// 1 GiB. It goes into the history. Zero means 10 MiB.
+	// ContentLimit is the maximum size of a response body in bytes, up to 1 GiB. The
+	// body is stored in the history. Zero means 10 MiB.
 	ContentLimit int64
 
-	// CrossOriginHeaders are names of headers that [CallHTTP] may send to another
-	// origin than that of the request's URL, when a response says to go there,
-	// besides such as Accept and User-Agent, which hold no key.
+	// CrossOriginHeaders lists headers that [CallHTTP] may send to another origin than
+	// the request's URL, if a response redirects or points there. Headers that contain
+	// no credentials, such as Accept and User-Agent, are always sent.
 	CrossOriginHeaders []string
 
-	// Tokens gets tokens for requests that have a TokenSource. Nil means that
-	// they fail.
+	// Tokens gets the tokens for requests that have a TokenSource. If it is nil, such
+	// requests fail.
 	Tokens TokenProvider
 
 	// Transport sends the requests. Nil means http.DefaultTransport.
 	Transport http.RoundTripper
 }
 
-// WithDefaults returns a copy of c in which fields that are zero have their
-// defaults.
+// WithDefaults returns a copy of c in which zero fields are set to their defaults.
 func (c HTTPConfig) WithDefaults() HTTPConfig {
 	if c.PollInterval == 0 {
 		c.PollInterval = DefaultHTTPPollInterval
@@ -61,11 +60,11 @@ func (c HTTPConfig) WithDefaults() HTTPConfig {
 	return c
 }
 
-// httpContentMax is more than a history can take.
+// httpContentMax limits ContentLimit. It is larger than a history can store.
 const httpContentMax = 1 << 30
 
-// validate names the first field of c, after WithDefaults, whose value is out of
-// its range.
+// validate returns an error that names the first field of c, after WithDefaults, that
+// is out of range.
 func (c HTTPConfig) validate() error {
 	if c.PollInterval < 0 || c.PollInterval > 24*time.Hour {
 		return fmt.Errorf("HTTP.PollInterval is %v, must be above 0 and at most %v", c.PollInterval, 24*time.Hour)
@@ -76,11 +75,11 @@ func (c HTTPConfig) validate() error {
 	return nil
 }
 
-// reservedPrefix begins the names of what is built in, as in the extension
+// reservedPrefix is the prefix of the names of built-in functions, as in the extension
 // (OutOfProcMiddleware.cs, CallActivityAsync).
 const reservedPrefix = "BuiltIn::"
 
-// checkReserved panics if the name of f, which is to be registered, is reserved.
+// checkReserved panics if the name of f is reserved.
 func checkReserved(f *Function) {
 	if len(f.name) >= len(reservedPrefix) && strings.EqualFold(f.name[:len(reservedPrefix)], reservedPrefix) {
 		panic(fmt.Sprintf("durable: %s %q, of %s, cannot have that name: those that begin with %s are reserved for what is built in",
@@ -116,7 +115,7 @@ func (c HTTPConfig) send(ctx context.Context, in httpRequestJSON) (resp HTTPResp
 	return resp, nil
 }
 
-// authorize returns r's headers with a token for its source.
+// authorize returns r's headers with a token from its token source.
 func (c HTTPConfig) authorize(ctx context.Context, r HTTPRequest) (http.Header, error) {
 	m := *r.TokenSource
 	m.Resource = m.scope()
@@ -135,9 +134,9 @@ func (c HTTPConfig) authorize(ctx context.Context, r HTTPRequest) (http.Header, 
 	return h, nil
 }
 
-// sendError returns what the activity fails with when a request got no response.
-// If that is because the worker stops, it does not matter: another runs the
-// activity again.
+// sendError returns the activity's error for a request without a response. If the
+// request failed because the worker stops, the error is not used: another worker runs
+// the activity again.
 func sendError(err error) error {
 	var late *httpcall.TimeoutError
 	var refused *httpcall.RequestError
@@ -152,12 +151,13 @@ func sendError(err error) error {
 	}
 }
 
-// An HTTPError says that an HTTP request got no response, or one with a status
-// that a [RetryPolicy] is to try again. It is in the chain of the
-// *[TaskFailedError] of [CallHTTP], also if a .NET worker sent the request, and
-// of that which the policy's Handle gets.
+// HTTPError means that an HTTP request got no response, or a response with a status
+// that a [RetryPolicy] retries. It is in the chain of the *[TaskFailedError] that
+// [CallHTTP] returns and of the error that the policy's Handle function gets, also if a
+// .NET worker sent the request.
 type HTTPError struct {
-	// StatusCode is the response's; 0 if there was none, or it is not known.
+	// StatusCode is the status code of the response. It is 0 if there was no response,
+	// or the status is not known.
 	StatusCode int `json:"statusCode"`
 
 	message string
@@ -165,14 +165,14 @@ type HTTPError struct {
 
 func (e *HTTPError) Error() string { return e.message }
 
-// httpTimeout is what the activity returns when a request took too long. The
-// orchestrator gets ErrTimeout.
+// httpTimeout is the activity's error if a request timed out. The orchestrator gets
+// ErrTimeout.
 type httpTimeout struct{ message string }
 
 func (e *httpTimeout) Error() string { return e.message }
 
-// httpErrors are the errors of requests, under the names of those that the
-// extension's activity throws.
+// httpErrors are the errors of HTTP requests. They have the names of the exceptions
+// that the extension's activity throws.
 var httpErrors = []*namedError{
 	{
 		name: "System.Net.Http.HttpRequestException",
@@ -184,7 +184,7 @@ var httpErrors = []*namedError{
 			e := &HTTPError{message: f.ErrorMessage}
 			_, err := fmt.Sscan(f.Properties["statusCode"], &e.StatusCode)
 			if err != nil {
-				e.StatusCode = 0 // .NET does not tell it
+				e.StatusCode = 0 // .NET does not report the status
 			}
 			return e, true
 		},

@@ -18,19 +18,19 @@ import (
 // httpRequestJSON is a request on the wire
 // (WebJobs.Extensions.DurableTask/DurableHttpRequest.cs).
 type httpRequestJSON struct {
-	Method      *string         `json:"method"` // none means GET
+	Method      *string         `json:"method"` // nil means GET
 	URI         string          `json:"uri"`
 	Headers     headerJSON      `json:"headers"`
 	Content     *string         `json:"content"`
 	TokenSource *tokenJSON      `json:"tokenSource"`
-	Polling     *bool           `json:"asynchronousPatternEnabled"` // none means true
+	Polling     *bool           `json:"asynchronousPatternEnabled"` // nil means true
 	Retry       *retryJSON      `json:"retryOptions"`
 	Timeout     *timeSpanString `json:"timeout"`
 }
 
-// retryJSON is what a request says of being tried again (HttpRetryOptions.cs).
-// The orchestrator tries again; all the activity needs to know is which status
-// codes are failures.
+// retryJSON contains the retry options of a request (HttpRetryOptions.cs). The
+// orchestrator does the retries; the activity only needs the status codes that count as
+// failures.
 type retryJSON struct {
 	FirstRetryInterval  timeSpanString
 	MaxRetryInterval    timeSpanString
@@ -40,8 +40,8 @@ type retryJSON struct {
 	StatusCodesToRetry  []int
 }
 
-// tokenJSON is a token source. Kind is AzureManagedIdentity, the only one; those
-// of other .NET types have $type instead.
+// tokenJSON is a token source. The only supported Kind is AzureManagedIdentity. Token
+// sources of other .NET types have $type instead.
 type tokenJSON struct {
 	Kind     string            `json:"kind"`
 	Type     string            `json:"$type,omitempty"`
@@ -57,9 +57,8 @@ type tokenOptionsJSON struct {
 
 const managedIdentityKind = "AzureManagedIdentity"
 
-// newHTTPRequestJSON returns r as it is sent to the activity. Retry options go
-// along if there are status codes to retry, since .NET takes options without any
-// for all codes that are not 2xx.
+// newHTTPRequestJSON returns the activity's input for r. It includes retry options only
+// if there are status codes to retry: without codes, .NET retries all codes except 2xx.
 func newHTTPRequestJSON(r HTTPRequest, retry *RetryPolicy) httpRequestJSON {
 	j := httpRequestJSON{
 		Method:  new(r.method()),
@@ -103,7 +102,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// request returns what j asks for.
+// request converts j to an HTTPRequest.
 func (j httpRequestJSON) request() (HTTPRequest, error) {
 	r := HTTPRequest{URL: j.URI, Header: http.Header(j.Headers), Content: valueOr(j.Content), Method: valueOr(j.Method)}
 	r.Method = r.method()
@@ -134,14 +133,14 @@ func (j httpRequestJSON) request() (HTTPRequest, error) {
 	return r, nil
 }
 
-// httpResponseJSON is a response on the wire (DurableHttpResponse.cs). The last
-// member is ours, and there only if content is not the whole truth: .NET does
-// not read it.
+// httpResponseJSON is a response on the wire (DurableHttpResponse.cs). Bytes is an
+// extension of this package that .NET ignores. It is set only if Content does not
+// represent the body exactly.
 type httpResponseJSON struct {
 	StatusCode int        `json:"statusCode"`
 	Headers    headerJSON `json:"headers"`
 	Content    *string    `json:"content"`
-	Bytes      *string    `json:"contentBytes,omitempty"` // in base64
+	Bytes      *string    `json:"contentBytes,omitempty"` // base64
 }
 
 func marshalJSON(v any) ([]byte, error) {
@@ -150,12 +149,12 @@ func marshalJSON(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// headerJSON are headers on the wire: an object in which a header with one value
-// has a string, and any other an array of strings (HttpHeadersConverter.cs).
+// headerJSON is the wire format of headers: an object in which a header with one value
+// is a string, and any other an array of strings (HttpHeadersConverter.cs).
 type headerJSON http.Header
 
 func (h headerJSON) MarshalJSON() ([]byte, error) {
-	values := make(map[string]any, len(h)) // which is encoded in the order of its keys
+	values := make(map[string]any, len(h)) // encoded in the order of its keys
 	for name, v := range h {
 		switch len(v) {
 		case 0:
@@ -169,8 +168,8 @@ func (h headerJSON) MarshalJSON() ([]byte, error) {
 	return marshalJSON(values)
 }
 
-// UnmarshalJSON takes what is no object for no headers, and what is neither a
-// string nor an array for no value, as .NET does.
+// UnmarshalJSON treats anything but an object as no headers, and a header that is
+// neither a string nor an array as a header without values, like .NET.
 func (h *headerJSON) UnmarshalJSON(text []byte) error {
 	*h = headerJSON{}
 	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
@@ -202,17 +201,16 @@ func (h *headerJSON) UnmarshalJSON(text []byte) error {
 
 func sortedKeys(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
 
-// timeSpanString is a .NET TimeSpan: hh:mm:ss, with days and a point before it
-// and a point and up to seven digits after it.
+// timeSpanString is a .NET TimeSpan, [d.]hh:mm:ss[.f], with up to seven digits f.
 type timeSpanString string
 
-// timeSpanMax is TimeSpan.MaxValue, which .NET has for no time at all.
+// timeSpanMax is TimeSpan.MaxValue, which .NET uses for no timeout.
 const timeSpanMax timeSpanString = "10675199.02:48:05.4775807"
 
 var timeSpanForm = regexp.MustCompile(`^(?:(\d{1,8})\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?$`)
 
-// duration returns the duration that s stands for. One that is longer than Go
-// can tell is the longest.
+// duration converts s. It returns the longest time.Duration for a value that does not
+// fit.
 func (s timeSpanString) duration() (time.Duration, error) {
 	m := timeSpanForm.FindStringSubmatch(strings.TrimSpace(string(s)))
 	if m == nil {
@@ -220,7 +218,7 @@ func (s timeSpanString) duration() (time.Duration, error) {
 	}
 	var parts [4]time.Duration // days, hours, minutes, seconds
 	for i := range parts {
-		n, _ := strconv.Atoi(m[i+1]) // digits, or nothing, which is 0
+		n, _ := strconv.Atoi(m[i+1]) // digits, or empty, which results in 0
 		parts[i] = time.Duration(n)
 	}
 	if parts[1] > 23 || parts[2] > 59 || parts[3] > 59 {
@@ -233,7 +231,7 @@ func (s timeSpanString) duration() (time.Duration, error) {
 	return parts[0]*24*time.Hour + parts[1]*time.Hour + parts[2]*time.Minute + parts[3]*time.Second + time.Duration(ticks)*100, nil
 }
 
-// formatTimeSpan returns d, which is not negative, as .NET writes it.
+// formatTimeSpan formats d in the format of .NET. d must not be negative.
 func formatTimeSpan(d time.Duration) timeSpanString {
 	days, rest := d/(24*time.Hour), d%(24*time.Hour)
 	s := fmt.Sprintf("%02d:%02d:%02d", rest/time.Hour, rest%time.Hour/time.Minute, rest%time.Minute/time.Second)
@@ -246,8 +244,8 @@ func formatTimeSpan(d time.Duration) timeSpanString {
 	return timeSpanString(s)
 }
 
-// counts reports whether a status is a failure: if it is among the codes to
-// retry or, when there are options without any, if it is not 2xx.
+// counts reports whether a status is a failure: it is one of the codes to retry or, if
+// there are options without codes, it is not 2xx.
 func (j *retryJSON) counts(status int) bool {
 	switch {
 	case j == nil:

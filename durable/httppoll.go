@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// An httpCall is one call of [CallHTTP]. It decides the same as the extension's
-// DurableOrchestrationContext.cs, CallHttpAsync, in the same order: an activity,
-// and as long as its response says so a timer and another activity.
+// httpCall is one call of [CallHTTP]. It makes the decisions of the extension's
+// DurableOrchestrationContext.cs, CallHttpAsync, in the same order: an activity, then a
+// timer and another activity as long as the response requires polling.
 type httpCall struct {
 	ctx      *Context
-	request  HTTPRequest // as the caller gave it
+	request  HTTPRequest // as given by the caller
 	retry    *RetryPolicy
 	opts     []ActivityOption
-	at       *url.URL         // of the last request
-	deadline *Task[time.Time] // nil if there is none
+	at       *url.URL         // URL of the last request
+	deadline *Task[time.Time] // nil without a TotalTimeout
 }
 
 // send schedules the activity that sends r.
@@ -26,11 +26,10 @@ func (c *httpCall) send(r HTTPRequest) *Task[HTTPResponse] {
 	return callActivity[HTTPResponse](c.ctx, string(HTTPActivityName), newHTTPRequestJSON(r, c.retry), c.opts)
 }
 
-// follow waits for the response to the first request, and asks again until it
-// is final.
+// follow waits for the response to the first request and polls until it is final.
 //
-// A 202 that says nowhere where to ask again is final. Later ones mean the same
-// place as before; the extension fails then.
+// A first response of 202 without a Location is final. A later 202 without a Location
+// refers to the same URL as before; the extension fails in that case.
 func (c *httpCall) follow(task *Task[HTTPResponse]) (HTTPResponse, error) {
 	for asked := false; ; asked = true {
 		if err := c.await(task); err != nil {
@@ -56,7 +55,7 @@ func (c *httpCall) follow(task *Task[HTTPResponse]) (HTTPResponse, error) {
 	}
 }
 
-// await waits for a task, but not longer than until the deadline.
+// await waits for a task, but not beyond the deadline.
 func (c *httpCall) await(t Awaitable) error {
 	if c.deadline == nil {
 		t.future().Await()
@@ -68,7 +67,7 @@ func (c *httpCall) await(t Awaitable) error {
 	return nil
 }
 
-// untilPoll returns how long to wait before asking again.
+// untilPoll returns the wait before the next polling request.
 func (c *httpCall) untilPoll(r HTTPResponse) time.Duration {
 	if d, ok := retryAfter(headerValue(r.Header, "Retry-After"), c.ctx.Now()); ok {
 		return d
@@ -79,15 +78,15 @@ func (c *httpCall) untilPoll(r HTTPResponse) time.Duration {
 	return c.ctx.registry.worker.http.WithDefaults().PollInterval
 }
 
-// retryAfterMin and retryAfterMax bound what a server can ask for: a 0 would ask
-// again at once, and fill the history, and centuries park an instance for good.
+// retryAfterMin and retryAfterMax limit what a server can request. A wait of 0 would
+// fill the history with polls, and a very long wait would block the instance forever.
 const (
 	retryAfterMin = time.Second
 	retryAfterMax = 365 * 24 * time.Hour
 )
 
-// retryAfter reads a Retry-After header: a number of seconds, or a time. What
-// is neither does not count.
+// retryAfter parses a Retry-After header, which is a number of seconds or a time. For
+// any other value ok is false.
 func retryAfter(s string, now time.Time) (wait time.Duration, ok bool) {
 	s = strings.TrimSpace(s)
 	if seconds, err := strconv.ParseUint(s, 10, 63); err == nil {
@@ -103,5 +102,5 @@ func retryAfter(s string, now time.Time) (wait time.Duration, ok bool) {
 	return min(max(at.Sub(now), retryAfterMin), retryAfterMax), true
 }
 
-// headerValue returns the first value of a header, however its name is spelled.
+// headerValue returns the first value of a header. The case of the name is ignored.
 func headerValue(h http.Header, name string) string { return canonical(h).Get(name) }

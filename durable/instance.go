@@ -12,37 +12,38 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An InstanceID identifies an orchestration instance in its hub. As a
-// [StartOption] it chooses the ID of the new instance.
+// InstanceID identifies an orchestration instance in its task hub. As a [StartOption]
+// or a [SubOrchestrationOption] it sets the ID of the new instance.
 type InstanceID string
 
-// An Instance is an orchestration instance whose output is an O.
+// Instance is an orchestration instance whose output has type O.
 type Instance[O any] struct {
 	ID     InstanceID
 	client *Client
 }
 
-// InstanceOf returns the instance with the given ID, which need not exist. The
-// caller says what its output is.
+// InstanceOf returns the instance with the given ID. The caller chooses the output type
+// O. InstanceOf does not check that the instance exists.
 func InstanceOf[O any](c *Client, id InstanceID) *Instance[O] {
 	return &Instance[O]{ID: id, client: c}
 }
 
-// Bounds of the interval at which [Instance.Wait] asks for the status.
+// Limits of the polling interval of [Instance.Wait].
 const (
 	waitIntervalMin = 50 * time.Millisecond
 	waitIntervalMax = 2 * time.Second
 )
 
-// Wait waits until the instance has ended and returns its output. If it failed
-// or was terminated, the error is an *[OrchestrationFailedError]. If ctx ends
-// first, it is ctx's error; the instance goes on. Of an instance that failed the
-// history is read, too, for the errors that errors.As and errors.Is find.
+// Wait waits until the instance has ended and returns its output. If the instance
+// failed or was terminated, the error is an *[OrchestrationFailedError]. For a failed
+// instance Wait also reads the history, so that errors.As and errors.Is find the
+// original errors. If ctx is done first, Wait returns its error and the instance
+// continues.
 //
-// It asks the hub again and again, at first after 50 ms and then at growing
-// intervals of at most 2 s, and at once if the hub is a [provider.Awaiter] and
-// tells that the instance has ended. If this process runs the instance, and the
-// hub is a [provider.Follower], it asks every 2 s, just in case.
+// Wait polls the hub, first after 50 ms and then at growing intervals of at most 2
+// seconds. If the hub is a [provider.Awaiter], Wait returns as soon as the hub reports
+// the end. If the hub is a [provider.Follower] and this process runs the instance, Wait
+// polls only every 2 seconds, as a safeguard.
 func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
 		if s := i.follow(ctx); s != nil {
@@ -50,7 +51,7 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 		}
 		s, err := i.client.Status(ctx, i.ID, Fetch{})
 		if err == nil && s.Status.IsTerminal() {
-			// Only now, since an output can be large.
+			// Read the output only now, because it can be large.
 			s, err = i.client.Status(ctx, i.ID, Fetch{Output: true})
 		}
 		switch {
@@ -67,8 +68,8 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 	}
 }
 
-// follow returns the state in which the instance ended if the hub tells, and nil
-// if the hub is to be asked.
+// follow returns the final state of the instance if the hub reports it, or nil if Wait
+// must query the hub.
 func (i *Instance[O]) follow(ctx context.Context) *InstanceState {
 	hub, ok := i.client.hub.(provider.Follower)
 	if !ok {
@@ -79,8 +80,8 @@ func (i *Instance[O]) follow(ctx context.Context) *InstanceState {
 	return (*InstanceState)(hub.Follow(patience, string(i.ID)))
 }
 
-// pause waits for d, or less if the hub tells that the instance has ended. It
-// returns an error if ctx ends first.
+// pause waits for d, or until the hub reports that the instance has ended. It returns
+// an error if ctx is done first.
 func (i *Instance[O]) pause(ctx context.Context, d time.Duration) error {
 	hub, ok := i.client.hub.(provider.Awaiter)
 	if !ok {
@@ -90,12 +91,12 @@ func (i *Instance[O]) pause(ctx context.Context, d time.Duration) error {
 	patience, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if err := hub.AwaitEnd(patience, string(i.ID)); err != nil && patience.Err() == nil {
-		pause.For(ctx, d) // what is wrong, the next question tells
+		pause.For(ctx, d) // the next query reports the problem
 	}
 	return context.Cause(ctx)
 }
 
-// output returns what an instance that has ended returned.
+// output returns the output of an ended instance.
 func (i *Instance[O]) output(ctx context.Context, s *InstanceState) (O, error) {
 	if s.Status != history.Completed {
 		var none O
@@ -112,32 +113,31 @@ func (i *Instance[O]) output(ctx context.Context, s *InstanceState) (O, error) {
 	return out, nil
 }
 
-// An OrchestrationFailedError says that an instance ended in another way than
-// by returning a result.
+// OrchestrationFailedError means that an instance ended without a result: it failed or
+// was terminated or canceled.
 type OrchestrationFailedError struct {
 	InstanceID InstanceID
 	// Status is Failed, Terminated or Canceled.
 	Status history.RuntimeStatus
-	// Output is the text of the failure, or the reason of the termination; nil
-	// if there is none.
+	// Output is the failure text or the reason of the termination. It may be nil.
 	Output *string
-	// Failure is what the history has of the failure. It is nil if the instance
-	// was terminated, or if its history is gone or could not be read.
+	// Failure is the failure that the history contains. It is nil if the instance was
+	// terminated, or if its history is deleted or cannot be read.
 	Failure *history.FailureDetails
 
-	causes []error // what could be made of Failure
+	causes []error // see Unwrap
 }
 
-// explain looks in the history for why the instance failed.
+// explain sets Failure and causes from the history.
 func (e *OrchestrationFailedError) explain(ctx context.Context, c *Client) {
 	events, err := c.History(ctx, e.InstanceID)
 	if err != nil {
-		return // the output tells the text
+		return // Output still has the text
 	}
 	for _, event := range slices.Backward(events) {
 		if end, ok := event.(*history.ExecutionCompleted); ok && end.Failure != nil {
 			e.Failure = end.Failure
-			var registered namedErrors // without a registry, errors of this package only
+			var registered namedErrors // without a registry, only errors of this package are matched
 			if c.registry != nil {
 				registered = c.registry.errors
 			}
@@ -147,12 +147,13 @@ func (e *OrchestrationFailedError) explain(ctx context.Context, c *Client) {
 	}
 }
 
-// Unwrap returns the error that the orchestrator returned, if it has a name by
-// [ErrorType] or [ErrorValue] in the client's registry and in that of the program
-// that failed, and the failure that caused it, as an error.
+// Unwrap returns the causes of the failure. If the orchestrator's error has a name
+// ([ErrorType], [ErrorValue]) in the registry of its program and in the client's
+// registry, they include that error. They also include the failure that caused this
+// one.
 func (e *OrchestrationFailedError) Unwrap() []error { return e.causes }
 
-// Error says how the instance ended, and why.
+// Error describes how the instance ended, and why.
 func (e *OrchestrationFailedError) Error() string {
 	how := "failed"
 	switch e.Status {
@@ -168,44 +169,44 @@ func (e *OrchestrationFailedError) Error() string {
 	return fmt.Sprintf("orchestration %s %s: %s", e.InstanceID, how, *e.Output)
 }
 
-// Status is [Client.Status] of the instance.
+// Status calls [Client.Status] for the instance.
 func (i *Instance[O]) Status(ctx context.Context, fetch Fetch) (*InstanceState, error) {
 	return i.client.Status(ctx, i.ID, fetch)
 }
 
-// History is [Client.History] of the instance.
+// History calls [Client.History] for the instance.
 func (i *Instance[O]) History(ctx context.Context) ([]history.Event, error) {
 	return i.client.History(ctx, i.ID)
 }
 
-// RaiseEvent is [Client.RaiseEvent] for the instance. [Event.Raise] does the
-// same with a payload whose type is checked.
+// RaiseEvent calls [Client.RaiseEvent] for the instance. For a payload with a checked
+// type use [Event.Raise].
 func (i *Instance[O]) RaiseEvent(ctx context.Context, name string, payload json.RawMessage) error {
 	return i.client.RaiseEvent(ctx, i.ID, name, payload)
 }
 
-// Terminate is [Client.Terminate] of the instance.
+// Terminate calls [Client.Terminate] for the instance.
 func (i *Instance[O]) Terminate(ctx context.Context, reason string, opts ...TerminateOption) error {
 	return i.client.Terminate(ctx, i.ID, reason, opts...)
 }
 
-// Suspend is [Client.Suspend] of the instance.
+// Suspend calls [Client.Suspend] for the instance.
 func (i *Instance[O]) Suspend(ctx context.Context, reason string) error {
 	return i.client.Suspend(ctx, i.ID, reason)
 }
 
-// Resume is [Client.Resume] of the instance.
+// Resume calls [Client.Resume] for the instance.
 func (i *Instance[O]) Resume(ctx context.Context, reason string) error {
 	return i.client.Resume(ctx, i.ID, reason)
 }
 
-// Rewind is [Client.Rewind] of the instance.
+// Rewind calls [Client.Rewind] for the instance.
 func (i *Instance[O]) Rewind(ctx context.Context, reason string) error {
 	return i.client.Rewind(ctx, i.ID, reason)
 }
 
-// Restart is [Client.Restart] of the instance. The output of the instance that
-// it returns has the same type.
+// Restart calls [Client.Restart] for the instance. It returns the new instance, which
+// has the same output type.
 func (i *Instance[O]) Restart(ctx context.Context, opts ...StartOption) (*Instance[O], error) {
 	id, err := i.client.Restart(ctx, i.ID, opts...)
 	if err != nil {
@@ -214,7 +215,7 @@ func (i *Instance[O]) Restart(ctx context.Context, opts ...StartOption) (*Instan
 	return InstanceOf[O](i.client, id), nil
 }
 
-// Purge is [Client.Purge] of the instance.
+// Purge calls [Client.Purge] for the instance.
 func (i *Instance[O]) Purge(ctx context.Context, opts ...PurgeOption) (PurgeResult, error) {
 	return i.client.Purge(ctx, i.ID, opts...)
 }

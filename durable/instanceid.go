@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// MaxInstanceIDLength is how long an instance's ID may be, in UTF-16 units
-// (the extension's DurableClient.cs, MaxInstanceIdLength).
+// MaxInstanceIDLength is the maximum length of an instance ID in UTF-16 code units (the
+// extension's DurableClient.cs, MaxInstanceIdLength).
 const MaxInstanceIDLength = 256
 
-// An InstanceIDError says why an ID cannot be an orchestration instance's.
+// InstanceIDError means that an ID is not a valid ID for an orchestration instance or
+// an entity.
 type InstanceIDError struct {
 	ID     InstanceID
-	Reason string // a whole sentence
+	Reason string // a complete sentence
 }
 
 // Error returns the reason.
 func (e *InstanceIDError) Error() string { return e.Reason }
 
-// ValidateInstanceID returns an *[InstanceIDError] if id cannot be given to a
-// new orchestration instance: at most 256 characters, none of / \ # ? and no
-// control characters, and no @ in front, which marks entities. An empty ID is
-// not one either.
+// ValidateInstanceID returns an *[InstanceIDError] if id is not valid for a new
+// orchestration instance. A valid ID has 1 to 256 characters. It contains no /, \, #, ?
+// or control characters, and does not start with @, which marks entities.
 func ValidateInstanceID(id InstanceID) error {
 	reason := unfit(string(id))
 	switch {
@@ -39,7 +39,8 @@ func ValidateInstanceID(id InstanceID) error {
 	return &InstanceIDError{ID: id, Reason: reason}
 }
 
-// unfit says why s cannot be the ID of any instance, empty if it can.
+// unfit returns the reason why s cannot be an instance ID, or an empty string if it
+// can.
 func unfit(s string) string {
 	at := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune(`/\#?`, r) || unicode.IsControl(r) })
 	switch {

@@ -4,15 +4,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A LifecycleEvent is the beginning or the end of an orchestration, for
-// [Config.Lifecycle]. An orchestration that continues as new ends, Completed, and begins
-// again, as in .NET.
+// LifecycleEvent reports to [Config.Lifecycle] that an orchestration has started or
+// ended. An orchestration that continues as new reports Completed and then Running, as
+// in .NET.
 type LifecycleEvent struct {
 	Name       string
 	InstanceID InstanceID
-	// Status is Running for an orchestration that began, and else how it ended:
-	// Completed, Failed or Terminated.
+	// Status is Running for a start. For an end it is Completed, Failed or Terminated.
 	Status history.RuntimeStatus
-	// Reason is the failure's message, or what the termination's sender gave.
+	// Reason is the failure message, or the reason of the termination.
 	Reason string
 }

@@ -2,9 +2,8 @@ package durable
 
 import "go.opentelemetry.io/otel/metric"
 
-// Metrics has a [Worker] count and time what it does, in an OpenTelemetry meter
-// provider. It is a field of [Config]. The zero value records nothing and costs
-// nothing.
+// Metrics records what a [Worker] does in an OpenTelemetry meter provider. It is a
+// field of [Config]. The zero value disables metrics, at no cost.
 //
 //	durabletask.work_items          counter    by durabletask.type (orchestration, activity, entity),
 //	                                           durabletask.task.name and durabletask.outcome

@@ -8,12 +8,12 @@ import (
 	"unicode/utf16"
 )
 
-// Void is the input of a function that takes none, or the output of one that
-// returns none. On the wire it is no payload at all.
+// Void is the input type of a function without input, or the output type of a function
+// without output. On the wire it is an absent payload.
 type Void struct{}
 
-// encode returns v as a payload: JSON, or nil where the JSON would be null or
-// v is nothing, as .NET has it. A json.RawMessage is passed on as it is.
+// encode returns v as a JSON payload. Like .NET, it returns nil if v encodes as null;
+// it also returns nil for a Void. A json.RawMessage is used as is.
 func encode(v any) (*string, error) {
 	var b bytes.Buffer
 	if err := appendJSON(&b, v); err != nil {
@@ -25,8 +25,8 @@ func encode(v any) (*string, error) {
 	return new(b.String()), nil
 }
 
-// encodeArgument returns v as the input of an activity: DurableTask passes an
-// array of arguments, which has one element here.
+// encodeArgument returns v as the input of an activity. DurableTask passes an array of
+// arguments, here with one element.
 func encodeArgument(v any) (*string, error) {
 	var b bytes.Buffer
 	b.WriteByte('[')
@@ -61,13 +61,12 @@ func appendJSON(b *bytes.Buffer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	b.Truncate(b.Len() - 1) // the line feed that Encode adds
+	b.Truncate(b.Len() - 1) // remove the line feed of Encode
 	return nil
 }
 
-// decode returns the value of a payload: T's zero value if there is none. If the
-// payload is a JSON string that is no T, but whose content is JSON of a T, it is
-// that.
+// decode decodes a payload. An absent payload is T's zero value. If the payload is a
+// JSON string that does not decode as T, its content is decoded as JSON.
 func decode[T any](payload *string) (T, error) {
 	var v T
 	if payload == nil {
@@ -83,7 +82,7 @@ func decodeText[T any](s string) (T, error) {
 	}
 	switch p := any(&v).(type) {
 	case *Void, *struct{}:
-		return v, nil // whatever another program sent: nothing is wanted
+		return v, nil // ignore any payload
 	case *json.RawMessage:
 		if !json.Valid([]byte(s)) {
 			return v, fmt.Errorf("%.40q is not JSON", s)
@@ -105,9 +104,9 @@ func decodeText[T any](s string) (T, error) {
 	return zero, fmt.Errorf("as %T: %w", v, err)
 }
 
-// quotedJSON returns the content of a JSON string that is JSON itself. Some
-// clients send all that they are given as a string: "func durable start-new
-// --input" and "raise-event --event-data", and the Python client.
+// quotedJSON returns the content of a JSON string whose content is JSON. Some clients
+// send all payloads as strings: "func durable start-new --input", "func durable
+// raise-event --event-data", and the Python client.
 func quotedJSON(s string) (inner string, ok bool) {
 	if s = strings.TrimSpace(s); !strings.HasPrefix(s, `"`) || json.Unmarshal([]byte(s), &inner) != nil {
 		return "", false
@@ -115,8 +114,8 @@ func quotedJSON(s string) (inner string, ok bool) {
 	return inner, json.Valid([]byte(inner))
 }
 
-// decodeArgument returns the value of an activity's input. It may be in an
-// array of one element, as DurableTask has it, or stand by itself.
+// decodeArgument decodes the input of an activity. The input is an array of one
+// element, as DurableTask writes it, or the value itself.
 func decodeArgument[T any](input *string) (T, error) {
 	var zero T
 	if input == nil {
@@ -134,12 +133,12 @@ func decodeArgument[T any](input *string) (T, error) {
 	if whole, wholeErr := decodeText[T](s); wholeErr == nil {
 		return whole, nil
 	} else if !json.Valid([]byte(element)) {
-		err = wholeErr // it has more elements, or none of them is JSON
+		err = wholeErr // the array does not have exactly one element
 	}
 	return zero, err
 }
 
-// utf16Size returns how many bytes s takes in UTF-16, as .NET counts.
+// utf16Size returns the size of s in UTF-16 in bytes, like .NET.
 func utf16Size(s string) int {
 	n := 0
 	for _, r := range s {

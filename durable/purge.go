@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A PurgeOption changes what [Client.Purge] and [Client.PurgeMany] do.
-// [Recursive] is one.
+// PurgeOption configures [Client.Purge] and [Client.PurgeMany]. [Recursive] implements
+// it.
 type PurgeOption interface{ applyPurge(*purgeOptions) }
 
 type purgeOptions struct{ recursive bool }
@@ -25,35 +25,35 @@ func purgeOptionsOf(opts []PurgeOption) (o purgeOptions) {
 	return o
 }
 
-// A PurgeResult says what a purge removed.
+// PurgeResult reports what a purge removed.
 type PurgeResult struct {
-	Instances int // with their children
-	// Unreadable is how many instances [Client.PurgeMany] left alone since what is
-	// stored of them cannot be read. Whether the filter selects them is not known.
+	Instances int // removed instances, including children
+	// Unreadable is the number of instances that [Client.PurgeMany] skipped because
+	// their stored data cannot be read. They may or may not match the filter.
 	Unreadable int
 }
 
-// A PurgeFilter selects instances to purge. Conditions that are set must all
-// hold. Whatever it says, only instances that have ended are purged.
+// PurgeFilter selects instances to purge. An instance must match all conditions that
+// are set, and must have ended.
 type PurgeFilter struct {
-	CreatedFrom time.Time // zero: no bound
+	CreatedFrom time.Time // zero means no limit
 	CreatedTo   time.Time
-	Statuses    []history.RuntimeStatus // empty: any in which an instance has ended
+	Statuses    []history.RuntimeStatus // empty means every status of an ended instance
 	IDPrefix    string
-	Name        string // of the orchestrator; empty: any
+	Name        string // name of the orchestrator; empty means any
 }
 
-// Purges at a time, and the errors that the result of many lists.
+// Limits of the concurrent purges and of the errors that PurgeMany returns.
 const (
 	purgesAtOnce   = 10
 	maxPurgeErrors = 10
 )
 
-// purgeTally counts what purges came to.
+// purgeTally sums up the results of purges.
 type purgeTally struct {
-	mu        sync.Mutex // protects the following
+	mu        sync.Mutex // guards the fields below
 	instances int
-	errs      []error // the first of them
+	errs      []error // the first maxPurgeErrors errors
 	failed    int
 }
 
@@ -81,16 +81,16 @@ func (t *purgeTally) error(listErr error) error {
 	}
 }
 
-// purge purges instances that match a query, for a client.
+// purge purges instances that match a query.
 type purge struct {
 	*Client
 	options  purgeOptions
 	matching *provider.Query
 }
 
-// run purges an instance, and its descendants if the options say so, children before
-// their parents so that they can be found again. It returns how many it purged: none
-// if the instance does not match the query now.
+// run purges an instance and, if requested, its descendants. It purges children before
+// their parents, so an interrupted purge can find them again. It returns the number of
+// purged instances, 0 if the instance no longer matches the query.
 func (p *purge) run(ctx context.Context, id InstanceID) (purged int, err error) {
 	purger, ok := p.hub.(provider.Purger)
 	root, err := p.ended(ctx, id)
@@ -102,7 +102,7 @@ func (p *purge) run(ctx context.Context, id InstanceID) (purged int, err error) 
 	case !p.matching.Matches(root):
 		return 0, nil
 	case history.IsEntity(string(id)):
-		root = nil // it can go, whatever becomes of it meanwhile
+		root = nil // purge an entity even if it changes meanwhile
 	}
 	generations, seen := [][]InstanceID{{id}}, map[InstanceID]*provider.InstanceState{id: root}
 	if p.options.recursive {
@@ -117,7 +117,7 @@ func (p *purge) run(ctx context.Context, id InstanceID) (purged int, err error) 
 				purged++
 			case errors.Is(err, provider.ErrInstanceChanged):
 				if _, now := p.ended(ctx, id); now != nil {
-					err = now // as if it had changed before it was looked at
+					err = now // report the new status
 				}
 				return purged, err
 			case !errors.Is(err, ErrInstanceNotFound) || len(generations) == 1:
@@ -128,9 +128,9 @@ func (p *purge) run(ctx context.Context, id InstanceID) (purged int, err error) 
 	return purged, nil
 }
 
-// ended returns what is known of an instance, and an error if it has not ended. An
-// entity never does, and can be purged all the same (the extension's
-// HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync).
+// ended returns the state of an instance, or an error if the instance has not ended.
+// Entities never end but can be purged (the extension's HttpApiHandler.cs,
+// HandleDeleteHistoryByIdRequestAsync).
 func (p *purge) ended(ctx context.Context, id InstanceID) (*provider.InstanceState, error) {
 	s, err := p.instance(ctx, id, provider.Fetch{})
 	switch {
@@ -142,8 +142,8 @@ func (p *purge) ended(ctx context.Context, id InstanceID) (*provider.InstanceSta
 	return s, nil
 }
 
-// endedFamily returns an instance and its descendants, by generation. All of
-// them have ended, as seen, which has the instance, says of each.
+// endedFamily returns an instance and its descendants by generation. It fails if one of
+// them has not ended. It adds their states to seen, which must contain the root.
 func (p *purge) endedFamily(ctx context.Context, root InstanceID, seen map[InstanceID]*provider.InstanceState) ([][]InstanceID, error) {
 	generations := [][]InstanceID{{root}}
 	for {
@@ -162,8 +162,8 @@ func (p *purge) endedFamily(ctx context.Context, root InstanceID, seen map[Insta
 				if isUnborn && (errors.Is(err, ErrInstanceNotFound) || errors.As(err, new(*InstanceStateError))) {
 					continue
 				}
-				// A purge that was interrupted leaves a history without a state, or the state of
-				// an ended instance without a history.
+				// An interrupted purge leaves a history without a state, or the state of an
+				// ended instance without a history.
 				if errors.Is(err, ErrInstanceNotFound) {
 					s, err = new(provider.InstanceState), nil
 				}

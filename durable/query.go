@@ -13,65 +13,66 @@ type Fetch struct {
 	Output bool
 }
 
-// An InstanceState is the state of an instance, without its history.
+// InstanceState is the state of an instance, without its history.
 type InstanceState struct {
 	Instance      history.OrchestrationInstance
 	Name          string
 	Version       string
 	Status        history.RuntimeStatus
-	Input         *string   // JSON text; nil if there is none or it was not read
-	Output        *string   // JSON text, or the reason of a failure or termination; nil if there is none or it was not read
-	CustomStatus  *string   // JSON text; nil if none was set
-	CreatedAt     time.Time // of this generation: continuing as new makes another
+	Input         *string   // JSON; nil if absent or not fetched
+	Output        *string   // JSON, or the reason of a failure or termination; nil if absent or not fetched
+	CustomStatus  *string   // JSON; nil if it was never set
+	CreatedAt     time.Time // start of this generation; continuing as new starts another
 	LastUpdatedAt time.Time
-	CompletedAt   time.Time // zero while not completed
-	ScheduledAt   time.Time // zero if the instance was to start at once
+	CompletedAt   time.Time // zero if the instance has not ended
+	ScheduledAt   time.Time // zero for an immediate start
 	Generation    int
 	Tags          map[string]string
 
-	// FirstCreatedAt is the time at which a client or a parent started the instance.
-	// It is the same in all generations and after a rewind. Zero if it is not known,
-	// as of an instance that another program started.
+	// FirstCreatedAt is the time at which a client or a parent started the instance. It
+	// is the same in all generations and after a rewind. It is zero if unknown, for
+	// example if another program started the instance.
 	FirstCreatedAt time.Time
 }
 
-// A Query selects instances. All conditions that are set must hold.
+// Query selects instances that match all conditions that are set.
 type Query struct {
-	CreatedFrom time.Time               // the first moment; zero: no bound
-	CreatedTo   time.Time               // the last moment; zero: no bound
-	Statuses    []history.RuntimeStatus // empty: any
+	CreatedFrom time.Time               // inclusive; zero means no limit
+	CreatedTo   time.Time               // inclusive; zero means no limit
+	Statuses    []history.RuntimeStatus // empty means any
 	IDPrefix    string
-	Name        string // of the orchestrator; empty: any
-	// ExcludeEntities leaves out instances whose ID begins with "@".
+	Name        string // name of the orchestrator; empty means any
+	// ExcludeEntities excludes instances whose ID starts with "@".
 	ExcludeEntities bool
 	Fetch           Fetch
-	PageSize        int // 0: the provider's default
-	// PageBytes is the size of inputs, outputs, custom statuses and tags, in bytes,
-	// with which a page ends. The instance that reaches it is on the page. 0: 16 MiB.
+	PageSize        int // 0 means the provider's default
+	// PageBytes ends a page when the inputs, outputs, custom statuses and tags on it
+	// reach this size in bytes. The instance that reaches it is on the page. 0 means 16
+	// MiB.
 	PageBytes    int
-	Continuation string // Page.Continuation of the page before
+	Continuation string // Page.Continuation of the previous page
 }
 
-// A Page is a part of a query's result. A page can have a continuation though it is
-// empty or has fewer instances than the query asks for.
+// Page is one page of the result of a [Query]. A page with a continuation can be empty
+// or have fewer instances than Query.PageSize.
 type Page struct {
 	Instances []*InstanceState
-	// Continuation is [Query.Continuation] of the next page; empty on the last one. It
-	// is valid in an HTTP header.
+	// Continuation is the [Query.Continuation] of the next page. It is empty on the last
+	// page, and always valid in an HTTP header.
 	Continuation string
-	// Unreadable are the instances that were left out because their records cannot be
-	// read. They may or may not match.
+	// Unreadable lists instances that are missing from Instances because their records
+	// cannot be read. They may or may not match the query.
 	Unreadable []UnreadableInstance
 }
 
-// An UnreadableInstance is an instance whose record cannot be decoded, or of which a
-// payload is missing. An outage fails the query instead.
+// UnreadableInstance is an instance whose record cannot be decoded, or whose payload is
+// missing. An outage fails the query instead.
 type UnreadableInstance struct {
 	InstanceID string
 	Cause      error
 }
 
-// rows returns q for the provider, whose types are its own so that an app need not know them.
+// rows converts q to the type of package provider.
 func (q Query) rows() provider.Query {
 	return provider.Query{
 		CreatedFrom: q.CreatedFrom, CreatedTo: q.CreatedTo, Statuses: q.Statuses, IDPrefix: q.IDPrefix, Name: q.Name,
@@ -80,7 +81,7 @@ func (q Query) rows() provider.Query {
 	}
 }
 
-// converted returns what convert makes of each element.
+// converted applies convert to each element of all.
 func converted[From, To any](all []From, convert func(From) To) []To {
 	to := make([]To, len(all))
 	for i, e := range all {

@@ -16,25 +16,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A Function is a named orchestrator, activity or entity, or a named error, ready to
-// be added to a [Registry].
+// Function is a named orchestrator, activity, entity or error that can be added to a
+// [Registry]. [Orchestrator], [Activity], [Entity], [ErrorType] and [ErrorValue] return
+// one.
 type Function struct {
 	kind    functionKind
 	name    string
-	version Version                                                   // of an orchestrator; empty if it is for all versions
+	version Version                                                   // of an orchestrator; empty means all versions
 	symbol  string                                                    // Go's name of the function, for messages
-	fn      reflect.Value                                             // zero for an error and an entity
+	fn      reflect.Value                                             // zero for errors and entities
 	run     func(*Context, *string) (*string, error)                  // of an orchestrator
 	act     func(ctx context.Context, input *string) (*string, error) // of an activity
 	failure *namedError                                               // of an error
 	entity  *entityType                                               // of an entity
 }
 
-// A FuncOption says more about an orchestrator that is given a name: [Version]
-// is one.
+// FuncOption configures [Orchestrator]. [Version] implements it.
 type FuncOption interface{ applyFunction(*Function) }
 
-// Name returns the name that the function has on the wire.
+// Name returns the wire name of the function.
 func (f *Function) Name() string { return f.name }
 
 type functionKind string
@@ -45,23 +45,23 @@ const (
 	errorKind        functionKind = "error"
 )
 
-// Orchestrator gives an orchestrator the name that it has on the wire: in
-// histories, in queues and for clients. Names are never guessed from Go's, so
-// that renaming the function strands no instance.
+// Orchestrator gives an orchestrator its wire name, which identifies it in histories,
+// in queues and for clients. Wire names are never derived from Go names, so you can
+// rename the Go function while instances run.
 //
-// With a [Version] it is the orchestrator for instances of that version only,
-// so that several functions can share a name:
+// With a [Version] option the function runs only instances of that version, so several
+// functions can share a name:
 //
 //	durable.Orchestrator("Checkout", checkoutV1, durable.Version("1.0")),
 //	durable.Orchestrator("Checkout", Checkout, durable.Version("2.0")),
 //
-// An instance keeps the version that it was started with, and so its function.
-// One whose version has no function of its own gets the function that was
-// registered without a version; if there is none, it waits for a worker that
-// has one. A start or a call by reference is of the function's version.
+// An instance keeps the version that it was started with. If no function is registered
+// for an instance's version, the unversioned function runs. Without either, the
+// instance waits for another worker. A start or a call by reference uses the version of
+// the function.
 //
-// It panics if there is no name, or fn is nil or generic. A function is recognised by
-// its code: see [Registry.Add] for what that means for methods and closures.
+// Orchestrator panics if the name is empty, or if fn is nil or generic. [Registry.Add]
+// explains how methods and closures are matched.
 func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts ...FuncOption) *Function {
 	f := newFunction(orchestratorKind, name, fn)
 	for _, o := range opts {
@@ -86,19 +86,19 @@ func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts .
 	return f
 }
 
-// Activity gives an activity the name that it has on the wire. An activity is
-// an ordinary function that may do anything. It runs at least once: again when
-// a worker is lost before its result was stored.
+// Activity gives an activity its wire name. An activity is an ordinary function without
+// restrictions. It runs at least once: if a worker crashes before the result is stored,
+// the activity runs again.
 //
-// An activity that needs something, such as a connection to a database, is a method of
-// a struct that has it. The method value is registered, and a call names the method by
-// any value, such as a nil pointer:
+// To give an activity its dependencies, such as a database connection, make it a method
+// of a struct that holds them. Register the method value. Calls name the method with
+// any receiver, such as a nil pointer:
 //
 //	durable.Activity("Charge", payments.Charge)
 //	durable.CallActivity(ctx, (*Payments)(nil).Charge, order)
 //
-// It panics if there is no name, or fn is nil or generic. A function is recognised by
-// its code: see [Registry.Add] for what that means for methods and closures.
+// Activity panics if the name is empty, or if fn is nil or generic. [Registry.Add]
+// explains how methods and closures are matched.
 func Activity[I, O any](name string, fn func(context.Context, I) (O, error)) *Function {
 	f := newFunction(activityKind, name, fn)
 	f.act = func(ctx context.Context, input *string) (*string, error) {
@@ -135,24 +135,24 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 	return f
 }
 
-// A Registry knows functions by their wire names, and wire names by functions.
+// Registry maps wire names to functions and functions to wire names.
 type Registry struct {
 	byName  map[functionName]*Function
 	byCode  byFunction[*Function]
 	byState map[reflect.Type]*Function // entities
 	errors  namedErrors
 	worker  workerSettings
-	replays *dispatch.Replays // by Verify and clients
+	replays *dispatch.Replays // of Verify and clients
 }
 
-// workerSettings are what a worker lets orchestrators know and do.
+// workerSettings are the settings of a worker that affect orchestrators and activities.
 type workerSettings struct {
-	logger     *slog.Logger // nil: slog.Default()
-	version    Version      // of children for which none was chosen
-	maxActions int          // of an execution; 0: any number
-	// entityWindow is Config.EntityReorderWindow, or zero for its default.
+	logger     *slog.Logger // nil means slog.Default()
+	version    Version      // default version of children
+	maxActions int          // per execution; 0 means no limit
+	// entityWindow is Config.EntityReorderWindow; zero means its default.
 	entityWindow time.Duration
-	http         HTTPConfig // zero: its defaults
+	http         HTTPConfig // zero means its defaults
 }
 
 type functionName struct {
@@ -165,7 +165,7 @@ func keyOf(f *Function) functionName {
 	return functionName{f.kind, strings.ToUpper(f.name), f.version.key()}
 }
 
-// NewRegistry returns a Registry of fns, by the rules of [Registry.Add].
+// NewRegistry returns a Registry that contains fns. It panics as [Registry.Add] does.
 func NewRegistry(fns ...*Function) *Registry {
 	r := &Registry{
 		byName: make(map[functionName]*Function), byCode: make(byFunction[*Function]), byState: make(map[reflect.Type]*Function),
@@ -175,29 +175,29 @@ func NewRegistry(fns ...*Function) *Registry {
 	return r
 }
 
-// Add adds fns. It must not be called while the registry is in use. It panics,
-// so that a program with a mistake does not start, if
+// Add adds fns to the registry. It must not be called while the registry is in use. To
+// report mistakes at startup, it panics in these cases:
 //
-//  1. two orchestrators of one version, two activities, two entities or two errors
-//     have names that differ in nothing but case: .NET takes them for one;
-//  2. one Go function has two names or versions, or one type is the state of two
-//     entities, since a call by reference could not tell which is meant;
-//  3. a name begins with BuiltIn::, which is reserved for what every registry
-//     has, such as the activity of [CallHTTP].
+//  1. Two orchestrators of one version, two activities, two entities or two errors
+//     have names that differ only in case. .NET treats such names as equal.
+//  2. One Go function has two names or versions, or one type is the state of two
+//     entities. A call by reference would be ambiguous.
+//  3. A name starts with BuiltIn::. The prefix is reserved for functions that every
+//     registry contains, such as the activity of [CallHTTP].
 //
-// A function is recognised by its code:
+// A function is identified by its code:
 //
-//   - All values of one method are the same function, whatever their receivers: an
-//     orchestrator can call the activity mail.Send as (*Mailer)(nil).Send. The method
-//     of an interface is another function than that of the type that implements it.
-//   - All closures that one function literal makes are the same function, so a call by
-//     reference finds whichever of them is registered; literals of one type that begin
-//     in one line count as one.
-//   - Instances of a generic function look the same, and cannot be registered: a plain
-//     function that calls one can.
+//   - All values of one method are the same function, whatever their receivers. An
+//     orchestrator can therefore call the activity mail.Send as (*Mailer)(nil).Send.
+//     The method of an interface differs from the method of a type that implements it.
+//   - All closures that one function literal creates are the same function. A call by
+//     reference finds the registered one. Literals of one type that start on the same
+//     line also count as one.
+//   - Instances of a generic function are indistinguishable and cannot be registered.
+//     Register a plain function that calls the instance.
 //
-// Two differently configured activities with the same code need an [ActivityName] for
-// their calls, and a function of their own each to register.
+// To register one activity twice with different configurations, write a function for
+// each, and call them with an [ActivityName].
 func (r *Registry) Add(fns ...*Function) {
 	for _, f := range fns {
 		if f == nil {
@@ -230,8 +230,7 @@ func (r *Registry) Add(fns ...*Function) {
 	}
 }
 
-// orchestrator returns the function for instances of a version, nil if there is
-// none.
+// orchestrator returns the function for instances of a version, or nil.
 func (r *Registry) orchestrator(name string, version Version) *Function {
 	key := functionName{orchestratorKind, strings.ToUpper(name), version.key()}
 	if f := r.byName[key]; f != nil {
@@ -242,12 +241,12 @@ func (r *Registry) orchestrator(name string, version Version) *Function {
 }
 
 // HasOrchestrator reports whether r has an orchestrator with the given wire name for
-// instances of a version, which is empty if they have none. Case does not matter.
+// instances of the given version. The version may be empty. Case is ignored.
 func (r *Registry) HasOrchestrator(name string, version Version) bool {
 	return r.orchestrator(name, version) != nil
 }
 
-// Orchestrators returns the names of all orchestrators, in order.
+// Orchestrators returns the names of all orchestrators, sorted.
 func (r *Registry) Orchestrators() []string {
 	var names []string
 	for _, f := range r.byName {
@@ -259,15 +258,15 @@ func (r *Registry) Orchestrators() []string {
 	return slices.Compact(names)
 }
 
-// A RegisteredFunction is what is known of a function in a [Registry].
+// RegisteredFunction describes a function of a [Registry].
 type RegisteredFunction struct {
 	Kind    string // "orchestrator", "activity" or "entity"
 	Name    string
-	Version string // of an orchestrator; empty: for all versions that have none of their own
+	Version string // of an orchestrator; empty means all versions without a function of their own
 }
 
-// Functions returns the orchestrators, activities and entities of r, in order of their kinds
-// and names.
+// Functions returns the orchestrators, activities and entities of r, sorted by kind,
+// name and version.
 func (r *Registry) Functions() []RegisteredFunction {
 	var all []RegisteredFunction
 	for _, f := range r.byName {
@@ -292,23 +291,21 @@ func (r *Registry) baseLogger() *slog.Logger {
 	return r.worker.logger
 }
 
-// forWorker returns a registry of the same functions, whose orchestrators know
-// and may do what s says.
+// forWorker returns a copy of r with the settings of a worker.
 func (r *Registry) forWorker(s workerSettings) *Registry {
 	other := *r
 	other.worker = s
 	return &other
 }
 
-// withLogger returns a registry of the same functions whose orchestrators log
-// to l.
+// withLogger returns a copy of r whose orchestrators log to l.
 func (r *Registry) withLogger(l *slog.Logger) *Registry {
 	s := r.worker
 	s.logger = l
 	return r.forWorker(s)
 }
 
-// functionOf returns what fn was registered as.
+// functionOf returns the registered Function of fn.
 func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
 	v := reflect.ValueOf(fn)
 	if v.IsNil() {
@@ -320,7 +317,7 @@ func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
 	return nil, fmt.Errorf("durable: %s %s is not registered; add it to the registry with a name", kind, symbolOf(v.Pointer()))
 }
 
-// entityOf returns the entity whose state is a t.
+// entityOf returns the entity whose state has type t.
 func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
 	if r == nil {
 		return nil, fmt.Errorf("durable: which entities have %v as their state is not known without a registry; use an EntityID", t)
@@ -331,13 +328,12 @@ func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
 	return nil, fmt.Errorf("durable: no entity has %v as its state; add it to the registry with durable.Entity", t)
 }
 
-// entityNamed returns the entity with the given wire name, nil if there is none.
+// entityNamed returns the entity with the given wire name, or nil.
 func (r *Registry) entityNamed(name string) *Function {
 	return r.byName[functionName{kind: entityKind, name: strings.ToUpper(name)}]
 }
 
-// builtIn returns the activity that every registry has under the given name, nil
-// if there is none.
+// builtIn returns the built-in activity with the given name, or nil.
 func (r *Registry) builtIn(name string) func(context.Context, *string) (*string, error) {
 	if !strings.EqualFold(name, string(HTTPActivityName)) {
 		return nil
@@ -356,8 +352,8 @@ func (r *Registry) builtIn(name string) func(context.Context, *string) (*string,
 	}
 }
 
-// Lookup returns what fn, an orchestrator's or an activity's function, was
-// registered as.
+// Lookup returns the Function of fn, which must be the function of an orchestrator or
+// an activity.
 func (r *Registry) Lookup(fn any) (*Function, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
@@ -373,14 +369,14 @@ func (r *Registry) Lookup(fn any) (*Function, error) {
 	return nil, fmt.Errorf("durable: %s is not registered; add it to the registry with a name", symbolOf(v.Pointer()))
 }
 
-// Version returns the version that an orchestrator is for, empty if it is for
-// all.
+// Version returns the version that the orchestrator is registered for. It is empty if
+// the orchestrator is registered for all versions.
 func (f *Function) Version() Version { return f.version }
 
-// Replace returns a copy of r in which f is the function of its kind, name and
-// version, whether r has one or not. Calls by reference to the one that it
-// replaces reach f; f's own Go function is not known to the copy. It is for
-// tests that put something else in a function's place.
+// Replace returns a copy of r in which f is the function of its kind, name and version,
+// whether or not r contains one. Calls by reference to the replaced function run f. The
+// copy cannot look up f's own Go function. Use Replace in tests to substitute a
+// function.
 func (r *Registry) Replace(f *Function) *Registry {
 	other := *r
 	other.byName = maps.Clone(r.byName)
@@ -388,18 +384,21 @@ func (r *Registry) Replace(f *Function) *Registry {
 	return &other
 }
 
-// Verify reports whether an instance with the given history, such as [Client.History]
-// returns, can go on with the registered orchestrators: it replays the history in memory.
-// Nothing is written, and no activity runs. Results are not compared with what the code
-// would return, nor inputs with what it would pass on, since a change of those strands
-// no instance.
+// Verify checks that an instance with the given history can continue with the
+// registered orchestrators. [Client.History] returns such a history. Verify replays it
+// in memory; it writes nothing and runs no activities. It ignores the values of inputs
+// and results, because instances can continue if these change.
 //
-// The error is a *[HistoryMismatchError], or wraps [ErrNotRegistered], or says that the
-// history has no beginning. It is a *[StallError] if the orchestrator makes no progress for 10
-// seconds. Its goroutine stays then, and later calls do not replay this instance. Histories of entities are not replayed, and neither is one
-// without events, of an instance that has not begun: the error is nil.
+// The error is a *[HistoryMismatchError] if the code deviates from the history. It
+// wraps [ErrNotRegistered] if the orchestrator is not registered. It is a *[StallError]
+// if the orchestrator makes no progress for 10 seconds; the goroutine of the replay
+// then remains, and later calls do not replay this instance. A history without a start
+// event is an error too.
+//
+// Histories of entities, and empty histories of instances that have not started, are
+// not replayed; the error is nil.
 func (r *Registry) Verify(events []history.Event) error { return verify(r, events) }
 
-// WithLogger returns a copy of r whose orchestrators log to l, unless a [Worker]
-// runs them, which has its own.
+// WithLogger returns a copy of r whose orchestrators log to l. A [Worker] that runs the
+// copy uses its own logger instead.
 func (r *Registry) WithLogger(l *slog.Logger) *Registry { return r.withLogger(l) }

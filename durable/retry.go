@@ -9,47 +9,48 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A RetryPolicy says how something that failed is tried again. It is an
+// RetryPolicy defines how a failed activity or sub-orchestration is retried. It is an
 // [ActivityOption] and a [SubOrchestrationOption]:
 //
 //	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
 //	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()
 //
-// The waits are durable timers. The error of the last attempt is the task's.
+// The delays are durable timers. The task's error is the error of the last attempt.
 //
-// What is marked by [NonRetryable] is not tried again. A policy that says what
-// cannot be completes the task with an error, and nothing is begun.
+// Errors marked with [NonRetryable] are not retried. If the policy is invalid, nothing
+// is scheduled and the returned task has already completed with an error.
 type RetryPolicy struct {
-	// MaxAttempts is how often it is tried, the first time included; at least 1.
+	// MaxAttempts is the maximum number of attempts, including the first one; at least
+	// 1.
 	MaxAttempts int
 
-	// FirstInterval is how long to wait after the first attempt, above zero.
+	// FirstInterval is the delay after the first attempt; above zero.
 	FirstInterval time.Duration
 
-	// Coefficient is by how much each wait is longer than the one before, at
-	// least 1. Zero means 1.
+	// Coefficient is the ratio of each delay to the previous one; at least 1. Zero means
+	// 1.
 	Coefficient float64
 
-	// MaxInterval is the longest wait, at least FirstInterval. Zero means 6 days.
+	// MaxInterval is the maximum delay; at least FirstInterval. Zero means 6 days.
 	MaxInterval time.Duration
 
-	// RetryTimeout ends the attempts: when one fails that long after the first
-	// began, there is no other. Zero means that there is no such time.
+	// RetryTimeout stops retries if an attempt fails this long after the start of the
+	// first attempt. Zero means no limit.
 	RetryTimeout time.Duration
 
-	// Handle says whether to try again after an error, which is a
-	// *[TaskFailedError]. Nil means always. It must do the same in every replay.
+	// Handle reports whether to retry after an error, which is a *[TaskFailedError]. Nil
+	// means always. It must be deterministic.
 	Handle func(error) bool
 }
 
-// maxIntervalDefault is the extension's (RetryOptions.cs, DefaultMaxRetryinterval).
+// maxIntervalDefault is the extension's default (RetryOptions.cs,
+// DefaultMaxRetryinterval).
 const maxIntervalDefault = 6 * 24 * time.Hour
 
 func (p RetryPolicy) applyActivity(o *activityOptions)                 { o.retry = &p }
 func (p RetryPolicy) applySubOrchestration(o *subOrchestrationOptions) { o.retry = &p }
 
-// withDefaults returns a copy of p in which fields that are zero have their
-// defaults.
+// withDefaults returns a copy of p in which zero fields are set to their defaults.
 func (p RetryPolicy) withDefaults() RetryPolicy {
 	if p.Coefficient == 0 {
 		p.Coefficient = 1
@@ -60,14 +61,15 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 	return p
 }
 
-// validate says which field of p, after withDefaults, cannot be.
+// validate returns an error that names the first invalid field of p, after
+// withDefaults.
 func (p RetryPolicy) validate() error {
 	switch {
 	case p.MaxAttempts < 1:
 		return fmt.Errorf("durable: RetryPolicy.MaxAttempts is %d, must be at least 1", p.MaxAttempts)
 	case p.FirstInterval <= 0:
 		return fmt.Errorf("durable: RetryPolicy.FirstInterval is %v, must be above 0", p.FirstInterval)
-	case !(p.Coefficient >= 1) || math.IsInf(p.Coefficient, 0): // NaN is neither
+	case !(p.Coefficient >= 1) || math.IsInf(p.Coefficient, 0): // the negation catches NaN
 		return fmt.Errorf("durable: RetryPolicy.Coefficient is %v, must be at least 1", p.Coefficient)
 	case p.MaxInterval < p.FirstInterval:
 		return fmt.Errorf("durable: RetryPolicy.MaxInterval is %v, must be at least FirstInterval, %v", p.MaxInterval, p.FirstInterval)
@@ -77,16 +79,13 @@ func (p RetryPolicy) validate() error {
 	return nil
 }
 
-// next returns how long to wait after an attempt, counted from 1, which failed
-// with err when elapsed had passed since the first began; ok is false if that
-// was the end (DurableTask.Core/RetryInterceptor.cs, Invoke and
-// ComputeNextDelay).
+// next returns the delay after a failed attempt, or false if the retries end
+// (DurableTask.Core/RetryInterceptor.cs, Invoke and ComputeNextDelay). Attempts are
+// counted from 1, and elapsed is the time since the start of the first one.
 //
-//  1. Whether the failure may be handled and the time is up is asked after the
-//     last attempt too.
-//  2. After the last attempt there is a wait of no length. DurableTask has one
-//     since an early version waited there for no reason, and histories must go
-//     on fitting.
+//  1. Handle and RetryTimeout are evaluated after the last attempt too.
+//  2. After the last attempt the delay is 0. DurableTask schedules this timer for
+//     compatibility with the histories of an early version.
 func (p RetryPolicy) next(attempt int, elapsed time.Duration, err *TaskFailedError) (wait time.Duration, ok bool) {
 	switch {
 	case err.NonRetryable,
@@ -103,8 +102,8 @@ func (p RetryPolicy) next(attempt int, elapsed time.Duration, err *TaskFailedErr
 	return time.Duration(d), true
 }
 
-// retried begins something, and has it tried again by the policy. It returns
-// the task of all attempts.
+// retried calls begin for the first attempt, and again for each retry of the policy. It
+// returns the task of all attempts.
 func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *Task[O] {
 	if p == nil {
 		return newTask[O](begin)
@@ -139,9 +138,9 @@ func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *T
 	return task
 }
 
-// NonRetryable marks err, returned by an activity or a sub-orchestration, as
-// one that trying again does not help: no [RetryPolicy] does, in whichever
-// language. Type and text are err's. It returns nil for nil.
+// NonRetryable marks an error of an activity or a sub-orchestration as permanent. No
+// [RetryPolicy] retries it, in any language. The marked error has the type and the text
+// of err. NonRetryable(nil) returns nil.
 func NonRetryable(err error) error {
 	if err == nil {
 		return nil
@@ -153,10 +152,10 @@ type nonRetryableError struct{ error }
 
 func (e *nonRetryableError) Unwrap() error { return e.error }
 
-// OnlyMarks says that the error has no type of its own; see replay.FailureOf.
+// OnlyMarks tells replay.FailureOf to ignore the type of this error.
 func (e *nonRetryableError) OnlyMarks() {}
 
-// isNonRetryable reports whether NonRetryable marked err or what it wraps.
+// isNonRetryable reports whether NonRetryable marked err or an error that it wraps.
 func isNonRetryable(err error) bool {
 	_, ok := errors.AsType[*nonRetryableError](err)
 	return ok

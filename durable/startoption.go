@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// A StartOption says more about an instance that is started: [InstanceID],
-// [Version], [Tags] and [StartAt] are such.
+// StartOption configures the start of an instance. [InstanceID], [Version], [Tags] and
+// [StartAt] implement it.
 type StartOption interface{ applyStart(*startOptions) }
 
 type startOptions struct {
 	id      InstanceID
-	version *Version // nil: none was chosen
+	version *Version // nil if none was chosen
 	tags    map[string]string
 	at      time.Time
 }
 
-// Tags are names with values that an instance is started with. Its children
-// inherit them. As an [ActivityOption] they are for the activity to see, and as
-// a [SubOrchestrationOption] they are added to what the child inherits. Several
-// Tags options add up; of values for one name the last counts.
+// Tags are names with values that are attached to an instance when it is started. Its
+// children inherit them. As an [ActivityOption] they are visible to the activity. As a
+// [SubOrchestrationOption] they are added to the inherited tags. Several Tags options
+// are merged; for the same name the last value is used.
 type Tags map[string]string
 
 func (t Tags) applyStart(o *startOptions)                       { t.addTo(&o.tags) }
@@ -33,8 +33,8 @@ func (t Tags) addTo(tags *map[string]string) {
 	maps.Copy(*tags, t)
 }
 
-// StartAt returns the option to start an instance at a time. Until then it is
-// Pending. A time that has passed, and the zero time, mean at once.
+// StartAt returns the option to start an instance at time t. Until then the instance is
+// Pending. The zero time, or a time in the past, means immediately.
 func StartAt(t time.Time) StartOption { return startAt(t) }
 
 type startAt time.Time

@@ -6,18 +6,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An InstanceStateError says that an instance has a status in which it takes no
-// such operation. It is [ErrInstanceEnded], to errors.Is, if the instance has
-// ended.
+// InstanceStateError means that the status of an instance does not allow an operation.
+// It matches [ErrInstanceEnded] with errors.Is if the instance has ended.
 type InstanceStateError struct {
 	InstanceID InstanceID
-	// Operation is what was asked for: one of the Operation constants, or
-	// "raise event " and the event's name.
+	// Operation is one of the Operation constants, or "raise event " followed by the
+	// name of the event.
 	Operation string
 	Status    history.RuntimeStatus
 }
 
-// What [InstanceStateError.Operation] can be.
+// Values of [InstanceStateError.Operation].
 const (
 	OperationTerminate = "terminate"
 	OperationSuspend   = "suspend"
@@ -26,8 +25,8 @@ const (
 	OperationPurge     = "purge"
 )
 
-// Error uses the words of the .NET extension (ContextImplementations/DurableClient.cs
-// and HttpApiHandler.cs).
+// Error returns the message of the .NET extension
+// (ContextImplementations/DurableClient.cs and HttpApiHandler.cs).
 func (e *InstanceStateError) Error() string {
 	switch e.Operation {
 	case OperationRewind:

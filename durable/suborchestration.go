@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A SubOrchestrationOption says more about a child: [InstanceID], [RetryPolicy],
-// [Version], [Tags] and [FireAndForget] are such.
+// SubOrchestrationOption configures a child. [InstanceID], [RetryPolicy], [Version],
+// [Tags] and [FireAndForget] implement it.
 type SubOrchestrationOption interface {
 	applySubOrchestration(*subOrchestrationOptions)
 }
@@ -23,29 +23,28 @@ type subOrchestrationOptions struct {
 	detached bool
 }
 
-// FireAndForget is the [SubOrchestrationOption] that starts a child without waiting for
-// its result. The task is complete at once, with the zero value. If an instance with the
-// chosen ID is running already, nothing is started, without an error.
+// FireAndForget is a [SubOrchestrationOption] that starts a child without waiting for
+// its result. The task completes immediately with the zero value. If an instance with
+// the chosen ID is running, nothing is started and no error is reported.
 type FireAndForget struct{}
 
 func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = true }
 
-// CallSubOrchestrator starts another orchestration as a child, with an
-// orchestrator of the registry and the given input. The task's error is a
-// *[TaskFailedError] if the child failed or was terminated.
+// CallSubOrchestrator starts a registered orchestrator as a child with the input in. If
+// the child fails or is terminated, the task's error is a *[TaskFailedError].
 //
-// The child's ID is an [InstanceID] among opts, or one that is derived from the
-// execution and the call: it is new for each attempt of a [RetryPolicy]. An
-// instance that has the ID and has ended is replaced. One that has not ended
-// goes on unharmed, and the call fails with an error that wraps an
-// *[InstanceExistsError].
+// An [InstanceID] option sets the ID of the child. By default the ID is derived from
+// the execution and the call, and each attempt of a [RetryPolicy] gets a new ID. The
+// child replaces an ended instance with the same ID. If the instance has not ended, it
+// continues, and the call fails with an error that wraps an *[InstanceExistsError].
 //
-// The child's version is a [Version] among opts, the one that the orchestrator
-// is registered for, or the worker's default version. It inherits the tags of
-// its parent.
+// A [Version] option sets the version of the child. By default it is the version that
+// the orchestrator is registered for, or else the worker's version. The child inherits
+// the tags of its parent.
 //
-// If the input cannot be encoded, the orchestrator is not registered or an
-// option cannot be, nothing is started and the task is complete with the error.
+// If the input cannot be encoded, the orchestrator is not registered or an option is
+// invalid, nothing is started and the returned task has already completed with the
+// error.
 func CallSubOrchestrator[I, O any](ctx *Context, orch func(*Context, I) (O, error), in I, opts ...SubOrchestrationOption) *Task[O] {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)
 	if err != nil {
@@ -54,19 +53,19 @@ func CallSubOrchestrator[I, O any](ctx *Context, orch func(*Context, I) (O, erro
 	return callSubOrchestrator[O](ctx, f.name, f.version, in, opts)
 }
 
-// An OrchestratorName is the wire name of an orchestrator with the given types
-// of input and output, such as one that another program implements:
+// OrchestratorName is the wire name of an orchestrator with the input type I and the
+// output type O. Use it for an orchestrator that another program implements:
 //
 //	const Ship = durable.OrchestratorName[Order, Receipt]("Ship")
 type OrchestratorName[I, O any] string
 
-// Call starts the orchestrator as a child, as [CallSubOrchestrator] does.
+// Call starts the orchestrator as a child. It behaves like [CallSubOrchestrator].
 func (n OrchestratorName[I, O]) Call(ctx *Context, in I, opts ...SubOrchestrationOption) *Task[O] {
 	return callSubOrchestrator[O](ctx, string(n), "", in, opts)
 }
 
-// Start starts an instance of the orchestrator, as [Start] does. The client
-// needs no registry.
+// Start starts an instance of the orchestrator. It behaves like the function [Start],
+// but the client needs no registry.
 func (n OrchestratorName[I, O]) Start(ctx context.Context, c *Client, in I, opts ...StartOption) (*Instance[O], error) {
 	input, err := encode(in)
 	if err != nil {
@@ -123,8 +122,8 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 	return endedTask[O](ctx, nil)
 }
 
-// StartFrom starts an instance of the orchestrator from an operation of an entity,
-// as [StartOrchestration] does.
+// StartFrom starts an instance of the orchestrator from an entity operation. It behaves
+// like [StartOrchestration].
 func (n OrchestratorName[I, O]) StartFrom(ctx *EntityContext, in I, opts ...StartOption) (InstanceID, error) {
 	return ctx.start(string(n), "", in, opts)
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A Task is the result, to come, of something durable that an orchestrator
-// began: an activity, a sub-orchestration, a timer, an external event or a
-// branch. Tasks are made by the functions that begin such things.
+// Task is the future result of a durable operation of an orchestrator: an activity, a
+// sub-orchestration, a timer, an external event, an entity call or a branch. The
+// functions that start such operations return tasks.
 //
-// A task belongs to the orchestrator that began it. It goes on whether it is
-// awaited or not; when the orchestrator returns, its result is dropped.
+// A task belongs to the orchestrator that created it. It continues whether or not it is
+// awaited. If the orchestrator returns first, the result of the task is discarded.
 type Task[T any] struct {
 	f        replay.Future
-	call     *entityCall // nil if it is not the call of an entity
-	resolved bool        // value and err hold the result
+	call     *entityCall // nil unless the task is an entity call
+	resolved bool        // value and err contain the result
 	value    T
 	err      error
 }
 
-// An Awaitable is a *[Task] of any type.
+// Awaitable is a *[Task] of any type.
 type Awaitable interface {
-	// future returns the part of the task that can be waited for. It panics if
-	// there is none.
+	// future returns the replay future of the task. It panics if no durable call created
+	// the task.
 	future() *replay.Future
 }
 
@@ -36,12 +36,12 @@ func (t *Task[T]) future() *replay.Future {
 	return &t.f
 }
 
-// Await waits until the task is complete and returns its result. The error is
-// a *[TaskFailedError] if an activity, a sub-orchestration or an operation of an
-// entity failed, and what the branch's function returned for a branch. A result that is no JSON of a T
-// is an error too.
+// Await waits until the task is complete and returns its result. The error of a failed
+// activity, sub-orchestration or entity operation is a *[TaskFailedError]. The error of
+// a branch is the error that its function returned. A result that cannot be decoded as
+// T is an error too.
 //
-// A task can be awaited again, and by several branches.
+// A task can be awaited several times, and by several branches.
 func (t *Task[T]) Await() (T, error) {
 	t.future().Await()
 	if t.resolved {
@@ -59,12 +59,12 @@ func (t *Task[T]) Await() (T, error) {
 	return t.value, t.err
 }
 
-// AwaitTimeout is [Task.Await] for at most d. When d has passed, the error
-// wraps [ErrTimeout]; the task goes on, and may be awaited again. A task that
-// waits for an external event receives none in between.
+// AwaitTimeout waits like [Task.Await], but for at most d. After d the error wraps
+// [ErrTimeout]; the task continues and may be awaited again. A task that waits for an
+// external event receives no event until then.
 //
-// It creates a timer unless the task is complete. The timer stays when the
-// task is first, and does not keep the orchestrator from returning.
+// AwaitTimeout creates a timer unless the task is complete. If the task completes
+// first, the timer remains, but the orchestrator can return without waiting for it.
 func (t *Task[T]) AwaitTimeout(d time.Duration) (T, error) {
 	f := t.future()
 	if !f.Ready() {
@@ -79,21 +79,21 @@ func (t *Task[T]) AwaitTimeout(d time.Duration) (T, error) {
 	return t.Await()
 }
 
-// newTask returns a task for begin to make something of.
+// newTask returns a task whose future is started by begin.
 func newTask[T any](begin func(*replay.Future)) *Task[T] {
 	t := new(Task[T])
 	begin(&t.f)
 	return t
 }
 
-// endedTask returns a task that is complete, with err or the zero value.
+// endedTask returns a completed task with err, or with the zero value if err is nil.
 func endedTask[T any](ctx *Context, err error) *Task[T] {
 	t := &Task[T]{resolved: true, err: err}
 	ctx.x.Completed(&t.f)
 	return t
 }
 
-// result returns what the event says that completed f.
+// result returns the result of the event that completed f.
 func result[T any](f *replay.Future) (T, error) {
 	var payload *string
 	var zero T

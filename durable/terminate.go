@@ -12,15 +12,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A TerminateOption changes what [Client.Terminate] does. [Recursive] is one.
+// TerminateOption configures [Client.Terminate]. [Recursive] implements it.
 type TerminateOption interface{ applyTerminate(*terminateOptions) }
 
 type terminateOptions struct{ recursive bool }
 
-// Recursive makes [Client.Terminate], [Client.Purge] and [Client.PurgeMany] do
-// the same with the children of an instance, their children and so on. Children
-// that an instance started before it last continued as new are not known any
-// more.
+// Recursive applies [Client.Terminate], [Client.Purge] and [Client.PurgeMany] to all
+// descendants of an instance as well. Children that an instance started before it last
+// continued as new are not included.
 const Recursive = recursively(true)
 
 type recursively bool
@@ -28,11 +27,11 @@ type recursively bool
 func (r recursively) applyTerminate(o *terminateOptions) { o.recursive = bool(r) }
 func (r recursively) applyPurge(o *purgeOptions)         { o.recursive = bool(r) }
 
-// familiesAtOnce bounds how many instances of a family are worked on at a time.
+// familiesAtOnce is the maximum number of instances whose children are processed
+// concurrently.
 const familiesAtOnce = 10
 
-// terminateFamily terminates an instance and its descendants, one generation after
-// the other.
+// terminateFamily terminates an instance and its descendants, generation by generation.
 func terminateFamily(ctx context.Context, c *Client, root InstanceID, reason string) error {
 	rootErr := c.terminate(ctx, root, reason)
 	if rootErr != nil && !errors.Is(rootErr, ErrInstanceEnded) {
@@ -76,14 +75,14 @@ func terminateFamily(ctx context.Context, c *Client, root InstanceID, reason str
 	return nil
 }
 
-// birthPatience is how long a child may take to begin, when its parent has
-// ended, before it is taken for one that was purged.
+// birthPatience is the time that a child gets to start after its parent has ended.
+// After that it is assumed to be purged.
 const birthPatience = 5 * time.Second
 
-// childrenOfEnded waits until an instance has ended and its children have begun,
-// and returns them.
+// childrenOfEnded waits until an instance has ended and its children have started, and
+// returns the children.
 func childrenOfEnded(ctx context.Context, hub provider.Client, id InstanceID) ([]InstanceID, error) {
-	var waited time.Duration // since it has ended
+	var waited time.Duration // since the instance ended
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
 		s, err := hub.Instance(ctx, string(id), provider.Fetch{})
 		switch {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// A TextError says that a text is not valid UTF-8, so that no hub can keep it: it
-// would be changed, or make what the hub tells invalid JSON.
+// TextError means that a text is not valid UTF-8. A hub cannot store such a text: it
+// would be altered, or result in invalid JSON.
 type TextError struct {
-	What string // names the text, such as "EventRaised.Input"
+	What string // identifies the text, such as "EventRaised.Input"
 }
 
 // Error names the text.
@@ -18,8 +18,8 @@ func (e *TextError) Error() string {
 	return e.What + " is not valid UTF-8; encode it, for instance as Base64"
 }
 
-// checkTexts returns a *[TextError] if v, which what names, has a text that is not valid
-// UTF-8. It looks into structs and maps.
+// checkTexts returns a *[TextError] if v contains a string that is not valid UTF-8. It
+// inspects structs and maps recursively. In the error, what is the name of v.
 func checkTexts(what string, v any) error { return checkTextsOf(what, reflect.ValueOf(v)) }
 
 func checkTextsOf(what string, v reflect.Value) error {
@@ -50,7 +50,7 @@ func checkTextsOf(what string, v reflect.Value) error {
 				return err
 			}
 		}
-	default: // no text
+	default: // other kinds contain no text
 	}
 	return nil
 }

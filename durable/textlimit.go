@@ -2,27 +2,26 @@ package durable
 
 import "fmt"
 
-// What an orchestration can be started with, in bytes. Rows of tables have no room
-// for longer names and versions, and .NET workers keep none of them elsewhere. Tags
-// that a row has no room for are in a blob.
+// Limits of the texts in the start of an orchestration, in bytes. Names and versions
+// are stored in table rows only, also by .NET workers, and rows have no room for longer
+// ones. Tags that do not fit into a row are stored in a blob.
 const (
-	MaxNameLength = 1024    // of the orchestrator's name, and of a version
-	MaxTagsLength = 1 << 20 // of the names and values of all tags of a call
+	MaxNameLength = 1024    // for the name of the orchestrator, and for a version
+	MaxTagsLength = 1 << 20 // for the names and values of all tags of a call
 )
 
-// A TooLongError says that an orchestration cannot be started with a text.
+// TooLongError means that a text is too long for the start of an orchestration.
 type TooLongError struct {
 	What          string // "name", "version" or "tags"
 	Length, Limit int    // in bytes
 }
 
-// Error says how long the text may be.
+// Error names the text and its limit.
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("The %s of an orchestrator must not exceed %d bytes; %d are given.", e.What, e.Limit, e.Length)
 }
 
-// checkStart returns a *[TooLongError] if an orchestration cannot be started with
-// these texts.
+// checkStart returns a *[TooLongError] if one of the texts exceeds its limit.
 func checkStart(name string, version Version, tags map[string]string) error {
 	inTags := 0
 	for k, v := range tags {

@@ -7,36 +7,37 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracing has spans written to an OpenTelemetry tracer provider, with the
-// names, attributes and parents of Durable Functions' distributed tracing V2:
-// create_orchestration, orchestration, activity, timer, orchestration_event, entity.
-// It is a [ClientOption], and a field of [Config]. Parents are kept with the
-// messages and histories of the hub, so that a trace goes on through workers of
-// other programs, also in .NET.
+// Tracing writes spans to an OpenTelemetry tracer provider. It is a [ClientOption], and
+// a field of [Config]. It uses the names, attributes and parents of Durable Functions'
+// distributed tracing V2: create_orchestration, orchestration, activity, timer,
+// orchestration_event, entity. Parent spans are stored with messages and histories, so
+// a trace continues through workers of other programs, including .NET.
 //
-// An orchestration is traced if what started it was. Its span, and those of
-// what it waits for, are written when they end, by whichever worker sees that.
-// One that is rewound keeps its span, as in DurableTask.AzureStorage: that ID is
-// written for each run that has ended. IDs are chosen when spans begin, so the
-// provider must have [SpanIDs] as its ID generator:
+// An orchestration is traced if its starter is traced. The worker that processes the
+// end of an orchestration, or of an operation that it awaits, writes the span. A
+// rewound orchestration keeps its span ID, as in DurableTask.AzureStorage: each run
+// that ends writes a span with that ID.
+//
+// Span IDs are chosen when spans start. The provider must therefore use [SpanIDs] as
+// its ID generator:
 //
 //	sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(durable.SpanIDs{}), …)
 //
-// The zero value writes nothing and costs nothing.
+// The zero value disables tracing, at no cost.
 type Tracing struct{ Provider trace.TracerProvider }
 
 func (t Tracing) applyClient(c *Client) { c.tracer = tracing.New(t.Provider) }
 
-// SpanIDs is the ID generator that [Tracing] needs: an SDK's tracer provider takes it.
-// IDs are random, but for the spans whose ID is in a history.
+// SpanIDs is the ID generator that [Tracing] requires. Pass it to the SDK's tracer
+// provider. Its IDs are random, except for spans whose ID is stored in a history.
 type SpanIDs struct{}
 
-// NewIDs returns the IDs of a span that begins a trace.
+// NewIDs returns the IDs of the first span of a trace.
 func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return tracing.SpanIDs{}.NewIDs(ctx)
 }
 
-// NewSpanID returns the ID of a span of a trace.
+// NewSpanID returns the ID of another span of a trace.
 func (SpanIDs) NewSpanID(ctx context.Context, id trace.TraceID) trace.SpanID {
 	return tracing.SpanIDs{}.NewSpanID(ctx, id)
 }

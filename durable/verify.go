@@ -14,36 +14,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A HistoryMismatchError says that an orchestrator's code does something else than the
-// history of an instance has, so that the instance cannot go on with the code.
+// HistoryMismatchError means that the code of an orchestrator deviates from the history
+// of an instance, so the instance cannot continue with this code.
 type HistoryMismatchError struct {
 	InstanceID InstanceID
-	Name       string  // of the orchestrator
-	Version    Version // of the instance
-	// Decision is the number of the first action that differs, counted over all actions of
-	// the execution from 0.
+	Name       string  // name of the orchestrator
+	Version    Version // version of the instance
+	// Decision is the number of the first action that differs, counted from 0 over all
+	// actions of the execution.
 	Decision int
-	// Event is the index of the action's event in the history, or how many events there
-	// are if the history has none. Time is the event's, or zero.
+	// Event is the index of the action's event in the history, or the length of the
+	// history if it has no such event. Time is the time of the event, or zero.
 	Event int
 	Time  time.Time
-	// Recorded is what the history has there, and Produced what the code did, in words.
+	// Recorded describes the action in the history, and Produced the action of the code.
 	Recorded, Produced string
 
 	text string
 }
 
-// Error says in several lines where it is and what differs.
+// Error returns a message of several lines with the position and the difference.
 func (e *HistoryMismatchError) Error() string {
 	return fmt.Sprintf("the code of orchestrator %q does not fit the history of instance %q\n%s", e.Name, e.InstanceID, e.text)
 }
 
-// ErrNotRegistered is the error for an instance whose orchestrator a registry does not
-// have, for its version or at all.
+// ErrNotRegistered means that a registry has no orchestrator for an instance's name and
+// version.
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
-// A StallError says that an orchestrator does not yield when its history is replayed: it waits
-// for something other than a durable task, or computes without end.
+// StallError means that an orchestrator does not yield during a replay: it blocks
+// outside durable calls, or it computes without end.
 type StallError = dispatch.StallError
 
 // verify replays a history with the functions of a registry.
@@ -77,8 +77,8 @@ func verify(r *Registry, events []history.Event) error {
 	return nil
 }
 
-// waitsOf is [explain.Waits]. The error is a *[StallError] if the code, which may be nil, does
-// not yield.
+// waitsOf returns the result of [explain.Waits]. The code may be nil. The error is a
+// *[StallError] if the code does not yield.
 func waitsOf(r *Registry, start *history.ExecutionStarted, code replay.Code, events []history.Event) ([]explain.Wait, *explain.Difference, error) {
 	if code == nil {
 		waits, difference := explain.Waits(nil, events)
@@ -92,7 +92,7 @@ func waitsOf(r *Registry, start *history.ExecutionStarted, code replay.Code, eve
 	return waits, difference, nil
 }
 
-// replayed returns the code of an instance for a replay, which logs nothing.
+// replayed returns the code of an instance for a replay without logging.
 func replayed(r *Registry, start *history.ExecutionStarted) (replay.Code, bool) {
 	return (*engineFunctions)(r.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(start.Name, start.Version)
 }
@@ -104,8 +104,8 @@ func mismatch(start *history.ExecutionStarted, d *explain.Difference) *HistoryMi
 	}
 }
 
-// MarshalHistory returns the JSON of a history: an array with one event a line, of which
-// nothing is lost. [UnmarshalHistory] and durabletest.Replay read it.
+// MarshalHistory encodes a complete history as a JSON array with one event per line.
+// [UnmarshalHistory] and durabletest.Replay read it.
 func MarshalHistory(events []history.Event) ([]byte, error) {
 	text := []byte("[")
 	for i, e := range events {
@@ -121,7 +121,7 @@ func MarshalHistory(events []history.Event) ([]byte, error) {
 	return append(text, "\n]\n"...), nil
 }
 
-// UnmarshalHistory returns the events of a history that [MarshalHistory] wrote.
+// UnmarshalHistory decodes a history that [MarshalHistory] encoded.
 func UnmarshalHistory(text []byte) ([]history.Event, error) {
 	var all []struct {
 		EventType string

@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// A Version is the version of an orchestrator that an instance is started
-// with, and keeps. Empty means none. Versions have no form; those that look
-// like 1.2.3 are compared by number, see [Version.Compare].
+// Version is the version of an orchestrator. An instance keeps the version that it is
+// started with. An empty Version means none. Versions can have any form;
+// [Version.Compare] compares versions such as 1.2.3 by number.
 //
-// It is an option in many places: of [Orchestrator] it says which instances the
-// function is for, of [NewClient] which version instances get for which none was
-// chosen, and of [Start], [CallSubOrchestrator] and [ContinueAsNew] which
-// version the instance gets.
+// As an option, its meaning depends on the function:
+//
+//   - [Orchestrator]: the version of the instances that the function runs.
+//   - [NewClient]: the default version of new instances.
+//   - [Start], [CallSubOrchestrator] and [ContinueAsNew]: the version of the instance.
 type Version string
 
 func (v Version) applyStart(o *startOptions)                       { o.version = &v }
@@ -22,11 +23,10 @@ func (v Version) applySubOrchestration(o *subOrchestrationOptions) { o.version =
 func (v Version) applyFunction(f *Function)                        { f.version = v }
 func (v Version) applyContinueAsNew(o *continueAsNewOptions)       { o.version = &v }
 
-// Compare returns -1 if v is an older version than w, 1 if it is newer and 0 if
-// they are the same. An empty version is older than any other. Two versions of
-// two to four numbers, such as 1.2 and 1.10.0, are compared number by number;
-// one that has no third number is older than one in which that is 0. All others
-// are compared as texts, without regard to case
+// Compare returns -1 if v is older than w, 1 if it is newer and 0 if they are equal. An
+// empty version is older than any other. Versions of two to four numbers, such as 1.2
+// and 1.10.0, are compared number by number; a missing number is older than 0. Other
+// versions are compared as case-insensitive text
 // (DurableTask.Core/Settings/VersioningSettings.cs, CompareVersions, and .NET's
 // System.Version).
 func (v Version) Compare(w Version) int {
@@ -47,11 +47,11 @@ func (v Version) Compare(w Version) int {
 	return 0
 }
 
-// key returns what versions have in common that find the same function.
+// key returns v in the normalized form in which functions are looked up.
 func (v Version) key() Version { return Version(strings.ToUpper(strings.TrimSpace(string(v)))) }
 
-// parseVersion reads a version of .NET's form: two to four numbers with dots
-// between them. A number that is not there is -1.
+// parseVersion parses a version in .NET's format: two to four numbers, separated by
+// dots. A missing number is -1.
 func parseVersion(s string) (numbers [4]int, ok bool) {
 	parts := strings.Split(s, ".")
 	if len(parts) < 2 || len(parts) > len(numbers) {

@@ -1,33 +1,31 @@
 package durable
 
-// A VersionMatchStrategy says which instances a worker takes, by their version
-// and its own (DurableTask.Core/Settings/VersioningSettings.cs,
-// VersionMatchStrategy). A worker without a version takes all.
+// VersionMatchStrategy selects the instances that a worker accepts, by their version
+// and its own (DurableTask.Core/Settings/VersioningSettings.cs, VersionMatchStrategy).
+// A worker without a version accepts all instances.
 type VersionMatchStrategy int
 
 const (
-	// MatchCurrentOrOlder takes instances whose version is not newer than the
+	// MatchCurrentOrOlder accepts instances whose version is not newer than the
 	// worker's, by [Version.Compare]. It is the default, as in the extension.
 	MatchCurrentOrOlder VersionMatchStrategy = iota
-	// MatchStrict takes instances whose version is the worker's.
+	// MatchStrict accepts instances whose version equals the worker's.
 	MatchStrict
-	// MatchNone takes all instances.
+	// MatchNone accepts all instances.
 	MatchNone
 )
 
 var matchNames = map[VersionMatchStrategy]string{MatchCurrentOrOlder: "CurrentOrOlder", MatchStrict: "Strict", MatchNone: "None"}
 
-// String returns the name that host.json has for s.
+// String returns the name of s in host.json.
 func (s VersionMatchStrategy) String() string { return matchNames[s] }
 
-// A VersionFailureStrategy says what becomes of an instance that a worker does
-// not take because of its version (VersioningSettings.cs,
-// VersionFailureStrategy).
+// VersionFailureStrategy defines what happens to an instance that a worker does not
+// accept because of its version (VersioningSettings.cs, VersionFailureStrategy).
 type VersionFailureStrategy int
 
 const (
-	// RejectMismatch hands the instance back: another worker may take it. It is
-	// the default.
+	// RejectMismatch releases the instance for other workers. It is the default.
 	RejectMismatch VersionFailureStrategy = iota
 	// FailMismatch fails the instance.
 	FailMismatch
@@ -35,5 +33,5 @@ const (
 
 var failureNames = map[VersionFailureStrategy]string{RejectMismatch: "Reject", FailMismatch: "Fail"}
 
-// String returns the name that host.json has for s.
+// String returns the name of s in host.json.
 func (s VersionFailureStrategy) String() string { return failureNames[s] }

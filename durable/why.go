@@ -15,95 +15,101 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A ReasonKind says what kind of thing an instance waits for.
+// ReasonKind is the kind of a [Reason].
 type ReasonKind string
 
-// The kinds of reasons why an instance does not go on.
+// Kinds of reasons why an instance is waiting.
 const (
-	// ReasonActivity: an activity was scheduled and has no result yet. It waits in its
-	// queue, or runs.
+	// ReasonActivity means that a scheduled activity has no result yet. It is queued or
+	// running.
 	ReasonActivity ReasonKind = explain.Activity
-	// ReasonSubOrchestration: a child has not ended.
+	// ReasonSubOrchestration means that a child has not ended.
 	ReasonSubOrchestration ReasonKind = explain.SubOrchestration
-	// ReasonTimer: a timer has not fired.
+	// ReasonTimer means that a timer has not fired.
 	ReasonTimer ReasonKind = explain.Timer
-	// ReasonEvent: an external event has not been raised. Which ones are waited for is
-	// known of orchestrators that are registered.
+	// ReasonEvent means that an external event has not been raised. The awaited events
+	// are known only for registered orchestrators.
 	ReasonEvent ReasonKind = explain.Event
-	// ReasonEntityCall: an entity has not answered.
+	// ReasonEntityCall means that an entity has not answered.
 	ReasonEntityCall ReasonKind = explain.EntityCall
-	// ReasonEntityLock: entities are not locked yet.
+	// ReasonEntityLock means that entities are not locked yet.
 	ReasonEntityLock ReasonKind = explain.EntityLock
 
-	// ReasonEnded: the instance has ended.
+	// ReasonEnded means that the instance has ended.
 	ReasonEnded ReasonKind = "ended"
-	// ReasonScheduled: the instance is to start later.
+	// ReasonScheduled means that the instance is scheduled to start later.
 	ReasonScheduled ReasonKind = "scheduled"
-	// ReasonNotStarted: no worker has begun with the instance.
+	// ReasonNotStarted means that no worker has started the instance.
 	ReasonNotStarted ReasonKind = "notStarted"
-	// ReasonSuspended: the instance was suspended.
+	// ReasonSuspended means that the instance is suspended.
 	ReasonSuspended ReasonKind = "suspended"
-	// ReasonNotRegistered: no orchestrator is registered for the instance.
+	// ReasonNotRegistered means that no orchestrator is registered for the instance.
 	ReasonNotRegistered ReasonKind = "notRegistered"
-	// ReasonHistoryMismatch: the registered code does something else than the history
-	// has. The instance fails when it goes on, or is held back, as
-	// [Config.HoldNonDeterministic] says, unless other code comes.
+	// ReasonHistoryMismatch means that the registered code deviates from the history.
+	// Unless the code is replaced first, the instance fails when it resumes, or is held
+	// back if [Config.HoldNonDeterministic] is set.
 	ReasonHistoryMismatch ReasonKind = "historyMismatch"
-	// ReasonHeldBack: a worker holds the instance or an activity of it back; see
-	// [Worker.Waiting]. Only the management API tells, of its own worker.
+	// ReasonHeldBack means that a worker holds back the instance or one of its
+	// activities; see [Worker.Waiting]. Only the management API reports it, for its own
+	// worker.
 	ReasonHeldBack ReasonKind = "heldBack"
-	// ReasonStalled: the orchestrator, or an operation of the entity, does not yield. It runs, or
-	// was given up when its history was replayed.
+	// ReasonStalled means that the orchestrator or an entity operation does not yield.
+	// It is running, or its replay was abandoned.
 	ReasonStalled ReasonKind = "stalled"
-	// ReasonReady: nothing is waited for; the next episode is due or runs.
+	// ReasonReady means that the instance is not waiting: its next episode is due or
+	// running.
 	ReasonReady ReasonKind = "ready"
 )
 
-// A Reason is one reason why an instance does not go on.
+// Reason is one reason why an instance is waiting.
 type Reason struct {
 	Kind ReasonKind
-	// Name is that of the activity, sub-orchestration, event or entity operation. A timer
-	// has that of what is tried again when it fires, by a [RetryPolicy].
+	// Name is the name of the activity, sub-orchestration, event or entity operation.
+	// For a timer of a [RetryPolicy] it is the name of the function that is retried.
 	Name string
-	// Attempt says which attempt it is, or which begins when the timer fires, and Attempts
-	// how many there may be. Both are zero if none has failed.
+	// Attempt is the number of the current attempt, or of the attempt that starts when
+	// the timer fires. Attempts is the maximum number. Both are zero if no attempt has
+	// failed.
 	Attempt, Attempts int
-	// TaskID is the number of the action that is waited for, -1 if it is none.
+	// TaskID is the number of the awaited action, or -1.
 	TaskID int
-	// InstanceIDs are those of the child, or of the entities that are called or locked.
+	// InstanceIDs are the IDs of the child, or of the called or locked entities.
 	InstanceIDs []InstanceID
-	// HeldBy is the instance that has one of the locks, empty if it is not known.
+	// HeldBy is the instance that holds one of the locks. It is empty if unknown.
 	HeldBy InstanceID
-	// Since is when it began, zero if it is not known.
+	// Since is the time at which the wait started. It is zero if unknown.
 	Since time.Time
-	// Due is when the timer fires or the instance starts; zero for all else.
+	// Due is the time at which the timer fires or the instance starts. It is zero for
+	// other kinds.
 	Due time.Time
-	// Where are the lines of code that wait, such as "order.go:103", or that differ from the
-	// history; nil if no code waits just now, or the lines are not known.
+	// Where lists the lines of code that wait or that differ from the history, such as
+	// "order.go:103". It is nil if no code is waiting or the lines are not known.
 	Where []string
-	// IsAlsoUnderWay reports that the orchestrator does not wait for it just now, as for the rest
-	// of a fan-out. Its completion alone does not resume the orchestrator.
+	// IsAlsoUnderWay reports that the orchestrator is not awaiting this task at the
+	// moment, for example the other tasks of a fan-out. The completion of the task alone
+	// does not resume the orchestrator.
 	IsAlsoUnderWay bool
-	// IsHeld reports that its outcome is stored. The suspended instance takes the outcome when it
-	// is resumed.
+	// IsHeld reports that the outcome is stored. A suspended instance processes it when
+	// it is resumed.
 	IsHeld bool
 	// LastError is the error of the previous attempt, if Attempt is not zero.
 	LastError string
-	// Place is where an instance stands that has not begun; nil for all else, or if the hub
-	// cannot tell.
+	// Place is the location of an instance that has not started. It is nil for other
+	// instances, and if the hub cannot tell.
 	Place *Place
-	// RunsHere says whether this app's worker runs the activity, and RunningSince since when.
-	// RunsHere is nil for all else, and if it is not known: only the management API tells.
+	// RunsHere reports whether this app's worker runs the activity, and RunningSince
+	// since when. RunsHere is nil for other kinds and if unknown. Only the management
+	// API sets it.
 	RunsHere     *bool
 	RunningSince time.Time
-	// Detail is the reason of a suspension, the output of what has ended, what differs, or which
-	// code does not yield.
+	// Detail is the reason of a suspension, the output of an ended instance, the
+	// difference from the history, or the code that does not yield.
 	Detail string
-	// Stack is the stack of code that does not yield, empty for all else.
+	// Stack is the stack of code that does not yield. It is empty for other kinds.
 	Stack string
 }
 
-// String returns the reason in words, without times.
+// String describes the reason, without times.
 func (r Reason) String() string {
 	var text string
 	switch r.Kind {
@@ -166,7 +172,8 @@ func (r Reason) String() string {
 	return text
 }
 
-// attempt returns which attempt it is in words, empty if none has failed.
+// attempt formats the number of the attempt. It returns an empty string if no attempt
+// has failed.
 func (r Reason) attempt(words string) string {
 	if r.Attempt == 0 {
 		return ""
@@ -174,16 +181,16 @@ func (r Reason) attempt(words string) string {
 	return fmt.Sprintf(words, r.Attempt, r.Attempts)
 }
 
-// A Place is where an instance stands that no worker has begun with.
+// Place is the location of an instance that no worker has started.
 type Place = provider.Place
 
-// A Wait says why an instance does not go on.
+// Wait explains what an instance is waiting for.
 type Wait struct {
 	State   *InstanceState
 	Reasons []Reason // at least one
 }
 
-// why makes a Wait of an instance.
+// why implements [Client.Why].
 func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	state, err := c.Status(ctx, id, Fetch{})
 	if err != nil {
@@ -250,7 +257,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 
 func (w *Wait) add(r Reason) { w.Reasons = append(w.Reasons, r) }
 
-// notStarted says why an instance without a history waits.
+// notStarted adds the reason of an instance without a history.
 func (w *Wait) notStarted(ctx context.Context, c *Client) error {
 	s := w.State
 	if s.ScheduledAt.After(time.Now()) {
@@ -271,15 +278,15 @@ func (w *Wait) notStarted(ctx context.Context, c *Client) error {
 	return nil
 }
 
-// suspension notes that the instance is suspended, if it is.
+// suspension adds a reason if the instance is suspended.
 func (w *Wait) suspension(events []history.Event) {
 	if s := explain.SuspensionOf(events); s != nil {
 		w.add(Reason{Kind: ReasonSuspended, TaskID: -1, Since: s.Since, Detail: cut(s.Reason)})
 	}
 }
 
-// lockHolder returns who has the first of the locks that another has than the one who
-// waits for them.
+// lockHolder returns the first instance other than waits that holds a lock of one of
+// the entities.
 func lockHolder(ctx context.Context, c *Client, entities []InstanceID, waits InstanceID) (InstanceID, error) {
 	for _, id := range entities {
 		state, err := c.Status(ctx, id, Fetch{})
@@ -300,7 +307,7 @@ func lockHolder(ctx context.Context, c *Client, entities []InstanceID, waits Ins
 	return "", nil
 }
 
-// cut returns the beginning of a text, empty for nil.
+// cut shortens a text. It returns an empty string for nil.
 func cut(text *string) string {
 	const most = 300
 	if text == nil {

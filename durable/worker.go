@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Worker runs the functions of a registry for a hub.
+// Worker runs the functions of a registry for a task hub.
 type Worker struct {
 	hub      provider.Worker
 	registry *Registry
@@ -24,19 +24,19 @@ type Worker struct {
 	waiting  dispatch.Waiting
 	stalls   dispatch.Stalls
 
-	dispatcher atomic.Pointer[dispatch.Dispatcher] // nil unless Run runs
+	dispatcher atomic.Pointer[dispatch.Dispatcher] // nil while Run is not running
 }
 
-// NewWorker returns a Worker that runs the work items of p with the functions in r.
-// What is added to r after [Worker.Run] was called may not be seen.
+// NewWorker returns a Worker that runs the work items of p with the functions in r. Do
+// not add functions to r after calling [Worker.Run].
 func NewWorker(p provider.Worker, r *Registry, cfg Config) *Worker {
 	return &Worker{hub: p, registry: r, config: cfg}
 }
 
-// Run works until ctx ends. Then it takes nothing new, lets what runs go on
-// for at most the configuration's ShutdownTimeout, and returns nil once all is
-// handed back. It returns an error if the configuration is out of range or if
-// the hub can never be worked on; it retries through outages.
+// Run processes work items until ctx is done. It then accepts no new work, waits up to
+// Config.ShutdownTimeout for running functions, releases the remaining work and returns
+// nil. It retries through outages of the hub. It returns an error if the configuration
+// is invalid or the hub can never be used.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.config.Validate(); err != nil {
 		return err
@@ -82,11 +82,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	return dispatcher.Run(ctx)
 }
 
-// A RunningActivity is an activity that a worker runs.
+// RunningActivity is an activity that is running in a worker.
 type RunningActivity = dispatch.RunningActivity
 
-// Running returns the activities of an instance's execution that this worker runs, in no
-// order. works is false if it runs nothing, since [Worker.Run] was not called or has returned.
+// Running returns the activities of an instance's execution that this worker is
+// running, in no particular order. If [Worker.Run] was not called or has returned,
+// works is false.
 func (w *Worker) Running(id InstanceID, executionID string) (all []RunningActivity, works bool) {
 	d := w.dispatcher.Load()
 	if d == nil {
@@ -95,7 +96,7 @@ func (w *Worker) Running(id InstanceID, executionID string) (all []RunningActivi
 	return d.Running(history.OrchestrationInstance{InstanceID: string(id), ExecutionID: executionID}), true
 }
 
-// openCrashes returns what is known of crashes, nil if that is not kept.
+// openCrashes opens the crash file. It returns nil if crashes are not counted.
 func openCrashes(cfg Config) *crashes.Ledger {
 	if cfg.CrashFile == "" {
 		return nil
@@ -112,18 +113,18 @@ func openCrashes(cfg Config) *crashes.Ledger {
 	return ledger
 }
 
-// A Crash is something that has ended processes with a panic.
+// Crash is work or a function that has crashed processes with a panic.
 type Crash struct {
-	// What is the work, or the function if all of its work counts together.
+	// What names the work, or the function if all its work is counted together.
 	What     string    `json:"what"`
-	Count    int       `json:"count"`    // how often, in a row
-	Last     time.Time `json:"last"`     // when it last did
-	SetAside bool      `json:"setAside"` // it is not run
+	Count    int       `json:"count"`    // number of crashes in a row
+	Last     time.Time `json:"last"`     // time of the last crash
+	SetAside bool      `json:"setAside"` // the worker does not run it
 }
 
-// Crashes returns what is counted in a [Config.CrashFile], in order. A file that does
-// not exist has none. Who deletes the file, of a worker that runs or not, takes up what
-// is set aside.
+// Crashes returns the contents of a [Config.CrashFile], sorted by What. A missing file
+// results in no crashes. To run work again that is set aside, delete the file, even
+// while the worker runs.
 func Crashes(file string) ([]Crash, error) {
 	counts, err := crashes.Read(file)
 	if err != nil {
@@ -136,24 +137,23 @@ func Crashes(file string) ([]Crash, error) {
 	return all, nil
 }
 
-// failUnknownAfter returns how long what has not begun waits for a worker that knows
-// its function, as the dispatcher takes it.
+// failUnknownAfter returns the dispatcher's setting for UnknownFunctionTimeout.
 func (w *Worker) failUnknownAfter() time.Duration {
 	switch t := w.config.UnknownFunctionTimeout; {
 	case t > 0:
 		return t
 	case t < 0:
-		return 0 // for ever
+		return 0 // forever
 	}
 	if sole, ok := w.hub.(provider.Sole); ok && sole.IsSole() {
-		return -1 // there can be no other worker
+		return -1 // no other worker can exist, so fail immediately
 	}
 	return DefaultUnknownFunctionTimeout
 }
 
-// Waiting returns the work that waits for functions that this worker does not know or
-// run, as far as it received it in the last minutes. It also returns the orchestrators and
-// operations of entities that run and do not yield.
+// Waiting returns the work that waits for functions that this worker does not have or
+// does not accept. It includes work that the worker received in the last few minutes.
+// It also returns running orchestrators and entity operations that do not yield.
 func (w *Worker) Waiting() []WaitingFunction {
 	var all []WaitingFunction
 	for _, f := range w.waiting.All(time.Now()) {
@@ -170,22 +170,22 @@ func (w *Worker) Waiting() []WaitingFunction {
 	return all
 }
 
-// A WaitingFunction is a function that a worker does not know, and what waits for
-// it.
+// WaitingFunction is a function that a worker cannot run, with the instances that wait
+// for it.
 type WaitingFunction struct {
 	Kind      string // "orchestrator", "activity" or "entity"
 	Name      string
 	Version   string
-	Crashed   bool      // it is known, and what waits is set aside since it has crashed the process
-	Differs   bool      // it is known, and does something else than the histories of those that wait have
-	Stalled   bool      // it is known, and the worker gave it up, since it did not yield
-	Refusal   string    // the reason why the worker does not take the version; empty if it takes the version
-	Since     time.Time // when the worker first had something that waits
-	Instances []string  // that wait, or whose activities do, in order
-	Runs      bool      // the worker runs it now: it does not yield, and was not given up
-	Operation string    // of an entity that runs
-	Stack     string    // of code that does not yield, in one of the instances
+	Crashed   bool      // the function is set aside because it crashed the process
+	Differs   bool      // the function deviates from the histories of the instances
+	Stalled   bool      // the worker stopped waiting for the function because it did not yield
+	Refusal   string    // the reason why the worker does not accept the version; empty if it does
+	Since     time.Time // when the worker first received waiting work
+	Instances []string  // instances that wait, or whose activities wait, sorted
+	Runs      bool      // the function is running and does not yield
+	Operation string    // the running operation of an entity
+	Stack     string    // stack of the code that does not yield, from one of the instances
 }
 
-// String says what waits for what.
+// String describes the function and the reason of the wait.
 func (f WaitingFunction) String() string { return dispatch.WaitingFunction(f).String() }
