@@ -1,7 +1,6 @@
-// Package chance is where what is left to chance comes from: how long to wait
-// before another attempt, so that those who failed together do not come back
-// together. A simulation puts numbers of its own into a context, so that it can
-// be repeated.
+// Package chance provides random numbers for retry delays, so that processes that fail at the
+// same time do not retry at the same time. A simulation puts its own source into a context to
+// be repeatable.
 package chance
 
 import (
@@ -11,8 +10,8 @@ import (
 	"math/rand/v2"
 )
 
-// A Source returns numbers in [0, 1). The purpose names what a number is for,
-// so that what one goroutine gets need not depend on what others ask for.
+// Source returns a number in [0, 1). purpose names what the number is for. With it, the numbers
+// of one goroutine need not depend on those of other goroutines.
 type Source func(purpose string) float64
 
 type (
@@ -20,13 +19,13 @@ type (
 	turnKey struct{}
 )
 
-// With returns a context below which numbers come from s.
+// With returns a context in which [Float64] uses s.
 func With(ctx context.Context, s Source) context.Context {
 	return context.WithValue(ctx, key{}, s)
 }
 
-// Float64 returns a number in [0, 1) from the context's source, or a random one
-// if it has none.
+// Float64 returns a number in [0, 1) from the context's source. Without a source, the number is
+// random.
 func Float64(ctx context.Context, purpose string) float64 {
 	if s, ok := ctx.Value(key{}).(Source); ok {
 		return s(purpose)
@@ -34,13 +33,14 @@ func Float64(ctx context.Context, purpose string) float64 {
 	return rand.Float64()
 }
 
-// WithTurns returns a context below which [TakeTurn] calls turn.
+// WithTurns returns a context in which [TakeTurn] calls turn.
 func WithTurns(ctx context.Context, turn func(ctx context.Context, name string, content io.Reader)) context.Context {
 	return context.WithValue(ctx, turnKey{}, turn)
 }
 
-// TakeTurn returns at once, except in simulations: of several callers at one instant, the names
-// and the content decide which comes first, and not the scheduler.
+// TakeTurn orders callers in simulations. Several callers at the same time proceed in an order
+// that depends on name and content, not on the scheduler. Without [WithTurns] it returns
+// immediately.
 func TakeTurn(ctx context.Context, name fmt.Stringer, content io.Reader) {
 	if turn, ok := ctx.Value(turnKey{}).(func(context.Context, string, io.Reader)); ok {
 		turn(ctx, name.String(), content)

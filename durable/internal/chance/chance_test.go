@@ -11,7 +11,7 @@ import (
 func TestFloat64_ComesFromTheSourceOfTheContext(t *testing.T) {
 	ctx := With(t.Context(), func(purpose string) float64 { return float64(len(purpose)) / 10 })
 	if got := Float64(ctx, "wait"); got != 0.4 {
-		t.Errorf("got %v, want what the source returned, 0.4", got)
+		t.Errorf("got %v; want 0.4 from the source", got)
 	}
 }
 
@@ -38,6 +38,6 @@ func TestTakeTurn_CallsTheFunctionOfTheContext(t *testing.T) {
 	TakeTurn(ctx, &url.URL{Path: "/a"}, strings.NewReader("!"))
 	TakeTurn(t.Context(), &url.URL{Path: "/b"}, strings.NewReader("?"))
 	if len(got) != 1 || got[0] != "/a!" {
-		t.Errorf("turns of %q, want that of /a only", got)
+		t.Errorf("the calls are %q; want only /a!", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
-// BenchmarkSwitch is one stay in Park: there and back.
+// BenchmarkSwitch measures one Park with its wake-up.
 func BenchmarkSwitch(b *testing.B) {
 	var g coro.Group
 	var r *coro.Routine
@@ -26,7 +26,7 @@ func BenchmarkSwitch(b *testing.B) {
 	g.Close()
 }
 
-// BenchmarkStartToFinish is a coroutine that does nothing.
+// BenchmarkStartToFinish measures a coroutine that does nothing.
 func BenchmarkStartToFinish(b *testing.B) {
 	var g coro.Group
 	b.ReportAllocs()
@@ -36,7 +36,7 @@ func BenchmarkStartToFinish(b *testing.B) {
 	}
 }
 
-// BenchmarkUnwind is a coroutine that is unwound where it waits.
+// BenchmarkUnwind measures the unwinding of a parked coroutine.
 func BenchmarkUnwind(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -47,7 +47,7 @@ func BenchmarkUnwind(b *testing.B) {
 	}
 }
 
-// BenchmarkParked reports the memory of a coroutine that waits.
+// BenchmarkParked reports the memory of a parked coroutine.
 func BenchmarkParked(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {

@@ -1,13 +1,12 @@
-// Package coro runs cooperative coroutines, one at a time, in the order in
-// which they became runnable.
+// Package coro runs cooperative coroutines, one at a time, in the order in which they became
+// ready.
 //
-// It is the whole of an orchestration's concurrency: no channels and no locks
-// between coroutines, and no two of a [Group] ever run at once, so that a
-// Group which is given the same wake-ups in the same order always takes the
-// same steps.
+// It provides all concurrency of an orchestration. Coroutines use no channels or locks, and two
+// coroutines of a [Group] never run at the same time. A Group that gets the same wake-ups in
+// the same order therefore always takes the same steps.
 //
-// A Group is used by one goroutine, its owner, and by its coroutines while the
-// owner is inside [Group.Run] or [Group.Close].
+// A Group is used by one goroutine, its owner, and by its coroutines while the owner is in
+// [Group.Run] or [Group.Close].
 package coro
 
 import (
@@ -15,12 +14,11 @@ import (
 	"runtime"
 )
 
-// A Group is a set of coroutines that share one logical thread. The zero value
-// is ready to use.
+// Group is a set of coroutines that run one at a time. The zero value is ready to use.
 type Group struct {
-	ready   []*Routine // those that can take a step, oldest first, from head on
+	ready   []*Routine // ready coroutines from index head, oldest first
 	head    int
-	last    *Routine // of the list of all that have not ended, newest last
+	last    *Routine // the newest in the list of all coroutines that have not ended
 	running *Routine
 	stopped bool
 	closing bool
@@ -28,7 +26,7 @@ type Group struct {
 	trace   bool
 }
 
-// A Routine is one coroutine of a Group.
+// Routine is a coroutine of a Group.
 type Routine struct {
 	group      *Group
 	f          func()
@@ -36,23 +34,23 @@ type Routine struct {
 	stop       func()
 	yield      func(struct{}) bool
 	ticket     Ticket
-	parked     []uintptr // its stack where it parks, if the group is traced
-	prev, succ *Routine  // neighbours in Group's list
+	parked     []uintptr // the stack of its last Park, if the group is traced
+	prev, succ *Routine  // neighbors in the group's list
 }
 
-// A Ticket stands for one stay of a Routine in [Group.Park]. It is worthless
-// afterwards, so that an old one cannot wake a later stay.
+// Ticket identifies one call of [Group.Park] by a Routine. It is invalid after the wake-up, so
+// that it cannot wake a later call.
 type Ticket uint64
 
-// A Crash says how a coroutine ended that did not return.
+// Crash describes the end of a coroutine that did not return.
 type Crash struct {
-	Value  any    // what it panicked with; nil if Goexit
+	Value  any    // the panic value; nil for Goexit
 	Goexit bool   // it called runtime.Goexit
 	Stack  []byte // of the coroutine, from the panic down
 }
 
-// Go adds a coroutine that runs f. It takes its first step in [Group.Run],
-// after those that are ready already.
+// Go adds a coroutine that runs f. It takes its first step in [Group.Run], after the ready
+// coroutines.
 func (g *Group) Go(f func()) {
 	r := &Routine{group: g, f: f}
 	r.next, r.stop = iter.Pull(r.run)
@@ -63,8 +61,8 @@ func (g *Group) Go(f func()) {
 	g.ready = append(g.ready, r)
 }
 
-// Run steps ready coroutines until every one is parked or has returned, until
-// [Group.Stop] was called, or until one crashed; then it returns how.
+// Run steps ready coroutines until all are parked or have returned, [Group.Stop] is called, or
+// a coroutine crashes. It returns the crash, or nil.
 func (g *Group) Run() *Crash {
 	for g.head < len(g.ready) && !g.stopped {
 		r := g.ready[g.head]
@@ -84,15 +82,14 @@ func (g *Group) Run() *Crash {
 	return nil
 }
 
-// Stop makes [Group.Run] return after the step that is being taken. No
-// coroutine takes another.
+// Stop makes [Group.Run] return after the current step. No coroutine takes another step.
 func (g *Group) Stop() { g.stopped = true }
 
-// Trace keeps where coroutines park, for [Routine.Parked].
+// Trace records where coroutines park, for [Routine.Parked].
 func (g *Group) Trace() { g.trace = true }
 
-// Parked returns the stacks of the coroutines that have parked, the newest first, if the group is
-// traced.
+// Parked returns the stacks where coroutines are parked, newest coroutine first; nil if the
+// group is not traced.
 func (g *Group) Parked() (stacks [][]uintptr) {
 	for r := g.last; r != nil; r = r.prev {
 		if r.parked != nil {
@@ -102,26 +99,25 @@ func (g *Group) Parked() (stacks [][]uintptr) {
 	return stacks
 }
 
-// Running returns the coroutine that is taking a step, nil if none is.
+// Running returns the coroutine that is taking a step, or nil.
 func (g *Group) Running() *Routine { return g.running }
 
-// Closing reports whether [Group.Close] was called. Coroutines that run then
-// are being unwound.
+// Closing reports whether [Group.Close] was called. Coroutines that run afterwards are being
+// unwound.
 func (g *Group) Closing() bool { return g.closing }
 
-// Ticket returns the ticket for the next stay of r in [Group.Park].
+// Ticket returns the ticket for the next [Group.Park] of r.
 func (r *Routine) Ticket() Ticket { return r.ticket }
 
-// Holds reports whether t is still worth something: r has not been woken since.
+// Holds reports whether t is still valid: r has not been woken since.
 func (r *Routine) Holds(t Ticket) bool { return r.ticket == t }
 
-// Parked returns the stack where r parked last, as [runtime.Callers] does, nil if its
-// group is not traced.
+// Parked returns the stack of the last Park of r, as [runtime.Callers] does; nil if the group
+// is not traced.
 func (r *Routine) Parked() []uintptr { return r.parked }
 
-// Park suspends the running coroutine until [Group.Wake] is called with its
-// present ticket. If that has happened already, it only lets those run that
-// are ready.
+// Park suspends the running coroutine until [Group.Wake] is called with its current ticket. If
+// that call came before Park, the other ready coroutines run first.
 func (g *Group) Park() {
 	r := g.running
 	if g.trace {
@@ -129,13 +125,14 @@ func (g *Group) Park() {
 		r.parked = r.parked[:runtime.Callers(2, r.parked)]
 	}
 	if !r.yield(struct{}{}) {
-		// The group is closing: unwind this coroutine so that it runs its
-		// deferred calls. Goexit, unlike a panic, cannot be recovered.
+		// The group is closing. Unwind the coroutine, so that its deferred calls run. Goexit,
+		// unlike a panic, cannot be recovered.
 		runtime.Goexit()
 	}
 }
 
-// Wake makes r ready if t is its present ticket, and voids the ticket.
+// Wake makes r ready and invalidates the ticket. It does nothing if t is not the current ticket
+// of r.
 func (g *Group) Wake(r *Routine, t Ticket) {
 	if r.ticket != t {
 		return
@@ -144,16 +141,16 @@ func (g *Group) Wake(r *Routine, t Ticket) {
 	g.ready = append(g.ready, r)
 }
 
-// Close unwinds every coroutine that has not ended, the newest first: deferred
-// calls run, recover sees nothing. A coroutine that took no step yet is
-// dropped. Nothing runs in the group any more afterwards.
+// Close unwinds every coroutine that has not ended, newest first. Deferred calls run; recover
+// returns nil. A coroutine that has taken no step does not run. Afterwards, nothing runs in the
+// group.
 func (g *Group) Close() {
 	g.closing, g.stopped = true, true
 	for g.last != nil {
 		r := g.last
 		g.remove(r)
-		// A coroutine's Goexit is passed on to the caller of stop, so each gets
-		// a goroutine of its own to end. This one waits for it.
+		// stop passes a coroutine's Goexit to its caller. So it runs in a goroutine that may
+		// end.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -176,13 +173,12 @@ func (r *Routine) run(yield func(struct{}) bool) {
 		}
 		v := recover()
 		if r.group.closing {
-			return // what deferred calls do while they are unwound changes nothing
+			return // an error in a deferred call has no effect during unwinding
 		}
 		r.group.crash = &Crash{Value: v, Goexit: v == nil, Stack: stack()}
 		if v == nil {
-			// A Goexit goes on to the goroutine that resumed this coroutine, and would end
-			// the owner's goroutine. Parking in the middle of it keeps it here
-			// until Close gives it another goroutine to end.
+			// Goexit would also end the goroutine that resumed this coroutine: the owner's.
+			// Parking here stops it until Close resumes the coroutine from another goroutine.
 			yield(struct{}{})
 		}
 	}()
@@ -202,7 +198,7 @@ func (g *Group) remove(r *Routine) {
 	r.prev, r.succ = nil, nil
 }
 
-// Inside reports whether the caller is the coroutine that is taking a step. The stack of the
-// caller decides. Its address does not: a goroutine may get the former stack of a coroutine
-// whose stack has grown.
+// Inside reports whether the caller is the coroutine that is taking a step. It examines the
+// caller's stack. The stack's address is not enough: a goroutine may reuse the stack memory of
+// a coroutine whose stack has grown.
 func (g *Group) Inside() bool { return g.running != nil && InRoutine() }

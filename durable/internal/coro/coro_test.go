@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
-// park parks the running coroutine and puts what wakes it into wakes.
+// park parks the running coroutine and stores the function that wakes it in wakes.
 func park(g *coro.Group, wakes map[string]func(), name string) {
 	r := g.Running()
 	ticket := r.Ticket()
@@ -42,7 +42,7 @@ func TestGroup_RunsInTheOrderOfWakeUps(t *testing.T) {
 	}
 }
 
-func TestGroup_RunsWhatARunningCoroutineWakesAfterThoseThatAreReady(t *testing.T) {
+func TestGroup_AWokenCoroutineRunsAfterTheReadyOnes(t *testing.T) {
 	t.Parallel()
 	var g coro.Group
 	var got []string
@@ -60,7 +60,7 @@ func TestGroup_RunsWhatARunningCoroutineWakesAfterThoseThatAreReady(t *testing.T
 	}
 }
 
-func TestGroup_TakesATicketOnce(t *testing.T) {
+func TestGroup_ATicketWakesOnce(t *testing.T) {
 	t.Parallel()
 	var g coro.Group
 	wakes := map[string]func(){}
@@ -79,12 +79,12 @@ func TestGroup_TakesATicketOnce(t *testing.T) {
 	old()
 	g.Run()
 	if stays != 1 {
-		t.Errorf("one ticket ended %d stays", stays)
+		t.Errorf("one ticket woke the coroutine %d times", stays)
 	}
 	g.Close()
 }
 
-func TestGroup_LosesNoWakeUpThatComesBeforeThePark(t *testing.T) {
+func TestGroup_AWakeUpBeforeTheParkIsNotLost(t *testing.T) {
 	t.Parallel()
 	var g coro.Group
 	ended := false
@@ -113,9 +113,9 @@ func TestGroup_StopEndsTheRunAfterTheStep(t *testing.T) {
 	}
 }
 
-func TestGroup_CloseUnwindsTheNewestFirstAndRecoverSeesNothing(t *testing.T) {
+func TestGroup_CloseUnwindsTheNewestFirstAndRecoverReturnsNil(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // the bubble fails if a goroutine is left
+	synctest.Test(t, func(t *testing.T) { // the bubble fails if a goroutine remains
 		var g coro.Group
 		var got []string
 		for _, n := range []string{"old", "new"} {
@@ -132,14 +132,14 @@ func TestGroup_CloseUnwindsTheNewestFirstAndRecoverSeesNothing(t *testing.T) {
 			})
 		}
 		g.Run()
-		g.Go(func() { t.Error("began after Run") })
+		g.Go(func() { t.Error("started after Run") })
 		g.Close()
 		g.Close()
 		if want := []string{"new inner", "new outer", "old inner", "old outer"}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 		if !g.Closing() {
-			t.Error("the group does not say that it is closed")
+			t.Error("Closing returned false")
 		}
 	})
 }
@@ -175,17 +175,17 @@ func TestGroup_ContainsAPanicAndKeepsItsStack(t *testing.T) {
 	}
 	stack := string(crash.Stack)
 	if !strings.HasPrefix(stack, "github.com/durablefunctions-go/durablefunctions/durable/internal/coro_test.explode(") {
-		t.Errorf("the stack does not begin where it panicked:\n%s", stack)
+		t.Errorf("the stack does not start at the panic:\n%s", stack)
 	}
 	if strings.Contains(stack, "corostart") {
-		t.Errorf("the stack goes below the coroutine's function:\n%s", stack)
+		t.Errorf("the stack includes frames below the coroutine's function:\n%s", stack)
 	}
 }
 
 func TestGroup_ContainsANilPanic(t *testing.T) {
 	t.Parallel()
 	var g coro.Group
-	g.Go(func() { panic(nil) }) //nolint:govet // a nil panic is what is tested
+	g.Go(func() { panic(nil) }) //nolint:govet // tests a nil panic
 	crash := g.Run()
 	if _, ok := crash.Value.(*runtime.PanicNilError); !ok || crash.Goexit {
 		t.Errorf("crash = %+v", crash)
@@ -197,18 +197,18 @@ func TestGroup_ContainsGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g coro.Group
 		g.Go(func() { runtime.Goexit() })
-		crash := g.Run() // the test's own goroutine must survive this
+		crash := g.Run() // must not end the test's goroutine
 		if crash == nil || !crash.Goexit || crash.Value != nil {
 			t.Fatalf("crash = %+v", crash)
 		}
 		if !strings.Contains(string(crash.Stack), "TestGroup_ContainsGoexit") {
-			t.Errorf("the stack does not show who called it:\n%s", crash.Stack)
+			t.Errorf("the stack does not show the caller of Goexit:\n%s", crash.Stack)
 		}
 		g.Close()
 	})
 }
 
-func TestGroup_GoesOnFromAnyGoroutineOfItsOwner(t *testing.T) {
+func TestGroup_RunCanBeCalledFromAnyGoroutine(t *testing.T) {
 	t.Parallel()
 	var g coro.Group
 	wakes := map[string]func(){}
@@ -234,23 +234,23 @@ func TestGroup_GoesOnFromAnyGoroutineOfItsOwner(t *testing.T) {
 	}
 }
 
-func TestInRoutine_TellsGoroutinesFromCoroutines(t *testing.T) {
+func TestInRoutine_DistinguishesCoroutinesFromGoroutines(t *testing.T) {
 	t.Parallel()
 	if coro.InRoutine() {
-		t.Error("a test's goroutine is taken for a coroutine")
+		t.Error("InRoutine returned true in a test's goroutine")
 	}
 	var g coro.Group
 	g.Go(func() {
 		if !coro.InRoutine() {
-			t.Error("a coroutine is taken for a goroutine")
+			t.Error("InRoutine returned false in a coroutine")
 		}
 		foreign := make(chan bool)
 		go func() { foreign <- coro.InRoutine() }()
 		if <-foreign {
-			t.Error("a goroutine that a coroutine started is taken for one")
+			t.Error("InRoutine returned true in a goroutine that a coroutine started")
 		}
 		if !deep(200) {
-			t.Error("a deep stack is taken for a goroutine's")
+			t.Error("InRoutine returned false for a deep stack")
 		}
 	})
 	if crash := g.Run(); crash != nil {
@@ -265,13 +265,13 @@ func deep(n int) bool {
 	return deep(n - 1)
 }
 
-// A goroutine may get the former stack of a coroutine whose stack has grown.
-func TestGroup_AGoroutineOnAFormerStackIsNotInside(t *testing.T) {
+// A goroutine may reuse the stack memory of a coroutine whose stack has grown.
+func TestGroup_AGoroutineOnAReusedStackIsNotInside(t *testing.T) {
 	var g coro.Group
 	for range 100 {
 		g.Go(func() {
 			if !g.Inside() {
-				t.Error("a coroutine is not inside")
+				t.Error("Inside returned false in a coroutine")
 			}
 			growStack(64)
 			done := make(chan bool)
@@ -280,7 +280,7 @@ func TestGroup_AGoroutineOnAFormerStackIsNotInside(t *testing.T) {
 			}
 			for range 10 {
 				if <-done {
-					t.Error("a goroutine that a coroutine started is inside")
+					t.Error("Inside returned true in a goroutine that a coroutine started")
 				}
 			}
 		})

@@ -5,26 +5,25 @@ import (
 	"runtime"
 )
 
-// entry is where the code of every coroutine's body begins.
+// entry is the entry address of the function that every coroutine runs.
 var entry = runtime.FuncForPC(reflect.ValueOf((*Routine).run).Pointer()).Entry()
 
-// InRoutine reports whether the calling goroutine is a coroutine of some
-// Group, as far as the stack shows: when the stack is very deep the answer is yes.
-// It takes under a microsecond.
+// InRoutine reports whether the calling goroutine is a coroutine of any Group, judging by its
+// stack. It returns true for a stack deeper than 128 calls. It takes less than a microsecond.
 //
-// While a coroutine waits for a goroutine that it started itself, that
-// goroutine finds the coroutine in [Group.Running] and could act in its name.
-// Its stack tells them apart.
+// A coroutine may wait for a goroutine that it started. In that goroutine, [Group.Running]
+// returns the coroutine, although the goroutine must not act for it. Only the stack
+// distinguishes the two.
 func InRoutine() bool {
-	// The stack is looked through in pieces that overlap by where the body can
-	// be: this must not be what makes the stack of a coroutine grow.
+	// Read the stack in small overlapping pieces: a large array could make the stack of a
+	// coroutine grow.
 	var pcs [24]uintptr
-	for skip := 1; skip < deepest; skip += len(pcs) - nearBottom {
+	for skip := 1; skip < maxDepth; skip += len(pcs) - maxFramesBelow {
 		n := runtime.Callers(skip, pcs[:])
 		if n == len(pcs) {
 			continue
 		}
-		for i := n - 1; i >= 0 && i >= n-nearBottom; i-- {
+		for i := n - 1; i >= 0 && i >= n-maxFramesBelow; i-- {
 			if f := runtime.FuncForPC(pcs[i] - 1); f != nil && f.Entry() == entry {
 				return true
 			}
@@ -35,6 +34,6 @@ func InRoutine() bool {
 }
 
 const (
-	deepest    = 128 // calls that are looked through
-	nearBottom = 8   // a coroutine's body stands a few frames above the bottom of its stack
+	maxDepth       = 128 // the maximum number of calls examined
+	maxFramesBelow = 8   // the coroutine's function is at most this many frames above the bottom of its stack
 )

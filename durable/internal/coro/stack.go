@@ -5,11 +5,11 @@ import (
 	"runtime"
 )
 
-// maxStack bounds the text of a stack. What is deeper is cut off.
+// maxStack is the maximum length of the text of a stack, in bytes; the rest is cut off.
 const maxStack = 32 << 10
 
-// stack returns the calling goroutine's stack as text, without the frames by
-// which a panic is noticed and without those below the coroutine's function.
+// stack returns the calling goroutine's stack as text. It removes the frames that handle a
+// panic, and the frames below the coroutine's function.
 func stack() []byte {
 	buf := make([]byte, maxStack)
 	buf = buf[:runtime.Stack(buf, false)]
@@ -17,8 +17,8 @@ func stack() []byte {
 	if len(lines) < 2 {
 		return buf
 	}
-	// The first line names the goroutine; then each call has two, the function
-	// and where it was.
+	// The first line describes the goroutine. Each call has two lines: the function and its
+	// position.
 	calls := lines[1:]
 	for i := 0; i+1 < len(calls); i += 2 {
 		if bytes.HasPrefix(calls[i], []byte("panic(")) || bytes.HasPrefix(calls[i], []byte("runtime.Goexit(")) {

@@ -8,42 +8,43 @@ import (
 	"time"
 )
 
-// Limit is at how many crashes work is set aside.
+// Limit is the number of crashes after which work is set aside.
 const Limit = 2
 
-// functionLimit is at how many crashes all work of a function is set aside, if each
-// came within inARow of the one before. Crashes of work that is set aside itself do not
-// count. This ends the loop of a goroutine that panics after its work has got to its
-// end, and so begins from nothing again and again.
+// functionLimit is the number of crashes after which all work of a function is set aside. Only
+// crashes within crashWindow of the previous one count, and none of work that is set aside itself.
+//
+// This ends a crash loop that Limit cannot: a goroutine that panics after its work has ended.
+// The end resets the work's count each time.
 const (
 	functionLimit = 5
-	inARow        = 15 * time.Minute
+	crashWindow   = 15 * time.Minute
 )
 
-// maxCounts is of how much work and how many functions crashes are remembered.
+// maxCounts is the maximum number of work items and functions with a crash count.
 const maxCounts = 1000
 
-// A Count is how often something has crashed the process, and when it last did.
+// Count is the crash count of work or of a function.
 type Count struct {
 	Crashes int       `json:"crashes"`
 	Last    time.Time `json:"last"`
-	// Aside reports whether the work came again after Limit crashes, and was set aside. Only
-	// then did it cause those crashes: the process may also have ended just before it could
-	// note the work's end.
+	// Aside means that the work was delivered again after Limit crashes, and was set aside.
+	// Only then did it cause these crashes. Otherwise the process may have ended right before
+	// it recorded the end of the work.
 	Aside bool `json:"aside,omitempty"`
 }
 
-// Counts has those of work since it last got to its end, and of functions, which are
-// what a work's name begins with.
+// Counts holds the crash counts of work since its last end, by its name, and of functions. The
+// name of work starts with the name of its function.
 type Counts map[string]Count
 
-// Work names something that is worked on: an activity by its orchestration's execution
-// and its number there, which are empty of others.
+// Work returns the name of work. For an activity, executionID and number identify it in its
+// orchestration; for other work they are empty.
 func Work(kind, name, executionID string, number int, instanceID string) string {
 	return fmt.Sprintf("%s %q %d %q %q", kind, name, number, executionID, instanceID)
 }
 
-// functionOf returns the function of work, or itself.
+// functionOf returns the function of work, or the argument if that is a function.
 func functionOf(work string) string {
 	kind, rest, _ := strings.Cut(work, " ")
 	name, err := strconv.QuotedPrefix(rest)
@@ -53,7 +54,7 @@ func functionOf(work string) string {
 	return kind + " " + name
 }
 
-// crashed counts a crash.
+// crashed counts a crash of work and of its function.
 func (c Counts) crashed(work string, at time.Time) {
 	if len(c) >= maxCounts {
 		clear(c)
@@ -62,19 +63,20 @@ func (c Counts) crashed(work string, at time.Time) {
 	one.Crashes, one.Last = one.Crashes+1, at
 	c[work] = one
 	all := c[function]
-	if at.Sub(all.Last) > inARow {
+	if at.Sub(all.Last) > crashWindow {
 		all.Crashes = 0
 	}
 	c[function] = Count{Crashes: all.Crashes + 1, Last: at}
 }
 
-// Holds reports whether work, or all of a function, is set aside.
+// Holds reports whether work is set aside, by its own count or by its function's.
 func (c Counts) Holds(work string) bool {
 	return work != functionOf(work) && c[work].Crashes >= Limit || c[functionOf(work)].Crashes >= functionLimit
 }
 
-// setAside takes the crashes of work that has come again after Limit of them from its
-// function's, and reports whether it did so now.
+// setAside sets work aside that was delivered again after Limit crashes, and subtracts these
+// crashes from its function's count. It returns false if the work is not over the limit or set
+// aside already.
 func (c Counts) setAside(work string) bool {
 	one, function := c[work], functionOf(work)
 	if work == function || one.Crashes < Limit || one.Aside {
@@ -91,10 +93,10 @@ func (c Counts) setAside(work string) bool {
 	return true
 }
 
-// done forgets the crashes of work, which has got to its end.
+// done removes the count of work that has ended.
 func (c Counts) done(work string) { delete(c, work) }
 
-// resume forgets the crashes of all work of an instance, and of all functions.
+// resume removes the counts of all work of an instance and of all functions.
 func (c Counts) resume(instanceID string) {
 	suffix := fmt.Sprintf(" %q", instanceID)
 	maps.DeleteFunc(c, func(work string, _ Count) bool { return strings.HasSuffix(work, suffix) || functionOf(work) == work })

@@ -1,10 +1,10 @@
-// Package crashes finds out which work a panic of one of its own goroutines ended the
-// process with, and counts that from process to process.
+// Package crashes finds the work whose goroutine crashed the process, and counts these crashes
+// across processes.
 //
-// Go cannot recover a panic of a goroutine that other code started. But such
-// a goroutine has inherited the profiler labels of the one that started it, and the
-// runtime can write them into a file with the panic. What ends a process otherwise,
-// such as a kill or too little memory, writes nothing there, and is not counted.
+// Go cannot recover a panic in a goroutine that other code started. But such a goroutine
+// inherits the profiler labels of the goroutine that started it, and the runtime writes them to
+// a file with the panic. Other ends of a process, such as a kill or a lack of memory, write
+// nothing there and are not counted.
 package crashes
 
 import (
@@ -21,21 +21,21 @@ import (
 	"sync"
 )
 
-// Label is the profiler label that names the work a goroutine is part of.
+// Label is the profiler label that names the work of a goroutine.
 const Label = "durable.work"
 
-// A Ledger knows how often each work has crashed the process since it last got to its
-// end. A nil one knows of none.
+// Ledger counts the crashes of work since its last end, in a file. A nil Ledger counts nothing.
+// Its methods are safe for concurrent use.
 type Ledger struct {
 	path string
 
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // protects the fields below
 	counts Counts
 }
 
-// Open returns the ledger in the file at path, with what the process before this one
-// crashed at, empty if it did not. From now on the runtime writes panics that end this
-// process to the file at path + ".panic", too.
+// Open returns the ledger in the file at path. crashed is the work that crashed the previous
+// process, or empty. Open also makes the runtime write a panic that ends this process to path +
+// ".panic".
 func Open(path string) (l *Ledger, crashed string, err error) {
 	l = &Ledger{path: path}
 	if l.counts, err = Read(path); err != nil {
@@ -60,17 +60,17 @@ func Open(path string) (l *Ledger, crashed string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer f.Close() // the runtime has a copy
+	defer f.Close() // the runtime has duplicated the file descriptor
 	if err := debug.SetCrashOutput(f, debug.CrashOptions{}); err != nil {
 		return nil, "", err
 	}
 	return l, crashed, os.Setenv("GODEBUG", strings.TrimPrefix(os.Getenv("GODEBUG")+",tracebacklabels=1", ","))
 }
 
-// panicked finds the labels of the goroutine that a text of the runtime begins with.
+// panicked matches the goroutine at the start of the runtime's text and captures its labels.
 var panicked = regexp.MustCompile(`(?m)^goroutine \d+ .*?(?: labels:\{(.*)\})?\]:$`)
 
-// workOf returns the work whose goroutine panicked, empty if none did.
+// workOf returns the work whose goroutine panicked according to the runtime's text, or empty.
 func workOf(text string) string {
 	if !strings.HasPrefix(text, "panic: ") && !strings.HasPrefix(text, "fatal error: ") {
 		return ""
@@ -87,11 +87,11 @@ func workOf(text string) string {
 	if err != nil {
 		return ""
 	}
-	work, _ := strconv.Unquote(quoted) // which QuotedPrefix has looked at
+	work, _ := strconv.Unquote(quoted) // QuotedPrefix has validated it
 	return work
 }
 
-// Read returns what is in the ledger at path, nothing if there is none.
+// Read returns the counts in the ledger at path. A missing or invalid file has none.
 func Read(path string) (Counts, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,13 +99,13 @@ func Read(path string) (Counts, error) {
 	}
 	counts := make(Counts)
 	if json.Unmarshal(text, &counts) != nil || counts == nil {
-		return make(Counts), nil // not ours, or cut short
+		return make(Counts), nil // of another format or incomplete
 	}
 	return counts, nil
 }
 
-// Holds reports whether work is set aside. What an operator has taken out of the file
-// meanwhile is not.
+// Holds reports whether work is set aside. It rereads the file, so that an operator can remove
+// an entry.
 func (l *Ledger) Holds(work string) bool {
 	if l == nil {
 		return false
@@ -117,24 +117,24 @@ func (l *Ledger) Holds(work string) bool {
 	}
 	l.reload()
 	if l.counts.setAside(work) {
-		_ = l.store() // if it fails, the work sets itself aside again
+		_ = l.store() // if it fails, Holds sets the work aside again
 	}
 	return l.counts.Holds(work)
 }
 
-// reload takes notice of what others have done to the file. l.mu is held.
+// reload rereads the file, which other processes may have changed. l.mu is locked.
 func (l *Ledger) reload() {
 	if counts, err := Read(l.path); err == nil {
 		l.counts = counts
 	}
 }
 
-// Done forgets the crashes of work, which has got to its end.
+// Done removes the count of work that has ended.
 func (l *Ledger) Done(work string) error {
 	return l.change(func(c Counts) { c.done(work) })
 }
 
-// Resume forgets the crashes of all work of an instance, and of all functions.
+// Resume removes the counts of all work of an instance and of all functions.
 func (l *Ledger) Resume(instanceID string) error {
 	return l.change(func(c Counts) { c.resume(instanceID) })
 }
@@ -154,7 +154,7 @@ func (l *Ledger) change(f func(Counts)) error {
 	return l.store()
 }
 
-// store writes the file. l.mu is held, or l is not shared yet.
+// store writes the file. l.mu is locked, or l is not shared yet.
 func (l *Ledger) store() error {
 	text, err := json.MarshalIndent(l.counts, "", "  ")
 	if err != nil {

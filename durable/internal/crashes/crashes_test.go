@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWorkOf_IsThatOfTheGoroutineThatPanicked(t *testing.T) {
+func TestWorkOf_ReturnsTheWorkOfThePanickingGoroutine(t *testing.T) {
 	t.Parallel()
 	work := Work("activity", "A", "e", 3, "a \"b\" ü")
 	const shown = `labels:{"durable.item": "1", "durable.work": "activity \"A\" 3 \"e\" \"a \\\"b\\\" \u00fc\""}]:` + "\n"
@@ -26,7 +26,7 @@ func TestWorkOf_IsThatOfTheGoroutineThatPanicked(t *testing.T) {
 	}
 }
 
-func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
+func TestLedger_RemovesEndedAndResumedWork(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger")
 	l := &Ledger{path: path, counts: Counts{}}
@@ -35,44 +35,44 @@ func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
 	inFile := func(want Counts) {
 		t.Helper()
 		if got, err := Read(path); err != nil || !maps.Equal(got, want) {
-			t.Errorf("the file has %v, %v, want %v", got, err, want)
+			t.Errorf("the file contains %v (%v); want %v", got, err, want)
 		}
 	}
 	if err := (&Ledger{path: path, counts: Counts{bad: held, its: held, other: held}}).store(); err != nil {
 		t.Fatal(err)
 	}
-	l.counts = Counts{bad: held, its: held, other: held, "what somebody took out of the file": held}
+	l.counts = Counts{bad: held, its: held, other: held, "an entry that the file does not have": held}
 	if err := l.Done(bad); err != nil {
 		t.Fatal(err)
 	}
 	inFile(Counts{its: held, other: held})
 	if l.Holds(bad) || !l.Holds(its) || !l.Holds(other) {
-		t.Errorf("held are %v", l.counts)
+		t.Errorf("wrong work is set aside: %v", l.counts)
 	}
 	if err := l.Resume("b"); err != nil {
 		t.Fatal(err)
 	}
 	inFile(Counts{other: held})
 	if l.Holds(its) || !l.Holds(other) {
-		t.Errorf("held are %v", l.counts)
+		t.Errorf("wrong work is set aside: %v", l.counts)
 	}
 	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(files) != 1 {
-		t.Errorf("files are %v, %v", files, err)
+		t.Errorf("the folder contains %v (%v); want only the ledger", files, err)
 	}
 	if (*Ledger)(nil).Holds(bad) {
-		t.Error("no ledger holds something")
+		t.Error("a nil ledger sets work aside")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if l.Holds(other) {
-		t.Error("what was taken out of the file is still held")
+		t.Error("work that was removed from the file is still set aside")
 	}
 	if err := os.WriteFile(path, []byte("null"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if counts, err := Read(path); err != nil || counts == nil {
-		t.Errorf("no object is read as %v, %v", counts, err)
+		t.Errorf("a file without an object was read as %v, %v", counts, err)
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A simulated app has work that does as its code is: it gets to its end, it crashes the
-// process before, or a goroutine of it crashes the process after.
+// behaviour says what simulated work does: it ends, it crashes the process before its end, or
+// one of its goroutines crashes the process after its end.
 type behaviour int
 
 const (
 	good behaviour = iota
 	crashesBefore
 	crashesAfter
-	crashesAnywhere // before it, after it, or between it and the note of it
+	crashesAnywhere // before or after its end, or between the end and the recording of it
 )
 
 type simulatedWork struct {
@@ -26,8 +26,9 @@ type simulatedWork struct {
 	instance string
 }
 
-// process takes up what is there in any order, until all has ended or is held, or it
-// crashes at something, which it returns. What is held is taken up once more.
+// process simulates a process. It runs the work in random order until all work has ended or is
+// set aside, or until a crash; it then returns the name of the work. Work is delivered a second
+// time.
 func process(chance *rand.Rand, counts Counts, all map[simulatedWork]bool) (crashed string) {
 	var order []simulatedWork
 	for w := range all {
@@ -57,11 +58,11 @@ func process(chance *rand.Rand, counts Counts, all map[simulatedWork]bool) (cras
 	return ""
 }
 
-// Whatever its work does, an app comes to run for good after few crashes: at most Limit
-// for each work that is set aside then and functionLimit for each function. What is good gets to its end, and
-// waits for nothing unless its function has others whose crashes follow their ends.
-// What is held runs when it is resumed, and is held again after as few.
-func TestCounts_EndEveryLoopOfCrashes(t *testing.T) {
+// Every app stops crashing after a bounded number of crashes: at most Limit for each work that
+// is set aside, and functionLimit for each function. Good work ends, unless its function also
+// has work whose crashes follow its end. Resumed work runs again and is set aside again within
+// the same bound.
+func TestCounts_EndEveryCrashLoop(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
 		chance := rand.New(rand.NewPCG(seed, 1))
@@ -80,7 +81,7 @@ func TestCounts_EndEveryLoopOfCrashes(t *testing.T) {
 		live := func() (n int) {
 			for crashed := process(chance, counts, all); crashed != ""; crashed = process(chance, counts, all) {
 				counts.crashed(crashed, now)
-				now = now.Add(time.Duration(chance.Int64N(int64(inARow) / 40)))
+				now = now.Add(time.Duration(chance.Int64N(int64(crashWindow) / 40)))
 				n++
 			}
 			most := functionLimit * functions
@@ -90,33 +91,33 @@ func TestCounts_EndEveryLoopOfCrashes(t *testing.T) {
 				}
 			}
 			if n > most {
-				t.Fatalf("seed %d: %d crashes, want at most %d: %v", seed, n, most, counts)
+				t.Fatalf("seed %d: %d crashes; want at most %d: %v", seed, n, most, counts)
 			}
 			return n
 		}
 		live()
 		for w := range all {
 			if !counts.Holds(w.name) || !crashing[functionOf(w.name)] {
-				t.Fatalf("seed %d: %v does not run, and the counts are %v", seed, w, counts)
+				t.Fatalf("seed %d: %v was not run: %v", seed, w, counts)
 			}
 		}
 		for w := range all {
 			before := len(all)
 			counts.resume(w.instance)
 			if counts.Holds(w.name) {
-				t.Fatalf("seed %d: %v is held though it was resumed: %v", seed, w, counts)
+				t.Fatalf("seed %d: %v is still set aside after Resume: %v", seed, w, counts)
 			}
 			if n := live(); n == 0 && len(all) == before {
-				t.Fatalf("seed %d: what was resumed did nothing", seed)
+				t.Fatalf("seed %d: the resumed work did nothing", seed)
 			}
 			break
 		}
 	}
 }
 
-// Work that is bad by itself holds nothing else of its function back, however much of it
-// there is, and neither do crashes that are far apart.
-func TestCounts_AFunctionIsHeldForWhatItsWorkDoesNotExplain(t *testing.T) {
+// Work that crashes repeatedly by itself does not block its function, however much of it there
+// is. Neither do crashes that are far apart.
+func TestCounts_OnlyUnexplainedCrashesSetAFunctionAside(t *testing.T) {
 	t.Parallel()
 	now, fine := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Work("activity", "A", "e", 1000, "fine")
 	counts := Counts{}
@@ -127,26 +128,26 @@ func TestCounts_AFunctionIsHeldForWhatItsWorkDoesNotExplain(t *testing.T) {
 		counts.setAside(Work("activity", "A", "e", i, "b"))
 	}
 	if counts.Holds(fine) {
-		t.Errorf("held for work that is set aside by itself: %v", counts)
+		t.Errorf("the function is set aside because of work that is set aside itself: %v", counts)
 	}
 	for i := range 2 * functionLimit {
 		w := Work("activity", "A", "e", i, "c")
 		counts.crashed(w, now)
 		counts.done(w)
-		now = now.Add(inARow + time.Second)
+		now = now.Add(crashWindow + time.Second)
 	}
 	if counts.Holds(fine) {
-		t.Errorf("held for crashes that are far apart: %v", counts)
+		t.Errorf("the function is set aside because of crashes that are far apart: %v", counts)
 	}
 	for i := range functionLimit {
 		if w := Work("activity", "A", "f", i, "d"); counts.Holds(w) {
-			t.Errorf("held after %d crashes: %v", i, counts)
+			t.Errorf("the function is set aside after %d crashes: %v", i, counts)
 		} else {
 			counts.crashed(w, now)
 			counts.done(w)
 		}
 	}
 	if !counts.Holds(fine) || counts.Holds(Work("activity", "B", "e", 1, "fine")) || counts.Holds(Work("entity", "A", "", 0, "@a@k")) {
-		t.Errorf("the function is not held, or another is: %v", counts)
+		t.Errorf("the function is not set aside, or another one is: %v", counts)
 	}
 }

@@ -56,7 +56,7 @@ func (a *activity) Abandon(ctx context.Context, cause error) error {
 	return nil
 }
 
-// end ends the lock. The caller holds mu.
+// end releases the lock. The caller holds mu.
 func (a *activity) end() {
 	a.lost = true
 	delete(a.worker.activities, a)

@@ -6,8 +6,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// clone returns a copy of e that can be changed without changing e, as if it
-// had been stored and read. What it points to is shared and never changed.
+// clone returns a shallow copy of e, as if e had been stored and read. Values that e points to
+// are shared and never changed.
 func clone(e history.Event) history.Event {
 	v := reflect.ValueOf(e).Elem()
 	c := reflect.New(v.Type())

@@ -1,7 +1,7 @@
-// Package memhub is a task hub in memory, for tests: a [provider.Provider] that
-// keeps the promises of package provider, with faults to inject.
+// Package memhub implements a task hub in memory for tests: a [provider.Provider] that can
+// inject faults.
 //
-// Its clock is that of package time, so that in a testing/synctest bubble hours pass
-// at once, or [Hub.Now]. Abandoned messages are delivered again after a delay that
-// doubles with each attempt, from 2 s to 600 s, as in DurableTask.AzureStorage.
+// Its clock is time.Now, which runs ahead in a testing/synctest bubble, or [Hub.Now]. Abandoned
+// messages are redelivered after a delay that doubles with each attempt, from 2 s to 600 s, as
+// in DurableTask.AzureStorage.
 package memhub

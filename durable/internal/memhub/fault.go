@@ -11,40 +11,40 @@ type Fault int
 
 // The faults.
 const (
-	// CommitFails makes Commit fail before it has any effect.
+	// CommitFails makes Commit return an error without any effect.
 	CommitFails Fault = iota
-	// CommitTears makes Commit send the checkpoint's messages and then fail, as in
-	// hubs without transactions across queues and tables. If the messages are to be
-	// sent last, it sends half of them.
+	// CommitTears makes Commit enqueue the checkpoint's messages and then fail, like a hub
+	// without transactions across queues and tables. If SendLast is set, Commit writes the
+	// history, enqueues half of the messages and fails.
 	CommitTears
-	// CommitReplyLost makes Commit succeed and return an error.
+	// CommitReplyLost makes Commit take effect and return an error.
 	CommitReplyLost
 	// SessionLost revokes the session before Commit.
 	SessionLost
-	// DuplicateDelivery puts a message for an instance into its queue twice.
+	// DuplicateDelivery enqueues a message for an instance twice.
 	DuplicateDelivery
-	// DelayedDelivery delivers a message for an instance or an activity a while
-	// later, and so behind others.
+	// DelayedDelivery delays a message for an instance or an activity by 7 s, behind later
+	// ones.
 	DelayedDelivery
-	// CompleteFails makes Complete of an activity fail before it has any effect.
+	// CompleteFails makes Complete of an activity return an error without any effect.
 	CompleteFails
-	// CompleteReplyLost makes Complete of an activity send the result and return
-	// an error. The activity stays in the hub.
+	// CompleteReplyLost makes Complete of an activity enqueue the result and return an error.
+	// The activity stays in the hub.
 	CompleteReplyLost
-	// CompletionLost makes Complete succeed without an effect, as if the worker had
-	// crashed. The activity is delivered again.
+	// CompletionLost makes Complete succeed without enqueueing the result. The activity is
+	// redelivered, as after a crash of the worker.
 	CompletionLost
-	// FetchFails makes NextOrchestration and NextActivity fail.
+	// FetchFails makes NextOrchestration and NextActivity return an error.
 	FetchFails
 )
 
-// delayedBy is how much later a delayed message is delivered.
-const delayedBy = 7 * time.Second
+// deliveryDelay is the delay of DelayedDelivery.
+const deliveryDelay = 7 * time.Second
 
-// ErrInjected is the error of an injected fault.
+// ErrInjected is returned by calls that a fault makes fail.
 var ErrInjected = errors.New("injected fault")
 
-// Times returns a condition that is true n times.
+// Times returns a function that returns true for its first n calls.
 func Times(n int) func() bool {
 	return func() bool {
 		n--
@@ -52,7 +52,7 @@ func Times(n int) func() bool {
 	}
 }
 
-// Chance returns a condition that is true with probability p.
+// Chance returns a function that returns true with probability p.
 func Chance(r *rand.Rand, p float64) func() bool {
 	return func() bool { return r.Float64() < p }
 }

@@ -12,20 +12,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Hub is a task hub in memory. It is its own first worker; [Hub.NewWorker] makes
-// more.
+// Hub is a task hub in memory. It contains its first worker; [Hub.NewWorker] returns others.
 type Hub struct {
 	*Worker
 
-	// Now is the hub's clock, by default time.Now. With another one, set before the
-	// hub is used, ask for work by [Worker.TryOrchestration] and [Worker.TryActivity]:
-	// the methods that wait do so by package time.
+	// Now is the hub's clock. Default time.Now. Set another one before the hub is used, and
+	// then fetch work with [Worker.TryOrchestration] and [Worker.TryActivity]: methods that
+	// wait use package time.
 	Now func() time.Time
 
-	mu         sync.Mutex // protects the following
+	mu         sync.Mutex // protects the fields below
 	changed    chan struct{}
 	instances  map[string]*instance
-	mailed     []*instance // those that may have mail, in the order it came
+	withMail   []*instance // the instances that may have messages, in the order of arrival
 	activities []*message
 	sequence   int
 	faults     map[Fault]func() bool
@@ -38,7 +37,7 @@ var (
 	_ provider.Rewinder = (*Hub)(nil)
 )
 
-// Commit is a checkpoint that was committed.
+// Commit is a committed checkpoint.
 type Commit struct {
 	At         time.Time
 	Checkpoint provider.Checkpoint
@@ -56,7 +55,7 @@ func New() *Hub {
 	return h
 }
 
-// Commits returns all checkpoints that were committed, in order.
+// Commits returns all committed checkpoints in order.
 func (h *Hub) Commits() []Commit {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +79,7 @@ func (h *Hub) notify() {
 	h.changed = make(chan struct{})
 }
 
-// instance returns the record of an ID, making one if there is none.
+// instance returns the instance with the given ID; it creates it if necessary.
 func (h *Hub) instance(id string) *instance {
 	i := h.instances[id]
 	if i == nil {
@@ -90,7 +89,8 @@ func (h *Hub) instance(id string) *instance {
 	return i
 }
 
-// post puts m into its instance's queue, to be visible at a time.
+// post enqueues m for its instance, visible at the given time or, if that is later, when m is
+// due.
 func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 	if due, ok := provider.EntityDue(m); ok && due.After(at) {
 		at = due
@@ -99,9 +99,9 @@ func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 		at = start.ScheduledStart
 	}
 	i := h.instance(m.Target.InstanceID)
-	if !i.listed {
-		i.listed = true
-		h.mailed = append(h.mailed, i)
+	if !i.inWithMail {
+		i.inWithMail = true
+		h.withMail = append(h.withMail, i)
 	}
 	i.mail = append(i.mail, h.message(m, at))
 	if h.happens(DuplicateDelivery) {
@@ -112,7 +112,7 @@ func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 
 func (h *Hub) message(m provider.TaskMessage, at time.Time) *message {
 	if h.happens(DelayedDelivery) {
-		at = at.Add(delayedBy)
+		at = at.Add(deliveryDelay)
 	}
 	m.Event = clone(m.Event)
 	h.sequence++
@@ -157,8 +157,7 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 	return nil
 }
 
-// maxID is the length of the longest instance ID, in bytes, about that of other
-// hubs.
+// maxID is the maximum length of an instance ID, in bytes; other hubs have similar limits.
 const maxID = 1024
 
 func checkID(id string) error {
@@ -175,7 +174,7 @@ func (h *Hub) Send(ctx context.Context, m provider.TaskMessage) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.instance(m.Target.InstanceID).endUnbegun(m.Event, h.Now()) {
+	if !h.instance(m.Target.InstanceID).terminateUnstarted(m.Event, h.Now()) {
 		h.post(m, h.Now())
 	}
 	return nil
@@ -192,8 +191,7 @@ func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*p
 	return fetched(i.state, fetch), nil
 }
 
-// Instances implements provider.Client. A page's continuation is made of
-// the last ID that it has.
+// Instances implements provider.Client. A continuation contains the last ID of the page.
 func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
 	after := ""
 	if q.Continuation != "" {
@@ -226,7 +224,7 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	return p, nil
 }
 
-// fetched returns a copy of s with the large fields that fetch asks for.
+// fetched returns a copy of s with only the large fields that fetch requests.
 func fetched(s *provider.InstanceState, fetch provider.Fetch) *provider.InstanceState {
 	s = new(*s)
 	if !fetch.Input {
@@ -301,9 +299,8 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// Inject makes a fault happen on each occasion for which when returns true, or never
-// if when is nil. when is called by one goroutine at a time, and must not call the
-// hub.
+// Inject makes a fault happen each time it can and when returns true. A nil function removes
+// the fault. The calls of when do not overlap; it must not call the hub.
 func (h *Hub) Inject(f Fault, when func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -311,19 +308,19 @@ func (h *Hub) Inject(f Fault, when func() bool) {
 	h.notify()
 }
 
-// happens reports whether f is to happen now. The caller holds mu.
+// happens reports whether f happens now. The caller holds mu.
 func (h *Hub) happens(f Fault) bool {
 	when := h.faults[f]
 	return when != nil && when()
 }
 
-// nextOrchestration returns the work item of an instance with messages. If there is
-// none it returns when to try again. The caller holds mu.
+// nextOrchestration returns the work item of an instance with messages. If there is none, it
+// returns when to try again. The caller holds mu.
 func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, time.Time) {
 	var next time.Time
-	kept := h.mailed[:0]
+	kept := h.withMail[:0]
 	var item *provider.OrchestrationWorkItem
-	for _, i := range h.mailed {
+	for _, i := range h.withMail {
 		if len(i.mail) > 0 && item == nil && i.session == nil {
 			var at time.Time
 			item, at = h.offer(w, i)
@@ -332,14 +329,14 @@ func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, tim
 		if len(i.mail) > 0 {
 			kept = append(kept, i)
 		} else {
-			i.listed = false
+			i.inWithMail = false
 		}
 	}
-	h.mailed = kept
+	h.withMail = kept
 	return item, next
 }
 
-// offer returns the work item of i if it has messages to deliver.
+// offer returns the work item of i, or nil and when to try again. The caller holds mu.
 func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, time.Time) {
 	visible, next := due(i.mail, h.Now())
 	if len(visible) == 0 {
@@ -360,8 +357,8 @@ func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, ti
 	return item, time.Time{}
 }
 
-// nextActivity returns the work item of an activity. If there is none it returns
-// when to try again. The caller holds mu.
+// nextActivity returns the work item of an activity. If there is none, it returns when to try
+// again. The caller holds mu.
 func (h *Hub) nextActivity(w *Worker) (*provider.ActivityWorkItem, time.Time) {
 	visible, next := due(h.activities, h.Now())
 	if len(visible) == 0 {
@@ -380,8 +377,8 @@ func (h *Hub) nextActivity(w *Worker) (*provider.ActivityWorkItem, time.Time) {
 	}, time.Time{}
 }
 
-// await calls try with mu held until it returns true or ctx ends: at once, when
-// something has changed, and at the time that try asked for, if not zero.
+// await calls try, with mu locked, until it returns true or ctx ends. It calls try immediately,
+// after every change of the hub, and at the time that try returned, unless that is zero.
 func (h *Hub) await(ctx context.Context, try func() (done bool, again time.Time)) error {
 	for {
 		if ctx.Err() != nil {
@@ -406,7 +403,7 @@ func (h *Hub) await(ctx context.Context, try func() (done bool, again time.Time)
 	}
 }
 
-// NewWorker returns another worker of the hub.
+// NewWorker returns a new worker of the hub.
 func (h *Hub) NewWorker() *Worker {
 	return &Worker{
 		hub:          h,

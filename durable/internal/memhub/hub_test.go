@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A stage is a hub with a running worker, inside a bubble.
+// stage is a hub with a running worker, in a bubble.
 type stage struct {
 	*testing.T
 	*memhub.Hub
@@ -29,7 +29,7 @@ func bubble(t *testing.T, f func(*stage)) {
 	})
 }
 
-// runs runs w until the function that it returns is called.
+// runs runs w until stop is called.
 func (s *stage) runs(w *memhub.Worker) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -61,7 +61,7 @@ func (s *stage) send(target history.OrchestrationInstance, e history.Event) {
 	}
 }
 
-// next returns what is handed out within a time, nil if nothing is.
+// next returns the work item that is dispatched within a time, or nil.
 func (s *stage) next(w *memhub.Worker, within time.Duration) *provider.OrchestrationWorkItem {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), within)
@@ -84,8 +84,8 @@ func (s *stage) nextActivity(w *memhub.Worker, within time.Duration) *provider.A
 	return item
 }
 
-// begin commits a first episode with the given events after the start, and
-// returns the session.
+// begin commits a first episode that consists of the start and the given events. It returns the
+// work item.
 func (s *stage) begin(cp provider.Checkpoint, decided ...history.Event) *provider.OrchestrationWorkItem {
 	s.Helper()
 	if err := s.start(i1); err != nil {
@@ -114,25 +114,25 @@ func types(item *provider.OrchestrationWorkItem) (names []string) {
 	return names
 }
 
-func TestInstance_IsHandedOutToOneAtATime(t *testing.T) {
+func TestInstance_IsLockedByOneSessionAtATime(t *testing.T) {
 	bubble(t, func(s *stage) {
 		other := s.NewWorker()
 		defer s.runs(other)()
 		item := s.begin(provider.Checkpoint{})
 		s.send(anyOf, &history.EventRaised{Name: "a"})
 		if again := s.next(other, time.Hour); again != nil {
-			t.Error("an instance was handed out twice")
+			t.Error("an instance was dispatched twice at the same time")
 		}
 		s.release(item)
 		again := s.next(other, time.Second)
 		if again == nil || len(again.History) != 2 {
-			t.Fatalf("handed out %+v, want the instance with its history", again)
+			t.Fatalf("dispatched %+v; want the instance with its history", again)
 		}
 		s.release(again)
 	})
 }
 
-func TestInstance_IsHandedOutWithItsStartFirst(t *testing.T) {
+func TestInstance_IsDispatchedWithItsStartFirst(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.Inject(memhub.DelayedDelivery, memhub.Times(1))
 		if err := s.start(i1); err != nil {
@@ -147,7 +147,7 @@ func TestInstance_IsHandedOutWithItsStartFirst(t *testing.T) {
 	})
 }
 
-func TestMessages_ComeBackLaterEachTime(t *testing.T) {
+func TestMessages_AreRedeliveredWithAGrowingDelay(t *testing.T) {
 	bubble(t, func(s *stage) {
 		if err := s.start(i1); err != nil {
 			t.Fatal(err)
@@ -170,13 +170,13 @@ func TestMessages_ComeBackLaterEachTime(t *testing.T) {
 	})
 }
 
-func TestMessages_ThatAnswerNothingYetAreHeldBack(t *testing.T) {
+func TestMessages_ForUnscheduledTasksAreHeldBack(t *testing.T) {
 	bubble(t, func(s *stage) {
 		item := s.begin(provider.Checkpoint{})
 		s.send(i1, &history.TaskCompleted{TaskScheduledID: 0})
 		s.release(item)
 		if early := s.next(s.Worker, time.Hour); early != nil {
-			t.Fatalf("a completion was handed out before its task was scheduled: %v", types(early))
+			t.Fatalf("a completion was dispatched before its task was scheduled: %v", types(early))
 		}
 		s.send(anyOf, &history.EventRaised{Name: "a"})
 		item = s.next(s.Worker, time.Second)
@@ -193,11 +193,11 @@ func TestMessages_ThatAnswerNothingYetAreHeldBack(t *testing.T) {
 	})
 }
 
-func TestMessages_ForNobodyAreDropped(t *testing.T) {
+func TestMessages_ForUnknownInstancesAreDiscarded(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.send(history.OrchestrationInstance{InstanceID: "nobody"}, &history.EventRaised{Name: "a"})
 		if item := s.next(s.Worker, time.Hour); item != nil {
-			t.Errorf("handed out %v", types(item))
+			t.Errorf("dispatched %v", types(item))
 		}
 		if n := s.Pending(); n != 0 {
 			t.Errorf("%d messages are left", n)
@@ -205,7 +205,7 @@ func TestMessages_ForNobodyAreDropped(t *testing.T) {
 	})
 }
 
-func TestTimers_AreHandedOutAtTheirTime(t *testing.T) {
+func TestTimers_AreDispatchedWhenDue(t *testing.T) {
 	bubble(t, func(s *stage) {
 		due := time.Now().Add(time.Hour)
 		item := s.begin(provider.Checkpoint{
@@ -214,7 +214,7 @@ func TestTimers_AreHandedOutAtTheirTime(t *testing.T) {
 		s.release(item)
 		item = s.next(s.Worker, 2*time.Hour)
 		if item == nil || !time.Now().Equal(due) {
-			t.Fatalf("handed out %v at %v, want the timer at %v", item, time.Now(), due)
+			t.Fatalf("dispatched %v at %v; want the timer at %v", item, time.Now(), due)
 		}
 		s.release(item)
 	})
@@ -226,14 +226,14 @@ func TestStart_OfAnIDThatExists(t *testing.T) {
 		s.release(item)
 		err := s.start(i2, history.Running)
 		if exists, ok := errors.AsType[*provider.InstanceExistsError](err); !ok || exists.Status != history.Running {
-			t.Errorf("error is %v, want that it is Running", err)
+			t.Errorf("error is %v; want an InstanceExistsError with status Running", err)
 		}
 		if err := s.start(i2); err != nil {
 			t.Fatal(err)
 		}
 		item = s.next(s.Worker, time.Second)
 		if item.Instance != i2 || len(item.History) != 0 {
-			t.Errorf("handed out %+v with %d events, want the new execution", item.Instance, len(item.History))
+			t.Errorf("dispatched %+v with %d events; want the new execution", item.Instance, len(item.History))
 		}
 		if e := item.Messages[0].Event.(*history.ExecutionStarted); e.Generation == nil || *e.Generation != 1 {
 			t.Errorf("generation is %v, want 1", e.Generation)
@@ -242,7 +242,7 @@ func TestStart_OfAnIDThatExists(t *testing.T) {
 	})
 }
 
-func TestKill_GivesWhatAWorkerHadToOthers(t *testing.T) {
+func TestKill_RedeliversTheWorkToOtherWorkers(t *testing.T) {
 	bubble(t, func(s *stage) {
 		victim := s.NewWorker()
 		defer s.runs(victim)()
@@ -272,7 +272,7 @@ func TestKill_GivesWhatAWorkerHadToOthers(t *testing.T) {
 	})
 }
 
-func TestNext_ReturnsWhatComesOrNothing(t *testing.T) {
+func TestNext_ReturnsMessagesOrNothing(t *testing.T) {
 	bubble(t, func(s *stage) {
 		item := s.begin(provider.Checkpoint{})
 		go func() {
@@ -281,26 +281,26 @@ func TestNext_ReturnsWhatComesOrNothing(t *testing.T) {
 		}()
 		got, err := item.Session.Next(s.Context(), time.Minute)
 		if err != nil || len(got) != 1 {
-			t.Errorf("next is %v, %v; want the event", got, err)
+			t.Errorf("Next returned %v, %v; want the event", got, err)
 		}
 		if err := item.Session.Commit(s.Context(), &provider.Checkpoint{Instance: i1}); err != nil {
 			t.Error(err)
 		}
 		began := time.Now()
 		if got, err := item.Session.Next(s.Context(), time.Minute); err != nil || len(got) != 0 || time.Since(began) != time.Minute {
-			t.Errorf("next is %v, %v after %v; want nothing after a minute", got, err, time.Since(began))
+			t.Errorf("Next returned %v, %v after %v; want nothing after a minute", got, err, time.Since(began))
 		}
 		if err := s.start(i2); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := item.Session.Next(s.Context(), time.Minute); err != nil || len(got) != 0 {
-			t.Errorf("next is %v, %v; want nothing, since another execution is to begin", got, err)
+			t.Errorf("Next returned %v, %v; want nothing, because another execution starts", got, err)
 		}
 		s.release(item)
 	})
 }
 
-func TestRun_WaitsForWhatWasHandedOut(t *testing.T) {
+func TestRun_WaitsForWorkInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t, memhub.New()}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -318,7 +318,7 @@ func TestRun_WaitsForWhatWasHandedOut(t *testing.T) {
 		}
 		s.send(anyOf, &history.EventRaised{Name: "a"})
 		if item := s.next(s.Worker, time.Hour); item != nil {
-			t.Error("work was handed out after Run had ended")
+			t.Error("work was dispatched after Run had returned")
 		}
 	})
 }
@@ -366,24 +366,24 @@ func TestInstances_PagesAndSelects(t *testing.T) {
 	})
 }
 
-func TestTry_WaitsForNothingAndKeepsToTheHubsClock(t *testing.T) {
+func TestTry_DoesNotWaitAndUsesTheHubsClock(t *testing.T) {
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	h := memhub.New()
 	h.Now = func() time.Time { return now }
 	if item, again := h.TryOrchestration(); item != nil || !again.IsZero() {
-		t.Fatalf("an empty hub hands out %v, and more at %v", item, again)
+		t.Fatalf("an empty hub dispatched %v, and next at %v", item, again)
 	}
 	e := &history.ExecutionStarted{Header: history.NewHeader(now), Instance: i1, Name: "O", ScheduledStart: now.Add(time.Hour)}
 	if err := h.StartInstance(t.Context(), provider.TaskMessage{Event: e, Target: i1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if item, again := h.TryOrchestration(); item != nil || !again.Equal(now.Add(time.Hour)) {
-		t.Fatalf("handed out %v, and more at %v, want nothing before an hour has passed", item, again)
+		t.Fatalf("dispatched %v, and next at %v; want nothing within an hour", item, again)
 	}
 	now = now.Add(time.Hour)
 	item, _ := h.TryOrchestration()
 	if item == nil {
-		t.Fatal("nothing was handed out when it was due")
+		t.Fatal("nothing was dispatched when it was due")
 	}
 	task := &history.TaskScheduled{Header: history.Header{EventID: 0, Timestamp: now}, Name: "A"}
 	err := item.Session.Commit(t.Context(), &provider.Checkpoint{
@@ -395,9 +395,9 @@ func TestTry_WaitsForNothingAndKeepsToTheHubsClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, _ := h.TryActivity(); a == nil || a.Task.Name != "A" {
-		t.Fatalf("handed out %v, want activity A", a)
+		t.Fatalf("dispatched %v; want activity A", a)
 	}
 	if a, again := h.TryActivity(); a != nil || !again.IsZero() {
-		t.Fatalf("handed out %v, and more at %v, want nothing", a, again)
+		t.Fatalf("dispatched %v, and next at %v; want nothing", a, again)
 	}
 }

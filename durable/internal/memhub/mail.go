@@ -8,13 +8,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// instance is everything with one instance ID.
+// instance is the state, the history and the queue of an instance ID.
 type instance struct {
-	state   *provider.InstanceState // nil if there is only mail for it
-	history []history.Event
-	mail    []*message
-	listed  bool     // in Hub.mailed
-	session *session // that holds the lock; nil if none does
+	state      *provider.InstanceState // nil if the instance has only messages
+	history    []history.Event
+	mail       []*message
+	inWithMail bool     // is in Hub.withMail
+	session    *session // the session that holds the lock, or nil
 }
 
 // message is a task message in a queue.
@@ -26,17 +26,17 @@ type message struct {
 	inFlight bool
 }
 
-// sortedMail is an instance's visible messages by their dispositions. A message that
-// is in no list waits.
+// sortedMail holds an instance's visible messages by their dispositions. Messages in neither
+// list stay in the queue.
 type sortedMail struct {
-	execution history.OrchestrationInstance // of the messages in take
-	isNew     bool                          // it has not begun
-	take      []*message                    // to be delivered, in order
-	drop      map[*message]bool             // to be deleted
+	execution history.OrchestrationInstance // the execution that receives take
+	isNew     bool                          // the execution has no history yet
+	take      []*message                    // to deliver, in order
+	drop      map[*message]bool             // to delete
 }
 
-// sort decides what becomes of visible messages. A foreign one is delivered with the
-// others: the engine drops it, or passes it on to an execution that is to follow.
+// sort sorts visible messages by their dispositions. A message for another execution is
+// delivered, too: the engine discards it or passes it to a later execution.
 func (i *instance) sort(visible []*message) sortedMail {
 	p := i.progress()
 	sorted := sortedMail{drop: make(map[*message]bool), isNew: !p.Begun}
@@ -68,12 +68,12 @@ func (i *instance) sort(visible []*message) sortedMail {
 }
 
 func (i *instance) disposition(p *provider.Progress, m *message) provider.Disposition {
-	d, _ := p.Disposition(m.TaskMessage, false) // a history in memory can be read
+	d, _ := p.Disposition(m.TaskMessage, false) // reading a history in memory cannot fail
 	return d
 }
 
-// progress returns what decides about messages. A child is known from the moment
-// that its start is sent.
+// progress returns the instance's state for dispositions. An instance is known as soon as its
+// start is in the queue.
 func (i *instance) progress() provider.Progress {
 	p := provider.Progress{History: func() ([]history.Event, error) { return i.history, nil }}
 	if i.state != nil {
@@ -89,9 +89,9 @@ func (i *instance) progress() provider.Progress {
 	return p
 }
 
-// endUnbegun applies a termination to an instance that is to start later, and
-// reports whether it did.
-func (i *instance) endUnbegun(e history.Event, now time.Time) bool {
+// terminateUnstarted terminates an instance that is scheduled to start later. It returns false if the
+// instance is not one, or if e is not a termination.
+func (i *instance) terminateUnstarted(e history.Event, now time.Time) bool {
 	t, ok := e.(*history.ExecutionTerminated)
 	if !ok || i.state == nil || i.state.Status != history.Pending || !i.state.ScheduledAt.After(now) {
 		return false
@@ -102,8 +102,8 @@ func (i *instance) endUnbegun(e history.Event, now time.Time) bool {
 	return true
 }
 
-// due returns the messages that are visible and not in flight, and when the next one
-// becomes visible, zero if there is none.
+// due returns the messages that are visible and not in flight. next is when the next message
+// becomes visible, or zero.
 func due(queue []*message, now time.Time) (visible []*message, next time.Time) {
 	for _, m := range queue {
 		switch {
@@ -117,7 +117,7 @@ func due(queue []*message, now time.Time) (visible []*message, next time.Time) {
 	return visible, next
 }
 
-// earlier returns the earlier of two times, where zero is later than all.
+// earlier returns the earlier of two times. A zero time is later than any other.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -125,15 +125,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// backOff abandons m: it becomes visible after a delay that grows with its
-// attempts (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
-// AbandonMessageAsync).
+// backOff abandons m: m becomes visible after a delay that doubles with each attempt
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
 func (m *message) backOff(now time.Time, cause error) {
 	m.inFlight = false
 	m.visible = now.Add(provider.AbandonDelay(cause, now, min(time.Second<<min(m.attempts, 10), 600*time.Second)))
 }
 
-// remove returns queue without those messages that drop selects.
+// remove returns queue without the messages for which drop returns true.
 func remove(queue []*message, drop func(*message) bool) []*message {
 	return slices.DeleteFunc(queue, drop)
 }

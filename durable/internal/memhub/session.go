@@ -13,7 +13,7 @@ type session struct {
 	worker    *Worker
 	i         *instance
 	execution history.OrchestrationInstance
-	isNew     bool // nothing of the execution was committed yet
+	isNew     bool // no event of the execution has been committed
 	lost      bool
 	inFlight  []*message
 }
@@ -86,7 +86,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	return nil
 }
 
-// write makes the events of cp durable.
+// write appends the events of cp to the history and updates the state.
 func (s *session) write(cp *provider.Checkpoint) {
 	if len(cp.NewEvents) == 0 {
 		return
@@ -104,8 +104,8 @@ func (s *session) write(cp *provider.Checkpoint) {
 	s.i.state = state
 }
 
-// revoke takes the lock from the worker, who does not notice, and makes the messages
-// in flight visible after a delay. The caller holds mu.
+// revoke releases the lock without notifying the worker. The messages in flight become visible
+// after a delay. The caller holds mu.
 func (s *session) revoke(delay time.Duration) {
 	for _, m := range s.inFlight {
 		m.inFlight = false
@@ -115,7 +115,7 @@ func (s *session) revoke(delay time.Duration) {
 	s.unlock()
 }
 
-// unlock lets the instance be dispatched again. The caller holds mu.
+// unlock makes the instance available for dispatch. The caller holds mu.
 func (s *session) unlock() {
 	if s.i.session == s {
 		s.i.session = nil
@@ -154,7 +154,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 		}
 		sorted := s.i.sort(visible)
 		if sorted.isNew {
-			return true, time.Time{} // another execution is to begin
+			return true, time.Time{} // a start begins another execution
 		}
 		s.i.mail = remove(s.i.mail, func(m *message) bool { return sorted.drop[m] })
 		if len(sorted.take) == 0 {
@@ -164,7 +164,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 		return true, time.Time{}
 	})
 	if err != nil && ctx.Err() == nil {
-		return nil, nil // idle for too long
+		return nil, nil // no message within the idle time
 	}
 	return messages, err
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Worker is one of a hub's workers.
+// Worker is a worker of a hub.
 type Worker struct {
 	hub   *Hub
-	since time.Time // when it was made
+	since time.Time // the time of its creation
 
-	// DrainTimeout is how long Run waits at its end for work in flight. Default 20 s.
-	// Change it before Run.
+	// DrainTimeout limits how long Run waits for work in flight after its context has ended.
+	// Default 20 s. Set it before Run.
 	DrainTimeout time.Duration
 
-	// The hub's mu protects the following.
+	// The hub's mu protects the fields below.
 	running    bool
 	killed     bool
 	sessions   map[*session]struct{}
@@ -26,11 +26,11 @@ type Worker struct {
 
 var _ provider.Worker = (*Worker)(nil)
 
-// errKilled is the error of calls of a killed worker.
+// errKilled is returned by calls of a killed worker.
 var errKilled = errors.New("worker was killed")
 
-// lockedFor is how long the work of a killed worker stays locked.
-const lockedFor = 30 * time.Second
+// killedLockTimeout is how long the work of a killed worker stays locked.
+const killedLockTimeout = 30 * time.Second
 
 // Run implements provider.Worker.
 func (w *Worker) Run(ctx context.Context) error {
@@ -39,7 +39,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.set(false)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.DrainTimeout)
 	defer cancel()
-	// An error means that the time is up.
+	// An error means that the drain timeout is over.
 	if err := w.hub.await(drain, func() (bool, time.Time) {
 		return w.killed || len(w.sessions)+len(w.activities) == 0, time.Time{}
 	}); err != nil {
@@ -57,17 +57,17 @@ func (w *Worker) set(running bool) {
 	w.hub.notify()
 }
 
-// Kill cuts the worker off, as if its process had crashed: its calls have no effect
-// any more. Its work is delivered again after its locks have expired.
+// Kill simulates a crash of the worker's process: its calls no longer have any effect. Its work
+// is redelivered after 30 s.
 func (w *Worker) Kill() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.killed = true
-	w.revoke(lockedFor)
+	w.revoke(killedLockTimeout)
 }
 
-// revoke takes the worker's locks, and makes its work visible after a delay. The
-// caller holds mu.
+// revoke releases the worker's locks. Its work becomes visible after a delay. The caller holds
+// mu.
 func (w *Worker) revoke(delay time.Duration) {
 	for s := range w.sessions {
 		s.revoke(delay)
@@ -103,24 +103,23 @@ func (w *Worker) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, 
 	return item, err
 }
 
-// TryOrchestration is NextOrchestration without waiting, and without Run. If there
-// is no work item it returns when to try again, zero if only another change can make
-// one.
+// TryOrchestration returns the next work item without waiting; Run need not run. Without a work
+// item it returns when to try again, or zero if only a change of the hub can provide one.
 func (w *Worker) TryOrchestration() (item *provider.OrchestrationWorkItem, again time.Time) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.hub.nextOrchestration(w)
 }
 
-// TryActivity is NextActivity without waiting, as [Worker.TryOrchestration] is.
+// TryActivity returns the next activity like [Worker.TryOrchestration].
 func (w *Worker) TryActivity() (item *provider.ActivityWorkItem, again time.Time) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.hub.nextActivity(w)
 }
 
-// next waits until take succeeds. It calls take while the worker runs, at every
-// change and at the time that take returned.
+// next calls take, while the worker runs, until it succeeds: immediately, after every change,
+// and at the time that take returned.
 func (w *Worker) next(ctx context.Context, take func() (bool, time.Time)) error {
 	var failure error
 	err := w.hub.await(ctx, func() (bool, time.Time) {
@@ -136,7 +135,7 @@ func (w *Worker) next(ctx context.Context, take func() (bool, time.Time)) error 
 	return errors.Join(err, failure)
 }
 
-// Instance returns what the hub knows of an instance, as [Hub.Instance] does.
+// Instance returns an instance's state, like [Hub.Instance].
 func (w *Worker) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
 	return w.hub.Instance(ctx, id, fetch)
 }
