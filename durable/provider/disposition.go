@@ -2,70 +2,65 @@ package provider
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// Disposition is what becomes of a message for an instance.
+// Disposition tells a provider what to do with a message for an instance.
 type Disposition int
 
 const (
-	// Deliver means that the message is dispatched.
+	// Deliver dispatches the message.
 	Deliver Disposition = iota
-	// Begin means that the message, a start, is dispatched and begins an execution,
-	// in the place of the current one if there is one.
+	// Begin dispatches the message, a start, which begins an execution and replaces the current
+	// execution if the instance has one.
 	Begin
-	// Wait means that the message is kept until the instance has got further.
+	// Wait keeps the message until the instance has progressed.
 	Wait
-	// Foreign means that the message is for an execution that is not the current
-	// one. It can be discarded if no checkpoint that begins that execution can be
-	// under way.
+	// Foreign means that the message is for an execution other than the current one. It can be
+	// discarded unless a checkpoint that begins that execution may be in flight.
 	Foreign
-	// Discard means that the message is deleted.
+	// Discard deletes the message.
 	Discard
 )
 
-// Progress is what is stored of an instance, as far as it decides what becomes of
-// messages. The zero value is that of an instance that is not known.
+// Progress is the stored state of an instance that decides the disposition of its messages. The
+// zero value is the progress of an unknown instance.
 type Progress struct {
-	Known     bool   // the hub has a state of the instance
+	Known     bool   // the hub has a state for the instance
 	Execution string // ID of the current execution
 	Status    history.RuntimeStatus
 	Begun     bool // the current execution has a history
-	// Starting means that the current execution has not begun, and that its start
-	// is dispatched before the message.
+	// Starting means that the current execution has no history yet and that its start is
+	// dispatched before the message.
 	Starting bool
-	// History reads the history of the current execution. It is called at most once,
-	// and only if that has begun.
+	// History reads the history of the current execution. It is called at most once, and only
+	// for an execution that has a history.
 	History func() ([]history.Event, error)
-	// Scheduled reports whether the history has the event with an ID that schedules
-	// something. If it is nil, the history is read to find out.
+	// Scheduled reports whether the history contains the event with this ID that schedules
+	// work. If Scheduled is nil, Disposition reads the history instead.
 	Scheduled func(id int) bool
 
 	past    []history.Event
 	read    bool
-	actions map[int]bool // events of past that schedule something, by ID
+	actions map[int]bool // IDs of the events in past that schedule work
 }
 
-// Disposition decides what becomes of a message for an instance.
+// Disposition returns what to do with a message for an instance. Its only source of errors is
+// History.
 //
-// A start of the current execution begins that, once. A start that no parent sent
-// is void if another execution is current: a client has replaced it. The start of
-// a child
+// A start of the current execution begins it once. A start without a parent that names another
+// execution is discarded, because a client has replaced it. The start of a child
 //
 //  1. waits while another execution is about to begin,
-//  2. goes to an execution that runs, and the engine refuses it,
-//  3. takes the place of an execution that has ended, unless that is of the same
-//     child.
+//  2. is delivered to a running execution, where the engine refuses it,
+//  3. replaces an execution that has ended, unless that execution is of the same child.
 //
 // Any other message
 //
-//  1. goes to an entity, which begins with its first message,
-//  2. is discarded if the instance is not known or has ended,
-//  3. is foreign if it names another execution than the current one,
+//  1. is delivered if the instance is an entity, which begins with its first message,
+//  2. is discarded if the instance is unknown or has ended,
+//  3. is foreign if it names an execution other than the current one,
 //  4. waits until the execution begins,
-//  5. if it is a completion, waits until the history has the event that scheduled
-//     it (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs,
-//     IsOutOfOrderMessage). A completion is trusted if it was stored in one
-//     transaction with that event.
-//
-// The error is that of reading the history.
+//  5. if it is a completion, waits until the history contains the event that scheduled the
+//     work (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs, IsOutOfOrderMessage).
+//     A trusted completion skips this check: it was stored in one transaction with that event.
 func (p *Progress) Disposition(m TaskMessage, trusted bool) (Disposition, error) {
 	if start, ok := m.Event.(*history.ExecutionStarted); ok {
 		return p.ofStart(start)
@@ -122,7 +117,7 @@ func (p *Progress) ofStart(start *history.ExecutionStarted) (Disposition, error)
 	return Deliver, nil
 }
 
-// load reads the history unless that was done.
+// load reads the history once.
 func (p *Progress) load() (err error) {
 	if p.read {
 		return nil

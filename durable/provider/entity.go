@@ -7,9 +7,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// EntityDue returns the delivery time of a message for an entity, which is in the
-// name of its event; ok is false if it is to be delivered at once
-// (DurableTask.Core/Common/Entities.cs, IsDelayedEntityMessage).
+// EntityDue returns the delivery time of a message to an entity, which is part of the event's
+// name. ok is false if the message is due immediately (DurableTask.Core/Common/Entities.cs,
+// IsDelayedEntityMessage).
 func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	e, isEvent := m.Event.(*history.EventRaised)
 	if !isEvent || !history.IsEntity(m.Target.InstanceID) {
@@ -20,13 +20,13 @@ func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	due, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil { // without a zone, it is in UTC
+	if err != nil { // a time without a zone is in UTC
 		due, err = time.Parse("2006-01-02T15:04:05.999999999", text)
 	}
 	return due, err == nil
 }
 
-// Due returns the delivery time of a message, zero for at once
+// Due returns the delivery time of a message. Zero means immediately
 // (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay).
 func Due(m TaskMessage) time.Time {
 	switch e := m.Event.(type) {

@@ -15,36 +15,35 @@ type LoadReporter interface {
 type Load struct {
 	ControlQueues []QueueLoad // messages for instances, by partition
 	WorkItems     QueueLoad   // activities
-	Workers       int         // that own partitions
+	Workers       int         // number of workers that own partitions
 
-	// Owners are the IDs of the workers that own the partitions, by partition, "" for one
-	// without an owner; nil if they are not known.
+	// Owners holds the ID of each partition's owner, by partition. An ID is "" if the partition
+	// has no owner. Owners is nil if the owners are unknown.
 	Owners []string
-	// Self is the ID of the worker in this process, "" if there is none.
+	// Self is the ID of the worker in this process, "" if the process runs no worker.
 	Self string
-	// Builds say which programs workers are, by their IDs, as far as the hub knows.
+	// Builds maps worker IDs to the programs that they run, as far as the hub knows them.
 	Builds map[string]string
 }
 
 // QueueLoad is the load of a queue.
 type QueueLoad struct {
-	Length  int           // about, with messages in flight; 0 if none waits
+	Length  int           // approximate; includes messages in flight; 0 if no message waits
 	Latency time.Duration // age of the first message
-	Stored  int           // about, with all that are hidden, such as timers that are not due
+	Stored  int           // approximate; includes hidden messages, such as timers that are not due
 }
 
-// Checker is a [Client] that can check its hub's health.
+// Checker is a [Client] that can check the health of its hub.
 type Checker interface {
-	// Check asks the storage, and returns why the hub cannot take work now, nil if it
-	// can.
+	// Check sends a request to the storage. It returns nil if the hub can accept work,
+	// otherwise the reason.
 	Check(ctx context.Context) error
-	// IsBusy reports whether too many requests wait for the storage, so that callers
-	// should retry later. It sends no request.
+	// IsBusy reports whether too many requests wait for the storage; callers should then retry
+	// later. It sends no request.
 	IsBusy() bool
 }
 
-// Primary is a [Client] of a hub that several apps share, of which one at a time is
-// active.
+// Primary is a [Client] of a hub that several apps share. One app is active at a time.
 type Primary interface {
 	// MakePrimary makes this app the active one.
 	MakePrimary(ctx context.Context) error

@@ -6,7 +6,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestPlace_SaysHowMuchIsBeforeAnInstance(t *testing.T) {
+func TestPlace_StringGivesThePosition(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]provider.Place{
 		"partition 3 has about 1204 messages before it, its owner is w1":                                           {Partition: 3, Owner: "w1", Before: 1204},

@@ -8,53 +8,54 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Portable is a [Provider] whose hub can be copied to and from a hub of another
-// provider, with running instances.
+// Portable is a [Provider] whose hub, including running instances, can be copied to and from a
+// hub of another provider.
 type Portable interface {
 	// Export writes everything in the hub to w: first the instances, then the pending
-	// activities, then the messages, those of one sender in the order in which they
-	// were sent. It fails with [ErrHubBusy] if a worker is running. It changes nothing
-	// that a worker or a client can see.
+	// activities, then the messages. Messages of one sender keep the order in which they were
+	// sent. Export fails with [ErrHubBusy] if a worker is running. It makes no change that a
+	// worker or a client can see.
 	Export(ctx context.Context, w HubWriter, o ExportOptions) error
 
-	// Import calls fill with a writer to the hub, and makes everything that fill wrote
-	// durable before it returns. It fails with [ErrHubNotEmpty] if the hub is not
-	// empty, and with [ErrHubBusy] if a worker is running. After any other error the
-	// hub is incomplete and has to be deleted.
+	// Import calls fill with a writer to the hub. Everything that fill has written is durable
+	// when Import returns. Import fails with [ErrHubNotEmpty] if the hub is not empty, and with
+	// [ErrHubBusy] if a worker is running. After any other error the hub is incomplete and must
+	// be deleted.
 	Import(ctx context.Context, fill func(w HubWriter) error) error
 
 	// Totals counts the contents of the hub. No worker may be running.
 	Totals(ctx context.Context) (Totals, error)
 }
 
-// HubWriter writes the contents of a hub, one by one. It keeps its arguments.
+// HubWriter writes the contents of a hub, one item at a time. It keeps references to its
+// arguments.
 type HubWriter interface {
-	// Instance writes an instance, with all of its fields, and the history of its
-	// current execution, which is empty if that has not begun.
+	// Instance writes an instance, with all fields of its state, and the history of its current
+	// execution. past is empty if the execution has not run yet.
 	Instance(ctx context.Context, state *InstanceState, past []history.Event) error
 	// Activity writes a pending activity.
 	Activity(ctx context.Context, task TaskMessage) error
-	// Message writes a message to an instance, to be delivered when it is [Due].
+	// Message writes a message to an instance. It is delivered at its [Due] time.
 	Message(ctx context.Context, msg TaskMessage) error
 }
 
 // ExportOptions configure [Portable.Export].
 type ExportOptions struct {
-	// IgnoreHidden leaves out messages that are hidden in the storage and cannot be
-	// read, instead of failing because of them. Most often they are timers of
-	// executions that have ended.
+	// IgnoreHidden skips messages that are hidden in the storage and cannot be read. Without
+	// it, Export fails because of them. Most of these messages are timers of executions that
+	// have ended.
 	IgnoreHidden bool
-	// Notice is called with a sentence for what the export waits for or leaves out.
-	// It may be nil.
+	// Notice is called with a sentence for each thing that the export waits for or skips. It
+	// may be nil.
 	Notice func(string)
 }
 
-// Totals count the contents of a hub.
+// Totals counts the contents of a hub.
 type Totals struct {
 	Instances  int `json:"instances"`
-	Events     int `json:"events"` // in the histories
+	Events     int `json:"events"` // in all histories
 	Activities int `json:"activities"`
-	Messages   int `json:"messages"` // timers are among them
+	Messages   int `json:"messages"` // includes timers
 }
 
 // String lists the counts.
@@ -62,14 +63,14 @@ func (t Totals) String() string {
 	return fmt.Sprintf("%d instances with %d events, %d activities, %d messages", t.Instances, t.Events, t.Activities, t.Messages)
 }
 
-// ErrHubBusy is the error of an operation on a hub that has a running worker.
+// ErrHubBusy means that a worker of the hub is running.
 var ErrHubBusy = errors.New("the task hub is being worked on")
 
-// ErrHubNotEmpty is the error of an import into a hub that is not empty.
+// ErrHubNotEmpty is the error of an import into a hub that contains data.
 var ErrHubNotEmpty = errors.New("the task hub is not empty")
 
-// CopyHub copies the contents of one hub to another, which must be empty, and
-// compares the totals. It calls progress, which may be nil, with the totals so far.
+// CopyHub copies the contents of one hub to another, which must be empty, and compares the
+// totals. It calls progress, which may be nil, with the totals so far.
 func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress func(Totals)) (Totals, error) {
 	var copied Totals
 	err := to.Import(ctx, func(w HubWriter) error {
@@ -85,15 +86,15 @@ func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress f
 	}
 	found, err := to.Totals(ctx)
 	if err != nil {
-		return copied, fmt.Errorf("count what is in the target: %w", err)
+		return copied, fmt.Errorf("count the contents of the target: %w", err)
 	}
 	if found != copied {
-		return copied, fmt.Errorf("the target has %v, but what was copied is %v", found, copied)
+		return copied, fmt.Errorf("the target contains %v, but %v were copied", found, copied)
 	}
 	return copied, nil
 }
 
-// countingWriter counts what it writes to another writer.
+// countingWriter counts the items that it passes on to another writer.
 type countingWriter struct {
 	to       HubWriter
 	totals   *Totals

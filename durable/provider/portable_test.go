@@ -11,15 +11,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// heap is a hub that has two instances, an activity and a message to give, and
-// counts what it is given. It loses what lost says.
-type heap struct {
+// fake is a hub that exports two instances, an activity and a message. It counts its imports
+// and omits the counts in lost.
+type fake struct {
 	lost     provider.Totals
 	refuses  error
 	received provider.Totals
 }
 
-func (h *heap) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
+func (h *fake) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
 	for _, id := range []string{"a", "b"} {
 		if err := w.Instance(ctx, &provider.InstanceState{Instance: instance(id)}, new(script).episode(started(id)).events); err != nil {
 			return err
@@ -31,57 +31,57 @@ func (h *heap) Export(ctx context.Context, w provider.HubWriter, _ provider.Expo
 	return w.Message(ctx, provider.TaskMessage{Event: fired(0), Target: instance("a")})
 }
 
-func (h *heap) Import(_ context.Context, fill func(provider.HubWriter) error) error { return fill(h) }
+func (h *fake) Import(_ context.Context, fill func(provider.HubWriter) error) error { return fill(h) }
 
-func (h *heap) Totals(context.Context) (provider.Totals, error) {
+func (h *fake) Totals(context.Context) (provider.Totals, error) {
 	t := h.received
 	t.Messages -= h.lost.Messages
 	return t, nil
 }
 
-func (h *heap) Instance(_ context.Context, _ *provider.InstanceState, past []history.Event) error {
+func (h *fake) Instance(_ context.Context, _ *provider.InstanceState, past []history.Event) error {
 	h.received.Instances++
 	h.received.Events += len(past)
 	return h.refuses
 }
 
-func (h *heap) Activity(context.Context, provider.TaskMessage) error {
+func (h *fake) Activity(context.Context, provider.TaskMessage) error {
 	h.received.Activities++
 	return nil
 }
 
-func (h *heap) Message(context.Context, provider.TaskMessage) error {
+func (h *fake) Message(context.Context, provider.TaskMessage) error {
 	h.received.Messages++
 	return nil
 }
 
-func TestCopyHub_CountsWhatItCopiesAndWhatArrived(t *testing.T) {
+func TestCopyHub_ReturnsTheTotals(t *testing.T) {
 	t.Parallel()
-	to := &heap{}
+	to := &fake{}
 	var steps []int
-	totals, err := provider.CopyHub(t.Context(), &heap{}, to, provider.ExportOptions{}, func(so provider.Totals) {
+	totals, err := provider.CopyHub(t.Context(), &fake{}, to, provider.ExportOptions{}, func(so provider.Totals) {
 		steps = append(steps, so.Instances+so.Activities+so.Messages)
 	})
 	if err != nil || totals != to.received || totals.Instances != 2 || totals.Activities != 1 || totals.Messages != 1 || totals.Events == 0 {
-		t.Errorf("copied %+v, %v; what arrived is %+v", totals, err, to.received)
+		t.Errorf("copied %+v, %v; the target received %+v", totals, err, to.received)
 	}
 	if want := []int{1, 2, 3, 4}; !slices.Equal(steps, want) {
 		t.Errorf("progress was %v, want %v", steps, want)
 	}
 }
 
-func TestCopyHub_FailsIfSomethingDidNotArrive(t *testing.T) {
+func TestCopyHub_FailsIfTheTargetMissesAMessage(t *testing.T) {
 	t.Parallel()
-	_, err := provider.CopyHub(t.Context(), &heap{}, &heap{lost: provider.Totals{Messages: 1}}, provider.ExportOptions{}, nil)
-	if err == nil || !strings.Contains(err.Error(), "1 activities, 0 messages, but what was copied is") {
-		t.Errorf("error %v, want one with both counts", err)
+	_, err := provider.CopyHub(t.Context(), &fake{}, &fake{lost: provider.Totals{Messages: 1}}, provider.ExportOptions{}, nil)
+	if err == nil || !strings.Contains(err.Error(), "1 activities, 0 messages, but ") {
+		t.Errorf("error %v, want an error with both counts ", err)
 	}
 }
 
-func TestCopyHub_EndsWithTheTargetsError(t *testing.T) {
+func TestCopyHub_ReturnsTheTargetsError(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the disk is full")
-	if _, err := provider.CopyHub(t.Context(), &heap{}, &heap{refuses: full}, provider.ExportOptions{}, nil); !errors.Is(err, full) {
+	if _, err := provider.CopyHub(t.Context(), &fake{}, &fake{refuses: full}, provider.ExportOptions{}, nil); !errors.Is(err, full) {
 		t.Errorf("error %v, want %v", err, full)
 	}
 }

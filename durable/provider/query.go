@@ -12,34 +12,35 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Query selects instances. All conditions that are set must hold.
+// Query selects instances. An instance matches if it meets all conditions that are set.
 type Query struct {
-	CreatedFrom time.Time               // the first moment; zero: no bound
-	CreatedTo   time.Time               // the last moment; zero: no bound
-	Statuses    []history.RuntimeStatus // empty: any
+	CreatedFrom time.Time               // earliest creation time; zero means no bound
+	CreatedTo   time.Time               // latest creation time; zero means no bound
+	Statuses    []history.RuntimeStatus // empty means any status
 	IDPrefix    string
-	Name        string // of the orchestrator; empty: any
-	// ExcludeEntities leaves out instances whose ID begins with "@".
+	Name        string // of the orchestrator; empty means any name
+	// ExcludeEntities skips entities, whose instance IDs begin with "@".
 	ExcludeEntities bool
 	Fetch           Fetch
-	PageSize        int // 0: the provider's default
-	// PageBytes is the size of inputs, outputs, custom statuses and tags, in bytes,
-	// with which a page ends. The instance that reaches it is on the page. 0:
+	PageSize        int // 0 means the provider's default
+	// PageBytes limits the total size of inputs, outputs, custom statuses and tags on a page,
+	// in bytes. The page includes the instance that reaches the limit. 0 means
 	// [DefaultPageBytes].
 	PageBytes    int
-	Continuation string // Page.Continuation of the page before
+	Continuation string // Page.Continuation of the previous page
 }
 
 // DefaultPageBytes is the default of [Query.PageBytes], 16 MiB.
 const DefaultPageBytes = 16 << 20
 
-// PageRoom is what is left of [Query.PageBytes] on a page.
+// PageRoom counts the bytes that remain of [Query.PageBytes] while a provider fills a page.
 type PageRoom struct{ left int }
 
-// Room returns the room of an empty page.
+// Room returns the PageRoom of an empty page.
 func (q *Query) Room() *PageRoom { return &PageRoom{cmp.Or(max(q.PageBytes, 0), DefaultPageBytes)} }
 
-// Take subtracts the size of an instance, which is on the page in any case.
+// Take subtracts the size of an instance that was added to the page. The result may be below
+// zero.
 func (r *PageRoom) Take(s *InstanceState) {
 	for _, text := range []*string{s.Input, s.Output, s.CustomStatus} {
 		if text != nil {
@@ -51,11 +52,11 @@ func (r *PageRoom) Take(s *InstanceState) {
 	}
 }
 
-// Left returns how many bytes are left. A page ends with none.
+// Left returns the number of remaining bytes. A page ends when it is 0.
 func (r *PageRoom) Left() int { return max(r.left, 0) }
 
-// Matches reports whether q selects an instance. A provider may filter in its
-// storage, but returns only instances that match.
+// Matches reports whether q selects an instance. Providers may also filter in the storage, but
+// return only instances that match.
 func (q *Query) Matches(s *InstanceState) bool {
 	id := s.Instance.InstanceID
 	switch {
@@ -70,31 +71,32 @@ func (q *Query) Matches(s *InstanceState) bool {
 	return true
 }
 
-// Page is a part of a query's result. A page can have a continuation though it is
-// empty or has fewer instances than the query asks for.
+// Page is one page of a query's result. A page may have a continuation even if it is empty or
+// contains fewer instances than the requested page size.
 type Page struct {
 	Instances []*InstanceState
-	// Continuation is [Query.Continuation] of the next page; empty on the last one. It
-	// is valid in an HTTP header.
+	// Continuation is the [Query.Continuation] of the next page. It is empty on the last page.
+	// It is valid in an HTTP header.
 	Continuation string
-	// Unreadable are the instances that were left out because their records cannot be
-	// read. They may or may not match.
+	// Unreadable lists instances that are missing from Instances because their records cannot
+	// be read. They may or may not match the query.
 	Unreadable []UnreadableInstance
 }
 
-// UnreadableInstance is an instance whose record cannot be decoded, or of which a
-// payload is missing. It can also be a range of IDs whose records cannot be read: InstanceID is
-// the first possible one, and Cause names the range. An outage fails the query instead.
+// UnreadableInstance is an instance whose record cannot be decoded or whose payload is missing.
+// It can also stand for a range of unreadable IDs: InstanceID is then the first possible ID,
+// and Cause names the range. An outage of the storage fails the whole query instead.
 type UnreadableInstance struct {
 	InstanceID string
 	Cause      error
 }
 
-// ErrContinuation is the error of a continuation that the hub did not return.
+// ErrContinuation is the error for a continuation that this hub did not return.
 var ErrContinuation = errors.New("the continuation is not one that this task hub returned")
 
-// EncodeContinuation encodes a provider's places of the next page as a continuation,
-// in base64url: it is opaque, and HTTP does not change it, as it would trim blanks.
+// EncodeContinuation encodes a provider's positions of the next page as an opaque continuation.
+// The result is base64url because HTTP headers may not preserve other characters, such as
+// leading blanks.
 func EncodeContinuation(places ...string) string {
 	text, err := json.Marshal(places)
 	if err != nil {
@@ -103,7 +105,8 @@ func EncodeContinuation(places ...string) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// DecodeContinuation returns the n places of a continuation, or [ErrContinuation].
+// DecodeContinuation returns the n positions of a continuation. The error is [ErrContinuation]
+// if continuation is invalid.
 func DecodeContinuation(continuation string, n int) (places []string, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(continuation)
 	if err == nil {

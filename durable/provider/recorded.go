@@ -6,26 +6,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// recordedExecution is a history, read for what rewinding has to know of it.
+// recordedExecution is the history of one execution, indexed for a rewind. All positions are
+// indexes into events.
 type recordedExecution struct {
 	events []history.Event
-	start  *history.ExecutionStarted   // nil if there is none
-	end    *history.ExecutionCompleted // nil while it goes on
+	start  *history.ExecutionStarted   // nil if the history has no start
+	end    *history.ExecutionCompleted // nil while the execution runs
 	endAt  int
 
-	decided  map[int]int // places of activities, timers and children, by action
-	answered map[int]int // places of their completions and failures, by action
+	decided map[int]int // positions of scheduled activities, timers and children, by event ID
+	results map[int]int // positions of their completions and failures, by event ID
 }
 
-// recordedChild is a child that was started.
+// recordedChild is a child that an execution started.
 type recordedChild struct {
-	at     int // place of event
+	at     int // position of event
 	event  *history.SubOrchestrationInstanceCreated
-	failed bool // its failure is taken out; else there is no completion of it
+	failed bool // its failure is removed; otherwise the history has no result of the child
 }
 
 func read(events []history.Event) *recordedExecution {
-	x := &recordedExecution{events: events, decided: make(map[int]int), answered: make(map[int]int)}
+	x := &recordedExecution{events: events, decided: make(map[int]int), results: make(map[int]int)}
 	for at, e := range events {
 		switch e := e.(type) {
 		case *history.ExecutionStarted:
@@ -36,7 +37,7 @@ func read(events []history.Event) *recordedExecution {
 			x.decided[e.Head().EventID] = at
 		default:
 			if id, ok := history.Completes(e); ok {
-				x.answered[id] = at
+				x.results[id] = at
 			}
 		}
 	}
@@ -51,42 +52,42 @@ func isFailure(e history.Event) bool {
 	return false
 }
 
-// rewound returns what to take out of the history of an execution that has
-// ended, but for its children.
+// rewound returns the events to remove from the history of an execution that has ended. It does
+// not handle the creation of children.
 func (x *recordedExecution) rewound(now time.Time) rewindChanges {
 	c := rewindChanges{}
 	c.takeOut(x.endAt)
-	answered, idle := x.answeredFailures()
+	handled, idle := x.handledFailures()
 	for _, at := range idle {
 		c.takeOut(at)
 	}
 	for at, e := range x.events {
 		id := e.Head().EventID
-		_, hasAnswer := x.answered[id]
+		_, hasResult := x.results[id]
 		switch e := e.(type) {
 		case *history.ExecutionTerminated:
 			c.takeOut(at)
 		case *history.TaskFailed:
-			if answered[at] {
+			if handled[at] {
 				continue
 			}
 			c.takeOut(at)
-			// It is not there if an earlier rewind was cut off.
+			// The scheduling event is missing if an earlier rewind was interrupted.
 			if scheduled, ok := x.decided[e.TaskScheduledID]; ok {
 				c.takeOut(scheduled)
 			}
 			c.again = true
 		case *history.SubOrchestrationInstanceFailed:
-			if !answered[at] {
+			if !handled[at] {
 				c.takeOut(at)
 			}
 		case *history.TaskScheduled:
-			if !hasAnswer {
+			if !hasResult {
 				c.takeOut(at)
 				c.again = true
 			}
 		case *history.TimerCreated:
-			if !hasAnswer && !e.FireAt.After(now) {
+			if !hasResult && !e.FireAt.After(now) {
 				c.takeOut(at)
 				c.again = true
 			}
@@ -95,8 +96,7 @@ func (x *recordedExecution) rewound(now time.Time) rewindChanges {
 	return c
 }
 
-// children returns the children whose failure c takes out, and those that x
-// still waits for.
+// children returns the children whose failure c removes and the children without a result.
 func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 	var children []recordedChild
 	for at, e := range x.events {
@@ -107,28 +107,31 @@ func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 		if _, forgotten := created.Tags[history.FireAndForget]; forgotten {
 			continue
 		}
-		answer, hasAnswer := x.answered[created.EventID]
-		if !hasAnswer || c.out[answer] {
-			children = append(children, recordedChild{at: at, event: created, failed: hasAnswer})
+		answer, hasResult := x.results[created.EventID]
+		if !hasResult || c.out[answer] {
+			children = append(children, recordedChild{at: at, event: created, failed: hasResult})
 		}
 	}
 	return children
 }
 
-// answeredFailures returns the places of the failures that the orchestrator
-// answered by deciding something else, as far as a history can tell: it says
-// which events arrived together and what was decided then, but not which led to
-// what. idle are the places of what belongs to the others: the timer without
-// length that DurableTask makes after the last attempt of a retry, and its
-// firing (DurableTask.Core/RetryInterceptor.cs, Invoke).
+// handledFailures finds the failures that the orchestrator has handled by making other
+// decisions. These failures stay in the history. The search is a heuristic. A history shows
+// which events arrived together and what the orchestrator decided then. It does not show which
+// event caused which decision.
 //
-//  1. What arrived while nothing was decided was not answered.
-//  2. If as many timers were made as failures arrived, they are those of
-//     retries, in the same order.
-//  3. If nothing but failures arrived, what was decided answers them.
-//  4. Otherwise something else may have been the cause.
-func (x *recordedExecution) answeredFailures() (answered map[int]bool, idle []int) {
-	answered = make(map[int]bool)
+// idle holds the positions of the timers that belong to unhandled failures, and of their
+// firings. DurableTask creates such a timer, with zero delay, after the last attempt of a retry
+// (DurableTask.Core/RetryInterceptor.cs, Invoke).
+//
+//  1. A failure is unhandled if the orchestrator decided nothing in the same episode.
+//  2. If the episode created as many timers as failures arrived, each timer belongs to a
+//     retry. Timers and failures have the same order.
+//  3. If only failures arrived, the decisions handle them.
+//  4. Otherwise another event may be the cause of the decisions, and the failures count as
+//     unhandled.
+func (x *recordedExecution) handledFailures() (handled map[int]bool, idle []int) {
+	handled = make(map[int]bool)
 	for begin := 0; begin < len(x.events); {
 		end := begin + 1
 		for end < len(x.events) && x.events[end].Type() != history.TypeOrchestratorStarted {
@@ -141,30 +144,30 @@ func (x *recordedExecution) answeredFailures() (answered map[int]bool, idle []in
 			for i, timer := range e.timers {
 				created := x.events[timer].(*history.TimerCreated)
 				if created.FireAt.After(x.events[begin].Head().Timestamp) {
-					answered[e.failures[i]] = true
+					handled[e.failures[i]] = true
 					continue
 				}
 				idle = append(idle, timer)
-				if fired, ok := x.answered[created.EventID]; ok {
+				if fired, ok := x.results[created.EventID]; ok {
 					idle = append(idle, fired)
 				}
 			}
 		case e.onlyFailures:
 			for _, at := range e.failures {
-				answered[at] = true
+				handled[at] = true
 			}
 		}
 		begin = end
 	}
-	return answered, idle
+	return handled, idle
 }
 
-// recordedEpisode is what a history has of one episode.
+// recordedEpisode summarizes the events of one episode in a history.
 type recordedEpisode struct {
-	failures     []int // places
-	timers       []int // places of those made
+	failures     []int // positions
+	timers       []int // positions of created timers
 	decisions    int
-	onlyFailures bool // nothing else arrived
+	onlyFailures bool // no other event arrived
 }
 
 func (x *recordedExecution) episode(begin, end int) recordedEpisode {

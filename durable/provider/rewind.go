@@ -8,43 +8,43 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// CanRewind reports whether an instance in a status can be rewound: it has ended, or
-// a crash interrupted an earlier rewind. An instance that runs was started again, or
-// rewound, since the caller read its state.
+// CanRewind reports whether an instance with this status can be rewound: it has ended, or a
+// crash interrupted an earlier rewind. For other statuses, the instance was started or rewound
+// again since the caller read its state.
 func CanRewind(status history.RuntimeStatus) bool {
 	return status.IsTerminal() || status == history.Pending
 }
 
-// RewindPlan is the plan of a rewind. A provider carries it out in this order, so
-// that it can be repeated after a crash at any point:
+// RewindPlan lists the steps of a rewind. A provider executes them in this order, so that a
+// rewind can be repeated after a crash at any point:
 //
-//  1. change the histories of Executions, one after the other,
-//  2. store Messages, hidden,
-//  3. set the statuses of Executions to Pending, one after the other,
-//  4. make Messages visible.
+//  1. Change the histories of Executions, one after the other.
+//  2. Store Messages, hidden.
+//  3. Set the statuses of Executions to Pending, one after the other.
+//  4. Make Messages visible.
 //
-// A provider that deletes the timers of an execution when it ends restores those
-// that the changed history waits for: replay does not create them again.
+// If the provider deletes the timers of an execution when the execution ends, it must restore
+// the timers that the changed history waits for. Replay does not create them again.
 type RewindPlan struct {
-	// Executions are the executions to change, children before their parents. The last
-	// one is that of the instance to rewind.
+	// Executions are the executions to change, children before their parents. The instance to
+	// rewind is last.
 	Executions []RewoundExecution
 	// Messages wake the executions.
 	Messages []TaskMessage
 }
 
-// RewoundExecution is the change of one execution.
+// RewoundExecution is the change to the history of one execution.
 type RewoundExecution struct {
 	Instance history.OrchestrationInstance
-	// TakeOut are the indexes in the history, ascending, of the events to replace by a
-	// *history.GenericEvent with the same header.
+	// TakeOut holds the indexes of the events that are replaced by a *history.GenericEvent with
+	// the same header, in ascending order.
 	TakeOut []int
-	// Mark are the indexes of *history.SubOrchestrationInstanceCreated events whose
-	// child is run again or goes on.
+	// Mark holds the indexes of *history.SubOrchestrationInstanceCreated events whose child
+	// runs again or continues, in ascending order.
 	Mark []int
 }
 
-// Apply returns a copy of the execution's history with the change.
+// Apply returns a changed copy of the execution's history.
 func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 	rewound := append([]history.Event(nil), events...)
 	for _, at := range x.TakeOut {
@@ -53,25 +53,23 @@ func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 	return rewound
 }
 
-// PlanRewind plans the rewind of an instance. load returns the history of an
-// instance's current execution, which is empty if there is none. at is the time of
-// the messages. If the instance has no history, the error is [ErrInstanceNotFound].
+// PlanRewind plans the rewind of an instance. load returns the history of an instance's current
+// execution, empty if the instance has none. at is the timestamp of the messages. The error is
+// [ErrInstanceNotFound] if the instance has no history.
 //
-// As in DurableTask, the plan replaces the failed end, the failures of activities and
-// of children, and the scheduling of the activities, so that replay schedules them
-// again; failed children are rewound in turn, and their ends are sent again
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// RewindHistoryAsync). It differs where DurableTask leaves the instance in a state
-// from which it cannot go on:
+// As in DurableTask, the plan replaces the failed end, the failures of activities and children,
+// and the scheduling of the failed activities, so that replay schedules them again. Failed
+// children are rewound too, and their results are sent again
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, RewindHistoryAsync). The plan
+// differs where DurableTask leaves an instance that cannot continue:
 //
-//  1. A failure that the orchestrator has handled by other decisions, such as a
-//     retry, stays, since those decisions stay. Of a retry, the last attempt is
-//     replaced.
-//  2. The messages of what ended after the instance are lost: pending activities are
-//     scheduled again, timers that are overdue are created again, and a child's
-//     result is sent again.
-//  3. A child that was terminated goes on. A child that was purged, or whose ID
-//     belongs to another instance, is started again.
+//  1. A failure that the orchestrator handled by other decisions, such as a retry, stays,
+//     because those decisions stay. Of a retry, only the last attempt is replaced.
+//  2. Messages that arrived after the instance had ended are lost. Therefore pending
+//     activities are scheduled again, overdue timers are created again, and the results of
+//     children are sent again.
+//  3. A terminated child continues. A child that was purged, or whose ID belongs to another
+//     instance, is started again.
 func PlanRewind(ctx context.Context, id, reason string, at time.Time, load func(ctx context.Context, id string) ([]history.Event, error)) (*RewindPlan, error) {
 	p := &rewindPlanner{load: load, reason: reason, at: at, seen: map[string]bool{id: true}}
 	events, err := load(ctx, id)
@@ -83,7 +81,7 @@ func PlanRewind(ctx context.Context, id, reason string, at time.Time, load func(
 		return nil, ErrInstanceNotFound
 	}
 	if x.end == nil {
-		// An earlier rewind was cut off when the history was changed already.
+		// An earlier rewind was interrupted after it had changed the history.
 		p.plan.Executions = append(p.plan.Executions, RewoundExecution{Instance: x.start.Instance})
 		p.wake(x)
 	}
@@ -93,17 +91,16 @@ func PlanRewind(ctx context.Context, id, reason string, at time.Time, load func(
 	return &p.plan, nil
 }
 
-// rewindPlanner makes a plan for an instance and its descendants.
+// rewindPlanner plans the rewind of an instance and its descendants.
 type rewindPlanner struct {
 	load   func(ctx context.Context, id string) ([]history.Event, error)
 	reason string
 	at     time.Time
-	seen   map[string]bool // instances whose turn has come
+	seen   map[string]bool // instances that are already planned
 	plan   RewindPlan
 }
 
-// rewind adds the children of x that are to be done again, and then x, if it
-// has ended.
+// rewind adds the children of x that must run again and then, if x has ended, x itself.
 func (p *rewindPlanner) rewind(ctx context.Context, x *recordedExecution) error {
 	changes := rewindChanges{}
 	if x.end != nil {
@@ -140,7 +137,7 @@ func (p *rewindPlanner) rewind(ctx context.Context, x *recordedExecution) error 
 	return nil
 }
 
-// wake lets the orchestrator of x look for something to do.
+// wake sends a message that makes the orchestrator of x run.
 func (p *rewindPlanner) wake(x *recordedExecution) {
 	p.plan.Messages = append(p.plan.Messages, TaskMessage{
 		Event:  &history.GenericEvent{Header: history.NewHeader(p.at), Data: &p.reason},
@@ -148,15 +145,15 @@ func (p *rewindPlanner) wake(x *recordedExecution) {
 	})
 }
 
-// childFate is what becomes of a child that the parent has no result of.
+// childFate is the outcome for a child whose result the parent does not have.
 type childFate int
 
 const (
-	childAwaited childFate = iota // its result arrives
-	childGone                     // there is no such child
+	childAwaited childFate = iota // the result will arrive
+	childGone                     // the child does not exist
 )
 
-// rewindChild sees to it that the result of a child arrives.
+// rewindChild makes sure that the result of a child arrives, if the child exists.
 func (p *rewindPlanner) rewindChild(ctx context.Context, parent *recordedExecution, c recordedChild) (childFate, error) {
 	if p.seen[c.event.InstanceID] {
 		return childGone, nil
@@ -173,7 +170,7 @@ func (p *rewindPlanner) rewindChild(ctx context.Context, parent *recordedExecuti
 	p.seen[c.event.InstanceID] = true
 	switch {
 	case x.end == nil:
-		p.wake(x) // in case an earlier rewind was cut off before it did
+		p.wake(x) // an earlier rewind may have been interrupted before this step
 		return childAwaited, nil
 	case x.end.Status == history.Completed:
 		p.plan.Messages = append(p.plan.Messages, TaskMessage{
@@ -187,10 +184,10 @@ func (p *rewindPlanner) rewindChild(ctx context.Context, parent *recordedExecuti
 	return childAwaited, p.rewind(ctx, x)
 }
 
-// rewindChanges are what to change in one history, by place.
+// rewindChanges collects the changes to one history, by index.
 type rewindChanges struct {
 	out, marks map[int]bool
-	again      bool // the orchestrator has something to decide again
+	again      bool // the orchestrator has to decide something again
 }
 
 func (c *rewindChanges) takeOut(at int) {
@@ -210,7 +207,7 @@ func (c *rewindChanges) mark(at int) {
 func (c *rewindChanges) taken(n int) []int  { return places(c.out, n) }
 func (c *rewindChanges) marked(n int) []int { return places(c.marks, n) }
 
-// places returns what is in set, ascending; all of it is below n.
+// places returns the elements of set in ascending order. All are below n.
 func places(set map[int]bool, n int) []int {
 	var list []int
 	for at := range n {

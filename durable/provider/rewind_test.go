@@ -16,7 +16,7 @@ var (
 	later = noon.Add(time.Hour)
 )
 
-// A script is a history, written in short.
+// script builds a history.
 type script struct{ events []history.Event }
 
 func plain() history.Header        { return history.Header{EventID: history.NoEventID, Timestamp: noon} }
@@ -26,7 +26,7 @@ func (s *script) add(e ...history.Event) *script {
 	return s
 }
 
-// episode adds an episode in which events arrived and were decided.
+// episode adds an episode with the events that arrived and the events that were decided.
 func (s *script) episode(events ...history.Event) *script {
 	return s.add(&history.OrchestratorStarted{Header: plain()}).add(events...).add(&history.OrchestratorCompleted{Header: plain()})
 }
@@ -71,7 +71,7 @@ func ends(id int, status history.RuntimeStatus) history.Event {
 	return &history.ExecutionCompleted{Header: action(id), Status: status, Result: new(`"r"`)}
 }
 
-// A changed execution, and what was sent, in short.
+// Short forms of a changed execution and of a message.
 type (
 	change struct {
 		ID      string
@@ -95,7 +95,7 @@ func TestPlanRewind(t *testing.T) {
 		sent      []sent
 	}{
 		{
-			"takes out the failure, what it is of, and the end",
+			"replaces the failure, the event that scheduled it, and the end",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0)).               // 0 1 2 3
 				episode(done(0), task(1)).                    // 4 5 6 7
@@ -104,7 +104,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"takes out all failures of a fan-out",
+			"replaces all failures of a fan-out",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1), task(2)). // 0 1 2 3 4 5
 				episode(failed(0)).                               // 6 7 8
@@ -114,7 +114,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"schedules again what was under way when the instance failed",
+			"schedules pending work again",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1), timer(2, noon), timer(3, later.Add(time.Hour))). // 0 1 2 3 4 5 6
 				episode(failed(0), ends(4, history.Failed))},                                            // 7 8 9 10
@@ -122,7 +122,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"keeps the failures that were retried, and takes out the last attempt with its timer without length",
+			"keeps the failures that were retried, and replaces the last attempt with its timer of zero delay",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0)).              // 0 1 2 3
 				episode(failed(0), timer(1, later)).         // 4 5 6 7
@@ -133,7 +133,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"tells the retries of several apart by the order of their timers",
+			"matches the retries of several activities by the order of their timers",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1)).                                                // 0 1 2 3 4
 				episode(done(5), failed(0), failed(1), timer(2, later.Add(time.Hour)), timer(3, noon)). // 5 6 7 8 9 10 11
@@ -142,7 +142,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"keeps a failure that was caught",
+			"keeps a failure that was handled",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0)).               // 0 1 2 3
 				episode(failed(0), task(1)).                  // 4 5 6 7
@@ -151,7 +151,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"does as .NET when it cannot tell whether a failure was caught",
+			"follows .NET if it is unclear whether a failure was handled",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1)).      // 0 1 2 3 4
 				episode(failed(0), done(1), task(2)).         // 5 6 7 8 9
@@ -160,7 +160,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"takes out no more than the end if the orchestrator itself failed",
+			"replaces only the end if the orchestrator itself failed",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0)).
 				episode(done(0), ends(1, history.Failed))},
@@ -179,7 +179,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "c", Event: "GenericEvent"}},
 		},
 		{
-			"leaves a child alone that was done",
+			"does not change a completed child",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), child(0, "d")).
@@ -192,7 +192,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "c", Event: "GenericEvent"}},
 		},
 		{
-			"wakes the parent too if it has something of its own to do again",
+			"also wakes the parent if it has own work to repeat",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), child(0, "c"), task(1)).
@@ -203,7 +203,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "c", Event: "GenericEvent"}, {To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"lets a terminated child go on",
+			"continues a terminated child",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), child(0, "c")).
@@ -216,7 +216,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "c", Event: "GenericEvent"}},
 		},
 		{
-			"starts a child again that is gone",
+			"starts a missing child again",
 			map[string]*script{"p": new(script).
 				episode(started("p"), child(0, "c")).
 				episode(childFailed(0), ends(1, history.Failed))},
@@ -224,7 +224,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"leaves an instance of others alone that had the child's ID",
+			"does not change another instance that has the child's ID",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), child(0, "c")).
@@ -235,7 +235,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"sends the result of a child again that was done meanwhile",
+			"sends the result of a completed child again",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), child(0, "c")).
@@ -246,7 +246,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "SubOrchestrationInstanceCompleted"}},
 		},
 		{
-			"sends the result of a child whose parent failed before it came",
+			"sends a child's result that arrived after the parent had failed",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), task(0), child(1, "c")).
@@ -257,7 +257,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "SubOrchestrationInstanceCompleted", TaskID: 1}, {To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"does not wait for children that were started and forgotten",
+			"does not wait for fire-and-forget children",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), &history.SubOrchestrationInstanceCreated{
@@ -270,7 +270,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
-			"goes on where an earlier rewind was cut off",
+			"continues an interrupted rewind",
 			map[string]*script{
 				"p": new(script).
 					episode(started("p"), child(0, "c")).
@@ -283,7 +283,7 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}, {To: "c", Event: "GenericEvent"}},
 		},
 		{
-			"goes on where an earlier rewind was cut off in the middle of a history",
+			"continues a rewind that was interrupted in the middle of a history",
 			map[string]*script{"p": new(script).
 				episode(started("p"), &history.GenericEvent{Header: action(0)}).
 				episode(failed(0), ends(1, history.Failed))},
@@ -336,7 +336,7 @@ func TestPlanRewind(t *testing.T) {
 	}
 }
 
-func TestPlanRewind_OfNobodyIsNotFound(t *testing.T) {
+func TestPlanRewind_AnUnknownInstanceIsNotFound(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context, string) ([]history.Event, error) { return nil, nil }
 	if _, err := provider.PlanRewind(t.Context(), "p", "", noon, none); !errors.Is(err, provider.ErrInstanceNotFound) {
@@ -350,7 +350,7 @@ func TestPlanRewind_OfNobodyIsNotFound(t *testing.T) {
 		return nil, broken
 	}
 	if _, err := provider.PlanRewind(t.Context(), "p", "", noon, fails); !errors.Is(err, broken) {
-		t.Errorf("error %v, want the one that loading the child ended with", err)
+		t.Errorf("error %v, want the error of loading the child", err)
 	}
 }
 
@@ -359,9 +359,9 @@ func TestRewoundExecution_ApplyKeepsTheHeaders(t *testing.T) {
 	events := new(script).episode(started("p"), task(0)).events
 	got := provider.RewoundExecution{TakeOut: []int{2}}.Apply(events)
 	if diff := cmp.Diff(&history.GenericEvent{Header: action(0)}, got[2]); diff != "" {
-		t.Errorf("taken out (-want +got):\n%s", diff)
+		t.Errorf("replaced event (-want +got):\n%s", diff)
 	}
 	if events[2].Type() != history.TypeTaskScheduled || got[1] != events[1] || len(got) != len(events) {
-		t.Error("it changed more than what is to be taken out")
+		t.Error("Apply changed more than the events in TakeOut")
 	}
 }

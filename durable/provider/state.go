@@ -6,51 +6,50 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Fetch selects the large fields of an instance to read.
+// Fetch selects which large fields of an instance are read.
 type Fetch struct {
 	Input  bool
 	Output bool
 }
 
-// InstanceState is the state of an instance, without its history.
+// InstanceState is the state of an instance without its history.
 type InstanceState struct {
 	Instance      history.OrchestrationInstance
 	Name          string
 	Version       string
 	Status        history.RuntimeStatus
-	Input         *string // nil if there is none or it was not read
+	Input         *string // nil if absent or not fetched
 	Output        *string
-	CustomStatus  *string   // JSON text; nil if none was set
-	CreatedAt     time.Time // of this generation: continuing as new makes another
+	CustomStatus  *string   // JSON text; nil if not set
+	CreatedAt     time.Time // of this generation; changes on continue-as-new
 	LastUpdatedAt time.Time
-	CompletedAt   time.Time // zero while not completed
-	ScheduledAt   time.Time // zero if the instance was to start at once
+	CompletedAt   time.Time // zero until the instance ends
+	ScheduledAt   time.Time // zero for an immediate start
 	Generation    int
 	Tags          map[string]string
 
-	// FirstCreatedAt is the time at which a client or a parent started the instance.
-	// It is the same in all generations and after a rewind. Zero if it is not known,
-	// as of an instance that another program started.
+	// FirstCreatedAt is the time at which a client or a parent started the instance. It stays
+	// the same in all generations and after a rewind. It is zero if it is unknown, for example
+	// because another program started the instance.
 	FirstCreatedAt time.Time
 }
 
-// Commit brings s up to date by a checkpoint with new events. It reports whether
-// that has changed more than the time of the last update and the custom status.
+// Commit updates s with a checkpoint that has new events. It reports whether more than
+// LastUpdatedAt and CustomStatus has changed.
 func (s *InstanceState) Commit(cp *Checkpoint) (changed bool) {
 	for _, e := range cp.NewEvents {
 		changed = s.Apply(e) || changed
 	}
-	if s.Status == history.Pending { // it was rewound
+	if s.Status == history.Pending { // the instance was rewound
 		s.Status, changed = history.Running, true
 	}
 	s.Instance, s.CustomStatus = cp.Instance, cp.CustomStatus
 	return changed
 }
 
-// Apply brings s up to date by an event of the instance's history
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateStateAsync). It reports whether the event has changed more than the time
-// of the last update.
+// Apply updates s with an event of the instance's history. It reports whether more than
+// LastUpdatedAt has changed. It follows
+// DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, UpdateStateAsync.
 func (s *InstanceState) Apply(e history.Event) (changed bool) {
 	s.LastUpdatedAt = e.Head().Timestamp
 	status, changed := history.StatusAfter(e)
@@ -78,8 +77,7 @@ func (s *InstanceState) Apply(e history.Event) (changed bool) {
 	return true
 }
 
-// NewInstanceState returns the state of an instance that is started and has not
-// run.
+// NewInstanceState returns the state of an instance that has been started but has not run.
 func NewInstanceState(start *history.ExecutionStarted) *InstanceState {
 	s := new(InstanceState)
 	s.begin(start)
@@ -87,8 +85,8 @@ func NewInstanceState(start *history.ExecutionStarted) *InstanceState {
 	return s
 }
 
-// begin makes s the state of the execution that e begins. An execution that has
-// ended leaves nothing.
+// begin sets s to the state of the execution that e begins. It resets all fields if the
+// previous execution has ended.
 func (s *InstanceState) begin(e *history.ExecutionStarted) {
 	if s.Status.IsTerminal() && s.Instance.ExecutionID != e.Instance.ExecutionID {
 		*s = InstanceState{LastUpdatedAt: s.LastUpdatedAt}
@@ -104,9 +102,8 @@ func (s *InstanceState) begin(e *history.ExecutionStarted) {
 	}
 }
 
-// SameAs reports whether an instance has not changed since its state was seen: the
-// same execution has the same status and the same last update. A nil state is the
-// zero state.
+// SameAs reports whether the instance is unchanged since seen was read: it has the same
+// execution, status and LastUpdatedAt. A nil state counts as the zero state.
 func (s *InstanceState) SameAs(seen *InstanceState) bool {
 	if s == nil {
 		s = new(InstanceState)

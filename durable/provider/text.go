@@ -1,4 +1,4 @@
 package provider
 
-// CutMark is the end of a text that was truncated to fit where it is stored.
+// CutMark is the suffix of a text that was truncated to fit its storage.
 const CutMark = " … (cut)"

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// UndecodableMessage is a message that a worker has received and cannot decode.
-// Another worker of the hub, of another version or engine, may be able to.
+// UndecodableMessage is a message that a worker received but cannot decode. A worker with
+// another version or engine may be able to decode it.
 type UndecodableMessage struct {
 	Queue, ID string
-	Cause     string // without the message's payload
+	Cause     string // does not contain the message's payload
 	Since     time.Time
-	// SetAside means that the message is in a separate queue until it is put back.
+	// SetAside means that the message was moved to a separate queue, where it stays until
+	// RetryUndecodable.
 	SetAside bool
 }
 
-// UndecodableKeeper is a [Client] of a hub that can have undecodable messages.
+// UndecodableKeeper is a [Client] of a hub that reports and keeps undecodable messages.
 type UndecodableKeeper interface {
-	// Undecodable returns the messages that the worker of this process has recently
-	// received or has set aside, in the order of queues and IDs, at most a thousand. It
-	// sends no request.
+	// Undecodable returns at most 1,000 undecodable messages that the worker of this process
+	// recently received or has set aside, sorted by queue and ID. It sends no request.
 	Undecodable() []UndecodableMessage
-	// RetryUndecodable puts all messages that were set aside, by any process, back into
-	// their queues and returns their number.
+	// RetryUndecodable returns all messages that any process has set aside to their queues. It
+	// reports their number.
 	RetryUndecodable(ctx context.Context) (int, error)
 }

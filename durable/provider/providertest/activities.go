@@ -11,17 +11,17 @@ import (
 )
 
 var activities = area{"activities", []test{
-	{"an activity is handed out as it was scheduled", running(asScheduled)},
-	{"its result arrives once it is completed", running(resultArrives)},
-	{"its failure arrives as it is", running(failureArrives)},
-	{"an activity is handed out to one caller", running(oneRunner)},
-	{"an abandoned activity comes again, counted, the second time later", running(activityAbandoned)},
-	{"an activity that is wanted again at a time comes then, however often it was abandoned", running(activityHeld)},
-	{"the results of many activities all arrive", running(manyActivities)},
-	{"activities of an execution that is over still run", running(orphans)},
-	{"an activity can be completed while its instance is worked on", running(completedMeanwhile)},
-	{"no activity is handed out after it was completed", running(notAgain)},
-	{"a history has the inputs that it was given, and no others", running(inputsInHistory)},
+	{"an activity is dispatched as it was scheduled", running(asScheduled)},
+	{"the result of an activity is delivered", running(resultArrives)},
+	{"the failure of an activity is delivered unchanged", running(failureArrives)},
+	{"an activity is dispatched to one caller", running(oneRunner)},
+	{"an abandoned activity is redelivered with its attempt number, with a longer delay the second time", running(activityAbandoned)},
+	{"an activity abandoned with a HeldError is redelivered at its time, independent of the attempts", running(activityHeld)},
+	{"the results of many activities are all delivered", running(manyActivities)},
+	{"activities of an execution that has ended still run", running(orphans)},
+	{"an activity can be completed while its instance is in flight", running(completedMeanwhile)},
+	{"a completed activity is not redelivered", running(notAgain)},
+	{"the history contains exactly the inputs of the committed events", running(inputsInHistory)},
 }}
 
 func asScheduled(w *world) {
@@ -50,8 +50,8 @@ func asScheduled(w *world) {
 	w.equal("activity with empty input", got[9].Task.Input, text(""))
 }
 
-// inputsInHistory looks at what an engine decides: whether inputs are in the
-// history, besides the messages.
+// inputsInHistory checks that the history contains the inputs of the committed events. The
+// engine decides whether an event has an input; its message always has one.
 func inputsInHistory(w *world) {
 	w.create("a")
 	long := text(`"` + strings.Repeat("x", 100_000) + `"`)
@@ -101,7 +101,7 @@ func failureArrives(w *world) {
 
 func oneRunner(w *world) {
 	w.scheduled("a")
-	w.noActivity("it runs already")
+	w.noActivity("it is already running")
 }
 
 func activityAbandoned(w *world) {
@@ -117,7 +117,7 @@ func activityAbandoned(w *world) {
 		w.equal("attempt", a.Attempt, attempt)
 		w.equal("input", a.Task.Input, text(`"input"`))
 	}
-	w.grow(delays)
+	w.checkDelays(delays)
 	w.complete(a, completed(0, nil))
 	w.next("a").finish()
 }
@@ -160,7 +160,7 @@ func orphans(w *world) {
 	a := w.nextActivity()
 	w.equal("name", a.Task.Name, "Activity")
 	w.complete(a, completed(0, nil))
-	w.idle(func(*episode) {})
+	w.discardUntilQuiet(func(*episode) {})
 	w.equal("status", w.state("a").Status, history.Completed)
 }
 
@@ -170,7 +170,7 @@ func completedMeanwhile(w *world) {
 	e := w.next("a")
 	result := completed(0, text("result"))
 	w.complete(a, result)
-	w.quiet("it is worked on")
+	w.quiet("the instance is in flight")
 	e.finish()
 	w.equal("messages", w.collect("a", 1), []provider.TaskMessage{{Event: result, Target: a.Instance}})
 }
@@ -180,8 +180,8 @@ func notAgain(w *world) {
 	w.complete(a, completed(0, nil))
 	w.noActivity("it was completed")
 	w.next("a").finish()
-	w.noActivity("it was completed and its result taken")
-	w.quiet("the result was taken")
+	w.noActivity("it was completed and its result was committed")
+	w.quiet("the result was committed")
 }
 
 func activityHeld(w *world) {

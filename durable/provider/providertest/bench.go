@@ -15,14 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A bench is a hub under test, with calls that must succeed or be refused.
+// bench is a hub under test. Its methods call the provider and fail the test if a call has an
+// unexpected result.
 type bench struct {
 	*testing.T
 	hub Hub
-	p   provider.Provider // as it is open now
+	p   provider.Provider // the currently open hub
 
-	halt    context.CancelFunc // ends Run's context
-	stopped chan error         // has what Run returned
+	halt    context.CancelFunc // ends the context of Run
+	stopped chan error         // receives the result of Run
 }
 
 // start calls Run.
@@ -31,7 +32,7 @@ func (b *bench) start() {
 	ctx, halt := context.WithCancel(context.WithoutCancel(b.Context()))
 	b.halt, b.stopped = halt, make(chan error, 1)
 	p, stopped := b.p, b.stopped
-	go func() { stopped <- p.Run(ctx) }() // awaited by stop, or when the test ends
+	go func() { stopped <- p.Run(ctx) }() // awaited by stop or by the test's cleanup
 }
 
 // stop ends Run's context and waits for Run to return.
@@ -54,12 +55,12 @@ func (b *bench) awaitStop() {
 	b.halt = nil
 }
 
-// patient returns a context for what must happen.
+// patient returns a context with the timeout for expected events.
 func (b *bench) patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.Context(), b.hub.Patience)
 }
 
-// nextActivity returns the next activity.
+// nextActivity returns the next activity. It fails the test if none is dispatched in time.
 func (b *bench) nextActivity() *provider.ActivityWorkItem {
 	b.Helper()
 	ctx, cancel := b.patient()
@@ -69,18 +70,18 @@ func (b *bench) nextActivity() *provider.ActivityWorkItem {
 		b.Fatalf("NextActivity: %v", err)
 	}
 	if a.Lock == nil || a.Task == nil || a.Attempt < 1 {
-		b.Fatalf("activity is not whole: %+v", a)
+		b.Fatalf("incomplete activity: %+v", a)
 	}
 	return a
 }
 
-// noActivity fails the test if an activity is handed out before long.
+// noActivity fails the test if an activity is dispatched within hub.Quiet.
 func (b *bench) noActivity(why string) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), b.hub.Quiet)
 	defer cancel()
 	if a, err := b.p.NextActivity(ctx); err == nil {
-		b.Fatalf("activity %s (event %d of %q) was handed out: %s", a.Task.Name, a.Task.EventID, a.Instance.InstanceID, why)
+		b.Fatalf("activity %s (event %d of %q) was dispatched: %s", a.Task.Name, a.Task.EventID, a.Instance.InstanceID, why)
 	}
 }
 
@@ -92,7 +93,7 @@ func (b *bench) must(what string, err error) {
 	}
 }
 
-// equal fails the test if got is not want.
+// equal reports an error if got differs from want.
 func (b *bench) equal(what string, got, want any) {
 	b.Helper()
 	if diff := cmp.Diff(want, got, same); diff != "" {
@@ -100,7 +101,7 @@ func (b *bench) equal(what string, got, want any) {
 	}
 }
 
-// runOne runs an activity that returns its input.
+// runOne runs one activity, whose result is its input.
 func (b *bench) runOne() error {
 	ctx, cancel := b.patient()
 	defer cancel()
@@ -111,34 +112,33 @@ func (b *bench) runOne() error {
 	return a.Lock.Complete(ctx, completed(a.Task.EventID, a.Task.Input))
 }
 
-// ready fails the test if the hub says that it cannot take work, or would rather not.
-func (b *bench) ready() {
+// mustBeReady fails the test if the hub cannot accept work, or is busy.
+func (b *bench) mustBeReady() {
 	b.Helper()
 	p, ok := b.p.(provider.Checker)
 	if !ok {
-		b.Skip("the provider cannot be checked")
+		b.Skip("the provider does not implement Checker")
 	}
 	ctx, cancel := b.patient()
 	defer cancel()
 	b.must("Check", p.Check(ctx))
 	if p.IsBusy() {
-		b.Error("the hub is busy though nobody uses it")
+		b.Error("the task hub reports work in flight although it is idle")
 	}
 }
 
-// portable returns the provider as one whose hub can be copied, and another
-// that is empty.
+// portable returns the hub and another, empty hub for a copy.
 func (b *bench) portable() (from, to provider.Portable) {
 	b.Helper()
 	from, ok := b.p.(provider.Portable)
 	if !ok || b.hub.Another == nil {
-		b.Skip("the hub cannot be copied")
+		b.Skip("the provider does not implement Portable, or Another is nil")
 	}
 	return from, b.hub.Another(b.T).(provider.Portable)
 }
 
-// rest stops the hub if it runs.
-func (b *bench) rest() {
+// stopIfRunning stops the hub if it is running.
+func (b *bench) stopIfRunning() {
 	b.Helper()
 	if b.halt != nil {
 		b.stop()
@@ -156,8 +156,8 @@ func (b *bench) mustCopy(from, to provider.Portable) provider.Totals {
 	return totals
 }
 
-// tryCopy copies a hub once its workers have let go of it. One that had no time to give
-// up its partitions has them until they run out.
+// tryCopy copies a hub. It retries until the hub's workers have released their partitions. A
+// worker that could not release them keeps them until its leases expire.
 func (b *bench) tryCopy(ctx context.Context, from, to provider.Portable) provider.Totals {
 	b.Helper()
 	for {
@@ -169,13 +169,12 @@ func (b *bench) tryCopy(ctx context.Context, from, to provider.Portable) provide
 		select {
 		case <-time.After(b.hub.Quiet):
 		case <-ctx.Done():
-			b.Fatalf("the hub is busy for ever: %v", err)
+			b.Fatalf("the task hub stays busy: %v", err)
 		}
 	}
 }
 
-// messagesOf returns what is on the way in a hub that rests, in the order of the
-// receivers.
+// messagesOf returns the pending messages of a stopped hub, sorted by receiver.
 func (b *bench) messagesOf(hub provider.Portable) (found []string) {
 	b.Helper()
 	ctx, cancel := b.patient()
@@ -185,7 +184,7 @@ func (b *bench) messagesOf(hub provider.Portable) (found []string) {
 	return found
 }
 
-// create starts an instance, whose execution is named after it.
+// create starts an instance with the execution ID "execution of <id>".
 func (b *bench) create(id string) history.OrchestrationInstance {
 	b.Helper()
 	return b.createAs(started(id, "execution of "+id, text(`"input"`)))
@@ -197,8 +196,8 @@ func (b *bench) createAs(start *history.ExecutionStarted) history.OrchestrationI
 	return start.Instance
 }
 
-// tryCreate starts an instance unless it is in a status of refuse. Unlike
-// create, it may be called by other goroutines than the test's.
+// tryCreate starts an instance unless its status is in refuse. Unlike create, it may be called
+// from any goroutine.
 func (b *bench) tryCreate(start *history.ExecutionStarted, refuse []history.RuntimeStatus) error {
 	ctx, cancel := b.patient()
 	defer cancel()
@@ -210,8 +209,7 @@ func (b *bench) send(m provider.TaskMessage) {
 	b.must("Send", b.trySend(m))
 }
 
-// trySend sends a message. Unlike send, it may be called by other goroutines
-// than the test's.
+// trySend sends a message. Unlike send, it may be called from any goroutine.
 func (b *bench) trySend(m provider.TaskMessage) error {
 	ctx, cancel := b.patient()
 	defer cancel()
@@ -253,7 +251,7 @@ func (b *bench) purgeSeen(id string, seen *provider.InstanceState) error {
 	b.Helper()
 	p, ok := b.p.(provider.Purger)
 	if !ok {
-		b.Skip("the provider does not purge")
+		b.Skip("the provider does not implement Purger")
 	}
 	ctx, cancel := b.patient()
 	defer cancel()
@@ -264,15 +262,15 @@ func (b *bench) rewind(id, reason string) error {
 	b.Helper()
 	p, ok := b.p.(provider.Rewinder)
 	if !ok {
-		b.Skip("the provider does not rewind")
+		b.Skip("the provider does not implement Rewinder")
 	}
 	ctx, cancel := b.patient()
 	defer cancel()
 	return p.Rewind(ctx, id, reason)
 }
 
-// gone checks that nothing is known of an instance.
-func (b *bench) gone(id string) {
+// mustBeGone checks that the hub has no state and no history of an instance.
+func (b *bench) mustBeGone(id string) {
 	b.Helper()
 	ctx, cancel := b.patient()
 	defer cancel()
@@ -282,15 +280,15 @@ func (b *bench) gone(id string) {
 	b.equal("history", b.history(id), []history.Event(nil))
 }
 
-// spared checks that an instance is not purged that has changed.
-func (b *bench) spared(id string, seen *provider.InstanceState) {
+// mustRefusePurge checks that Purge refuses an instance that has changed since seen was read.
+func (b *bench) mustRefusePurge(id string, seen *provider.InstanceState) {
 	b.Helper()
 	if err := b.purgeSeen(id, seen); !errors.Is(err, provider.ErrInstanceChanged) {
 		b.Fatalf("Purge returned %v, want %v", err, provider.ErrInstanceChanged)
 	}
 }
 
-// refused gives the session of an episode up, which could not be committed.
+// refused checks that the commit of a purged instance fails, and releases the session.
 func (b *bench) refused(e *episode) {
 	b.Helper()
 	ctx, cancel := b.patient()
@@ -301,8 +299,8 @@ func (b *bench) refused(e *episode) {
 	e.release()
 }
 
-// becomes waits for an instance to have a status.
-func (b *bench) becomes(id string, status history.RuntimeStatus) {
+// awaitStatus waits until an instance has a status.
+func (b *bench) awaitStatus(id string, status history.RuntimeStatus) {
 	b.Helper()
 	ctx, cancel := b.patient()
 	defer cancel()
@@ -315,7 +313,7 @@ func (b *bench) becomes(id string, status history.RuntimeStatus) {
 	}
 }
 
-// list returns the instances of all pages.
+// list returns the instances of all pages of a query.
 func (b *bench) list(q provider.Query) []*provider.InstanceState {
 	b.Helper()
 	var all []*provider.InstanceState
@@ -325,12 +323,12 @@ func (b *bench) list(q provider.Query) []*provider.InstanceState {
 	return all
 }
 
-// pages returns all pages.
+// pages iterates over all pages of a query.
 func (b *bench) pages(q provider.Query) iter.Seq[*provider.Page] {
 	return func(yield func(*provider.Page) bool) {
 		for pages := 0; ; pages++ {
 			if pages > 1000 {
-				b.Fatal("the query does not come to an end")
+				b.Fatal("the query has more than 1,000 pages")
 			}
 			ctx, cancel := b.patient()
 			page, err := b.p.Instances(ctx, q)
@@ -343,7 +341,7 @@ func (b *bench) pages(q provider.Query) iter.Seq[*provider.Page] {
 				return
 			}
 			if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-				b.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
+				b.Fatalf("continuation %q is not valid base64url; HTTP could change it", page.Continuation)
 			}
 			q.Continuation = page.Continuation
 		}
@@ -360,8 +358,9 @@ func (b *bench) listIDs(q provider.Query) []string {
 	return ids
 }
 
-// startAtOnce starts an instance several times at once, unless it goes on, while others do
-// what they do. It returns which start won, -1 if none did.
+// startAtOnce runs several concurrent starts of one ID, together with others. The starts refuse
+// instances that have not ended. It returns the number of the start that succeeded, -1 if all
+// were refused.
 func (b *bench) startAtOnce(id, name string, others ...func()) (winner int) {
 	b.Helper()
 	const racers = 6
@@ -375,7 +374,7 @@ func (b *bench) startAtOnce(id, name string, others ...func()) (winner int) {
 		_, exists := errors.AsType[*provider.InstanceExistsError](err)
 		switch {
 		case err == nil && winner >= 0:
-			b.Errorf("starts %d and %d were both told that they won", winner, i)
+			b.Errorf("starts %d and %d both succeeded; want one", winner, i)
 		case err == nil:
 			winner = i
 		case !exists:
@@ -385,7 +384,7 @@ func (b *bench) startAtOnce(id, name string, others ...func()) (winner int) {
 	return winner
 }
 
-// tryAgain starts an instance anew, with another execution.
+// tryAgain starts an instance with a second execution ID.
 func (b *bench) tryAgain(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
 	start := started(id, "second execution of "+id, text(`"again"`))
 	return start.Instance, b.tryCreate(start, refuse)
@@ -400,21 +399,20 @@ func (b *bench) mustExist(err error, id string, status history.RuntimeStatus) {
 	b.equal("the error", *exists, provider.InstanceExistsError{InstanceID: id, Status: status})
 }
 
-// stays fails the test if Run returns before long.
-func (b *bench) stays(why string) {
+// mustKeepRunning fails the test if Run returns within hub.Quiet.
+func (b *bench) mustKeepRunning(why string) {
 	b.Helper()
 	select {
 	case err := <-b.stopped:
 		b.halt = nil
-		b.Fatalf("Run returned %v although %s", err, why)
+		b.Fatalf("Run returned %v: %s", err, why)
 	case <-time.After(b.hub.Quiet):
 	}
 }
 
-// grow checks the delays after which something came again that was abandoned
-// twice. On a busy machine they are longer, so that they cannot be compared with
-// each other.
-func (b *bench) grow(delays []time.Duration) {
+// checkDelays checks the delays of two redeliveries after Abandon. It does not compare the delays with
+// each other, because they can be longer on a busy machine.
+func (b *bench) checkDelays(delays []time.Duration) {
 	b.Helper()
 	first, second := b.hub.AbandonDelay, b.hub.AbandonDelay*3/2
 	if delays[0] < first || delays[1] < second {
@@ -422,8 +420,9 @@ func (b *bench) grow(delays []time.Duration) {
 	}
 }
 
-// hold abandons what is wanted again at a time until it would come too late without
-// that. again abandons it, and returns when it has come.
+// hold abandons work several times with a [provider.HeldError], until the delay of the attempts
+// alone would be longer than the suite waits. It checks that the work is not redelivered early.
+// again abandons the work with cause and returns when it is redelivered.
 func (b *bench) hold(again func(cause error)) {
 	b.Helper()
 	short := max(b.hub.AbandonDelay, b.hub.Quiet)
@@ -432,7 +431,7 @@ func (b *bench) hold(again func(cause error)) {
 	}
 	until := time.Now().Add(3 * time.Second)
 	again(&provider.HeldError{Cause: errAbandoned, Until: until})
-	if early := time.Until(until); early > time.Second { // storage may count in whole ones
-		b.Errorf("it came %v before it was wanted", early)
+	if early := time.Until(until); early > time.Second { // some storages round to full seconds
+		b.Errorf("the work was redelivered %v before Until", early)
 	}
 }

@@ -6,16 +6,15 @@ import (
 )
 
 var children = area{"starts of children", []test{
-	{"a child whose ID is not known begins", running(newChild)},
-	{"a child whose ID belongs to an instance that goes on is handed to that", running(childOfLive)},
-	{"the answer of an episode in which nothing was decided is sent", running(answered)},
-	{"a child whose ID belongs to an instance that has ended takes its place", running(childOfEnded)},
-	{"a child's start that comes again begins nothing", running(childTwice)},
-	{"the time of a child's first start stays until another is started with its ID", running(childFirstCreated)},
+	{"a child with an unknown ID begins", running(newChild)},
+	{"the start of a child with the ID of a running instance is delivered to that instance", running(childOfLive)},
+	{"the messages of a checkpoint without events are sent", running(answered)},
+	{"a child replaces an instance with its ID that has ended", running(childOfEnded)},
+	{"a redelivered start of a child begins no execution", running(childTwice)},
+	{"the first creation time of a child stays until another child is started with its ID", running(childFirstCreated)},
 }}
 
-// childStart returns the start of a child of instance parent, by its given
-// action.
+// childStart returns the start of a child that the parent's action created.
 func childStart(id, executionID string, parent history.OrchestrationInstance, action int) provider.TaskMessage {
 	start := started(id, executionID, text(`"of a child"`))
 	start.Parent = &history.ParentInstance{Name: "Orchestrator", Instance: parent, TaskScheduleID: action}
@@ -45,8 +44,8 @@ func childOfLive(w *world) {
 	w.equal("instance of the work item", e.item.Instance, child)
 	w.equal("history of the work item", e.item.History, before)
 	w.equal("messages of the work item", e.item.Messages, []provider.TaskMessage{start})
-	e.drop()
-	w.quiet("the start was refused")
+	e.discard()
+	w.quiet("the start was consumed")
 	w.equal("history", w.history("child"), before)
 	s := w.state("child")
 	w.equal("instance", s.Instance, child)
@@ -99,22 +98,22 @@ func childTwice(w *world) {
 	w.next("parent").child(0, start).finish()
 	w.next("child").finish()
 	w.sendAgain(start)
-	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, start.Target) })
+	w.discardUntilQuiet(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, start.Target) })
 
-	// As one that continued as new.
+	// The start is redelivered after the child has continued as new.
 	w.send(raised("child", "go on", nil))
 	e := w.next("child").continueAsNew("second", nil)
 	e.cp.NewEvents[1].(*history.ExecutionStarted).Parent = start.Event.(*history.ExecutionStarted).Parent
 	second := e.cp.Instance
 	e.finish()
 	w.sendAgain(start)
-	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
+	w.discardUntilQuiet(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
 
-	// And when that has ended.
+	// The start is redelivered after the child has ended.
 	w.send(raised("child", "finish", nil))
 	w.next("child").end(history.Completed, text("done")).finish()
 	w.sendAgain(start)
-	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
+	w.discardUntilQuiet(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
 	w.equal("output", w.state("child").Output, text("done"))
 	w.equal("history", w.history("child"), w.histories[second])
 }
@@ -124,7 +123,7 @@ func childFirstCreated(w *world) {
 	w.create("child")
 	w.next("child").end(history.Failed, text("one that a client started")).finish()
 	for i, execution := range []string{"first", "second", "third"} {
-		id := "child" // and in the place of the one before
+		id := "child" // replaces the previous child in the second round
 		if i == 2 {
 			id = "new child"
 		}

@@ -9,13 +9,13 @@ import (
 )
 
 var commits = area{"commits", []test{
-	{"events are appended to the history as they are", running(appended)},
-	{"nothing of a checkpoint is seen before it is committed", running(nothingBefore)},
-	{"all of a checkpoint is there once it is committed", running(allTogether)},
-	{"messages go to other instances and to the same", running(messagesSent)},
-	{"a child starts as its parent says", running(childStarts)},
-	{"an empty checkpoint takes the messages and leaves the rest", running(emptyCheckpoint)},
-	{"a commit whose context has ended counts as a whole or not at all", running(cancelledCommit)},
+	{"events are appended to the history unchanged", running(appended)},
+	{"a checkpoint has no visible effect before its commit", running(nothingBefore)},
+	{"a committed checkpoint is completely visible", running(allTogether)},
+	{"messages reach other instances and the sender itself", running(messagesSent)},
+	{"a child is started as its parent specified", running(childStarts)},
+	{"an empty checkpoint deletes the messages and changes nothing else", running(emptyCheckpoint)},
+	{"a commit whose context has ended takes effect completely or not at all", running(cancelledCommit)},
 	{"the checkpoint of a lost session is refused and has no effect", running(lostSession)},
 }}
 
@@ -125,7 +125,7 @@ func emptyCheckpoint(w *world) {
 	w.next("a").custom(text(`"status"`)).finish()
 	before, past := w.state("a"), w.history("a")
 	w.send(raised("a", "Event", nil))
-	w.next("a").drop()
+	w.next("a").discard()
 	w.quiet("its message was dropped")
 	after := w.state("a")
 	w.equal("history", w.history("a"), past)
@@ -148,25 +148,25 @@ func cancelledCommit(w *world) {
 	}
 	cp := e.cp
 	e.abandon()
-	// It may have been written all the same; then nobody needs the messages, and
-	// the provider may have deleted them.
+	// The commit may still have been written. Then the messages have been consumed, and the
+	// provider may have deleted them.
 	if got := w.history("a"); len(got) > 0 {
 		w.equal("history", got, cp.NewEvents)
 		w.equal("name of the activity", w.nextActivity().Task.Name, "Activity")
 		return
 	}
-	w.noActivity("its checkpoint did not count")
+	w.noActivity("its checkpoint was not committed")
 	w.next("a").schedule(0, "Activity", nil).finish()
 	w.equal("history", w.history("a"), w.histories[instance])
 	w.equal("name of the activity", w.nextActivity().Task.Name, "Activity")
 	w.noActivity("it was scheduled once")
 }
 
-// lostSession keeps a work item until the worker has given up waiting for it,
-// and another has taken the instance over and got further.
+// lostSession holds a work item until its worker's drain timeout ends, another worker has taken
+// over the instance, and that worker has committed an episode.
 func lostSession(w *world) {
 	if w.hub.Reopen == nil {
-		w.Skip("the hub cannot be opened again")
+		w.Skip("Reopen is nil")
 	}
 	instance := w.create("a")
 	w.create("b")
@@ -181,7 +181,7 @@ func lostSession(w *world) {
 	for w.histories[instance] == nil {
 		e := w.try(ctx)
 		if e == nil {
-			w.Fatal("the instance was not handed out to the other worker")
+			w.Fatal("the instance was not dispatched to the other worker")
 		}
 		e.schedule(0, "Activity", nil).finish()
 	}
@@ -189,15 +189,15 @@ func lostSession(w *world) {
 	if err := late.item.Session.Commit(ctx, late.cp); !errors.Is(err, provider.ErrSessionLost) {
 		w.Errorf("Commit returned %v, want %v", err, provider.ErrSessionLost)
 	}
-	_ = late.item.Session.Abandon(ctx, errAbandoned) // of a session that is lost: any answer will do
+	_ = late.item.Session.Abandon(ctx, errAbandoned) // the session is lost; any result is acceptable
 	_ = late.item.Session.Release(ctx)
 	w.equal("history", w.history("a"), w.histories[instance])
 	w.equal("custom status", w.state("a").CustomStatus, (*string)(nil))
 	w.equal("name of the activity", w.nextActivity().Task.Name, "Activity")
-	w.idle(func(e *episode) {
+	w.discardUntilQuiet(func(e *episode) {
 		for _, m := range e.item.Messages {
 			if _, ok := m.Event.(*history.EventRaised); ok {
-				w.Errorf("%s of the lost session was handed out", fingerprint(m))
+				w.Errorf("%s of the lost session was dispatched", fingerprint(m))
 			}
 		}
 	})

@@ -9,17 +9,17 @@ import (
 )
 
 var continuing = area{"continuing as new", []test{
-	{"the new history takes the old one's place", running(newHistory)},
-	{"what completes for the old execution does not reach the new one", running(staleCompletions)},
+	{"the new history replaces the old one", running(newHistory)},
+	{"completions for the old execution do not reach the new one", running(staleCompletions)},
 	{"events reach the new execution", running(eventsAfterwards)},
-	{"activities and timers of the new execution come back to it", running(workAfterwards)},
+	{"activities and timers of the new execution are delivered to it", running(workAfterwards)},
 	{"an instance continues as new many times", running(manyGenerations)},
-	{"the time of the first start stays until a client starts the ID anew", running(firstCreated)},
+	{"the first creation time stays until a client starts the ID again", running(firstCreated)},
 }}
 
 func newHistory(w *world) {
 	first := w.create("a")
-	for i := range 5 { // so that the old history is longer than the new one
+	for i := range 5 { // makes the old history longer than the new one
 		w.next("a").schedule(i, "Activity", nil).finish()
 		w.send(raised("a", "Event", nil))
 	}
@@ -27,7 +27,7 @@ func newHistory(w *world) {
 	e.finish()
 	second := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "second"}
 	if first == second {
-		w.Fatal("the executions have one name")
+		w.Fatal("both executions have the same ID")
 	}
 	w.equal("history", w.history("a"), w.histories[second])
 	s := w.state("a")
@@ -59,7 +59,7 @@ func firstCreated(w *world) {
 	w.next("a").end(history.Failed, text("it broke")).finish()
 	same("when it has ended")
 	again := started("a", "third", nil)
-	w.must("start it anew", w.tryCreate(again, live))
+	w.must("start it again", w.tryCreate(again, live))
 	w.equal("time of the first start of another", w.state("a").FirstCreatedAt, again.Timestamp)
 	w.next("a").end(history.Completed, nil).finish()
 	w.equal("time of the first start when that has ended", w.state("a").FirstCreatedAt, again.Timestamp)
@@ -72,7 +72,7 @@ func staleCompletions(w *world) {
 	w.send(raised("a", "Event", nil))
 	e := w.next("a")
 	for !slices.ContainsFunc(e.fresh, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeEventRaised }) {
-		e.finish() // where everything is slow the timer is due before the event arrives
+		e.finish() // on a slow machine the timer may be due before the event arrives
 		e = w.next("a")
 	}
 	e.continueAsNew("second", nil).schedule(0, "Of the new execution", nil).timer(1, now().Add(time.Hour))
@@ -80,10 +80,10 @@ func staleCompletions(w *world) {
 	w.complete(late, completed(0, text(`"of the old execution"`)))
 	until := time.Now().Add(moment)
 	for time.Now().Before(until) { // until the timer of the old execution is due
-		w.idle(func(e *episode) {
+		w.discardUntilQuiet(func(e *episode) {
 			for _, m := range e.item.Messages {
 				if m.Target != first {
-					w.Errorf("%s was handed out to the new execution", fingerprint(m))
+					w.Errorf("%s was dispatched to the new execution", fingerprint(m))
 				}
 			}
 		})

@@ -12,26 +12,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Tests of taking a hub's contents out and putting them in elsewhere; they are
-// skipped if the provider does not offer it.
+// Tests of [provider.Portable]. They are skipped if the provider does not implement it.
 var copying = area{"copying", []test{
-	{"a copy goes on where the hub was", copied},
-	{"a copy has what ended, and large payloads", copiedWhole},
-	{"a copy has what was rewound, and versions and tags", copiedRewound},
-	{"a copied timer and a copied start come in their time", copiedTimes},
-	{"copied signals come in their time", copiedSignals},
-	{"a copied timer is that of the current generation", copiedGenerations},
-	{"the hub that was copied goes on as before", copiedLeftAlone},
-	{"an empty hub is copied", copiedNothing},
-	{"a hub that was filled is not exact", copiedInexactly},
-	{"a hub is not copied while it is worked on", copiedAtWork},
-	{"a hub that is not empty is not filled", copiedOver},
-	{"what fails while it is copied is told", copiedInVain},
-	{"a hub with an instance that cannot be read is refused", copiedUnreadable},
+	{"the instances of a copy continue", copied},
+	{"a copy contains ended instances and large payloads", copiedWhole},
+	{"a copy contains rewound instances, versions and tags", copiedRewound},
+	{"a copied timer and a copied scheduled start are not early", copiedTimes},
+	{"copied delayed signals are not early", copiedSignals},
+	{"only the timer of the current generation fires in a copy", copiedGenerations},
+	{"the source of a copy continues as before", copiedLeftAlone},
+	{"an empty hub can be copied", copiedNothing},
+	{"a hub with imported data is not exact", copiedInexactly},
+	{"a hub with a running worker is not copied", copiedAtWork},
+	{"a hub that is not empty refuses an import", copiedOver},
+	{"an error of the source fails the import", copiedInVain},
+	{"a hub with an unreadable instance is not copied", copiedUnreadable},
 }}
 
 func copied(w *world) {
-	w.stages()
+	w.fillAllStages()
 	w.create("unstarted")
 	w.send(raised("event", "Sent", text(`"in between"`)))
 	exact := w.isExact()
@@ -46,13 +45,13 @@ func copied(w *world) {
 		e := w.try(ctx)
 		cancel()
 		if e == nil {
-			w.Fatalf("only %d instances have something to do after the copy, want 2", len(seen))
+			w.Fatalf("%d instances were dispatched after the copy, want 2", len(seen))
 		}
 		seen[e.item.Instance.InstanceID] = e
 		e.finish()
 	}
 	if seen["unstarted"] == nil || seen["event"] == nil {
-		w.Errorf("the instances that have something to do are not those that had")
+		w.Errorf("after the copy, other instances were dispatched than those with messages")
 	}
 	a := w.nextActivity()
 	w.equal("input of the activity", a.Task.Input, text(`"input"`))
@@ -98,7 +97,7 @@ func copiedWhole(w *world) {
 		w.equal("history of "+id, w.history(id), w.histories[want.Instance])
 	}
 	_, err := w.tryAgain("large", live)
-	w.must("start a copied instance that has ended anew", err)
+	w.must("start a copied instance again that has ended", err)
 	w.next("large").finish()
 }
 
@@ -116,7 +115,7 @@ func copiedRewound(w *world) {
 	w.failing("goes on")
 	w.rewindPlan("goes on")
 	w.must("Rewind", w.rewind("goes on", "why"))
-	w.awoken("goes on").schedule(0, "Activity", nil).finish()
+	w.nextRewound("goes on").schedule(0, "Activity", nil).finish()
 	w.rewindPlan("rewound")
 	w.must("Rewind", w.rewind("rewound", "why"))
 	w.createAs(tagged("unbegun"))
@@ -162,14 +161,14 @@ func copiedTimes(w *world) {
 			w.Fatal("a timer or a start was lost")
 		}
 		if early := time.Until(due); early > 0 {
-			w.Errorf("%q was handed out %v before its time", e.item.Instance.InstanceID, early)
+			w.Errorf("%q was dispatched %v early", e.item.Instance.InstanceID, early)
 		}
 		e.finish()
 	}
 	w.quiet("one timer is a day away")
 }
 
-// A timer of the generation before is due, too, and has the same number.
+// The timer of the previous generation is due at the same time and has the same number.
 func copiedGenerations(w *world) {
 	w.portable()
 	w.start()
@@ -177,7 +176,7 @@ func copiedGenerations(w *world) {
 	w.next("a").timer(0, now().Add(moment)).finish()
 	w.send(raised("a", "Event", nil))
 	w.next("a").continueAsNew("second", nil).timer(0, now().Add(moment)).finish()
-	w.rest()
+	w.stopIfRunning()
 	time.Sleep(2 * moment)
 	from, to := w.portable()
 	ctx, cancel := w.patient()
@@ -185,7 +184,7 @@ func copiedGenerations(w *world) {
 	w.tryCopy(ctx, from, to)
 	w.use(to.(provider.Provider))
 	for {
-		e := w.next("a") // the event may come again
+		e := w.next("a") // the event may be redelivered
 		fired := slices.IndexFunc(e.fresh, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeTimerFired })
 		if fired >= 0 {
 			w.equal("execution whose timer fires", e.fresh[fired].Target.ExecutionID, "second")
@@ -196,7 +195,8 @@ func copiedGenerations(w *world) {
 	}
 }
 
-// Names of signals are what .NET reads as a time: with a zone or without one.
+// copiedSignals uses all forms of time that .NET accepts in the name of a signal: with and
+// without a zone.
 func copiedSignals(w *world) {
 	w.portable()
 	w.start()
@@ -212,21 +212,21 @@ func copiedSignals(w *world) {
 	}
 	e.end(history.Completed, nil).finish()
 	from, to := w.portable()
-	w.rest()
+	w.stopIfRunning()
 	hasMessages(w, w.mustCopy(from, to), len(names), w.isExact())
 	w.equal("messages of the copy", w.messagesOf(to), w.messagesOf(from))
 	w.use(to.(provider.Provider))
 	got := w.next("@counter@0")
 	if early := time.Until(due); early > 0 {
-		w.Errorf("a signal was delivered %v before its time", early)
+		w.Errorf("a signal was delivered %v early", early)
 	}
-	got.become("first", "state").finish()
+	got.setEntityState("first", "state").finish()
 	w.quiet("the others are a day away")
 }
 
-// hasMessages checks how many messages were copied. A store that is not exact deletes
-// messages after their checkpoint. Such a message is copied as well if its deletion takes
-// longer than the worker's drain timeout.
+// hasMessages checks the number of copied messages. A provider that is not exact deletes
+// messages after their checkpoint. It copies such a message too if the deletion takes longer
+// than the worker's drain timeout.
 func hasMessages(w *world, totals provider.Totals, want int, exact bool) {
 	w.Helper()
 	if got := totals.Messages; got < want || got > want && exact {
@@ -234,27 +234,27 @@ func hasMessages(w *world, totals provider.Totals, want int, exact bool) {
 	}
 }
 
-// copiedUnreadable leaves no instance behind without a word.
+// copiedUnreadable checks that a copy does not skip an unreadable instance silently.
 func copiedUnreadable(w *world) {
 	if w.hub.Damage == nil {
-		w.Skip("nothing can be damaged")
+		w.Skip("Damage is nil")
 	}
 	w.create("a")
 	w.create("unreadable")
 	w.start()
-	w.rest()
+	w.stopIfRunning()
 	w.hub.Damage(w.T, "unreadable")
 	from, to := w.portable()
 	ctx, cancel := w.patient()
 	defer cancel()
 	_, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "unreadable") {
-		w.Errorf("copying a hub with an instance that cannot be read: %v; want an error that names it", err)
+		w.Errorf("copy of a hub with an unreadable instance: %v; want an error that contains its ID", err)
 	}
-	w.equal("what the source has", w.list(provider.Query{})[0].Instance.InstanceID, "a")
+	w.equal("first instance of the source", w.list(provider.Query{})[0].Instance.InstanceID, "a")
 }
 
-// A messageList lists the messages that it is given.
+// messageList collects descriptions of the messages that are written to it.
 type messageList []string
 
 func (*messageList) Instance(context.Context, *provider.InstanceState, []history.Event) error {
@@ -269,7 +269,7 @@ func (l *messageList) Message(_ context.Context, m provider.TaskMessage) error {
 }
 
 func copiedLeftAlone(w *world) {
-	w.stages()
+	w.fillAllStages()
 	w.send(raised("event", "Sent", nil))
 	from, to := w.portable()
 	w.mustCopy(from, to)
@@ -288,7 +288,7 @@ func copiedNothing(w *world) {
 	from, to := w.portable()
 	ctx, cancel := w.patient()
 	defer cancel()
-	_, err := w.p.Instances(ctx, provider.Query{}) // makes the hub exist
+	_, err := w.p.Instances(ctx, provider.Query{}) // creates the hub
 	w.must("Instances", err)
 	w.equal("totals", w.mustCopy(from, to), provider.Totals{})
 }
@@ -296,21 +296,21 @@ func copiedNothing(w *world) {
 func copiedInexactly(w *world) {
 	from, to := w.portable()
 	w.create("a")
-	w.rest()
+	w.stopIfRunning()
 	w.mustCopy(from, to)
 	if hub, ok := to.(provider.Exact); ok && hub.IsExact() {
-		w.Errorf("a hub that was copied into says that it is exact; what came may come again")
+		w.Errorf("IsExact is true after an import; want false, because imported messages may be redelivered")
 	}
 }
 
 func copiedAtWork(w *world) {
 	from, to := w.portable()
 	w.start()
-	w.begin("a") // the worker has the hub by now
+	w.begin("a") // the worker owns the hub now
 	ctx, cancel := w.patient()
 	defer cancel()
 	if _, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil); !errors.Is(err, provider.ErrHubBusy) {
-		w.Errorf("CopyHub of what is worked on: %v, want %v", err, provider.ErrHubBusy)
+		w.Errorf("CopyHub with a running worker: %v, want %v", err, provider.ErrHubBusy)
 	}
 }
 
@@ -318,12 +318,12 @@ func copiedOver(w *world) {
 	from, to := w.portable()
 	w.start()
 	w.begin("a")
-	w.rest()
+	w.stopIfRunning()
 	w.mustCopy(from, to)
 	ctx, cancel := w.patient()
 	defer cancel()
 	if _, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil); !errors.Is(err, provider.ErrHubNotEmpty) {
-		w.Errorf("CopyHub into what is not empty: %v, want %v", err, provider.ErrHubNotEmpty)
+		w.Errorf("CopyHub into a hub that is not empty: %v, want %v", err, provider.ErrHubNotEmpty)
 	}
 }
 

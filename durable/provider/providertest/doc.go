@@ -1,10 +1,9 @@
-// Package providertest checks that a storage provider keeps the promises of
-// package provider.
+// Package providertest is the conformance test suite for storage providers.
 //
-// [Exercise] drives a provider through its interface alone, with checkpoints
-// made by hand: no orchestrator runs. It is strict about what package provider
-// says and tolerates all else, such as a message that comes twice, or one that
-// nobody wants being handed out or not.
+// [Exercise] calls a provider only through its interfaces and builds checkpoints by hand. No
+// orchestrator runs. The suite checks exactly what package provider requires. It accepts all
+// other behavior, for example a redelivered message, or the delivery of a message that no
+// instance waits for.
 package providertest
 
 import (
@@ -14,53 +13,43 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Hub is an empty task hub, and what has to be known about its provider to
-// exercise it.
+// Hub is an empty task hub with the properties of its provider that the suite needs.
 type Hub struct {
-	// Provider gives access to the hub. Its Run has not been called.
+	// Provider accesses the hub. Its Run method has not been called.
 	Provider provider.Provider
 
-	// Reopen gives access to the same hub through another value, as a process
-	// would that follows this one. The suite calls it when Run has returned, and
-	// uses Provider, or what Reopen returned before, only to see that what it
-	// handed out does not count any more. It is nil if the hub does not outlive
-	// its provider; what needs it is then skipped.
+	// Reopen opens the same hub again, as a new process would. The suite calls it after Run has
+	// returned. From then on it uses earlier values only to check that their work items have no
+	// effect. Nil skips the tests that need it, for a hub that does not outlive its provider.
 	Reopen func(t *testing.T) provider.Provider
 
-	// Kill gives access to what is left of the hub when this process dies, at
-	// the time of the call and without having been able to do anything. It may
-	// leave Provider as it is. It is nil if that cannot be had; what needs it is
-	// then skipped.
+	// Kill simulates a crash of the process at the time of the call and opens the remaining
+	// hub. It may leave Provider unchanged. Nil skips the tests that need it.
 	Kill func(t *testing.T) provider.Provider
 
-	// Another opens another hub of the same provider, which is empty. It is nil
-	// if there cannot be two; what needs it is then skipped.
+	// Another opens another, empty hub of the same provider. Nil skips the tests that need it.
 	Another func(t *testing.T) provider.Provider
 
-	// Damage makes what is stored of an instance one that cannot be read. It is nil if
-	// that cannot be had; what needs it is then skipped.
+	// Damage makes the stored data of an instance unreadable. Nil skips the tests that need it.
 	Damage func(t *testing.T, id string)
 
-	// Patience is how long the suite waits for what must happen. Default 20 s.
+	// Patience is the time limit for each expected event. Default 20 s.
 	Patience time.Duration
-	// Quiet is how long it watches for what must not happen. Default 100 ms.
+	// Quiet is the observation time for an event that must not happen. Default 100 ms.
 	Quiet time.Duration
 
-	// DrainTimeout is the provider's, which should be short but longer than
-	// Quiet.
+	// DrainTimeout is the provider's drain timeout. It should be short, but longer than Quiet.
 	DrainTimeout time.Duration
-	// AbandonDelay is the least time until what was abandoned for the first time
-	// is handed out again; 0 if that is not known. The second time it takes half
-	// as long again at least.
+	// AbandonDelay is the minimum time until work is redelivered after its first Abandon; 0 if
+	// it is unknown. After the second Abandon the delay must be at least 1.5 times as long.
 	AbandonDelay time.Duration
-	// Visibility is how long what was handed out stays locked when it is not
-	// renewed; 0 if locks do not end.
+	// Visibility is the duration of a lock that is not renewed; 0 if locks do not expire.
 	Visibility time.Duration
-	// Order is how far the order is kept in which one sender sends.
+	// Order is the order guarantee for messages of one sender to one instance.
 	Order Order
 }
 
-// An area is a part of the contract, with a test for each of its sentences.
+// area is one part of the contract. It has a test for each rule.
 type area struct {
 	name  string
 	tests []test
@@ -71,23 +60,22 @@ type test struct {
 	run  func(*world)
 }
 
-// Exercise runs the suite as subtests of t. It calls open for each of them, to
-// get a hub of its own; open may make the subtest parallel, and registers with
-// its t what is to be done at the end.
+// Exercise runs the suite as subtests of t. It calls open in each subtest to get a new hub.
+// open may call t.Parallel, and registers its cleanup with t.
 func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
 	ExerciseIn(t, Directly, open)
 }
 
-// ExerciseIn is [Exercise] with each test run by in, such as synctest.Test, which
-// gets the test's t and may give test another one.
+// ExerciseIn is like [Exercise] but runs each test through in, for example in synctest.Test. in
+// receives the subtest's t and may pass another one to test.
 func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
 	exercise(t, 1, in, open)
 }
 
-// ExerciseSample is [ExerciseIn]. In a short run it runs one test of each group of
-// consecutive tests of an area, and skips the others.
+// ExerciseSample is like [ExerciseIn]. With -short it runs only the first of every group
+// consecutive tests of an area and skips the others.
 func ExerciseSample(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
 	if !testing.Short() {

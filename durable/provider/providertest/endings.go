@@ -9,10 +9,10 @@ import (
 )
 
 var endings = area{"endings", []test{
-	{"an instance that has ended is left as it is by what comes later", running(leftAlone)},
-	{"what arrives while the last episode runs changes nothing", running(duringLast)},
-	{"what is sent to an instance that has ended does not reach its successor by name", running(successor)},
-	{"who follows an instance is told the state in which it ended", running(followed)},
+	{"later messages do not change an instance that has ended", running(leftAlone)},
+	{"messages that arrive during the last episode have no effect", running(duringLast)},
+	{"messages for an ended execution do not reach its successor", running(successor)},
+	{"Follow returns the final state of an instance", running(followed)},
 }}
 
 func leftAlone(w *world) {
@@ -25,7 +25,7 @@ func leftAlone(w *world) {
 		w.send(provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(now()), Name: "by name"}, Target: instance})
 		w.send(to(id, &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("again")}))
 		w.send(to(id, completed(0, nil)))
-		w.unchanged(id, before)
+		w.mustNotChange(id, before)
 	}
 }
 
@@ -39,7 +39,7 @@ func duringLast(w *world) {
 	w.send(raised("a", "too late", nil))
 	e.end(history.Completed, text("done")).finish()
 	w.equal("instance", w.state("a").Instance, instance)
-	w.unchanged("a", w.state("a"))
+	w.mustNotChange("a", w.state("a"))
 }
 
 func successor(w *world) {
@@ -53,13 +53,13 @@ func successor(w *world) {
 		e := w.next("a")
 		for _, m := range e.item.Messages {
 			if m.Target == first && e.item.Instance == second {
-				w.Logf("%v for the first execution was handed out with the second, for the engine to drop", m.Event.Type())
+				w.Logf("%v for the first execution was dispatched with the second execution; the engine discards it", m.Event.Type())
 			}
 		}
 		if e.item.Instance == second {
 			e.finish()
 		} else {
-			e.drop()
+			e.discard()
 		}
 	}
 	w.equal("status", w.state("a").Status, history.Running)
@@ -68,7 +68,7 @@ func successor(w *world) {
 func followed(w *world) {
 	hub, ok := w.p.(provider.Follower)
 	if !ok {
-		w.Skip("the hub does not tell how instances end")
+		w.Skip("the provider does not implement Follower")
 	}
 	parent := w.create("parent")
 	start := childStart("child", "execution of child", parent, 0)
@@ -81,7 +81,7 @@ func followed(w *world) {
 	for _, id := range []string{"parent", "child", "again"} {
 		ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
 		if s := hub.Follow(ctx, id); s != nil {
-			w.Errorf("%q goes on, and its follower is told %+v", id, s)
+			w.Errorf("Follow of %q, which is running, returned %+v", id, s)
 		}
 		cancel()
 		w.send(raised(id, "finish", nil))
@@ -92,13 +92,13 @@ func followed(w *world) {
 			defer cancel()
 			told <- hub.Follow(ctx, id)
 		}()
-		time.Sleep(w.hub.Quiet) // until somebody follows it; who comes too late has to ask
+		time.Sleep(w.hub.Quiet) // gives Follow time to begin; a call after the end returns nil
 		e.finish()
 		if got, want := <-told, w.state(id); got != nil {
 			want.Input = nil
-			w.equal("state in which it is told that it ended", got, want)
+			w.equal("state that Follow returned", got, want)
 		} else {
-			w.Logf("the end of %q is to be asked for", id)
+			w.Logf("Follow of %q returned nil; the caller has to read the state", id)
 		}
 	}
 }

@@ -10,18 +10,18 @@ import (
 )
 
 var entities = area{"entities", []test{
-	{"an entity begins to be with the first message", running(entityBegins)},
-	{"an entity has any key that an instance ID can have", running(entityKeys)},
-	{"an entity lives on from checkpoint to checkpoint", running(entityLives)},
-	{"the answer to an entity's caller arrives", running(entityAnswers)},
+	{"the first message creates an entity", running(entityBegins)},
+	{"an entity key can contain any character of an instance ID", running(entityKeys)},
+	{"an entity continues from checkpoint to checkpoint", running(entityLives)},
+	{"the caller of an entity receives the result", running(entityAnswers)},
 	{"an entity starts an orchestration", running(entityStarts)},
-	{"an entity keeps a state of any size", running(entityLarge)},
-	{"a signal is not delivered before its time", running(entityDelayed)},
-	{"an entity's delayed signals outlive its checkpoints", running(entityDelayedThroughout)},
-	{"more messages come to an entity's session", running(entitySession)},
-	{"entities are found by their IDs, and left out if they are not wanted", running(entityQueries)},
-	{"an entity is purged, and begins anew", running(entityPurged)},
-	{"an entity is there when the hub is opened again", running(entityReopened)},
+	{"an entity can have a state of any size", running(entityLarge)},
+	{"a delayed signal is not delivered early", running(entityDelayed)},
+	{"delayed signals are kept through the entity's checkpoints", running(entityDelayedThroughout)},
+	{"an entity's session receives more messages", running(entitySession)},
+	{"queries find entities by ID prefix and can exclude them", running(entityQueries)},
+	{"a purged entity can be created again", running(entityPurged)},
+	{"an entity is kept when the hub is reopened", running(entityReopened)},
 }}
 
 const entityID = "@counter@A key/with:odd characters"
@@ -36,7 +36,7 @@ func entityBegins(w *world) {
 	w.equal("instance", e.item.Instance.InstanceID, entityID)
 	w.equal("history", e.item.History, []history.Event(nil))
 	w.equal("messages", e.item.Messages, []provider.TaskMessage{first})
-	e.become("first", "state 1").finish()
+	e.setEntityState("first", "state 1").finish()
 	w.quiet("its message was committed")
 
 	s := w.state(entityID)
@@ -53,7 +53,7 @@ func entityKeys(w *world) {
 	ids := []string{"@counter@", "@counter@@", "@counter@a@b", "@counter@a", "@counter@A", "@counter@it's", "@counter@ü 世界 😀", "@counter@a:b$c^d"}
 	for i, id := range ids {
 		w.send(signal(id, "add"))
-		w.next(id).become(fmt.Sprint("execution ", i), "state of "+id).finish()
+		w.next(id).setEntityState(fmt.Sprint("execution ", i), "state of "+id).finish()
 	}
 	found := make(map[string]bool)
 	for _, s := range w.list(provider.Query{IDPrefix: "@counter@", Fetch: provider.Fetch{Input: true}}) {
@@ -78,11 +78,11 @@ func entityLives(w *world) {
 		if i > 0 {
 			w.equal("execution of the work item", e.item.Instance.ExecutionID, names[i-1])
 		}
-		e.become(name, "state of "+name).finish()
+		e.setEntityState(name, "state of "+name).finish()
 		s := w.state(entityID)
 		w.equal("input", s.Input, text("state of "+name))
 		if before != nil && s.CreatedAt.Before(before.CreatedAt) {
-			w.Errorf("it was created at %v, before the checkpoint of %v: the time says when it was written last", s.CreatedAt, before.CreatedAt)
+			w.Errorf("CreatedAt is %v, before the previous checkpoint's %v; want the time of the last checkpoint", s.CreatedAt, before.CreatedAt)
 		}
 		before = s
 	}
@@ -93,7 +93,7 @@ func entityAnswers(w *world) {
 	w.next("caller").raise(0, entityID, "op", text(`{"op":"get"}`)).finish()
 	answer := raised("caller", "11111111-1111-1111-1111-111111111111", text(`{"result":"1"}`))
 	answer.Target = caller
-	w.next(entityID).become("first", "state").tell(answer).finish()
+	w.next(entityID).setEntityState("first", "state").addMessage(answer).finish()
 	e := w.next("caller")
 	w.equal("messages", e.item.Messages, []provider.TaskMessage{answer})
 	e.finish()
@@ -101,12 +101,12 @@ func entityAnswers(w *world) {
 
 func entityStarts(w *world) {
 	w.send(signal(entityID, "start"))
-	e := w.next(entityID).become("first", "state")
+	e := w.next(entityID).setEntityState("first", "state")
 	child := started("child", "execution of child", text("1"))
 	child.Tags = map[string]string{"FireAndForget": ""}
 	child.Parent = &history.ParentInstance{Name: entityID, Instance: e.cp.Instance, TaskScheduleID: 3}
 	m := provider.TaskMessage{Event: child, Target: child.Instance}
-	e.tell(m).finish()
+	e.addMessage(m).finish()
 	got := w.next("child")
 	w.equal("messages", got.item.Messages, []provider.TaskMessage{m})
 	got.end(history.Completed, nil).finish()
@@ -116,15 +116,15 @@ func entityStarts(w *world) {
 func entityLarge(w *world) {
 	for _, name := range []string{"first", "second", "third"} {
 		w.send(signal(entityID, name))
-		w.next(entityID).become(name, *large(name)).finish()
+		w.next(entityID).setEntityState(name, *large(name)).finish()
 		w.equal("input", w.state(entityID).Input, large(name))
 	}
 	w.send(signal(entityID, "shrink"))
-	w.next(entityID).become("fourth", "small").finish()
+	w.next(entityID).setEntityState("fourth", "small").finish()
 	w.equal("input", w.state(entityID).Input, text("small"))
 }
 
-// later returns a signal for an entity that is due at a time.
+// later returns a signal to an entity that is due at the given time.
 func later(id string, due time.Time) provider.TaskMessage {
 	return raised(id, "op@"+due.UTC().Format("2006-01-02T15:04:05.0000000Z"), text(`{"op":"later"}`))
 }
@@ -134,31 +134,31 @@ func entityDelayed(w *world) {
 	m := later(entityID, due)
 	w.send(m)
 	w.send(signal(entityID, "at once"))
-	w.takeUntil(entityID, m, due)
+	w.commitUntil(entityID, m, due)
 }
 
 func entityDelayedThroughout(w *world) {
 	w.send(signal(entityID, "remember"))
-	e := w.next(entityID).become("first", "state")
+	e := w.next(entityID).setEntityState("first", "state")
 	due := now().Add(moment)
 	m := later(entityID, due)
-	e.tell(m).finish()
+	e.addMessage(m).finish()
 	w.send(signal(entityID, "go on"))
-	w.takeUntil(entityID, m, due)
+	w.commitUntil(entityID, m, due)
 }
 
 func entitySession(w *world) {
 	w.send(signal(entityID, "first"))
-	e := w.next(entityID).become("first", "state 1").commit()
+	e := w.next(entityID).setEntityState("first", "state 1").commit()
 	second := signal(entityID, "second")
 	w.send(second)
 	if got := e.more(w.hub.Patience); len(got) == 0 {
-		e.release() // the provider has no extended sessions, or not now
+		e.release() // the provider has no extended sessions, or ended this one
 		e = w.next(entityID)
 	} else {
 		w.equal("messages", got, []provider.TaskMessage{second})
 	}
-	e.become("second", "state 2").finish()
+	e.setEntityState("second", "state 2").finish()
 	w.equal("input", w.state(entityID).Input, text("state 2"))
 	w.quiet("everything was committed")
 }
@@ -166,7 +166,7 @@ func entitySession(w *world) {
 func entityQueries(w *world) {
 	for _, id := range []string{"@a@1", "@a@2", "@ab@1"} {
 		w.send(signal(id, "add"))
-		w.next(id).become("execution of "+id, "state").finish()
+		w.next(id).setEntityState("execution of "+id, "state").finish()
 	}
 	w.begin("a")
 	w.equal("all", w.listIDs(emptyQuery), []string{"@a@1", "@a@2", "@ab@1", "a"})
@@ -178,7 +178,7 @@ func entityQueries(w *world) {
 
 func entityPurged(w *world) {
 	w.send(signal(entityID, "add"))
-	w.next(entityID).become("first", *large("state")).finish()
+	w.next(entityID).setEntityState("first", *large("state")).finish()
 	w.must("Purge", w.purge(entityID))
 	ctx, cancel := w.patient()
 	defer cancel()
@@ -188,17 +188,17 @@ func entityPurged(w *world) {
 	w.send(signal(entityID, "again"))
 	e := w.next(entityID)
 	w.equal("history", e.item.History, []history.Event(nil))
-	e.become("second", "state 2").finish()
+	e.setEntityState("second", "state 2").finish()
 	w.equal("input", w.state(entityID).Input, text("state 2"))
 }
 
 func entityReopened(w *world) {
 	w.send(signal(entityID, "add"))
-	w.next(entityID).become("first", "state").finish()
+	w.next(entityID).setEntityState("first", "state").finish()
 	w.send(later(entityID, now().Add(moment)))
 	w.reopen()
 	w.equal("input", w.state(entityID).Input, text("state"))
 	e := w.next(entityID)
 	w.equal("execution", e.item.Instance.ExecutionID, "first")
-	e.become("second", "state 2").finish()
+	e.setEntityState("second", "state 2").finish()
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An episode is a work item, and the checkpoint that is made of it by hand.
+// episode is a work item with the checkpoint that the test builds for it.
 type episode struct {
 	w    *world
 	item *provider.OrchestrationWorkItem
-	// past is the execution's history, fresh are the messages that are not in
+	// past is the history of the execution; fresh holds the messages that are not committed to
 	// it yet.
 	past  []history.Event
 	fresh []provider.TaskMessage
@@ -24,19 +24,20 @@ type episode struct {
 
 func text(s string) *string { return &s }
 
-// now is the time in the resolution of events.
+// now returns the current time in the resolution of events.
 func now() time.Time { return history.Ticks(time.Now()) }
 
-// checkOrder reports messages that come before the event that scheduled them.
+// checkOrder reports completions that are dispatched before the history has the event that
+// scheduled the work.
 func (e *episode) checkOrder(messages []provider.TaskMessage) {
 	e.w.Helper()
 	for _, m := range messages {
 		id, ok := history.Completes(m.Event)
 		if !ok || m.Target.ExecutionID != "" && m.Target.ExecutionID != e.item.Instance.ExecutionID {
-			continue // what is for another execution is dropped by the engine
+			continue // the engine discards messages for another execution
 		}
 		if !slices.ContainsFunc(e.past, func(past history.Event) bool { return past.Head().EventID == id }) {
-			e.w.Errorf("%v of event %d was handed out to %q before the history has that event", m.Event.Type(), id, e.item.Instance.InstanceID)
+			e.w.Errorf("%v of event %d was dispatched to %q before the history has that event", m.Event.Type(), id, e.item.Instance.InstanceID)
 		}
 	}
 }
@@ -46,15 +47,14 @@ func (e *episode) isRepeated() bool {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	for _, m := range e.fresh {
-		if !e.w.taken[fingerprint(m)] {
+		if !e.w.consumed[fingerprint(m)] {
 			return false
 		}
 	}
 	return len(e.fresh) > 0
 }
 
-// checkpoint returns the checkpoint that the episode is to commit, which takes
-// all messages.
+// checkpoint returns the checkpoint of the episode, which consumes all messages.
 func (e *episode) checkpoint() *provider.Checkpoint {
 	if e.cp == nil {
 		e.cp = &provider.Checkpoint{Instance: e.item.Instance}
@@ -75,7 +75,7 @@ func (e *episode) decide(events ...history.Event) *episode {
 
 func action(id int) history.Header { return history.Header{EventID: id, Timestamp: now()} }
 
-// schedule has an activity scheduled.
+// schedule adds an activity to the checkpoint.
 func (e *episode) schedule(id int, name string, input *string) *episode {
 	e.decide(&history.TaskScheduled{Header: action(id), Name: name})
 	e.cp.Activities = append(e.cp.Activities, provider.TaskMessage{
@@ -85,7 +85,7 @@ func (e *episode) schedule(id int, name string, input *string) *episode {
 	return e
 }
 
-// timer has a timer created.
+// timer adds a timer to the checkpoint.
 func (e *episode) timer(id int, at time.Time) *episode {
 	at = history.Ticks(at)
 	e.decide(&history.TimerCreated{Header: action(id), FireAt: at})
@@ -96,19 +96,19 @@ func (e *episode) timer(id int, at time.Time) *episode {
 	return e
 }
 
-// raise has an event sent to an instance.
+// raise adds an event for an instance to the checkpoint.
 func (e *episode) raise(id int, to, name string, input *string) *episode {
 	e.decide(&history.EventSent{Header: action(id), InstanceID: to, Name: name, Input: input})
 	e.cp.Messages = append(e.cp.Messages, raised(to, name, input))
 	return e
 }
 
-// end completes the execution.
+// end adds the end of the execution to the checkpoint.
 func (e *episode) end(status history.RuntimeStatus, output *string) *episode {
 	return e.decide(&history.ExecutionCompleted{Header: action(1000), Status: status, Result: output})
 }
 
-// continueAsNew replaces the history by that of a new execution.
+// continueAsNew replaces the checkpoint by one that begins a new execution.
 func (e *episode) continueAsNew(executionID string, input *string) *episode {
 	before := e.checkpoint()
 	start := started(e.item.Instance.InstanceID, executionID, input)
@@ -129,7 +129,7 @@ func (e *episode) custom(status *string) *episode {
 	return e
 }
 
-// tryCommit commits the checkpoint, which ends with OrchestratorCompleted.
+// tryCommit adds an OrchestratorCompleted and commits the checkpoint.
 func (e *episode) tryCommit(ctx context.Context) error {
 	cp := e.checkpoint()
 	cp.NewEvents = append(cp.NewEvents, &history.OrchestratorCompleted{Header: history.NewHeader(now())})
@@ -140,7 +140,7 @@ func (e *episode) tryCommit(ctx context.Context) error {
 	return err
 }
 
-// committed brings up to date what the hub should hold.
+// committed updates the model after a successful commit.
 func (e *episode) committed() {
 	w := e.w
 	w.mu.Lock()
@@ -151,7 +151,7 @@ func (e *episode) committed() {
 	e.past = slices.Concat(e.past, e.cp.NewEvents)
 	w.histories[e.cp.Instance] = e.past
 	for _, m := range e.fresh {
-		w.taken[fingerprint(m)] = true
+		w.consumed[fingerprint(m)] = true
 	}
 	e.cp, e.fresh = nil, nil
 }
@@ -165,13 +165,13 @@ func (e *episode) commit() *episode {
 	return e
 }
 
-// finish commits the checkpoint and gives the lock up.
+// finish commits the checkpoint and releases the lock.
 func (e *episode) finish() {
 	e.w.Helper()
 	e.commit().release()
 }
 
-// release gives the lock up.
+// release releases the lock.
 func (e *episode) release() {
 	e.w.Helper()
 	e.w.mu.Lock()
@@ -182,7 +182,7 @@ func (e *episode) release() {
 	e.w.must("Release", e.item.Session.Release(ctx))
 }
 
-// abandon hands the messages back and gives the lock up.
+// abandon abandons the messages and releases the lock.
 func (e *episode) abandon() {
 	e.w.Helper()
 	ctx, cancel := e.w.patient()
@@ -191,10 +191,10 @@ func (e *episode) abandon() {
 	e.release()
 }
 
-var errAbandoned = fmt.Errorf("the test abandons it")
+var errAbandoned = fmt.Errorf("abandoned by the test")
 
-// drop commits a checkpoint that decides nothing, so that the messages go.
-func (e *episode) drop() {
+// discard commits an empty checkpoint, which deletes the messages, and releases the lock.
+func (e *episode) discard() {
 	e.w.Helper()
 	ctx, cancel := e.w.patient()
 	defer cancel()
@@ -217,16 +217,16 @@ func (e *episode) more(idle time.Duration) []provider.TaskMessage {
 	return messages
 }
 
-// child has a child started.
+// child adds the start of a child to the checkpoint.
 func (e *episode) child(id int, start provider.TaskMessage) *episode {
 	e.decide(&history.SubOrchestrationInstanceCreated{Header: action(id), Name: "Orchestrator", InstanceID: start.Target.InstanceID})
 	e.cp.Messages = append(e.cp.Messages, start)
 	return e
 }
 
-// become makes the checkpoint that of an entity: it continues as new as an
-// execution whose input is its state.
-func (e *episode) become(executionID, state string) *episode {
+// setEntityState makes the checkpoint one of an entity: the entity continues as new, and the input of
+// the new execution is its state.
+func (e *episode) setEntityState(executionID, state string) *episode {
 	id := e.item.Instance.InstanceID
 	messages := e.checkpoint().Messages
 	start := started(id, executionID, &state)
@@ -238,16 +238,16 @@ func (e *episode) become(executionID, state string) *episode {
 	return e
 }
 
-// tell adds a message to the checkpoint.
-func (e *episode) tell(m provider.TaskMessage) *episode {
+// addMessage adds a message to the checkpoint.
+func (e *episode) addMessage(m provider.TaskMessage) *episode {
 	cp := e.checkpoint()
 	cp.Messages = append(cp.Messages, m)
 	return e
 }
 
-// survives commits the checkpoint and gives the lock up. It reports whether the commit
-// counts: somebody may have taken the instance away.
-func (e *episode) survives() bool {
+// tryFinish commits the checkpoint and releases the lock. It reports whether the commit
+// succeeded; a lost session is not an error.
+func (e *episode) tryFinish() bool {
 	ctx, cancel := e.w.patient()
 	defer cancel()
 	err := e.tryCommit(ctx)
@@ -258,13 +258,14 @@ func (e *episode) survives() bool {
 	return err == nil
 }
 
-// arrive fetches messages through Next until n have come. The session must not end before.
+// arrive waits until n messages have arrived through Session.Next. The session must not end
+// before.
 func (e *episode) arrive(n int) {
 	e.w.Helper()
 	for len(e.fresh) < n {
 		began := time.Now()
 		if len(e.more(e.w.hub.Patience)) == 0 {
-			e.w.Fatalf("only %d of %d messages came through Next, which returned none after %v", len(e.fresh), n, time.Since(began))
+			e.w.Fatalf("%d of %d messages arrived through Next; then it returned none after %v", len(e.fresh), n, time.Since(began))
 		}
 	}
 }
@@ -276,8 +277,8 @@ func (e *episode) onlyOnce(messages []provider.TaskMessage) {
 		return
 	}
 	for _, m := range messages {
-		if id := fingerprint(m); e.w.taken[id] && !e.w.again[id] {
-			e.w.Errorf("the provider is exact, and %q was handed out with a message that was committed before: %s", e.item.Instance.InstanceID, fingerprint(m))
+		if id := fingerprint(m); e.w.consumed[id] && !e.w.again[id] {
+			e.w.Errorf("an exact provider dispatched %q with a message that was committed before: %s", e.item.Instance.InstanceID, fingerprint(m))
 		}
 	}
 }

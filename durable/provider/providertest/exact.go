@@ -5,20 +5,20 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// exact has what an exact provider promises besides; of others it is skipped. That a message
-// which was committed does not come again is checked in every test.
+// Tests of [provider.Exact]. They are skipped if IsExact returns false. All other tests also
+// check that committed messages are not redelivered by an exact provider.
 var exact = area{"exact", []test{
-	{"it keeps the order always", ofExact(exactOrder)},
-	{"what a checkpoint sends comes once, and what it took does not, through the death of the worker", ofExact(exactThroughDeath)},
-	{"what a checkpoint would have sent that is lost with its worker does not come", ofExact(exactLost)},
-	{"what a checkpoint would have sent that is refused does not come", ofExact(exactRefused)},
-	{"what was sent to two instances comes once to each, through the death of the worker", ofExact(exactFamily)},
+	{"messages are always in order", ofExact(exactOrder)},
+	{"after a crash, a checkpoint's messages are delivered once and consumed messages are not redelivered", ofExact(exactThroughDeath)},
+	{"the messages of a checkpoint lost in a crash are not delivered", ofExact(exactLost)},
+	{"the messages of a refused checkpoint are not delivered", ofExact(exactRefused)},
+	{"after a crash, messages to several instances are delivered once to each", ofExact(exactFamily)},
 }}
 
 func ofExact(f func(*world)) func(*world) {
 	return running(func(w *world) {
 		if !w.isExact() {
-			w.Skip("the provider does not say that it is exact")
+			w.Skip("the provider is not exact")
 		}
 		f(w)
 	})
@@ -29,37 +29,38 @@ func exactOrder(w *world) {
 }
 
 func exactThroughDeath(w *world) {
-	e, told := w.telling()
+	e, told := w.sendingEntity()
 	e.commit()
 	w.kill()
 	got := w.next("@told@a")
 	w.equal("messages", got.item.Messages, []provider.TaskMessage{told})
-	got.become("first of told", "state").finish()
+	got.setEntityState("first of told", "state").finish()
 	w.quiet("both messages were committed")
 	w.kill()
-	w.quiet("both messages were committed, and the worker died again")
+	w.quiet("both messages were committed, and the worker crashed again")
 }
 
 func exactLost(w *world) {
-	e, _ := w.telling()
+	e, _ := w.sendingEntity()
 	w.kill()
 	again := w.next(entityID)
 	w.equal("messages", again.item.Messages, e.item.Messages)
-	again.become("second", "state").finish()
-	w.quiet("the checkpoint that sends something was not committed")
+	again.setEntityState("second", "state").finish()
+	w.quiet("the checkpoint with the message was not committed")
 }
 
 func exactRefused(w *world) {
 	w.send(signal(entityID, "begin"))
-	w.next(entityID).become("first", "state").finish()
+	w.next(entityID).setEntityState("first", "state").finish()
 	w.send(signal(entityID, "tell"))
-	e := w.next(entityID).become("second", "state").tell(signal("@told@a", "told"))
+	e := w.next(entityID).setEntityState("second", "state").addMessage(signal("@told@a", "told"))
 	w.must("Purge", w.purge(entityID))
 	w.refused(e)
-	w.idle(func(e *episode) { w.equal("instance that was handed out", e.item.Instance.InstanceID, entityID) })
+	w.discardUntilQuiet(func(e *episode) { w.equal("instance that was dispatched", e.item.Instance.InstanceID, entityID) })
 }
 
-// exactFamily has an orchestration send to itself, to a child and to an entity at once.
+// exactFamily lets an orchestration send messages to itself, to a child and to an entity in one
+// checkpoint.
 func exactFamily(w *world) {
 	parent := w.create("a")
 	child := childStart("child", "execution of child", parent, 0)
@@ -71,13 +72,13 @@ func exactFamily(w *world) {
 		e := w.try(ctx)
 		cancel()
 		if e == nil {
-			w.Fatalf("only %v came", got)
+			w.Fatalf("only %v were delivered", got)
 		}
 		id := e.item.Instance.InstanceID
 		got[id] += len(e.fresh)
 		switch {
 		case history.IsEntity(id):
-			e.become("first", "state").finish()
+			e.setEntityState("first", "state").finish()
 		case id == "child":
 			e.end(history.Completed, nil).finish()
 		default:

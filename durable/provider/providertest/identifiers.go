@@ -8,9 +8,9 @@ import (
 )
 
 var identifiers = area{"odd instance IDs", []test{
-	{"instances of any ID run and are found", running(oddIDs)},
+	{"instances with unusual IDs run and are listed", running(oddIDs)},
 	{"IDs that differ in case or blanks are different instances", running(alikeIDs)},
-	{"IDs that begin alike do not meet", running(prefixIDs)},
+	{"IDs with a common prefix are different instances", running(prefixIDs)},
 }}
 
 var odd = []string{

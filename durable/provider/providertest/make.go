@@ -5,8 +5,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// live are the statuses of instances that have not ended. A client refuses to
-// start them again.
+// live lists the statuses of instances that have not ended. Starts refuse to replace such
+// instances.
 var live = []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
 
 func started(id, executionID string, input *string) *history.ExecutionStarted {
@@ -18,7 +18,7 @@ func started(id, executionID string, input *string) *history.ExecutionStarted {
 	}
 }
 
-// to returns an event as a message for an instance, whichever execution it has.
+// to returns a message with event e for the current execution of an instance.
 func to(id string, e history.Event) provider.TaskMessage {
 	return provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: id}}
 }

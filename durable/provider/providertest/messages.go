@@ -10,13 +10,13 @@ import (
 )
 
 var messages = area{"messages", []test{
-	{"a message is handed out to the instance it is for", running(messageArrives)},
-	{"every message of several senders is handed out", running(severalSenders)},
-	{"events sent before the start was handed out are kept", running(eventsBeforeStart)},
-	{"a message that names the execution reaches it", running(namedExecution)},
-	{"a message for an unknown instance does no harm", running(unknownTarget)},
-	{"every kind of message arrives as it was sent", running(everyKind)},
-	{"a sender whose context has ended gets an error or delivers", running(cancelledSender)},
+	{"a message is dispatched to its target instance", running(messageArrives)},
+	{"all messages of several senders are dispatched", running(severalSenders)},
+	{"events sent before the start was dispatched are kept", running(eventsBeforeStart)},
+	{"a message for a specific execution reaches it", running(namedExecution)},
+	{"a message for an unknown instance has no effect on other instances", running(unknownTarget)},
+	{"every type of message arrives unchanged", running(everyKind)},
+	{"a sender whose context has ended gets an error, or its message is delivered", running(cancelledSender)},
 }}
 
 func messageArrives(w *world) {
@@ -88,17 +88,17 @@ func namedExecution(w *world) {
 func unknownTarget(w *world) {
 	w.send(raised("nobody", "Event", nil))
 	w.send(to("nobody", &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("why")}))
-	w.idle(func(e *episode) {
+	w.discardUntilQuiet(func(e *episode) {
 		w.equal("instance", e.item.Instance.InstanceID, "nobody")
 		w.equal("history", e.item.History, []history.Event(nil))
 	})
-	w.quiet("nobody wanted it")
-	w.begin("a") // others are served as before
+	w.quiet("the messages were discarded")
+	w.begin("a") // other instances still work
 	w.equal("history of the unknown instance", w.history("nobody"), []history.Event(nil))
 }
 
-// everyKind sends what clients and orchestrations send to an instance that
-// waits for an activity, a child and a timer.
+// everyKind sends every type of message to an instance that waits for an activity, a child and
+// a timer.
 func everyKind(w *world) {
 	instance := w.create("a")
 	e := w.next("a")
@@ -158,7 +158,7 @@ func cancelledSender(w *world) {
 	}
 	after := raised("a", "certain", nil)
 	w.send(after)
-	for !containsMessage(w.collect("a", 1), after) { // the doubtful one may come first
+	for !containsMessage(w.collect("a", 1), after) { // the event whose Send failed may come first
 		continue
 	}
 }

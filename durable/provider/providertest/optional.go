@@ -8,30 +8,30 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Tests of what a provider may be able to do besides; those of what it does not
-// offer are skipped.
+// Tests of [provider.Purger] and [provider.Rewinder]. They are skipped if the provider does not
+// implement them.
 var optional = area{"purging and rewinding", []test{
 	{"a purged instance is gone and can be started again", running(purged)},
-	{"what is purged leaves others alone", running(purgedAlone)},
-	{"what is not there cannot be purged", running(purgedUnknown)},
-	{"what was sent to a purged instance does not bring it back", running(purgedWithMessages)},
-	{"what was handed out before a purge cannot be committed", running(purgedAtWork)},
-	{"what began since an instance was seen is not purged", running(purgedSince)},
-	{"what was rewound since it was seen is not purged", running(purgedSinceRewind)},
-	{"what an entity got since it was seen is not purged", running(purgedSinceSignal)},
-	{"a rewound instance goes on without its failure", running(rewound)},
-	{"a rewound instance takes its failed child with it", running(rewoundWithChild)},
-	{"a rewound instance keeps the timers that it waits for", running(rewoundWithTimer)},
-	{"a child that is rewound keeps the timers that it waits for", running(rewoundWithTimerOfChild)},
-	{"what has no history cannot be rewound", running(rewoundUnknown)},
-	{"what was only started cannot be rewound", running(rewoundUnstarted)},
+	{"a purge does not affect other instances", running(purgedAlone)},
+	{"an unknown instance cannot be purged", running(purgedUnknown)},
+	{"messages to a purged instance do not create it again", running(purgedWithMessages)},
+	{"a work item dispatched before a purge cannot be committed", running(purgedAtWork)},
+	{"an instance that was started again since it was read is not purged", running(purgedSince)},
+	{"an instance that was rewound since it was read is not purged", running(purgedSinceRewind)},
+	{"messages that an entity received since it was read are not lost in a purge", running(purgedSinceSignal)},
+	{"a rewound instance continues without its failure", running(rewound)},
+	{"a rewind of an instance rewinds its failed child", running(rewoundWithChild)},
+	{"a rewound instance keeps its pending timers", running(rewoundWithTimer)},
+	{"a rewound child keeps its pending timers", running(rewoundWithTimerOfChild)},
+	{"an unknown instance cannot be rewound", running(rewoundUnknown)},
+	{"an instance that has not run cannot be rewound", running(rewoundUnstarted)},
 }}
 
 func purged(w *world) {
 	w.createAs(started("a", "execution", large("input")))
 	w.next("a").end(history.Completed, large("output")).finish()
 	w.must("Purge", w.purge("a"))
-	w.gone("a")
+	w.mustBeGone("a")
 	w.equal("instances", w.listIDs(emptyQuery), []string(nil))
 
 	second, err := w.tryAgain("a", append(live, history.Completed))
@@ -66,11 +66,11 @@ func purgedWithMessages(w *world) {
 	a := w.scheduled("a")
 	w.send(raised("a", "Event", nil))
 	w.must("Purge", w.purge("a"))
-	w.gone("a")
+	w.mustBeGone("a")
 	w.complete(a, completed(0, nil))
 	w.send(raised("a", "Event", nil))
 	w.purgedLeftovers()
-	w.gone("a")
+	w.mustBeGone("a")
 }
 
 func purgedAtWork(w *world) {
@@ -78,10 +78,10 @@ func purgedAtWork(w *world) {
 	w.complete(a, completed(0, nil))
 	e := w.next("a")
 	w.must("Purge", w.purge("a"))
-	w.gone("a")
+	w.mustBeGone("a")
 	w.refused(e.end(history.Completed, nil))
 	w.purgedLeftovers()
-	w.gone("a")
+	w.mustBeGone("a")
 }
 
 func purgedSince(w *world) {
@@ -90,17 +90,17 @@ func purgedSince(w *world) {
 	seen := w.state("a")
 	second, err := w.tryAgain("a", live)
 	w.must("start it again", err)
-	w.spared("a", seen)
-	w.spared("a", new(provider.InstanceState)) // as of somebody who saw nothing
+	w.mustRefusePurge("a", seen)
+	w.mustRefusePurge("a", new(provider.InstanceState)) // a caller that saw no instance
 	w.equal("status", w.state("a").Status, history.Pending)
 	e := w.next("a")
 	w.equal("instance of the work item", e.item.Instance, second)
 	e.end(history.Completed, text("second")).finish()
-	w.spared("a", seen)
+	w.mustRefusePurge("a", seen)
 	w.equal("output", w.state("a").Output, text("second"))
 	w.equal("history", w.history("a"), w.histories[second])
 	w.must("Purge", w.purgeSeen("a", w.state("a")))
-	w.gone("a")
+	w.mustBeGone("a")
 }
 
 func purgedSinceRewind(w *world) {
@@ -108,34 +108,34 @@ func purgedSinceRewind(w *world) {
 	seen := w.state("a")
 	w.rewindPlan("a")
 	w.must("Rewind", w.rewind("a", "why"))
-	w.spared("a", seen)
-	w.awoken("a").end(history.Completed, nil).finish()
-	w.spared("a", seen)
+	w.mustRefusePurge("a", seen)
+	w.nextRewound("a").end(history.Completed, nil).finish()
+	w.mustRefusePurge("a", seen)
 	w.equal("status", w.state("a").Status, history.Completed)
 }
 
 func purgedSinceSignal(w *world) {
 	w.send(signal(entityID, "first"))
-	w.next(entityID).become("first", "state 1").finish()
+	w.next(entityID).setEntityState("first", "state 1").finish()
 	seen := w.state(entityID)
 	second := signal(entityID, "second")
 	w.send(second)
 	err := w.purgeSeen(entityID, seen)
 	if err != nil && !errors.Is(err, provider.ErrInstanceChanged) {
-		w.Errorf("Purge returned %v, want that it is done or %v", err, provider.ErrInstanceChanged)
+		w.Errorf("Purge returned %v, want nil or %v", err, provider.ErrInstanceChanged)
 	}
 	e := w.next(entityID)
 	w.equal("messages", e.item.Messages, []provider.TaskMessage{second})
 	if err == nil && len(e.item.History) > 0 { // loaded before the purge
-		w.refused(e.become("second", "state 2"))
+		w.refused(e.setEntityState("second", "state 2"))
 		e = w.next(entityID)
 		w.equal("messages", e.item.Messages, []provider.TaskMessage{second})
 	}
-	e.become("second", "state 2").finish()
-	w.spared(entityID, seen)
+	e.setEntityState("second", "state 2").finish()
+	w.mustRefusePurge(entityID, seen)
 	w.equal("state", w.state(entityID).Input, text("state 2"))
 	w.must("Purge", w.purgeSeen(entityID, w.state(entityID)))
-	w.gone(entityID)
+	w.mustBeGone(entityID)
 }
 
 func rewound(w *world) {
@@ -146,8 +146,8 @@ func rewound(w *world) {
 	w.equal("status", w.state("a").Status, history.Pending)
 	w.equal("history", w.history("a"), w.histories[instance])
 
-	w.awoken("a").schedule(0, "Activity", nil).finish() // as replay would
-	w.equal("status of one that goes on", w.state("a").Status, history.Running)
+	w.nextRewound("a").schedule(0, "Activity", nil).finish() // as replay would
+	w.equal("status after the rewound episode", w.state("a").Status, history.Running)
 	w.complete(w.nextActivity(), completed(0, text("it works")))
 	w.next("a").end(history.Completed, text("done")).finish()
 	s := w.state("a")
@@ -172,7 +172,7 @@ func rewoundWithChild(w *world) {
 		w.equal(fmt.Sprintf("status of %s", id), w.state(id).Status, history.Pending)
 		w.equal(fmt.Sprintf("history of %s", id), w.history(id), w.histories[instance])
 	}
-	e = w.awoken("child").end(history.Completed, nil)
+	e = w.nextRewound("child").end(history.Completed, nil)
 	result := provider.TaskMessage{
 		Event:  &history.SubOrchestrationInstanceCompleted{Header: history.NewHeader(now()), TaskScheduledID: 0},
 		Target: parent,

@@ -7,40 +7,41 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An Order is how far a hub keeps the order in which one sender sends to one instance.
+// Order is a hub's guarantee for the order of messages of one sender to one instance.
 type Order int
 
 const (
-	// OrderOfFetches means that what a worker fetches from the storage at once is in order.
+	// OrderOfFetches means that the messages of one fetch from the storage are in order.
 	OrderOfFetches Order = iota
-	// OrderUnlessReturned means that so is all else, but what was handed out and not committed, and
-	// what a worker had that stopped: that may come after what was sent later.
+	// OrderUnlessReturned means that all messages are in order, except those that return to the
+	// storage: dispatched messages that were not committed, and messages of a worker that has
+	// stopped. They can be delivered after later messages.
 	OrderUnlessReturned
-	// OrderAlways means that there is no exception.
+	// OrderAlways means that all messages are in order, without exception.
 	OrderAlways
 )
 
-// What is sent is numbered. It comes in order whatever happens meanwhile, as far as the
-// hub keeps it, and nothing is lost.
+// The tests send numbered events. The events must arrive completely, and in the order that the
+// hub guarantees.
 var order = area{"order", orderTests()}
 
-// An incident is something that happens while events are sent, some of which wait.
+// incident is something that happens while events are sent and delivered.
 type incident struct {
 	name string
-	// returns says that something goes back to the storage.
+	// returns means that messages return to the storage.
 	returns bool
 	happens func(*line)
 }
 
 var incidents = []incident{
 	{"a suspension", false, (*line).suspend},
-	{"a session that more comes to", false, (*line).hold},
-	{"continuing as new with what came", false, func(l *line) { l.renew(true) }},
-	{"continuing as new without what came", false, func(l *line) { l.renew(false) }},
+	{"a session that receives more events", false, (*line).hold},
+	{"continuing as new with the received events", false, func(l *line) { l.renew(true) }},
+	{"continuing as new without the received events", false, func(l *line) { l.renew(false) }},
 	{"an abandoned episode", true, (*line).abandon},
-	{"a session that is released with what came to it", true, (*line).putBack},
+	{"a session that is released with uncommitted events", true, (*line).releaseUncommitted},
 	{"a worker that stops", true, func(l *line) { l.w.reopen() }},
-	{"a worker that dies", true, (*line).die},
+	{"a worker that crashes", true, (*line).crash},
 }
 
 func orderTests() (all []test) {
@@ -51,7 +52,7 @@ func orderTests() (all []test) {
 		}
 		all = append(all, test{fmt.Sprintf("%d events of %d names %s", n, names, name), func(w *world) {
 			if returns && len(of) > 1 && w.hub.Order != OrderAlways {
-				w.Skip("each of the incidents is tried by itself")
+				w.Skip("the hub may reorder returned messages; each incident is tested alone")
 			}
 			l := &line{w: w, names: names, returns: returns}
 			l.run(n, of)
@@ -59,7 +60,7 @@ func orderTests() (all []test) {
 	}
 	for _, n := range []int{2, 10} {
 		for _, names := range []int{1, 3} {
-			add("before a worker comes", n, names)
+			add("before a worker runs", n, names)
 			for _, x := range incidents {
 				add("through "+x.name, n, names, x)
 			}
@@ -77,12 +78,13 @@ func orderTests() (all []test) {
 		}})
 }
 
-// A line is what one sender sends to an instance, and what that gets.
+// line is a sequence of events from one sender to an instance, and the events that have been
+// delivered.
 type line struct {
 	w         *world
-	names     int // of events
+	names     int // number of different event names
 	entity    bool
-	returns   bool // something goes back to the storage
+	returns   bool // an incident returns messages to the storage
 	sent, got []provider.TaskMessage
 }
 
@@ -93,8 +95,8 @@ func (l *line) id() string {
 	return "a"
 }
 
-// run sends n events: some, then the first incident happens, some, and so on. Without
-// incidents no worker is there until all are sent.
+// run sends n events in parts, with an incident after each part but the last. Without incidents
+// it starts the worker after all events are sent.
 func (l *line) run(n int, of []incident) {
 	w := l.w
 	if !l.entity {
@@ -129,7 +131,7 @@ func (l *line) run(n int, of []incident) {
 	w.equal("messages", l.got, l.sent)
 }
 
-// raised returns how many events were sent.
+// raised returns the number of events that were sent.
 func (l *line) raised() (n int) {
 	for _, m := range l.sent {
 		if m.Event.Type() == history.TypeEventRaised {
@@ -153,7 +155,7 @@ func (l *line) send(m provider.TaskMessage) {
 
 func (l *line) next() *episode { return l.w.next(l.id()) }
 
-// take notes what an episode got for the first time.
+// take records the messages that are delivered for the first time.
 func (l *line) take(messages []provider.TaskMessage) {
 	for _, m := range messages {
 		if m.Event.Type() != history.TypeExecutionStarted && !containsMessage(l.got, m) {
@@ -162,11 +164,11 @@ func (l *line) take(messages []provider.TaskMessage) {
 	}
 }
 
-// commit takes what an episode got.
+// commit records the messages of an episode and commits it.
 func (l *line) commit(e *episode) {
 	l.take(e.fresh)
 	if l.entity {
-		e.become(fmt.Sprintf("after %d", len(l.got)), "state")
+		e.setEntityState(fmt.Sprintf("after %d", len(l.got)), "state")
 	}
 	e.finish()
 }
@@ -179,7 +181,7 @@ func (l *line) suspend() {
 	l.send(to(l.id(), &history.ExecutionResumed{Header: history.NewHeader(now()), Reason: text(fmt.Sprint(len(l.sent)))}))
 }
 
-// hold has events come while a session has the instance.
+// hold sends events while a session has the instance.
 func (l *line) hold() {
 	e := l.next()
 	l.raise(2)
@@ -205,8 +207,8 @@ func (l *line) abandon() {
 	l.next().abandon()
 }
 
-// putBack has a session get events that it does not commit.
-func (l *line) putBack() {
+// releaseUncommitted sends events to a session and releases it without committing them.
+func (l *line) releaseUncommitted() {
 	e := l.next()
 	l.take(e.fresh)
 	e.commit()
@@ -216,7 +218,7 @@ func (l *line) putBack() {
 	e.release()
 }
 
-func (l *line) die() {
+func (l *line) crash() {
 	l.next()
 	l.raise(1)
 	l.w.kill()

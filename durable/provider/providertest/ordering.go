@@ -5,12 +5,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// What is handed out is checked for this in every test; these send what would
-// come too early.
+// Every test checks that completions are not dispatched early. These tests send completions
+// that would be.
 var ordering = area{"completions", []test{
-	{"a completion that is there before the start waits for its event", running(beforeStart)},
-	{"a completion that comes during the episode that schedules it waits", running(duringEpisode)},
-	{"a completion waits for its event while others pass it", running(passed)},
+	{"a completion sent before the start waits for the event that schedules the work", running(beforeStart)},
+	{"a completion sent during the episode that schedules the work waits for its commit", running(duringEpisode)},
+	{"other messages are delivered while a completion waits for its event", running(passed)},
 }}
 
 func beforeStart(w *world) {

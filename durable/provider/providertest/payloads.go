@@ -13,16 +13,16 @@ import (
 )
 
 var payloads = area{"large payloads", []test{
-	{"large inputs, events, results and outputs arrive whole", running(largeEverywhere)},
+	{"large inputs, events, results and outputs arrive complete", running(largeEverywhere)},
 	{"a large custom status can be read", running(largeCustomStatus)},
-	{"an episode with many events is committed", running(manyEvents)},
-	{"sizes around the limits of storage services pass", running(awkwardSizes)},
-	{"no long text blocks an instance", running(longTexts)},
-	{"an ID that is too long is nobody's", running(longIDs)},
+	{"an episode with many events can be committed", running(manyEvents)},
+	{"payload sizes around the limits of storage services are accepted", running(awkwardSizes)},
+	{"a long text blocks no instance", running(longTexts)},
+	{"an ID that is too long matches no instance and is refused", running(longIDs)},
 }}
 
-// large returns a JSON text of about a megabyte that is not easy to compress
-// away, nor of one byte a character.
+// large returns a JSON text of about 1 MB. The text compresses badly and contains multi-byte
+// characters.
 func large(seed string) *string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -77,7 +77,7 @@ func manyEvents(w *world) {
 	e.finish()
 	w.equal("history", w.history("a"), w.histories[instance])
 	w.send(raised("a", "Event", nil))
-	w.next("a").finish() // which compares the history of the work item
+	w.next("a").finish() // compares the history of the work item
 }
 
 func awkwardSizes(w *world) {
@@ -93,13 +93,13 @@ func awkwardSizes(w *world) {
 	w.equal("history", past, w.histories[w.state("a").Instance])
 }
 
-// Every text that can come from outside, at sizes above the limits of a queue, of
-// a table's column and of a table's row. What a hub has no room for it may cut, with
-// a mark.
+// longTexts tests every text that can come from outside, with sizes above the limits of a queue
+// message, of a table column and of a table row. A hub may truncate texts that it cannot store
+// and must then mark them.
 func longTexts(w *world) {
 	sizes := []int{40 << 10, 70 << 10, 2 << 20}
 	if testing.Short() {
-		sizes = sizes[:2] // the last takes most of the suite's time
+		sizes = sizes[:2] // the last size takes most of the suite's time
 	}
 	for _, size := range sizes {
 		long := strings.Repeat("x", size)
@@ -147,7 +147,7 @@ func longTexts(w *world) {
 		childEvent := child.Event.(*history.ExecutionStarted)
 		childEvent.Name, childEvent.Version = long, long
 		e := w.next(id("decisions")).schedule(0, long, nil).raise(1, id("events"), long, nil)
-		e.cp.Messages = nil // it has ended
+		e.cp.Messages = nil // the receiver has ended
 		e.decide(
 			&history.SubOrchestrationInstanceCreated{Header: action(2), Name: long, Version: long, InstanceID: id("child")},
 			&history.TaskScheduled{Header: action(3), Name: long, Version: long, Tags: map[string]string{"tag": long}},
@@ -171,7 +171,7 @@ func longTexts(w *world) {
 		if _, ok := w.p.(provider.Rewinder); ok {
 			w.must("Rewind", w.rewind(id("failure"), long))
 			w.histories[w.state(id("failure")).Instance] = w.history(id("failure"))
-			w.awoken(id("failure")).finish()
+			w.nextRewound(id("failure")).finish()
 			goesOn(id("failure"))
 		}
 
@@ -187,7 +187,7 @@ func longTexts(w *world) {
 		later.ScheduledStart = now().Add(24 * time.Hour)
 		w.createAs(later)
 		w.send(termination(id("later")))
-		w.becomes(id("later"), history.Terminated)
+		w.awaitStatus(id("later"), history.Terminated)
 		w.equal("output", w.state(id("later")).Output, &long)
 	}
 }
@@ -197,26 +197,26 @@ func longIDs(w *world) {
 		id := strings.Repeat("x", size)
 		ctx, cancel := w.patient()
 		if s, err := w.p.Instance(ctx, id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-			w.Errorf("Instance of an ID of %d returned %v, %.200v, want %v", size, s, err, provider.ErrInstanceNotFound)
+			w.Errorf("Instance with an ID of %d bytes returned %v, %.200v, want %v", size, s, err, provider.ErrInstanceNotFound)
 		}
 		if past, err := w.p.History(ctx, id); err != nil || len(past) > 0 {
-			w.Errorf("History of an ID of %d returned %v, %.200v, want nothing", size, past, err)
+			w.Errorf("History with an ID of %d bytes returned %v, %.200v, want no events", size, past, err)
 		}
 		if p, ok := w.p.(provider.Purger); ok {
 			if err := p.Purge(ctx, id, nil); !errors.Is(err, provider.ErrInstanceNotFound) {
-				w.Errorf("Purge of an ID of %d returned %.200v, want %v", size, err, provider.ErrInstanceNotFound)
+				w.Errorf("Purge with an ID of %d bytes returned %.200v, want %v", size, err, provider.ErrInstanceNotFound)
 			}
 		}
 		if p, ok := w.p.(provider.Rewinder); ok {
 			if err := p.Rewind(ctx, id, "why"); !errors.Is(err, provider.ErrInstanceNotFound) {
-				w.Errorf("Rewind of an ID of %d returned %.200v, want %v", size, err, provider.ErrInstanceNotFound)
+				w.Errorf("Rewind with an ID of %d bytes returned %.200v, want %v", size, err, provider.ErrInstanceNotFound)
 			}
 		}
 		if err := w.tryCreate(started(id, "execution", nil), live); err == nil {
-			w.Errorf("an ID of %d was started", size)
+			w.Errorf("StartInstance accepted an ID of %d bytes", size)
 		}
 		if err := w.trySend(raised(id, "Event", nil)); err == nil {
-			w.Errorf("an event was sent to an ID of %d", size)
+			w.Errorf("Send accepted an ID of %d bytes", size)
 		}
 		cancel()
 	}

@@ -12,19 +12,19 @@ import (
 )
 
 var queries = area{"queries", []test{
-	{"each condition selects instances, alone and with any others", running(conditions)},
-	{"a prefix selects what begins with it, whatever its last character", running(prefixes)},
-	{"pages follow each other until the last", running(paging)},
-	{"a page ends when its texts have as many bytes as it may have", running(longPages)},
-	{"a continuation can be a header of HTTP, and no other is taken", running(continuations)},
-	{"a query of an empty hub is empty", emptyHub},
-	{"what is listed is what is read one by one", running(listedAsRead)},
-	{"what cannot be read is left out, and named", running(unreadable)},
+	{"conditions select instances, alone and in all combinations", running(conditions)},
+	{"a prefix with any last character selects the IDs that begin with it", running(prefixes)},
+	{"pages cover all instances once", running(paging)},
+	{"a page ends when it reaches its size limit in bytes", running(longPages)},
+	{"a continuation is a valid HTTP header, and invalid continuations are refused", running(continuations)},
+	{"a query of an empty hub returns no instances", emptyHub},
+	{"a listed instance equals the same instance read alone", running(listedAsRead)},
+	{"unreadable instances are skipped and reported", running(unreadable)},
 }}
 
 func conditions(w *world) {
 	w.create("pending")
-	w.next("pending").release() // so that it stays as it is
+	w.next("pending").release() // keeps it Pending
 	base := now().Add(-time.Hour).Truncate(time.Minute)
 	minute := func(n float64) time.Time { return base.Add(time.Duration(n * float64(time.Minute))) }
 	for i, tt := range []struct{ id, name string }{
@@ -91,8 +91,8 @@ func conditions(w *world) {
 	}
 }
 
-// prefixes ends prefixes with characters that have no successor, or one that is no
-// character, in the order of UTF-8 or of UTF-16.
+// prefixes queries prefixes that are hard to turn into a range: their last character has no
+// successor, or one that is not a valid character, in UTF-8 or UTF-16.
 func prefixes(w *world) {
 	var ids []string
 	for _, last := range []string{"", "~", "\u0080", "\ud7ff", "\ue000", "\ufffc", "\ufffd", "\U00010000", "\U0001f600", "\U0010ffff"} {
@@ -125,8 +125,8 @@ func paging(w *world) {
 	}
 }
 
-// longPages has inputs that are short, long, and longer than a page may be, of instances
-// whose IDs are in different orders as UTF-8, as UTF-16, and as rows may have them.
+// longPages creates instances with short and long inputs and with inputs longer than a page.
+// Their IDs sort differently in UTF-8, in UTF-16 and as escaped row keys.
 func longPages(w *world) {
 	const most = 10_000
 	sizes := []int{10, 70_000, 3_000, 4_000, 4_000, 10, most, 70_000, 70_000, 10}
@@ -141,11 +141,11 @@ func longPages(w *world) {
 		seen := map[string]bool{}
 		q := provider.Query{Fetch: provider.Fetch{Input: true}, PageSize: size, PageBytes: most}
 		for page := range w.pages(q) {
-			before := 0 // bytes, without the last
+			before := 0 // bytes on the page, without the last instance
 			for i, s := range page.Instances {
 				id := s.Instance.InstanceID
 				if seen[id] || s.Input == nil || *s.Input != inputs[id] {
-					w.Errorf("pages of %d: %q is listed again, or with another input", size, id)
+					w.Errorf("pages of %d: %q is listed twice or with a wrong input", size, id)
 				}
 				if seen[id] = true; i < len(page.Instances)-1 {
 					before += len(inputs[id])
@@ -155,14 +155,14 @@ func longPages(w *world) {
 				w.Errorf("pages of %d: %d instances have %d bytes before the last, want less than %d", size, len(page.Instances), before, most)
 			}
 		}
-		w.equal(fmt.Sprintf("how many are listed by pages of %d", size), len(seen), len(inputs))
+		w.equal(fmt.Sprintf("number of listed instances, pages of %d", size), len(seen), len(inputs))
 	}
 	one := w.listIDs(provider.Query{PageBytes: 1})
-	w.equal("how many there are if no inputs are asked for", len(one), len(inputs))
+	w.equal("number of instances without inputs", len(one), len(inputs))
 }
 
-// continuations has IDs that HTTP would change: with blanks around them, and characters
-// that a header cannot have.
+// continuations uses IDs that HTTP would change: with leading and trailing blanks, and with
+// characters that are invalid in a header.
 func continuations(w *world) {
 	want := []string{" ", " a ", "a b", "ünïcode 世界 😀", "😀 "}
 	for _, id := range want {
@@ -200,7 +200,7 @@ func listedAsRead(w *world) {
 
 func unreadable(w *world) {
 	if w.hub.Damage == nil {
-		w.Skip("nothing can be damaged")
+		w.Skip("Damage is nil")
 	}
 	for _, id := range []string{"a", "b", "c", "d"} {
 		w.create(id)
@@ -223,7 +223,7 @@ func unreadable(w *world) {
 			for _, u := range page.Unreadable {
 				left = append(left, u.InstanceID)
 				if u.Cause == nil {
-					w.Errorf("nothing says why %s cannot be read", u.InstanceID)
+					w.Errorf("Unreadable has no cause for %s", u.InstanceID)
 				}
 			}
 			if page.Continuation == "" {
@@ -239,8 +239,8 @@ func unreadable(w *world) {
 	ctx, cancel := w.patient()
 	defer cancel()
 	if s, err := w.p.Instance(ctx, "a", provider.Fetch{}); err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
-		w.Errorf("one that cannot be read is %+v, %v; want an error that says so", s, err)
+		w.Errorf("Instance of an unreadable instance returned %+v, %v; want an error other than ErrInstanceNotFound", s, err)
 	}
-	w.create("e") // nothing else is the worse for it
+	w.create("e") // other instances still work
 	w.next("e").finish()
 }

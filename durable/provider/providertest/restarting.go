@@ -11,16 +11,16 @@ import (
 var emptyQuery = provider.Query{}
 
 var restarting = area{"restarting", []test{
-	{"everything is there after the hub was closed and opened", running(allKept((*world).reopen))},
-	{"everything is there after the process died", running(allKept((*world).kill))},
-	{"what was handed out and not committed is handed out again", running(handedOutAgain)},
-	{"timers fire after the process died", running(timersKept)},
-	{"a start with a time is kept", running(scheduledKept)},
-	{"an activity that may have begun to run is counted", running(attemptsKept)},
+	{"all data is kept when the hub is reopened", running(allKept((*world).reopen))},
+	{"all data is kept after a crash", running(allKept((*world).kill))},
+	{"uncommitted messages are redelivered after a crash", running(handedOutAgain)},
+	{"timers fire after a crash", running(timersKept)},
+	{"a scheduled start is kept after a crash", running(scheduledKept)},
+	{"the attempts of an activity are counted through crashes", running(attemptsKept)},
 }}
 
-// allKept returns a test that leaves instances in all states, ends the process
-// in some way, and has them go on.
+// allKept returns a test that creates instances in all states, ends the process with again, and
+// checks that all instances continue.
 func allKept(again func(*world)) func(*world) {
 	return func(w *world) {
 		w.create("pending")
@@ -95,7 +95,7 @@ func scheduledKept(w *world) {
 	w.kill()
 	e := w.next("a")
 	if early := time.Until(start.ScheduledStart); early > 0 {
-		w.Errorf("the instance was handed out %v before its time", early)
+		w.Errorf("the instance was dispatched %v early", early)
 	}
 	e.finish()
 }
@@ -106,7 +106,7 @@ func attemptsKept(w *world) {
 		w.kill()
 		a = w.nextActivity()
 		if a.Attempt < attempt {
-			w.Errorf("%s", fmt.Sprintf("attempt is %d although the activity was handed out %d times", a.Attempt, attempt))
+			w.Errorf("%s", fmt.Sprintf("attempt is %d although the activity was dispatched %d times", a.Attempt, attempt))
 		}
 	}
 	w.complete(a, completed(0, nil))

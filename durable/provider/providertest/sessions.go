@@ -10,13 +10,13 @@ import (
 )
 
 var sessions = area{"sessions", []test{
-	{"messages that arrive in time come through Next", running(throughNext)},
-	{"messages that arrived before Next come through it at once", running(beforeNext)},
-	{"Next returns none when nothing comes", running(nothingComes)},
-	{"Next returns none when others get messages", running(othersGetMessages)},
+	{"messages that arrive in time are returned by Next", running(throughNext)},
+	{"messages that arrived before Next are returned immediately", running(beforeNext)},
+	{"Next returns no messages when none arrive", running(nothingComes)},
+	{"Next returns no messages when other instances receive messages", running(othersGetMessages)},
 	{"several episodes of a session build one history", running(severalEpisodes)},
-	{"results of activities come through Next", running(resultsThroughNext)},
-	{"messages that came through Next and are abandoned come again", running(abandonedInSession)},
+	{"results of activities are returned by Next", running(resultsThroughNext)},
+	{"abandoned messages from Next are redelivered", running(abandonedInSession)},
 }}
 
 func throughNext(w *world) {
@@ -77,7 +77,7 @@ func othersGetMessages(w *world) {
 				}
 				sent++
 			}
-			return errors.New("a session does not end as long as another instance gets messages")
+			return errors.New("the session does not end while another instance receives messages")
 		}()
 	}()
 	if got := e.more(w.hub.Quiet); len(got) != 0 {

@@ -13,16 +13,16 @@ import (
 )
 
 var starting = area{"starting", []test{
-	{"a new instance is Pending and is handed out with its start", running(newInstance)},
-	{"a start arrives as it was sent", running(wholeStart)},
-	{"an instance that is not known is not found", unknownInstance},
+	{"a new instance is Pending and is dispatched with its start", running(newInstance)},
+	{"a start arrives unchanged", running(wholeStart)},
+	{"an unknown instance is not found", unknownInstance},
 	{"an instance in a refused status is not started again", running(refused)},
 	{"an instance that has ended is replaced", running(replaced)},
-	{"a start with a time is not handed out before", running(scheduledStart)},
-	{"events wait for a start with a time", running(eventsBeforeScheduledStart)},
-	{"a termination that waits with the start comes with it, or alone ends the instance", terminatedBeforeStart(0)},
-	{"so does one of an instance whose time came while nobody worked", terminatedBeforeStart(moment)},
-	{"many instances all start", running(manyStarts)},
+	{"a scheduled start is not dispatched early", running(scheduledStart)},
+	{"events wait for a scheduled start", running(eventsBeforeScheduledStart)},
+	{"a termination before the first episode ends the instance", terminatedBeforeStart(0)},
+	{"a termination before an overdue scheduled start ends the instance", terminatedBeforeStart(moment)},
+	{"many concurrent starts all succeed", running(manyStarts)},
 }}
 
 func newInstance(w *world) {
@@ -109,19 +109,18 @@ func replaced(w *world) {
 	e.finish()
 	w.equal("history", w.history("a"), w.histories[second])
 
-	// What completes for the first execution is nothing to the second.
+	// The result of the first execution's activity must not reach the second execution.
 	w.complete(late, completed(0, nil))
-	w.idle(func(e *episode) {
+	w.discardUntilQuiet(func(e *episode) {
 		for _, m := range e.item.Messages {
 			if m.Target.ExecutionID == second.ExecutionID || m.Target.ExecutionID == "" {
-				w.Errorf("%v of the first execution was handed out as one of the second", m.Event.Type())
+				w.Errorf("%v of the first execution was dispatched as a message of the second", m.Event.Type())
 			}
 		}
 	})
 }
 
-// moment is a time that is not long to wait for and that storage which counts
-// in seconds can still tell from now.
+// moment is a short delay that a storage with a resolution of one second can still measure.
 const moment = 1200 * time.Millisecond
 
 func scheduledStart(w *world) {
@@ -133,7 +132,7 @@ func scheduledStart(w *world) {
 	w.equal("scheduled start", s.ScheduledAt, start.ScheduledStart)
 	e := w.next("a")
 	if early := time.Until(start.ScheduledStart); early > 0 {
-		w.Errorf("the instance was handed out %v before its time", early)
+		w.Errorf("the instance was dispatched %v early", early)
 	}
 	e.finish()
 }
@@ -146,12 +145,12 @@ func eventsBeforeScheduledStart(w *world) {
 	w.send(event)
 	w.equal("messages", w.collect("a", 1), []provider.TaskMessage{event})
 	if early := time.Until(start.ScheduledStart); early > 0 {
-		w.Errorf("the event was handed out %v before the instance's start", early)
+		w.Errorf("the event was dispatched %v before the instance's start", early)
 	}
 }
 
-// terminatedBeforeStart has a worker find the start of an instance and its
-// termination, for which the engine runs no code.
+// terminatedBeforeStart sends a start and its termination before a worker runs. The engine then
+// runs no code of the orchestrator.
 func terminatedBeforeStart(delay time.Duration) func(*world) {
 	return func(w *world) {
 		start := started("a", "execution", nil)
@@ -172,11 +171,11 @@ func terminatedBeforeStart(delay time.Duration) func(*world) {
 			}
 			if s := w.state("a"); s.Status.IsTerminal() {
 				w.equal("status", s.Status, history.Terminated)
-				w.idle(func(e *episode) { w.Errorf("it was handed out with %s when it had ended", describe(e.item.Messages)) })
+				w.discardUntilQuiet(func(e *episode) { w.Errorf("it was dispatched with %s when it had ended", describe(e.item.Messages)) })
 				return
 			}
 		}
-		w.Fatalf("the instance does not end; it is %+v", w.state("a"))
+		w.Fatalf("the instance does not end; its state is %+v", w.state("a"))
 	}
 }
 
@@ -198,7 +197,7 @@ func manyStarts(w *world) {
 	for len(seen) < n {
 		e := w.try(ctx)
 		if e == nil {
-			w.Fatalf("only %d of %d instances were handed out", len(seen), n)
+			w.Fatalf("only %d of %d instances were dispatched", len(seen), n)
 		}
 		seen[e.item.Instance.InstanceID] = true
 		e.end(history.Completed, nil).finish()

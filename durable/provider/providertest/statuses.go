@@ -6,12 +6,12 @@ import (
 )
 
 var statuses = area{"statuses", []test{
-	{"an instance has the status that its events give it", running(followsEvents)},
-	{"an instance that ends has its status, output and time", running(ended)},
-	{"the output of a failure names its type and message", running(failureOutput)},
-	{"the custom status is that of the last episode", running(customStatus)},
-	{"the time of change goes on", running(lastUpdated)},
-	{"input and output are fetched when they are wanted", running(fetched)},
+	{"the status of an instance follows from its events", running(followsEvents)},
+	{"an ended instance has a status, an output and a time of completion", running(ended)},
+	{"the output of a failure contains its type and message", running(failureOutput)},
+	{"the custom status is the one of the last episode", running(customStatus)},
+	{"LastUpdatedAt never decreases", running(lastUpdated)},
+	{"input and output are fetched if requested", running(fetched)},
 }}
 
 func followsEvents(w *world) {
@@ -22,7 +22,7 @@ func followsEvents(w *world) {
 	w.send(to("a", &history.ExecutionSuspended{Header: history.NewHeader(now()), Reason: text("wait")}))
 	w.next("a").finish()
 	w.equal("status", w.state("a").Status, history.Suspended)
-	w.send(raised("a", "Event", nil)) // suspended instances are handed their messages too
+	w.send(raised("a", "Event", nil)) // suspended instances also receive messages
 	w.next("a").finish()
 	w.equal("status", w.state("a").Status, history.Suspended)
 	w.send(to("a", &history.ExecutionResumed{Header: history.NewHeader(now())}))
@@ -88,7 +88,7 @@ func lastUpdated(w *world) {
 		w.next("a").finish()
 		s := w.state("a")
 		if s.LastUpdatedAt.Before(last) {
-			w.Errorf("last changed at %v, before that at %v", s.LastUpdatedAt, last)
+			w.Errorf("LastUpdatedAt is %v, previously %v", s.LastUpdatedAt, last)
 		}
 		last = s.LastUpdatedAt
 		w.send(raised("a", "Event", nil))
@@ -96,7 +96,7 @@ func lastUpdated(w *world) {
 	from := now()
 	w.next("a").end(history.Completed, nil).finish()
 	if got := w.state("a").LastUpdatedAt; got.Before(from) {
-		w.Errorf("last changed at %v, though it ended after %v", got, from)
+		w.Errorf("LastUpdatedAt is %v, although the instance ended after %v", got, from)
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 
 var stopping = area{"stopping", []test{
 	{"Run returns nil when its context ends", running(runReturns)},
-	{"Run waits for what was handed out", running(runWaits)},
-	{"Run waits for activities that were handed out", running(runWaitsForActivity)},
-	{"Run waits for no longer than the drain timeout", running(runGivesUp)},
-	{"no work is handed out after Run's context has ended", running(noMoreWork)},
-	{"a session that waits for messages gets none when Run's context ends", running(nextEnds)},
-	{"clients work while Run does not", clientOnly},
+	{"Run waits for dispatched instances", running(runWaits)},
+	{"Run waits for dispatched activities", running(runWaitsForActivity)},
+	{"Run waits at most for the drain timeout", running(runGivesUp)},
+	{"no work is dispatched after Run's context has ended", running(noMoreWork)},
+	{"Next returns no messages when Run's context ends", running(nextEnds)},
+	{"clients work without Run", clientOnly},
 }}
 
 func runReturns(w *world) {
@@ -27,7 +27,7 @@ func runWaits(w *world) {
 	instance := w.create("a")
 	e := w.next("a")
 	w.halt()
-	w.stays("an instance is in somebody's hands")
+	w.mustKeepRunning("an instance is in flight")
 	e.finish()
 	w.awaitStop()
 	w.equal("history", w.history("a"), w.histories[instance])
@@ -36,7 +36,7 @@ func runWaits(w *world) {
 func runWaitsForActivity(w *world) {
 	a := w.scheduled("a")
 	w.halt()
-	w.stays("an activity runs")
+	w.mustKeepRunning("an activity is in flight")
 	w.complete(a, completed(0, text("result")))
 	w.awaitStop()
 	w.reopen()
@@ -48,7 +48,7 @@ func runWaitsForActivity(w *world) {
 
 func runGivesUp(w *world) {
 	if w.hub.DrainTimeout == 0 {
-		w.Skip("the drain timeout is not known")
+		w.Skip("DrainTimeout is 0")
 	}
 	w.create("a")
 	w.next("a")
@@ -60,14 +60,14 @@ func runGivesUp(w *world) {
 }
 
 func noMoreWork(w *world) {
-	e := func() *episode { w.create("held"); return w.next("held") }() // so that Run does not return yet
+	e := func() *episode { w.create("held"); return w.next("held") }() // keeps Run from returning
 	w.halt()
-	time.Sleep(w.hub.Quiet / 2) // for Run to notice
+	time.Sleep(w.hub.Quiet / 2) // gives Run time to notice
 	w.create("a")
 	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
 	defer cancel()
 	if item, err := w.p.NextOrchestration(ctx); err == nil {
-		w.Errorf("instance %q was handed out", item.Instance.InstanceID)
+		w.Errorf("instance %q was dispatched", item.Instance.InstanceID)
 	} else if !errors.Is(err, context.DeadlineExceeded) {
 		w.Errorf("NextOrchestration returned %v, want %v", err, context.DeadlineExceeded)
 	}

@@ -12,16 +12,16 @@ import (
 )
 
 var workItems = area{"work items", []test{
-	{"an instance is handed out to one caller at a time", running(oneCaller)},
-	{"messages that arrive meanwhile come with the next work item", running(meanwhile)},
-	{"abandoned messages come again, the second time later", running(abandoned)},
-	{"messages that are wanted again at a time come then, however often they were abandoned", running(heldUntil)},
-	{"a termination comes at once, however long its abandoned instance waits", running(terminatedWhilePaused)},
-	{"a resumption comes at once with the abandoned messages, however long they wait", running(resumedWhilePaused)},
-	{"what is released without a commit comes again", running(releasedOnly)},
-	{"several instances are handed out at the same time", running(several)},
-	{"the locks of what is worked on are renewed", running(renewed)},
-	{"who waits for work gets the error of a context that ends", running(waitingEnds)},
+	{"an instance is dispatched to one caller at a time", running(oneCaller)},
+	{"messages that arrive during an episode are in the next work item", running(meanwhile)},
+	{"abandoned messages are redelivered, with a longer delay the second time", running(abandoned)},
+	{"messages abandoned with a HeldError are redelivered at its time, independent of the attempts", running(heldUntil)},
+	{"a termination is delivered immediately while abandoned messages wait", running(terminatedWhilePaused)},
+	{"a resumption is delivered immediately with the abandoned messages", running(resumedWhilePaused)},
+	{"messages released without a commit are redelivered", running(releasedOnly)},
+	{"several instances are dispatched at the same time", running(several)},
+	{"the locks of work in flight are renewed", running(renewed)},
+	{"waiting for work returns the context's error when the context ends", running(waitingEnds)},
 }}
 
 func oneCaller(w *world) {
@@ -34,7 +34,7 @@ func oneCaller(w *world) {
 	for range 3 {
 		all.Go(func() {
 			if other := w.try(ctx); other != nil {
-				w.Errorf("the instance was handed out a second time, with %s", describe(other.item.Messages))
+				w.Errorf("the instance was dispatched a second time, with %s", describe(other.item.Messages))
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func meanwhile(w *world) {
 	got := w.collect("a", 2)
 	for _, m := range late {
 		if !containsMessage(got, m) {
-			w.Errorf("%s did not come", fingerprint(m))
+			w.Errorf("%s was not delivered", fingerprint(m))
 		}
 	}
 }
@@ -75,9 +75,9 @@ func abandoned(w *world) {
 		delays = append(delays, time.Since(from))
 		w.equal("messages", e.item.Messages, []provider.TaskMessage{event})
 	}
-	w.grow(delays)
+	w.checkDelays(delays)
 	e.finish()
-	w.quiet("it was committed at last")
+	w.quiet("the event was committed")
 }
 
 func heldUntil(w *world) {
@@ -97,7 +97,7 @@ func heldUntil(w *world) {
 }
 
 func terminatedWhilePaused(w *world) {
-	w.pause()
+	w.abandonOften()
 	end := to("a", &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("enough")})
 	w.send(end)
 	if got := w.collect("a", 1); !containsMessage(got, end) {
@@ -106,7 +106,7 @@ func terminatedWhilePaused(w *world) {
 }
 
 func resumedWhilePaused(w *world) {
-	event := w.pause()
+	event := w.abandonOften()
 	resumption := to("a", &history.ExecutionResumed{Header: history.NewHeader(now()), Reason: text("mended")})
 	w.send(resumption)
 	if got := w.collect("a", 2); !containsMessage(got, resumption) || !containsMessage(got, event) {
@@ -136,7 +136,7 @@ func several(w *world) {
 	for range ids {
 		e := w.try(ctx)
 		if e == nil {
-			w.Fatalf("only %v were handed out", got)
+			w.Fatalf("only %v were dispatched", got)
 		}
 		held = append(held, e)
 		got = append(got, e.item.Instance.InstanceID)
@@ -150,7 +150,7 @@ func several(w *world) {
 
 func renewed(w *world) {
 	if w.hub.Visibility == 0 {
-		w.Skip("locks do not end")
+		w.Skip("locks do not expire")
 	}
 	w.create("a")
 	w.next("a").schedule(0, "Activity", nil).finish()
@@ -161,12 +161,12 @@ func renewed(w *world) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		if other := w.try(ctx); other != nil {
-			w.Errorf("%q was handed out while it was worked on", other.item.Instance.InstanceID)
+			w.Errorf("%q was dispatched while it was in flight", other.item.Instance.InstanceID)
 		}
 	})
 	all.Go(func() {
 		if other, err := w.p.NextActivity(ctx); err == nil {
-			w.Errorf("activity %s was handed out while it ran", other.Task.Name)
+			w.Errorf("activity %s was dispatched while it ran", other.Task.Name)
 		}
 	})
 	all.Wait()
@@ -185,5 +185,5 @@ func waitingEnds(w *world) {
 	if _, err := w.p.NextActivity(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		w.Errorf("NextActivity returned %v, want %v", err, context.DeadlineExceeded)
 	}
-	w.begin("a") // nothing was lost with those who stopped waiting
+	w.begin("a") // the ended calls lost no work
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A world is a hub under test, and what it should hold.
+// world is a hub under test with a model of its expected contents.
 type world struct {
 	*bench
 
-	mu sync.Mutex // protects the following
-	// histories holds what was committed of each execution.
+	mu sync.Mutex // guards the fields below
+	// histories holds the committed history of each execution.
 	histories map[history.OrchestrationInstance][]history.Event
-	// taken holds what was committed of messages, to tell those that come twice.
+	// taken holds the fingerprints of committed messages, to detect redelivered messages.
 	taken map[string]bool
-	// again holds what the test sends twice.
+	// again holds the fingerprints of messages that the test sends twice on purpose.
 	again map[string]bool
 	// held holds the instances that are locked by a work item.
 	held map[string]bool
@@ -58,7 +58,7 @@ func newWorld(t *testing.T, hub Hub) *world {
 	return w
 }
 
-// running is newWorld's hub with Run called.
+// running returns a test that calls Run before f.
 func running(f func(*world)) func(*world) {
 	return func(w *world) {
 		w.start()
@@ -66,11 +66,11 @@ func running(f func(*world)) func(*world) {
 	}
 }
 
-// reopen stops the hub if it runs, opens it again and runs it.
+// reopen stops the hub if it is running, opens it again and calls Run.
 func (w *world) reopen() {
 	w.Helper()
 	if w.hub.Reopen == nil {
-		w.Skip("the hub cannot be opened again")
+		w.Skip("Reopen is nil")
 	}
 	if w.halt != nil {
 		w.stop()
@@ -78,11 +78,11 @@ func (w *world) reopen() {
 	w.use(w.hub.Reopen(w.T))
 }
 
-// kill goes on with what is left of the hub when its process dies.
+// kill simulates a crash of the process and continues with the remaining hub.
 func (w *world) kill() {
 	w.Helper()
 	if w.hub.Kill == nil {
-		w.Skip("the death of a process cannot be had")
+		w.Skip("Kill is nil")
 	}
 	left := w.hub.Kill(w.T)
 	if w.halt != nil {
@@ -99,9 +99,9 @@ func (w *world) use(p provider.Provider) {
 	w.start()
 }
 
-// try fetches a work item until ctx ends; then it returns none. What is
-// handed out is checked against what was committed and what package provider
-// promises. Messages that were committed before are disposed of.
+// try returns the next work item, nil if ctx ends first. It checks the item against the
+// committed state and the rules of package provider. It discards work items that contain only
+// messages committed before.
 func (w *world) try(ctx context.Context) *episode {
 	w.Helper()
 	for {
@@ -116,8 +116,8 @@ func (w *world) try(ctx context.Context) *episode {
 		if !e.isRepeated() {
 			return e
 		}
-		w.Logf("instance %q was handed out with messages that were committed before", item.Instance.InstanceID)
-		e.drop()
+		w.Logf("instance %q was dispatched with messages that were committed before", item.Instance.InstanceID)
+		e.discard()
 	}
 }
 
@@ -126,7 +126,7 @@ func (w *world) next(id string) *episode {
 	w.Helper()
 	e := w.tryNext(id)
 	if e == nil {
-		w.Fatalf("instance %q was not handed out within %v", id, w.hub.Patience)
+		w.Fatalf("instance %q was not dispatched within %v", id, w.hub.Patience)
 	}
 	return e
 }
@@ -137,24 +137,24 @@ func (w *world) tryNext(id string) *episode {
 	defer cancel()
 	e := w.try(ctx)
 	if e != nil && e.item.Instance.InstanceID != id {
-		w.Fatalf("instance %q was handed out, want %q", e.item.Instance.InstanceID, id)
+		w.Fatalf("instance %q was dispatched, want %q", e.item.Instance.InstanceID, id)
 	}
 	return e
 }
 
-// quiet fails the test if an instance is handed out before long.
+// quiet fails the test if an instance is dispatched within hub.Quiet.
 func (w *world) quiet(why string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
 	defer cancel()
 	if e := w.try(ctx); e != nil {
-		w.Fatalf("instance %q was handed out with %s: %s", e.item.Instance.InstanceID, describe(e.item.Messages), why)
+		w.Fatalf("instance %q was dispatched with %s: %s", e.item.Instance.InstanceID, describe(e.item.Messages), why)
 	}
 }
 
-// idle disposes of what is handed out although nobody may want it, until
-// nothing comes for a while. Every item is shown to look first.
-func (w *world) idle(look func(*episode)) {
+// discardUntilQuiet discards all work items until none is dispatched for hub.Quiet. It calls look for each
+// of them first.
+func (w *world) discardUntilQuiet(look func(*episode)) {
 	w.Helper()
 	for {
 		ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
@@ -164,11 +164,11 @@ func (w *world) idle(look func(*episode)) {
 			return
 		}
 		look(e)
-		e.drop()
+		e.discard()
 	}
 }
 
-// check returns an item as an episode, and reports what must not be about it.
+// check wraps a work item in an episode and reports violations of the contract.
 func (w *world) check(item *provider.OrchestrationWorkItem) *episode {
 	w.Helper()
 	id := item.Instance.InstanceID
@@ -186,11 +186,11 @@ func (w *world) check(item *provider.OrchestrationWorkItem) *episode {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held[id] {
-		w.Errorf("instance %q was handed out while it is in somebody's hands", id)
+		w.Errorf("instance %q was dispatched twice at the same time", id)
 	}
 	w.held[id] = true
 	if diff := cmp.Diff(w.histories[item.Instance], item.History, same); diff != "" {
-		w.Errorf("history of the work item of %q (-committed +handed out):\n%s", id, diff)
+		w.Errorf("history of the work item of %q (-committed +dispatched):\n%s", id, diff)
 	}
 	e := &episode{w: w, item: item, fresh: item.Messages, past: slices.Clone(item.History)}
 	e.checkOrder(item.Messages)
@@ -198,8 +198,8 @@ func (w *world) check(item *provider.OrchestrationWorkItem) *episode {
 	return e
 }
 
-// same compares events and messages. Nil maps and empty ones mean the same, and a
-// long text and what is left of it where it was cut.
+// same compares events and messages. It treats nil and empty maps as equal. It treats a long
+// text and its truncated form as equal.
 var same = cmp.Options{cmpopts.EquateEmpty(), cmp.FilterValues(isCut, cmp.Ignore())}
 
 func isCut(a, b string) bool {
@@ -210,11 +210,11 @@ func isCut(a, b string) bool {
 	return cut && len(left) > 1<<10 && strings.HasPrefix(a, left)
 }
 
-// fingerprint names a message by all that it says.
+// fingerprint identifies a message by its full contents.
 func fingerprint(m provider.TaskMessage) string {
 	b, err := json.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("encode %+v: %v", m, err)) // events hold plain data only
+		panic(fmt.Sprintf("encode %+v: %v", m, err)) // unreachable: events are plain data
 	}
 	return fmt.Sprintf("%v %s", m.Event.Type(), b)
 }
@@ -227,7 +227,7 @@ func describe(messages []provider.TaskMessage) string {
 	return fmt.Sprint(names)
 }
 
-// scheduled starts an instance that waits for one activity, and returns it.
+// scheduled starts an instance that waits for one activity, and returns the activity.
 func (w *world) scheduled(id string) *provider.ActivityWorkItem {
 	w.Helper()
 	w.create(id)
@@ -235,20 +235,20 @@ func (w *world) scheduled(id string) *provider.ActivityWorkItem {
 	return w.nextActivity()
 }
 
-// copyHub copies the hub, which is stopped for it, and goes on with the copy.
+// copyHub stops the hub, copies it and continues with the copy.
 func (w *world) copyHub() provider.Totals {
 	w.Helper()
 	from, to := w.portable()
-	w.rest()
+	w.stopIfRunning()
 	totals := w.mustCopy(from, to)
 	w.use(to.(provider.Provider))
 	return totals
 }
 
-// stages fills the hub with instances in all stages, and stops it.
-func (w *world) stages() {
+// fillAllStages creates instances in all stages of their lives, and stops the hub.
+func (w *world) fillAllStages() {
 	w.Helper()
-	w.portable() // skips
+	w.portable() // skips the test if the hub cannot be copied
 	w.start()
 	w.begin("event")
 	w.send(raised("event", "Sent", text(`"before"`)))
@@ -268,33 +268,33 @@ func (w *world) stages() {
 	w.stop()
 }
 
-// unchanged disposes of what is handed out to an instance that has ended, as
-// the engine does, and checks that it stays as it is.
-func (w *world) unchanged(id string, before *provider.InstanceState) {
+// mustNotChange discards all work items of an instance that has ended, as the engine does. It
+// checks that the state and the history stay the same.
+func (w *world) mustNotChange(id string, before *provider.InstanceState) {
 	w.Helper()
-	w.idle(func(e *episode) {
-		w.equal("instance that was handed out", e.item.Instance.InstanceID, id)
+	w.discardUntilQuiet(func(e *episode) {
+		w.equal("instance that was dispatched", e.item.Instance.InstanceID, id)
 	})
 	w.quiet("its messages were dropped")
 	w.equal("state", w.state(id), before)
 	w.equal("history", w.history(id), w.histories[before.Instance])
 }
 
-// takeUntil commits what comes for an entity until a message does, which must not
-// come before it is due.
-func (w *world) takeUntil(id string, m provider.TaskMessage, due time.Time) {
+// commitUntil commits episodes of an entity until m is delivered, and reports an error if that
+// happens before due.
+func (w *world) commitUntil(id string, m provider.TaskMessage, due time.Time) {
 	w.Helper()
 	for n, came := 0, false; !came; n++ {
 		e := w.next(id)
 		came = containsMessage(e.fresh, m)
 		if early := time.Until(due); came && early > 0 {
-			w.Errorf("it was delivered %v before its time", early)
+			w.Errorf("the message was delivered %v early", early)
 		}
-		e.become(fmt.Sprintf("until %d", n), "state").finish()
+		e.setEntityState(fmt.Sprintf("until %d", n), "state").finish()
 	}
 }
 
-// begin starts an instance and commits an episode that takes its start.
+// begin starts an instance and commits its first episode.
 func (w *world) begin(id string) history.OrchestrationInstance {
 	w.Helper()
 	instance := w.create(id)
@@ -302,7 +302,7 @@ func (w *world) begin(id string) history.OrchestrationInstance {
 	return instance
 }
 
-// sendAgain sends a message that was sent before, and so may come again.
+// sendAgain sends a message a second time. The hub may deliver it twice.
 func (w *world) sendAgain(m provider.TaskMessage) {
 	w.Helper()
 	w.mu.Lock()
@@ -311,9 +311,8 @@ func (w *world) sendAgain(m provider.TaskMessage) {
 	w.send(m)
 }
 
-// collect takes work items of an instance, and commits them, until n messages
-// have come that are not repeated. It returns them in the order in which they
-// came, without the start.
+// collect commits episodes of an instance until n different messages have arrived. It returns
+// them in the order of arrival, without the start.
 func (w *world) collect(id string, n int) []provider.TaskMessage {
 	w.Helper()
 	var all []provider.TaskMessage
@@ -330,8 +329,8 @@ func (w *world) collect(id string, n int) []provider.TaskMessage {
 	return all
 }
 
-// purgedLeftovers takes what is handed out yet of a purged instance: without a
-// history, or loaded before the purge, and then it cannot be committed.
+// purgedLeftovers handles the work items of a purged instance. It discards those without a
+// history. Others were loaded before the purge, and their commit must fail.
 func (w *world) purgedLeftovers() {
 	w.Helper()
 	for {
@@ -342,14 +341,14 @@ func (w *world) purgedLeftovers() {
 		case e == nil:
 			return
 		case len(e.item.History) == 0:
-			e.drop()
+			e.discard()
 		default:
 			w.refused(e)
 		}
 	}
 }
 
-// failing starts an instance that fails when its activity does.
+// failing starts an instance and lets it fail because its activity fails.
 func (w *world) failing(id string) history.OrchestrationInstance {
 	w.Helper()
 	a := w.scheduled(id)
@@ -358,8 +357,7 @@ func (w *world) failing(id string) history.OrchestrationInstance {
 	return a.Instance
 }
 
-// rewindPlan returns what package provider plans for an instance, and expects
-// it to be carried out.
+// rewindPlan returns the rewind plan of an instance and applies it to the model.
 func (w *world) rewindPlan(id string) *provider.RewindPlan {
 	w.Helper()
 	ctx, cancel := w.patient()
@@ -372,19 +370,20 @@ func (w *world) rewindPlan(id string) *provider.RewindPlan {
 	return plan
 }
 
-// awoken checks that an instance is handed out with what wakes a rewound one.
-func (w *world) awoken(id string) *episode {
+// nextRewound returns the next work item of a rewound instance. It reports messages other than the
+// GenericEvent of the rewind.
+func (w *world) nextRewound(id string) *episode {
 	w.Helper()
 	e := w.next(id)
 	for _, m := range e.item.Messages {
 		if _, ok := m.Event.(*history.GenericEvent); !ok {
-			w.Errorf("%q was handed out with %s", id, fingerprint(m))
+			w.Errorf("%q was dispatched with unexpected message %s", id, fingerprint(m))
 		}
 	}
 	return e
 }
 
-// failFamily ends a child with e, and its parent for it.
+// failFamily commits e, the failed end of a child, and then fails the parent.
 func (w *world) failFamily(parent history.OrchestrationInstance, e *episode) {
 	w.Helper()
 	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
@@ -395,10 +394,9 @@ func (w *world) failFamily(parent history.OrchestrationInstance, e *episode) {
 	w.next(parent.InstanceID).end(history.Failed, text("its child broke")).finish()
 }
 
-// failingWithTimers has an instance fail, when its activity does, that waits for a
-// timer, and has had another one fire. The first must not be due before the instance
-// was rewound, on a slow machine either: it is due after many times of what the other
-// one took.
+// failingWithTimers lets an instance fail after one of its two timers has fired. The second
+// timer must not be due before the rewind, also on a slow machine. Its delay is therefore 30
+// times the time in which the first timer fired.
 func (w *world) failingWithTimers(e *episode) (end *episode) {
 	w.Helper()
 	id := e.item.Instance.InstanceID
@@ -412,19 +410,17 @@ func (w *world) failingWithTimers(e *episode) (end *episode) {
 	return w.next(id).end(history.Failed, text("it broke"))
 }
 
-// waitsForTimer checks that of a rewound instance's timers the one fires, once,
-// that did not before.
+// waitsForTimer checks that only the unfired timer of a rewound instance fires, once.
 func (w *world) waitsForTimer(id string) {
 	w.Helper()
-	w.awoken(id).schedule(2, "Activity", nil).finish()
+	w.nextRewound(id).schedule(2, "Activity", nil).finish()
 	fired := w.firings(id, 1)[0]
 	w.equal("timer that fired", fired.Event.(*history.TimerFired).TimerID, 1)
 	w.equal("target", fired.Target, w.state(id).Instance)
 	w.quiet("all its timers have fired")
 }
 
-// nextOf returns the next work item of an instance; those of others are
-// released as they are.
+// nextOf returns the next work item of an instance. It releases work items of other instances.
 func (w *world) nextOf(id string) *episode {
 	w.Helper()
 	ctx, cancel := w.patient()
@@ -433,7 +429,7 @@ func (w *world) nextOf(id string) *episode {
 		e := w.try(ctx)
 		switch {
 		case e == nil:
-			w.Fatalf("instance %q was not handed out", id)
+			w.Fatalf("instance %q was not dispatched", id)
 		case e.item.Instance.InstanceID == id:
 			return e
 		}
@@ -441,9 +437,9 @@ func (w *world) nextOf(id string) *episode {
 	}
 }
 
-// nextBut returns the next episode of another execution than one that was replaced, which
-// a message of its own may bring back until that is known.
-func (w *world) nextBut(replaced history.OrchestrationInstance) *episode {
+// nextExcept returns the next work item of another execution than replaced. It releases work items
+// of replaced: its messages can redispatch it until the provider notices the replacement.
+func (w *world) nextExcept(replaced history.OrchestrationInstance) *episode {
 	w.Helper()
 	ctx, cancel := w.patient()
 	defer cancel()
@@ -457,31 +453,30 @@ func (w *world) nextBut(replaced history.OrchestrationInstance) *episode {
 	}
 }
 
-// race is startAtOnce of an instance that one of the starts must get, and returns the
-// first episode of that.
+// race calls startAtOnce, where one start must succeed, and returns the first episode of its
+// execution.
 func (w *world) race(id, name string, others ...func()) *episode {
 	w.Helper()
 	winner := w.startAtOnce(id, name, others...)
 	if winner < 0 {
-		w.Fatal("none of the starts won")
+		w.Fatal("all starts were refused; want one success")
 	}
 	e := w.next(id)
 	w.isWinner(e, name, winner)
 	return e
 }
 
-// isWinner checks that what is handed out, and what the hub tells of it, is of the start
-// that won.
+// isWinner checks that the work item and the instance's state belong to the start that won.
 func (w *world) isWinner(e *episode, name string, winner int) {
 	w.Helper()
 	id := e.item.Instance.InstanceID
 	want := history.OrchestrationInstance{InstanceID: id, ExecutionID: fmt.Sprintf("%s %d", name, winner)}
-	w.equal("execution that was handed out", e.item.Instance, want)
+	w.equal("execution that was dispatched", e.item.Instance, want)
 	w.equal("execution in the instance's state", w.state(id).Instance, want)
 }
 
-// firings takes work items of an instance until n timers have fired, and
-// reports those that are early.
+// firings commits episodes of an instance until n timers have fired. It reports timers that
+// fire early.
 func (w *world) firings(id string, n int) []provider.TaskMessage {
 	w.Helper()
 	var all []provider.TaskMessage
@@ -490,7 +485,7 @@ func (w *world) firings(id string, n int) []provider.TaskMessage {
 		for _, m := range e.fresh {
 			fired := m.Event.(*history.TimerFired)
 			if early := time.Until(fired.FireAt); early > 0 {
-				w.Errorf("timer %d fired %v before its time", fired.TimerID, early)
+				w.Errorf("timer %d fired %v early", fired.TimerID, early)
 			}
 			if !containsMessage(all, m) {
 				all = append(all, m)
@@ -506,16 +501,18 @@ func (w *world) isExact() bool {
 	return ok && x.IsExact()
 }
 
-// telling has an entity that got a message make a checkpoint that sends another one.
-func (w *world) telling() (e *episode, told provider.TaskMessage) {
+// sendingEntity returns an episode of an entity whose uncommitted checkpoint sends a message, and
+// that message.
+func (w *world) sendingEntity() (e *episode, told provider.TaskMessage) {
 	w.Helper()
 	w.send(signal(entityID, "tell"))
 	told = signal("@told@a", "told")
-	return w.next(entityID).become("first", "state").tell(told), told
+	return w.next(entityID).setEntityState("first", "state").addMessage(told), told
 }
 
-// pause abandons an event so often that the next delivery is later than the suite waits.
-func (w *world) pause() (event provider.TaskMessage) {
+// abandonOften abandons an event repeatedly, until its next delivery is later than the suite
+// waits.
+func (w *world) abandonOften() (event provider.TaskMessage) {
 	w.Helper()
 	w.begin("a")
 	event = raised("a", "Event", nil)
