@@ -120,4 +120,4 @@ func (c *Console) handle(e echo.Context) error {
 // errNoPage is the answer for an unknown path.
 var errNoPage = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "There is no such page."})
 
-var errSignedOut = web.AnswerWith(http.StatusUnauthorized, web.ErrorBody{Message: "You are not signed in any more. Load the page again."})
+var errSignedOut = web.AnswerWith(http.StatusUnauthorized, web.ErrorBody{Message: "Your session has ended. Load the page again."})

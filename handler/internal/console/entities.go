@@ -32,7 +32,7 @@ type entityList struct {
 func listEntities(v *visit) error {
 	l := entityList{Name: strings.TrimSpace(v.value("name")), Prefix: v.value("prefix"), Empty: v.value("empty") != ""}
 	if l.Prefix != "" && l.Name == "" {
-		return web.BadRequest("A prefix of keys needs the name of the entities.")
+		return web.BadRequest("A key prefix requires an entity name.")
 	}
 	var err error
 	l.Page, err = v.hub.Client.ListEntities(v.Request().Context(), durable.EntityQuery{

@@ -26,7 +26,7 @@ func TestEntity_ShowsTheBeginningOfALongStateAndHasAllOfItAsADownload(t *testing
 		key, bytes, says string
 		length           int
 	}{
-		{"long", "5000000", "The beginning of 4.8 MB", 5_000_000 + len(`{"Text":""}`)},
+		{"long", "5000000", "First part of 4.8 MB", 5_000_000 + len(`{"Text":""}`)},
 		{"short", "10", "<p class=\"hint\">21 B", 10 + len(`{"Text":""}`)},
 	} {
 		if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Note", Key: tt.key}, "write", []byte(tt.bytes)); err != nil {

@@ -385,7 +385,7 @@ func showPart(v *visit) error {
 }
 
 // errGone reports that the page shows another execution than the current one.
-var errGone = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has another history by now: load the page again."})
+var errGone = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has started a new execution. Load the page again."})
 
 // wantedPayload returns the payload in the request: a field of an event or, without event, of the
 // instance.

@@ -58,7 +58,7 @@ func TestInstance_FormsDoWhatTheySay(t *testing.T) {
 	if w := a.post("instance/act", url.Values{"id": {"i"}, "action": {"terminate"}}); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "The instance is Completed; to terminate it, it must be Pending") {
 		t.Errorf("terminate what has ended: %d %s", w.Code, w.Body)
 	}
-	id := regexp.MustCompile(`It runs as (\w+)\.`).FindStringSubmatch(do("i", "restart"))
+	id := regexp.MustCompile(`The new instance is (\w+)\.`).FindStringSubmatch(do("i", "restart"))
 	if id == nil {
 		t.Fatal("the new ID is not told")
 	}
@@ -329,7 +329,7 @@ func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
 	a.start("Works", "works")
 	a.start("Lacks", "lacks")
 	for id, wants := range map[string][]string{
-		"works": {`activity "Slow", runs on this worker`, ", runs since "},
+		"works": {`activity "Slow", runs on this worker`, ", running since "},
 		"lacks": {`activity "Nope", waits in its queue or runs elsewhere`, `held back: Waits for a worker that has an activity named "Nope".`},
 	} {
 		patience.Until(t, fmt.Sprintf("%s waits for %q", id, wants), func() bool {

@@ -42,22 +42,22 @@ var (
 
 var actions = []action{
 	{
-		Name: "suspend", Past: "suspended", Says: "Nothing of it runs until it is resumed.", HasReason: true,
+		Name: "suspend", Past: "suspended", Says: "The instance does not run until it is resumed.", HasReason: true,
 		Statuses: []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew},
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
 			return "", c.Suspend(ctx, id, how.Reason)
 		},
 	},
 	{
-		Name: "resume", Past: "resumed", Says: "It goes on after a suspension.", HasReason: true,
+		Name: "resume", Past: "resumed", Says: "The suspended instance continues.", HasReason: true,
 		Statuses: []history.RuntimeStatus{history.Suspended},
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
 			return "", c.Resume(ctx, id, how.Reason)
 		},
 	},
 	{
-		Name: "terminate", Past: "terminated", Says: "It ends at once, with the reason as its output. Activities that run are not stopped.", HasReason: true, IsDanger: true,
-		Option: "its children too", Statuses: liveStatuses,
+		Name: "terminate", Past: "terminated", Says: "The instance ends at once. The reason becomes its output. Running activities continue.", HasReason: true, IsDanger: true,
+		Option: "also its children", Statuses: liveStatuses,
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
 			var opts []durable.TerminateOption
 			if how.Option {
@@ -67,7 +67,7 @@ var actions = []action{
 		},
 	},
 	{
-		Name: "rewind", Past: "rewound", Says: "Its failure is taken back: what failed is done again, what succeeded is not.", HasReason: true,
+		Name: "rewind", Past: "rewound", Says: "The failed steps run again. Completed steps keep their results.", HasReason: true,
 		Statuses: []history.RuntimeStatus{history.Failed},
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
 			return "", c.Rewind(ctx, id, how.Reason)
@@ -75,19 +75,19 @@ var actions = []action{
 	},
 	{
 		Name: "restart", Past: "restarted", Says: "The same orchestrator starts with the same input, under a new ID.",
-		Option: "under the same ID, in place of what is stored of it", Statuses: endedStatuses,
+		Option: "use the same ID and replace the instance", Statuses: endedStatuses,
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
 			var opts []durable.StartOption
 			if how.Option {
 				opts = append(opts, id)
 			}
 			restarted, err := c.Restart(ctx, id, opts...)
-			return fmt.Sprintf("It runs as %s.", restarted), err
+			return fmt.Sprintf("The new instance is %s.", restarted), err
 		},
 	},
 	{
-		Name: "purge", Past: "purged", Says: "Its state, its history and its payloads are deleted for good.", IsDanger: true,
-		Option: "its children too", Statuses: endedStatuses,
+		Name: "purge", Past: "purged", Says: "The state, the history and the payloads are deleted permanently.", IsDanger: true,
+		Option: "also its children", Statuses: endedStatuses,
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
 			var opts []durable.PurgeOption
 			if how.Option {
@@ -142,7 +142,7 @@ func act(v *visit) error {
 	case note != "":
 		notice += " " + note
 	case a.HasReason:
-		notice = "The instance is to be " + a.Past + ": the worker that has it does so."
+		notice = "The instance is to be " + a.Past + ": its worker does so."
 	}
 	return v.done(to, notice)
 }
@@ -154,7 +154,7 @@ func raise(v *visit) error {
 		return web.BadRequest("The name of an event has %d bytes; want 1 to %d.", len(name), web.MaxName)
 	}
 	payload, err := web.ParseJSON([]byte(v.value("payload")), func(err error) error {
-		return web.BadRequest("The payload is no JSON: %v. A text needs quotes.", err)
+		return web.BadRequest("The payload is not JSON: %v. A text needs quotes.", err)
 	})
 	if err != nil {
 		return err

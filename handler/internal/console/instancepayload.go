@@ -256,7 +256,7 @@ func failureText(f *history.FailureDetails) string {
 			out.WriteString(strings.TrimRight(*f.StackTrace, "\n") + "\n")
 		}
 		if f.IsNonRetriable {
-			out.WriteString("not to be retried\n")
+			out.WriteString("not retriable\n")
 		}
 	}
 	return out.String()

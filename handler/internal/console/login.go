@@ -26,7 +26,7 @@ func login(v *visit) error {
 	right := v.console.cfg.API.Access.Of(v.value("code"))
 	if right == management.NoRight {
 		v.status = http.StatusForbidden
-		return v.page("login", "Sign in", "That is not the key.")
+		return v.page("login", "Sign in", "The key is not valid.")
 	}
 	v.setCookie(sessionCookie, v.console.sessions.newSession(right, time.Now().Add(sessionTime)), sessionTime)
 	return v.Redirect(http.StatusSeeOther, v.console.base)

@@ -52,7 +52,7 @@ func (n hubNow) Warnings() (all []string) {
 	}
 	for i, owner := range n.Load.ControlQueueOwners {
 		if owner == "" && n.Load.ControlQueueLengths[i] > 0 {
-			all = append(all, fmt.Sprintf("%d messages wait in partition %d, which no worker has.", n.Load.ControlQueueLengths[i], i))
+			all = append(all, fmt.Sprintf("%d messages wait in partition %d, which has no owner.", n.Load.ControlQueueLengths[i], i))
 		}
 	}
 	return all

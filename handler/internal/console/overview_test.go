@@ -10,7 +10,7 @@ import (
 func TestHubNow_WarnsOfMessagesThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	now := hubNow{Load: &management.ScalePayload{ControlQueueLengths: []int{4, 0, 7, 1}, ControlQueueOwners: []string{"w1", "", "", "w2"}}}
-	if d := cmp.Diff([]string{"7 messages wait in partition 2, which no worker has."}, now.Warnings()); d != "" {
+	if d := cmp.Diff([]string{"7 messages wait in partition 2, which has no owner."}, now.Warnings()); d != "" {
 		t.Errorf("the warnings (-want +got): %s", d)
 	}
 	for name, now := range map[string]hubNow{

@@ -88,7 +88,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 
 	b.Do(chromedp.Navigate(a.url), browsertest.See(`//h2[.="Health"]/..//*[.="ready"]`))
 	if change == nil {
-		b.Do(browsertest.See(`//h2[.="Storage"]/..//dd[contains(.,"a second")]`))
+		b.Do(browsertest.See(`//h2[.="Storage"]/..//dd[contains(.,"per second")]`))
 	} else { // only that hub has partitions, and services
 		b.Do(browsertest.See(`//h2[.="Storage"]/..//tr[td="table"]`), browsertest.See(`//tr[td="3"]/td[.="0s"]`), browsertest.See(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
 	}
@@ -116,7 +116,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 	}
 	b.Do(browsertest.See(`//pre[contains(.,"12")]`))
 
-	b.Do(chromedp.Navigate(a.url+"/entity?name=Counter&key=nobody"), browsertest.See(`//p[contains(.,"Nothing is stored")]`))
+	b.Do(chromedp.Navigate(a.url+"/entity?name=Counter&key=nobody"), browsertest.See(`//p[contains(.,"does not exist")]`))
 	b.CheckPage("entity-unknown")
 }
 
@@ -126,7 +126,7 @@ func TestConsole_SignsInByKeyboard(t *testing.T) {
 	a := startApp(t, functions, withKeys)
 	b.Do(chromedp.Navigate(a.url+"/entities"), browsertest.See(`//h1[.="Sign in"]`))
 	b.CheckPage("login")
-	b.Do(chromedp.KeyEvent("not the key"), chromedp.KeyEvent(kb.Enter), browsertest.See(`//*[@role="alert"][.="That is not the key."]`))
+	b.Do(chromedp.KeyEvent("not the key"), chromedp.KeyEvent(kb.Enter), browsertest.See(`//*[@role="alert"][.="The key is not valid."]`))
 	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
 		t.Errorf("a wrong key: the browser's console says %q", said)
 	}
@@ -160,7 +160,7 @@ func TestConsole_PollsWhereEventsDoNotComeThrough(t *testing.T) {
 	b := browsertest.New(t)
 	a := startApp(t, functions, nil)
 	b.Do(browsertest.OnNewPages(`window.EventSource = class { static CLOSED = 2; readyState = 2; constructor() { setTimeout(() => this.onerror(), 10); } close() {} }`))
-	b.Do(chromedp.Navigate(a.url+"/entity?name=Counter&key=k"), browsertest.See(`//p[contains(.,"Nothing is stored")]`))
+	b.Do(chromedp.Navigate(a.url+"/entity?name=Counter&key=k"), browsertest.See(`//p[contains(.,"does not exist")]`))
 	if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Counter", Key: "k"}, "add", []byte("41")); err != nil {
 		t.Fatal(err)
 	}

@@ -1,31 +1,31 @@
-// The scripts of pages besides htmx. The Content-Security-Policy allows no others.
+// The script of all pages, in addition to htmx. The Content-Security-Policy forbids inline scripts.
 "use strict";
 
-// follow reloads the parts below an element that are not folded away.
+// follow reloads the unfolded parts below an element.
 function follow(root) {
   for (const part of root.querySelectorAll(".part:not(details:not([open]) *)")) htmx.trigger(part, "follow");
 }
-// A part that reloads keeps its place, the hidden fields in .place: its page, or its part of the time.
+// A part keeps its position when it reloads: the hidden fields in .place are sent with the request.
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   for (const field of detail.elt.querySelectorAll(":scope > .place input")) detail.parameters[field.name] = field.value;
 });
 document.addEventListener("toggle", (event) => event.target.open && follow(event.target), true);
 
-// An element with data-live="URL" stays current, and the other parts of the page with it.
+// An element with data-live="URL" is updated continuously. Its updates also reload the other parts of the page.
 (() => {
   const part = document.querySelector("[data-live]");
-  const patience = 10000; // ms, until the first event must have come; else the part is polled
-  const pause = 5000; // ms between polls, and between two changes of the page
+  const patience = 10000; // ms to wait for the first event before polling instead
+  const pause = 5000; // ms between two polls, and between two updates of the page
   let source, timer, next, shown = 0, polls = false, turn = 0;
   let version = part?.querySelector("[data-version]")?.dataset.version;
 
-  // receive shows what the server sent, when the last change is long enough ago.
+  // receive shows an update from the server, at the earliest one pause after the previous update.
   function receive(html) {
     clearTimeout(next);
     next = setTimeout(show, Math.max(0, shown + pause - Date.now()), html);
   }
 
-  // show replaces the part. The focus and elements with hx-preserve stay.
+  // show replaces the content of the part. It keeps the focus and elements with hx-preserve.
   function show(html) {
     const now = /data-version="([^"]*)"/.exec(html)?.[1];
     if (now && now === version) return;
@@ -43,7 +43,7 @@ document.addEventListener("toggle", (event) => event.target.open && follow(event
       const html = await answer.text();
       if (mine === turn) receive(html);
     } catch {
-      // The app is away: the next poll may find it.
+      // The app is unreachable. The next poll tries again.
     }
     if (mine === turn) timer = setTimeout(poll, pause);
   }
@@ -71,14 +71,14 @@ document.addEventListener("toggle", (event) => event.target.open && follow(event
     if (!document.hidden) start();
   }
 
-  // A form or button with data-confirm asks before it is sent.
+  // A form or button with data-confirm asks for confirmation.
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm || event.target.dataset.confirm;
     if (question && !confirm(question)) event.preventDefault();
   });
 })();
 
-// Times are relative to the clock of the server. Their titles have the exact times.
+// Shows times relative to the clock of the server. Their titles contain the exact times.
 (() => {
   const ahead = Date.now() - Number(document.documentElement.dataset.now);
   const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
@@ -96,8 +96,8 @@ document.addEventListener("toggle", (event) => event.target.open && follow(event
   write();
 })();
 
-// The timeline: a drag over the overview selects a time. A drag of the selection or of the bars
-// moves it. Ctrl and the wheel zoom. Positions are fractions of the whole time.
+// The timeline: dragging over the overview selects a range. Dragging the selection or the bars moves
+// the range. Ctrl and the wheel zoom. Positions are fractions of the complete range.
 (() => {
   let drag;
   const overview = () => document.querySelector("#timeline .overview");
@@ -106,7 +106,7 @@ document.addEventListener("toggle", (event) => event.target.open && follow(event
   const fraction = (area, event) => { const box = area.getBoundingClientRect(); return (event.clientX - box.left) / box.width; };
   const within = (x) => Math.min(Math.max(x, 0), 1);
 
-  // open loads a part of the time.
+  // open loads a range.
   function open([from, to]) {
     const { from: first, to: last } = overview().dataset;
     const at = (x) => BigInt(first) + BigInt(Math.round(within(x) * Number(BigInt(last) - BigInt(first))));
@@ -151,21 +151,21 @@ document.addEventListener("toggle", (event) => event.target.open && follow(event
   }, { passive: false });
 })();
 
-// offer shows the actions of a list that a selected instance allows.
+// offer shows the actions that at least one selected instance allows.
 function offer() {
   const bar = document.querySelector("[data-selects]");
   if (!bar) return;
   const all = bar.querySelector("[name=scope]").checked;
   const boxes = [...document.querySelectorAll("[name=id]:checked")], statuses = boxes.map((box) => box.dataset.status);
   for (const button of bar.querySelectorAll("[data-statuses]")) button.hidden = !all && !button.dataset.statuses.split(" ").some((s) => statuses.includes(s));
-  bar.querySelector("output").textContent = all ? "All that match" : boxes.length ? `${boxes.length} selected` : "Select instances to act on them";
+  bar.querySelector("output").textContent = all ? "All matching instances" : boxes.length ? `${boxes.length} selected` : "Select instances to act on them";
 }
 document.addEventListener("change", offer);
 window.addEventListener("pageshow", offer);
 
-// A box with data-all checks all boxes of that name; a button with data-copy copies the text
-// of the element with that ID; a button with data-refresh reloads all parts. A click elsewhere
-// and the Escape key close an action.
+// data-all: the check box checks all boxes with that name. data-copy: the button copies the text of
+// the element with that ID. data-refresh: the button reloads all parts. A click outside of an action,
+// and the Escape key, close it.
 document.addEventListener("click", (event) => {
   const all = event.target.closest("[data-all]");
   if (all) for (const box of document.getElementsByName(all.dataset.all)) box.checked = all.checked;
