@@ -1,5 +1,6 @@
-// Package disposition decides what becomes of the messages for an instance: pure functions
-// of the messages and of what is stored of the instance.
+// Package disposition decides what a worker does with messages to an instance: deliver, hold back or
+// discard them. Its functions are pure. They depend only on the messages and on the stored state of
+// the instance.
 package disposition
 
 import (
@@ -12,53 +13,52 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Disposition is what becomes of a message, given what is stored of its instance.
+// Disposition is the decision about a message.
 type Disposition struct {
 	Action Action
-	Repair Repair // before it is discarded
-	Event  string // what to log it as, by DurableTask's names
+	Repair Repair // to do before the message is discarded
+	Event  string // event of the log entry, a name of DurableTask
 	Reason string
 }
 
-// Action is what is done with a message.
+// Action is what the worker does with a message.
 type Action int
 
 // The actions.
 const (
 	Deliver   Action = iota // dispatch it
-	HoldBack                // hide it for a while: its time has not come
+	HoldBack                // hide it for a while and decide again
 	Discard                 // delete it
-	Terminate               // mark the instance terminated, which has not started, and delete it
-	Refuse                  // delete a start message whose instance does not exist, and its blob
+	Terminate               // mark the pending instance as terminated, and delete the message
+	Refuse                  // delete the start message of a nonexistent instance, and the message's blob
 )
 
-// Repair is what is written before a message is discarded: the worker that took it may
-// have died before it wrote the row of the instance, or its tracking records.
+// Repair names the records to write before a message is discarded. The worker that processed the
+// message earlier may have crashed before it wrote the instance row or the tracking records.
 type Repair int
 
 // The repairs.
 const (
 	RepairNothing  Repair = iota
-	RepairTracking        // the tracking records only
-	RepairRow             // and the row
+	RepairTracking        // only the tracking records
+	RepairRow             // the tracking records and the row
 )
 
-// How often a message is received until what it waits for is taken to be lost.
+// Limits for messages that wait for something that may be lost.
 const (
-	// A completion for which nothing was scheduled
-	// (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs,
-	// IsOutOfOrderMessage).
+	// A completion whose action is not in the history is delivered at most this often
+	// (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs, IsOutOfOrderMessage).
 	maxOutOfOrderDeliveries = 5
-	// A start message without its instance row
-	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs,
-	// DedupeExecutionStartedMessagesAsync).
+	// A start message without its instance row is delivered at most this often
+	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync).
 	maxStartDeliveries = 10
-	// StartAge is the least age at which such a message is discarded. Ten deliveries with the
-	// usual delays take longer. Workers of a slow queue release messages after shorter times.
+	// StartAge is the minimum age at which a start message without its row is discarded. Ten
+	// deliveries with the usual delays take longer. The delays are shorter on a worker of a slow
+	// queue.
 	StartAge = 15 * time.Minute
-	// A message to an instance without stored records. It may have overtaken
-	// the start message of a child, which has no row until its first checkpoint,
-	// and which is hidden for a while if the worker that sent it has died.
+	// A message to an instance without stored records is delivered at most this often. It may have
+	// overtaken the start message of a child. A child has no row until its first checkpoint, and its
+	// start is hidden for a while if the worker that sent it has crashed.
 	maxUnknownInstanceDeliveries = 1
 )
 
@@ -67,56 +67,53 @@ var (
 	unknownInstance = Disposition{Discard, RepairTracking, "DiscardingWorkItem", "No such instance"}
 	ended           = Disposition{Discard, RepairRow, "DiscardingWorkItem", "Instance is Completed"}
 	foreign         = Disposition{Discard, RepairRow, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
-	otherAction     = Disposition{Discard, RepairTracking, "DiscardingWorkItem", "What it completes was scheduled by an episode that does not count"}
+	otherAction     = Disposition{Discard, RepairTracking, "DiscardingWorkItem", "The completed action belongs to an episode that was not committed"}
 	continued       = Disposition{Discard, RepairRow, Duplicate, "the execution has started already, and continued as new"}
 	terminated      = Disposition{Terminate, RepairNothing, "DiscardingWorkItem", "Instance is Terminated"}
-	outOfOrder      = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
-	rewinding       = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has ended, unless what was read of it was from before it was rewound"}
-	otherStarts     = Disposition{HoldBack, RepairNothing, Abandoning, "another instance with the child's ID is about to start"}
+	outOfOrder      = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the history does not contain the completed action yet"}
+	rewinding       = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has ended, or was rewound after it was read"}
+	otherIsStarting = Disposition{HoldBack, RepairNothing, Abandoning, "another instance with the child's ID is about to start"}
 )
 
-// NotYetStarted is that of a message that comes before its instance starts.
+// NotYetStarted is the disposition of a message that arrives before its instance has started.
 var NotYetStarted = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
 
-// Duplicate is the log event of a message that was taken before.
+// Duplicate is the log event of a message that was processed before.
 const Duplicate = "DuplicateMessageDetected"
 
 func duplicate(reason string) Disposition {
 	return Disposition{Discard, RepairRow, Duplicate, reason}
 }
 
-// refused is the disposition of the message of a start that has no row.
+// refused is the disposition of a start message whose instance has no row.
 func refused(reason string) Disposition {
 	return Disposition{Refuse, RepairRow, Duplicate, reason}
 }
 
-// Message is what decides about a message.
+// Message is a message to decide about.
 type Message struct {
 	Event        history.Event
-	ExecutionID  string // that it is for, empty for any
+	ExecutionID  string // the target execution; empty means any
 	DequeueCount int
 	ReceivedAt   time.Time
-	Age          time.Duration // since it was put into the queue, when it was received
-	Lock         time.Duration // for how long a worker hides a message at a time
-	Scheduled    time.Time     // when what it completes was, zero if it does not say so
-	// Superseded means that this process knows the execution as an earlier generation.
+	Age          time.Duration // time between the enqueue and the receipt
+	Lock         time.Duration // visibility timeout of one receipt
+	Scheduled    time.Time     // when the completed action was scheduled; zero if the message does not contain it
+	// Superseded reports that this process knows the execution as an earlier generation.
 	Superseded bool
 }
 
-// mayHaveBeenTaken reports whether another worker may have had the message
-// before: it was received, or it was hidden from the start, which a worker that
-// died then did not get to renew.
-func (m Message) mayHaveBeenTaken() bool { return m.DequeueCount > 1 || m.Age >= m.Lock/2 }
+// mayBeRedelivered reports whether another worker may have processed the message: it was received
+// before, or it was enqueued hidden by a worker that crashed before it renewed the visibility timeout.
+func (m Message) mayBeRedelivered() bool { return m.DequeueCount > 1 || m.Age >= m.Lock/2 }
 
-// isOld reports whether all that was sent before the message can be seen by now,
-// even if it was hidden by a worker that died then.
+// isOld reports whether every message that was sent earlier is visible by now, even if a crashed
+// worker had hidden it.
 func (m Message) isOld() bool { return m.Age > (SlowLocks+1)*m.Lock }
 
-// Decide decides what becomes of messages for one execution, given what
-// is stored of the instance. It is a function of its arguments.
-//
-// A start message is first if there is one. If it is not accepted, the messages
-// with it are decided as if it had not come.
+// Decide returns the dispositions of messages to one execution of an instance. stored is the stored
+// state of the instance. A start message must be the first message. If it is not delivered, the other
+// messages are decided as if it were absent.
 func Decide(instanceID string, stored *instances.Instance, messages []Message) []Disposition {
 	all := make([]Disposition, len(messages))
 	starting := false
@@ -125,25 +122,25 @@ func Decide(instanceID string, stored *instances.Instance, messages []Message) [
 		start, isStart := m.Event.(*history.ExecutionStarted)
 		switch {
 		case isStart:
-			all[i] = ofStart(start, stored, m)
+			all[i] = decideStart(start, stored, m)
 			starting = starting || all[i].Action == Deliver && !stored.Known.Started
 		case starting && (m.ExecutionID == "" || m.ExecutionID == stored.ExecutionID):
-			all[i] = ofRunning(instanceID, stored, m)
+			all[i] = decideRunning(instanceID, stored, m)
 		case !stored.Known.Started:
-			all[i] = ofUnstarted(instanceID, stored, m)
+			all[i] = decideUnstarted(instanceID, stored, m)
 		case stored.Known.Ended != nil:
-			all[i] = ofEnded(stored, m)
+			all[i] = decideEnded(stored, m)
 		default:
-			all[i] = ofRunning(instanceID, stored, m)
+			all[i] = decideRunning(instanceID, stored, m)
 		}
 		if all[i].Action == Deliver && accepted.repeats(m.Event) {
-			all[i] = duplicate("the same completion came twice")
+			all[i] = duplicate("the batch contains the completion twice")
 		}
 	}
 	return all
 }
 
-// acceptedEvents finds completions of one action that come together.
+// acceptedEvents detects several completions of one action in a batch.
 type acceptedEvents struct{ answered instances.IDSet }
 
 func (a *acceptedEvents) repeats(ev history.Event) bool {
@@ -151,11 +148,10 @@ func (a *acceptedEvents) repeats(ev history.Event) bool {
 	return isCompletion && !a.answered.Add(id)
 }
 
-// ofStart decides about a start message
-// (OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync). Unlike
-// .NET it does not start an execution that was terminated before, nor one that
-// runs already, in whichever generation.
-func ofStart(start *history.ExecutionStarted, stored *instances.Instance, m Message) Disposition {
+// decideStart decides about a start message (OrchestrationSessionManager.cs,
+// DedupeExecutionStartedMessagesAsync). Unlike .NET, it does not start an execution that was
+// terminated before its start, nor one that is running in any generation.
+func decideStart(start *history.ExecutionStarted, stored *instances.Instance, m Message) Disposition {
 	switch {
 	case stored.HasContinued(start.Instance.ExecutionID):
 		return continued
@@ -170,7 +166,7 @@ func ofStart(start *history.ExecutionStarted, stored *instances.Instance, m Mess
 	case sameExecution && row.State.Status.IsTerminal():
 		return Disposition{Discard, RepairTracking, "DiscardingWorkItem", "Instance is " + row.State.Status.String()}
 	case start.Parent != nil:
-		return ofChildStart(start, stored, m)
+		return decideChildStart(start, stored, m)
 	case sameExecution, row != nil && row.State.Instance.ExecutionID == "":
 		return deliver
 	case row != nil && sameGeneration(row.Generation, start.Generation) && scheduledAfter(row, start, m):
@@ -188,20 +184,19 @@ func sameGeneration(a, b *int) bool {
 	return *a == *b
 }
 
-// scheduledAfter reports whether the row was there before the start message, or
-// before it was last received: then the row is not that of the message's own
-// client to be written yet.
+// scheduledAfter reports whether the row existed before the start message was created or last
+// received. In this case the message's client cannot still be about to write its own row.
 func scheduledAfter(row *wire.InstanceRow, start *history.ExecutionStarted, m Message) bool {
 	created := row.State.CreatedAt
 	return created.Before(start.Timestamp) && row.State.Status == history.Pending ||
 		m.DequeueCount > 1 && m.ReceivedAt.After(created)
 }
 
-// ofUnstarted decides about a message for an instance without history. .NET
-// deletes what comes before the start, and retries a terminate of an unknown instance
-// for ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
-// and UpdateStatusForTerminationAsync).
-func ofUnstarted(instanceID string, stored *instances.Instance, m Message) Disposition {
+// decideUnstarted decides about a message to an instance without a history. .NET deletes messages that
+// arrive before the start, and retries the termination of an unknown instance forever
+// (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync and
+// UpdateStatusForTerminationAsync).
+func decideUnstarted(instanceID string, stored *instances.Instance, m Message) Disposition {
 	if history.IsEntity(instanceID) {
 		return deliver
 	}
@@ -229,8 +224,8 @@ func ofUnstarted(instanceID string, stored *instances.Instance, m Message) Dispo
 	return foreignOr(NotYetStarted, stored, m)
 }
 
-// ofEnded decides about a message for an instance whose execution has ended.
-func ofEnded(stored *instances.Instance, m Message) Disposition {
+// decideEnded decides about a message to an instance whose execution has ended.
+func decideEnded(stored *instances.Instance, m Message) Disposition {
 	if stored.AwaitsStart() && m.ExecutionID != stored.ExecutionID {
 		return NotYetStarted
 	}
@@ -240,18 +235,18 @@ func ofEnded(stored *instances.Instance, m Message) Disposition {
 	return ended
 }
 
-// ofRunning decides about a message for an execution that goes on, or that starts
-// with a message before it, by [provider.Progress]. A completion waits until the
-// history has what it completes: it may be faster than the checkpoint that scheduled
-// it. When the history has gone past that, it never will.
-func ofRunning(instanceID string, stored *instances.Instance, m Message) Disposition {
+// decideRunning decides about a message to a running execution, or to one that starts with an earlier
+// message of the batch. It follows [provider.Progress]. A completion may arrive before the checkpoint
+// that scheduled its action. It is held back until the history contains the action, or contains a
+// later action instead.
+func decideRunning(instanceID string, stored *instances.Instance, m Message) Disposition {
 	known := stored.Known
 	p := provider.Progress{
 		Known: true, Execution: stored.ExecutionID, Status: history.Running,
 		Begun: known.Started, Starting: !known.Started, Scheduled: known.Actions.Has,
 	}
 	target := history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: m.ExecutionID}
-	d, _ := p.Disposition(provider.TaskMessage{Target: target, Event: m.Event}, false) // it reads no history
+	d, _ := p.Disposition(provider.TaskMessage{Target: target, Event: m.Event}, false) // it does not use the history
 	id, completes := history.Completes(m.Event)
 	switch {
 	case d == provider.Foreign:
@@ -264,17 +259,17 @@ func ofRunning(instanceID string, stored *instances.Instance, m Message) Disposi
 		return foreignOr(outOfOrder, stored, m)
 	case d == provider.Wait:
 		return outOfOrder
-	case m.mayHaveBeenTaken() && known.HasRaised(m.Event):
+	case m.mayBeRedelivered() && known.HasRaised(m.Event):
 		return duplicate("the history has this event already")
 	}
 	return deliver
 }
 
-// foreignOr returns foreign if m is for an earlier generation, or if m was received more
-// than maxOutOfOrderDeliveries times and is old. Until then it returns wait: the execution may
-// be the next one, whose history is not stored yet, or a dead worker may hide its start.
+// foreignOr returns foreign if m is for an earlier generation, or if m is old and was received more
+// than maxOutOfOrderDeliveries times. Otherwise it returns wait: the target execution may be the next
+// one, whose history is not stored yet, or whose start a crashed worker has hidden.
 func foreignOr(wait Disposition, stored *instances.Instance, m Message) Disposition {
-	if isForEarlier(stored, m) || m.DequeueCount > maxOutOfOrderDeliveries && m.isOld() {
+	if isForEarlierGeneration(stored, m) || m.DequeueCount > maxOutOfOrderDeliveries && m.isOld() {
 		return foreign
 	}
 	return wait
@@ -283,10 +278,10 @@ func foreignOr(wait Disposition, stored *instances.Instance, m Message) Disposit
 // maxClockDifference is the largest expected difference between the clocks of two workers.
 const maxClockDifference = 5 * time.Minute
 
-// isForEarlier reports whether the execution of m is proved to be an earlier generation of the
-// stored one: this process or the sentinel knows it as one, or it scheduled an activity before
-// the execution in the row began.
-func isForEarlier(stored *instances.Instance, m Message) bool {
+// isForEarlierGeneration reports whether m is certainly for an earlier generation of the stored
+// execution. This process or the sentinel identifies it as such, or the target execution scheduled an
+// activity before the execution in the row was created.
+func isForEarlierGeneration(stored *instances.Instance, m Message) bool {
 	row := stored.Row
 	switch {
 	case m.ExecutionID == "" || m.ExecutionID == stored.Current.ExecutionID:
@@ -299,15 +294,15 @@ func isForEarlier(stored *instances.Instance, m Message) bool {
 	return m.Scheduled.Add(maxClockDifference).Before(row.State.CreatedAt)
 }
 
-// ofChildStart decides about the start of a child when another execution
-// with its ID is stored. .NET puts the child in the place of that
-// (DurableTask.AzureStorage/OrchestrationSessionManager.cs,
-// DedupeExecutionStartedMessagesAsync), although it may go on.
+// decideChildStart decides about the start of a child if another execution with its ID is stored. .NET
+// replaces that execution even if it is running
+// (DurableTask.AzureStorage/OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync). Here
+// the decision depends on the other execution:
 //
-//  1. One that goes on is handed the start, and the engine refuses it.
-//  2. One that is about to start is waited for.
-//  3. One that has ended is replaced.
-func ofChildStart(start *history.ExecutionStarted, stored *instances.Instance, m Message) Disposition {
+//  1. If it is running, it receives the start, and the engine refuses the start.
+//  2. If it is about to start, the child's start is held back.
+//  3. If it has ended, the child replaces it.
+func decideChildStart(start *history.ExecutionStarted, stored *instances.Instance, m Message) Disposition {
 	row := stored.Row
 	switch {
 	case stored.Known.Started:
@@ -319,11 +314,11 @@ func ofChildStart(start *history.ExecutionStarted, stored *instances.Instance, m
 	if m.DequeueCount > maxStartDeliveries {
 		return deliver
 	}
-	return otherStarts
+	return otherIsStarting
 }
 
-// Abandoning is the event by which an abandoned message is logged.
+// Abandoning is the log event of an abandoned message.
 const Abandoning = "AbandoningMessage"
 
-// SlowLocks is how many times as long as usual a message is hidden at most.
+// SlowLocks is the maximum factor by which a visibility timeout is extended on slow storage.
 const SlowLocks = 4

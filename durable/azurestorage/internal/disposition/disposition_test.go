@@ -17,7 +17,7 @@ func at(seconds int) history.Header {
 	return history.NewHeader(judgeTime.Add(time.Duration(seconds) * time.Second))
 }
 
-// stored makes what is stored of an instance: a history of execution "x".
+// stored returns an instance with a history of execution "x".
 func stored(row *wire.InstanceRow, events ...history.Event) *instances.Instance {
 	l := &instances.Instance{Row: row, History: instances.History{ExecutionID: "x", Events: events, Known: instances.NewKnownEvents()}}
 	for _, ev := range events {
@@ -70,7 +70,7 @@ func childDone(id int) history.Event {
 	return &history.SubOrchestrationInstanceCompleted{Header: at(5), TaskScheduledID: id}
 }
 
-// old is a message that was sent so long ago that no worker can still hide another.
+// old returns m with an age at which no crashed worker can still hide an earlier message.
 func old(m Message) Message {
 	m.Age = (SlowLocks+1)*m.Lock + time.Second
 	return m
@@ -83,8 +83,8 @@ func msg(ev history.Event, executionID string, dequeueCount int) Message {
 	}
 }
 
-// continuedFrom makes what is stored when an execution has continued as new since:
-// nothing of the one that is wanted, "x", but that the current one goes back to first.
+// continuedFrom returns an instance whose current execution, "y", is a later generation of first. The
+// wanted execution, "x", has no history.
 func continuedFrom(first string, row *wire.InstanceRow) *instances.Instance {
 	l := stored(row)
 	l.ETag, l.Current = "e", instances.Generation{ExecutionID: "y", First: first}
@@ -97,13 +97,13 @@ func current(l *instances.Instance) *instances.Instance {
 	return l
 }
 
-// superseded returns m as a process receives it that has replaced its execution.
+// superseded returns m as received by a process that has continued the target execution as new.
 func superseded(m Message) Message {
 	m.Superseded = true
 	return m
 }
 
-// after returns m as it is when it is received so long after it was sent.
+// after returns m with the given age.
 func after(age time.Duration, m Message) Message {
 	m.Age = age
 	return m
@@ -130,105 +130,105 @@ func TestDecide(t *testing.T) {
 		want     []Disposition
 	}{
 		// Start messages (OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync).
-		"a start whose row is there begins": {
+		"a start with its row is delivered": {
 			stored: stored(pending), messages: []Message{msg(startOf("x"), "x", 1)}, want: []Disposition{deliver},
 		},
 		"execution IDs are compared without regard to case": {
 			stored: stored(instanceRowOf("X", history.Pending, 0)), messages: []Message{msg(startOf("x"), "x", 1)}, want: []Disposition{deliver},
 		},
-		"a row of an old version without execution ID will do": {
+		"a row of an old version without an execution ID matches any execution": {
 			stored: stored(instanceRowOf("", history.Pending, 0)), messages: []Message{msg(startOf("x"), "x", 1)}, want: []Disposition{deliver},
 		},
-		"a start waits for its row": {
+		"a start without its row is held back": {
 			stored: stored(nil), messages: []Message{msg(startOf("x"), "x", 1)},
 			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
-		"but not for ever": {
+		"a start without its row is discarded after some time": {
 			stored: stored(nil), messages: []Message{after(17*time.Minute, msg(startOf("x"), "x", 10))},
 			want: []Disposition{refused("the instance has no row with this execution")},
 		},
-		"a start that workers have released often waits as long": {
+		"a start that workers have often released is held back equally long": {
 			stored: stored(nil), messages: []Message{after(5*time.Minute, msg(startOf("x"), "x", 20))},
 			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
-		"a start that lost to another client's, whose row was there before": {
+		"a start is refused if another client's row existed before it": {
 			stored: stored(instanceRowOf("y", history.Pending, -1)), messages: []Message{msg(startOf("x"), "x", 1)},
 			want: []Disposition{refused("the instance was created by another start message")},
 		},
-		"a start that lost, seen again after the row was written": {
+		"a start is refused if it is redelivered after another client's row was written": {
 			stored: stored(instanceRowOf("y", history.Running, 1)), messages: []Message{msg(startOf("x"), "x", 2)},
 			want: []Disposition{refused("the instance was created by another start message")},
 		},
-		"a start of another generation waits for its row": {
+		"a start of another generation is held back until it has a row": {
 			stored: stored(&wire.InstanceRow{Generation: new(1), State: instanceRowOf("y", history.Completed, -1).State}), messages: []Message{msg(startOf("x"), "x", 1)},
 			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
-		"a start of an execution that was terminated before does not begin": {
+		"a start of an execution that was terminated before it ran is discarded": {
 			stored: stored(instanceRowOf("x", history.Terminated, 0)), messages: []Message{msg(startOf("x"), "x", 1)},
 			want: []Disposition{{Discard, RepairTracking, "DiscardingWorkItem", "Instance is Terminated"}},
 		},
-		"a start that comes again while the execution runs": {
+		"a start that is redelivered while the execution runs is a duplicate": {
 			stored: stored(running, startOf("x")), messages: []Message{msg(startOf("x"), "x", 2)},
 			want: []Disposition{duplicate("the execution has started already")},
 		},
-		"a start that comes again while a later generation runs, of which the row knows nothing": {
+		"a start that is redelivered while a later generation runs is discarded, even if the row is older": {
 			stored: continuedFrom("x", pending), messages: []Message{msg(startOf("x"), "x", 2)}, want: []Disposition{continued},
 		},
-		"a child that comes again while a later generation runs": {
+		"a child's start that is redelivered while a later generation runs is discarded": {
 			stored: continuedFrom("x", nil), messages: []Message{msg(childStart("x"), "x", 2)}, want: []Disposition{continued},
 		},
 		"a start of an ID whose earlier instance has continued as new": {
 			stored: continuedFrom("w", pending), messages: []Message{msg(startOf("x"), "x", 1)}, want: []Disposition{deliver},
 		},
-		"a start that comes again after the end": {
+		"a start that is redelivered after the end is discarded": {
 			stored: stored(running, startOf("x"), done), messages: []Message{msg(startOf("x"), "x", 2)}, want: []Disposition{ended},
 		},
 		"a child needs no row": {
 			stored: stored(nil), messages: []Message{msg(childStart("x"), "x", 1)}, want: []Disposition{deliver},
 		},
-		"a child that comes again": {
+		"a redelivered start of a child is a duplicate": {
 			stored: stored(running, childStart("x")), messages: []Message{msg(childStart("x"), "x", 2)},
 			want: []Disposition{duplicate("the execution has started already")},
 		},
-		"a child whose ID belongs to an instance that goes on is for the engine to refuse": {
+		"a child whose ID belongs to a running instance is delivered, and the engine refuses it": {
 			stored: stored(instanceRowOf("y", history.Running, 0), startOf("x")), messages: []Message{msg(childStart("c"), "c", 1), msg(raised, "", 1)},
 			want: []Disposition{deliver, deliver},
 		},
-		"a child whose ID belongs to an instance that is about to start waits": {
+		"a child whose ID belongs to an instance that is about to start is held back": {
 			stored: stored(instanceRowOf("y", history.Pending, 0)), messages: []Message{msg(childStart("c"), "c", 1), msg(childStart("c"), "c", 11)},
-			want: []Disposition{otherStarts, deliver},
+			want: []Disposition{otherIsStarting, deliver},
 		},
-		"a child whose ID belongs to an instance that has ended takes its place": {
+		"a child whose ID belongs to an ended instance replaces it": {
 			stored: stored(instanceRowOf("y", history.Failed, 0)), messages: []Message{msg(childStart("c"), "c", 1)},
 			want: []Disposition{deliver},
 		},
-		"what comes with the start begins with it": {
+		"messages that arrive with the start are delivered with it": {
 			stored: stored(pending), messages: []Message{msg(startOf("x"), "x", 1), msg(raised, "", 1), msg(raised, "x", 1)},
 			want: []Disposition{deliver, deliver, deliver},
 		},
-		"but nothing that completes what has not been scheduled": {
+		"a completion that arrives with the start is held back": {
 			stored: stored(pending), messages: []Message{msg(startOf("x"), "x", 1), msg(taskDone(0), "x", 1)},
 			want: []Disposition{deliver, outOfOrder},
 		},
-		"what comes with a start that has to wait, waits": {
+		"messages that arrive with a start that is held back are held back": {
 			stored: stored(nil), messages: []Message{msg(startOf("x"), "x", 1), msg(raised, "", 1)},
 			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}, NotYetStarted},
 		},
 
 		// Instances without history.
-		"an event before the start waits while the instance is pending": {
+		"an event before the start is held back while the instance is pending": {
 			stored: stored(pending), messages: []Message{msg(raised, "", 40)}, want: []Disposition{NotYetStarted},
 		},
-		"an event for nobody waits once, since it may have overtaken a child's start": {
+		"an event for an unknown instance is held back once, because it may have overtaken a child's start": {
 			stored: stored(nil), messages: []Message{after(time.Hour, msg(raised, "", 1))}, want: []Disposition{NotYetStarted},
 		},
-		"it waits as long as the start can be hidden where storage is slow": {
+		"an event for an unknown instance is held back as long as slow storage can hide a start": {
 			stored: stored(nil), messages: []Message{after(150*time.Second, msg(raised, "", 3))}, want: []Disposition{NotYetStarted},
 		},
-		"and is then discarded": {
+		"an old event for an unknown instance is discarded": {
 			stored: stored(nil), messages: []Message{after(151*time.Second, msg(raised, "", 2))}, want: []Disposition{unknownInstance},
 		},
-		"a terminate of nobody is discarded, too": {
+		"a terminate of an unknown instance is discarded": {
 			stored: stored(nil), messages: []Message{after(151*time.Second, msg(terminate, "", 2))}, want: []Disposition{unknownInstance},
 		},
 		"a terminate before the start terminates": {
@@ -237,57 +237,57 @@ func TestDecide(t *testing.T) {
 		"an event after such a terminate is discarded": {
 			stored: stored(instanceRowOf("x", history.Terminated, 0)), messages: []Message{msg(raised, "", 1)}, want: []Disposition{ended},
 		},
-		"a completion before the history is there waits": {
+		"a completion before the history exists is held back": {
 			stored: stored(pending), messages: []Message{msg(taskDone(0), "x", 5)}, want: []Disposition{outOfOrder},
 		},
-		"IsOutOfOrderMessage: after five deliveries it is believed that none will be": {
+		"a completion without a history is discarded after five deliveries (IsOutOfOrderMessage)": {
 			stored: stored(nil), messages: []Message{old(msg(taskDone(0), "x", 6))}, want: []Disposition{foreign},
 		},
-		"a completion waits while a worker may still hide the start of its instance": {
+		"a completion is held back while a worker may still hide the start of its instance": {
 			stored: stored(nil), messages: []Message{msg(taskDone(0), "x", 6)}, want: []Disposition{outOfOrder},
 		},
-		"messages to entities are handed out, since nothing starts an entity": {
+		"messages to entities are delivered, because entities have no start": {
 			id: "@counter@a", stored: stored(nil), messages: []Message{msg(raised, "", 9)}, want: []Disposition{deliver},
 		},
 
 		// Instances that have ended.
-		"what comes after the end is discarded and the row looked after": {
+		"messages after the end are discarded and the row is repaired": {
 			stored: stored(running, startOf("x"), done), messages: []Message{msg(raised, "", 1), msg(taskDone(0), "x", 1)},
 			want: []Disposition{ended, ended},
 		},
-		"what comes while the ID is started again waits for that": {
+		"messages that arrive while the ID is started again are held back": {
 			stored: stored(instanceRowOf("y", history.Pending, 20), startOf("x"), done), messages: []Message{msg(raised, "", 1), msg(taskDone(0), "x", 1)},
 			want: []Disposition{NotYetStarted, ended},
 		},
 
-		// Instances that go on.
+		// Running instances.
 		"an event is delivered": {
 			stored: stored(running, startOf("x")), messages: []Message{msg(raised, "", 1)}, want: []Disposition{deliver},
 		},
-		"an event that comes again after it was taken": {
+		"a redelivered event that the history contains is a duplicate": {
 			stored: stored(running, startOf("x"), raised), messages: []Message{msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 2)},
 			want: []Disposition{duplicate("the history has this event already")},
 		},
-		"an event like one that was taken, but received for the first time": {
+		"a new event equal to one in the history is delivered": {
 			stored: stored(running, startOf("x"), raised), messages: []Message{msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 1)},
 			want: []Disposition{deliver},
 		},
-		"an event that was taken when it was hidden from the start, by a worker that died then": {
+		"an event that was enqueued hidden and committed by a crashed worker is a duplicate": {
 			stored:   stored(running, startOf("x"), raised),
 			messages: []Message{after(30*time.Second, msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 1))},
 			want:     []Disposition{duplicate("the history has this event already")},
 		},
-		"an event that comes again and was not taken": {
+		"a redelivered event that the history lacks is delivered": {
 			stored: stored(running, startOf("x"), raised), messages: []Message{msg(&history.EventRaised{Header: at(4), Name: "go", Input: new(`1`)}, "", 2)},
 			want: []Disposition{deliver},
 		},
-		"a completion of what is scheduled is delivered": {
+		"a completion of a scheduled action is delivered": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []Message{msg(taskDone(0), "x", 1)}, want: []Disposition{deliver},
 		},
 		"a result of the activity that is scheduled is delivered": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []Message{resultOf(judgeTime, taskDone(0))}, want: []Disposition{deliver},
 		},
-		"a completion of an action of another kind, of an episode that does not count": {
+		"a completion of an action of another kind, from an uncommitted episode, is discarded": {
 			stored: stored(running, startOf("x"), scheduled(0), timer(1, 60), child(2), &history.EventSent{Header: history.Header{EventID: 3, Timestamp: judgeTime}}),
 			messages: []Message{
 				msg(fired(0, 60), "x", 1), msg(taskDone(1), "x", 1), msg(taskDone(2), "x", 1), msg(taskDone(3), "x", 1),
@@ -295,33 +295,33 @@ func TestDecide(t *testing.T) {
 			},
 			want: []Disposition{otherAction, otherAction, otherAction, otherAction, otherAction, otherAction, otherAction, deliver, deliver},
 		},
-		"a timer that an episode created which does not count": {
+		"a timer of an uncommitted episode is discarded": {
 			stored: stored(running, startOf("x"), timer(0, 60)), messages: []Message{msg(fired(0, 5), "x", 1), msg(fired(0, 60), "x", 1)},
 			want: []Disposition{otherAction, deliver},
 		},
-		"a result of an activity that an episode scheduled which does not count": {
+		"a result of an activity of an uncommitted episode is discarded": {
 			stored:   stored(running, startOf("x"), scheduled(0)),
 			messages: []Message{resultOf(judgeTime.Add(-time.Second), taskDone(0)), resultOf(judgeTime, taskDone(0))}, want: []Disposition{otherAction, deliver},
 		},
-		"a completion faster than the checkpoint waits": {
+		"a completion that arrives before the checkpoint is held back": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []Message{msg(taskDone(1), "x", 30)}, want: []Disposition{outOfOrder},
 		},
-		"a completion of what the history went past waits a while": {
+		"a completion of an action that the history skipped is held back for a while": {
 			stored: stored(running, startOf("x"), scheduled(3)), messages: []Message{msg(taskDone(1), "x", 1), old(msg(taskDone(2), "x", 6))},
 			want: []Disposition{outOfOrder, foreign},
 		},
-		"a completion that the history has": {
+		"a completion that the history contains is a duplicate": {
 			stored: stored(running, startOf("x"), scheduled(0), taskDone(0)), messages: []Message{msg(taskDone(0), "x", 1)},
 			want: []Disposition{duplicate("the history has this completion already")},
 		},
-		"a completion that comes twice at a time": {
+		"the second of two equal completions in a batch is a duplicate": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []Message{msg(taskDone(0), "x", 1), msg(taskDone(0), "x", 1)},
-			want: []Disposition{deliver, duplicate("the same completion came twice")},
+			want: []Disposition{deliver, duplicate("the batch contains the completion twice")},
 		},
-		"a timer waits for its creation": {
+		"a timer is held back until the history has created it": {
 			stored: stored(running, startOf("x")), messages: []Message{msg(&history.TimerFired{Header: at(5), TimerID: 0}, "x", 1)}, want: []Disposition{outOfOrder},
 		},
-		"a result of another execution waits a while, since that may be the next": {
+		"a result of another execution is held back for a while, because that may be the next one": {
 			stored: stored(running, startOf("x")), messages: []Message{msg(taskDone(0), "y", 5), old(msg(taskDone(0), "y", 6))},
 			want: []Disposition{outOfOrder, foreign},
 		},
@@ -337,15 +337,15 @@ func TestDecide(t *testing.T) {
 			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{resultOf(judgeTime.Add(-5*time.Minute-1), taskDone(0))},
 			want: []Disposition{foreign},
 		},
-		"a result waits if the clocks of workers leave open which execution began first": {
+		"a result is held back if clock differences leave open which execution started first": {
 			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{resultOf(judgeTime.Add(-5*time.Minute), taskDone(0))},
 			want: []Disposition{outOfOrder},
 		},
-		"a result for an execution that no record names waits": {
+		"a result for an execution that is not recorded is held back": {
 			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{msg(taskDone(0), "x", 1)},
 			want: []Disposition{outOfOrder},
 		},
-		"a result of the execution in the row waits, whenever it was scheduled": {
+		"a result for the execution in the row is held back, whenever its activity was scheduled": {
 			stored: stored(pending), messages: []Message{resultOf(judgeTime.Add(-time.Hour), taskDone(0))},
 			want: []Disposition{outOfOrder},
 		},
@@ -353,7 +353,7 @@ func TestDecide(t *testing.T) {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []Message{superseded(msg(taskDone(0), "w", 1))},
 			want: []Disposition{foreign},
 		},
-		"a result that the current execution waits for is delivered whatever this process remembers": {
+		"a result for the current execution is delivered even if this process knows it as superseded": {
 			stored: current(stored(running, startOf("x"), scheduled(0))), messages: []Message{superseded(msg(taskDone(0), "x", 1)), superseded(msg(taskDone(7), "x", 1))},
 			want: []Disposition{deliver, outOfOrder},
 		},
@@ -370,7 +370,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecide_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
+func TestDecide_HoldsBackAWakeUpOfAnEndedInstanceOnce(t *testing.T) {
 	t.Parallel()
 	failed := stored(instanceRowOf("x", history.Failed, 0), startOf("x"), &history.ExecutionCompleted{Header: at(9), Status: history.Failed})
 	wake := &history.GenericEvent{Header: at(10)}
@@ -381,7 +381,7 @@ func TestDecide_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
 	}
 }
 
-func TestDecide_WaitsForWhatARewindTookOutToBeScheduledAgain(t *testing.T) {
+func TestDecide_HoldsBackACompletionUntilARewoundActionIsScheduledAgain(t *testing.T) {
 	t.Parallel()
 	takenOut := &history.GenericEvent{Header: at(1)}
 	takenOut.EventID = 0

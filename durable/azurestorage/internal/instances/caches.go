@@ -8,24 +8,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// HistoryCache remembers the histories of executions that go on and that this
-// process wrote to last, so that an episode need not read its history again. It
-// forgets what was used longest ago when it has more than its bound of bytes.
+// HistoryCache caches the histories of running executions that this process wrote last, so that an
+// episode need not read its history again. It evicts the least recently used histories when it exceeds
+// its size limit.
 //
-// An entry may be out of date: another worker may have gone on with the instance.
+// An entry may be outdated, because another worker may have continued the instance:
 //
-//  1. A checkpoint that is based on one counts only if the sentinel still has the
-//     entry's ETag, as always.
-//  2. An entry decides which messages are delivered. Before one is held back or
-//     discarded, what is stored is read.
-//  3. A session takes the entry out, and puts it back after a commit. An
-//     episode that failed, a lost partition, a rewind and a purge leave nothing.
+//  1. A checkpoint based on an outdated entry fails, because the sentinel has another ETag.
+//  2. An entry may decide that a message is delivered. Before a message is held back or
+//     discarded, the stored history is read.
+//  3. A session removes the entry, and stores it again after a commit. After a failed episode,
+//     a lost partition, a rewind or a purge, the cache has no entry.
 type HistoryCache struct {
-	mu    sync.Mutex // protects the following
+	mu    sync.Mutex // guards the following fields
 	limit int
 	size  int
 	byID  map[string]*list.Element
-	order list.List // of cachedHistory, what was used last in front
+	order list.List // of cachedHistory, most recently used first
 }
 
 type cachedHistory struct {
@@ -33,18 +32,17 @@ type cachedHistory struct {
 	history    History
 }
 
-// cacheOverhead is the size of an entry besides its rows, in bytes; a rough guess.
+// cacheOverhead is the approximate size of an entry without its rows, in bytes.
 const cacheOverhead = 1024
 
 func (h *cachedHistory) size() int { return h.history.bytes + cacheOverhead }
 
-// newHistoryCache returns a cache of that many bytes; it holds nothing if limit
-// is not positive.
+// newHistoryCache returns a cache of at most limit bytes. If limit is not positive, it caches nothing.
 func newHistoryCache(limit int) *HistoryCache {
 	return &HistoryCache{limit: limit, byID: map[string]*list.Element{}}
 }
 
-// Put remembers a history, in the place of what was remembered of the instance.
+// Put caches a history and replaces the instance's previous entry.
 func (c *HistoryCache) Put(instanceID string, stored History) {
 	entry := cachedHistory{instanceID: instanceID, history: stored}
 	c.mu.Lock()
@@ -59,14 +57,14 @@ func (c *HistoryCache) Put(instanceID string, stored History) {
 	}
 }
 
-// Take returns what is remembered of an instance and forgets it.
+// Take removes the entry of an instance and returns it.
 func (c *HistoryCache) Take(instanceID string) (stored History, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.remove(c.byID[instanceID])
 }
 
-// drop forgets the instances for which drop is true.
+// drop removes the entries of all instances for which drop returns true.
 func (c *HistoryCache) drop(drop func(instanceID string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,31 +75,30 @@ func (c *HistoryCache) drop(drop func(instanceID string) bool) {
 	}
 }
 
-// remove takes out an element that may be nil. c.mu is held.
+// remove removes an element, which may be nil. The caller holds c.mu.
 func (c *HistoryCache) remove(at *list.Element) (stored History, ok bool) {
 	if at == nil {
 		return History{}, false
 	}
-	entry, _ := c.order.Remove(at).(cachedHistory) // there is nothing else in the list
+	entry, _ := c.order.Remove(at).(cachedHistory) // the list has no other elements
 	delete(c.byID, entry.instanceID)
 	c.size -= entry.size()
 	return entry.history, true
 }
 
-// RowCache remembers the instance rows that this process wrote last, so that an
-// instance that goes on need not have its row read for every episode. An entry
-// may be out of date: a write with its ETag fails then.
+// RowCache caches the rows that this process wrote last, so that a running instance's row need not be
+// read for every episode. An entry may be outdated; a write with its ETag then fails.
 type RowCache struct {
 	mu   sync.Mutex
 	rows map[string]*wire.InstanceRow // by instance ID
 }
 
-// maxCachedRows bounds the cache. A row without input and output is about
+// maxCachedRows is the maximum number of rows in the cache. A row without input and output has about
 // 300 bytes.
 const maxCachedRows = 4096
 
-// Put remembers the row of an instance that goes on, and forgets that of one
-// that has ended.
+// Put caches the row of a running instance. A nil row, or the row of an ended instance, removes the
+// entry.
 func (c *RowCache) Put(instanceID string, row *wire.InstanceRow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,14 +112,14 @@ func (c *RowCache) Put(instanceID string, row *wire.InstanceRow) {
 	c.rows[instanceID] = row
 }
 
-// drop forgets the rows of the instances for which drop is true.
+// drop removes the entries of all instances for which drop returns true.
 func (c *RowCache) drop(drop func(instanceID string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.rows, func(id string, _ *wire.InstanceRow) bool { return drop(id) })
 }
 
-// Get returns the row of an instance, nil if it is not remembered.
+// Get returns the cached row of an instance, or nil.
 func (c *RowCache) Get(instanceID string) *wire.InstanceRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()

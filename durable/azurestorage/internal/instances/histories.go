@@ -18,12 +18,12 @@ import (
 // Histories reads and writes the histories of instances.
 type Histories struct{ *Config }
 
-// Append writes rows to an instance's history, in as many transactions
-// as they need, each of which must find the sentinel as the one before left it
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UploadHistoryBatch). It returns the sentinel's new ETag, and how many rows are
-// known to be written. [provider.ErrSessionLost] means that another
-// writer came in between. notes are more columns of the sentinel.
+// Append appends rows to an instance's history. It uses as many transactions as necessary; each
+// transaction must find the sentinel with the ETag of the previous one
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, UploadHistoryBatch). It returns the
+// new ETag of the sentinel, and the number of rows that were certainly written. The error is
+// [provider.ErrSessionLost] if another worker has written to the history. notes are additional columns
+// of the sentinel.
 func (h *Histories) Append(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string, notes map[string]string) (newETag string, written int, err error) {
 	for _, batch := range splitHistory(rows) {
 		last := batch.complete
@@ -37,12 +37,10 @@ func (h *Histories) Append(ctx context.Context, instance history.OrchestrationIn
 	return etag, written, nil
 }
 
-// Load reads the history of the execution that is wanted, or of the
-// current one
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// GetHistoryEventsAsync). If another execution than the wanted one is current,
-// there are no events, but the sentinel's ETag is the one that the first checkpoint
-// of the wanted execution must match.
+// Load reads the history of an execution, or of the current execution if executionID is empty
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, GetHistoryEventsAsync). If another
+// execution is current, the result has no events. It then has the ETag of the sentinel, which the
+// first checkpoint of the wanted execution must match.
 func (h *Histories) Load(ctx context.Context, instanceID, executionID string) (History, error) {
 	rows, err := h.rowsOf(ctx, instanceID, executionID)
 	if err != nil {
@@ -52,8 +50,8 @@ func (h *Histories) Load(ctx context.Context, instanceID, executionID string) (H
 	return stored, err
 }
 
-// View is Load of the current execution for a caller that changes nothing: what is
-// appended while it is read may be missing.
+// View is [Histories.Load] of the current execution for read-only callers. It may miss events that are
+// appended during the read.
 func (h *Histories) View(ctx context.Context, instanceID string) (History, error) {
 	rows, err := h.pages(instanceID, "").rest(ctx)
 	if err != nil {
@@ -63,7 +61,8 @@ func (h *Histories) View(ctx context.Context, instanceID string) (History, error
 	return stored, err
 }
 
-// Current is Load of the current execution, with its rows, without the sentinel.
+// Current is [Histories.Load] of the current execution. It also returns its rows, without the
+// sentinel.
 func (h *Histories) Current(ctx context.Context, instanceID string) (History, []*wire.HistoryRow, error) {
 	rows, err := h.rowsOf(ctx, instanceID, "")
 	if err != nil {
@@ -72,8 +71,8 @@ func (h *Histories) Current(ctx context.Context, instanceID string) (History, []
 	return h.resolve(ctx, rows, "")
 }
 
-// resolve makes a history of an instance's rows, and returns those that it is made of.
-// With an error, it has no events.
+// resolve converts the rows of an instance into a history. It also returns the rows of that history.
+// After an error the result has no events.
 func (h *Histories) resolve(ctx context.Context, rows []*wire.HistoryRow, executionID string) (History, []*wire.HistoryRow, error) {
 	current, stored := currentExecution(rows, executionID)
 	if err := h.resolveColumns(ctx, current); err != nil {
@@ -91,15 +90,13 @@ func (h *Histories) resolve(ctx context.Context, rows []*wire.HistoryRow, execut
 	return stored, current, nil
 }
 
-// rowsOf returns an instance's rows in the order of their keys: those of
-// one execution and the sentinel, or all if executionID is empty. They are as
-// they were at one instant.
+// rowsOf returns a consistent snapshot of an instance's rows, ordered by key. If executionID is not
+// empty, it returns only the rows of this execution and the sentinel.
 //
-// A page is. Of several, the later ones may be of after a checkpoint that the
-// earlier ones do not have, and the sentinel, which is in the last, would pass
-// the whole for what that checkpoint left. So several pages count only if the
-// sentinel has not changed since before the first of them was read. .NET takes
-// them as they come (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// A single page is consistent. With several pages, a checkpoint may be committed between two of them:
+// the earlier pages lack its rows, while the sentinel in the last page includes it. Several pages are
+// therefore valid only if the sentinel's ETag is the same before the first page and in the last. .NET
+// does not check this (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // GetHistoryEventsAsync).
 func (h *Histories) rowsOf(ctx context.Context, instanceID, executionID string) ([]*wire.HistoryRow, error) {
 	p := h.pages(instanceID, executionID)
@@ -127,12 +124,12 @@ func (h *Histories) rowsOf(ctx context.Context, instanceID, executionID string) 
 	return nil, fmt.Errorf("the history of %q changed %d times while it was read", instanceID, maxHistoryReads)
 }
 
-// maxHistoryReads is how often a history is read that changes meanwhile. Only the owner
-// of the instance changes it, and workers that owned it before.
+// maxHistoryReads is the maximum number of reads of a history that changes during the read. Only its
+// owner and its previous owners change it.
 const maxHistoryReads = 5
 
-// SentinelETag returns the ETag of an instance's sentinel as it is stored, empty if
-// there is none.
+// SentinelETag returns the stored ETag of an instance's sentinel, empty if the history has no
+// sentinel.
 func (h *Histories) SentinelETag(ctx context.Context, instanceID string) (string, error) {
 	sentinel, err := h.Row(ctx, instanceID, wire.SentinelRowKey)
 	if err != nil || sentinel == nil {
@@ -141,7 +138,7 @@ func (h *Histories) SentinelETag(ctx context.Context, instanceID string) (string
 	return sentinel.ETag(), nil
 }
 
-// Row returns a row of an instance's history, nil if there is none.
+// Row returns a row of an instance's history, nil if the row does not exist.
 func (h *Histories) Row(ctx context.Context, instanceID, rowKey string) (*wire.HistoryRow, error) {
 	var raw []byte
 	err := store.Retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
@@ -157,7 +154,7 @@ func (h *Histories) Row(ctx context.Context, instanceID, rowKey string) (*wire.H
 	return wire.DecodeHistoryRow(raw)
 }
 
-// pages returns what reads the rows that rowsOf returns.
+// pages returns a reader for the rows of rowsOf.
 func (h *Histories) pages(instanceID, executionID string) *historyPages {
 	filter := "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'"
 	if executionID != "" {
@@ -166,7 +163,7 @@ func (h *Histories) pages(instanceID, executionID string) *historyPages {
 	return &historyPages{histories: h, query: store.Query{Filter: filter}}
 }
 
-// resolveColumns reads the columns that are in blobs.
+// resolveColumns reads the columns that are stored in blobs.
 func (h *Histories) resolveColumns(ctx context.Context, rows []*wire.HistoryRow) error {
 	type column struct {
 		row  *wire.HistoryRow
@@ -193,11 +190,11 @@ func (h *Histories) resolveColumns(ctx context.Context, rows []*wire.HistoryRow)
 	return nil
 }
 
-// blobsAtOnce bounds how many blobs of one instance are read at a time.
+// blobsAtOnce is the maximum number of concurrent blob reads for one instance.
 const blobsAtOnce = 8
 
-// Encode returns the history rows of events, the first of which has the
-// given ordinal, with their large columns in blobs.
+// Encode returns the history rows of events and writes their large columns into blobs. ordinal is the
+// number of the first row.
 func (h *Histories) Encode(ctx context.Context, instanceID, executionID string, ordinal int, events []history.Event) ([]wire.Row, error) {
 	rows := make([]wire.Row, len(events))
 	for i, ev := range events {
@@ -213,14 +210,14 @@ func (h *Histories) Encode(ctx context.Context, instanceID, executionID string, 
 	return rows, nil
 }
 
-// purgesAtOnce bounds how many requests one purge makes at a time.
+// purgesAtOnce is the maximum number of concurrent requests of one purge.
 const purgesAtOnce = 10
 
-// RowVersion is a row as it was at some time.
+// RowVersion identifies a row and its ETag.
 type RowVersion struct{ RowKey, etag string }
 
-// Versions returns all rows that the history table has of an instance, of older
-// executions too, in the order of their keys.
+// Versions returns all rows of an instance in the history table, including older executions, ordered
+// by key.
 func (h *Histories) Versions(ctx context.Context, id string) ([]RowVersion, error) {
 	var versions []RowVersion
 	q := store.Query{Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Columns: []string{"PartitionKey", "RowKey"}}
@@ -238,9 +235,9 @@ func (h *Histories) Versions(ctx context.Context, id string) ([]RowVersion, erro
 	return versions, err
 }
 
-// Remove deletes rows of an instance's history, as many at a time as a
-// transaction takes. The last of them, with the sentinel, go first: if the history has
-// gone on, or was rewound, all of it stays.
+// Remove deletes rows of an instance's history in transactions of the maximum size. The last rows,
+// including the sentinel, are deleted first: if the history was appended to or rewound, Remove deletes
+// nothing.
 func (h *Histories) Remove(ctx context.Context, id string, versions []RowVersion) error {
 	var batches [][]store.Operation
 	for chunk := range slices.Chunk(versions, store.MaxTransactionOperations) {
@@ -262,9 +259,8 @@ func (h *Histories) Remove(ctx context.Context, id string, versions []RowVersion
 	})
 }
 
-// rewindEdits returns the changes to the rows of a rewound execution, those of
-// its last rows last. Columns that are not named keep their values, so that
-// nothing is lost of what this package does not know.
+// rewindEdits returns the changes to the rows of a rewound execution, in the order of the rows. Other
+// columns keep their values, including columns that this package does not know.
 func rewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.Operation {
 	edits := map[int]*wire.Row{}
 	edit := func(at int) *wire.Row {
@@ -290,8 +286,8 @@ func rewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.O
 	return ops
 }
 
-// Rewind changes the rows of a rewound execution, and the ETag of its sentinel, which has
-// been the given one.
+// Rewind changes the rows of a rewound execution. It also changes the ETag of the sentinel, which must
+// be the given one.
 func (h *Histories) Rewind(ctx context.Context, x provider.RewoundExecution, rows []*wire.HistoryRow, sentinel string) error {
 	edits := rewindEdits(x, rows)
 	if sentinel != "" && len(edits) > 0 {
@@ -301,13 +297,13 @@ func (h *Histories) Rewind(ctx context.Context, x provider.RewoundExecution, row
 	return h.edit(ctx, edits)
 }
 
-// edit makes the changes in as few transactions as can be. The end of
-// the execution goes with the last of them, and so does the sentinel: until then
-// it counts as ended, and rewinding it again does the rest.
+// edit applies the changes in as few transactions as possible. The last transaction contains the event
+// that ended the execution, and the sentinel. Until it succeeds, the execution counts as ended, and
+// another rewind completes the changes.
 func (h *Histories) edit(ctx context.Context, ops []store.Operation) error {
 	for len(ops) > 0 {
 		n := min(len(ops), store.MaxTransactionOperations)
-		if len(ops)-n == 1 { // that would be the sentinel
+		if len(ops)-n == 1 { // the last operation is the sentinel; keep it with the row before
 			n--
 		}
 		again := func(err error) bool { return store.IsTransient(err) && store.WasNotApplied(err) }
@@ -323,19 +319,19 @@ func (h *Histories) edit(ctx context.Context, ops []store.Operation) error {
 	return nil
 }
 
-// historyPages reads rows of a history.
+// historyPages reads the rows of a history page by page.
 type historyPages struct {
 	histories *Histories
 	query     store.Query
 	scanner   wire.RowScanner
-	rows      []*wire.HistoryRow // so far
+	rows      []*wire.HistoryRow // read so far
 	begun     bool
 }
 
 // last reports whether the last page has been read.
 func (p *historyPages) last() bool { return p.begun && p.query.Continuation == "" }
 
-// next reads one page.
+// next reads the next page.
 func (p *historyPages) next(ctx context.Context) error {
 	raws, continuation, err := p.histories.HistoryTable.Page(ctx, p.query)
 	if err != nil {
@@ -353,7 +349,7 @@ func (p *historyPages) next(ctx context.Context) error {
 	return nil
 }
 
-// rest reads all pages that have not been read and returns the rows of all.
+// rest reads the remaining pages and returns all rows.
 func (p *historyPages) rest(ctx context.Context) ([]*wire.HistoryRow, error) {
 	for !p.last() {
 		if err := p.next(ctx); err != nil {

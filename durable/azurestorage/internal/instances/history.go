@@ -9,28 +9,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// History is the history of one execution.
+// History is the stored history of one execution.
 type History struct {
 	ExecutionID string
 	Events      []history.Event
 	Known       *KnownEvents
-	ETag        string   // of the sentinel, empty if there is none
-	Blobs       []string // that hold columns of the rows
-	bytes       int      // roughly, of the rows
+	ETag        string   // of the sentinel; empty if the history has no sentinel
+	Blobs       []string // blobs with columns of the rows
+	bytes       int      // approximate size of the rows
 	Tracked     tracking.State
 	Current     Generation
-	Batches     string // that counted, of an entity: see [wire.EntityBatches]
-	Run         string // the mark of this process's batches of an entity since it read this, empty if there was none
+	Batches     string // committed batches of an entity, see [wire.EntityBatches]
+	Run         string // mark of this process's batches of the entity since the load; empty without batches
 }
 
-// Generation identifies the execution of a history, by its sentinel.
+// Generation is the execution that the sentinel of a history names.
 type Generation struct {
 	ExecutionID string
-	First       string // the execution of which it is a later generation, empty if it is the first itself
+	First       string // the first execution of its generations; empty if this is the first
 }
 
-// First returns the execution of which the stored one is a later generation,
-// empty if it is the first itself or has no history.
+// First returns the first execution of the stored execution's generations. It is empty if the stored
+// execution is itself the first, or has no history.
 func (s *History) First() string {
 	if s.Current.ExecutionID != s.ExecutionID {
 		return ""
@@ -38,21 +38,20 @@ func (s *History) First() string {
 	return s.Current.First
 }
 
-// HasContinued reports whether an execution has had its history and continued as
-// new since.
+// HasContinued reports whether executionID is the first execution of the current generations, and has
+// continued as new.
 func (s *History) HasContinued(executionID string) bool {
 	return executionID != "" && executionID == s.Current.First && executionID != s.Current.ExecutionID
 }
 
-// Unsent returns the rows of the tracking records that may not have been sent, and takes
-// them for sent.
+// Unsent returns the tracking rows that may not have been sent, and marks them as sent.
 func (s *History) Unsent(instanceID string) ([]wire.Row, error) {
 	return s.Tracked.Unsent(history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: s.ExecutionID}, s.Events)
 }
 
-// currentExecution picks the event rows of the wanted execution, or of the
-// current one, out of an instance's rows in the order of their keys. Rows of an
-// older and longer execution may follow; they are leftovers.
+// currentExecution selects the event rows of the wanted execution, or of the current execution if
+// wanted is empty. rows are all rows of an instance, ordered by key. Rows of an older and longer
+// execution may follow the current ones; they are leftovers and ignored.
 func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRow, History) {
 	stored := History{ExecutionID: wanted, Known: NewKnownEvents()}
 	var sentinel *wire.HistoryRow
@@ -91,28 +90,28 @@ func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRo
 	return current, stored
 }
 
-// KnownEvents remembers of a history what decides whether a message fits it.
+// KnownEvents summarizes a history for the decision whether a message fits it.
 type KnownEvents struct {
 	Started  bool
-	Ended    *history.ExecutionCompleted // nil while the execution goes on
-	Status   history.RuntimeStatus       // that they lead to, if it has started
-	Episodes int                         // OrchestratorStarted events
+	Ended    *history.ExecutionCompleted // nil while the execution is running
+	Status   history.RuntimeStatus       // after the events, if the execution has started
+	Episodes int                         // number of OrchestratorStarted events
 
-	Actions   IDSet // EventIDs of what the orchestrator decided
+	Actions   IDSet // EventIDs of all actions
 	MaxAction int
-	Answered  IDSet // actions that have their completion
+	Answered  IDSet // actions that have completed
 	open      map[int]openAction
 	raised    map[raisedEvent]bool
 }
 
-// openAction is an activity, a child or a timer that has no completion.
+// openAction is an activity, a child or a timer without a completion.
 type openAction struct {
 	kind history.EventType
-	at   time.Time // when an activity was scheduled, or when a timer is due
+	at   time.Time // the schedule time of an activity, or the due time of a timer
 }
 
-// raisedEvent identifies a message to an instance that names no action. No two
-// have the same time from the same sender, but for one that was sent twice.
+// raisedEvent identifies a message that completes no action. Two such messages from one sender have
+// different times, unless the second is a duplicate.
 type raisedEvent struct {
 	kind    history.EventType
 	name    string
@@ -120,17 +119,17 @@ type raisedEvent struct {
 	at      time.Time
 }
 
-// NewKnownEvents returns those of an empty history.
+// NewKnownEvents returns the summary of an empty history.
 func NewKnownEvents() *KnownEvents {
 	return &KnownEvents{MaxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}}
 }
 
-// IsOfOtherAction reports whether a completion belongs to another action than the open
-// one that has its ID in the history. scheduled is the time at which the activity of a
-// result was scheduled, zero if the result does not say so. An episode in doubt leaves its
-// activities, children and timers running. If it does not count, the one that does may
-// have got its messages in another order, and have given the ID to another action. .NET
-// takes the completion of the one for that of the other.
+// IsOfOtherAction reports whether a completion belongs to another action than the open action with the
+// same ID. scheduled is the schedule time in the result of an activity, zero if the result has none.
+//
+// An episode whose commit had no clear result leaves its activities, children and timers running. The
+// episode that replaces it may have received its messages in another order,
+// and may have given the ID to another action. .NET accepts the completion of the wrong action.
 func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, scheduled time.Time) bool {
 	action, isOpen := k.open[id]
 	switch e := completion.(type) {
@@ -142,9 +141,9 @@ func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, schedule
 	return !isOpen || action.kind != history.TypeSubOrchestrationInstanceCreated
 }
 
-// Add notes that ev is in the history.
+// Add adds an event of the history.
 func (k *KnownEvents) Add(ev history.Event) {
-	// Replay decides again on what a rewind has taken out.
+	// Rewind replaces events by GenericEvents. Replay decides on those actions again.
 	if id := ev.Head().EventID; id >= 0 && ev.Type() != history.TypeGenericEvent {
 		k.Actions.Add(id)
 		k.MaxAction = max(k.MaxAction, id)
@@ -177,15 +176,15 @@ func (k *KnownEvents) Add(ev history.Event) {
 	}
 }
 
-// HasRaised reports whether the history has ev, if that is an event that others send on
-// their own account.
+// HasRaised reports whether the history contains ev, an event that completes no action. It returns
+// false for all other events.
 func (k *KnownEvents) HasRaised(ev history.Event) bool {
 	key, ok := raisedEventOf(ev)
 	return ok && k.raised[key]
 }
 
-// raisedEventOf returns the identity of an event that others send on their own
-// account; ok is false for all other events.
+// raisedEventOf returns the identity of an event that completes no action. ok is false for all other
+// events.
 func raisedEventOf(ev history.Event) (key raisedEvent, ok bool) {
 	key = raisedEvent{kind: ev.Type(), at: history.Ticks(ev.Head().Timestamp)}
 	switch ev := ev.(type) {
@@ -205,36 +204,36 @@ func raisedEventOf(ev history.Event) (key raisedEvent, ok bool) {
 	return key, true
 }
 
-// An IDSet is a set of numbers of actions, which go up from zero with few gaps.
-// The zero value is empty.
+// An IDSet is a set of action numbers, which increase from zero with few gaps. The zero value is an
+// empty set.
 type IDSet struct {
-	bits []uint64
-	far  map[int]bool // what no orchestrator gets to, but a wrong row may have
-	Size int
+	bits   []uint64
+	sparse map[int]bool // IDs of sparseFrom and more, and negative ones, which occur only in damaged rows
+	Size   int
 }
 
-// farID is where numbers begin that are not worth a bit for all below them.
-const farID = 1 << 24
+// sparseFrom is the smallest ID that is stored in a map instead of in the bits.
+const sparseFrom = 1 << 24
 
 // Has reports whether id is in the set.
 func (s *IDSet) Has(id int) bool {
-	if id < 0 || id >= farID {
-		return s.far[id]
+	if id < 0 || id >= sparseFrom {
+		return s.sparse[id]
 	}
 	return id>>6 < len(s.bits) && s.bits[id>>6]&(1<<(id&63)) != 0
 }
 
-// Add puts id into the set and reports whether it was not in it.
+// Add adds id to the set and reports whether it was absent.
 func (s *IDSet) Add(id int) bool {
 	if s.Has(id) {
 		return false
 	}
 	s.Size++
-	if id < 0 || id >= farID {
-		if s.far == nil {
-			s.far = make(map[int]bool)
+	if id < 0 || id >= sparseFrom {
+		if s.sparse == nil {
+			s.sparse = make(map[int]bool)
 		}
-		s.far[id] = true
+		s.sparse[id] = true
 		return true
 	}
 	if missing := id>>6 + 1 - len(s.bits); missing > 0 {

@@ -17,21 +17,21 @@ func TestIDSet_IsASet(t *testing.T) {
 		case 0:
 			id = -id
 		case 1:
-			id += farID - 500
+			id += sparseFrom - 500
 		case 2:
 			id = math.MaxInt - id
 		}
 		if s.Has(id) != want[id] || s.Add(id) == want[id] || !s.Has(id) {
-			t.Fatalf("%d was in it: %v", id, want[id])
+			t.Fatalf("Add(%d): was in the set: %v", id, want[id])
 		}
 		want[id] = true
 	}
 	if s.Size != len(want) {
-		t.Errorf("it has %d, want %d", s.Size, len(want))
+		t.Errorf("Size = %d, want %d", s.Size, len(want))
 	}
 	for id := range 2_000 {
 		if s.Has(id) != want[id] {
-			t.Errorf("%d is in it: %v", id, s.Has(id))
+			t.Errorf("Has(%d) = %v", id, s.Has(id))
 		}
 	}
 }

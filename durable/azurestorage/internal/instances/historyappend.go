@@ -18,10 +18,10 @@ import (
 // historyBatch is the rows of one transaction.
 type historyBatch struct {
 	rows     []wire.Row
-	complete bool // the last of its checkpoint
+	complete bool // the last batch of its checkpoint
 }
 
-// splitHistory divides rows into transactions that the service takes.
+// splitHistory divides rows into transactions within the service's limits.
 func splitHistory(rows []wire.Row) []historyBatch {
 	var batches []historyBatch
 	first, size := 0, 0
@@ -35,9 +35,8 @@ func splitHistory(rows []wire.Row) []historyBatch {
 	return batches
 }
 
-// maxRowEstimate is the most that a row can add to a transaction: nine columns
-// of the greatest size that is not offloaded. Leaving room for one keeps the
-// transaction below the service's bound.
+// maxRowEstimate is the maximum size that a row adds to a transaction: nine columns of the largest
+// size that is stored inline. Reserving this size keeps transactions below the service's limit.
 const maxRowEstimate = 1024 + len(wire.LargeTextColumns)*2*wire.MaxColumnUnits
 
 // historyWrite is one transaction on a history.
@@ -47,27 +46,29 @@ type historyWrite struct {
 	rows      []wire.Row
 	complete  bool
 	at        time.Time
-	notes     map[string]string // more columns of the sentinel
+	notes     map[string]string // additional columns of the sentinel
 }
 
-// An outcome is what became of a write to which there was no answer.
+// An outcome is the result of a write without a response.
 type outcome int
 
 const (
 	notWritten outcome = iota
-	written            // and nothing else was since
-	followed           // another writer wrote since
+	written            // and no other worker has written since
+	followed           // written, and another worker has written since
 )
 
-// do makes attempts until the rows are written or cannot be. When the fate of
-// an attempt is unknown it looks at the sentinel before it makes another. A conflict
-// says no more, not even that of the first attempt: a request may be delivered twice,
-// and the answer be that of the second. If another writer wrote since, the attempt counts
-// nevertheless, but nothing can be added with the ETag that is returned.
+// do writes the rows and retries until the result is clear. After every failed attempt without a clear
+// result it reads the sentinel. A conflict is not a clear result either, not even of the first
+// attempt: the network may deliver a request twice, and the response may be the response to the second
+// copy.
 //
-// A history that begins has no ETag to meet. If others may have had the instance since
-// the first attempt, they may have had all of it, and it may have been purged: there is
-// no second attempt then.
+// If another worker has written after a successful attempt, do succeeds but returns an outdated ETag,
+// with which nothing can be appended.
+//
+// The first write of a history has no ETag to match. Other workers may have owned, completed and
+// purged the instance since the first attempt. After BeginWithin, do therefore does not retry such a
+// write.
 func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
 	begun := time.Now()
 	for retries := store.NewRetries(); ; {
@@ -81,7 +82,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 		case store.WasNotApplied(err) && !store.IsConflict(err) && !store.IsTransient(err):
 			return "", fmt.Errorf("append to history: %w", err)
 		}
-		became, newETag, lookErr := w.look(ctx, etag)
+		became, newETag, lookErr := w.checkOutcome(ctx, etag)
 		switch {
 		case lookErr == nil && became == written:
 			return newETag, nil
@@ -127,15 +128,15 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 	}
 	newETag := etags[len(etags)-1]
 	if newETag == "" {
-		return "", errors.New("the answer has no ETag of the sentinel")
+		return "", errors.New("the response has no ETag for the sentinel")
 	}
 	return newETag, nil
 }
 
-// look reads the sentinel, and says what became of our write. No other can have the
-// same last row: its time is when our episode ended. If the history is of another
-// execution, that may have come after ours: the error is an [OtherExecutionError].
-func (w *historyWrite) look(ctx context.Context, before string) (became outcome, etag string, err error) {
+// checkOutcome reads the sentinel and finds out whether this write succeeded. The last row identifies
+// the write, because its time is the end of this worker's episode. If the history belongs to another
+// execution, which may have followed this one, the error is an [OtherExecutionError].
+func (w *historyWrite) checkOutcome(ctx context.Context, before string) (became outcome, etag string, err error) {
 	sentinel, err := w.histories.Row(ctx, w.instance.InstanceID, wire.SentinelRowKey)
 	switch {
 	case err != nil || sentinel == nil:
@@ -156,35 +157,35 @@ func (w *historyWrite) look(ctx context.Context, before string) (became outcome,
 		return notWritten, "", err
 	case stored.ExecutionID != wrote.ExecutionID || !stored.SameEvent(wrote):
 		return notWritten, sentinel.ETag(), nil
-	case !w.left(sentinel):
+	case !w.isLastWriter(sentinel):
 		return followed, "", nil
 	}
 	return written, sentinel.ETag(), nil
 }
 
-// left reports whether the sentinel is as our write left it.
-func (w *historyWrite) left(sentinel *wire.HistoryRow) bool {
+// isLastWriter reports whether the sentinel is still as this write left it.
+func (w *historyWrite) isLastWriter(sentinel *wire.HistoryRow) bool {
 	c := sentinel.Columns
 	return c.IsCheckpointComplete == w.complete && (!w.complete || c.CheckpointCompletedTimestamp.Equal(w.at))
 }
 
-// OtherExecutionError says that a history is of another execution.
+// OtherExecutionError reports that a history belongs to another execution.
 type OtherExecutionError struct{ ExecutionID string }
 
 func (e *OtherExecutionError) Error() string {
 	return fmt.Sprintf("the history is of execution %q", e.ExecutionID)
 }
 
-// Is makes it an [provider.ErrSessionLost].
+// Is makes an OtherExecutionError match [provider.ErrSessionLost].
 func (e *OtherExecutionError) Is(target error) bool { return target == provider.ErrSessionLost }
 
-// asStored returns ev as it would be read from its row, which may refer to blobs
-// by now, and how many bytes the row has.
+// asStored returns ev as a read of its row would return it, and the size of the row in bytes. The row
+// may refer to blobs.
 func asStored(ev history.Event, row *wire.Row) (stored history.Event, size int, err error) {
 	raw := row.JSON()
 	decoded, err := wire.DecodeHistoryRow(raw)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read back what was written: %w", err)
+		return nil, 0, fmt.Errorf("decode the written row: %w", err)
 	}
 	size = len(raw)
 	if blobs := decoded.Blobs(); len(blobs) > 0 {

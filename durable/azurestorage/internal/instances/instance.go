@@ -8,28 +8,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// hasOther reports whether the execution that was wanted has no history, and
-// another may have one.
-func (l *Instance) hasOther(wanted string) bool {
+// mayHaveOtherExecution reports whether the wanted execution has no history, and another execution of
+// the instance may have one.
+func (l *Instance) mayHaveOtherExecution(wanted string) bool {
 	return !l.Known.Started && (l.ETag != "" || l.Row != nil && !strings.EqualFold(l.Row.State.Instance.ExecutionID, wanted))
 }
 
-// Instance is what is stored of an instance: the history of one
-// execution and the instance row.
+// Instance is the stored state of an instance: the history of one execution, and the instance row.
 type Instance struct {
 	History
-	Row *wire.InstanceRow // nil if there is none
-	// rowOf is the execution that the row was of when it was last known. The row is not
-	// known after a write that failed.
+	Row *wire.InstanceRow // nil if the instance has no row
+	// rowOf is the execution ID in the last known row. After a failed write the row itself is unknown.
 	rowOf string
-	// Unverified means that the history is a remembered one and was not read.
+	// Unverified means that the history comes from the cache.
 	Unverified bool
-	// Replaced are the blobs of the generation before, which the row may name until it is
-	// written by the checkpoint that continues as new.
+	// Replaced lists the blobs of the previous generation. The row may refer to them until the
+	// checkpoint that continues as new has written it.
 	Replaced []string
 }
 
-// NewInstance returns an instance with a row from memory, and no history.
+// NewInstance returns an instance with a cached row and without a history.
 func NewInstance(row *wire.InstanceRow) *Instance {
 	return &Instance{
 		History: History{ExecutionID: row.State.Instance.ExecutionID, Known: NewKnownEvents()},
@@ -37,26 +35,24 @@ func NewInstance(row *wire.InstanceRow) *Instance {
 	}
 }
 
-// AwaitsStart reports whether the ID was started again and that execution has not begun:
-// the row is of an execution that is pending, and not of an earlier generation of the
-// stored one, whose worker died before it wrote the row.
+// AwaitsStart reports whether the ID was started again and the new execution has not run yet. The row
+// then belongs to a pending execution. A pending row of an earlier generation does not count: its
+// worker crashed before it updated the row.
 func (l *Instance) AwaitsStart() bool {
 	row := l.Row
 	return row != nil && row.State.Status == history.Pending &&
 		row.State.Instance.ExecutionID != l.ExecutionID && !l.HasContinued(row.State.Instance.ExecutionID)
 }
 
-// goesOn reports whether the history is that of an execution which has started
-// and not ended, and the row is of the same execution. Nothing but the row's
-// ETag matters then.
+// goesOn reports whether the execution is running and the row belongs to it. In this case a cached row
+// is sufficient, because a wrong ETag is detected when the row is written.
 func (l *Instance) goesOn() bool {
 	return l.Known.Started && l.Known.Ended == nil && l.Row.State.Instance.ExecutionID == l.ExecutionID
 }
 
-// RowIsBehind reports whether the row is missing, is of an earlier execution, or says
-// another status than the history: the worker that wrote the history died before it
-// wrote the row, or a client that rewound the instance did. The row is then written from
-// the whole history.
+// RowIsBehind reports whether the row is missing, belongs to an earlier execution, or has another
+// status than the history. The worker that wrote the history, or the client that rewound the instance,
+// crashed before it wrote the row. The next update must write the row from the whole history.
 func (l *Instance) RowIsBehind() bool {
 	if !l.Known.Started || l.AwaitsStart() {
 		return false
@@ -65,15 +61,15 @@ func (l *Instance) RowIsBehind() bool {
 	return row == nil || row.State.Instance.ExecutionID != l.ExecutionID || row.State.Status != l.Known.Status
 }
 
-// isReplaced reports whether a client has replaced the execution of the checkpoint by
-// another one, which has not begun.
+// isReplaced reports whether a client has replaced the checkpoint's execution by a new one that has
+// not run yet.
 func (l *Instance) isReplaced(cp *provider.Checkpoint) bool {
 	return l.AwaitsStart() && l.Row.State.Instance.ExecutionID != "" && !startsExecution(cp.NewEvents)
 }
 
-// Advance applies to l a checkpoint that has added rows to the history. etag is the
-// sentinel's, and first the first execution of the checkpoint's generation, empty if it is
-// the first itself.
+// Advance applies a checkpoint to l after its rows were appended to the history. etag is the new ETag
+// of the sentinel. first is the first execution of the checkpoint's generations, empty if the
+// checkpoint's execution is itself the first.
 func (l *Instance) Advance(cp *provider.Checkpoint, etag, first string, rows []wire.Row) error {
 	if cp.ContinuedAsNew {
 		l.History, l.Replaced = History{Known: NewKnownEvents(), Batches: l.Batches, Run: l.Run}, l.Blobs

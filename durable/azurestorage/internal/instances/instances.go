@@ -1,6 +1,10 @@
-// Package instances reads and writes what is stored of the instances of a task hub: their
-// histories and their rows, with what is large in blobs. It knows neither sessions, nor
-// queues, nor partitions.
+// Package instances reads and writes the stored state of a task hub's instances: histories and
+// instance rows, with large values in blobs. It does not depend on sessions, queues or partitions.
+//
+// The history table decides. A checkpoint appends its events to the history in a transaction that also
+// changes the sentinel, a row with one ETag for the whole history. The instance row follows later and
+// is written from the history. If a worker crashes in between, the next checkpoint or [Store.Repair]
+// updates the row.
 package instances
 
 import (
@@ -18,28 +22,27 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config says where a [Store] keeps what it stores.
+// Config contains the storage and the limits of a [Store].
 type Config struct {
-	TaskHub      string // the name of the hub
+	TaskHub      string // name of the hub
 	HistoryTable *store.Table
 	RowTable     *store.Table
 	Blobs        *store.Container // for large columns
-	// CacheBytes bounds the histories that are remembered.
+	// CacheBytes is the maximum size of the history cache.
 	CacheBytes int
-	// Tolerance is by how much the time of the last update in a row may be behind the
-	// last checkpoint.
+	// Tolerance is the maximum age of the last update time in a row, relative to the last checkpoint.
+	// A negative value disables lazy updates.
 	Tolerance time.Duration
-	// BeginWithin is how long the first write of a history is retried: later, another worker
-	// may have had the instance.
+	// BeginWithin limits the retries of the first write of a history. After this time, another worker
+	// may have owned the instance.
 	BeginWithin time.Duration
-	// Ended is called when the row of an instance says that it has ended. end is its state,
-	// nil if that is not all known.
+	// Ended is called after the row of an ended instance was written. end is the instance's final
+	// state, nil if parts of it are unknown.
 	Ended func(instanceID string, end *provider.InstanceState)
 	Log   *slog.Logger
 }
 
-// A Store is what is stored of the instances of a task hub, and what this process remembers
-// of it.
+// A Store reads and writes the instances of a task hub and caches some of them.
 type Store struct {
 	Config
 	Histories       *Histories
@@ -48,22 +51,20 @@ type Store struct {
 	CachedHistories *HistoryCache
 }
 
-// New returns the store that c describes.
+// New returns a store with the configuration c.
 func New(c Config) *Store {
 	s := &Store{Config: c, CachedHistories: newHistoryCache(c.CacheBytes)}
 	s.Histories, s.Rows = &Histories{&s.Config}, &Rows{&s.Config}
 	return s
 }
 
-// LoadFor is Load for a batch of messages that begins with the event
-// first. If that starts a child whose ID has another execution, it is what is
-// stored of that one, as far as the start has to do with it: one that goes on is
-// to refuse the start, and one that has ended may be the same child, which has
-// continued as new since.
+// LoadFor is [Store.Load] for a batch of messages whose first event is first. If first starts a child
+// and another execution with the child's ID exists, LoadFor may return that execution. A running one
+// must refuse the start. An ended one may be a later generation of the same child.
 func (s *Store) LoadFor(ctx context.Context, instanceID, executionID string, first history.Event) (*Instance, error) {
 	loaded, err := s.Load(ctx, instanceID, executionID)
 	start, isStart := first.(*history.ExecutionStarted)
-	if err != nil || !isStart || start.Parent == nil || !loaded.hasOther(executionID) {
+	if err != nil || !isStart || start.Parent == nil || !loaded.mayHaveOtherExecution(executionID) {
 		return loaded, err
 	}
 	current, err := s.Load(ctx, instanceID, "")
@@ -76,8 +77,8 @@ func (s *Store) LoadFor(ctx context.Context, instanceID, executionID string, fir
 	return loaded, nil
 }
 
-// Remembered returns what this process remembers of an execution that goes on,
-// any if executionID is empty; nil if that is not enough to go on with it.
+// Remembered returns the cached state of a running execution; an empty executionID means any
+// execution. It returns nil if the history or the row is not cached.
 func (s *Store) Remembered(instanceID, executionID string) *Instance {
 	stored, ok := s.CachedHistories.Take(instanceID)
 	if !ok || executionID != "" && executionID != stored.ExecutionID {
@@ -90,21 +91,20 @@ func (s *Store) Remembered(instanceID, executionID string) *Instance {
 	return loaded
 }
 
-// Forget drops what this process remembers of an instance.
+// Forget removes an instance from the caches.
 func (s *Store) Forget(instanceID string) {
 	s.CachedHistories.Take(instanceID)
 	s.CachedRows.Put(instanceID, nil)
 }
 
-// ForgetAll drops what this process remembers of the instances for which which is true.
-func (s *Store) ForgetAll(which func(instanceID string) bool) {
-	s.CachedHistories.drop(which)
-	s.CachedRows.drop(which)
+// ForgetAll removes the matching instances from the caches.
+func (s *Store) ForgetAll(matches func(instanceID string) bool) {
+	s.CachedHistories.drop(matches)
+	s.CachedRows.drop(matches)
 }
 
-// Load reads what is stored of an instance. executionID is the
-// execution that is wanted, empty for whichever is current. The row of an
-// execution that goes on may be one that this process remembers.
+// Load reads the stored state of an instance. executionID is the wanted execution, empty for the
+// current one. The row of a running execution may come from the cache.
 func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Instance, error) {
 	loaded := &Instance{Row: s.CachedRows.Get(instanceID)}
 	remembered := loaded.Row != nil
@@ -121,7 +121,7 @@ func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Inst
 	}
 	err := group.Wait()
 	if store.IsBlobGone(err) {
-		return s.leftOver(ctx, loaded, instanceID, executionID, err)
+		return s.loadWithoutHistory(ctx, loaded, instanceID, executionID, err)
 	}
 	if err == nil && remembered && !loaded.goesOn() {
 		loaded.Row, err = s.Rows.Read(ctx, instanceID)
@@ -132,11 +132,11 @@ func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Inst
 	return loaded, nil
 }
 
-// leftOver returns the result of Load if a blob is gone that the history names. If the
-// row is of another execution, a late request wrote the history of a purged instance
-// again. That history does not count, and the next one must match its sentinel. Otherwise
-// the history is damaged: that is err.
-func (s *Store) leftOver(ctx context.Context, loaded *Instance, instanceID, wanted string, cause error) (_ *Instance, err error) {
+// loadWithoutHistory returns the result of Load if a blob of the history does not exist. If the row is
+// missing or awaits a start, a late request has written the history of a purged instance again. That
+// history is ignored, and the next checkpoint must match its sentinel. Otherwise the history is
+// damaged, and the error is cause.
+func (s *Store) loadWithoutHistory(ctx context.Context, loaded *Instance, instanceID, wanted string, cause error) (_ *Instance, err error) {
 	if loaded.Row, err = s.Rows.Read(ctx, instanceID); err != nil {
 		return nil, err
 	}
@@ -148,15 +148,14 @@ func (s *Store) leftOver(ctx context.Context, loaded *Instance, instanceID, want
 	return loaded, nil
 }
 
-// TerminateUnstarted marks an instance terminated that has not begun.
+// TerminateUnstarted marks a pending instance as terminated.
 func (s *Store) TerminateUnstarted(ctx context.Context, instanceID string, stored *Instance, event *history.ExecutionTerminated) error {
 	return s.endUnstarted(ctx, instanceID, stored, wire.EncodeEndedBeforeStart(instanceID, history.Terminated, event.Reason, event.Timestamp, time.Now()))
 }
 
-// FailUnstarted marks an instance failed whose start message cannot be read any more,
-// because the blob that the row and the message name is gone: a late request wrote the
-// row of a purged instance again, or the blob was deleted by hand. The row does not name
-// it any more, so that it can be read.
+// FailUnstarted marks a pending instance as failed because its start message is unreadable: the blob
+// of the message does not exist. A late request wrote the row of a purged instance again, or the blob
+// was deleted by hand. The row no longer refers to the blob afterwards, so that clients can read it.
 func (s *Store) FailUnstarted(ctx context.Context, pending history.OrchestrationInstance, cause error) error {
 	instanceID := pending.InstanceID
 	stored, err := s.Load(ctx, instanceID, pending.ExecutionID)
@@ -175,16 +174,14 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 	return s.endUnstarted(ctx, instanceID, stored, e)
 }
 
-// endUnstarted merges e into the row of an instance that has not started. Its
-// start message is discarded when it comes. Before that, the history gets a
-// sentinel, or another one, so that no worker begins it any more: the first checkpoint
-// of a worker that lost its lease may be on its way. The row must
-// be as it was read, since the ID may have been started again if this one was given
-// up for dead; .NET writes it in any case.
+// endUnstarted merges e into the row of a pending instance. First it writes the sentinel of the
+// history, so that the first checkpoint of a worker that lost its lease cannot succeed. A start
+// message that arrives later is discarded. The row must be unchanged, because a client may have
+// started the ID again; .NET does not check this.
 func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
 	defer s.Forget(instanceID)
 	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
-	err := store.Retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
+	err := store.Retry(ctx, "end pending instance "+instanceID, func(ctx context.Context) (err error) {
 		if stored.ETag == "" {
 			_, err = s.HistoryTable.Insert(ctx, sentinel)
 		} else {
@@ -192,7 +189,7 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 		}
 		return err
 	})
-	if err != nil { // of a conflict, too: the instance has begun, or this is done already
+	if err != nil { // in a conflict, the instance has started or has been ended already
 		return err
 	}
 	if err := s.Rows.Offload(ctx, &e); err != nil {
@@ -203,18 +200,17 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 	case err == nil:
 		s.Ended(instanceID, nil)
 	case store.IsNotFound(err):
-		return nil // purged in the meantime
+		return nil // it was purged meanwhile
 	}
 	return err
 }
 
-// Repair makes the row of an instance say what its history does, if a crash kept the
-// checkpoint from it that took a message which has come again, and no other checkpoint may
-// follow for long: who resumes an instance, for instance, first looks whether its row says
-// that it is suspended
+// Repair updates the row of an instance from its history, if a crash has prevented a checkpoint from
+// doing so. The worker calls it for a redelivered message, because the next checkpoint may be sparse away
+// and clients use the row: Resume first checks whether it says Suspended
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateInstanceStatusForCompletedOrchestrationAsync). stored is read
-// again if it is nil or of another execution than the current one.
+// UpdateInstanceStatusForCompletedOrchestrationAsync). If stored is nil or not the current execution,
+// Repair reads the instance.
 func (s *Store) Repair(ctx context.Context, instanceID string, stored *Instance) (err error) {
 	if stored == nil || stored.ETag != "" && stored.ExecutionID != stored.Current.ExecutionID {
 		if stored, err = s.Load(ctx, instanceID, ""); err != nil {
@@ -228,10 +224,9 @@ func (s *Store) Repair(ctx context.Context, instanceID string, stored *Instance)
 	return s.repairRow(ctx, instanceID, stored)
 }
 
-// repairRow writes the row of an instance from its whole history, if neither has changed
-// since they were read. If one has, the error says so, and the message that came again
-// comes once more: the row that was read may be newer than the history, or what changed
-// it may be the late write of a worker that knows less than both.
+// repairRow writes the row of an instance from its whole history. It fails with a conflict if the
+// history or the row has changed since they were read, and the message is redelivered. A changed row
+// may be newer than the history, or a late write of a worker with older data.
 func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instance) error {
 	rows, err := s.Histories.Encode(ctx, instanceID, stored.ExecutionID, 0, stored.Events)
 	if err != nil {
@@ -257,8 +252,8 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 	return err
 }
 
-// Purge deletes what is stored of an instance, as [provider.Purger] says. besides is called
-// before the row goes.
+// Purge deletes an instance as [provider.Purger] specifies. It calls besides before it deletes the
+// row.
 func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, besides func(ctx context.Context, id string) error) error {
 	defer s.Forget(id)
 	blobs, err := s.BlobsOf(ctx, id)
@@ -301,22 +296,21 @@ func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceSta
 	return changedSince(err)
 }
 
-// changedSince makes a conflict tell what a purge came across.
+// changedSince explains a conflict during a purge.
 func changedSince(err error) error {
 	if store.IsConflict(err) {
-		return fmt.Errorf("it has changed since it was looked at, and not all of it is deleted; look at it, and purge it again if it is to go: %w", err)
+		return fmt.Errorf("the instance changed during the purge and is partly deleted; check it and purge it again: %w", err)
 	}
 	return err
 }
 
-// BlobsOf returns the names of the blobs with an instance's large payloads: messages
-// are under its ID, history under its key. .NET deletes all whose names begin with
-// the ID, which can be those of other instances
-// (DurableTask.AzureStorage/MessageManager.cs, DeleteLargeMessageBlobs).
+// BlobsOf returns the names of the blobs with an instance's large payloads. Names of messages start
+// with its ID, names of history columns with its key. .NET deletes all blobs whose names start with
+// the ID, which may belong to other instances (DurableTask.AzureStorage/MessageManager.cs,
+// DeleteLargeMessageBlobs).
 //
-// The service takes a backslash in a blob's name for a slash. Large messages to
-// an ID with a backslash, which clients refuse, stay behind, since they look
-// like those to an ID with a slash.
+// The service treats a backslash in a blob name as a slash. Large messages to an ID with a backslash
+// are therefore not listed: they look like messages to an ID with a slash. Clients reject such IDs.
 func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 	var names []string
 	for _, prefix := range []string{id + "/message-", wire.EscapeKey(id) + "/history-"} {
@@ -333,7 +327,7 @@ func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 	return names, nil
 }
 
-// isInXML reports whether XML can contain all characters of a text
+// isInXML reports whether XML can represent all characters of a text
 // (https://www.w3.org/TR/xml/#charsets).
 func isInXML(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
@@ -341,9 +335,9 @@ func isInXML(text string) bool {
 	})
 }
 
-// UpdateOf returns the update of an instance's row after a checkpoint, which has added
-// rows to the history, nil if the row need not be written. leftOut is that of the checkpoint
-// before if it was not written, or nil: the row is told of both.
+// UpdateOf returns the row update for a checkpoint that has appended rows to the history, nil if the
+// row needs no update. leftOut is the update of the previous checkpoint if it was not written, else
+// nil. The new update then includes it.
 func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row, leftOut *RowUpdate) *RowUpdate {
 	if l.Row != nil {
 		l.rowOf = l.Row.State.Instance.ExecutionID
@@ -352,14 +346,14 @@ func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row, 
 	l.Replaced = nil
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && l.RowIsBehind()
-	if !behind && saysNothingNew(u.row, cp, s.Tolerance) || l.isReplaced(cp) {
+	if !behind && isRowCurrent(u.row, cp, s.Tolerance) || l.isReplaced(cp) {
 		s.CachedRows.Put(cp.Instance.InstanceID, l.Row)
 		return nil
 	}
 	switch {
-	case leftOut != nil && leftOut.cp.Instance == cp.Instance && len(leftOut.events)+len(cp.NewEvents) == len(l.Events): // nobody else went on
+	case leftOut != nil && leftOut.cp.Instance == cp.Instance && len(leftOut.events)+len(cp.NewEvents) == len(l.Events): // no other worker has written in between
 		u.events, u.rows = slices.Concat(leftOut.events, cp.NewEvents), slices.Concat(leftOut.rows, rows)
-	case behind || u.missedStart():
+	case behind || u.rowMissesStart():
 		u.events, u.rows = l.Events, nil
 	}
 	return u

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHistoryCache_ForgetsWhatWasUsedLongestAgo(t *testing.T) {
+func TestHistoryCache_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	c := newHistoryCache(3 * (cacheOverhead + 100))
 	put := func(id string, bytes int) { c.Put(id, History{ExecutionID: id, bytes: bytes}) }
@@ -24,24 +24,24 @@ func TestHistoryCache_ForgetsWhatWasUsedLongestAgo(t *testing.T) {
 		put(id, 100)
 	}
 	if _, ok := c.Take("a"); !ok {
-		t.Error("a is gone although there was room for three")
+		t.Error("a was evicted although the cache has room for three entries")
 	}
 	put("a", 100)
 	put("d", 100)
 	if _, ok := c.Take("b"); ok {
-		t.Error("b is still there although it was used longest ago")
+		t.Error("b was not evicted although it was the least recently used")
 	}
 	put("huge", 10*cacheOverhead)
 	for _, id := range []string{"c", "a", "d"} {
 		if _, ok := c.Take(id); !ok {
-			t.Errorf("%s is gone", id)
+			t.Errorf("%s was evicted", id)
 		}
 		if _, ok := c.Take(id); ok {
-			t.Errorf("%s is still there after it was taken", id)
+			t.Errorf("%s is still in the cache after Take", id)
 		}
 	}
 	if _, ok := c.Take("huge"); ok || c.size != 0 || c.order.Len() != 0 {
-		t.Errorf("what is larger than the cache was kept: %d bytes, %d entries", c.size, c.order.Len())
+		t.Errorf("an entry larger than the cache was kept: %d bytes, %d entries", c.size, c.order.Len())
 	}
 	put("x", 1)
 	put("y", 1)
@@ -52,21 +52,21 @@ func TestHistoryCache_ForgetsWhatWasUsedLongestAgo(t *testing.T) {
 	}
 }
 
-func TestIsOfAnother_ProtectsWhatAClientPutInItsPlace(t *testing.T) {
+func TestIsOfAnother_DetectsAReplacedExecution(t *testing.T) {
 	cp := &provider.Checkpoint{Instance: history.OrchestrationInstance{ExecutionID: "x"}}
 	for name, tt := range map[string]struct {
 		row  *wire.InstanceRow
 		want bool
 	}{
-		"there is none":                                   {nil, false},
-		"the same execution goes on":                      {rowOf("x", history.Running), false},
-		"it was rewound, which makes it pending":          {rowOf("x", history.Pending), false},
-		"it was written by an attempt of this checkpoint": {rowOf("x", history.Completed), false},
-		"the execution before, which continued as new":    {rowOf("w", history.Running), false},
-		"the execution before, which had ended":           {rowOf("w", history.Completed), false},
-		"one between them, told of by somebody late":      {rowOf("v", history.Running), false},
-		"another execution is to start":                   {rowOf("y", history.Pending), true},
-		"it was terminated before that":                   {rowOf("y", history.Terminated), true},
+		"no row":                      {nil, false},
+		"the same execution, running": {rowOf("x", history.Running), false},
+		"the same execution, rewound and pending":              {rowOf("x", history.Pending), false},
+		"an earlier attempt of this checkpoint has written it": {rowOf("x", history.Completed), false},
+		"the previous execution, continued as new":             {rowOf("w", history.Running), false},
+		"the previous execution, ended":                        {rowOf("w", history.Completed), false},
+		"a generation in between, written late":                {rowOf("v", history.Running), false},
+		"another execution, about to start":                    {rowOf("y", history.Pending), true},
+		"another execution, terminated before it ran":          {rowOf("y", history.Terminated), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isOfAnother(tt.row, "w", cp); got != tt.want {
@@ -76,7 +76,7 @@ func TestIsOfAnother_ProtectsWhatAClientPutInItsPlace(t *testing.T) {
 	}
 }
 
-func TestInstanceRow_IsNotWrittenWhenACheckpointSaysNothingNew(t *testing.T) {
+func TestIsRowCurrent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	row := func(change func(s *provider.InstanceState)) *wire.InstanceRow {
@@ -104,11 +104,11 @@ func TestInstanceRow_IsNotWrittenWhenACheckpointSaysNothingNew(t *testing.T) {
 		tolerance time.Duration
 		want      bool
 	}{
-		"a result was taken":                {plain, checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
+		"a result was processed":            {plain, checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
 		"the last update is old":            {plain, checkpoint(), time.Second, false},
 		".NET writes the row every time":    {plain, checkpoint(), -1, false},
 		"there is no row":                   {nil, checkpoint(), 3 * time.Second, false},
-		"the row missed the start":          {row(func(s *provider.InstanceState) { s.Status = history.Pending }), checkpoint(), 3 * time.Second, false},
+		"the row lacks the start":           {row(func(s *provider.InstanceState) { s.Status = history.Pending }), checkpoint(), 3 * time.Second, false},
 		"it is another execution":           {plain, next, 3 * time.Second, false},
 		"the custom status is new":          {plain, withStatus, 3 * time.Second, false},
 		"the custom status is gone":         {row(func(s *provider.InstanceState) { s.CustomStatus = new(`1`) }), checkpoint(), 3 * time.Second, false},
@@ -120,13 +120,13 @@ func TestInstanceRow_IsNotWrittenWhenACheckpointSaysNothingNew(t *testing.T) {
 		"the instance is terminated":        {plain, checkpoint(&history.ExecutionTerminated{Header: head}), 3 * time.Second, false},
 		"a suspended instance gets results": {row(func(s *provider.InstanceState) { s.Status = history.Suspended }), checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
 	} {
-		if got := saysNothingNew(tt.row, tt.cp, tt.tolerance); got != tt.want {
-			t.Errorf("%s: it says nothing new: %v, want %v", name, got, tt.want)
+		if got := isRowCurrent(tt.row, tt.cp, tt.tolerance); got != tt.want {
+			t.Errorf("%s: isRowCurrent = %v, want %v", name, got, tt.want)
 		}
 	}
 }
 
-func TestSplitHistory_KeepsTransactionsWithinTheServicesBounds(t *testing.T) {
+func TestSplitHistory_KeepsTransactionsWithinTheServiceLimits(t *testing.T) {
 	rows := func(n, input int) []wire.Row {
 		rows := make([]wire.Row, n)
 		for i := range rows {
@@ -192,7 +192,7 @@ func TestCurrentExecution(t *testing.T) {
 		"nothing is stored":                      {nil, "x", "x", "", nil},
 		"any execution":                          {[]*wire.HistoryRow{row("0", "x"), row("1", "x"), row("sentinel", "x")}, "", "x", "e-sentinel", []string{"0", "1"}},
 		"the wanted one":                         {[]*wire.HistoryRow{row("0", "x"), row("sentinel", "x")}, "x", "x", "e-sentinel", []string{"0"}},
-		"another, whose sentinel is to be met":   {[]*wire.HistoryRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
+		"another one, with its sentinel's ETag":  {[]*wire.HistoryRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
 		"rows of an older and longer one follow": {[]*wire.HistoryRow{row("0", "y"), row("1", "x"), row("sentinel", "y")}, "", "y", "e-sentinel", []string{"0"}},
 		"no sentinel, one wanted":                {[]*wire.HistoryRow{row("0", "x")}, "x", "x", "", nil},
 		"no sentinel, any":                       {[]*wire.HistoryRow{row("0", "x")}, "", "x", "", []string{"0"}},
@@ -210,8 +210,8 @@ func TestCurrentExecution(t *testing.T) {
 	}
 }
 
-// The end of a prefix comes after all that begin with it, in whichever order keys are.
-func TestPrefixEnd_ComesAfterAllThatBeginWithThePrefix(t *testing.T) {
+// prefixEnd follows all keys with the prefix, in the order of UTF-16 and of UTF-8.
+func TestPrefixEnd_FollowsAllKeysWithThePrefix(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"inst": "insu", "a^0": "a^1", "\uD7FF": "\uE000", "ü": "ý", "a\uFFFC": "a\uFFFD", "😀": "😁",
 		"a\uFFFD": "b", "a\uFFFF": "b", "a\U0010FFFF": "b", "a\U0010FFFF\uFFFD\xff": "b", "\xff": "", "\U0010FFFF": "", "": "",
@@ -222,34 +222,34 @@ func TestPrefixEnd_ComesAfterAllThatBeginWithThePrefix(t *testing.T) {
 		}
 		for _, rest := range []string{"", "z", "\uFFFF", "\U0010FFFF"} {
 			if id := prefix + rest; ok && (id >= got || slices.Compare(utf16.Encode([]rune(id)), utf16.Encode([]rune(got))) >= 0) {
-				t.Errorf("%q, which begins with %q, does not come before %q", id, prefix, got)
+				t.Errorf("%q, which has the prefix %q, is not before %q", id, prefix, got)
 			}
 		}
 	}
 }
 
-func TestRowCache_ForgetsWhatHasEnded(t *testing.T) {
+func TestRowCache_RemovesEndedInstances(t *testing.T) {
 	var c RowCache
 	goesOn := &wire.InstanceRow{ETag: "1"}
 	c.Put("i", goesOn)
 	if c.Get("i") != goesOn {
-		t.Error("a row that was put is not there")
+		t.Error("Get does not return the cached row")
 	}
 	done := &wire.InstanceRow{ETag: "2"}
 	done.State.Status = history.Completed
 	c.Put("i", done)
 	if c.Get("i") != nil {
-		t.Error("the row of an instance that has ended is there")
+		t.Error("the row of an ended instance is cached")
 	}
 	for i := range maxCachedRows + 1 {
 		c.Put(fmt.Sprint(i), goesOn)
 	}
 	if len(c.rows) > maxCachedRows {
-		t.Errorf("%d rows", len(c.rows))
+		t.Errorf("%d rows are cached, want at most 4096", len(c.rows))
 	}
 }
 
-func TestInstanceFilter_IsThatOfOrchestrationInstanceStatusQueryCondition(t *testing.T) {
+func TestInstanceFilter_MatchesOrchestrationInstanceStatusQueryCondition(t *testing.T) {
 	at := time.Date(2026, 11, 20, 17, 34, 20, 173632100, time.UTC)
 	for want, q := range map[string]provider.Query{
 		"": {},
@@ -270,9 +270,8 @@ func TestInstanceFilter_IsThatOfOrchestrationInstanceStatusQueryCondition(t *tes
 	}
 }
 
-// Every type of event that the recordings hold comes out of the cache as it
-// would come out of the table.
-func TestHistoryCache_RemembersEventsAsTheyAreStored(t *testing.T) {
+// The cache returns every recorded type of event exactly as a read of the table does.
+func TestHistoryCache_ReturnsEventsAsStored(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 2*wire.MaxColumnUnits)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
@@ -302,7 +301,7 @@ func TestHistoryCache_RemembersEventsAsTheyAreStored(t *testing.T) {
 			t.Errorf("%s (-read +remembered):\n%s", ev.Type(), diff)
 		}
 		if done, ok := ev.(*history.TaskCompleted); ok && size < len(*done.Result) {
-			t.Errorf("%d bytes, want at least those of the result", size)
+			t.Errorf("%d bytes, want at least the size of the result", size)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// recordedHistory returns what a scenario wrote of an instance's history, in
-// the order of the keys: the bodies and the rows.
+// recordedHistory returns the history rows of an instance that a scenario wrote, ordered by key: the
+// request bodies and the decoded rows.
 func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte, rows []*wire.HistoryRow) {
 	t.Helper()
 	type written struct {
@@ -42,10 +42,9 @@ func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte
 	return bodies, rows
 }
 
-// TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges takes the histories of
-// a failed parent and its failed child as .NET wrote them, and compares what
-// becomes of their rows with what .NET made of them when it rewound the parent.
-func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
+// TestRewind_ChangesRowsAsRewindHistoryAsync rewinds the recorded histories of a failed parent and its
+// failed child, and compares the changed rows with the rows that .NET wrote.
+func TestRewind_ChangesRowsAsRewindHistoryAsync(t *testing.T) {
 	for run, scenarios := range map[string]struct{ failed, rewound string }{
 		"with failure details":       {"parentfail", "rewind"},
 		"with serialized exceptions": {"parentfail-run2", "rewind-run2"},
@@ -95,9 +94,8 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 	}
 }
 
-// TestRewind_SendsTheMessageThatDotNetSends compares the message that wakes the
-// leaf, and the instance rows.
-func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
+// TestRewind_SendsTheMessageOfDotNet compares the message that wakes the failed leaf.
+func TestRewind_SendsTheMessageOfDotNet(t *testing.T) {
 	var wakes []*wire.Envelope
 	for _, m := range recordings.Messages(t) {
 		if m.Request.Folder != "kinds" || m.Received || !strings.Contains(m.Text, "GenericEvent") {
@@ -134,9 +132,8 @@ func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
 	}
 }
 
-// TestRewind_MarksTheInstanceRowAsUpdateStatusForRewindAsync compares the
-// instance rows that are merged.
-func TestRewind_MarksTheInstanceRowAsUpdateStatusForRewindAsync(t *testing.T) {
+// TestRewind_UpdatesTheRowAsUpdateStatusForRewindAsync compares the updates of instance rows.
+func TestRewind_UpdatesTheRowAsUpdateStatusForRewindAsync(t *testing.T) {
 	seen := 0
 	for _, e := range recordings.Rows(t) {
 		if e.Table != "Instances" || e.Verb != "PATCH" || e.Column(t, "RuntimeStatus") != "Pending" {

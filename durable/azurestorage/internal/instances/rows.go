@@ -18,10 +18,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Rows reads and writes the rows of instances.
+// Rows reads and writes instance rows.
 type Rows struct{ *Config }
 
-// State returns the state of an instance, with its texts that are in blobs.
+// State returns the state of an instance, including values that are stored in blobs.
 func (r *Rows) State(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
 	row, err := r.Fetch(ctx, id, fetch)
 	if err != nil {
@@ -36,8 +36,8 @@ func (r *Rows) State(ctx context.Context, id string, fetch provider.Fetch) (*pro
 	return &row.State, nil
 }
 
-// Resolve reads the input and the output of a row that are in blobs, if none is
-// longer than limit.
+// Resolve reads the input, the output and the tags of a row that are stored in blobs. It fails if one
+// of them is longer than limit bytes.
 func (r *Rows) Resolve(ctx context.Context, row *wire.InstanceRow, limit int64) error {
 	state := &row.State
 	if row.InputBlob != "" {
@@ -76,8 +76,8 @@ func (r *Rows) Resolve(ctx context.Context, row *wire.InstanceRow, limit int64) 
 	return nil
 }
 
-// readReference returns the value that a blob stands for: that of a start
-// message is its input. It fails if the blob's text is longer than limit.
+// readReference returns the value in a blob. If the blob contains a start message, the value is the
+// message's input. It fails if the blob is longer than limit bytes.
 func (r *Rows) readReference(ctx context.Context, blob string, limit int64) (*string, error) {
 	text, err := r.Blobs.ReadUpTo(ctx, blob, limit)
 	if err != nil {
@@ -98,9 +98,8 @@ func (r *Rows) readReference(ctx context.Context, blob string, limit int64) (*st
 	return nil, &wire.DamageError{Cause: fmt.Errorf("blob %s is not a start message", blob)}
 }
 
-// Page returns a page of instances in the order of their escaped IDs; its size has a bound
-// of 1000. Where a page ends is said by the service, or, if it has too many bytes, by
-// the key of its last row.
+// Page returns a page of at most 1,000 instances, ordered by escaped ID. The continuation is the
+// service's, or the key of the last row if the page ended because of its size in bytes.
 func (r *Rows) Page(ctx context.Context, q provider.Query) (*provider.Page, error) {
 	rows := store.Query{
 		Filter: instanceFilter(q), Columns: wire.InstanceColumns(q.Fetch), Top: min(max(q.PageSize, 0), store.MaxPageSize),
@@ -121,9 +120,8 @@ func (r *Rows) Page(ctx context.Context, q provider.Query) (*provider.Page, erro
 	return page, r.fill(ctx, page, raw, q)
 }
 
-// fill puts the instances of rows on a page, until it is full. Short blobs are read
-// several at a time, long ones one after the other, so that there is never much more in
-// memory than a page may have.
+// fill adds the instances in rows to a page until it is full. Short blobs are read several at a time
+// and long blobs one by one, so memory use stays close to the size of a page.
 func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q provider.Query) error {
 	room := q.Room()
 	for window := range slices.Chunk(raw, blobsAtOnce) {
@@ -158,25 +156,25 @@ func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q pr
 	return nil
 }
 
-// resolveShort returns the states of rows, nil of those that are nil, have a text that is
-// longer than limit, or cannot be read.
+// resolveShort returns the states of rows. A state is nil if the row is nil, has a value longer than
+// limit bytes, or cannot be read.
 func (r *Rows) resolveShort(ctx context.Context, rows []*wire.InstanceRow, limit int) []*provider.InstanceState {
 	states := make([]*provider.InstanceState, len(rows))
 	_ = store.Each(ctx, blobsAtOnce, rows, func(ctx context.Context, i int, row *wire.InstanceRow) error {
 		if row != nil {
-			row := *row // which stays as it is
+			row := *row // a copy, because a failed Resolve changes the row
 			if r.Resolve(ctx, &row, int64(limit)) == nil {
 				states[i] = &row.State
 			}
 		}
-		return nil // the next to read it reports what is wrong
+		return nil // ResolveOrReadAgain reports the error
 	})
 	return states
 }
 
-// ResolveOrReadAgain is Resolve for a row of a list. One whose blobs are gone is
-// read again: it may have been purged or changed since. It returns nil if q does not
-// select the instance now.
+// ResolveOrReadAgain is [Rows.Resolve] for a row of a list. If a blob does not exist, it reads the row
+// again, because the instance may have been purged or changed. It returns nil if q no longer selects
+// the instance.
 func (r *Rows) ResolveOrReadAgain(ctx context.Context, row *wire.InstanceRow, q provider.Query) (*provider.InstanceState, error) {
 	err := r.Resolve(ctx, row, wire.MaxDecompressed)
 	if !store.IsNotFound(err) {
@@ -189,9 +187,9 @@ func (r *Rows) ResolveOrReadAgain(ctx context.Context, row *wire.InstanceRow, q 
 	return state, err
 }
 
-// write merges e into the row that is known of an instance, or inserts it if none is. When
-// the outcome of an attempt is unknown, the next one may find its own write, which looks
-// like that of another; merging again is harmless then.
+// write merges e into the known row of an instance, or inserts it if known is nil. A retry after an
+// attempt with unknown outcome may conflict with the first attempt's own write. Merging again is
+// harmless then.
 func (r *Rows) write(ctx context.Context, e wire.Row, known *wire.InstanceRow) (etag string, err error) {
 	err = store.Retry(ctx, "write row of instance "+wire.UnescapeKey(e.PartitionKey), func(ctx context.Context) (err error) {
 		if known == nil {
@@ -206,8 +204,8 @@ func (r *Rows) write(ctx context.Context, e wire.Row, known *wire.InstanceRow) (
 
 // A PendingQuery selects rows of pending instances.
 type PendingQuery struct {
-	Before time.Time // of the last update
-	// Direct selects only the rows whose start was handed over in memory.
+	Before time.Time // upper limit of the last update
+	// Direct selects only instances whose start was delivered in memory.
 	Direct bool
 }
 
@@ -216,8 +214,9 @@ var pendingColumns = []string{
 	"PartitionKey", "RowKey", "ExecutionId", "CreatedTime", "LastUpdatedTime", "RuntimeStatus", "ScheduledStartTime", wire.DirectStartColumn,
 }
 
-// EachPending calls each with every row that q selects, page by page, until each returns an
-// error. It skips rows that cannot be decoded. A row has only what decides about its start.
+// EachPending calls each for every row that q selects, page by page, until each returns an error. It
+// skips rows that cannot be decoded. The rows contain only the columns that a decision about the start
+// needs.
 func (r *Rows) EachPending(ctx context.Context, q PendingQuery, each func(*wire.InstanceRow) error) error {
 	column := "LastUpdatedTime"
 	if q.Direct {
@@ -227,7 +226,7 @@ func (r *Rows) EachPending(ctx context.Context, q PendingQuery, each func(*wire.
 	return r.RowTable.All(ctx, store.Query{Filter: filter, Columns: pendingColumns}, func(raw []byte) error {
 		row, err := wire.DecodeInstanceRow(raw)
 		if err != nil {
-			return nil // a read by its ID reports it
+			return nil // a read of the instance reports the error
 		}
 		return each(row)
 	})
@@ -245,14 +244,13 @@ func odataTime(t time.Time) string {
 	return "datetime'" + t.UTC().Format("2006-01-02T15:04:05.0000000Z") + "'"
 }
 
-// Read returns an instance's row without its input and output, nil
-// if there is none.
+// Read returns the row of an instance without input and output, nil if the instance has no row.
 func (r *Rows) Read(ctx context.Context, instanceID string) (*wire.InstanceRow, error) {
 	return r.Fetch(ctx, instanceID, provider.Fetch{})
 }
 
-// Fetch returns an instance's row with what fetch names, nil if there is none. What is in
-// blobs is not read.
+// Fetch returns the row of an instance with the selected values, nil if the instance has no row. It
+// does not read blobs.
 func (r *Rows) Fetch(ctx context.Context, instanceID string, fetch provider.Fetch) (*wire.InstanceRow, error) {
 	q := store.Query{
 		Filter:  "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'",
@@ -274,10 +272,10 @@ func (r *Rows) Fetch(ctx context.Context, instanceID string, fetch provider.Fetc
 	}
 }
 
-// BlobURL returns the address of a blob.
+// BlobURL returns the URL of a blob.
 func (r *Rows) BlobURL(name string) string { return wire.BlobURL(r.Blobs.URL, name) }
 
-// Offload puts the large columns of an instance's row into blobs.
+// Offload moves the large columns of an instance row into blobs.
 func (r *Rows) Offload(ctx context.Context, row *wire.Row) error {
 	for _, column := range row.LargeColumns() {
 		name := row.ColumnBlobName(column, rand.Uint32())
@@ -293,8 +291,7 @@ func (r *Rows) Offload(ctx context.Context, row *wire.Row) error {
 	return nil
 }
 
-// withoutBlobs removes the names of blobs from an instance's row, which may be nil. It
-// returns the row as it is then.
+// withoutBlobs removes all references to blobs from a row and returns the new row. row may be nil.
 func (r *Rows) withoutBlobs(ctx context.Context, row *wire.InstanceRow) (*wire.InstanceRow, error) {
 	for n := 1; row != nil; n++ {
 		e := wire.Row{PartitionKey: wire.EscapeKey(row.State.Instance.InstanceID)}
@@ -316,14 +313,14 @@ func (r *Rows) withoutBlobs(ctx context.Context, row *wire.InstanceRow) (*wire.I
 		if row, err = r.Fetch(ctx, before.Instance.InstanceID, provider.Fetch{Input: true, Output: true}); err != nil {
 			return nil, err
 		}
-		if row != nil && !row.StateOrNil().SameAs(before) { // else an attempt whose answer was lost was our own
+		if row != nil && !row.StateOrNil().SameAs(before) { // otherwise the first attempt succeeded and its response was lost
 			return nil, provider.ErrInstanceChanged
 		}
 	}
 	return nil, nil
 }
 
-// blobColumns returns the columns by which a row names blobs.
+// blobColumns returns the columns of a row that refer to blobs.
 func (r *Rows) blobColumns(row *wire.InstanceRow) (columns []string) {
 	names := func(value *string) bool {
 		if value == nil {
@@ -348,9 +345,9 @@ func (r *Rows) blobColumns(row *wire.InstanceRow) (columns []string) {
 	return columns
 }
 
-// MarkRewound sets the status of an instance's row to Pending, if the row says that the
-// execution has ended. If the row changes at the same time, the instance goes on
-// already, or was started again: the row decides.
+// MarkRewound sets the status in the row of an ended execution to Pending. It does nothing if the row
+// has another status or execution. If the row changes concurrently, MarkRewound decides again by the
+// new row.
 func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationInstance) error {
 	row, err := r.Read(ctx, instance.InstanceID)
 	if err != nil || row == nil {
@@ -373,13 +370,13 @@ func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationIn
 	return err
 }
 
-// ErrPurged means that the row that was to be replaced is gone. The blob of the start
-// may be gone, too: a purge deletes all blobs before the row.
+// ErrPurged means that the row to replace was deleted. The blob of the start message may be deleted
+// too, because a purge deletes all blobs before the row.
 var ErrPurged = errors.New("the instance was purged meanwhile")
 
-// Create inserts the row of a new instance, or replaces the one that was read, and
-// returns the row that is there afterwards: that of another execution if another client
-// was faster. made says that this call wrote it for certain.
+// Create inserts the row of a new instance, or replaces the row before, and returns the row that
+// exists afterwards. If another client was faster, that is the row of another execution. made is true
+// if this call certainly wrote the row.
 func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, messageBlob string) (row *wire.InstanceRow, made bool, err error) {
 	inputURL := ""
 	if messageBlob != "" {
@@ -388,7 +385,7 @@ func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, befo
 	return r.create(ctx, event, before, wire.EncodeNewInstance(event, r.TaskHub, inputURL, time.Now()))
 }
 
-// CreateDirect is Create for a new instance whose start has no message yet. The row says so.
+// CreateDirect is [Rows.Create] for a start that is delivered in memory. The row records that.
 func (r *Rows) CreateDirect(ctx context.Context, event *history.ExecutionStarted) (row *wire.InstanceRow, made bool, err error) {
 	now := time.Now()
 	e := wire.EncodeNewInstance(event, r.TaskHub, "", now)
@@ -420,7 +417,7 @@ func (r *Rows) create(ctx context.Context, event *history.ExecutionStarted, befo
 	case !store.IsConflict(err) && !store.IsNotFound(err):
 		return nil, false, err
 	}
-	// Another client was faster, or an attempt of ours succeeded whose answer was lost.
+	// Another client was faster, or the response to a successful attempt was lost.
 	row, readErr := r.Read(ctx, event.Instance.InstanceID)
 	if readErr != nil {
 		return nil, false, readErr
@@ -434,8 +431,8 @@ func (r *Rows) create(ctx context.Context, event *history.ExecutionStarted, befo
 	return row, false, nil
 }
 
-// partitionKeyOf returns the key of a row that perhaps cannot be decoded as a whole, "" if
-// it has none.
+// partitionKeyOf returns the partition key of a row that may otherwise be invalid, "" if it has no
+// key.
 func partitionKeyOf(raw []byte) string {
 	var key struct{ PartitionKey string }
 	if err := json.Unmarshal(raw, &key); err != nil {
@@ -445,9 +442,9 @@ func partitionKeyOf(raw []byte) string {
 }
 
 // instanceFilter returns q as an OData filter
-// (DurableTask.AzureStorage/Tracking/OrchestrationInstanceStatusQueryCondition.cs,
-// ToOData). It may select more than q does: of keys it is not said whether they are in
-// the order of UTF-16, as in Azurite, or in that of characters.
+// (DurableTask.AzureStorage/Tracking/OrchestrationInstanceStatusQueryCondition.cs, ToOData). It may
+// select more instances than q, because the order of keys is not specified: it may be the order of
+// UTF-16 code units, as in Azurite, or of characters.
 func instanceFilter(q provider.Query) string {
 	var conditions []string
 	if !q.CreatedFrom.IsZero() {
@@ -475,8 +472,7 @@ func instanceFilter(q provider.Query) string {
 	return allOf(conditions...)
 }
 
-// allOf returns the filter that is true of what all conditions are true of. One that is
-// empty says nothing.
+// allOf joins conditions with "and". It ignores empty conditions.
 func allOf(conditions ...string) string {
 	conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" })
 	if len(conditions) == 1 {
@@ -488,17 +484,16 @@ func allOf(conditions ...string) string {
 	return strings.Join(conditions, " and ")
 }
 
-// prefixEnd returns a key after all that begin with prefix, whether keys are in the
-// order of UTF-16 or of UTF-8: its last character is one higher. One that has no such
-// successor in both orders is left out, so that others than those may come before
-// the end, too. ok is false if there is no end
-// (OrchestrationInstanceStatusQueryCondition.cs, ToOData, takes the next code unit).
+// prefixEnd returns a key that follows all keys with the given prefix, in the order of UTF-16 code
+// units and of UTF-8. It increments the last character. A character without a successor in both orders
+// is removed first, so the range may then contain other keys as well. ok is false if no such key
+// exists. (.NET increments the last code unit: OrchestrationInstanceStatusQueryCondition.cs, ToOData.)
 func prefixEnd(prefix string) (end string, ok bool) {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
 		prefix = prefix[:len(prefix)-size]
 		switch {
-		case last == 0xD7FF: // halves of UTF-16 pairs are no characters
+		case last == 0xD7FF: // surrogates are not characters
 			return prefix + "\uE000", true
 		case last < utf8.RuneError, last > 0xFFFF && last < utf8.MaxRune:
 			return prefix + string(last+1), true

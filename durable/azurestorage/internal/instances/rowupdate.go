@@ -11,42 +11,41 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRowAttempts is how often the instance row is read again because another client or
-// worker changed it.
+// maxRowAttempts is the maximum number of times that a row is read again after another client or
+// worker has changed it.
 const maxRowAttempts = 5
 
-// RowUpdate is the writing of an instance's row after a checkpoint.
+// RowUpdate is the update of an instance row after a checkpoint.
 type RowUpdate struct {
 	store *Store
 	cp    *provider.Checkpoint
-	row   *wire.InstanceRow // as it is known to be, nil if it is not
-	// before is the execution that the row was of when it was last known.
+	row   *wire.InstanceRow // last known row; nil if it is unknown or missing
+	// before is the execution ID in the last known row.
 	before string
-	// sentinel is the ETag that the checkpoint has left the history's sentinel with.
+	// sentinel is the ETag of the history's sentinel after the checkpoint.
 	sentinel string
-	// events are those that the row is written from, with their history rows. rows is
-	// nil if they are not encoded yet.
+	// events determine the new row, together with their history rows. rows is nil if the events are
+	// not encoded yet.
 	events []history.Event
 	rows   []wire.Row
-	// replaced are blobs that will be deleted, which the row must not name any more.
+	// replaced lists blobs that will be deleted. The new row must not refer to them.
 	replaced []string
 }
 
-// InstanceID returns whose row it is.
+// InstanceID returns the ID of the instance.
 func (u *RowUpdate) InstanceID() string { return u.cp.Instance.InstanceID }
 
-// MayBeLate reports whether the commit need not wait for the row: the checkpoint starts the
-// execution or leaves the status as it is. Clients decide by other changes of the status,
-// and a row of a generation before may name blobs that go.
+// MayBeLate reports whether a commit may complete before the row is written. That is so if the
+// checkpoint starts the execution or does not change the status. Clients act on all other status
+// changes. A row of the previous generation may refer to blobs that will be deleted.
 func (u *RowUpdate) MayBeLate() bool {
 	status, changes := statusAfter(u.cp.NewEvents)
 	return !u.cp.ContinuedAsNew && !history.IsEntity(u.InstanceID()) &&
 		(!changes || status == history.Running && startsExecution(u.cp.NewEvents))
 }
 
-// PutOff reports whether the row may be written some time later: it would say nothing but
-// that an execution has begun whose row is pending, and since when that is so. The row is
-// remembered as it is.
+// PutOff reports whether the row may be written later: the update would only change the status from
+// Pending to Running. since is the time of the change. PutOff caches the current row.
 func (u *RowUpdate) PutOff() (since time.Time, ok bool) {
 	row := u.row
 	if u.store.Tolerance < 0 || row == nil || row.ETag == "" || row.State.Status != history.Pending || row.State.Instance != u.cp.Instance ||
@@ -60,13 +59,13 @@ func (u *RowUpdate) PutOff() (since time.Time, ok bool) {
 	return lastUpdate(u.cp), true
 }
 
-// Before returns the row as it is known to be before it is written.
+// Before returns the last known row before the update.
 func (u *RowUpdate) Before() *wire.InstanceRow { return u.row }
 
-// Do writes the row and returns it, nil if there is an error. It is nil, too, if the row
-// is left alone: a later checkpoint of the session, which is as late, must not use the
-// ETag of what others wrote. Then Do announces the end of the instance, and deletes the
-// blobs that the row names no more.
+// Do writes the row and returns it. Then it calls Ended if the instance has ended, and deletes the
+// blobs of the previous generation. The row is nil after an error, and also if the row belongs to a
+// newer checkpoint and was not written. A later checkpoint of the same, outdated session must not use
+// the ETag of a newer row.
 func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 	row, end, err := u.write(ctx)
 	u.store.CachedRows.Put(u.InstanceID(), row)
@@ -86,7 +85,7 @@ func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 	return row, nil
 }
 
-// write writes the row. end is as returned by ending.
+// write writes the row. end is the result of endState.
 func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provider.InstanceState, err error) {
 	id := u.InstanceID()
 	if u.rows == nil {
@@ -103,7 +102,7 @@ func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provid
 		etag, err := u.store.Rows.write(ctx, e, u.row)
 		if err == nil {
 			row := u.after(etag)
-			return row, u.ending(row, &e, now), nil
+			return row, u.endState(row, &e, now), nil
 		}
 		if !store.IsConflict(err) && !store.IsNotFound(err) || n == maxRowAttempts {
 			return nil, nil, err
@@ -117,16 +116,15 @@ func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provid
 		}
 		if over {
 			u.store.Log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
-				"details", "the instance row is for a newer checkpoint to write and is left alone")
+				"details", "the instance row belongs to a newer checkpoint and was not written")
 			return nil, nil, nil
 		}
 	}
 }
 
-// saysNothingNew reports whether a checkpoint does not need the instance row to be
-// written: it changes only the time of the last update, and by less than tolerance. .NET
-// writes the row with every checkpoint.
-func saysNothingNew(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
+// isRowCurrent reports whether a checkpoint needs no row update: it would only change the time of the
+// last update, by less than tolerance. .NET writes the row at every checkpoint.
+func isRowCurrent(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
 	if row == nil || tolerance < 0 || row.State.Instance.ExecutionID != cp.Instance.ExecutionID {
 		return false
 	}
@@ -149,8 +147,7 @@ func customStatusText(v *string) string {
 	return *v
 }
 
-// statusAfter returns the status that the last of events to change it leads to;
-// changes is false if none does.
+// statusAfter returns the status after events. changes is false if no event changes the status.
 func statusAfter(events []history.Event) (status history.RuntimeStatus, changes bool) {
 	for _, ev := range events {
 		if s, ok := history.StatusAfter(ev); ok {
@@ -164,24 +161,25 @@ func startsExecution(events []history.Event) bool {
 	return slices.ContainsFunc(events, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
 }
 
-// missedStart reports whether the execution began with an earlier checkpoint whose
-// worker died before it wrote the row. The row is then written from the whole history.
-func (u *RowUpdate) missedStart() bool {
+// rowMissesStart reports whether an earlier checkpoint started the execution and its worker crashed
+// before it wrote the row. The row is then written from the whole history.
+func (u *RowUpdate) rowMissesStart() bool {
 	row := u.row
 	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
 	return missed && !startsExecution(u.cp.NewEvents)
 }
 
-// isNew reports whether the row will be that of a new instance that no client started:
-// there is no row with its ID, or that of an instance that has ended.
+// isNew reports whether the update creates the row of an instance that no client started: the ID has
+// no row, or the row of an instance that has ended.
 func (u *RowUpdate) isNew() bool {
 	row := u.row
 	return row == nil || row.State.Status.IsTerminal() && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
 }
 
-// ending returns how an execution ended whose row was written, nil if it did not, or if
-// not all is known: the row was not known before, or the output is in a blob.
-func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
+// endState returns the final state of an execution whose row was written. It returns nil if the
+// execution has not ended. It also returns nil if the state is not completely known, because the
+// previous row is unknown, or the output or the tags are in a blob.
+func (u *RowUpdate) endState(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
 	if u.row == nil || row.TagsBlob != "" || !EndsExecution(u.cp) {
 		return nil
 	}
@@ -196,21 +194,19 @@ func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Ti
 	return &end
 }
 
-// isOver reports whether the checkpoint must not write the row any more, which was read
-// again because it had changed: the history has gone on, or a client has replaced the
-// execution. A worker that went on with the history read the row as it was then, and
-// writes what it lacks. The time of the last update proves nothing, since the clocks of
-// workers differ. The history is read after the row: if it goes on only now, the row is
-// written later, and the ETag does not match.
+// isOver reports whether the checkpoint must not write the row, which has changed and was read again.
+// Either another worker has appended to the history, or a client has replaced the execution. A worker
+// that has appended writes everything that the row lacks. The time of the last update proves nothing,
+// because the workers' clocks differ. The history is read after the row: if it is appended to after
+// that, the ETag of the row no longer matches.
 func (u *RowUpdate) isOver(ctx context.Context) (bool, error) {
 	sentinel, err := u.store.Histories.SentinelETag(ctx, u.cp.Instance.InstanceID)
 	return sentinel != u.sentinel || isOfAnother(u.row, u.before, u.cp), err
 }
 
-// isOfAnother reports whether a row, which may be nil, is of an execution by which a
-// client has replaced the checkpoint's and the one before: it is pending, or it ended
-// before it began. Else the row is of an earlier generation, whose worker was late to
-// write it.
+// isOfAnother reports whether a client has replaced the checkpoint's execution and the previous one by
+// the execution in row. That execution is pending, or it ended before it ran. Any other execution is
+// an earlier generation whose worker wrote its row late. row may be nil.
 func isOfAnother(row *wire.InstanceRow, before string, cp *provider.Checkpoint) bool {
 	if row == nil {
 		return false
@@ -222,7 +218,7 @@ func isOfAnother(row *wire.InstanceRow, before string, cp *provider.Checkpoint) 
 	return row.State.Status == history.Pending || row.State.Status.IsTerminal()
 }
 
-// EndsExecution reports whether the execution of a checkpoint ends with it.
+// EndsExecution reports whether a checkpoint ends its execution.
 func EndsExecution(cp *provider.Checkpoint) bool {
 	for _, ev := range cp.NewEvents {
 		if _, ok := ev.(*history.ExecutionCompleted); ok {
@@ -232,7 +228,7 @@ func EndsExecution(cp *provider.Checkpoint) bool {
 	return false
 }
 
-// after returns the row as it is known after it was written.
+// after returns the row after a successful write.
 func (u *RowUpdate) after(etag string) *wire.InstanceRow {
 	cp, row := u.cp, &wire.InstanceRow{}
 	if u.row != nil {
