@@ -147,7 +147,7 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 	}
 	if err := c.hub.sender.publishBatch(ctx, sent); err != nil {
 		c.hub.sender.releaseSent(ctx, sent)
-		return nil, fmt.Errorf("the history is written, but not all messages can be seen: %w", err)
+		return nil, fmt.Errorf("the history is written, but not all messages are visible: %w", err)
 	}
 	c.hub.sender.handOver(ctx, sent)
 	return rows, c.advance(etag, ordinal, rows)
@@ -159,7 +159,7 @@ func (c *commit) sendsToOthers() bool {
 }
 
 // mayHaveCommitted reports whether err leaves open that the checkpoint was committed: the history
-// then is that of another execution, which may be its next generation.
+// now has another execution, which may be its next generation.
 func (c *commit) mayHaveCommitted(err error) bool {
 	other, ok := errors.AsType[*instances.OtherExecutionError](err)
 	return ok && other.ExecutionID != c.executionID()
@@ -253,12 +253,12 @@ func (c *commit) nextBatches() (b wire.EntityBatches, isOne bool) {
 	return b.Next(c.loaded.Run), true
 }
 
-// grantDelay is how much longer the messages of a batch stay hidden if the batch consumed a lock
-// request from another entity. .NET grants such a request on each delivery, even if the lock was
-// released since; the entity would then stay locked. So the request is deleted before the grant
-// becomes visible. If this process dies before the delete, a .NET worker receives the request first
-// and grants it. The hidden grant appears later, when no caller waits for it. The delay is long
-// enough to acquire a partition and poll its queue.
+// grantDelay is an additional delay for the messages of a batch that consumed a lock request from
+// another entity. .NET grants such a request on each delivery, even if the lock was released since;
+// the entity would then stay locked. So the request is deleted before the grant becomes visible. If
+// this process dies before the delete, a .NET worker receives the request first and grants it. The
+// hidden grant appears later, when no caller waits for it. The delay is long enough to acquire a
+// partition and poll its queue.
 const grantDelay = 2 * time.Minute
 
 // send sends the checkpoint's messages. Their sender is the execution of the work item, even if the

@@ -13,7 +13,7 @@ import (
 //
 //  1. It is delivered only when its sender is committed: a checkpoint's messages after the history
 //     is written, a start after its row is inserted.
-//  2. Until it is deleted, its visibility timeout is renewed, like that of a received message. If
+//  2. Until it is deleted, its visibility timeout is renewed, like the timeout of a received message. If
 //     the process dies, it becomes visible within LeaseInterval.
 //  3. If the checkpoint is not committed, the message is retracted. If the partition is lost or the
 //     worker stops before the delivery, it is released.
@@ -74,7 +74,8 @@ type buffer struct {
 
 func newBuffer(size int, most func() int) buffer { return buffer{size: size, most: most} }
 
-// limitInterval is how often a waiting receiver checks whether its current limit has risen.
+// limitInterval is the time between two checks of a waiting receiver whether its current limit has
+// risen.
 const limitInterval = time.Second
 
 // reserve waits for free slots and reserves up to n of them for received messages. It returns 0 if

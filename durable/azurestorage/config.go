@@ -57,11 +57,10 @@ type Config struct {
 	// all partitions, buffered or dispatched. Default 256; 1 to 1000.
 	ControlQueueBufferThreshold int
 
-	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout are how long a received
-	// message stays hidden from other workers unless it is renewed. This process renews its
-	// messages as long as it holds them, so the timeout only decides how soon the messages of a
-	// dead worker reappear. A message is never hidden for longer than LeaseInterval at a time.
-	// Default 5 minutes; 1 to 60 minutes.
+	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout hide a received message from
+	// other workers unless it is renewed. This process renews its messages as long as it holds
+	// them, so the timeout only decides how soon the messages of a dead worker reappear. A message
+	// is never hidden for longer than LeaseInterval at a time. Default 5 minutes; 1 to 60 minutes.
 	ControlQueueVisibilityTimeout  time.Duration
 	WorkItemQueueVisibilityTimeout time.Duration
 
@@ -81,8 +80,8 @@ type Config struct {
 	// the hub. Default: host name, process ID and a random part.
 	WorkerID string
 
-	// PartitionManager is how workers assign control queues to each other. All workers of a hub
-	// must use the same one. Default [TablePartitions].
+	// PartitionManager selects how the workers divide the control queues. All workers of a hub must
+	// use the same one. Default [TablePartitions].
 	PartitionManager PartitionManager
 
 	// AppLease configures the lease of the primary app, for apps that share the hub.
@@ -105,7 +104,7 @@ type Config struct {
 	// missing is moved in any case.
 	SetAsideUndecodable bool
 
-	// LeaseInterval is how long a partition lease lasts unless it is renewed. Default 30 s; 1 s to
+	// LeaseInterval is the duration of a partition lease unless it is renewed. Default 30 s; 1 s to
 	// 1 hour. A blob partition manager needs 15 to 60 whole seconds.
 	LeaseInterval time.Duration
 
@@ -113,8 +112,8 @@ type Config struct {
 	// and balance leases. Default 10 s; less than LeaseInterval.
 	LeaseAcquireInterval time.Duration
 
-	// DrainTimeout is how long Run waits for dispatched work after its context has ended. Default 5
-	// s; at most 1 hour.
+	// DrainTimeout limits how long Run waits for dispatched work after its context has ended.
+	// Default 5 s; at most 1 hour.
 	DrainTimeout time.Duration
 
 	// HistoryCacheBytes is the approximate maximum size in bytes of the cache of histories. An
@@ -122,9 +121,9 @@ type Config struct {
 	// a negative value disables the cache.
 	HistoryCacheBytes int
 
-	// LastUpdatedTolerance is how far the last-updated time in an instance's row may lag behind its
-	// last checkpoint. A checkpoint that would change no other column does not write the row.
-	// Default 3 s; with a negative value every checkpoint writes the row, as in .NET.
+	// LastUpdatedTolerance is the permitted lag of the last-updated time in an instance's row
+	// behind its last checkpoint. A checkpoint that would change no other column does not write the
+	// row. Default 3 s; with a negative value every checkpoint writes the row, as in .NET.
 	LastUpdatedTolerance time.Duration
 
 	// Logger receives the log messages of the hub. Default [slog.Default].
@@ -228,7 +227,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("PartitionManager is %v; want TablePartitions, SafeBlobLeases or LegacyBlobLeases", c.PartitionManager)
 	}
 	if c.PartitionManager != TablePartitions && (c.LeaseInterval < 15*time.Second || c.LeaseInterval > time.Minute) {
-		return fmt.Errorf("LeaseInterval is %v; want 15s to 1m0s, which is what leases of blobs can be", c.LeaseInterval)
+		return fmt.Errorf("LeaseInterval is %v; want 15s to 1m0s for blob leases", c.LeaseInterval)
 	}
 	if err := c.AppLease.validate(); err != nil {
 		return err
@@ -275,7 +274,7 @@ type AppLease struct {
 	// AppName identifies the app. Default: the variable WEBSITE_SITE_NAME, or else DTFX_APP_NAME,
 	// or else empty, which is the same name for all apps outside of Azure.
 	AppName string
-	// Interval is how long the lease lasts unless it is renewed. Default 60 s; 15 to 60 whole
+	// Interval is the duration of the lease unless it is renewed. Default 60 s; 15 to 60 whole
 	// seconds.
 	Interval time.Duration
 	// RenewInterval is the time between two renewals. Default 25 s; less than Interval.
@@ -324,8 +323,8 @@ func (a AppLease) validate() error {
 type JumpStart struct {
 	// Enabled enables JumpStart for this client and this worker.
 	Enabled bool
-	// Timeout is how long a start may take to arrive before it is sent again. Default 10 minutes; 1
-	// s to 24 hours.
+	// Timeout is the time after which a start that has not arrived is sent again. Default 10
+	// minutes; 1 s to 24 hours.
 	Timeout time.Duration
 	// Interval is the time between two queries of a worker. Default 5 s; 10 ms to 1 hour.
 	Interval time.Duration
@@ -390,7 +389,7 @@ type PartitionManagerError struct {
 
 // Error names both partition managers.
 func (e *PartitionManagerError) Error() string {
-	return fmt.Sprintf("task hub %s is being worked on with the %s partition manager, but the %s partition manager is configured here: "+
+	return fmt.Sprintf("workers of task hub %s use the %s partition manager, but this app is configured to use the %s partition manager: "+
 		"configure the same everywhere (useTablePartitionManagement, useLegacyPartitionManagement), or stop the other workers first",
 		e.TaskHub, e.Active, e.Configured)
 }

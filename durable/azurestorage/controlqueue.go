@@ -149,7 +149,7 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	d.env = env
 	d.mu.Unlock()
 	if d.dequeueCount > 1 && !h.undecodable.has(d.queue.Name, d.id()) {
-		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
+		h.log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (r *reading) arrive(deliveries ...*delivery) {
 // due, or abandons it.
 func (r *reading) isDue(d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
-		r.do(func() { d.reject(r.work, &wire.DamageError{Cause: errors.New("an activity in a control queue")}) })
+		r.do(func() { d.reject(r.work, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")}) })
 		return false
 	}
 	wait := time.Until(provider.Due(*d.env.Message))
@@ -241,7 +241,7 @@ func (r *reading) isCommitted(d *delivery) bool {
 	if counted.Counted(d.env.Batch) {
 		return true
 	}
-	h.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it did not count")...)
+	h.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)
 	d.discard(r.work)
 	return false
 }

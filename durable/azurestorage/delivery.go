@@ -157,7 +157,7 @@ func (d *delivery) remove(ctx context.Context) error {
 // discard deletes the message. If that fails, it logs a warning, and the message is redelivered.
 func (d *delivery) discard(ctx context.Context) {
 	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
-		d.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+		d.hub.log.Warn("cannot delete message; it reappears when its visibility timeout ends", d.attrs("error", err)...)
 	}
 }
 
@@ -172,7 +172,7 @@ func (d *delivery) refuse(ctx context.Context) {
 
 // removeDuplicate deletes a message that was received again after a checkpoint had consumed it.
 func (d *delivery) removeDuplicate(ctx context.Context) {
-	d.hub.routine.record(disposition.Duplicate, d.attrs("details", "it was taken before, and not deleted then"))
+	d.hub.routine.record(disposition.Duplicate, d.attrs("details", "a checkpoint has consumed it earlier, but it was not deleted"))
 	d.discard(ctx)
 }
 
@@ -218,7 +218,7 @@ func (d *delivery) abandon(ctx context.Context, reason string) {
 // abandonOnError abandons the message after a storage error, which it logs.
 func (d *delivery) abandonOnError(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		d.hub.log.Warn("message could not be processed; it will be delivered again", d.attrs("error", err)...)
+		d.hub.log.Warn("cannot process message; it will be redelivered", d.attrs("error", err)...)
 	}
 	d.abandon(ctx, err.Error())
 }
@@ -278,7 +278,7 @@ func (d *delivery) release(ctx context.Context, delay time.Duration) {
 	case store.IsGone(err):
 		d.hub.routine.record("MessageGone", d.attrs("details", err.Error()))
 	default:
-		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
+		d.hub.log.Warn("cannot release message; it reappears when its visibility timeout ends", d.attrs("after", d.lock, "error", err)...)
 	}
 }
 
@@ -342,7 +342,7 @@ func (d *delivery) renew(ctx context.Context) {
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
-		d.hub.routine.record("MessageGone", d.attrs("details", "its lock was lost: "+err.Error()))
+		d.hub.routine.record("MessageGone", d.attrs("details", "cannot renew its visibility timeout: "+err.Error()))
 	case ctx.Err() == nil:
 		d.hub.health.Failed("queues", err)
 	}

@@ -73,7 +73,7 @@ func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.
 		env: &wire.Envelope{Message: &message, Episode: env.Episode, Sender: env.Sender, Scheduled: env.Scheduled},
 	})
 	if err != nil {
-		h.log.Warn("result of an activity could not be sent; the activity runs again", r.item.attrs("error", err)...)
+		h.log.Warn("cannot send the result of an activity; the activity runs again", r.item.attrs("error", err)...)
 		r.item.release(ctx, 0)
 		return
 	}

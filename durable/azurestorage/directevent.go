@@ -31,7 +31,8 @@ import (
 // enqueued before that message. A .NET worker could otherwise act on the message without ever
 // receiving the start.
 
-// enqueueAfter is how long a client's call waits for a checkpoint before it enqueues the event.
+// enqueueAfter is the time after which a client's call stops waiting for a checkpoint and enqueues
+// the event.
 const enqueueAfter = 100 * time.Millisecond
 
 // A directDelivery tracks an event or a start that is delivered in memory and may not be in its
@@ -98,7 +99,7 @@ func sendError(err error) error {
 }
 
 // errMaybeSent is the error of a call whose message may have been sent.
-var errMaybeSent = errors.New("it may have arrived or not")
+var errMaybeSent = errors.New("the message may have been sent")
 
 func maybeSentError(err error) error { return fmt.Errorf("%w: %w", errMaybeSent, err) }
 
@@ -199,8 +200,8 @@ func (e *directDelivery) isRedelivered() bool {
 	return e.enqueued
 }
 
-// acknowledge ends the client's call successfully. It reports whether the event is in no queue, so
-// that there is no message to delete.
+// acknowledge ends the client's call successfully. It reports whether the event is in no queue and
+// the caller has nothing to delete.
 func (e *directDelivery) acknowledge() bool {
 	if e == nil {
 		return false

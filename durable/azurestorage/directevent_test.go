@@ -165,7 +165,7 @@ func TestDirectEvent_ACallThatEndsSaysThatItMayHaveArrived(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), enqueueAfter/2)
 		defer cancel()
 		err := <-raising(ctx, h, "listener", "a")
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it may have arrived or not") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the message may have been sent") {
 			t.Errorf("the error is %v", err)
 		}
 		item := mustNext(t, h)

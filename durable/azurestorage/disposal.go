@@ -85,7 +85,7 @@ func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instanc
 	return h.tracking.resend(ctx, instanceID)
 }
 
-// dispose acts on a message's disposition. err is the error of the repair; if it is not nil, the
+// dispose acts on a message's disposition. err is the error of the repair; after an error, the
 // message is abandoned instead of discarded.
 func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Disposition, err error) {
 	switch v.Action {

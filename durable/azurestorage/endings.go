@@ -99,6 +99,6 @@ func (e *endings) count(all inuse.Counts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, waiting := range e.awaited {
-		all["who await an end"] += len(waiting)
+		all["waiters for the end of an instance"] += len(waiting)
 	}
 }

@@ -23,8 +23,8 @@ func TestShow_FailsForWhatOthersMayHaveDeleted(t *testing.T) {
 		want string
 	}{
 		"a message that is hidden":         {claimed(false, time.Minute), ""},
-		"one whose lock was lost":          {claimed(true, time.Minute), "message m was visible in queue q before the entity's batch counted"},
-		"one whose lock was not renewed":   {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch counted"},
+		"one whose lock was lost":          {claimed(true, time.Minute), "message m was visible in queue q before the entity's batch was committed"},
+		"one whose lock was not renewed":   {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch was committed"},
 		"one that is of no entity's batch": {[]sentMessage{{claimed: &delivery{lost: true}}}, ""},
 	} {
 		err := h.sender.publishBatch(t.Context(), c.sent)

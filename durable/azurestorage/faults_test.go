@@ -299,7 +299,7 @@ func TestSend_DoesNotRepeatAnEventWhoseFateIsUnknown(t *testing.T) {
 		Event:  &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "go"},
 	}
 	err := h.Send(t.Context(), event)
-	if err == nil || !strings.Contains(err.Error(), `send EventRaised to "i": it may have arrived or not: send to queue`) {
+	if err == nil || !strings.Contains(err.Error(), `send EventRaised to "i": the message may have been sent: send to queue`) {
 		t.Errorf("error %v; want one that says what was tried and that its fate is unknown", err)
 	}
 	if n := messageCount(t, h.controlQueues[0]); n != 1 {
@@ -321,7 +321,7 @@ func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
 		if err := h.StartInstance(ctx, startMessage("i", "e1", "1"), nil); err == nil || !strings.Contains(err.Error(), "create task hub") {
 			t.Errorf("error %v; want one that says what was tried", err)
 		}
-		patience.Until(t, "the outage is logged", func() bool { return logged(h, "out of reach") })
+		patience.Until(t, "the outage is logged", func() bool { return logged(h, "storage is unreachable") })
 		down.Store(false)
 		mustStart(t, h, "i", "e1", `1`)
 		commitEnd(t, mustNext(t, h), 0, `1`)
@@ -335,7 +335,7 @@ func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
 		c := h.cfg.Logger.Handler().(*logCapture)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		reported := strings.Count(strings.Join(*c.lines, ""), "out of reach")
+		reported := strings.Count(strings.Join(*c.lines, ""), "storage is unreachable")
 		if reported < 2 || reported > 6 {
 			t.Errorf("two outages were reported %d times; want once for each part that was down", reported)
 		}

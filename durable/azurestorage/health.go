@@ -27,7 +27,7 @@ func (h *health) Failed(part string, err error) {
 	}
 	h.mu.Unlock()
 	if !down {
-		h.log.Warn("storage is out of reach, retrying until it is back", "event", "GeneralWarning", "part", part, "error", err)
+		h.log.Warn("storage is unreachable; retrying until it responds", "event", "GeneralWarning", "part", part, "error", err)
 	}
 }
 

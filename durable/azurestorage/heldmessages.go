@@ -57,8 +57,8 @@ func (h *heldMessages) add(d *delivery) (older *delivery) {
 	return older
 }
 
-// spentTTL is how long a spent message is remembered. It is longer than the longest delay of an
-// abandoned message. maxSpent is the maximum number of spent messages.
+// spentTTL is the time for which a spent message is remembered. It is longer than the longest delay
+// of an abandoned message. maxSpent is the maximum number of spent messages.
 const (
 	spentTTL = 2 * maxAbandonDelay
 	maxSpent = 4096
@@ -215,7 +215,7 @@ func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.add(d); older != nil {
-			h.hub.routine.record(disposition.Duplicate, older.attrs("details", "its lock had ended while it was here"))
+			h.hub.routine.record(disposition.Duplicate, older.attrs("details", "its visibility timeout ended while this process held it"))
 			continue
 		}
 		held = append(held, d)
@@ -236,5 +236,5 @@ func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Du
 func (h *heldMessages) count(all inuse.Counts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all["messages that are held"] = len(h.byID)
+	all["held messages"] = len(h.byID)
 }

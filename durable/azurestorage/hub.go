@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A PartitionCountError means that the configured number of partitions differs from that of the
-// existing hub. Processes with different numbers would send messages of the same instance to
+// A PartitionCountError means that the existing hub has another number of partitions than
+// configured. Processes with different numbers would send messages of the same instance to
 // different queues. Partition log hubs return it too.
 type PartitionCountError struct {
 	TaskHub    string
@@ -68,7 +68,7 @@ func (r *resources) markMissing(err error) {
 	if !r.created.CompareAndSwap(true, false) {
 		return // not created yet
 	}
-	r.hub.log.Warn("part of the task hub was deleted: the hub is created again", "event", "GeneralWarning", "error", err)
+	r.hub.log.Warn("part of the task hub was deleted; creating it again", "event", "GeneralWarning", "error", err)
 	r.hub.instances.ForgetAll(func(string) bool { return true })
 	r.deleted.Give()
 }
@@ -82,7 +82,7 @@ func (r *resources) recreate(ctx context.Context) {
 			return
 		}
 		if err := r.awaitCreated(ctx); err != nil {
-			r.hub.log.Error("the task hub that was created instead of the deleted one cannot be used", "error", err)
+			r.hub.log.Error("the task hub that replaced the deleted one cannot be used", "error", err)
 		}
 	}
 }
@@ -138,8 +138,8 @@ func (r *resources) createLeaseBlobs(ctx context.Context) error {
 	return r.hub.leases.CreateBlobs(ctx)
 }
 
-// partialRowsTimeout is how long rows may be missing in the partitions table. .NET inserts them one
-// by one.
+// partialRowsTimeout limits how long rows may be missing in the partitions table. .NET inserts them
+// one by one.
 const partialRowsTimeout = 2 * time.Second
 
 // createPartitionRows inserts the rows of all partitions in one transaction if the table is empty.
@@ -195,9 +195,9 @@ func (r *resources) checkExists(ctx context.Context) error {
 	n, err := r.countPartitions(ctx)
 	switch {
 	case store.IsNotFound(err):
-		return fmt.Errorf("there is no task hub %s in the storage account", r.hub.cfg.TaskHub)
+		return fmt.Errorf("task hub %s does not exist in the storage account", r.hub.cfg.TaskHub)
 	case err != nil:
-		return fmt.Errorf("look for task hub %s: %w", r.hub.cfg.TaskHub, err)
+		return fmt.Errorf("check task hub %s: %w", r.hub.cfg.TaskHub, err)
 	case n != len(r.hub.controlQueues):
 		return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(r.hub.controlQueues), Existing: n}
 	}
@@ -222,7 +222,7 @@ func (r *resources) checkIdle(ctx context.Context) error {
 	}
 	for _, row := range rows {
 		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
-			return fmt.Errorf("%s: worker %s has partition %s until %s: %w", r.hub.cfg.TaskHub, row.CurrentOwner, row.Queue,
+			return fmt.Errorf("%s: worker %s owns partition %s until %s: %w", r.hub.cfg.TaskHub, row.CurrentOwner, row.Queue,
 				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
 		}
 	}
@@ -242,7 +242,7 @@ func (r *resources) checkIdle(ctx context.Context) error {
 		}
 		for _, item := range page.Segment.BlobItems {
 			if item.Properties != nil && store.Value(item.Properties.LeaseStatus) == lease.StatusTypeLocked {
-				return fmt.Errorf("%s: a worker has the lease %s: %w", r.hub.cfg.TaskHub, store.Value(item.Name), provider.ErrHubBusy)
+				return fmt.Errorf("%s: a worker holds the lease %s: %w", r.hub.cfg.TaskHub, store.Value(item.Name), provider.ErrHubBusy)
 			}
 		}
 		if store.Value(page.NextMarker) == "" {
@@ -279,7 +279,7 @@ func (r *resources) awaitSoleManager(ctx context.Context) error {
 		case ctx.Err() != nil, err == nil:
 			return nil
 		case !isMismatch:
-			r.hub.health.Failed("look at the partitions", err)
+			r.hub.health.Failed("partition leases", err)
 		case time.Now().After(deadline):
 			return mismatch
 		default:

@@ -24,7 +24,7 @@ type HiddenError struct {
 
 // Error names both numbers.
 func (e *HiddenError) Error() string {
-	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and %d that the histories tell of are missing",
+	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and lack %d messages that the histories require",
 		e.TaskHub, e.Hidden, e.Missing)
 }
 

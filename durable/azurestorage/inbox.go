@@ -210,7 +210,7 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 		if store.IsTransient(err) {
 			b.hub.health.Failed("tables", err)
 		} else {
-			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "read what is stored of it", "error", err)
+			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "cannot read the instance from storage", "error", err)
 		}
 		if !pause.For(ctx, store.Jitter(ctx, "load "+instanceID, delay)) {
 			return nil
@@ -350,7 +350,7 @@ func (b *inbox) endSession(ctx context.Context, sess *session) {
 			s.batches = slices.Insert(s.batches, 0, &messageBatch{deliveries: incoming})
 			incoming = nil
 		}
-		for _, batch := range s.batches { // what they have loaded may be outdated
+		for _, batch := range s.batches { // the loaded instances may be outdated
 			batch.loaded, batch.executionID = nil, executionOf(batch.deliveries)
 		}
 		b.advance(r, s)
@@ -384,7 +384,7 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	b.mu.Unlock()
 	b.hub.instances.ForgetAll(func(id string) bool { return b.hub.partitionOf(id) == p }) // another worker may advance them from now on
 	if len(deliveries) > 0 {
-		b.hub.log.Info("messages handed back", "partition", p.queue.Name, "count", len(deliveries))
+		b.hub.log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
 	}
 	releaseAll(ctx, deliveries)
 }
@@ -434,14 +434,14 @@ func without(all, some []*delivery) []*delivery {
 
 func (b *inbox) count(all inuse.Counts) {
 	b.buffer.mu.Lock()
-	all["places of control-queue messages"] = b.buffer.used
+	all["reserved slots of control-queue messages"] = b.buffer.used
 	b.buffer.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all["instances with messages"], all["instances that are ready"] = len(b.slots), len(b.ready)
+	all["instances with messages"], all["ready instances"] = len(b.slots), len(b.ready)
 }
 
-// position returns how many messages are delivered before those of a ready instance.
+// position returns how many messages are delivered before the messages of a ready instance.
 func (b *inbox) position(id string) (messages int, isReady bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

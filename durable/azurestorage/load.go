@@ -107,7 +107,7 @@ func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.Queu
 func (h *TaskHub) observeQueues() (stop func()) {
 	unregister, err := h.meter.Observe(h.observe)
 	if err != nil {
-		h.log.Warn("the metrics do not tell what waits in the queues", "error", err)
+		h.log.Warn("cannot report queue lengths as metrics", "error", err)
 		return func() {}
 	}
 	return func() { _ = unregister() } // fails only if called twice

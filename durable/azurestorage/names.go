@@ -45,11 +45,11 @@ func ValidateTrackingPrefix(prefix string) error {
 // maxTrackingPrefixLength leaves room for "Instances" within the 63 characters of a table name.
 const maxTrackingPrefixLength = 63 - len("Instances")
 
-// SanitizeHubName derives a hub name from another name, such as that of a web site, in the same way
-// as the .NET extension (WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs,
-// SanitizeHubName). It removes all characters except letters and digits, inserts "t" before a
-// leading digit, truncates the result to 45 characters and pads it to at least 3. As in .NET, it
-// keeps letters outside ASCII, which [ValidateHubName] rejects.
+// SanitizeHubName derives a hub name from another name, such as a site name, in the same way as the
+// .NET extension (WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs, SanitizeHubName).
+// It removes all characters except letters and digits, inserts "t" before a leading digit,
+// truncates the result to 45 characters and pads it to at least 3. As in .NET, it keeps letters
+// outside ASCII, which [ValidateHubName] rejects.
 func SanitizeHubName(name string) string {
 	kept := strings.Map(func(r rune) rune {
 		// char.IsLetterOrDigit tests UTF-16 units and knows no letter above U+FFFF.

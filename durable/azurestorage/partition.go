@@ -84,7 +84,7 @@ func (p *partition) currentReading() *reading {
 	return p.reading
 }
 
-// ownedSince returns when the reading of the queue started, or zero if it is not being read.
+// ownedSince returns when the reading of the queue started, or the zero time if the queue is not being read.
 func (p *partition) ownedSince() time.Time {
 	if r := p.currentReading(); r != nil {
 		return r.since
@@ -144,7 +144,7 @@ func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 	p.hub.tasks.Go(func() {
 		p.StopReading(work)()
 		if !p.awaitIdle(work, limit) {
-			p.hub.log.Warn("partition is given up with sessions in progress", "partition", p.queue.Name, "after", limit)
+			p.hub.log.Warn("partition released with sessions in progress", "partition", p.queue.Name, "after", limit)
 		}
 		p.mu.Lock()
 		p.drain = leases.Drained
@@ -250,8 +250,8 @@ func (p *partition) count(all inuse.Counts) {
 	all["sessions of partitions"] += p.sessions
 }
 
-// isQuiet reports whether the queue has no visible message and has been read for so long that any
-// message that another worker had hidden is visible again.
+// isQuiet reports whether the queue has no visible message and every message that another worker
+// had hidden would be visible by now.
 func (p *partition) isQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

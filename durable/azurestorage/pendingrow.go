@@ -29,15 +29,15 @@ type pendingRow struct {
 	skipped bool              // no attempt was made
 }
 
-// rowDelay is how long an instance's row may lag behind its start. An execution that ends within
-// this time needs only one row write. .NET's rows lag similarly behind if its queues are full.
+// rowDelay is the permitted lag of an instance's row behind its start. An execution that ends
+// within this time needs only one row write. .NET's rows lag similarly behind if its queues are
+// full.
 const rowDelay = time.Second
 
 // writeRowLater writes the row in the background while the partition is owned. It returns false if
-// it is not owned. After the write it deletes the messages that earlier checkpoints consumed
-// without writing the row, or if there are none, the messages of this checkpoint: one redelivered
-// message is enough to repair the row. before is the skipped row write of the previous checkpoint,
-// or nil.
+// the partition is not owned. After the write it deletes the messages of earlier checkpoints that
+// did not write the row, or otherwise the messages of this checkpoint: one redelivered message is
+// enough to repair the row. before is the skipped row write of the previous checkpoint, or nil.
 func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*delivery, before *pendingRow) bool {
 	r := c.slot.partition.currentReading()
 	if r == nil {
@@ -151,7 +151,7 @@ func (p *pendingRow) write(r *reading) (err error) {
 
 // awaitRetry waits before the next attempt. It returns false if no further attempt must be made.
 func (p *pendingRow) awaitRetry(r *reading, delay time.Duration, cause error) bool {
-	r.partition.hub.log.Warn("instance row could not be written", "instanceId", p.update.InstanceID(), "error", cause)
+	r.partition.hub.log.Warn("cannot write instance row", "instanceId", p.update.InstanceID(), "error", cause)
 	select {
 	case <-p.replaced:
 	case <-r.ctx.Done():

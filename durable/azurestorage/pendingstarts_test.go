@@ -117,7 +117,7 @@ func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
 		}
 		refuses.Store(true)
 		time.Sleep(scanInterval + 2*time.Minute)
-		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "could not look for instances that are pending for long") {
+		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "cannot query pending instances") {
 			t.Fatal("its start was not refused")
 		}
 		refuses.Store(false)

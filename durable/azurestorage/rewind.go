@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRewindAttempts is how often a rewind is planned: another process may change the data of a
+// maxRewindAttempts limits how often a rewind is planned. Another process may change the data of a
 // plan, and a request may have no clear result.
 const maxRewindAttempts = 3
 

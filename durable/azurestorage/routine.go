@@ -18,7 +18,7 @@ type routine struct {
 	log *slog.Logger
 
 	mu     sync.Mutex     // protects the following; held during a report
-	counts map[string]int // events since the last report; nil if there are none
+	counts map[string]int // number of each event since the last report; nil before the first event
 	timer  *time.Timer    // of the next report
 }
 

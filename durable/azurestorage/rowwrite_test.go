@@ -133,7 +133,7 @@ func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 		h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
 		stuck.Store(true)
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
-		patience.Until(t, "the row is refused", func() bool { return logged(h, "instance row could not be written") })
+		patience.Until(t, "the row is refused", func() bool { return logged(h, "cannot write instance row") })
 		stuck.Store(false)
 		patience.Until(t, "the row has the custom status", func() bool {
 			state, err := h.Instance(t.Context(), "loop", provider.Fetch{})

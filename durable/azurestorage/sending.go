@@ -231,7 +231,7 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 		}
 		switch {
 		case err != nil:
-			s.hub.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
+			s.hub.log.Warn("cannot delete message of a checkpoint that was not committed; its receiver discards it", "messageId", m.ID, "partition", m.queue.Name, "error", err)
 		case !gone && !m.Twice && s.dropBlob(ctx, m.blob):
 			sent[i].blob = ""
 		}
@@ -249,7 +249,7 @@ func (s *sender) dropBlob(ctx context.Context, name string) bool {
 	defer cancel()
 	err := s.hub.largeMessages.Remove(ctx, name)
 	if err != nil {
-		s.hub.log.Warn("blob of a message that does not count could not be deleted", "blob", name, "error", err)
+		s.hub.log.Warn("cannot delete blob of a message that was not sent", "blob", name, "error", err)
 	}
 	return err == nil
 }
@@ -289,8 +289,8 @@ type armedMessage struct {
 	msg       store.Message
 }
 
-// armedForDefault is how long an armed message stays hidden. It is longer than the time until the
-// release.
+// armedForDefault is the visibility timeout of an armed message. It is longer than the time until
+// the release.
 const armedForDefault = 30 * time.Second
 
 // arm enqueues hidden messages. Duplicates of them must be harmless.
@@ -319,7 +319,7 @@ func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]ar
 func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
 		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
-			s.hub.log.Warn("message could not be released, it comes by itself",
+			s.hub.log.Warn("cannot release message; it reappears when its visibility timeout ends",
 				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", a.msg.HiddenFor, "error", err)
 			continue
 		}
@@ -383,7 +383,7 @@ func (s *sender) publishBatch(ctx context.Context, sent []sentMessage) error {
 		switch {
 		case m.finalText == "":
 		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
-			return fmt.Errorf("message %s was visible in queue %s before the entity's batch counted", m.ID, m.queue.Name)
+			return fmt.Errorf("message %s was visible in queue %s before the entity's batch was committed", m.ID, m.queue.Name)
 		case m.claimed != nil:
 			m.claimed.mu.Lock()
 			m.claimed.msg.Text = m.finalText // sent with the next change of the message

@@ -76,7 +76,7 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)}); err != nil {
 						t.Fatal(err)
 					}
-					patience.Until(t, "the row is refused", func() bool { return logged(h, "instance row could not be written") })
+					patience.Until(t, "the row is refused", func() bool { return logged(h, "cannot write instance row") })
 					stuck.Store(false)
 				}
 				next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}

@@ -43,8 +43,8 @@ func (s *starter) start(ctx context.Context, start provider.TaskMessage, event h
 	return s.startRecorded(ctx, &start, &event, func() error { return s.startUnlessRefused(ctx, start, event, generation, refuse) })
 }
 
-// maxReplaceAttempts is how often a start tries to replace an instance while the instance's worker
-// changes the row at the same time.
+// maxReplaceAttempts limits how often a start tries to replace an instance while the instance's
+// worker changes the row at the same time.
 const maxReplaceAttempts = 5
 
 // startUnlessRefused starts an instance. It replaces an existing instance with the same ID unless
@@ -127,9 +127,9 @@ func (s *starter) rememberNew(d *delivery, row *wire.InstanceRow) {
 
 // startDirectly is tryStart for an ID that may be free, if this process owns the partition. It
 // inserts the row and then delivers the start in memory, as [TaskHub.sendDirectly] does with an
-// event. If this process dies before the history is written, no caller was told that the instance
-// started. Its start is sent when a client starts it again (see resendPending), or later by a
-// worker (see [overdueStarts]).
+// event. If this process dies before the history is written, no caller has got a success response.
+// The start is sent when a client starts the ID again (see resendPending), or later by a worker
+// (see [overdueStarts]).
 //
 // started is false if the start must be sent before the row is inserted: it is not due yet, or it
 // is large, and the row must name its blob.
@@ -178,7 +178,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	}
 	row, err := s.records.Record(ctx, s.hub.partitionOf(event.Instance.InstanceID).queue.Name, start, event)
 	if err != nil {
-		return fmt.Errorf("record it: %w", err)
+		return fmt.Errorf("write JumpStart record: %w", err)
 	}
 	err = f()
 	// A start that certainly failed must not happen later. Otherwise the record decides.
@@ -186,7 +186,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 		settled, cancel := settling(ctx)
 		defer cancel()
 		if dropErr := s.records.Drop(settled, row); dropErr != nil {
-			s.hub.log.Warn("record of a start that was refused could not be deleted", "instanceId", row.InstanceID, "error", dropErr)
+			s.hub.log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
 		}
 	}
 	return err
@@ -221,7 +221,7 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 	}
 	state := &row.State
 	if now := time.Now(); isOverdue(state, now) || isInterrupted(row, now) {
-		h.log.Warn("instance is pending and its start message is missing: it is sent again",
+		h.log.Warn("instance is pending without a start message; sending its start again",
 			"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
 	}
 	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
@@ -279,7 +279,7 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	if err != nil {
 		return err
 	}
-	h.log.Warn("JumpStart: a start has not arrived and is sent again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
+	h.log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if there != nil && there.State.Instance.ExecutionID == row.ExecutionID {
 		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env)
 	} else {
@@ -297,8 +297,7 @@ func (s *starter) dropRecords(ctx context.Context, id string) error {
 }
 
 const (
-	// startOverdue is how long an instance may be due and pending before its start is considered
-	// lost.
+	// startOverdue is the time after which the start of a due, pending instance is considered lost.
 	startOverdue = 2 * time.Minute
 	// scanInterval is the time between two scans for such instances. A scan takes one request per
 	// 1,000 pending instances.
@@ -348,7 +347,7 @@ func (o *overdueStarts) run(ctx context.Context) {
 		early = max(0, early-1)
 		o.hub.starts.removeBlobs(ctx)
 		if err := o.scan(ctx, early > 0); err != nil && ctx.Err() == nil {
-			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
+			o.hub.log.Warn("cannot query pending instances", "error", err)
 			early = max(1, early)
 		}
 	}

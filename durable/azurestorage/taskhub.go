@@ -89,7 +89,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	cfg = cfg.WithDefaults()
 	meter, err := metering.NewHub(cfg.MeterProvider)
 	if err != nil {
-		return nil, fmt.Errorf("make the task hub's metrics: %w", err)
+		return nil, fmt.Errorf("create the task hub's metrics: %w", err)
 	}
 	h := &TaskHub{}
 	s, err := store.NewServices(c.account, c.tables(), cfg.Transport, meter, func(err error) { h.resources.markMissing(err) })
@@ -141,7 +141,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 }
 
 // errRunning is the error of a second call of Run.
-var errRunning = errors.New("task hub: Run was called before; it may be called once")
+var errRunning = errors.New("task hub: Run was called twice")
 
 // Run implements [provider.Worker]. Call it at most once per TaskHub.
 func (h *TaskHub) Run(ctx context.Context) error {
@@ -195,7 +195,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	select {
 	case <-drained:
 	case <-deadline.C:
-		h.log.Warn("task hub stops with work in progress; it will be delivered again", "drainTimeout", h.cfg.DrainTimeout)
+		h.log.Warn("task hub stopped with work in progress; its messages will be redelivered", "drainTimeout", h.cfg.DrainTimeout)
 		h.drainTimedOut.Store(true)
 	}
 	stop(errStopped)
@@ -252,7 +252,7 @@ func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage,
 	}
 	id := given.Instance.InstanceID
 	if id == "" {
-		return errors.New("the instance has no ID")
+		return errors.New("the instance ID is empty")
 	}
 	if err := wire.CheckID(id); err != nil {
 		return err
@@ -260,12 +260,13 @@ func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage,
 	return h.starts.start(ctx, start, *given, refuse)
 }
 
-// Send implements [provider.Client]. The error tells whether the message may have been stored. Send
-// does not retry in that case, because an event that is enqueued twice is delivered twice.
+// Send implements [provider.Client]. If the message may have been stored in spite of an error, the
+// error says so. Send does not retry in that case, because an event that is enqueued twice is
+// delivered twice.
 func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	what := fmt.Sprintf("send %s to %q", msg.Event.Type(), msg.Target.InstanceID)
 	if msg.Target.InstanceID == "" {
-		return fmt.Errorf("%s: no instance is named", what)
+		return fmt.Errorf("%s: the instance ID is empty", what)
 	}
 	if err := wire.CheckID(msg.Target.InstanceID); err != nil {
 		return fmt.Errorf("send %s: %w", msg.Event.Type(), err)
@@ -346,7 +347,7 @@ func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error {
 
 // Follow implements [provider.Follower].
 func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState {
-	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // the error is that of ctx
+	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // it only returns the error of ctx
 	return state
 }
 
@@ -370,7 +371,7 @@ func (h *TaskHub) Check(ctx context.Context) error {
 		return err
 	}
 	if _, err := h.workItems.Client.GetProperties(ctx, nil); err != nil {
-		return fmt.Errorf("look at queue %s: %w", h.workItems.Name, err)
+		return fmt.Errorf("read properties of queue %s: %w", h.workItems.Name, err)
 	}
 	return h.undecodable.refreshSetAside(ctx)
 }
@@ -400,7 +401,7 @@ func (h *TaskHub) inUse() inuse.Counts {
 	for what, s := range map[string]interface {
 		TryAcquire(int64) bool
 		Release(int64)
-	}{"bytes that are downloaded": store.Downloading, "bytes that are unpacked": store.Unpacking} {
+	}{"bytes being downloaded": store.Downloading, "bytes being unpacked": store.Unpacking} {
 		if s.TryAcquire(2 * wire.MaxDecompressed) {
 			s.Release(2 * wire.MaxDecompressed)
 		} else {
@@ -466,7 +467,7 @@ func (h *TaskHub) MakePrimary(ctx context.Context) error {
 		return errNoAppLease
 	}
 	if err := h.resources.ensureCreated(ctx); err != nil {
-		return fmt.Errorf("make this app the hub's primary one: %w", err)
+		return fmt.Errorf("make this app the primary app of the task hub: %w", err)
 	}
 	return h.appLease.MakePrimary(ctx)
 }

@@ -73,7 +73,7 @@ func (t *tracker) send(ctx context.Context, instanceID string, rows []wire.Row) 
 		return nil
 	}
 	if err := t.queue.Send(ctx, rows); err != nil {
-		return fmt.Errorf("record what became of it: %w", err)
+		return fmt.Errorf("send tracking records: %w", err)
 	}
 	t.hub.log.Debug("tracking records sent", "instanceId", instanceID, "rows", len(rows))
 	return nil

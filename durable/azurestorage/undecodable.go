@@ -30,7 +30,7 @@ type undecodableMessage struct {
 }
 
 // maxUndecodable is the maximum number of remembered messages. maxUndecodableCause limits the
-// stored cause, in bytes of JSON. undecodableTTL is how long a message is remembered after its last
+// stored cause, in bytes of JSON. undecodableTTL is the time for which a message is remembered after its last
 // receive; it is longer than the longest abandon delay.
 const (
 	maxUndecodable      = 1000
@@ -111,7 +111,7 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 
 // errBlobGone means that the blob of a large message does not exist. The sender writes it before
 // the message.
-var errBlobGone = errors.New("its blob is not there")
+var errBlobGone = errors.New("its blob does not exist")
 
 // maxBlobMisses is the number of receives after which a message without its blob is set aside.
 const maxBlobMisses = 5
@@ -160,7 +160,7 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 		u.hub.meter.Poison(q.Name)
 	}
 	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsGone(err) {
-		u.hub.log.Warn("message could not be handed back, it comes back by itself", append(attrs, "cause", err)...)
+		u.hub.log.Warn("cannot release message; it reappears when its visibility timeout ends", append(attrs, "cause", err)...)
 	}
 }
 
@@ -174,7 +174,7 @@ func (d *delivery) setAside(ctx context.Context) bool {
 		_, err = aside.Put(store.Optional(ctx), d.text(), 0, true)
 	}
 	if err != nil {
-		d.hub.log.Warn("message could not be set aside, that is tried again", d.attrs("error", err)...)
+		d.hub.log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
 		return false
 	}
 	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)

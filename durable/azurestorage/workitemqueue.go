@@ -72,8 +72,8 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 	}
 }
 
-// slotGrace is how long a free slot is reserved for the next activity of the instance that used it.
-// That activity can be claimed without a receive.
+// slotGrace is the time for which a free slot is reserved for the next activity of the instance
+// that used it. That activity can be claimed without a receive.
 const slotGrace = time.Millisecond
 
 // demand waits until there are free slots and waiting callers. It returns the number of messages to
@@ -250,5 +250,5 @@ func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 func (q *activityQueue) count(all inuse.Counts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all["places of activities in the hub"], all["activities that wait"] = q.hub.cfg.MaxConcurrentActivities-q.free, len(q.items)
+	all["reserved activity slots of the hub"], all["queued activities"] = q.hub.cfg.MaxConcurrentActivities-q.free, len(q.items)
 }
