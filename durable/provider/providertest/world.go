@@ -24,8 +24,8 @@ type world struct {
 	mu sync.Mutex // guards the fields below
 	// histories holds the committed history of each execution.
 	histories map[history.OrchestrationInstance][]history.Event
-	// taken holds the fingerprints of committed messages, to detect redelivered messages.
-	taken map[string]bool
+	// consumed holds the fingerprints of committed messages, to detect redelivered messages.
+	consumed map[string]bool
 	// again holds the fingerprints of messages that the test sends twice on purpose.
 	again map[string]bool
 	// held holds the instances that are locked by a work item.
@@ -43,7 +43,7 @@ func newWorld(t *testing.T, hub Hub) *world {
 	w := &world{
 		bench:     &bench{T: t, hub: hub, p: hub.Provider},
 		histories: make(map[history.OrchestrationInstance][]history.Event),
-		taken:     make(map[string]bool),
+		consumed:  make(map[string]bool),
 		again:     make(map[string]bool),
 		held:      make(map[string]bool),
 	}
