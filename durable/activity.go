@@ -25,7 +25,7 @@ type activityOptions struct {
 func CallActivity[I, O any](ctx *Context, activity func(context.Context, I) (O, error), in I, opts ...ActivityOption) *Task[O] {
 	f, err := ctx.registry.functionOf(activityKind, activity)
 	if err != nil {
-		return endedTask[O](ctx, err)
+		return completedTask[O](ctx, err)
 	}
 	return callActivity[O](ctx, f.name, in, opts)
 }
@@ -45,7 +45,7 @@ func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOptio
 	ctx.x.Progressed()
 	input, err := encodeArgument(in)
 	if err != nil {
-		return endedTask[O](ctx, fmt.Errorf("encode input of activity %s: %w", name, err))
+		return completedTask[O](ctx, fmt.Errorf("encode input of activity %s: %w", name, err))
 	}
 	if len(opts) == 0 {
 		return newTask[O](func(f *replay.Future) { ctx.x.ScheduleTask(f, name, input) })
@@ -54,7 +54,7 @@ func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOptio
 	for _, opt := range opts {
 		opt.applyActivity(&o)
 	}
-	return retried[O](ctx, o.retry, func(f *replay.Future) {
+	return withRetries[O](ctx, o.retry, func(f *replay.Future) {
 		ctx.x.ScheduleTaskAs(f, &replay.ScheduleTask{Name: name, Version: string(ctx.Version()), Input: input, Tags: o.tags})
 	})
 }

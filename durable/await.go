@@ -73,10 +73,10 @@ func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] {
 // [AwaitAll], the error joins the errors of all failed calls.
 func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), in []I, limit int, opts ...ActivityOption) ([]O, error) {
 	tasks := make([]*Task[O], len(in))
-	begin := func(i int) { tasks[i] = CallActivity(ctx, activity, in[i], opts...) }
+	start := func(i int) { tasks[i] = CallActivity(ctx, activity, in[i], opts...) }
 	if limit <= 0 || limit >= len(in) {
 		for i := range in {
-			begin(i)
+			start(i)
 		}
 		return AwaitAll(tasks...)
 	}
@@ -86,7 +86,7 @@ func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), i
 		if i >= limit {
 			c.Next()
 		}
-		begin(i)
+		start(i)
 		c.Add(tasks[i].future())
 	}
 	return AwaitAll(tasks...)

@@ -103,8 +103,8 @@ func TestAwaitAny_RefusesNoTasksAndNilTasks(t *testing.T) {
 	}{
 		{"none", nil, "AwaitAny was called without tasks"},
 		{"nil", []durable.Awaitable{nil}, "AwaitAny was given a nil task"},
-		{"nil of a type", []durable.Awaitable{(*durable.Task[int])(nil)}, "a task was awaited that no durable call returned"},
-		{"zero", []durable.Awaitable{new(durable.Task[int])}, "a task was awaited that no durable call returned"},
+		{"nil of a type", []durable.Awaitable{(*durable.Task[int])(nil)}, "awaited a task that was not returned by a durable call"},
+		{"zero", []durable.Awaitable{new(durable.Task[int])}, "awaited a task that was not returned by a durable call"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -101,7 +101,7 @@ func (s OverridableStates) refused() []history.RuntimeStatus {
 // or else the default version of the client.
 func Start[I, O any](ctx context.Context, c *Client, orch func(*Context, I) (O, error), in I, opts ...StartOption) (*Instance[O], error) {
 	if c.registry == nil {
-		return nil, fmt.Errorf("start %T: the client was made without a registry, and knows functions by name only", orch)
+		return nil, fmt.Errorf("start %T: the client has no registry; pass one to NewClient, or use StartByName", orch)
 	}
 	f, err := c.registry.functionOf(orchestratorKind, orch)
 	if err != nil {
@@ -127,7 +127,7 @@ func Start[I, O any](ctx context.Context, c *Client, orch func(*Context, I) (O, 
 func (c *Client) StartByName(ctx context.Context, name string, input json.RawMessage, opts ...StartOption) (InstanceID, error) {
 	payload, err := text(input)
 	if err != nil {
-		return "", fmt.Errorf("start orchestration %s: its input: %w", name, err)
+		return "", fmt.Errorf("start orchestration %s: input: %w", name, err)
 	}
 	return c.start(ctx, name, payload, opts...)
 }
@@ -162,7 +162,7 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 		opt.applyStart(&o)
 	}
 	if name == "" {
-		return "", errors.New("start orchestration: its name is empty")
+		return "", errors.New("start orchestration: the name is empty")
 	}
 	if o.id == "" {
 		o.id = InstanceID(newID())
@@ -222,9 +222,9 @@ func (c *Client) List(ctx context.Context, q Query) (*Page, error) {
 		return nil, err
 	}
 	return &Page{
-		Instances:    converted(p.Instances, func(s *provider.InstanceState) *InstanceState { return (*InstanceState)(s) }),
+		Instances:    convertAll(p.Instances, func(s *provider.InstanceState) *InstanceState { return (*InstanceState)(s) }),
 		Continuation: p.Continuation,
-		Unreadable:   converted(p.Unreadable, func(u provider.UnreadableInstance) UnreadableInstance { return UnreadableInstance(u) }),
+		Unreadable:   convertAll(p.Unreadable, func(u provider.UnreadableInstance) UnreadableInstance { return UnreadableInstance(u) }),
 	}, nil
 }
 
@@ -312,7 +312,7 @@ func (c *Client) Tracking(ctx context.Context, id InstanceID, q TrackingQuery) (
 		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, err)
 	}
 	return &TrackingPage{
-		Records:      converted(page.Records, func(r provider.TrackingRecord) TrackingRecord { return TrackingRecord(r) }),
+		Records:      convertAll(page.Records, func(r provider.TrackingRecord) TrackingRecord { return TrackingRecord(r) }),
 		Continuation: page.Continuation,
 	}, nil
 }
@@ -326,7 +326,7 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 	}
 	input, err := text(payload)
 	if err != nil {
-		return fmt.Errorf("raise event %s for instance %s: its payload: %w", name, id, err)
+		return fmt.Errorf("raise event %s for instance %s: payload: %w", name, id, err)
 	}
 	e := &history.EventRaised{Header: history.NewHeader(c.now()), Name: name, Input: input}
 	ctx, traced := c.tracer.RaiseEvent(ctx, e, string(id))
@@ -485,7 +485,7 @@ func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...Purg
 	}
 	var tally purgeTally
 	var group errgroup.Group // without a context: an error must not stop the other purges
-	group.SetLimit(purgesAtOnce)
+	group.SetLimit(maxConcurrentPurges)
 	query := provider.Query{
 		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
 		IDPrefix: filter.IDPrefix, Name: filter.Name,
@@ -588,7 +588,7 @@ func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, 
 		return nil, fmt.Errorf("list entities: %w", err)
 	}
 	page := new(EntityPage)
-	for range emptyPages {
+	for range maxEmptyPages {
 		found, err := c.hub.Instances(ctx, rows)
 		if err != nil {
 			return nil, fmt.Errorf("list entities: %w", err)
@@ -650,7 +650,7 @@ func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (Entity
 	}
 	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
 	var group errgroup.Group // without a context: an error must not stop the other cleanings
-	group.SetLimit(purgesAtOnce)
+	group.SetLimit(maxConcurrentPurges)
 	var listErr error
 	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
 		if err != nil {

@@ -26,9 +26,9 @@ type Context struct {
 	registry *Registry
 	function *Function
 	logger   *slog.Logger // created by the first call of Logger
-	// noted is the error of the first durable call from a goroutine that the
+	// firstForeignCall is the error of the first durable call from a goroutine that the
 	// orchestrator started.
-	noted atomic.Pointer[error]
+	firstForeignCall atomic.Pointer[error]
 }
 
 // InstanceID returns the ID of the instance.
@@ -95,14 +95,14 @@ func (*foreignCalls) UsageError(sentence string) error { return &UsageError{sent
 // Note logs the error of a call and keeps the first one, which fails the orchestration.
 // The log is the only report if the orchestrator has ended or waits for the goroutine.
 func (c *foreignCalls) Note(err error) {
-	c.noted.CompareAndSwap(nil, &err)
-	c.registry.baseLogger().Error("a goroutine that an orchestrator started made a durable call, and was ended",
+	c.firstForeignCall.CompareAndSwap(nil, &err)
+	c.registry.baseLogger().Error("ended a goroutine of an orchestrator because it made a durable call",
 		"instanceId", c.x.Instance().InstanceID, "orchestrator", c.function.name, "error", err, "stack", string(debug.Stack()))
 }
 
 // Noted returns the first error passed to Note, or nil.
 func (c *foreignCalls) Noted() error {
-	if err := c.noted.Load(); err != nil {
+	if err := c.firstForeignCall.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -115,10 +115,10 @@ func (c *Context) encode(v any) (*string, error) {
 	return encode(v)
 }
 
-// maxCustomStatus is the maximum size of a custom status in whole KB of UTF-16 (the
+// maxCustomStatusKB is the maximum size of a custom status in whole KB of UTF-16 (the
 // extension's MessagePayloadDataConverter.cs, Serialize, and
 // DurableOrchestrationContext.cs, MaxCustomStatusPayloadSizeInKB).
-const maxCustomStatus = 16
+const maxCustomStatusKB = 16
 
 // SetCustomStatus sets the custom status of the instance, which clients can read: v as
 // JSON, at most 16 KB in UTF-16. The status stays until it is set again. The
@@ -129,9 +129,9 @@ func (c *Context) SetCustomStatus(v any) {
 		c.x.Refuse("SetCustomStatus", fmt.Sprintf("durable: encode custom status of type %T: %v", v, err))
 	}
 	if status != nil {
-		if kb := utf16Size(*status) / 1024; kb > maxCustomStatus {
+		if kb := utf16Size(*status) / 1024; kb > maxCustomStatusKB {
 			c.x.Refuse("SetCustomStatus", fmt.Sprintf(
-				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatus, kb,
+				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatusKB, kb,
 			))
 		}
 	}

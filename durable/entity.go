@@ -94,19 +94,19 @@ func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error))
 		symbol := symbolOf(fn.Pointer())
 		switch {
 		case strings.TrimSpace(name) == "":
-			panic(fmt.Sprintf("durable: an operation of entity %q was given no name", f.name))
+			panic(fmt.Sprintf("durable: an operation of entity %q has no name", f.name))
 		case method == nil:
 			panic(fmt.Sprintf("durable: operation %q of entity %q is a nil function", name, f.name))
 		case isGeneric(symbol):
-			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which looks the same as its other instances; "+
+			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which is indistinguishable from its other instances; "+
 				"register a plain function that calls it", name, f.name, symbol))
 		}
-		f.entity.add(f, name, fn, performs(method))
+		f.entity.add(f, name, fn, asOperation(method))
 	})
 }
 
-// performs returns method as an operation on encoded inputs and outputs.
-func performs[S, I, O any](method func(*S, *EntityContext, I) (O, error)) operation {
+// asOperation returns method as an operation on encoded inputs and outputs.
+func asOperation[S, I, O any](method func(*S, *EntityContext, I) (O, error)) operation {
 	return func(state any, ctx *EntityContext, input *string) (*string, error) {
 		in, err := decode[I](input)
 		if err != nil {
@@ -134,11 +134,11 @@ func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error))
 	return entityOption[S](func(f *Function) {
 		switch {
 		case method == nil:
-			panic(fmt.Sprintf("durable: entity %q was given a nil function to perform any operation", f.name))
+			panic(fmt.Sprintf("durable: AnyOp of entity %q is a nil function", f.name))
 		case f.entity.fallback != nil:
-			panic(fmt.Sprintf("durable: entity %q was given two functions to perform any operation", f.name))
+			panic(fmt.Sprintf("durable: entity %q has two functions for AnyOp", f.name))
 		}
-		f.entity.fallback = performs(method)
+		f.entity.fallback = asOperation(method)
 	})
 }
 
@@ -171,11 +171,11 @@ type operation func(state any, ctx *EntityContext, input *string) (*string, erro
 func (e *entityType) add(f *Function, name string, fn reflect.Value, op operation) {
 	key := strings.ToUpper(name)
 	if e.operations[key] != nil {
-		panic(fmt.Sprintf("durable: entity %q has two operations named %q: case does not matter", f.name, name))
+		panic(fmt.Sprintf("durable: entity %q has two operations named %q; case is ignored", f.name, name))
 	}
 	if other, ok := e.names.get(fn); ok {
-		panic(fmt.Sprintf("durable: %s is operation %q of entity %q and also %q; one function can have one name, and %s",
-			symbolOf(fn.Pointer()), other, f.name, name, oneLiteral))
+		panic(fmt.Sprintf("durable: %s is operation %q of entity %q and also %q; a function can have only one name, and %s",
+			symbolOf(fn.Pointer()), other, f.name, name, closureIdentity))
 	}
 	e.operations[key] = op
 	e.names.put(fn, name)
@@ -185,10 +185,10 @@ func (e *entityType) add(f *Function, name string, fn reflect.Value, op operatio
 // TryDispatchImplicit).
 const deleteOperation = "delete"
 
-// deletes reports whether name is the implicit delete operation, which the entity does
+// isImplicitDelete reports whether name is the implicit delete operation, which the entity does
 // not define itself. It runs without the state, so an entity can be deleted even if its
 // state cannot be decoded.
-func (e *entityType) deletes(name string) bool {
+func (e *entityType) isImplicitDelete(name string) bool {
 	return strings.EqualFold(name, deleteOperation) && e.operations[strings.ToUpper(name)] == nil
 }
 
@@ -233,7 +233,7 @@ func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *En
 func (e *entityType) perform(std context.Context, r *Registry, op *entity.Operation) entity.Result {
 	ctx := &EntityContext{stdContext: std, registry: r, op: op}
 	defer ctx.end()
-	if e.deletes(op.Name) {
+	if e.isImplicitDelete(op.Name) {
 		return entity.Result{}
 	}
 	run := e.find(op.Name)
@@ -285,7 +285,7 @@ func ReplaceOperation[S, I, O any](r *Registry, operation, stub func(*S, *Entity
 	f := new(*r.entityNamed(id.Name))
 	f.entity = new(*f.entity)
 	f.entity.operations = maps.Clone(f.entity.operations)
-	f.entity.operations[strings.ToUpper(name)] = performs(stub)
+	f.entity.operations[strings.ToUpper(name)] = asOperation(stub)
 	other := r.Replace(f)
 	other.byState = maps.Clone(r.byState)
 	other.byState[f.entity.state] = f

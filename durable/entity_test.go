@@ -305,7 +305,7 @@ func TestEntity_PanicsOnWhatCannotBeRegistered(t *testing.T) {
 		"no name":                   {func() { durable.Entity[counter]("") }, "must not be empty"},
 		"an @ in the name":          {func() { durable.Entity[counter]("a@b") }, "must not contain @"},
 		"a / in the name":           {func() { durable.Entity[counter]("a/b") }, "must not contain /"},
-		"no name for an operation":  {func() { durable.Entity("C", durable.Op(" ", (*counter).Add)) }, "was given no name"},
+		"no name for an operation":  {func() { durable.Entity("C", durable.Op(" ", (*counter).Add)) }, "has no name"},
 		"two names for a method":    {func() { durable.Entity("C", add, durable.Op("plus", (*counter).Add)) }, `"add" of entity "c" and also "plus"`},
 		"one name for two methods":  {func() { durable.Entity("C", add, durable.Op("ADD", (*counter).Get)) }, "two operations named"},
 		"a nil operation":           {func() { durable.Entity("C", durable.Op[counter, int, int]("add", nil)) }, "nil function"},

@@ -28,7 +28,7 @@ import (
 func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I) *Task[O] {
 	id, name, err := operationOf(ctx.registry, key, operation)
 	if err != nil {
-		return endedTask[O](ctx, err)
+		return completedTask[O](ctx, err)
 	}
 	return callEntity[O](ctx, id, name, in)
 }
@@ -36,7 +36,7 @@ func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], operation func(*S, 
 func callEntity[O any](ctx *Context, id entity.ID, operation string, in any) *Task[O] {
 	input, err := ctx.encode(in)
 	if err != nil {
-		return endedTask[O](ctx, fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err))
+		return completedTask[O](ctx, fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err))
 	}
 	t := &Task[O]{call: &entityCall{id, operation}}
 	ctx.x.CallEntity(&t.f, id, operation, input)
@@ -176,7 +176,7 @@ type EntityOperation[I, O any] string
 func (o EntityOperation[I, O]) Call(ctx *Context, e AnyEntity, in I) *Task[O] {
 	id, err := e.entityID(ctx.registry)
 	if err != nil {
-		return endedTask[O](ctx, err)
+		return completedTask[O](ctx, err)
 	}
 	return callEntity[O](ctx, id, string(o), in)
 }
@@ -194,8 +194,8 @@ type entityCall struct {
 	operation string
 }
 
-// answerOf returns the result of a completed entity call.
-func answerOf[T any](f *replay.Future, call *entityCall) (T, error) {
+// entityResult returns the result of a completed entity call.
+func entityResult[T any](f *replay.Future, call *entityCall) (T, error) {
 	var zero T
 	answer, err := f.EntityResponse()
 	if err != nil {

@@ -44,14 +44,14 @@ type entityCleaner struct {
 func (c *entityCleaner) clean(ctx context.Context, row *InstanceState) {
 	status, err := entity.ParseStatus(row.CustomStatus)
 	if err != nil {
-		c.note(row, func(*EntityCleaningResult) {}, err)
+		c.record(row, func(*EntityCleaningResult) {}, err)
 		return
 	}
 	switch {
 	case status.LockedBy != "" && !c.what.KeepLocks:
 		orphaned, err := c.release(ctx, row, status.LockedBy)
 		if orphaned || err != nil {
-			c.note(row, func(r *EntityCleaningResult) { r.OrphanedLocksReleased++ }, err)
+			c.record(row, func(r *EntityCleaningResult) { r.OrphanedLocksReleased++ }, err)
 		}
 	case status.IsEmpty() && !c.what.KeepEmpty && row.LastUpdatedAt.Before(c.idleSince):
 		err := ErrNotSupported
@@ -59,7 +59,7 @@ func (c *entityCleaner) clean(ctx context.Context, row *InstanceState) {
 			err = p.Purge(ctx, row.Instance.InstanceID, (*provider.InstanceState)(row))
 		}
 		if !errors.Is(err, ErrInstanceNotFound) && !errors.Is(err, provider.ErrInstanceChanged) {
-			c.note(row, func(r *EntityCleaningResult) { r.EmptyEntitiesRemoved++ }, err)
+			c.record(row, func(r *EntityCleaningResult) { r.EmptyEntitiesRemoved++ }, err)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder 
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound):
 	case err != nil:
-		return false, fmt.Errorf("look after the lock's holder %s: %w", holder, err)
+		return false, fmt.Errorf("read the lock's holder %s: %w", holder, err)
 	case s.Status == history.Running || s.Status == history.Suspended:
 		return false, nil
 	}
@@ -83,9 +83,9 @@ func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder 
 	return true, c.client.sendEntity(ctx, id, name, text, c.client.now())
 }
 
-// note records the outcome of one step: it calls done if err is nil, otherwise it keeps
+// record records the outcome of one step: it calls done if err is nil, otherwise it keeps
 // err.
-func (c *entityCleaner) note(row *InstanceState, done func(*EntityCleaningResult), err error) {
+func (c *entityCleaner) record(row *InstanceState, done func(*EntityCleaningResult), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -21,7 +21,7 @@ type EntityContext struct {
 	deleted  bool
 
 	mu      sync.Mutex // guards the fields below
-	over    bool
+	ended   bool
 	actions []entity.Action
 	starts  int
 	logger  *slog.Logger // created by the first call of Logger
@@ -65,13 +65,13 @@ func (c *EntityContext) Logger() *slog.Logger {
 	return c.logger
 }
 
-// decide adds an action, which is performed when the operation has succeeded.
-func (c *EntityContext) decide(call string, a entity.Action) {
+// addAction adds an action, which is performed when the operation has succeeded.
+func (c *EntityContext) addAction(call string, a entity.Action) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		panic(&UsageError{Sentence: fmt.Sprintf("durable: %s was called after operation %s of %s had returned; "+
-			"an EntityContext is for the operation it was given to", call, c.op.Name, c.op.Entity)})
+			"use an EntityContext only during its operation", call, c.op.Name, c.op.Entity)})
 	}
 	c.actions = append(c.actions, a)
 }
@@ -80,7 +80,7 @@ func (c *EntityContext) decide(call string, a entity.Action) {
 func (c *EntityContext) end() []entity.Action {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.ended = true
 	return c.actions
 }
 
@@ -99,7 +99,7 @@ func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Sentence:
 func (c *EntityContext) entities() *Registry { return c.registry }
 
 func (c *EntityContext) signal(target entity.ID, operation string, input *string, due time.Time) {
-	c.decide("SignalEntity", &entity.Signal{Target: target, Operation: operation, Input: input, Due: due})
+	c.addAction("SignalEntity", &entity.Signal{Target: target, Operation: operation, Input: input, Due: due})
 }
 
 func (c *EntityContext) start(name string, version Version, in any, opts []StartOption) (InstanceID, error) {
@@ -124,7 +124,7 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 	if o.at.After(c.Now()) {
 		s.Due = o.at
 	}
-	c.decide("StartOrchestration", s)
+	c.addAction("StartOrchestration", s)
 	return o.id, nil
 }
 

@@ -64,7 +64,7 @@ func (k EntityKey[S]) entityID(r *Registry) (entity.ID, error) {
 
 // checked returns the ID, or an *[InstanceIDError] if it is invalid.
 func (id EntityID) checked() (entity.ID, error) {
-	reason := unfit(string(id.InstanceID()))
+	reason := invalidIDReason(string(id.InstanceID()))
 	if id.Name == "" {
 		reason = "Entity names must not be empty."
 	}

@@ -35,8 +35,8 @@ type EntityPage struct {
 
 const (
 	entityPageSize = 100
-	// emptyPages is the maximum number of pages without an entity that one call reads.
-	emptyPages = 10
+	// maxEmptyPages is the maximum number of pages without an entity that one call reads.
+	maxEmptyPages = 10
 )
 
 // rows returns the query for the rows of the entities. Each batch of operations
@@ -52,7 +52,7 @@ func (q EntityQuery) rows() (provider.Query, error) {
 		}
 		prefix = id.String() + q.KeyPrefix
 	case q.KeyPrefix != "":
-		return provider.Query{}, fmt.Errorf("the key prefix %q needs the name of the entities", q.KeyPrefix)
+		return provider.Query{}, fmt.Errorf("EntityQuery.KeyPrefix is %q; set Name too", q.KeyPrefix)
 	}
 	size := q.PageSize
 	if size == 0 {

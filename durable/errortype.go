@@ -30,7 +30,7 @@ import (
 func ErrorType[E error](name string) *Function {
 	t := reflect.TypeFor[E]()
 	if t.Kind() == reflect.Interface {
-		panic(fmt.Sprintf("durable: error %q was given for %v, which is an interface; it must be for one type", name, t))
+		panic(fmt.Sprintf("durable: error %q: %v is an interface; use a concrete type", name, t))
 	}
 	return newError(&namedError{
 		name:    name,
@@ -54,7 +54,7 @@ func ErrorType[E error](name string) *Function {
 // ErrorValue panics if the name is empty, or if the error is nil or not comparable.
 func ErrorValue(name string, err error) *Function {
 	if err == nil || !reflect.TypeOf(err).Comparable() {
-		panic(fmt.Sprintf("durable: error %q was given for %#v, which is nil or cannot be compared", name, err))
+		panic(fmt.Sprintf("durable: error %q: %#v is nil or not comparable", name, err))
 	}
 	return newError(&namedError{
 		name: name,
@@ -71,7 +71,7 @@ func ErrorValue(name string, err error) *Function {
 
 func newError(n *namedError, symbol string) *Function {
 	if strings.TrimSpace(n.name) == "" {
-		panic(fmt.Sprintf("durable: error %s was given no name", symbol))
+		panic(fmt.Sprintf("durable: error %s has no name", symbol))
 	}
 	return &Function{kind: errorKind, name: n.name, symbol: symbol, failure: n}
 }
@@ -84,8 +84,8 @@ type namedError struct {
 	properties bool                                               // the failure has properties in addition to the name
 }
 
-// knownErrors have names without registration.
-var knownErrors = []*namedError{
+// builtInErrors have names without registration.
+var builtInErrors = []*namedError{
 	ErrorValue("durable.ErrTimeout", ErrTimeout).failure,
 	ErrorValue("context.Canceled", context.Canceled).failure,
 	ErrorValue("context.DeadlineExceeded", context.DeadlineExceeded).failure,
@@ -140,7 +140,7 @@ func (registered namedErrors) recorded(err error) []recordedError {
 			all = append(all, recordedError{err: err, task: task.FailureDetails()})
 			return
 		}
-		for _, known := range []namedErrors{registered, knownErrors, httpErrors} {
+		for _, known := range []namedErrors{registered, builtInErrors, httpErrors} {
 			for _, n := range known {
 				if n.matches(err) {
 					all = append(all, recordedError{err: err, named: n})
@@ -309,7 +309,7 @@ func (registered namedErrors) causesOf(f *history.FailureDetails) []error {
 }
 
 func (registered namedErrors) recovered(f *history.FailureDetails) (error, bool) {
-	for _, all := range []namedErrors{registered, knownErrors, httpErrors} {
+	for _, all := range []namedErrors{registered, builtInErrors, httpErrors} {
 		for _, n := range all {
 			if n.name == f.ErrorType {
 				return n.recover(f)

@@ -294,9 +294,9 @@ func TestErrorType_RefusesWhatCannotHaveAName(t *testing.T) {
 		call func()
 		want string
 	}{
-		{"no name", func() { durable.ErrorType[*declinedError](" ") }, "durable: error *durable_test.declinedError was given no name"},
-		{"an interface", func() { durable.ErrorType[error]("E") }, `durable: error "E" was given for error, which is an interface; it must be for one type`},
-		{"no error", func() { durable.ErrorValue("E", nil) }, `durable: error "E" was given for <nil>, which is nil or cannot be compared`},
+		{"no name", func() { durable.ErrorType[*declinedError](" ") }, "durable: error *durable_test.declinedError has no name"},
+		{"an interface", func() { durable.ErrorType[error]("E") }, `durable: error "E": error is an interface; use a concrete type`},
+		{"no error", func() { durable.ErrorValue("E", nil) }, `durable: error "E": <nil> is nil or not comparable`},
 		{"two of a name", func() {
 			durable.NewRegistry(durable.ErrorType[*declinedError]("E"), durable.ErrorValue("e", errSoldOut))
 		}, `durable: error names "E" and "e"`},

@@ -13,9 +13,9 @@ import (
 // a child if another instance has that ID.
 type family struct {
 	children []InstanceID
-	// unborn lists children without stored records: they have not started, or were
+	// unstarted lists children without stored records: they have not started, or were
 	// purged.
-	unborn []InstanceID
+	unstarted []InstanceID
 }
 
 func familyOf(ctx context.Context, hub provider.Client, parent InstanceID) (family, error) {
@@ -58,6 +58,6 @@ func (f *family) add(ctx context.Context, hub provider.Client, id string, parent
 			return nil
 		}
 	}
-	f.unborn = append(f.unborn, InstanceID(id))
+	f.unstarted = append(f.unstarted, InstanceID(id))
 	return nil
 }

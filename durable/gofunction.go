@@ -44,8 +44,8 @@ func (m byFunction[V]) get(fn reflect.Value) (v V, ok bool) {
 	return v, ok
 }
 
-// oneLiteral explains in messages which closures count as one function.
-const oneLiteral = "closures of one function literal are one function, and so are those of literals that begin in one line"
+// closureIdentity explains in messages which closures count as one function.
+const closureIdentity = "closures of one function literal count as one function, as do literals that start on the same line"
 
 // closure and closureInGeneric match the names of function literals in the symbol
 // table. A literal inside another literal has only numbers in its name.

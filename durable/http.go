@@ -111,7 +111,7 @@ func CallHTTP(ctx *Context, req HTTPRequest, opts ...ActivityOption) *Task[HTTPR
 	c := &httpCall{ctx: ctx, request: req, retry: o.retry, opts: opts}
 	at, err := req.check(o.retry)
 	if err != nil {
-		return endedTask[HTTPResponse](ctx, fmt.Errorf("call HTTP: %w", err))
+		return completedTask[HTTPResponse](ctx, fmt.Errorf("call HTTP: %w", err))
 	}
 	c.at = at
 	c.request.Header = canonical(req.Header)
@@ -129,7 +129,7 @@ func CallHTTP(ctx *Context, req HTTPRequest, opts ...ActivityOption) *Task[HTTPR
 func (r HTTPRequest) check(retry *RetryPolicy) (*url.URL, error) {
 	at, err := url.Parse(r.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
-		return nil, errors.New("HTTPRequest.URL is no absolute URL that begins with http:// or https://")
+		return nil, errors.New("HTTPRequest.URL is not an absolute URL that starts with http:// or https://")
 	}
 	for _, d := range []struct {
 		field string
@@ -143,9 +143,9 @@ func (r HTTPRequest) check(retry *RetryPolicy) (*url.URL, error) {
 	case r.Timeout > httpcall.TimeoutMax:
 		return nil, fmt.Errorf("HTTPRequest.Timeout is %v, must be at most %v", r.Timeout, httpcall.TimeoutMax)
 	case !utf8.ValidString(r.Content):
-		return nil, errors.New("HTTPRequest.Content is no UTF-8; send other bytes in an activity of your own")
+		return nil, errors.New("HTTPRequest.Content is not valid UTF-8; send binary data in your own activity")
 	case len(r.RetryStatus) > 0 && retry == nil:
-		return nil, errors.New("HTTPRequest.RetryStatus is of no use without a RetryPolicy among the options")
+		return nil, errors.New("HTTPRequest.RetryStatus requires a RetryPolicy option")
 	case r.TokenSource != nil && r.TokenSource.Resource == "":
 		return nil, errors.New("ManagedIdentity.Resource is empty")
 	}
@@ -227,7 +227,7 @@ func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) 
 		at, err = last.Parse(location)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
 			return r, nil, &HTTPError{StatusCode: http.StatusAccepted, message: fmt.Sprintf(
-				"%s: the response says to ask again at a Location that is no HTTP URL", httpcall.Name(r.method(), last),
+				"%s: the Location of the 202 response is not an HTTP URL", httpcall.Name(r.method(), last),
 			)}
 		}
 	}

@@ -82,7 +82,7 @@ const reservedPrefix = "BuiltIn::"
 // checkReserved panics if the name of f is reserved.
 func checkReserved(f *Function) {
 	if len(f.name) >= len(reservedPrefix) && strings.EqualFold(f.name[:len(reservedPrefix)], reservedPrefix) {
-		panic(fmt.Sprintf("durable: %s %q, of %s, cannot have that name: those that begin with %s are reserved for what is built in",
+		panic(fmt.Sprintf("durable: %s %q, of %s, cannot have that name: names that start with %s are reserved",
 			f.kind, f.name, f.symbol, reservedPrefix))
 	}
 }
@@ -104,8 +104,8 @@ func (c HTTPConfig) send(ctx context.Context, in httpRequestJSON) (resp HTTPResp
 	if err != nil {
 		return resp, sendError(err)
 	}
-	if in.Retry.counts(got.StatusCode) {
-		return resp, &HTTPError{StatusCode: got.StatusCode, message: fmt.Sprintf("%s: response status is %d %s, which is to be tried again",
+	if in.Retry.isFailure(got.StatusCode) {
+		return resp, &HTTPError{StatusCode: got.StatusCode, message: fmt.Sprintf("%s: response status is %d %s, which counts as a failure",
 			got.Request, got.StatusCode, http.StatusText(got.StatusCode))}
 	}
 	resp = HTTPResponse{StatusCode: got.StatusCode, Header: got.Header, Content: string(got.Body)}

@@ -138,11 +138,11 @@ func TestHTTPActivity_FailsWithTheErrorsOfTheExtension(t *testing.T) {
 		{"no response", `[{"uri":"http://a/b?secret"}]`, "System.Net.Http.HttpRequestException false GET http://a/b: connection refused", down, nil},
 		{
 			"a status to retry", `[{"uri":"http://a/b?secret","retryOptions":{"StatusCodesToRetry":[404]}}]`,
-			"System.Net.Http.HttpRequestException false GET http://a/b: response status is 404 Not Found, which is to be tried again", status, nil,
+			"System.Net.Http.HttpRequestException false GET http://a/b: response status is 404 Not Found, which counts as a failure", status, nil,
 		},
 		{
 			"any failure, when no status is named", `[{"uri":"http://a","retryOptions":{}}]`,
-			"System.Net.Http.HttpRequestException false GET http://a: response status is 404 Not Found, which is to be tried again", status, nil,
+			"System.Net.Http.HttpRequestException false GET http://a: response status is 404 Not Found, which counts as a failure", status, nil,
 		},
 		{"a large response", `[{"uri":"http://a"}]`, "*httpcall.ContentError true GET http://a: the response has more than the 4 bytes that it may have; " +
 			"fetch so much in an activity of your own, or raise the limit", large, nil},
@@ -189,7 +189,7 @@ func TestRegistry_KeepsTheNamesOfWhatIsBuiltIn(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "those that begin with BuiltIn:: are reserved for what is built in") {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "names that start with BuiltIn:: are reserved") {
 					t.Errorf("panic %q, want %q and why", got, want)
 				}
 			}()

@@ -214,7 +214,7 @@ var timeSpanForm = regexp.MustCompile(`^(?:(\d{1,8})\.)?(\d{1,2}):(\d{2}):(\d{2}
 func (s timeSpanString) duration() (time.Duration, error) {
 	m := timeSpanForm.FindStringSubmatch(strings.TrimSpace(string(s)))
 	if m == nil {
-		return 0, fmt.Errorf("%.40q is no time span of the form hh:mm:ss or d.hh:mm:ss", string(s))
+		return 0, fmt.Errorf("%.40q is not a time span of the form hh:mm:ss or d.hh:mm:ss", string(s))
 	}
 	var parts [4]time.Duration // days, hours, minutes, seconds
 	for i := range parts {
@@ -244,9 +244,9 @@ func formatTimeSpan(d time.Duration) timeSpanString {
 	return timeSpanString(s)
 }
 
-// counts reports whether a status is a failure: it is one of the codes to retry or, if
+// isFailure reports whether a status is a failure: it is one of the codes to retry or, if
 // there are options without codes, it is not 2xx.
-func (j *retryJSON) counts(status int) bool {
+func (j *retryJSON) isFailure(status int) bool {
 	switch {
 	case j == nil:
 		return false

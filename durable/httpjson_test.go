@@ -199,8 +199,8 @@ func TestHTTPRequest_SaysWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"uri":5}`:                                                  "cannot unmarshal number",
-		`{"uri":"http://a","timeout":"5 s"}`:                         `timeout: "5 s" is no time span`,
-		`{"uri":"http://a","timeout":"-00:01:00"}`:                   "is no time span",
+		`{"uri":"http://a","timeout":"5 s"}`:                         `timeout: "5 s" is not a time span`,
+		`{"uri":"http://a","timeout":"-00:01:00"}`:                   "is not a time span",
 		`{"uri":"http://a","timeout":"25:00:00"}`:                    "at most 23 hours",
 		`{"uri":"http://a","headers":{"a":[1]}}`:                     "header a: ",
 		`{"uri":"http://a","tokenSource":{"kind":"Other"}}`:          `the token source kind '"Other"' is not supported`,

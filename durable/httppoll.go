@@ -48,7 +48,7 @@ func (c *httpCall) follow(task *Task[HTTPResponse]) (HTTPResponse, error) {
 			return resp, err
 		}
 		c.at = at
-		if err := c.await(c.ctx.Timer(c.untilPoll(resp))); err != nil {
+		if err := c.await(c.ctx.Timer(c.pollDelay(resp))); err != nil {
 			return HTTPResponse{}, err
 		}
 		task = c.send(next)
@@ -67,8 +67,8 @@ func (c *httpCall) await(t Awaitable) error {
 	return nil
 }
 
-// untilPoll returns the wait before the next polling request.
-func (c *httpCall) untilPoll(r HTTPResponse) time.Duration {
+// pollDelay returns the wait before the next polling request.
+func (c *httpCall) pollDelay(r HTTPResponse) time.Duration {
 	if d, ok := retryAfter(headerValue(r.Header, "Retry-After"), c.ctx.Now()); ok {
 		return d
 	}

@@ -196,7 +196,7 @@ func TestCallHTTP_FailsIfTheLocationIsNoHTTPURL(t *testing.T) {
 		})
 		s.Start(nil)
 		s.Episode(responded(t, 0, 202, http.Header{"Location": {location}}))
-		wantOutput(t, s, `"GET https://a/b: the response says to ask again at a Location that is no HTTP URL"`)
+		wantOutput(t, s, `"GET https://a/b: the Location of the 202 response is not an HTTP URL"`)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestCallHTTP_SchedulesTheRequestAtOnce(t *testing.T) {
 func TestCallHTTP_SchedulesNothingForARequestThatCannotBe(t *testing.T) {
 	t.Parallel()
 	policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Second}
-	const noURL = "call HTTP: HTTPRequest.URL is no absolute URL that begins with http:// or https://"
+	const noURL = "call HTTP: HTTPRequest.URL is not an absolute URL that starts with http:// or https://"
 	for _, c := range []struct {
 		name string
 		r    durable.HTTPRequest
@@ -284,8 +284,8 @@ func TestCallHTTP_SchedulesNothingForARequestThatCannotBe(t *testing.T) {
 		{"a negative timeout", durable.HTTPRequest{URL: "http://a", Timeout: -1}, nil, "call HTTP: HTTPRequest.Timeout is -1ns, must not be below 0"},
 		{"a negative total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: -1}, nil, "call HTTP: HTTPRequest.TotalTimeout is -1ns, must not be below 0"},
 		{"a negative interval", durable.HTTPRequest{URL: "http://a", PollInterval: -1}, nil, "call HTTP: HTTPRequest.PollInterval is -1ns, must not be below 0"},
-		{"no UTF-8", durable.HTTPRequest{URL: "http://a", Content: "\xFF"}, nil, "call HTTP: HTTPRequest.Content is no UTF-8; send other bytes in an activity of your own"},
-		{"status codes without a policy", durable.HTTPRequest{URL: "http://a", RetryStatus: []int{503}}, nil, "call HTTP: HTTPRequest.RetryStatus is of no use without a RetryPolicy among the options"},
+		{"no UTF-8", durable.HTTPRequest{URL: "http://a", Content: "\xFF"}, nil, "call HTTP: HTTPRequest.Content is not valid UTF-8; send binary data in your own activity"},
+		{"status codes without a policy", durable.HTTPRequest{URL: "http://a", RetryStatus: []int{503}}, nil, "call HTTP: HTTPRequest.RetryStatus requires a RetryPolicy option"},
 		{"a token for nothing", durable.HTTPRequest{URL: "http://a", TokenSource: &durable.ManagedIdentity{}}, nil, "call HTTP: ManagedIdentity.Resource is empty"},
 		{"a policy that cannot be", durable.HTTPRequest{URL: "http://a"}, []durable.ActivityOption{durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
 		{"a policy that cannot be, and a total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: 1}, []durable.ActivityOption{policy, durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},

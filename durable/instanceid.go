@@ -26,7 +26,7 @@ func (e *InstanceIDError) Error() string { return e.Reason }
 // orchestration instance. A valid ID has 1 to 256 characters. It contains no /, \, #, ?
 // or control characters, and does not start with @, which marks entities.
 func ValidateInstanceID(id InstanceID) error {
-	reason := unfit(string(id))
+	reason := invalidIDReason(string(id))
 	switch {
 	case id == "":
 		reason = "Instance IDs must not be empty."
@@ -39,9 +39,9 @@ func ValidateInstanceID(id InstanceID) error {
 	return &InstanceIDError{ID: id, Reason: reason}
 }
 
-// unfit returns the reason why s cannot be an instance ID, or an empty string if it
+// invalidIDReason returns the reason why s cannot be an instance ID, or an empty string if it
 // can.
-func unfit(s string) string {
+func invalidIDReason(s string) string {
 	at := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune(`/\#?`, r) || unicode.IsControl(r) })
 	switch {
 	case len(utf16.Encode([]rune(s))) > MaxInstanceIDLength:

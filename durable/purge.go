@@ -45,8 +45,8 @@ type PurgeFilter struct {
 
 // Limits of the concurrent purges and of the errors that PurgeMany returns.
 const (
-	purgesAtOnce   = 10
-	maxPurgeErrors = 10
+	maxConcurrentPurges = 10
+	maxPurgeErrors      = 10
 )
 
 // purgeTally sums up the results of purges.
@@ -153,13 +153,13 @@ func (p *purge) endedFamily(ctx context.Context, root InstanceID, seen map[Insta
 			if err != nil {
 				return nil, err
 			}
-			for i, child := range slices.Concat(f.children, f.unborn) {
+			for i, child := range slices.Concat(f.children, f.unstarted) {
 				if _, again := seen[child]; again {
 					continue
 				}
 				s, err := p.ended(ctx, child)
-				isUnborn := i >= len(f.children)
-				if isUnborn && (errors.Is(err, ErrInstanceNotFound) || errors.As(err, new(*InstanceStateError))) {
+				isUnstarted := i >= len(f.children)
+				if isUnstarted && (errors.Is(err, ErrInstanceNotFound) || errors.As(err, new(*InstanceStateError))) {
 					continue
 				}
 				// An interrupted purge leaves a history without a state, or the state of an

@@ -81,8 +81,8 @@ func (q Query) rows() provider.Query {
 	}
 }
 
-// converted applies convert to each element of all.
-func converted[From, To any](all []From, convert func(From) To) []To {
+// convertAll applies convert to each element of all.
+func convertAll[From, To any](all []From, convert func(From) To) []To {
 	to := make([]To, len(all))
 	for i, e := range all {
 		to[i] = convert(e)

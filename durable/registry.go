@@ -123,13 +123,13 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 	v := reflect.ValueOf(fn)
 	switch {
 	case strings.TrimSpace(name) == "":
-		panic(fmt.Sprintf("durable: %s %T was given no name", kind, fn))
+		panic(fmt.Sprintf("durable: %s %T has no name", kind, fn))
 	case v.IsNil():
 		panic(fmt.Sprintf("durable: %s %q is a nil function", kind, name))
 	}
 	f := &Function{kind: kind, name: name, fn: v, symbol: symbolOf(v.Pointer())}
 	if isGeneric(f.symbol) {
-		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which looks the same as its other instances; "+
+		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which is indistinguishable from its other instances; "+
 			"register a plain function that calls it", kind, name, f.symbol))
 	}
 	return f
@@ -206,7 +206,7 @@ func (r *Registry) Add(fns ...*Function) {
 		checkReserved(f)
 		name := keyOf(f)
 		if other := r.byName[name]; other != nil {
-			panic(fmt.Sprintf("durable: %s names %q and %q, of %s and %s, are the same: case does not matter",
+			panic(fmt.Sprintf("durable: %s names %q and %q, of %s and %s, are the same; case is ignored",
 				f.kind, other.name, f.name, other.symbol, f.symbol))
 		}
 		if f.failure != nil {
@@ -216,14 +216,14 @@ func (r *Registry) Add(fns ...*Function) {
 		}
 		if f.entity != nil {
 			if other := r.byState[f.entity.state]; other != nil {
-				panic(fmt.Sprintf("durable: %s is the state of entity %q and of %q; one type can be the state of one entity", f.symbol, other.name, f.name))
+				panic(fmt.Sprintf("durable: %s is the state of entity %q and of %q; a type can be the state of only one entity", f.symbol, other.name, f.name))
 			}
 			r.byName[name], r.byState[f.entity.state] = f, f
 			continue
 		}
 		if other, ok := r.byCode.get(f.fn); ok {
-			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; one function can have one name, and %s",
-				f.symbol, f.kind, other.name, f.name, oneLiteral))
+			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; a function can have only one name, and %s",
+				f.symbol, f.kind, other.name, f.name, closureIdentity))
 		}
 		r.byName[name] = f
 		r.byCode.put(f.fn, f)
@@ -320,7 +320,7 @@ func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
 // entityOf returns the entity whose state has type t.
 func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
 	if r == nil {
-		return nil, fmt.Errorf("durable: which entities have %v as their state is not known without a registry; use an EntityID", t)
+		return nil, fmt.Errorf("durable: cannot find the entity with state %v without a registry; use an EntityID", t)
 	}
 	if f := r.byState[t]; f != nil {
 		return f, nil
@@ -357,7 +357,7 @@ func (r *Registry) builtIn(name string) func(context.Context, *string) (*string,
 func (r *Registry) Lookup(fn any) (*Function, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
-		return nil, fmt.Errorf("durable: a %T is no function", fn)
+		return nil, fmt.Errorf("durable: %T is not a function", fn)
 	}
 	if named := v.Type(); named.Name() != "" {
 		unnamed := reflect.FuncOf(slices.Collect(named.Ins()), slices.Collect(named.Outs()), named.IsVariadic())

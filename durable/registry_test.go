@@ -78,7 +78,7 @@ func TestRegistry_RefusesMistakesAtTheStart(t *testing.T) {
 	}{
 		{
 			"one name twice", func() { durable.NewRegistry(durable.Activity("X", other), durable.Activity("X", sayHello)) },
-			`durable: activity names "X" and "X", of ` + here + "other and " + here + "sayHello, are the same: case does not matter",
+			`durable: activity names "X" and "X", of ` + here + "other and " + here + "sayHello, are the same; case is ignored",
 		},
 		{
 			"names that differ in case", func() { durable.NewRegistry(durable.Orchestrator("x", orchA), durable.Orchestrator("X", orchB)) },
@@ -86,21 +86,21 @@ func TestRegistry_RefusesMistakesAtTheStart(t *testing.T) {
 		},
 		{
 			"one function under two names", func() { durable.NewRegistry(durable.Activity("X", other), durable.Activity("Y", other)) },
-			"durable: " + here + `other is registered as activity "X" and as "Y"; one function can have one name`,
+			"durable: " + here + `other is registered as activity "X" and as "Y"; a function can have only one name`,
 		},
 		{"closures of one literal", func() {
 			durable.NewRegistry(durable.Activity("X", makeActivity("x")), durable.Activity("Y", makeActivity("y")))
-		}, `is registered as activity "X" and as "Y"; one function can have one name, and closures of one function literal are one function`},
+		}, `is registered as activity "X" and as "Y"; a function can have only one name, and closures of one function literal count as one function`},
 		{"one method of two values", func() {
 			durable.NewRegistry(durable.Activity("X", (&mailer{"a"}).send), durable.Activity("Y", (&mailer{"b"}).send))
 		}, here + `(*mailer).send is registered as activity "X" and as "Y"`},
-		{"no name", func() { durable.Activity(" ", other) }, "durable: activity func(context.Context, string) (string, error) was given no name"},
+		{"no name", func() { durable.Activity(" ", other) }, "durable: activity func(context.Context, string) (string, error) has no name"},
 		{"a nil activity", func() { durable.Activity[int, int]("X", nil) }, `durable: activity "X" is a nil function`},
 		{"a nil orchestrator", func() { durable.Orchestrator[int, int]("X", nil) }, `durable: orchestrator "X" is a nil function`},
 		{"a nil Function", func() { durable.NewRegistry(nil) }, "durable: a nil *Function was added to a registry"},
 		{
 			"a generic function", func() { durable.Activity("X", generic[int]) },
-			`durable: activity "X" is the generic function ` + here + "generic[...], which looks the same as its other instances; register a plain function that calls it",
+			`durable: activity "X" is the generic function ` + here + "generic[...], which is indistinguishable from its other instances; register a plain function that calls it",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

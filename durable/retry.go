@@ -102,22 +102,22 @@ func (p RetryPolicy) next(attempt int, elapsed time.Duration, err *TaskFailedErr
 	return time.Duration(d), true
 }
 
-// retried calls begin for the first attempt, and again for each retry of the policy. It
+// withRetries calls start for the first attempt, and again for each retry of the policy. It
 // returns the task of all attempts.
-func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *Task[O] {
+func withRetries[O any](ctx *Context, p *RetryPolicy, start func(*replay.Future)) *Task[O] {
 	if p == nil {
-		return newTask[O](begin)
+		return newTask[O](start)
 	}
 	policy := p.withDefaults()
 	if err := policy.validate(); err != nil {
-		return endedTask[O](ctx, err)
+		return completedTask[O](ctx, err)
 	}
 	x := ctx.x
-	began := x.Now()
-	task := newTask[O](begin)
+	firstStart := x.Now()
+	task := newTask[O](start)
 	x.Retry(&task.f, func(last *replay.Future) *replay.Future {
 		for attempt := 1; ; attempt++ {
-			wait, ok := policy.next(attempt, x.Now().Sub(began), taskFailure(ctx.registry, last))
+			wait, ok := policy.next(attempt, x.Now().Sub(firstStart), taskFailure(ctx.registry, last))
 			if !ok {
 				return last
 			}
@@ -129,7 +129,7 @@ func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *T
 				return last
 			}
 			last = new(replay.Future)
-			begin(last)
+			start(last)
 			if x.AwaitAttempt(last, next); !last.HasFailed() {
 				return last
 			}

@@ -48,7 +48,7 @@ func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detac
 func CallSubOrchestrator[I, O any](ctx *Context, orch func(*Context, I) (O, error), in I, opts ...SubOrchestrationOption) *Task[O] {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)
 	if err != nil {
-		return endedTask[O](ctx, err)
+		return completedTask[O](ctx, err)
 	}
 	return callSubOrchestrator[O](ctx, f.name, f.version, in, opts)
 }
@@ -84,11 +84,11 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		opt.applySubOrchestration(&o)
 	}
 	if err := ctx.checkChildID(o.id); err != nil {
-		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: %w", name, err))
+		return completedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: %w", name, err))
 	}
 	input, err := ctx.encode(in)
 	if err != nil {
-		return endedTask[O](ctx, fmt.Errorf("encode input of sub-orchestrator %s: %w", name, err))
+		return completedTask[O](ctx, fmt.Errorf("encode input of sub-orchestrator %s: %w", name, err))
 	}
 	switch {
 	case o.version != nil:
@@ -97,7 +97,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		version = ctx.registry.worker.version
 	}
 	if err := checkStart(name, version, o.tags); err != nil {
-		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator: %w", err))
+		return completedTask[O](ctx, fmt.Errorf("call sub-orchestrator: %w", err))
 	}
 	tags := maps.Clone(o.tags)
 	if o.detached {
@@ -113,13 +113,13 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		return &replay.CreateSubOrchestration{Name: name, Version: string(version), InstanceID: string(o.id), Input: input, Tags: tags}
 	}
 	if !o.detached {
-		return retried[O](ctx, o.retry, func(f *replay.Future) { ctx.x.CreateSubOrchestrationAs(f, child()) })
+		return withRetries[O](ctx, o.retry, func(f *replay.Future) { ctx.x.CreateSubOrchestrationAs(f, child()) })
 	}
 	if o.retry != nil {
-		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: a RetryPolicy is of no use with FireAndForget, which does not learn of failures", name))
+		return completedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: a RetryPolicy has no effect with FireAndForget; the caller is not notified of failures", name))
 	}
 	ctx.x.StartOrchestration(child())
-	return endedTask[O](ctx, nil)
+	return completedTask[O](ctx, nil)
 }
 
 // StartFrom starts an instance of the orchestrator from an entity operation. It behaves

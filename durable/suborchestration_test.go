@@ -112,7 +112,7 @@ func TestCallSubOrchestrator_StartsNothingThatCannotBe(t *testing.T) {
 		}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
 		{"a policy for what nobody waits for", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget{}, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1})
-		}, "call sub-orchestrator Greet: a RetryPolicy is of no use with FireAndForget"},
+		}, "call sub-orchestrator Greet: a RetryPolicy has no effect with FireAndForget"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

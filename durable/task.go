@@ -31,7 +31,7 @@ type Awaitable interface {
 
 func (t *Task[T]) future() *replay.Future {
 	if t == nil || t.f.Execution() == nil {
-		panic(&UsageError{Sentence: "durable: a task was awaited that no durable call returned"})
+		panic(&UsageError{Sentence: "durable: awaited a task that was not returned by a durable call"})
 	}
 	return &t.f
 }
@@ -51,7 +51,7 @@ func (t *Task[T]) Await() (T, error) {
 	x.Progressed()
 	defer x.Progressed()
 	if t.call != nil {
-		t.value, t.err = answerOf[T](&t.f, t.call)
+		t.value, t.err = entityResult[T](&t.f, t.call)
 	} else {
 		t.value, t.err = result[T](&t.f)
 	}
@@ -79,15 +79,15 @@ func (t *Task[T]) AwaitTimeout(d time.Duration) (T, error) {
 	return t.Await()
 }
 
-// newTask returns a task whose future is started by begin.
-func newTask[T any](begin func(*replay.Future)) *Task[T] {
+// newTask returns a task whose future is started by start.
+func newTask[T any](start func(*replay.Future)) *Task[T] {
 	t := new(Task[T])
-	begin(&t.f)
+	start(&t.f)
 	return t
 }
 
-// endedTask returns a completed task with err, or with the zero value if err is nil.
-func endedTask[T any](ctx *Context, err error) *Task[T] {
+// completedTask returns a completed task with err, or with the zero value if err is nil.
+func completedTask[T any](ctx *Context, err error) *Task[T] {
 	t := &Task[T]{resolved: true, err: err}
 	ctx.x.Completed(&t.f)
 	return t

@@ -20,16 +20,16 @@ type terminateOptions struct{ recursive bool }
 // Recursive applies [Client.Terminate], [Client.Purge] and [Client.PurgeMany] to all
 // descendants of an instance as well. Children that an instance started before it last
 // continued as new are not included.
-const Recursive = recursively(true)
+const Recursive = recursiveOption(true)
 
-type recursively bool
+type recursiveOption bool
 
-func (r recursively) applyTerminate(o *terminateOptions) { o.recursive = bool(r) }
-func (r recursively) applyPurge(o *purgeOptions)         { o.recursive = bool(r) }
+func (r recursiveOption) applyTerminate(o *terminateOptions) { o.recursive = bool(r) }
+func (r recursiveOption) applyPurge(o *purgeOptions)         { o.recursive = bool(r) }
 
-// familiesAtOnce is the maximum number of instances whose children are processed
+// maxConcurrentFamilies is the maximum number of instances whose children are processed
 // concurrently.
-const familiesAtOnce = 10
+const maxConcurrentFamilies = 10
 
 // terminateFamily terminates an instance and its descendants, generation by generation.
 func terminateFamily(ctx context.Context, c *Client, root InstanceID, reason string) error {
@@ -42,10 +42,10 @@ func terminateFamily(ctx context.Context, c *Client, root InstanceID, reason str
 	for generation := []InstanceID{root}; len(generation) > 0; {
 		families := make([][]InstanceID, len(generation))
 		group, groupCtx := errgroup.WithContext(ctx)
-		group.SetLimit(familiesAtOnce)
+		group.SetLimit(maxConcurrentFamilies)
 		for i, parent := range generation {
 			group.Go(func() error {
-				children, err := childrenOfEnded(groupCtx, c.hub, parent)
+				children, err := childrenAfterEnd(groupCtx, c.hub, parent)
 				if err != nil {
 					return fmt.Errorf("children of instance %s: %w", parent, err)
 				}
@@ -75,13 +75,13 @@ func terminateFamily(ctx context.Context, c *Client, root InstanceID, reason str
 	return nil
 }
 
-// birthPatience is the time that a child gets to start after its parent has ended.
+// childStartTimeout is the time that a child gets to start after its parent has ended.
 // After that it is assumed to be purged.
-const birthPatience = 5 * time.Second
+const childStartTimeout = 5 * time.Second
 
-// childrenOfEnded waits until an instance has ended and its children have started, and
+// childrenAfterEnd waits until an instance has ended and its children have started, and
 // returns the children.
-func childrenOfEnded(ctx context.Context, hub provider.Client, id InstanceID) ([]InstanceID, error) {
+func childrenAfterEnd(ctx context.Context, hub provider.Client, id InstanceID) ([]InstanceID, error) {
 	var waited time.Duration // since the instance ended
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
 		s, err := hub.Instance(ctx, string(id), provider.Fetch{})
@@ -92,13 +92,13 @@ func childrenOfEnded(ctx context.Context, hub provider.Client, id InstanceID) ([
 			return nil, err
 		case s.Status.IsTerminal():
 			f, err := familyOf(ctx, hub, id)
-			if err != nil || len(f.unborn) == 0 || waited >= birthPatience {
+			if err != nil || len(f.unstarted) == 0 || waited >= childStartTimeout {
 				return f.children, err
 			}
 			waited += interval
 		}
 		if !pause.For(ctx, interval) {
-			return nil, fmt.Errorf("wait for it to end: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("wait for the instance to end: %w", context.Cause(ctx))
 		}
 	}
 }

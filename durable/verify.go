@@ -35,7 +35,7 @@ type HistoryMismatchError struct {
 
 // Error returns a message of several lines with the position and the difference.
 func (e *HistoryMismatchError) Error() string {
-	return fmt.Sprintf("the code of orchestrator %q does not fit the history of instance %q\n%s", e.Name, e.InstanceID, e.text)
+	return fmt.Sprintf("the code of orchestrator %q does not match the history of instance %q\n%s", e.Name, e.InstanceID, e.text)
 }
 
 // ErrNotRegistered means that a registry has no orchestrator for an instance's name and
@@ -58,9 +58,9 @@ func verify(r *Registry, events []history.Event) error {
 	if history.IsEntity(start.Instance.InstanceID) {
 		return nil
 	}
-	code, ok := replayed(r, start)
+	code, ok := replayCode(r, start)
 	if !ok {
-		return fmt.Errorf("instance %q is of orchestrator %q, version %q: %w", start.Instance.InstanceID, start.Name, start.Version, ErrNotRegistered)
+		return fmt.Errorf("instance %q of orchestrator %q, version %q: %w", start.Instance.InstanceID, start.Name, start.Version, ErrNotRegistered)
 	}
 	var difference *explain.Difference
 	err := r.replays.Run(start, code, func(code replay.Code) {
@@ -92,8 +92,8 @@ func waitsOf(r *Registry, start *history.ExecutionStarted, code replay.Code, eve
 	return waits, difference, nil
 }
 
-// replayed returns the code of an instance for a replay without logging.
-func replayed(r *Registry, start *history.ExecutionStarted) (replay.Code, bool) {
+// replayCode returns the code of an instance for a replay without logging.
+func replayCode(r *Registry, start *history.ExecutionStarted) (replay.Code, bool) {
 	return (*engineFunctions)(r.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(start.Name, start.Version)
 }
 

@@ -173,7 +173,7 @@ func TestVersion_WithoutAFunctionWaitsForAWorkerThatHasOne(t *testing.T) {
 func TestRegistry_RefusesTwoFunctionsForOneVersion(t *testing.T) {
 	t.Parallel()
 	defer func() {
-		if got := fmt.Sprint(recover()); !strings.Contains(got, "are the same: case does not matter") {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "are the same; case is ignored") {
 			t.Errorf("panicked with %s", got)
 		}
 	}()

@@ -201,7 +201,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 		if state, err = c.Status(ctx, id, Fetch{Output: true}); err != nil {
 			return nil, err
 		}
-		w.add(Reason{Kind: ReasonEnded, TaskID: -1, Since: state.LastUpdatedAt, Detail: cut(state.Output)})
+		w.add(Reason{Kind: ReasonEnded, TaskID: -1, Since: state.LastUpdatedAt, Detail: truncate(state.Output)})
 		return w, nil
 	}
 	events, err := c.History(ctx, id)
@@ -219,7 +219,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	var code replay.Code
 	if !history.IsEntity(string(id)) && c.registry != nil {
 		var ok bool
-		if code, ok = replayed(c.registry, start); !ok {
+		if code, ok = replayCode(c.registry, start); !ok {
 			w.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
 		}
 	}
@@ -236,7 +236,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	for _, one := range waits {
 		r := Reason{
 			Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where,
-			Attempt: one.Attempt, Attempts: one.Attempts, LastError: cut(&one.LastError),
+			Attempt: one.Attempt, Attempts: one.Attempts, LastError: truncate(&one.LastError),
 			IsHeld: one.Held, IsAlsoUnderWay: code != nil && !one.IsAwaited,
 		}
 		for _, instance := range one.Instances {
@@ -281,7 +281,7 @@ func (w *Wait) notStarted(ctx context.Context, c *Client) error {
 // suspension adds a reason if the instance is suspended.
 func (w *Wait) suspension(events []history.Event) {
 	if s := explain.SuspensionOf(events); s != nil {
-		w.add(Reason{Kind: ReasonSuspended, TaskID: -1, Since: s.Since, Detail: cut(s.Reason)})
+		w.add(Reason{Kind: ReasonSuspended, TaskID: -1, Since: s.Since, Detail: truncate(s.Reason)})
 	}
 }
 
@@ -307,8 +307,8 @@ func lockHolder(ctx context.Context, c *Client, entities []InstanceID, waits Ins
 	return "", nil
 }
 
-// cut shortens a text. It returns an empty string for nil.
-func cut(text *string) string {
+// truncate shortens a text. It returns an empty string for nil.
+func truncate(text *string) string {
 	const most = 300
 	if text == nil {
 		return ""

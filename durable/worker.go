@@ -44,7 +44,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	cfg := w.config.WithDefaults()
 	meter, err := metering.New(cfg.Metrics.Provider)
 	if err != nil {
-		return fmt.Errorf("make the worker's metrics: %w", err)
+		return fmt.Errorf("create the worker's metrics: %w", err)
 	}
 	ledger := openCrashes(cfg)
 	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, entityWindow: cfg.EntityReorderWindow, http: cfg.HTTP})
@@ -103,12 +103,12 @@ func openCrashes(cfg Config) *crashes.Ledger {
 	}
 	ledger, crashed, err := crashes.Open(cfg.CrashFile)
 	if err != nil {
-		cfg.Logger.Warn("crashes of the process are not counted", "file", cfg.CrashFile, "error", err)
+		cfg.Logger.Warn("cannot open the crash file; crashes are not counted", "file", cfg.CrashFile, "error", err)
 		return nil
 	}
 	if crashed != "" {
-		cfg.Logger.Error("the process before this one was ended by a panic on a goroutine that a function started, where nothing can recover it. "+
-			"Work that ends the process twice before it gets on is set aside", "work", crashed, "file", cfg.CrashFile)
+		cfg.Logger.Error("the previous process crashed: a goroutine that a function started panicked. "+
+			"Work that crashes the process twice without progress is set aside", "work", crashed, "file", cfg.CrashFile)
 	}
 	return ledger
 }
