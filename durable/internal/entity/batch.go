@@ -10,11 +10,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Batch takes messages to an entity's next state: it has the operations that are
-// to run now, in order, and takes their results
-// (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). While
-// [Batch.Next] returns operations, call one of Done, Defer and Fail for each; then
-// Finish.
+// A Batch applies messages to an entity's state. It returns the operations to run, in order,
+// and takes their results (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
+//
+// While [Batch.Next] returns operations, call Done, Defer or Fail for each; then call Finish.
 type Batch struct {
 	id         ID
 	instanceID string
@@ -22,29 +21,29 @@ type Batch struct {
 	settings   Settings
 	now        time.Time
 
-	ofHolder   []*Request // of the lock, which come first
-	operations []*Request
-	ran        int
-	lock       *Request   // to be granted after the operations
-	reschedule []*Request // came before their time
-	goesOn     bool       // there is more than this batch may run
-	repeats    bool       // some of the messages are duplicates
-	passedOn   bool       // some of the messages are lock requests that another entity passed on
+	holderRequests []*Request // requests of the lock's holder; they run first
+	operations     []*Request
+	ran            int
+	lock           *Request   // the lock request to grant after the operations
+	early          []*Request // requests that arrived before they are due
+	hasMore        bool       // the queue has requests for another batch
+	hasDuplicates  bool       // the batch contains duplicates
+	hasPassedOn    bool       // the batch contains lock requests from another entity
 
 	responses []Message
-	actions   []taken
+	actions   []takenAction
 }
 
-// taken is an action of an operation.
-type taken struct {
+// takenAction is an action of an operation.
+type takenAction struct {
 	action  Action
 	request *Request
-	ordinal int // among those of the operation
+	ordinal int // index among the operation's actions
 }
 
-// Begin takes the events, in order, of the entity with the given instance ID and
-// state, which the Batch changes. Problems are errors of events that no entity could
-// decode; Begin drops these.
+// Begin applies events, in order, to the state of the entity with the given instance ID. The
+// Batch modifies state. Problems are the errors of events that cannot be decoded; Begin
+// discards these events.
 func Begin(instanceID string, state *State, events []history.Event, now time.Time, settings Settings) (b *Batch, problems []error) {
 	id, err := ParseID(instanceID)
 	if err != nil {
@@ -52,10 +51,10 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 	}
 	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
 	if settings.Exact {
-		state.Settle() // a program of before may not have stored it so
+		state.Settle() // an earlier version may have stored it unsettled
 	}
 	state.memory.begin(now, settings.Resend)
-	state.sorter.forget(&state.memory, now, limitsOn(settings.Exact))
+	state.sorter.prune(&state.memory, now, limitsFor(settings.Exact))
 	b.takeHolders()
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
@@ -79,21 +78,21 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 			b.release(release)
 		default:
 			state.suspended = false
-			b.goOn(raised)
+			b.resume(raised)
 		}
 	}
 	if settings.Window <= 0 {
-		b.enqueue(state.sorter.leave(now))
+		b.enqueue(state.sorter.expire(now))
 	}
-	state.queue = append(b.ofHolder, state.queue...)
+	state.queue = append(b.holderRequests, state.queue...)
 	b.choose()
 	return b, problems
 }
 
-// takeHolders takes the requests of the lock's holder out of the queue, where those
-// that came after its request for the lock stand behind others'. They run first, and
-// before what the holder sends now. In DurableTask they run after that, and wait for
-// another message, for which the holder may wait.
+// takeHolders moves the requests of the lock's holder from the queue to holderRequests. In the
+// queue, those that arrived after its lock request are behind the requests of other senders.
+// They run first, before the requests of the holder in this batch. DurableTask runs them later,
+// and only after another message, for which the holder may be waiting.
 func (b *Batch) takeHolders() {
 	s := b.state
 	if s.lockedBy == "" {
@@ -102,7 +101,7 @@ func (b *Batch) takeHolders() {
 	var others []*Request
 	for _, r := range s.queue {
 		if r.Parent == s.lockedBy {
-			b.ofHolder = append(b.ofHolder, r)
+			b.holderRequests = append(b.holderRequests, r)
 		} else {
 			others = append(others, r)
 		}
@@ -110,17 +109,18 @@ func (b *Batch) takeHolders() {
 	s.queue = others
 }
 
-// receive queues the requests whose turn it is now that r has come.
+// receive queues r and the requests that were waiting for it. If r must wait, it queues
+// nothing.
 func (b *Batch) receive(r *Request) {
 	s := b.state
 	if r.Due.Sub(b.now) > 100*time.Millisecond {
-		b.reschedule = append(b.reschedule, r)
+		b.early = append(b.early, r)
 		return
 	}
 	known := b.knows(r.key())
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	if r.Position > 0 {
-		b.passedOn = true
+		b.hasPassedOn = true
 		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
 	}
 	if known {
@@ -129,8 +129,8 @@ func (b *Batch) receive(r *Request) {
 	b.enqueue(deliver)
 }
 
-// enqueue queues requests unless the memory knows them. What the Sorter does not order
-// is a duplicate then, too: also a request for a lock whose release came first.
+// enqueue queues requests unless the memory holds their IDs. A request that the Sorter does not
+// order is then a duplicate, too. So is a lock request whose release arrived first.
 func (b *Batch) enqueue(requests []*Request) {
 	s := b.state
 	for _, r := range requests {
@@ -138,7 +138,7 @@ func (b *Batch) enqueue(requests []*Request) {
 		case b.knows(r.key()):
 			continue
 		case s.lockedBy != "" && s.lockedBy == r.Parent:
-			b.ofHolder = append(b.ofHolder, r)
+			b.holderRequests = append(b.holderRequests, r)
 		default:
 			s.queue = append(s.queue, r)
 		}
@@ -146,15 +146,15 @@ func (b *Batch) enqueue(requests []*Request) {
 	}
 }
 
-// knows reports whether something with an ID has taken effect.
+// knows reports whether a message with the given ID has taken effect.
 func (b *Batch) knows(id string) bool {
 	known := b.state.memory.knows(id)
-	b.repeats = b.repeats || known
+	b.hasDuplicates = b.hasDuplicates || known
 	return known
 }
 
-// reason returns for how long the memory has to know a request. The Sorter knows those
-// that it orders, but may forget the sender of one that comes late too soon.
+// reason returns the reason for holding the ID of r in the memory. The Sorter holds the IDs of
+// requests that it orders, but it may drop the sender of a late request too early.
 func (b *Batch) reason(r *Request) reason {
 	switch {
 	case r.Parent == "":
@@ -167,39 +167,40 @@ func (b *Batch) reason(r *Request) reason {
 	return redelivery
 }
 
-// goOn takes an event that makes the entity go on, which a duplicate does, too. It is
-// remembered since a duplicate says that the batch that took it was not settled.
-func (b *Batch) goOn(e *history.EventRaised) {
-	if e.Input != nil && !b.knows(*e.Input) { // without input it is another program's
+// resume handles an event that makes the entity continue with its queue. A duplicate does so,
+// too. The memory holds its ID, because a duplicate shows that the batch that took it is not
+// settled.
+func (b *Batch) resume(e *history.EventRaised) {
+	if e.Input != nil && !b.knows(*e.Input) { // other programs send no input
 		b.state.memory.take(*e.Input, redelivery, b.now)
 	}
 }
 
-// release ends a lock. Beyond DurableTask, which compares the holder only:
+// release ends a lock. DurableTask compares only the holder; in addition:
 //
-//  1. The release must name the lock that is held, as far as that is known. A
-//     duplicate does not end the holder's next critical section.
-//  2. A request for the lock that is still in the queue, or is yet to come, is
-//     void: the orchestration ended before the lock was granted.
-//  3. A .NET worker that has taken an orchestration of ours over names the lock by
-//     the ID in its history, which may be of another attempt than the one that got the
-//     lock. Its release counts.
+//  1. The release must name the lock that is held, if its ID is known. A duplicate release therefore
+//     does not end the holder's next critical section.
+//  2. A request for the lock that is still queued, or arrives later, is void: the orchestration
+//     ended before the lock was granted.
+//  3. A .NET worker may have continued an orchestration that this program started. It names the lock
+//     by the ID in its history, which may belong to another attempt than the one that acquired the
+//     lock. Its release is accepted.
 func (b *Batch) release(r Release) {
 	s, key := b.state, r.key()
 	orphaned := r.ID == OrphanedLock
 	again := !orphaned && b.knows(releaseOf(key))
-	dotnets := !again && r.Origin == "" && s.lockOrigin != ""
+	fromDotNet := !again && r.Origin == "" && s.lockOrigin != ""
 	ended := false
-	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || r.names(s.lockID, s.lockOrigin) || dotnets) {
+	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || r.names(s.lockID, s.lockOrigin) || fromDotNet) {
 		s.lockedBy, s.lockID, s.lockOrigin, ended = "", "", "", true
 	}
 	void := func(q *Request) bool {
-		is := q.IsLock() && q.Parent == r.Parent && (orphaned || r.names(q.ID, q.Origin))
-		ended = ended || is
-		return is
+		matches := q.IsLock() && q.Parent == r.Parent && (orphaned || r.names(q.ID, q.Origin))
+		ended = ended || matches
+		return matches
 	}
-	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
-	if b.settings.Exact && ended { // neither it nor the request comes again
+	s.queue, b.holderRequests = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.holderRequests, void)
+	if b.settings.Exact && ended { // neither the release nor the request is delivered again
 		return
 	}
 	if !orphaned && !again {
@@ -208,37 +209,37 @@ func (b *Batch) release(r Release) {
 	}
 }
 
-// releaseOf returns the ID by which the release of a lock is remembered.
+// releaseOf returns the ID under which the memory holds the release of a lock.
 func releaseOf(id string) string { return "-" + id }
 
-// choose takes the requests from the queue that may run now.
+// choose moves the requests that may run now from the queue to the batch.
 func (b *Batch) choose() {
 	s := b.state
 	for !s.suspended && len(s.queue) > 0 && (s.lockedBy == "" || s.lockedBy == s.queue[0].Parent) {
 		if len(b.operations) == b.settings.MaxBatch {
-			b.goesOn = true
+			b.hasMore = true
 			return
 		}
 		next := s.queue[0]
 		s.queue = s.queue[1:]
 		if next.IsLock() {
 			b.lock = next
-			b.goesOn = slices.ContainsFunc(s.queue, func(r *Request) bool { return r.Parent == next.Parent })
+			b.hasMore = slices.ContainsFunc(s.queue, func(r *Request) bool { return r.Parent == next.Parent })
 			return
 		}
 		b.operations = append(b.operations, next)
 	}
 }
 
-// Repeats reports whether some of the messages are duplicates.
-func (b *Batch) Repeats() bool { return b.repeats }
+// Repeats reports whether the batch contains duplicates.
+func (b *Batch) Repeats() bool { return b.hasDuplicates }
 
-// TookPassedOn reports whether another entity passed some of the messages on. They are lock
-// requests, and DurableTask grants such a request again each time it is delivered
+// TookPassedOn reports whether the batch contains lock requests that another entity passed on.
+// DurableTask grants such a request each time it is delivered
 // (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, ReceiveInOrder).
-func (b *Batch) TookPassedOn() bool { return b.passedOn }
+func (b *Batch) TookPassedOn() bool { return b.hasPassedOn }
 
-// Next returns the operation to run now; ok is false if there is none.
+// Next returns the next operation to run. It returns ok == false after the last.
 func (b *Batch) Next() (op *Operation, ok bool) {
 	if b.ran >= len(b.operations) {
 		return nil, false
@@ -250,7 +251,7 @@ func (b *Batch) Next() (op *Operation, ok bool) {
 	}, true
 }
 
-// Done takes the result of the last operation of Next.
+// Done takes the result of the operation that Next returned.
 func (b *Batch) Done(result Result) {
 	r := b.operations[b.ran]
 	b.ran++
@@ -260,7 +261,7 @@ func (b *Batch) Done(result Result) {
 	}
 	b.state.Text = result.State
 	for i, a := range result.Actions {
-		b.actions = append(b.actions, taken{a, r, i})
+		b.actions = append(b.actions, takenAction{a, r, i})
 	}
 }
 
@@ -278,7 +279,7 @@ func (b *Batch) answer(r *Request, response Response, batchFailure string) {
 	})
 }
 
-// Defer puts the operations that have not run back into the queue.
+// Defer returns the operations that have not run to the queue.
 func (b *Batch) Defer() {
 	rest := slices.Clone(b.operations[b.ran:])
 	b.operations = b.operations[:b.ran]
@@ -287,7 +288,7 @@ func (b *Batch) Defer() {
 		b.lock = nil
 	}
 	b.state.queue = append(rest, b.state.queue...)
-	b.goesOn = true
+	b.hasMore = true
 }
 
 // Fail answers all operations that have not run with a failure
@@ -298,13 +299,13 @@ func (b *Batch) Fail(failure *history.FailureDetails) {
 	}
 }
 
-// Finish ends the batch and returns the outbox of the state: the messages that the
-// entity's execution sends, in order, once the state is stored. Until the batch is
-// settled they are sent again: the outbox has the messages of earlier batches, too, if
-// a message that those took was redelivered, or if [Settings].Resend is set.
+// Finish ends the batch and returns the outbox of the state: the messages to send, in order,
+// after the state is stored. The messages of a batch are sent again until it is settled. The
+// outbox therefore includes messages of an earlier batch if a message that it took was
+// redelivered, or if [Settings].Resend is set.
 //
-// DurableTask sends first. Then others may get the answer of a state that was never
-// stored, or a lock that is not held.
+// DurableTask sends messages before it stores the state. A caller may then receive the answer
+// of a state that was never stored, or a lock that is not held.
 func (b *Batch) Finish(execution string) []Message {
 	out := b.responses
 	for _, t := range b.actions {
@@ -313,10 +314,10 @@ func (b *Batch) Finish(execution string) []Message {
 	if b.lock != nil {
 		out = append(out, b.grant(b.lock))
 	}
-	for _, r := range b.reschedule {
+	for _, r := range b.early {
 		out = append(out, event(b.instanceID, EventName(r.Due, b.now), new(r.Encode())))
 	}
-	if b.goesOn && !b.state.suspended {
+	if b.hasMore && !b.state.suspended {
 		out = append(out, event(b.instanceID, continueEvent, new(b.continuation())))
 	}
 	for i := range out {
@@ -333,8 +334,8 @@ func (b *Batch) Finish(execution string) []Message {
 	return out
 }
 
-// continuation returns the unique content of the event with which the entity goes on
-// after this batch.
+// continuation returns the unique content of the event that makes the entity continue after
+// this batch.
 func (b *Batch) continuation() string {
 	last := ""
 	if b.ran > 0 {
@@ -347,9 +348,9 @@ func event(instanceID, name string, input *string) Message {
 	return Message{Target: history.OrchestrationInstance{InstanceID: instanceID}, Name: name, Input: input}
 }
 
-// act returns the message that carries out an action. Its ID is derived from the
-// request's, so that receivers recognise a duplicate after a crash.
-func (b *Batch) act(t taken) Message {
+// act returns the message of an action. Its ID is derived from the request's ID, so that
+// receivers recognize it if it is sent again after a crash.
+func (b *Batch) act(t takenAction) Message {
 	id := DeriveID(b.instanceID, t.request.key(), strconv.Itoa(t.ordinal))
 	switch a := t.action.(type) {
 	case *Start:
@@ -370,8 +371,8 @@ func (b *Batch) act(t taken) Message {
 	}
 }
 
-// grant locks the entity, and returns the request to the next one or, if this is the
-// last, the answer to the orchestration (DurableTask.Core/TaskEntityDispatcher.cs,
+// grant locks the entity. It returns the request to the next entity of the lock set, or the
+// answer to the orchestration if this is the last (DurableTask.Core/TaskEntityDispatcher.cs,
 // ProcessLockRequest).
 func (b *Batch) grant(r *Request) Message {
 	b.state.lockedBy, b.state.lockID, b.state.lockOrigin = r.Parent, r.ID, r.Origin

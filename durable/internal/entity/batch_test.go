@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deliver has an entity take requests, and returns the operations that ran.
+// deliver applies requests to an entity and returns the operations that ran.
 func deliver(t *testing.T, state *entity.State, requests []*entity.Request) (ran []*entity.Operation) {
 	t.Helper()
 	var events []history.Event
@@ -31,7 +31,7 @@ func deliver(t *testing.T, state *entity.State, requests []*entity.Request) (ran
 	return ran
 }
 
-// stored returns state as it is read after it was written.
+// stored encodes and decodes state.
 func stored(t *testing.T, state *entity.State) *entity.State {
 	t.Helper()
 	read, err := entity.DecodeState(new(state.Encode()))
@@ -39,18 +39,18 @@ func stored(t *testing.T, state *entity.State) *entity.State {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(state.Encode(), read.Encode()); diff != "" {
-		t.Fatalf("what is written is not what is read (-written +read):\n%s", diff)
+		t.Fatalf("the decoded state differs (-encoded +decoded):\n%s", diff)
 	}
 	return read
 }
 
-// A play is an entity that gets events.
+// A play is an entity that receives events.
 type play struct {
 	*testing.T
 	state    *entity.State
 	settings entity.Settings
 	now      time.Time
-	log      []string // what ran and was sent
+	log      []string // operations that ran and messages that were sent
 }
 
 func newPlay(t *testing.T) *play {
@@ -100,7 +100,7 @@ func (p *play) want(log ...string) {
 	p.log = nil
 }
 
-var requests atomic.Int64 // made so far
+var requests atomic.Int64 // number of requests created
 
 func requestNumber() string { return entity.DeriveID(fmt.Sprint(requests.Add(1))) }
 
@@ -128,7 +128,7 @@ func release(parent string) *history.EventRaised {
 	return &history.EventRaised{Name: name, Input: &text}
 }
 
-func TestBatch_LocksKeepOthersOut(t *testing.T) {
+func TestBatch_ALockExcludesOtherSenders(t *testing.T) {
 	p := newPlay(t)
 	p.settings.Window = 0
 	p.get(op(lockRequest("p", 0, "a", "b")))
@@ -148,7 +148,7 @@ func TestBatch_LocksKeepOthersOut(t *testing.T) {
 	}
 }
 
-func TestBatch_TheHoldersRequestsComeFirst(t *testing.T) {
+func TestBatch_TheHoldersRequestsRunFirst(t *testing.T) {
 	p := newPlay(t)
 	p.settings.Window = 0
 	p.get(op(lockRequest("p", 0, "a")))
@@ -159,10 +159,10 @@ func TestBatch_TheHoldersRequestsComeFirst(t *testing.T) {
 	p.want("ran of others")
 }
 
-// A request for a lock that other entities pass on may overtake what its sender
-// sent before it. That runs as soon as the lock is granted, and before what the
-// sender sends then.
-func TestBatch_WhatTheHolderSentBeforeTheLockComesBeforeWhatItSendsThen(t *testing.T) {
+// Lock requests that other entities pass on may overtake earlier requests of their sender.
+// These run as soon as the lock is granted, before the requests that the holder sends
+// afterwards.
+func TestBatch_EarlierRequestsOfTheHolderRunBeforeLaterOnes(t *testing.T) {
 	p := newPlay(t)
 	of := func(name string, at time.Duration) *history.EventRaised {
 		return op(entity.Request{Operation: name, Signal: true, Parent: "p", ParentExecution: "x", Timestamp: noon.Add(at)})
@@ -185,17 +185,17 @@ func TestBatch_AReleaseEndsItsOwnLockOnly(t *testing.T) {
 	p.get(op(second))
 	p.get(release("p"))
 	if p.state.LockedBy() != "p" {
-		t.Error("a release that came again ended the holder's next lock")
+		t.Error("a duplicate release ended the holder's next lock")
 	}
 	name, text := entity.NewRelease(entity.Release{Parent: "p", ID: entity.OrphanedLock})
 	p.get(&history.EventRaised{Name: name, Input: &text})
 	if p.state.LockedBy() != "" {
-		t.Error("the release of an orphaned lock does nothing")
+		t.Error("the release of an orphaned lock did not end it")
 	}
 }
 
-// The checkpoint of an episode was lost after its requests were sent, and another
-// attempt sends them with other IDs.
+// The checkpoint of an episode is lost after its requests were sent. Another attempt sends them
+// with other IDs.
 func TestBatch_RequestsOfOneOriginTakeEffectOnce(t *testing.T) {
 	for _, window := range []time.Duration{0, settings.Window} {
 		p := newPlay(t)
@@ -212,7 +212,7 @@ func TestBatch_RequestsOfOneOriginTakeEffectOnce(t *testing.T) {
 func TestBatch_AReleaseEndsTheLockOfAnotherAttempt(t *testing.T) {
 	for _, r := range []entity.Release{
 		{Parent: "p", ID: entity.DeriveID("the attempt that counts"), Origin: "same"},
-		{Parent: "p", ID: entity.DeriveID("the attempt that counts")}, // by .NET
+		{Parent: "p", ID: entity.DeriveID("the attempt that counts")}, // .NET sends no origin
 	} {
 		p := newPlay(t)
 		p.settings.Window = 0
@@ -231,25 +231,25 @@ func TestBatch_AReleaseEndsTheLockOfAnotherAttempt(t *testing.T) {
 		p.get(op(next))
 		p.get(released)
 		if p.state.LockedBy() != "p" {
-			t.Errorf("%+v came again and ended the next lock", r)
+			t.Errorf("%+v was redelivered and ended the next lock", r)
 		}
 	}
 }
 
-func TestBatch_AReleaseThatComesFirstVoidsTheLock(t *testing.T) {
+func TestBatch_AReleaseThatArrivesFirstVoidsTheLock(t *testing.T) {
 	for _, position := range []int{0, 1} {
 		p := newPlay(t)
 		p.get(release("p"))
 		p.get(op(lockRequest("p", position, "b", "a")))
 		if p.state.LockedBy() != "" {
-			t.Errorf("at position %d a lock was granted that was released", position)
+			t.Errorf("a released lock was granted at position %d", position)
 		}
 	}
 }
 
-func TestBatch_AReleaseVoidsALockThatCameAgainBeforeIt(t *testing.T) {
+func TestBatch_AReleaseVoidsADuplicateLockRequest(t *testing.T) {
 	p := newPlay(t)
-	state, err := entity.DecodeState(new(`{"lockedBy":"p","sorter":{}}`)) // by .NET, which does not remember requests
+	state, err := entity.DecodeState(new(`{"lockedBy":"p","sorter":{}}`)) // written by .NET, which does not hold the IDs of requests
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestBatch_ALockThatIsPassedOnTwiceIsGrantedOnce(t *testing.T) {
 	}
 }
 
-func TestBatch_StopsAtTheLargestSizeAndGoesOn(t *testing.T) {
+func TestBatch_StopsAtTheMaximumSizeAndContinues(t *testing.T) {
 	p := newPlay(t)
 	p.settings.MaxBatch = 2
 	p.get(clientSignal("1"), clientSignal("2"), clientSignal("3"))
@@ -279,7 +279,7 @@ func TestBatch_StopsAtTheLargestSizeAndGoesOn(t *testing.T) {
 	p.want("ran 3")
 }
 
-func TestBatch_SuspendedByAnOlderSchedulerItWaitsToGoOn(t *testing.T) {
+func TestBatch_AnEntitySuspendedByAnOlderSchedulerWaitsForAContinuation(t *testing.T) {
 	p := newPlay(t)
 	state, err := entity.DecodeState(new(`{"exists":true,"state":"4","suspended":true,"sorter":{}}`))
 	if err != nil {
@@ -292,7 +292,7 @@ func TestBatch_SuspendedByAnOlderSchedulerItWaitsToGoOn(t *testing.T) {
 	p.want("ran get")
 }
 
-func TestBatch_DefersWhatDidNotRun(t *testing.T) {
+func TestBatch_DeferReturnsOperationsThatDidNotRunToTheQueue(t *testing.T) {
 	p := newPlay(t)
 	b := p.begin(clientSignal("1"), clientSignal("2"), clientSignal("3"), op(lockRequest("p", 0, "a")))
 	first, _ := b.Next()
@@ -304,7 +304,7 @@ func TestBatch_DefersWhatDidNotRun(t *testing.T) {
 	p.want("ran 2", "ran 3", `answer to p {"result":"Lock Acquisition Completed"}`)
 }
 
-func TestBatch_AWholeBatchThatFailsIsAnswered(t *testing.T) {
+func TestBatch_FailAnswersAllOperations(t *testing.T) {
 	p := newPlay(t)
 	b := p.begin(op(entity.Request{Operation: "get", Parent: "p", ParentExecution: "x"}))
 	b.Fail(&history.FailureDetails{ErrorType: "E", ErrorMessage: "oh"})
@@ -313,7 +313,7 @@ func TestBatch_AWholeBatchThatFailsIsAnswered(t *testing.T) {
 		`{"ErrorType":"E","ErrorMessage":"oh","StackTrace":null,"InnerFailure":null,"IsNonRetriable":false,"Properties":null}}`)
 }
 
-func TestBatch_WhatIsEarlyIsSentAgainInStepsOfSixDays(t *testing.T) {
+func TestBatch_AnEarlyRequestIsSentAgainInStepsOfSixDays(t *testing.T) {
 	p := newPlay(t)
 	due := noon.Add(10 * 24 * time.Hour)
 	p.get(op(entity.Request{Operation: "get", Signal: true, Due: due}))
@@ -326,7 +326,7 @@ func TestBatch_WhatIsEarlyIsSentAgainInStepsOfSixDays(t *testing.T) {
 	p.want("ran get")
 }
 
-func TestBatch_WhatClientsSendTwiceRunsOnce(t *testing.T) {
+func TestBatch_ADuplicateSignalOfAClientRunsOnce(t *testing.T) {
 	p := newPlay(t)
 	signal := clientSignal("get")
 	p.get(signal, signal)
@@ -335,13 +335,13 @@ func TestBatch_WhatClientsSendTwiceRunsOnce(t *testing.T) {
 	p.want("ran get", "ran fail")
 }
 
-func TestBatch_RollsBackWhatFails(t *testing.T) {
+func TestBatch_RollsBackFailedOperations(t *testing.T) {
 	for keep, want := range map[bool]string{false: "<nil>", true: "1"} {
 		p := newPlay(t)
 		p.settings.KeepFailedEffects = keep
 		b := p.begin(clientSignal("x"))
 		if _, ok := b.Next(); !ok {
-			t.Fatal("nothing runs")
+			t.Fatal("the batch has no operation")
 		}
 		b.Done(entity.Result{
 			State: new("1"), Failure: &history.FailureDetails{ErrorMessage: "oh"},
@@ -353,12 +353,12 @@ func TestBatch_RollsBackWhatFails(t *testing.T) {
 			got = *p.state.Text
 		}
 		if got != want || sent != len(want)%5 {
-			t.Errorf("if effects are kept is %v: the state is %s and %d signals are sent", keep, got, sent)
+			t.Errorf("KeepFailedEffects is %v: the state is %s and %d signals are sent", keep, got, sent)
 		}
 	}
 }
 
-func TestBatch_WhatCannotBeReadIsDroppedAndTold(t *testing.T) {
+func TestBatch_UndecodableEventsAreDiscardedAndReported(t *testing.T) {
 	p := newPlay(t)
 	for _, e := range []*history.EventRaised{
 		{Name: "op"},
@@ -377,7 +377,7 @@ func TestBatch_WhatCannotBeReadIsDroppedAndTold(t *testing.T) {
 	}
 }
 
-func TestRequest_OfTheOlderSchedulerIsRead(t *testing.T) {
+func TestRequest_DecodesRequestsOfTheOlderScheduler(t *testing.T) {
 	text := `{"$type":"Microsoft.Azure.WebJobs.Extensions.DurableTask.RequestMessage, Microsoft.Azure.WebJobs.Extensions.DurableTask",` +
 		`"op":null,"id":"3333AAAA-3333-3333-3333-333333333333","parent":"p","parentExecution":"x","Timestamp":"2026-11-20T18:34:39.1752517Z",` +
 		`"Predecessor":"0001-01-01T00:00:00","lockset":[{"$type":"Microsoft.Azure.WebJobs.Extensions.DurableTask.EntityId, X","name":"counter","key":"k"}]}`
@@ -390,7 +390,7 @@ func TestRequest_OfTheOlderSchedulerIsRead(t *testing.T) {
 	}
 }
 
-func TestResponse_OfTheOlderSchedulerIsRead(t *testing.T) {
+func TestResponse_DecodesAnswersOfTheOlderScheduler(t *testing.T) {
 	for text, want := range map[string]*history.FailureDetails{
 		`{"result":"1"}`: nil,
 		`{"result":"{\"Message\":\"oh\"}","exceptionType":"System.InvalidOperationException, System.Private.CoreLib"}`: {
@@ -429,7 +429,7 @@ func TestID_IsParsedAndPrinted(t *testing.T) {
 	}
 }
 
-func TestBatch_TellsWhatCameBefore(t *testing.T) {
+func TestBatch_RepeatsReportsDuplicates(t *testing.T) {
 	p := newPlay(t)
 	signal, lock := clientSignal("get"), op(lockRequest("p", 1, "0", "a"))
 	ordered := op(entity.Request{Operation: "get", Signal: true, Parent: "q", ParentExecution: "x", Timestamp: noon})
@@ -437,7 +437,7 @@ func TestBatch_TellsWhatCameBefore(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			b := p.begin(e)
 			if b.Repeats() != again {
-				t.Errorf("%s %s came before: %v, want %v", e.Name, *e.Input, b.Repeats(), again)
+				t.Errorf("%s %s: Repeats is %v, want %v", e.Name, *e.Input, b.Repeats(), again)
 			}
 			for op, ok := b.Next(); ok; op, ok = b.Next() {
 				b.Done(recordedCounter(op))

@@ -10,12 +10,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// BenchmarkEntityBatch measures what a batch takes besides its operations: it is
-// read, ordered, and stored with what is to be remembered of it.
+// BenchmarkEntityBatch measures the cost of a batch without its operations: messages are
+// decoded and ordered, and the state is stored.
 func BenchmarkEntityBatch(b *testing.B) {
 	for _, n := range []int{1, 100, 5000} {
 		b.Run(fmt.Sprint("signals=", n), func(b *testing.B) {
-			batches := make([][]history.Event, 16) // of different IDs
+			batches := make([][]history.Event, 16) // with different IDs
 			for i := range batches {
 				for j := range n {
 					name, text := entity.NewSignal(entity.DeriveID(fmt.Sprint(i), fmt.Sprint(j)), "get", nil, time.Time{}, noon)
@@ -32,9 +32,8 @@ func BenchmarkEntityBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkEntityOfManySenders measures one call of an entity that many
-// orchestrations have called within the reorder window, each once, on a hub that is exact
-// and on one that is not.
+// BenchmarkEntityOfManySenders measures one call of an entity that many orchestrations have
+// called once within the reorder window, on an exact hub and on one that is not exact.
 func BenchmarkEntityOfManySenders(b *testing.B) {
 	for i := range 6 {
 		settings, senders := settings, []int{100, 1000, 10_000}[i%3]
@@ -66,7 +65,7 @@ func BenchmarkEntityOfManySenders(b *testing.B) {
 	}
 }
 
-// work has an entity take a batch.
+// work applies events to state as one batch.
 func work(b *testing.B, state *entity.State, events []history.Event, now time.Time, settings entity.Settings) {
 	b.Helper()
 	batch, problems := entity.Begin("@counter@a", state, events, now, settings)
@@ -78,6 +77,6 @@ func work(b *testing.B, state *entity.State, events []history.Event, now time.Ti
 	}
 	batch.Finish("execution")
 	if len(state.Encode()) == 0 {
-		b.Fatal("nothing is stored")
+		b.Fatal("the stored state is empty")
 	}
 }

@@ -7,27 +7,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// exactly is a play on a hub that delivers in order and once.
+// exactly returns a play on a hub that delivers in order and exactly once.
 func exactly(t *testing.T) *play {
 	p := newPlay(t)
 	p.settings.Exact = true
 	return p
 }
 
-// On an exact hub an entity knows some 20 senders, however many there were.
+// On an exact hub an entity has entries for about 20 senders, even after thousands of callers.
 func TestExact_StateIsSmall(t *testing.T) {
 	t.Parallel()
 	p := exactly(t)
 	if ran := callers(p, 0, 3000); ran["crowd"] != 3000 {
 		t.Errorf("%d of 3,000 requests took effect", ran["crowd"])
 	}
-	p.run(map[string]int{}) // with the next batch there are too many
+	p.run(map[string]int{}) // this batch finds too many senders
 	if size := len(p.state.Encode()); size > 5000 {
 		t.Errorf("the state has %d bytes after 3,000 callers, want at most 5,000", size)
 	}
 }
 
-// What a client sends may come again on any hub: it sends again what may have arrived.
+// A client repeats a signal that may have arrived, so its duplicates occur on any hub.
 func TestExact_ASignalOfAClientTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	p, ran := exactly(t), map[string]int{}
@@ -35,12 +35,12 @@ func TestExact_ASignalOfAClientTakesEffectOnce(t *testing.T) {
 		p.run(ran, op(entity.Request{ID: "1", Operation: "signal", Signal: true}))
 	}
 	if ran["signal"] != 1 {
-		t.Errorf("a signal that came twice took effect %d times", ran["signal"])
+		t.Errorf("a signal that arrived twice took effect %d times", ran["signal"])
 	}
 }
 
-// What an entity on an exact hub sends goes out with its state, and not again.
-func TestExact_NothingIsSentAgain(t *testing.T) {
+// On an exact hub the messages of a batch are sent once, with its state.
+func TestExact_TheOutboxIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	p := exactly(t)
 	p.settings.Resend = true
@@ -53,14 +53,13 @@ func TestExact_NothingIsSentAgain(t *testing.T) {
 	}
 	p.state = stored(t, p.state)
 	if sent := p.begin().Finish("execution"); len(sent) != 0 {
-		t.Errorf("%d messages of the batch before were sent again", len(sent))
+		t.Errorf("%d messages of the previous batch were sent again", len(sent))
 	}
 }
 
-// A hub that is copied to another one is not exact any more. There, what follows a request
-// of a sender that the entity does not know does not wait, and what was on its way waits for
-// what was sent before it.
-func TestExact_ACopiedEntityGoesOnInOrder(t *testing.T) {
+// A hub that was copied to another hub is not exact any longer. The next request of an unknown
+// sender then does not wait, and requests in flight wait for their predecessors.
+func TestExact_ACopiedEntityContinuesInOrder(t *testing.T) {
 	t.Parallel()
 	p := exactly(t)
 	callers(p, 0, 3000)
@@ -77,19 +76,19 @@ func TestExact_ACopiedEntityGoesOnInOrder(t *testing.T) {
 	p.get(op(*second))
 	p.get(op(*first))
 	if len(p.log) < 2 || p.log[0] != "ran first" || p.log[1] != "ran second" {
-		t.Errorf("got %v, want that the first runs and then the second", p.log)
+		t.Errorf("got %v, want the first request to run before the second", p.log)
 	}
 }
 
-// A release may come before the request for the lock, which another entity passes on. It is
-// remembered then, and only then.
-func TestExact_AReleaseVoidsARequestThatComesLater(t *testing.T) {
+// A release may arrive before the lock request that another entity passes on. Only then does
+// the memory hold it.
+func TestExact_AReleaseVoidsALaterLockRequest(t *testing.T) {
 	t.Parallel()
 	p := exactly(t)
 	p.get(release("p"))
 	p.get(op(lockRequest("p", 0, "a")))
 	if by := p.state.LockedBy(); by != "" {
-		t.Errorf("locked by %q, although it was released before", by)
+		t.Errorf("locked by %q although the release arrived first", by)
 	}
 	p = exactly(t)
 	p.get(op(lockRequest("p", 0, "a")))
@@ -99,6 +98,6 @@ func TestExact_AReleaseVoidsARequestThatComesLater(t *testing.T) {
 		t.Errorf("locked by %q after its release", by)
 	}
 	if now := len(p.state.Encode()); now > size {
-		t.Errorf("the state has %d bytes after the release of a lock and %d before: it is remembered", now, size)
+		t.Errorf("the state has %d bytes after the release of a lock and %d before, want no growth", now, size)
 	}
 }

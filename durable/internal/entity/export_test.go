@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EncodeAsDotNet returns s without what .NET does not write. It changes s.
+// EncodeAsDotNet returns s without the extensions that .NET does not write. It changes s.
 func EncodeAsDotNet(s *State) string {
 	s.lockID, s.memory = "", memory{}
 	for _, from := range s.sorter.received.values {
@@ -14,13 +14,13 @@ func EncodeAsDotNet(s *State) string {
 	return strings.Replace(s.Encode(), `{"exists":true,`, "{", 1)
 }
 
-// ForgetOutbox makes as if what the last batch sent were sent, and what it took not deleted.
+// ForgetOutbox simulates a batch whose outbox was sent and whose messages were not deleted.
 func (s *State) ForgetOutbox() { s.memory.last.outbox = nil }
 
-// LockedBy returns who holds the lock.
+// LockedBy returns the instance ID of the lock's holder.
 func (s *State) LockedBy() string { return s.lockedBy }
 
-// Clone returns a sorter that labels as s does.
+// Clone returns a sorter that assigns the same labels as s.
 func (s *Sorter) Clone() Sorter {
 	c := Sorter{sendHorizon: s.sendHorizon}
 	for _, to := range s.lastSent.keys {

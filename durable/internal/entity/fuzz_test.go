@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// Whatever an entity is sent and whatever is stored of it, it ends in an error
-// or in something that can be written and read again.
+// For any message and any stored state, the result is an error or a state that can be encoded
+// and decoded.
 func FuzzBatch(f *testing.F) {
 	f.Add("", "op", `{"op":"add","signal":true,"input":"7","id":"55555555-5555-5555-5555-555555555555","Timestamp":"0001-01-01T00:00:00"}`)
 	f.Add(`{"state":"5","queue":[null],"lockedBy":"p","sorter":{"ReceivedFromInstance":{"p":{"Last":"2026-11-20T18:34:38.9916613","Buffered":{"2026-11-20T18:34:38.9916613":{"op":"x","id":"1"}}}}}}`,

@@ -8,18 +8,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An ID names an entity. The zero ID names none.
+// An ID identifies an entity. The zero ID identifies none.
 type ID struct {
-	// Name is the entity's function, in lower case (the Functions extension's
+	// Name is the name of the entity's function, in lower case (the Functions extension's
 	// EntityScheduler/EntityId.cs, EntityId).
 	Name string `json:"name"`
-	// Key says which of that name's entities it is. It may be any text that an
-	// instance ID may have, and empty.
+	// Key distinguishes the entities with the same name. It may be empty, and may contain any
+	// character that an instance ID may contain.
 	Key string `json:"key"`
 }
 
-// NewID returns the ID of the entity with the given name, whose case does not
-// matter, and key, whose case does.
+// NewID returns an entity ID. The case of name is ignored; the case of key matters. NewID
+// returns an error if name is empty or contains an @.
 func NewID(name, key string) (ID, error) {
 	switch {
 	case name == "":
@@ -30,7 +30,7 @@ func NewID(name, key string) (ID, error) {
 	return ID{Name: strings.ToLower(name), Key: key}, nil
 }
 
-// ParseID returns the entity whose instance ID is given
+// ParseID returns the ID of the entity with the given instance ID
 // (DurableTask.Core/Entities/EntityId.cs, FromString).
 func ParseID(instanceID string) (ID, error) {
 	if history.IsEntity(instanceID) {
@@ -38,17 +38,16 @@ func ParseID(instanceID string) (ID, error) {
 			return ID{Name: strings.ToLower(name), Key: key}, nil
 		}
 	}
-	return ID{}, fmt.Errorf("instance ID %q is not that of an entity, which is @name@key", instanceID)
+	return ID{}, fmt.Errorf("instance ID %q is not the ID of an entity; want @name@key", instanceID)
 }
 
 // String returns the entity's instance ID.
 func (id ID) String() string { return "@" + id.Name + "@" + id.Key }
 
-// Compare orders IDs by name and then key. Locks are acquired in this order, so
-// that nobody waits for one while holding a later one. DurableTask orders the
-// same way (DurableTask.Core/Entities/EntityId.cs, CompareTo) with the words'
-// order in the worker's culture instead of that of the bytes: the two differ
-// for keys that mix cases or have punctuation.
+// Compare orders IDs by name and then by key. Locks are acquired in this order, which prevents
+// deadlocks. DurableTask compares in the culture of the worker instead of by bytes
+// (DurableTask.Core/Entities/EntityId.cs, CompareTo). The two orders differ for keys with mixed
+// case or punctuation.
 func Compare(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }

@@ -7,55 +7,55 @@ import (
 	"time"
 )
 
-// A reason is why a message may come again after it took effect. It says how long the
-// message's ID is remembered. Each reason has a limit of its own: a burst for one makes
-// nothing forgotten that is remembered for another.
+// A reason is why a message may arrive again after it took effect. It determines how long the
+// memory holds the message's ID. Each reason has a limit of its own: a burst for one reason
+// does not evict IDs that are held for another.
 type reason int
 
 const (
-	redelivery reason = iota // its message was not deleted: until the batch is settled, or unsettledTime
-	rerun                    // its sender runs again, because its checkpoint was lost: rerunTime
-	retry                    // a client's library sends again: the last mostRetries
+	redelivery reason = iota // it was not deleted; held until the batch is settled, or for unsettledTime
+	rerun                    // its sender's checkpoint was lost and it runs again; held for rerunTime
+	retry                    // a client's library sends it again; the last maxRetries are held
 )
 
-// Times count from when a message came or, if that is later, from when a worker took the
-// entity over that does not know whether the last batch is settled: while no worker
-// runs, nothing comes.
+// Times are measured from the arrival of a message. If a worker acquired the entity later, and
+// does not know whether the last batch is settled, they are measured from then on: no message
+// arrives while no worker runs.
 const (
-	// A message is redelivered after its visibility timeout, by default 5 minutes, and
-	// after what is in the queue before it.
+	// A message is redelivered after its visibility timeout, by default 5 minutes, and after
+	// the messages before it in the queue.
 	unsettledTime = time.Hour
 	// A sender runs again after the visibility timeout of its messages.
 	rerunTime = 15 * time.Minute
 
-	mostReruns  = 2048
-	mostRetries = 128
+	maxReruns  = 2048
+	maxRetries = 128
 )
 
-// A memory has the IDs of what took effect, and the outboxes of unsettled batches.
+// A memory holds the IDs of messages that took effect, and the outboxes of unsettled batches.
 type memory struct {
-	last      batch   // the one that came to this State
-	unsettled []batch // before last
+	last      batch   // the batch that produced this State
+	unsettled []batch // the batches before last
 	reruns    []minute
 	retries   marks
 	woken     time.Time // when an unsettled batch was last found
 }
 
-// A batch is what is remembered of one until it is settled: see [State.Settle].
+// A batch holds the IDs and the outbox of a batch until it is settled; see [State.Settle].
 type batch struct {
 	taken  marks
 	outbox []Message
 }
 
-// A minute has the marks of one minute.
+// A minute holds the marks of one minute.
 type minute struct {
 	at    time.Time
 	marks marks
 }
 
-// knows reports whether something with an ID has taken effect. If that was in an
-// unsettled batch, its outbox is sent again: the batch's messages are deleted after
-// its outbox is sent.
+// knows reports whether a message with the given ID has taken effect. If an unsettled batch
+// took it, the outbox of that batch is sent again. The message was delivered again, so the
+// batch's messages were not deleted, and deletion comes after sending.
 func (m *memory) knows(id string) bool {
 	k := mark(id)
 	known := slices.Contains(m.last.taken, k) || slices.Contains(m.retries, k) || m.mayRerun(k)
@@ -71,13 +71,13 @@ func (m *memory) mayRerun(k uint64) bool {
 	return slices.ContainsFunc(m.reruns, func(in minute) bool { return slices.Contains(in.marks, k) })
 }
 
-// take remembers an ID until the batch is settled, and for why.
+// take holds an ID until the batch is settled, and as long as its reason requires.
 func (m *memory) take(id string, why reason, now time.Time) {
 	k := mark(id)
 	m.last.taken = append(m.last.taken, k)
 	switch {
 	case why == retry:
-		m.retries = append(m.retries.last(mostRetries-1), k)
+		m.retries = append(m.retries.last(maxRetries-1), k)
 	case why == rerun && !m.mayRerun(k):
 		m.takeRerun(k, now.Truncate(time.Minute).Add(time.Minute))
 	}
@@ -88,7 +88,7 @@ func (m *memory) takeRerun(k uint64, at time.Time) {
 	for _, in := range m.reruns {
 		n += len(in.marks)
 	}
-	if n >= mostReruns {
+	if n >= maxReruns {
 		m.reruns[0].marks = m.reruns[0].marks[1:]
 		m.reruns = slices.DeleteFunc(m.reruns, func(in minute) bool { return len(in.marks) == 0 })
 	}
@@ -99,8 +99,8 @@ func (m *memory) takeRerun(k uint64, at time.Time) {
 	m.reruns[i].marks = append(m.reruns[i].marks, k)
 }
 
-// begin begins a batch and forgets what is old. If resend is set and the last batch is
-// not settled, its outbox is sent again.
+// begin starts a batch and drops expired IDs. If the last batch is not settled and resend is
+// set, its outbox is sent again.
 func (m *memory) begin(now time.Time, resend bool) {
 	if b := m.last; len(b.taken) > 0 || len(b.outbox) > 0 {
 		m.last = batch{}
@@ -118,14 +118,14 @@ func (m *memory) begin(now time.Time, resend bool) {
 	}
 }
 
-// isOld reports whether something came longer ago than within, and a worker has had the
-// entity for longer.
+// isOld reports whether more than within has passed since at, and since a worker last acquired
+// the entity.
 func (m *memory) isOld(at, now time.Time, within time.Duration) bool {
 	return now.Sub(later(at, m.woken)) > within
 }
 
-// write writes two members that DurableTask does not have: the memory, and the outbox
-// of the last batch.
+// write writes two members that DurableTask does not have: the memory, and the outbox of the
+// last batch.
 func (m *memory) write(w *writer) {
 	if len(m.last.taken) > 0 || len(m.unsettled) > 0 || len(m.reruns) > 0 || len(m.retries) > 0 || !m.woken.IsZero() {
 		w.key("memory")
@@ -156,7 +156,7 @@ func (m *memory) write(w *writer) {
 	w.messages("outbox", m.last.outbox)
 }
 
-// UnmarshalJSON reads a memory.
+// UnmarshalJSON decodes a memory.
 func (m *memory) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		Taken    marks `json:"taken"`
@@ -185,16 +185,16 @@ func (m *memory) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Marks are hashes of IDs: 48 bits each, in JSON eight characters. Among five thousand,
-// one ID is taken for another with a chance of one in fifty thousand million.
+// Marks are hashes of IDs with 48 bits; each is eight characters in JSON. The probability that
+// an ID has the same mark as one of 5,000 others is 1 in 5*10^10.
 type marks []uint64
 
 const markBytes = 6
 
-// mark returns the hash of an ID. It depends on all of the ID: some kinds of GUIDs
-// begin with the time.
+// mark returns the hash of an ID. It depends on the whole ID, because some kinds of GUIDs start
+// with the time.
 func mark(id string) uint64 {
-	h := uint64(14695981039346656037) // FNV-1a, and then the bits are mixed
+	h := uint64(14695981039346656037) // FNV-1a, followed by a mixing step
 	for i := range len(id) {
 		h = (h ^ uint64(id[i])) * 1099511628211
 	}
@@ -203,7 +203,7 @@ func mark(id string) uint64 {
 	return (h ^ h>>33) >> (64 - 8*markBytes)
 }
 
-// last returns the newest marks, at most n, without capacity for more.
+// last returns the newest marks, at most n, with no spare capacity.
 func (m marks) last(n int) marks {
 	if len(m) <= n {
 		return slices.Clip(m)
@@ -211,7 +211,7 @@ func (m marks) last(n int) marks {
 	return slices.Clone(m[len(m)-n:])
 }
 
-// UnmarshalJSON reads marks.
+// UnmarshalJSON decodes marks.
 func (m *marks) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {

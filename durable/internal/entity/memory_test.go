@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// run has the entity take events and run all operations, and returns what is to
-// be sent. It counts what ran.
+// run applies events, runs all operations, and returns the messages to send. It counts in ran
+// which operations ran.
 func (p *play) run(ran map[string]int, events ...history.Event) (sent []entity.Message) {
 	p.Helper()
 	b := p.begin(events...)
@@ -25,9 +25,9 @@ func (p *play) run(ran map[string]int, events ...history.Event) (sent []entity.M
 	return sent
 }
 
-// A client's signal whose message was not deleted, because the worker died, comes
-// again after whatever else came, and after whatever time nobody worked on the hub.
-func TestMemory_KnowsASignalThatWasNotDeletedAfterManyOthers(t *testing.T) {
+// The message of a client's signal is not deleted, because the worker dies. It is redelivered
+// after many other signals, and after a downtime of any length.
+func TestMemory_RecognizesARedeliveredSignalAfterManyOthers(t *testing.T) {
 	for _, downtime := range []time.Duration{0, 3 * 24 * time.Hour} {
 		p, ran, signal := newPlay(t), map[string]int{}, clientSignal("get")
 		p.run(ran, signal)
@@ -43,7 +43,8 @@ func TestMemory_KnowsASignalThatWasNotDeletedAfterManyOthers(t *testing.T) {
 	}
 }
 
-// What is settled is forgotten, and so is, after a while, what nobody knows to be.
+// The IDs of settled batches are dropped. The IDs of unsettled batches are dropped after a
+// while.
 func TestMemory_DoesNotGrow(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	thousand := func() (signals []history.Event) {
@@ -58,27 +59,27 @@ func TestMemory_DoesNotGrow(t *testing.T) {
 		p.now = p.now.Add(time.Minute)
 	}
 	if n := len(p.state.Encode()); n > 2000 {
-		t.Errorf("the state has %d bytes although all is settled", n)
+		t.Errorf("the state has %d bytes although all batches are settled", n)
 	}
 	p.run(ran, thousand()...)
 	p.run(ran, clientSignal("get"))
 	if n := len(p.state.Encode()); n < 8000 {
-		t.Errorf("the state has %d bytes: it cannot know a thousand that are not settled", n)
+		t.Errorf("the state has %d bytes, too few for the IDs of a thousand unsettled signals", n)
 	}
 	p.state.Settle()
 	p.now = p.now.Add(2 * time.Hour)
 	p.run(ran, clientSignal("get"))
 	if n := len(p.state.Encode()); n > 2000 {
-		t.Errorf("the state has %d bytes after hours", n)
+		t.Errorf("the state has %d bytes two hours later", n)
 	}
 	if ran["get"] != 6_002 {
 		t.Errorf("%d operations ran, want 6,002", ran["get"])
 	}
 }
 
-// A day after it was busy, and a worker died meanwhile, an entity knows no more than
-// one to which nothing of that came.
-func TestMemory_IsThatOfAnotherAfterAWhile(t *testing.T) {
+// An entity is busy, and a worker dies. A day later its state equals the state of an
+// entity that was not busy.
+func TestMemory_HoldsNothingOfABusyDayADayLater(t *testing.T) {
 	run := func(busy bool) string {
 		p, ran := newPlay(t), map[string]int{}
 		from := func(sender, execution string, due time.Time) *history.EventRaised {
@@ -103,13 +104,13 @@ func TestMemory_IsThatOfAnotherAfterAWhile(t *testing.T) {
 		return p.state.Encode()
 	}
 	if diff := cmp.Diff(run(false), run(true)); diff != "" {
-		t.Errorf("what it knows (-of another +of one that was busy):\n%s", diff)
+		t.Errorf("state (-of an idle entity +of a busy one):\n%s", diff)
 	}
 }
 
-// Locks, releases and signals at a time are not sorted. Who sends them may do so
-// again, with whatever others in between.
-func TestMemory_KnowsWhatItsSenderSendsAgain(t *testing.T) {
+// Locks, releases and scheduled signals are not sorted. Their senders may send them again after
+// many other messages.
+func TestMemory_RecognizesRepeatedLocksReleasesAndScheduledSignals(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	scheduled := op(entity.Request{Operation: "get", Signal: true, Parent: "q", ParentExecution: "x", Due: noon})
 	for range 2 {
@@ -120,25 +121,25 @@ func TestMemory_KnowsWhatItsSenderSendsAgain(t *testing.T) {
 		}
 	}
 	if ran["get"] != 1 || p.state.LockedBy() != "" {
-		t.Errorf("the signal took effect %d times, and %q has the lock; want once and nobody", ran["get"], p.state.LockedBy())
+		t.Errorf("the signal took effect %d times and %q has the lock; want 1 time and no holder", ran["get"], p.state.LockedBy())
 	}
 }
 
-// The worker dies after the state is stored and before anything is sent. The hub
-// stands still for longer than messages are sent again by themselves, and another
-// message comes first: what was to be sent is sent once its cause comes again.
-func TestMemory_WhatWasNotSentIsSentWhenItsCauseComesAgain(t *testing.T) {
+// The worker dies after it stored the state and before it sent anything. The hub is down for
+// longer than Resend applies, and another message arrives first. The outbox is sent when the
+// first message is redelivered.
+func TestMemory_ARedeliveredMessageResendsTheOutboxOfItsBatch(t *testing.T) {
 	for _, cause := range []*history.EventRaised{
 		clientSignal("sigother"),
 		op(entity.Request{Operation: "sigother", Signal: true, Parent: "q", ParentExecution: "x", Timestamp: noon}),
 	} {
 		p, ran := newPlay(t), map[string]int{}
 		if sent := p.run(ran, cause); len(sent) != 2 {
-			t.Fatalf("%d messages are to be sent, want 2", len(sent))
+			t.Fatalf("the outbox has %d messages, want 2", len(sent))
 		}
 		p.now = p.now.Add(time.Hour)
 		if sent := p.run(ran, clientSignal("get")); len(sent) != 0 {
-			t.Errorf("%d messages are sent without need", len(sent))
+			t.Errorf("%d messages are sent again before the cause was redelivered", len(sent))
 		}
 		p.state.Settle()
 		p.now = p.now.Add(time.Minute)
@@ -147,15 +148,15 @@ func TestMemory_WhatWasNotSentIsSentWhenItsCauseComesAgain(t *testing.T) {
 		}
 		p.state.Settle()
 		if sent := p.run(ran, cause); len(sent) != 0 {
-			t.Errorf("%d messages are sent yet again", len(sent))
+			t.Errorf("%d messages are sent again after the batch was settled", len(sent))
 		}
 	}
 }
 
-// A worker dies, and nobody works on the hub for longer than the sorter remembers who
-// sent what. An orchestration whose checkpoint was lost then sends its request again,
-// after another's has made the sorter forget it.
-func TestMemory_KnowsWhatTheSorterForgetsAfterADowntime(t *testing.T) {
+// A worker dies, and the hub is down for longer than the reorder window. A request of another
+// sender then makes the sorter forget the first sender. An orchestration whose checkpoint was
+// lost sends its request again.
+func TestMemory_RecognizesARequestWhoseSenderTheSorterForgot(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	from := func(sender, name string) *history.EventRaised {
 		return op(entity.Request{Operation: name, Signal: true, Parent: sender, ParentExecution: "x", Timestamp: p.now})
@@ -172,13 +173,13 @@ func TestMemory_KnowsWhatTheSorterForgetsAfterADowntime(t *testing.T) {
 	}
 }
 
-// What is sent once more says what it said the first time, whatever is said.
-func TestMemory_WhatIsSentAgainIsWhatWasSent(t *testing.T) {
+// A message that is sent again has the same content, whatever its kind.
+func TestMemory_ResentMessagesAreEqual(t *testing.T) {
 	p, cause, due := newPlay(t), clientSignal("all"), noon.Add(time.Hour)
 	target := entity.ID{Name: "counter", Key: "b"}
 	b := p.begin(cause)
 	if _, ok := b.Next(); !ok {
-		t.Fatal("nothing runs")
+		t.Fatal("the batch has no operation")
 	}
 	b.Done(entity.Result{State: new("1"), Actions: []entity.Action{
 		&entity.Signal{Target: target, Operation: "now", Input: new("1")},
@@ -189,23 +190,22 @@ func TestMemory_WhatIsSentAgainIsWhatWasSent(t *testing.T) {
 	sent := b.Finish("execution")
 	p.state = stored(t, p.state)
 	if diff := cmp.Diff(sent, p.run(map[string]int{}, cause)); diff != "" || len(sent) != 4 {
-		t.Errorf("of %d messages, want 4 (-sent +sent again):\n%s", len(sent), diff)
+		t.Errorf("sent %d messages, want 4 (-sent +sent again):\n%s", len(sent), diff)
 	}
 }
 
-// The event by which an entity goes on with a large batch has no request whose ID
-// would be known.
-func TestMemory_AnEventToGoOnIsACauseToo(t *testing.T) {
+// The event that makes an entity continue with a large batch is not a request.
+func TestMemory_ARedeliveredContinuationResendsTheOutboxOfItsBatch(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	p.settings.MaxBatch = 1
-	goOn := p.run(ran, clientSignal("get"), clientSignal("sigother"))
-	if len(goOn) != 1 || goOn[0].Name != "continue" {
-		t.Fatalf("sent %v, want one event to go on", goOn)
+	continuation := p.run(ran, clientSignal("get"), clientSignal("sigother"))
+	if len(continuation) != 1 || continuation[0].Name != "continue" {
+		t.Fatalf("sent %v, want one continuation", continuation)
 	}
 	p.state.Settle()
-	cause := &history.EventRaised{Name: goOn[0].Name, Input: goOn[0].Input}
+	cause := &history.EventRaised{Name: continuation[0].Name, Input: continuation[0].Input}
 	if sent := p.run(ran, cause); len(sent) != 2 {
-		t.Fatalf("%d messages are to be sent, want 2", len(sent))
+		t.Fatalf("the outbox has %d messages, want 2", len(sent))
 	}
 	p.now = p.now.Add(time.Hour)
 	p.run(ran, clientSignal("get"))
@@ -214,8 +214,8 @@ func TestMemory_AnEventToGoOnIsACauseToo(t *testing.T) {
 	}
 }
 
-// episode returns signals that an orchestration sends in one episode, all with
-// the same IDs each time.
+// episode returns the n signals of an orchestration's episode with the given number. Their IDs
+// do not depend on s or at.
 func episode(s *entity.Sorter, number, n int, at time.Time) []history.Event {
 	var events []history.Event
 	for i := range n {
@@ -229,46 +229,46 @@ func episode(s *entity.Sorter, number, n int, at time.Time) []history.Event {
 	return events
 }
 
-// An episode signals an entity a thousand times, and its checkpoint is lost. It
-// runs again and sends the same, which is labelled by the time of then.
-func TestMemory_KnowsALargeEpisodeThatIsSentAgain(t *testing.T) {
+// An episode sends a thousand signals to an entity, and its checkpoint is lost. It runs again
+// and sends the same signals with later labels.
+func TestMemory_RecognizesTheSignalsOfALargeRepeatedEpisode(t *testing.T) {
 	for _, downtime := range []time.Duration{5 * time.Minute, 3 * time.Hour} {
 		p, ran := newPlay(t), map[string]int{}
-		var lost, counts entity.Sorter
+		var lost, committed entity.Sorter
 		p.run(ran, episode(&lost, 1, 1000, noon)...)
 		if downtime < time.Hour {
 			p.state.Settle()
 		}
 		p.now = p.now.Add(downtime)
-		if downtime > time.Hour { // one that sends when the hub is back comes first
+		if downtime > time.Hour { // another sender's request arrives first after the downtime
 			other := entity.Request{ID: entity.DeriveID("other"), Operation: "other", Signal: true, Parent: "r", Timestamp: p.now}
 			p.run(ran, op(other))
 			p.state.Settle()
 		}
-		p.run(ran, episode(&counts, 1, 1000, p.now)...)
+		p.run(ran, episode(&committed, 1, 1000, p.now)...)
 		p.state.Settle()
 		if ran["1"] != 1000 {
 			t.Errorf("after %v: %d signals took effect, want 1,000", downtime, ran["1"])
 		}
 		if downtime < time.Hour && len(p.state.Encode()) < 8000 {
-			t.Errorf("the state has %d bytes: it cannot know a thousand", len(p.state.Encode()))
+			t.Errorf("the state has %d bytes, too few for the IDs of a thousand signals", len(p.state.Encode()))
 		}
 		for n := range 3 {
 			p.now = p.now.Add(time.Second)
-			p.run(ran, episode(&counts, 2+n, 1, p.now)...)
+			p.run(ran, episode(&committed, 2+n, 1, p.now)...)
 			p.state.Settle()
 		}
 		if ran["2"]+ran["3"]+ran["4"] != 3 {
-			t.Errorf("after %v: of the next episodes %v took effect", downtime, ran)
+			t.Errorf("after %v: the operations of the next episodes ran %v times, want once each", downtime, ran)
 		}
 		if n := len(p.state.Encode()); downtime < time.Hour && n > 1000 {
-			t.Errorf("the state has %d bytes although the sender has gone on", n)
+			t.Errorf("the state has %d bytes although later episodes of the sender arrived", n)
 		}
 	}
 }
 
-// GUIDs of some kinds begin with the time, so that many begin alike.
-func TestMemory_TellsIDsApartThatBeginAlike(t *testing.T) {
+// Some kinds of GUIDs start with the time, so IDs may share a prefix.
+func TestMemory_DistinguishesIDsWithTheSamePrefix(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	var signals []history.Event
 	for i := range 1000 {
@@ -280,10 +280,10 @@ func TestMemory_TellsIDsApartThatBeginAlike(t *testing.T) {
 	}
 }
 
-// A request was on its way for hours, while nobody worked on the hub. What its
-// sender sends next makes the sorter forget the sender; then the first comes
-// again, since the sender's checkpoint was not settled.
-func TestMemory_KnowsWhatCameLate(t *testing.T) {
+// A request is in flight for hours while the hub is down. The next request of its sender makes
+// the sorter forget the sender. Then the first request is redelivered, because its batch is not
+// settled.
+func TestMemory_RecognizesALateRequestThatIsRedelivered(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	var s entity.Sorter
 	late := episode(&s, 1, 1, noon)
@@ -298,9 +298,9 @@ func TestMemory_KnowsWhatCameLate(t *testing.T) {
 	}
 }
 
-// Two workers whose clocks differ take turns (found by the simulator, seed 7618 of the
-// apps with entities).
-func TestMemory_KnowsWhatCameWhateverTheClocks(t *testing.T) {
+// Two workers with different clocks take turns (found by the simulator, seed 7618 of the apps
+// with entities).
+func TestMemory_RecognizesDuplicatesIfClocksDiffer(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	scheduled := func() *history.EventRaised {
 		return op(entity.Request{Operation: "get", Signal: true, Parent: "q", ParentExecution: "x", Due: noon})
@@ -316,7 +316,7 @@ func TestMemory_KnowsWhatCameWhateverTheClocks(t *testing.T) {
 	}
 }
 
-// A burst of clients' signals makes no lock or release forgotten, nor the other way round.
+// A burst of clients' signals evicts no IDs of locks and releases, and vice versa.
 func TestMemory_EachReasonHasALimitOfItsOwn(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	signal, lock := clientSignal("get"), op(lockRequest("p", 1, "0", "a"))
@@ -348,10 +348,9 @@ func TestMemory_EachReasonHasALimitOfItsOwn(t *testing.T) {
 	}
 }
 
-// What an earlier version has stored is known: clients' signals, a lock and its release,
-// the requests of executions of which some were forgotten, and what a batch sent that is
-// not settled.
-func TestMemory_KnowsWhatAnEarlierVersionKnew(t *testing.T) {
+// A state of an earlier version contains a client's signals, a lock and its release, requests
+// of forgotten and other executions, and the outbox of an unsettled batch.
+func TestMemory_ReadsTheStateOfAnEarlierVersion(t *testing.T) {
 	text, err := os.ReadFile("testdata/earlier.json")
 	if err != nil {
 		t.Fatal(err)
@@ -379,9 +378,9 @@ func TestMemory_KnowsWhatAnEarlierVersionKnew(t *testing.T) {
 	}
 }
 
-// A worker that does not know whether the last batch is settled may send its outbox again
-// at once.
-func TestMemory_TheLastOutboxIsSentAgainIfThatIsSet(t *testing.T) {
+// A worker that does not know whether the last batch is settled may send its outbox again at
+// once.
+func TestMemory_ResendSendsTheLastOutboxAgain(t *testing.T) {
 	p, ran := newPlay(t), map[string]int{}
 	p.run(ran, clientSignal("sigother"))
 	p.settings.Resend = true

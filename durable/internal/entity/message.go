@@ -2,7 +2,7 @@ package entity
 
 import (
 	"cmp"
-	"crypto/sha1" //nolint:gosec // it is what UUIDs of version 5 are made with
+	"crypto/sha1" //nolint:gosec // UUIDs of version 5 use SHA-1
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,26 +14,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// The names of the events that entities get
-// (DurableTask.Core/Entities/EventFormat/EntityMessageEventNames.cs). Any other
-// makes an entity go on with what is in its queue.
+// Names of the events that entities receive
+// (DurableTask.Core/Entities/EventFormat/EntityMessageEventNames.cs). An event with any other
+// name makes the entity continue with its queue.
 const (
 	requestEvent  = "op"
 	releaseEvent  = "release"
 	continueEvent = "continue"
 )
 
-// IsRelease reports whether an event for an entity releases a lock.
+// IsRelease reports whether an event sent to an entity releases a lock.
 func IsRelease(eventName string) bool { return eventName == releaseEvent }
 
-// longestDelay is how far ahead a signal can be sent: no queue message may be
-// hidden for longer than a week
-// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// MaximumSignalDelayTime). One that is due later comes early, and is sent again.
+// longestDelay is the longest delay of a message: a queue message can be hidden for at most a
+// week (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs, MaximumSignalDelayTime).
+// A signal that is due later arrives early, and the entity sends it to itself again.
 const longestDelay = 6 * 24 * time.Hour
 
-// EventName returns the name of the event with a request that is due at a time, zero
-// for at once (EntityMessageEventNames.cs, ScheduledRequestMessageEventName).
+// EventName returns the name of the event with a request that is due at the given time; a zero
+// due means immediately (EntityMessageEventNames.cs, ScheduledRequestMessageEventName).
 func EventName(due, now time.Time) string {
 	if due.IsZero() {
 		return requestEvent
@@ -44,9 +43,9 @@ func EventName(due, now time.Time) string {
 	return requestEvent + "@" + due.UTC().Format("2006-01-02T15:04:05.0000000Z")
 }
 
-// NewSignal returns the event by which a client signals an entity
-// (DurableTask.Core/Entities/ClientEntityHelpers.cs, EmitOperationSignal). A due
-// that is zero means at once.
+// NewSignal returns the name and the content of the event of a client's signal
+// (DurableTask.Core/Entities/ClientEntityHelpers.cs, EmitOperationSignal). A zero due means
+// immediately.
 func NewSignal(requestID, op string, input *string, due, now time.Time) (name, text string) {
 	r := Request{ID: requestID, Operation: op, Signal: true, Input: input, Due: history.Ticks(due)}
 	if due.IsZero() {
@@ -55,19 +54,18 @@ func NewSignal(requestID, op string, input *string, due, now time.Time) (name, t
 	return EventName(r.Due, now), r.Encode()
 }
 
-// OrphanedLock is the lock ID with which an administrator releases the lock of
-// an orchestration that is gone.
+// OrphanedLock is the lock ID in the release that an administrator sends for an orchestration
+// that no longer exists.
 const OrphanedLock = "fix-orphaned-lock"
 
-// A Release ends a lock
-// (DurableTask.Core/Entities/EventFormat/ReleaseMessage.cs).
+// A Release ends a lock (DurableTask.Core/Entities/EventFormat/ReleaseMessage.cs).
 type Release struct {
-	Parent string `json:"parent"` // the instance ID of the orchestration
-	ID     string `json:"id"`     // of the lock request
-	Origin string `json:"origin"` // as the request's
+	Parent string `json:"parent"` // the instance ID of the orchestration that holds the lock
+	ID     string `json:"id"`     // the ID of the lock request
+	Origin string `json:"origin"` // the origin of the lock request
 }
 
-// NewRelease returns the event by which an orchestration gives up a lock.
+// NewRelease returns the name and the content of the event that releases a lock.
 func NewRelease(r Release) (name, text string) {
 	var w writer
 	w.open()
@@ -87,28 +85,26 @@ func decodeRelease(text *string) (Release, error) {
 		return r, fmt.Errorf("decode the release of a lock: %w", err)
 	}
 	if r.Parent == "" {
-		return r, errors.New("the release of a lock does not say whose lock it is")
+		return r, errors.New("the release of a lock has no parent")
 	}
 	return r, nil
 }
 
 // lockGranted is the content of the answer to a lock request
-// (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs,
-// LockAcquisitionCompletion).
+// (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs, LockAcquisitionCompletion).
 const lockGranted = "Lock Acquisition Completed"
 
-// A Response answers a [Request].
+// A Response is the answer to a [Request].
 type Response struct {
 	Result  *string
 	Failure *history.FailureDetails // nil if the operation succeeded
-	Origin  string                  // as the request's
+	Origin  string                  // the origin of the request
 }
 
-// Encode returns r as JSON text
-// (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs).
+// Encode returns r as JSON text (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs).
 func (r Response) Encode() string { return r.encode("") }
 
-// encode also says, if message is not empty, that the whole batch failed.
+// encode is Encode for a batch that failed as a whole with message, unless message is empty.
 func (r Response) encode(message string) string {
 	var w writer
 	w.open()
@@ -123,8 +119,9 @@ func (r Response) encode(message string) string {
 	return string(w.buf)
 }
 
-// OriginOfResponse returns the origin of the request that an event's content answers,
-// empty if it has none. It is the last member of our answers, which may be long.
+// OriginOfResponse returns the origin of the request that an event answers, or "" if the
+// content has none. It looks only at the end of the content, where Encode writes it: an answer
+// may be long.
 func OriginOfResponse(text *string) string {
 	const member, length = `,"origin":"`, 36
 	if text == nil {
@@ -137,8 +134,8 @@ func OriginOfResponse(text *string) string {
 	return ""
 }
 
-// ParseResponse reads an answer in either dialect. In the older scheduler's a failure
-// has the exception's type, and the serialized exception as its result.
+// ParseResponse decodes an answer in either format. The older scheduler encodes a failure as
+// the exception's type, with the serialized exception as the result.
 func ParseResponse(text *string) (Response, error) {
 	if text == nil {
 		return Response{}, nil
@@ -160,7 +157,7 @@ func ParseResponse(text *string) (Response, error) {
 	return Response{Result: w.Result}, nil
 }
 
-// exceptionFailure returns the failure of an exception's type and serialized text.
+// exceptionFailure converts an exception's type and serialized text to a failure.
 func exceptionFailure(exception string, serialized *string) *history.FailureDetails {
 	kind, _, _ := strings.Cut(exception, ",")
 	f := &history.FailureDetails{ErrorType: kind, ErrorMessage: exception}
@@ -175,8 +172,7 @@ func exceptionFailure(exception string, serialized *string) *history.FailureDeta
 	return f
 }
 
-// DeriveID returns a GUID of parts: the same for the same ones, and different for
-// others.
+// DeriveID returns a GUID that is derived from parts. Equal parts have equal IDs.
 func DeriveID(parts ...string) string {
 	h := sha1.New() //nolint:gosec // see the import
 	h.Write([]byte("durable entity request"))
@@ -192,10 +188,10 @@ func DeriveID(parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// key returns the ID by which the lock is remembered.
+// key returns the ID under which the memory holds the lock.
 func (r Release) key() string { return cmp.Or(r.Origin, strings.ToLower(r.ID)) }
 
-// names reports whether r releases the lock of the request with an ID and origin.
+// names reports whether r releases the lock of the request with the given ID and origin.
 func (r Release) names(id, origin string) bool {
 	if origin != "" && r.Origin != "" {
 		return origin == r.Origin

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// An ordered is a map that is written in the order in which keys were added, as a
-// dictionary of .NET is.
+// An ordered is a map that keeps the order in which its keys were added, like a dictionary in
+// .NET.
 type ordered[V any] struct {
 	keys   []string
 	values map[string]V
@@ -40,7 +40,7 @@ func (o *ordered[V]) deleteFunc(del func(V) bool) {
 	})
 }
 
-// UnmarshalJSON reads an object.
+// UnmarshalJSON decodes an object.
 func (o *ordered[V]) UnmarshalJSON(data []byte) error {
 	*o = ordered[V]{}
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -7,14 +7,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Message is what an entity sends: an event or the start of an orchestration.
+// A Message is a message that an entity sends: an event, or the start of an orchestration.
 type Message struct {
 	Target history.OrchestrationInstance
-	Name   string // of the event
+	Name   string // the name of the event
 	Input  *string
-	Start  *Start // nil for an event; Target names the execution that is to begin
-	// Sender is the execution of the entity that started an orchestration, and
-	// Number tells its messages apart.
+	Start  *Start // nil for an event; otherwise Target is the execution to start
+	// Sender is the execution of the entity that starts an orchestration. Number distinguishes
+	// its messages.
 	Sender string
 	Number int
 }
@@ -27,7 +27,7 @@ func writeMessage(w *writer, m Message) {
 		w.str("start", a.Name)
 		w.filled("version", a.Version)
 		if len(a.Tags) > 0 {
-			tags, _ := json.Marshal(a.Tags) // texts always are JSON, and keys are sorted
+			tags, _ := json.Marshal(a.Tags) // strings can be encoded, and keys are sorted
 			w.raw("tags", string(tags))
 		}
 		if !a.Due.IsZero() {
@@ -42,7 +42,7 @@ func writeMessage(w *writer, m Message) {
 	w.close()
 }
 
-// wireMessage is a Message in JSON.
+// wireMessage is the JSON form of a Message.
 type wireMessage struct {
 	To        string            `json:"to"`
 	Execution string            `json:"execution"`

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// limits are how much a Sorter knows.
+// limits bound the size of a Sorter.
 type limits struct {
-	// senders is how many quiet senders it knows in full, of which it lets twice as many
-	// come before it puts the older half into its past.
+	// senders is the number of quiet senders with a full entry. When there are twice as many,
+	// the Sorter moves the older half to its past.
 	senders int
-	// marks is the most marks of a past. 8,192 are 64 KiB in a state: those of some 4,000
-	// senders of one request each.
+	// marks is the maximum number of marks in the past. 8,192 marks take 64 KiB in a state, and
+	// suffice for about 4,000 senders of one request each.
 	marks int
 }
 
-// limitsOn returns what is needed on a hub. What an exact one delivers needs none, but it may
-// be copied to another one, which is not: there, what is on its way must wait for what was
-// sent before it. That is later than what a sender sent that has been quiet for long.
-func limitsOn(exact bool) limits {
+// limitsFor returns the limits on a hub. An exact hub needs no entries. Its content may,
+// however, be copied to a hub that is not exact, where requests in flight must wait for their
+// predecessors. These are recent, so only the entries of recent senders are needed.
+func limitsFor(exact bool) limits {
 	if exact {
 		return limits{senders: 16}
 	}
@@ -27,30 +27,32 @@ func limitsOn(exact bool) limits {
 }
 
 const (
-	// pastMarks is how many marks are forgotten together, and mostOfSender how many a sender
-	// may have.
-	pastMarks    = 256
-	mostOfSender = 64
+	// pastMarks is the maximum number of marks that are dropped together. maxSenderMarks is the
+	// maximum number of marks of a sender.
+	pastMarks      = 256
+	maxSenderMarks = 64
 )
 
-// A past is what a Sorter knows of senders that have been quiet for longer than others: the
-// marks of the IDs of requests that may be sent again, and of the labels that the next request
-// may follow. A request that comes recalls them: see [past.recall].
+// A past holds marks of senders that have been quiet for longer than others. It has the marks
+// of the IDs of requests that may be sent again, and of the labels that the sender's next
+// request may follow. The next request recalls them; see [past.recall].
 type past struct {
-	marked []moment // in order
-	// forgotten is the last label of those that had to go since there were too many. What
-	// follows one up to that, of a sender that is not known, waits for nothing.
+	marked []moment // in order of time
+	// forgotten is the newest label that was dropped because there were too many marks. A
+	// request of an unknown sender does not wait if its predecessor has this label or an older
+	// one.
 	forgotten time.Time
 }
 
-// A moment has the marks of senders whose last labels are up to at, and after those before.
+// A moment holds the marks of senders whose last label is at most at, and newer than the
+// previous moment's.
 type moment struct {
 	at    time.Time
 	marks marks
 }
 
-// markOf returns the mark of a label of a sender's execution. Loose says that the label does
-// not show which episodes count: see [run].
+// markOf returns the mark of a label of a sender's execution. Loose is the flag of its [run]:
+// labels do not show which episodes were committed.
 func markOf(sender, execution string, label time.Time, loose bool) uint64 {
 	end := ""
 	if loose {
@@ -63,7 +65,7 @@ func (p *past) has(k uint64) bool {
 	return slices.ContainsFunc(p.marked, func(m moment) bool { return slices.Contains(m.marks, k) })
 }
 
-// recall tells a run of a request's sender what is known of the two.
+// recall adds what the past holds about r and its predecessor to of, the run of its sender.
 func (p *past) recall(of *run, r *Request) {
 	if len(p.marked) == 0 && p.forgotten.IsZero() {
 		return
@@ -83,8 +85,8 @@ func (p *past) recall(of *run, r *Request) {
 	}
 }
 
-// add adds what is known of a sender, but for [source].over: what comes late of one of its
-// executions that were forgotten may wait for as long as the window.
+// add adds the marks of a sender. It drops [source].over. A late request of one of the sender's
+// forgotten executions may therefore wait for the whole window.
 func (p *past) add(sender string, from *source) {
 	var all marks
 	var at time.Time
@@ -103,7 +105,7 @@ func (p *past) add(sender string, from *source) {
 	}
 }
 
-// limit forgets the oldest if there are more marks than most.
+// limit drops the oldest marks while there are more than most.
 func (p *past) limit(most int) {
 	n := 0
 	for _, m := range p.marked {
@@ -115,7 +117,7 @@ func (p *past) limit(most int) {
 	}
 }
 
-// forgetBefore forgets what is older than the horizon.
+// forgetBefore drops marks older than the horizon.
 func (p *past) forgetBefore(horizon time.Time) {
 	p.marked = slices.DeleteFunc(p.marked, func(m moment) bool { return m.at.Before(horizon) })
 	if p.forgotten.Before(horizon) {
@@ -123,8 +125,8 @@ func (p *past) forgetBefore(horizon time.Time) {
 	}
 }
 
-// horizon returns up to where DurableTask, which knows nothing of a past, must not wait for
-// labels: up to those of the past.
+// horizon returns the first label after those in the past. DurableTask, which ignores the past,
+// must not wait for older labels.
 func (p *past) horizon() time.Time {
 	last := p.forgotten
 	if n := len(p.marked); n > 0 {
@@ -150,7 +152,7 @@ func (p *past) write(w *writer) {
 	}
 }
 
-// pastOf returns the past that write wrote.
+// pastOf decodes a past.
 func pastOf(marked ordered[marks], forgotten time.Time) (p past, err error) {
 	p.forgotten = forgotten
 	for _, text := range marked.keys {

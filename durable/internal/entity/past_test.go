@@ -10,8 +10,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
-// callers have an entity called by members of the crowd from one to another, a batch for
-// each 250.
+// callers sends the requests of senders from to to-1 of the crowd to an entity, in batches of
+// 250.
 func callers(p *play, from, to int) (ran map[string]int) {
 	p.Helper()
 	ran = map[string]int{}
@@ -27,14 +27,14 @@ func callers(p *play, from, to int) (ran map[string]int) {
 	return ran
 }
 
-// An entity knows a few of the senders in full, and the others by two marks: what they send
-// again takes no effect, and what they send next does at once.
-func TestPast_KnowsThousandsOfSendersByTheirMarks(t *testing.T) {
+// An entity has full entries for a few senders and two marks for each of the others. Duplicates
+// are recognized, and their next requests do not wait.
+func TestPast_RecognizesHundredsOfSendersByTheirMarks(t *testing.T) {
 	t.Parallel()
 	const n = 500
 	p := newPlay(t)
 	callers(p, 0, n)
-	p.run(map[string]int{}) // with the next batch there are too many
+	p.run(map[string]int{}) // this batch finds too many senders
 	if size := len(p.state.Encode()); size > 20_000 {
 		t.Errorf("the state has %d bytes after %d callers, want at most 20,000", size, n)
 	}
@@ -43,7 +43,7 @@ func TestPast_KnowsThousandsOfSendersByTheirMarks(t *testing.T) {
 	}
 	ran := map[string]int{}
 	for i := 0; i < n; i += 5 {
-		again := fromCrowd(i, time.Minute) // as another attempt has it
+		again := fromCrowd(i, time.Minute) // the label of another attempt
 		next := &entity.Request{Operation: "next", Parent: again.Parent, ParentExecution: "x", Timestamp: again.Timestamp.Add(time.Second), Predecessor: fromCrowd(i, 0).Timestamp}
 		if i%2 == 0 {
 			next.Predecessor = again.Timestamp
@@ -54,17 +54,17 @@ func TestPast_KnowsThousandsOfSendersByTheirMarks(t *testing.T) {
 		p.state.Settle()
 	}
 	if ran["crowd"] > 0 || ran["next"] != n/5 {
-		t.Errorf("%d requests took effect again, and %d of %d that follow them did", ran["crowd"], ran["next"], n/5)
+		t.Errorf("%d duplicates took effect, want none; %d of %d following requests did", ran["crowd"], ran["next"], n/5)
 	}
 }
 
-// What comes before its predecessor waits for that, although its sender was never heard of
-// and thousands of others were meanwhile.
-func TestPast_WhatIsEarlyWaitsForWhatIsLate(t *testing.T) {
+// A request that arrives before its predecessor waits for it, although its sender is new and
+// thousands of other senders follow.
+func TestPast_AnEarlyRequestWaitsForItsPredecessor(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	callers(p, 0, 2000)
-	first, second := fromCrowd(100_000, -100*time.Second), fromCrowd(100_000, -99*time.Second) // before all of those
+	first, second := fromCrowd(100_000, -100*time.Second), fromCrowd(100_000, -99*time.Second) // older than all others
 	first.Operation, second.Operation = "first", "second"
 	second.ID, second.Predecessor = entity.DeriveID("second"), first.Timestamp
 	p.run(map[string]int{}, op(*second))
@@ -72,12 +72,12 @@ func TestPast_WhatIsEarlyWaitsForWhatIsLate(t *testing.T) {
 	callers(p, 2000, 3000)
 	p.get(op(*first))
 	if len(p.log) < 2 || p.log[0] != "ran first" || p.log[1] != "ran second" {
-		t.Errorf("got %v, want that the first runs and then the second", p.log)
+		t.Errorf("got %v, want the first request to run before the second", p.log)
 	}
 }
 
-// However many senders there are, the state is no larger, and what its first sender sends
-// next does not wait.
+// The size of the state does not depend on the number of senders, and the next request of the
+// first sender does not wait.
 func TestPast_IsBounded(t *testing.T) {
 	t.Parallel()
 	size := func(n int) (int, *play) {
@@ -97,9 +97,9 @@ func TestPast_IsBounded(t *testing.T) {
 	}
 }
 
-// It is the same if the senders were forgotten and come back, again and again, and if each
-// continues as new meanwhile.
-func TestPast_IsBoundedWhenSendersComeBack(t *testing.T) {
+// The same holds if forgotten senders send requests again and again, also if each has continued
+// as new in between.
+func TestPast_IsBoundedWhenSendersReturn(t *testing.T) {
 	t.Parallel()
 	const n = 5000
 	for name, execution := range map[string]func(int) string{"one execution": func(int) string { return "x" }, "many": func(round int) string { return fmt.Sprint("x", round) }} {
@@ -131,7 +131,7 @@ func TestPast_IsBoundedWhenSendersComeBack(t *testing.T) {
 	}
 }
 
-// An hour later nothing is left of a crowd.
+// The state contains nothing of a crowd an hour later.
 func TestPast_IsForgottenAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	state := func(n int) string {
@@ -151,9 +151,10 @@ func TestPast_IsForgottenAfterTheWindow(t *testing.T) {
 	}
 }
 
-// A .NET worker that takes the entity over knows nothing of the past: what follows the labels
-// of that must not wait. Its horizon is later than those, and ours is read again.
-func TestPast_DotNetDoesNotWaitForIt(t *testing.T) {
+// A .NET worker that acquires the entity ignores the past, and must not wait for the labels in
+// it. Its horizon is therefore after those labels. Workers of this project read their own
+// horizon.
+func TestPast_DotNetDoesNotWaitForItsLabels(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	callers(p, 0, 1000)
@@ -169,10 +170,10 @@ func TestPast_DotNetDoesNotWaitForIt(t *testing.T) {
 	for n := range 1000 {
 		member := fromCrowd(n, 0)
 		if _, known := wire.Sorter.ReceivedFromInstance[member.Parent]; !known && !member.Timestamp.Before(wire.Sorter.ReceiveHorizon) {
-			t.Fatalf("%s is not known, and its label %v is not before the horizon %v", member.Parent, member.Timestamp, wire.Sorter.ReceiveHorizon)
+			t.Fatalf("%s has no entry, and its label %v is not before the horizon %v", member.Parent, member.Timestamp, wire.Sorter.ReceiveHorizon)
 		}
 	}
 	if n := len(wire.Sorter.ReceivedFromInstance); n > 400 {
-		t.Errorf("%d senders are known in full", n)
+		t.Errorf("%d senders have entries, want at most 400", n)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A recording is what .NET's entities were sent and sent, and what was stored of
-// them, in order.
+// A recording has the messages to and from .NET's entities, and their stored states, in order.
 type recording struct {
 	events []recordedEvent
 	rows   []recordedRow
@@ -91,7 +90,7 @@ func readEvent(t *testing.T, body string) (recordedEvent, bool) {
 	return recordedEvent{envelope.TaskMessage.OrchestrationInstance.InstanceID, &history.EventRaised{Name: *e.Name, Input: e.Input}}, true
 }
 
-func TestRecording_IsReadAndWrittenAgainByteForByte(t *testing.T) {
+func TestRecording_IsDecodedAndEncodedByteForByte(t *testing.T) {
 	r := dotNet(t)
 	for _, e := range r.events {
 		var got string
@@ -103,7 +102,7 @@ func TestRecording_IsReadAndWrittenAgainByteForByte(t *testing.T) {
 			}
 			got = request.Encode()
 			if !request.Due.IsZero() && entity.EventName(request.Due, request.Due) != e.Name {
-				t.Errorf("the event that is due at %v is named %s, want %s", request.Due, entity.EventName(request.Due, request.Due), e.Name)
+				t.Errorf("the event due at %v is named %s, want %s", request.Due, entity.EventName(request.Due, request.Due), e.Name)
 			}
 		case entity.IsRelease(e.Name):
 			var release entity.Release
@@ -142,7 +141,7 @@ func TestRecording_IsReadAndWrittenAgainByteForByte(t *testing.T) {
 	}
 }
 
-func TestRecording_ClientsSignalsAreWrittenAsDotNetDid(t *testing.T) {
+func TestRecording_ClientsSignalsAreEncodedLikeDotNet(t *testing.T) {
 	n := 0
 	for _, e := range dotNet(t).events {
 		request, err := entity.DecodeRequest(e.Input)
@@ -160,7 +159,7 @@ func TestRecording_ClientsSignalsAreWrittenAsDotNetDid(t *testing.T) {
 	}
 }
 
-// recordedCounter is what the recorded entities did.
+// recordedCounter runs an operation like the recorded entities.
 func recordedCounter(op *entity.Operation) entity.Result {
 	n := 0
 	if op.State != nil {
@@ -185,37 +184,36 @@ func recordedCounter(op *entity.Operation) entity.Result {
 	return r
 }
 
-// settings are those of the recorded worker.
+// settings are the settings of the recorded worker.
 var settings = entity.Settings{MaxBatch: 5000, Window: 30 * time.Minute}
 
-// sentLock finds where .NET remembers a lock that it passed on. See
+// sentLock matches the label of a lock request that .NET passed on; see
 // [entity.Sorter.LabelPassed].
 var sentLock = regexp.MustCompile(`"LastSentToInstance":\{"@counter@k2":"[^"]*"\},|"@counter@k2":"[^"]*",|,"SendHorizon":"[^"]*"`)
 
 var randomID = regexp.MustCompile(`"id":"[0-9a-f-]{36}"`)
 
-// What .NET's entities were sent has them store and answer here what it had them
-// store and answer there.
-func TestRecording_BatchesComeToWhatTheyCameToInDotNet(t *testing.T) {
+// The messages to .NET's entities must have the same stored states and answers here as in .NET.
+func TestRecording_BatchesHaveTheResultsOfDotNet(t *testing.T) {
 	r := dotNet(t)
 	states := map[string]*entity.State{}
-	seen := map[string]int{} // rows of the recording, by instance
+	seen := map[string]int{} // number of rows used so far, by instance
 	for _, batch := range []struct {
 		name     string
 		instance string
-		events   []string // parts of their contents
+		events   []string // parts of their content
 		now      string
 		sends    []string
 	}{
 		{name: "a signal and a call", instance: "@counter@k1", events: []string{"11111111", "22222222"}, sends: []string{`{"result":"5"}`}},
-		{name: "a lock that is passed on", instance: "@counter@k1", events: []string{`"id":"33333333`}, now: "2026-11-20T18:34:39.1977859Z", sends: []string{`"pos":1`}},
+		{name: "a passed-on lock", instance: "@counter@k1", events: []string{`"id":"33333333`}, now: "2026-11-20T18:34:39.1977859Z", sends: []string{`"pos":1`}},
 		{name: "the last lock", instance: "@counter@k2", events: []string{`"pos":1`}, sends: []string{"Lock Acquisition Completed"}},
-		{name: "a call by the holder that fails", instance: "@counter@k1", events: []string{"44444444"}, sends: []string{"op failed"}},
+		{name: "a failing call by the holder", instance: "@counter@k1", events: []string{"44444444"}, sends: []string{"op failed"}},
 		{name: "a release", instance: "@counter@k2", events: []string{`{"parent":"entorch"`}},
 		{name: "another release", instance: "@counter@k1", events: []string{`{"parent":"entorch"`}},
 		{name: "a signal that signals and starts", instance: "@counter@k1", events: []string{"55555555"}, now: "2026-11-20T18:34:40.9623472Z", sends: []string{`"4d416087`, ""}},
 		{name: "a signal of an entity", instance: "@counter@other", events: []string{`"4d416087`}},
-		{name: "a signal at a time", instance: "@counter@k1", events: []string{"66666666"}, now: "2026-11-20T18:34:48.9660000Z"},
+		{name: "a scheduled signal", instance: "@counter@k1", events: []string{"66666666"}, now: "2026-11-20T18:34:48.9660000Z"},
 	} {
 		var events []history.Event
 		for _, part := range batch.events {
@@ -241,7 +239,7 @@ func TestRecording_BatchesComeToWhatTheyCameToInDotNet(t *testing.T) {
 		var want []string
 		for _, part := range batch.sends {
 			if part == "" {
-				want = append(want, `"e"`) // the input of what is started
+				want = append(want, `"e"`) // the input of the orchestration that is started
 				continue
 			}
 			want = append(want, *r.find(t, "", part).Input)
@@ -263,8 +261,8 @@ func TestRecording_BatchesComeToWhatTheyCameToInDotNet(t *testing.T) {
 	}
 }
 
-// find returns the event for an instance, any if it is empty, with a text in its
-// content.
+// find returns the event for an instance whose content contains part. If instance is empty, it
+// finds events for any instance.
 func (r recording) find(t *testing.T, instance, part string) *history.EventRaised {
 	t.Helper()
 	for _, e := range r.events {
@@ -276,7 +274,7 @@ func (r recording) find(t *testing.T, instance, part string) *history.EventRaise
 	return nil
 }
 
-// row returns the next state that was stored of an instance.
+// row returns the next stored state of an instance.
 func (r recording) row(t *testing.T, instance string, seen map[string]int) string {
 	t.Helper()
 	n := 0

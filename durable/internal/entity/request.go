@@ -14,44 +14,44 @@ import (
 // A Request asks an entity to run an operation or to grant a lock
 // (DurableTask.Core/Entities/EventFormat/RequestMessage.cs).
 type Request struct {
-	ID        string // a GUID; the name of the event that answers
-	Operation string // empty if it is for a lock
+	ID        string // a GUID; also the name of the event that answers
+	Operation string // empty for a lock request
 	Signal    bool
 	Input     *string
-	// Parent is the instance ID of the sender, empty for a client, and
-	// ParentExecution its execution, empty if it is an entity.
+	// Parent is the instance ID of the sender; empty for a client. ParentExecution is its
+	// execution ID; empty for an entity.
 	Parent          string
 	ParentExecution string
-	Due             time.Time // zero: at once
-	// Timestamp and Predecessor order the requests of one sender: see [Sorter].
+	Due             time.Time // zero means immediately
+	// Timestamp and Predecessor order the requests of one sender; see [Sorter].
 	Timestamp   time.Time
 	Predecessor time.Time
-	LockSet     []ID // nil if it is for an operation
-	Position    int  // in LockSet, of the entity to lock next
-	// Origin is the same for all attempts in which an orchestration sends the request,
-	// whose IDs differ. Other programs send none, and .NET ignores it.
+	LockSet     []ID // nil for an operation
+	Position    int  // index in LockSet of the entity to lock next
+	// Origin identifies the request across all attempts of an orchestration to send it, which
+	// have different IDs. Other programs do not send it, and .NET ignores it.
 	Origin string
 
-	// These are kept as they came: JSON text, empty if there is none.
+	// JSON text, unchanged; empty if absent.
 	traceContext string
 	requestTime  string
 	createTrace  bool
 }
 
-// IsLock reports whether r is for a lock.
+// IsLock reports whether r is a lock request.
 func (r *Request) IsLock() bool { return r.LockSet != nil }
 
-// isLabelled reports whether r has a place in the order of its sender's requests. .NET
-// takes one without a label for a duplicate.
+// isLabelled reports whether r has a position among its sender's requests. .NET treats a
+// request without a label as a duplicate.
 func (r *Request) isLabelled() bool {
 	return r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
 }
 
-// key returns the ID by which r is recognised when it is sent again.
+// key returns the ID that r and its duplicates share.
 func (r *Request) key() string { return cmp.Or(r.Origin, r.ID) }
 
-// Encode returns r as JSON text. The ID stands as near to the beginning as
-// .NET has it, since its reader of messages from entities looks for it there.
+// Encode returns r as JSON text. The ID has the same position as in .NET, whose reader expects
+// it near the start.
 func (r *Request) Encode() string {
 	w := writer{buf: make([]byte, 0, 256)}
 	r.write(&w)
@@ -100,7 +100,7 @@ func (r *Request) write(w *writer) {
 	w.close()
 }
 
-// wireRequest is a Request in JSON. Other members are ignored, such as $type in the
+// wireRequest is the JSON form of a Request. Other members are ignored, such as $type in
 // messages of the extension's older scheduler.
 type wireRequest struct {
 	Operation       *string         `json:"op"`
@@ -120,7 +120,7 @@ type wireRequest struct {
 	Origin          string          `json:"origin"`
 }
 
-// DecodeRequest reads a request in either dialect.
+// DecodeRequest decodes a request in either format.
 func DecodeRequest(text *string) (*Request, error) {
 	if text == nil {
 		return nil, errors.New("a request to an entity has no content")
@@ -132,14 +132,14 @@ func DecodeRequest(text *string) (*Request, error) {
 	return r, nil
 }
 
-// UnmarshalJSON reads a request in either dialect.
+// UnmarshalJSON decodes a request in either format.
 func (r *Request) UnmarshalJSON(data []byte) error {
 	var w wireRequest
 	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
 	if w.ID == "" {
-		return errors.New("it has no id")
+		return errors.New("the request has no id")
 	}
 	*r = Request{
 		ID: strings.ToLower(w.ID), Signal: w.Signal, Input: w.Input, Parent: w.Parent, ParentExecution: w.ParentExecution,
@@ -152,7 +152,7 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 	return r.check()
 }
 
-// check returns an error for an invalid lock request.
+// check returns an error if r is an invalid lock request.
 func (r *Request) check() error {
 	if !r.IsLock() {
 		return nil
@@ -161,12 +161,12 @@ func (r *Request) check() error {
 	case r.Position < 0 || r.Position >= len(r.LockSet):
 		return fmt.Errorf("lock request %s is at position %d of %d entities", r.ID, r.Position, len(r.LockSet))
 	case r.Parent == "":
-		return fmt.Errorf("lock request %s does not say who sent it", r.ID)
+		return fmt.Errorf("lock request %s has no parent", r.ID)
 	}
 	return nil
 }
 
-// present returns JSON text, empty if it is null.
+// present returns raw as text, or "" if it is null.
 func present(raw json.RawMessage) string {
 	if string(raw) == "null" {
 		return ""

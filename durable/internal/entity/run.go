@@ -7,51 +7,50 @@ import (
 	"time"
 )
 
-// A run is what is known of one execution of a sender.
+// A run orders the requests of one execution of a sender.
 //
-// Each attempt at an episode sends requests whose labels are a chain: each follows
-// the one before, and the first follows the last of an episode that counts.
-// Attempts of one episode have different labels, and may have different requests.
-// A request of a later episode shows which attempt counts: it follows the last
-// request of that. Until then
+// Each attempt at an episode sends requests whose labels form a chain. Each request follows the
+// previous one; the first follows the last request of a committed episode. Attempts at the same
+// episode have different labels, and may send different requests. A request of a later episode
+// shows which attempt was committed: it follows the last request of that attempt. Until then:
 //
-//  1. a request takes effect when all before it in its chain have come. So the
-//     requests of an orchestrator's branch take effect in order, since they are in
-//     order in each chain;
-//  2. of a request that has taken effect in one chain, the others have only a link.
+//  1. A request takes effect when all earlier requests of its chain have arrived. The requests of a
+//     branch of an orchestrator are in order in each chain, so they take effect in order.
+//  2. If a request has taken effect as part of one chain, the run keeps only a link for its position
+//     in the others.
 type run struct {
-	last      time.Time // the greatest label that came; zero: none
+	last      time.Time // the newest label that arrived; may be zero
 	execution string
-	buffered  []*Request // that wait, ordered by label
-	links     []link     // that wait
-	recent    marks      // of the requests that were delivered last
-	came      chain      // labels that came with all before them, after old
+	buffered  []*Request // waiting requests, ordered by label
+	links     []link     // waiting links
+	recent    marks      // of the last requests that took effect
+	came      chain      // labels after old that arrived with all their predecessors
 
-	// old is the last label of the last episode that is known to count. All requests
-	// up to it that count have come. Others with such labels do not count, or come
-	// again.
+	// old is the last label of the last episode that is known to be committed. All committed
+	// requests up to it have arrived. Other requests with such labels are duplicates, or belong
+	// to attempts that were not committed.
 	old time.Time
-	// free is the last label for which no request waits. Loose says that one did not
-	// wait, so that labels do not show which episodes count.
+	// Requests do not wait for labels up to free. Loose is set if a request took effect without
+	// its predecessor: labels then do not show which episodes were committed.
 	free  time.Time
 	loose bool
 }
 
-// A link is the place in a chain of a request that has taken effect.
+// A link is the position in a chain of a request that has taken effect.
 type link struct{ label, after time.Time }
 
-// has reports whether a label came, with all before it.
+// has reports whether a label arrived with all its predecessors.
 func (of *run) has(label time.Time) bool { return !label.After(of.old) || of.came.has(label) }
 
-// waits reports whether what follows a label waits for it.
+// waits reports whether a request that follows the given label must wait.
 func (of *run) waits(after, horizon time.Time) bool {
 	return !of.has(after) && after.After(of.free) && !after.Before(horizon)
 }
 
-// hold keeps r until its turn comes; of a duplicate, only its place.
+// hold buffers r until it may take effect. Of a duplicate it keeps only the link.
 func (of *run) hold(r *Request, known bool) {
 	if known {
-		of.holdLink(link{r.Timestamp, r.Predecessor})
+		of.addLink(link{r.Timestamp, r.Predecessor})
 		of.last = later(of.last, r.Timestamp)
 		return
 	}
@@ -63,24 +62,24 @@ func (of *run) hold(r *Request, known bool) {
 	of.buffered = slices.Insert(of.buffered, i, r)
 }
 
-func (of *run) holdLink(l link) {
+func (of *run) addLink(l link) {
 	same := func(k link) bool { return k.label.Equal(l.label) && k.after.Equal(l.after) }
 	if !slices.ContainsFunc(of.links, same) {
 		of.links = append(of.links, l)
 	}
 }
 
-// compareRequests orders requests by their labels, which attempts with clocks that are
-// behind may share.
+// compareRequests orders requests by label. Attempts with clocks that are behind may use the
+// same label.
 func compareRequests(a, b *Request) int {
 	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.key(), b.key()))
 }
 
-// unbuffer makes links of the buffered requests with a key.
+// unbuffer replaces buffered requests with the given key by links.
 func (of *run) unbuffer(key string) {
 	of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool {
 		if b.key() == key {
-			of.holdLink(link{b.Timestamp, b.Predecessor})
+			of.addLink(link{b.Timestamp, b.Predecessor})
 		}
 		return b.key() == key
 	})
@@ -106,43 +105,43 @@ func (of *run) nextBuffered(horizon time.Time) (*Request, bool) {
 	return r, true
 }
 
-// link records a label whose turn has come. If it follows a label of another clock
-// reading, that is of an earlier episode of the sender, which counts: only requests
-// after it can be sent again with another label.
-func (of *run) link(label, after, horizon time.Time) {
-	goesOn := of.came.has(after) && label.Sub(after) > tick
+// recordLabel records a label whose predecessors have all arrived. If more than a tick lies
+// between the label and its predecessor, the predecessor is the end of an earlier, committed
+// episode. Only requests after it can be sent again with other labels.
+func (of *run) recordLabel(label, after, horizon time.Time) {
+	newEpisode := of.came.has(after) && label.Sub(after) > tick
 	if !of.has(after) && !after.Before(horizon) {
 		of.loose = true
 	}
 	switch {
-	case goesOn && of.loose:
-		of.recent = of.recent.last(recentOfOther)
-	case goesOn:
-		of.settle(after)
+	case newEpisode && of.loose:
+		of.recent = of.recent.last(keepOther)
+	case newEpisode:
+		of.markCommitted(after)
 	}
 	if !of.has(label) {
 		of.free = later(of.free, of.came.add(label))
 	}
 }
 
-// settle records that the episode with the given last label counts. Buffered requests
-// with earlier labels are of attempts that do not: those that count come again.
-func (of *run) settle(label time.Time) {
+// markCommitted records that the episode with the given last label was committed. Buffered
+// requests with earlier labels belong to attempts that were not committed, or are sent again.
+func (of *run) markCommitted(label time.Time) {
 	of.old = label
 	if !of.last.After(label) {
-		of.recent = of.recent.last(recentOfRun - 1)
+		of.recent = of.recent.last(keepCommitted - 1)
 	}
 	of.forgetChains(label)
 }
 
-// forgetChains forgets labels and requests up to a label.
+// forgetChains drops labels and requests up to a label.
 func (of *run) forgetChains(label time.Time) {
 	of.came = slices.DeleteFunc(of.came, func(s span) bool { return !s.last.After(label) })
 	of.links = slices.DeleteFunc(of.links, func(l link) bool { return !l.label.After(label) })
 	of.buffered = slices.DeleteFunc(of.buffered, func(r *Request) bool { return !r.Timestamp.After(label) })
 }
 
-// forgetBefore forgets what is older than the horizon, where nothing waits.
+// forgetBefore drops everything older than the horizon. No request waits for that.
 func (of *run) forgetBefore(horizon time.Time) {
 	for _, label := range []*time.Time{&of.last, &of.old, &of.free} {
 		if label.Before(horizon) {
@@ -152,7 +151,7 @@ func (of *run) forgetBefore(horizon time.Time) {
 	of.forgetChains(horizon.Add(-tick))
 }
 
-// isOver reports whether all of the run is older than the horizon.
+// isOver reports whether the whole run is older than the horizon.
 func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 }
 
 func later(a, b time.Time) time.Time {
@@ -162,21 +161,21 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// A chain is a set of labels. Those of one episode are mostly one span.
+// A chain is a set of labels. The labels of one episode usually form one span.
 type chain []span
 
-// A span is a range of labels, a tick apart.
+// A span is a range of labels that are a tick apart.
 type span struct{ first, last time.Time }
 
-// mostSpans is the most spans of an execution.
-const mostSpans = 16
+// maxSpans is the maximum number of spans of an execution.
+const maxSpans = 16
 
 func (c chain) has(label time.Time) bool {
 	return slices.ContainsFunc(c, func(s span) bool { return !label.Before(s.first) && !label.After(s.last) })
 }
 
-// add adds a label. If there are then too many spans, it removes the oldest and
-// returns its last label.
+// add adds a label. If there are too many spans then, it removes the oldest and returns its
+// last label.
 func (c *chain) add(label time.Time) (forgotten time.Time) {
 	for i := range *c {
 		if s := &(*c)[i]; s.last.Add(tick).Equal(label) {
@@ -185,7 +184,7 @@ func (c *chain) add(label time.Time) (forgotten time.Time) {
 		}
 	}
 	*c = append(*c, span{label, label})
-	if len(*c) <= mostSpans {
+	if len(*c) <= maxSpans {
 		return time.Time{}
 	}
 	oldest := slices.MinFunc(*c, func(a, b span) int { return a.last.Compare(b.last) })
@@ -193,13 +192,13 @@ func (c *chain) add(label time.Time) (forgotten time.Time) {
 	return oldest.last
 }
 
-// hasOurs reports whether a run has members that DurableTask does not have.
-func (of *run) hasOurs() bool {
+// hasExtensions reports whether the run has members that DurableTask does not have.
+func (of *run) hasExtensions() bool {
 	return len(of.recent) > 0 || len(of.came) > 0 || len(of.links) > 0 || of.loose || of.free.After(of.old)
 }
 
-// write writes DurableTask's members and then ours. Without others of ours, old is
-// left out.
+// write writes DurableTask's members, then the extensions. It omits old if it is the only
+// extension.
 func (of *run) write(w *writer) {
 	w.time("Last", of.last)
 	w.filled("ExecutionId", of.execution)
@@ -207,7 +206,7 @@ func (of *run) write(w *writer) {
 		w.key("Buffered")
 		w.open()
 		var last time.Time
-		for _, r := range of.buffered { // a key is a label, or later if several have one
+		for _, r := range of.buffered { // the key is the label, made unique by adding ticks
 			if last = later(r.Timestamp, last.Add(tick)); !last.Equal(r.Timestamp) {
 				w.key(stampText(last.UTC()))
 			} else {
@@ -218,7 +217,7 @@ func (of *run) write(w *writer) {
 		w.close()
 	}
 	w.marks("seen", of.recent)
-	if !of.old.IsZero() && of.hasOurs() {
+	if !of.old.IsZero() && of.hasExtensions() {
 		w.time("old", of.old)
 	}
 	if of.free.After(of.old) {
@@ -230,8 +229,8 @@ func (of *run) write(w *writer) {
 	of.writeChain(w)
 }
 
-// writeChain writes labels as ticks before Last: of each span the last label and its
-// length, of each link both labels.
+// writeChain writes labels as the number of ticks before Last: for each span the last label and
+// the length, for each link both labels.
 func (of *run) writeChain(w *writer) {
 	base := ticksOf(of.last)
 	if len(of.came) > 0 {
@@ -252,7 +251,7 @@ func (of *run) writeChain(w *writer) {
 	}
 }
 
-// ends returns the labels that the next request of a run may follow.
+// ends returns the labels that the next request of the run may follow.
 func (of *run) ends() []time.Time {
 	all := []time.Time{of.last}
 	add := func(label time.Time) {

@@ -6,42 +6,37 @@ import (
 	"time"
 )
 
-// DefaultReorderWindow is how long a sorter waits for a request that others have
-// overtaken (the extension's DurableTaskOptions.cs,
-// EntityMessageReorderWindowInMinutes).
+// DefaultReorderWindow is the time that a sorter waits for a request that later ones have overtaken
+// (the extension's DurableTaskOptions.cs, EntityMessageReorderWindowInMinutes).
 const DefaultReorderWindow = 30 * time.Minute
 
-// sweepInterval is the least time between two sweeps, so that not every request
-// makes one (DurableTask.Core/Entities/StateFormat/MessageSorter.cs,
-// MinIntervalBetweenCollections).
+// sweepInterval is the minimum time between two sweeps
+// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, MinIntervalBetweenCollections).
 const sweepInterval = 10 * time.Second
 
-// A Sorter lets requests take effect in the order in which they were sent, and
-// once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Senders label each
-// request with a time and that of the request before; receivers buffer a request
-// that comes before its predecessor. Both forget what is older than the reorder
-// window.
+// A Sorter makes requests take effect once, and in the order in which they were sent
+// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). The sender labels each request with
+// a time and with the label of the previous request. The receiver buffers a request that
+// arrives before its predecessor. Both sides drop labels older than the reorder window.
 //
-// With a window of zero or less, requests of new senders are not sorted. Those of senders
-// that are known from when there was a window are, so that what waits takes effect in its
-// turn, and known IDs are known, until the senders are forgotten by the clock. In .NET
-// what waits then waits for ever.
+// With a window of zero or less, requests of new senders are not sorted. Senders that are known
+// from a time with a window are still sorted, and their duplicates recognized, until the clock
+// expires them. In .NET, requests that are buffered when the window is disabled wait forever.
 type Sorter struct {
 	lastSent       ordered[time.Time]   // by destination
-	readings       map[string]time.Time // of the clock for lastSent; not stored
+	readings       map[string]time.Time // clock readings for lastSent; not stored
 	received       ordered[*source]     // by sender
 	receiveHorizon time.Time
 	sendHorizon    time.Time
-	keeps          bool // senders older than the horizon; not stored
-	past           past // of senders that are not in received
+	keepOld        bool // keep senders older than the horizon; not stored
+	past           past // senders that are no longer in received
 }
 
 // Label labels a request that is sent to destination.
 //
-// If the clock is behind the last label, as another worker's may be, the label is a
-// tick after the last in DurableTask. Attempts of one episode would all give that
-// label, maybe to different requests. So here their first labels also depend on the
-// clock.
+// If the clock is behind the last label, as the clock of another worker may be, DurableTask
+// uses the last label plus a tick. All attempts at an episode would use that label, perhaps for
+// different requests. Here the first label of an attempt also depends on the clock.
 func (s *Sorter) Label(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
@@ -56,7 +51,7 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 		if !at.After(last) {
 			at = last.Add(tick).In(zoneless)
 			if !s.readings[destination].Equal(now) {
-				at = at.Add(tick + placeOf(now, last, window))
+				at = at.Add(tick + spreadOffset(now, last, window))
 			}
 		}
 	}
@@ -68,26 +63,26 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 	s.readings[destination] = now
 }
 
-// The first labels of attempts whose clocks are behind are spread over this long, and
-// over less if labels are far ahead of the clock already: those of a sender with many
-// episodes must not run away from it.
+// The first labels of attempts whose clocks are behind are distributed over spread. If labels
+// are more than farAhead ahead of the clock, narrowSpread applies: the labels of a sender with
+// many episodes must not move away from the clock.
 const (
 	spread       = 100 * time.Millisecond
 	farAhead     = 2 * time.Minute
 	narrowSpread = time.Millisecond
 )
 
-// placeOf returns where in the spread the labels of an attempt begin.
-func placeOf(now, last time.Time, window time.Duration) time.Duration {
+// spreadOffset returns where in the spread the labels of an attempt start.
+func spreadOffset(now, last time.Time, window time.Duration) time.Duration {
 	if last.Sub(now) > min(farAhead, window/2) {
 		return now.Sub(now.Truncate(narrowSpread))
 	}
 	return now.Sub(now.Truncate(spread))
 }
 
-// LabelPassed labels a lock request that is passed on. Receivers do not sort it, so
-// the next request must not follow it. In DurableTask it does, and receivers wait for
-// it in vain.
+// LabelPassed labels a lock request that is passed on. Receivers do not sort it, so the next
+// request must not follow it. In DurableTask the next request follows it, and receivers wait
+// for it in vain.
 func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
@@ -101,28 +96,27 @@ func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, wind
 	}
 }
 
-// Sent records the label of a request that was sent: the next one follows it.
+// Sent records the label of a request in the history: the next request follows it.
 func (s *Sorter) Sent(r *Request, destination string) {
 	if !r.Timestamp.IsZero() {
 		s.lastSent.set(destination, r.Timestamp)
 	}
 }
 
-// Receive takes a request that came, and returns those that take effect now, in
-// order. Requests of clients and locks that were passed on are not sorted.
+// Receive handles a request that arrived, and returns the requests that take effect now, in
+// order. Requests of clients and lock requests from other entities are not sorted.
 //
-// Beyond DurableTask, an orchestration whose checkpoint was lost after its messages
-// were sent may send them again with other labels, and requests of several executions
-// may be mixed:
+// An orchestration whose checkpoint was lost after its messages were sent may send them again
+// with other labels. Requests of several executions may also be mixed. DurableTask does not
+// handle this; Receive does:
 //
-//  1. A duplicate is recognised by its ID, too.
-//  2. Each attempt of a sender gives its requests labels of its own, which depend on
-//     its clock. So a request waits until the very label of its predecessor came, and
-//     not just a later one: see [run].
-//  3. When an execution continues as new, its requests and those of the next may come
-//     mixed, and the clock of the next may be behind. Each execution has an order of
-//     its own. In .NET a late request of an execution that is over makes those of the
-//     next wait for as long as the window.
+//  1. Duplicates are also recognized by their IDs.
+//  2. Each attempt of a sender uses labels of its own, which depend on its clock. A request therefore
+//     waits until the exact label of its predecessor has arrived, not just a later one; see [run].
+//  3. When an execution continues as new, its requests and the next execution's requests may arrive
+//     mixed, and the clock of the next may be behind. Each execution therefore has an order of its
+//     own. In .NET a late request of an ended execution makes the requests of the next wait for the
+//     whole window.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
 	from, ok := s.received.get(r.Parent)
 	switch {
@@ -146,9 +140,9 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		from = &source{run: run{execution: r.ParentExecution}}
 		s.received.set(r.Parent, from)
 	}
-	of := from.of(r.ParentExecution)
+	of := from.runOf(r.ParentExecution)
 	if of == nil {
-		of, deliver = from.begin(r, deliver)
+		of, deliver = from.startRun(r, deliver)
 	}
 	s.past.recall(of, r)
 	switch {
@@ -159,12 +153,12 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		return deliver
 	}
 	deliver = from.take(of, r, s.receiveHorizon, deliver)
-	return from.follow(of, s.receiveHorizon, deliver)
+	return from.deliverReady(of, s.receiveHorizon, deliver)
 }
 
-// leave forgets, by the clock, what the Sorter knows from when there was a window. It
-// returns the requests that need not wait any more.
-func (s *Sorter) leave(now time.Time) (deliver []*Request) {
+// expire drops entries by the clock after the window was disabled. It returns the requests that
+// need not wait any longer.
+func (s *Sorter) expire(now time.Time) (deliver []*Request) {
 	horizon := now.Add(-DefaultReorderWindow)
 	s.sendHorizon = time.Time{}
 	s.lastSent.deleteFunc(func(at time.Time) bool { return at.Before(horizon) })
@@ -178,26 +172,26 @@ func (s *Sorter) leave(now time.Time) (deliver []*Request) {
 	return deliver
 }
 
-// Passed records a lock request that an entity passed on. It is not sorted, but in
-// DurableTask the next request of that entity follows it, which receivers of
-// DurableTask buffer for as long as the window. Ours have none follow it.
+// Passed records the label of a lock request that another entity passed on. It is not sorted.
+// In DurableTask the next request of that entity follows it, and is buffered by DurableTask's
+// receivers for the whole window. Senders of this package let no request follow it.
 func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 	from, ok := s.received.get(by)
 	if !ok {
 		return nil
 	}
 	of := &from.run
-	of.holdLink(link{r.Timestamp, r.Predecessor})
-	return from.follow(of, s.receiveHorizon, nil)
+	of.addLink(link{r.Timestamp, r.Predecessor})
+	return from.deliverReady(of, s.receiveHorizon, nil)
 }
 
-// sweep forgets what is older than the horizon, and returns the requests that need
-// not wait any more.
+// sweep drops labels older than the horizon. It returns the requests that need not wait any
+// longer.
 func (s *Sorter) sweep() (deliver []*Request) {
 	for _, key := range s.received.keys {
 		from := s.received.values[key]
 		for _, of := range from.runs() {
-			deliver = from.follow(of, s.receiveHorizon, deliver)
+			deliver = from.deliverReady(of, s.receiveHorizon, deliver)
 			of.forgetBefore(s.receiveHorizon)
 		}
 	}
@@ -205,9 +199,9 @@ func (s *Sorter) sweep() (deliver []*Request) {
 	return deliver
 }
 
-// forgetSenders forgets senders and executions that are older than the horizon.
+// forgetSenders drops senders and executions that are older than the horizon.
 func (s *Sorter) forgetSenders() {
-	if s.keeps {
+	if s.keepOld {
 		return
 	}
 	s.past.forgetBefore(s.receiveHorizon)
@@ -217,19 +211,20 @@ func (s *Sorter) forgetSenders() {
 	})
 }
 
-// forget forgets IDs that no sender sends again. It keeps old senders for a while after
-// another worker took the entity over: they may not have run for as long as it did not.
-func (s *Sorter) forget(m *memory, now time.Time, most limits) {
+// prune drops IDs that no sender sends again, and limits the number of entries. After another
+// worker acquired the entity it keeps old senders for a while: they may not have run since the
+// entity last did.
+func (s *Sorter) prune(m *memory, now time.Time, most limits) {
 	for _, from := range s.received.values {
 		if m.isOld(from.last, now, rerunTime) {
 			for _, of := range from.runs() {
-				of.recent = of.recent.last(recentOfRun)
+				of.recent = of.recent.last(keepCommitted)
 			}
 		}
 	}
-	s.keeps = !m.isOld(m.woken, now, rerunTime)
+	s.keepOld = !m.isOld(m.woken, now, rerunTime)
 	s.forgetSenders()
-	s.remember(most)
+	s.archive(most)
 }
 
 func (s *Sorter) write(w *writer) {
@@ -265,7 +260,7 @@ func (s *Sorter) write(w *writer) {
 	w.close()
 }
 
-// UnmarshalJSON reads a sorter.
+// UnmarshalJSON decodes a sorter.
 func (s *Sorter) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		LastSentToInstance   ordered[stamp]
@@ -298,9 +293,10 @@ func (s *Sorter) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// remember puts senders into the past that have been quiet for longest, if there are many.
-func (s *Sorter) remember(most limits) {
-	if s.keeps || len(s.received.keys) <= 2*most.senders {
+// archive moves the senders that have been quiet for longest to the past, if there are too
+// many.
+func (s *Sorter) archive(most limits) {
+	if s.keepOld || len(s.received.keys) <= 2*most.senders {
 		return
 	}
 	var quiet []string

@@ -16,7 +16,7 @@ const window = 30 * time.Minute
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// names returns what the requests ask for, in order.
+// names returns the operations of the requests, in order.
 func names(requests []*entity.Request) string {
 	var all []string
 	for _, r := range requests {
@@ -25,8 +25,8 @@ func names(requests []*entity.Request) string {
 	return strings.Join(all, " ")
 }
 
-// A sent request is one of sender "a" unless it says otherwise. Times are in
-// minutes after noon; -1 is none.
+// A sentRequest is a request of sender "a", unless from is set. Times are in minutes after
+// noon; -1 means none.
 type sentRequest struct {
 	op        string
 	at, after float64
@@ -57,33 +57,33 @@ func (s sentRequest) request() *entity.Request {
 	return r
 }
 
-// The rules of MessageSorter.ReceiveInOrder, and ours.
+// The rules of MessageSorter.ReceiveInOrder, and extensions ("ours").
 func TestSorter_ReceiveInOrder(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		window   time.Duration
 		requests []sentRequest
-		want     []string // what each lets through
+		want     []string // the operations that each request lets take effect
 	}{
 		{"in order", window, []sentRequest{{op: "1", at: 0, after: -1}, {op: "2", at: 1, after: 0}}, []string{"1", "2"}},
 		{
-			"what comes before its predecessor waits", window,
+			"an early request waits for its predecessor", window,
 			[]sentRequest{{op: "3", at: 2, after: 1}, {op: "2", at: 1, after: 0}, {op: "1", at: 0, after: -1}},
 			[]string{"", "", "1 2 3"},
 		},
-		{"without a window nothing waits", 0, []sentRequest{{op: "2", at: 1, after: 0}, {op: "1", at: 0, after: -1}}, []string{"2", "1"}},
+		{"without a window no request waits", 0, []sentRequest{{op: "2", at: 1, after: 0}, {op: "1", at: 0, after: -1}}, []string{"2", "1"}},
 		{"clients are not sorted", window, []sentRequest{{op: "2", at: 1, after: 0, from: "a client"}}, []string{"2"}},
-		{"what has no label is not sorted", window, []sentRequest{{op: "2", at: -1, after: -1}, {op: "1", at: -1, after: -1}}, []string{"2", "1"}},
-		{"locks that are passed on are not sorted", window, []sentRequest{{op: "2", at: 1, after: 0, position: 1}}, []string{"2"}},
-		{"what comes again is dropped", window, []sentRequest{{op: "1", at: 0, after: -1}, {op: "1", at: 0, after: -1}}, []string{"1", ""}},
+		{"requests without a label are not sorted", window, []sentRequest{{op: "2", at: -1, after: -1}, {op: "1", at: -1, after: -1}}, []string{"2", "1"}},
+		{"passed-on locks are not sorted", window, []sentRequest{{op: "2", at: 1, after: 0, position: 1}}, []string{"2"}},
+		{"duplicates are dropped", window, []sentRequest{{op: "1", at: 0, after: -1}, {op: "1", at: 0, after: -1}}, []string{"1", ""}},
 		{
 			"senders do not wait for each other", window,
 			[]sentRequest{{op: "a2", at: 1, after: 0}, {op: "b1", at: 0, after: -1, from: "b"}},
 			[]string{"", "b1"},
 		},
 		{
-			"ours: a new execution begins anew, and what came of the old one waits for what is late", window,
+			"ours: a new execution has its own order, and early requests of the old one wait", window,
 			[]sentRequest{
 				{op: "2", at: 1, after: 0, execution: "x"},
 				{op: "1'", at: 2, after: -1, execution: "y"},
@@ -94,7 +94,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "1'", "", "1 2", "2' 3'"},
 		},
 		{
-			"ours: what came of an execution is all there will be when five more have come, of which four wait, too", window,
+			"ours: a waiting execution is forgotten after five others, four of which wait, too", window,
 			[]sentRequest{
 				{op: "2", at: 1, after: 0, execution: "w"},
 				{op: "4", at: 1.5, after: 1.4, execution: "w"},
@@ -107,7 +107,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "", "", "", "", "", "2 4 v"},
 		},
 		{
-			"ours: what may follow what came of a forgotten execution does not wait for it", window,
+			"ours: a request that may follow a forgotten execution does not wait", window,
 			[]sentRequest{
 				{op: "1", at: 1, after: -1, execution: "w"},
 				{op: "x", at: 2, after: -1, execution: "x"},
@@ -122,7 +122,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "x", "y", "z", "u", "v", "2", "1'", "3'"},
 		},
 		{
-			"ours: the requests of two executions may come in any order, and all have one time", window,
+			"ours: the requests of two executions may arrive in any order and share a time", window,
 			[]sentRequest{
 				{op: "2'", at: 1.1, after: 1, execution: "y"},
 				{op: "2", at: 1, after: 0, execution: "x"},
@@ -133,27 +133,27 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "", "1' 2'", "3'", "1 2"},
 		},
 		{
-			"what is older than the window is let through", window,
+			"a request older than the window takes effect at once", window,
 			[]sentRequest{{op: "late", at: 60, after: -1}, {op: "old", at: 1, after: 0, from: "b"}},
 			[]string{"late", "old"},
 		},
 		{
-			"nobody waits for longer than the window", window,
+			"no request waits longer than the window", window,
 			[]sentRequest{{op: "2", at: 1, after: 0}, {op: "b", at: 32, after: -1, from: "b"}},
 			[]string{"", "2 b"},
 		},
 		{
-			"ten seconds pass before anything is forgotten", window,
+			"there are at least ten seconds between sweeps", window,
 			[]sentRequest{{op: "first", at: 0, after: -1, from: "b"}, {op: "2", at: 1, after: 0.5}, {op: "b", at: 30.1, after: 0, from: "b"}},
 			[]string{"first", "", "b"},
 		},
 		{
-			"ours: what follows the first of a new execution need not wait for it again, whose label is that of the last of the old one", window,
+			"ours: the first request of a new execution may have the last label of the old one", window,
 			[]sentRequest{{op: "1", at: 1, after: -1, execution: "x"}, {op: "1'", at: 1, after: -1, execution: "y"}, {op: "2'", at: 2, after: 1, execution: "y"}},
 			[]string{"1", "1'", "2'"},
 		},
 		{
-			"ours: nor if the old one's worker had a clock that was ahead", window,
+			"ours: the clock of the old execution's worker may be ahead", window,
 			[]sentRequest{
 				{op: "1", at: 5, after: -1, execution: "x"},
 				{op: "1'", at: 3, after: -1, execution: "y"},
@@ -163,17 +163,17 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "1'", "2'", "3'"},
 		},
 		{
-			"ours: what comes again with another label is dropped, and its successor follows it", window,
+			"ours: a duplicate with another label is dropped, and its successor takes effect", window,
 			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
 			[]string{"1", "", "2"},
 		},
 		{
-			"ours: what waits for a request that a lost attempt did not get to send is left behind", window,
+			"ours: a request that waits for an unsent request of a lost attempt is dropped", window,
 			[]sentRequest{{op: "lost's", at: 1, after: 0}, {op: "1", at: 2, after: -1}, {op: "2", at: 3, after: 2}},
 			[]string{"", "1", "2"},
 		},
 		{
-			"ours: what a lost attempt sent is left to come again", window,
+			"ours: requests of a lost attempt take effect in the order of the next attempt", window,
 			[]sentRequest{
 				{op: "1", at: 0, after: -1, id: "one"},
 				{op: "4", at: 3, after: 2, id: "four"}, // 2 and 3 are late
@@ -186,7 +186,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "", "", "2", "3 4", ""},
 		},
 		{
-			"ours: also if both attempts have to wait", window,
+			"ours: the same if both attempts wait", window,
 			[]sentRequest{
 				{op: "1", at: 1, after: 0, id: "one"},
 				{op: "3", at: 3, after: 2, id: "three"},
@@ -198,7 +198,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "", "", "", "", "0 1 2 3"},
 		},
 		{
-			"ours: what is late of an execution that is over changes nothing for the next", window,
+			"ours: late requests of an ended execution do not affect the next execution", window,
 			[]sentRequest{
 				{op: "1", at: 0, after: -1, execution: "x"},
 				{op: "1'", at: 2, after: -1, execution: "y"},
@@ -210,7 +210,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "1'", "2", "2'", "", ""},
 		},
 		{
-			"ours: an attempt that was lost may have had a clock that was ahead of the one that counts", window,
+			"ours: the clock of a lost attempt may be ahead", window,
 			[]sentRequest{
 				{op: "1", at: 10, after: -1, id: "one"},
 				{op: "1", at: 1, after: -1, id: "one"},
@@ -221,7 +221,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "2", "", "3"},
 		},
 		{
-			"ours: what a lost attempt sent with a clock that was ahead lets nothing pass", window,
+			"ours: a later label of a lost attempt does not release waiting requests", window,
 			[]sentRequest{
 				{op: "1", at: 10, after: -1, id: "one"},
 				{op: "3", at: 3, after: 2},
@@ -232,16 +232,16 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "", "2 3", "4"},
 		},
 		{
-			"ours: what waits for its predecessor is not given up because of another attempt", window,
+			"ours: another attempt does not drop a request that waits for its predecessor", window,
 			[]sentRequest{
 				{op: "2", at: 2, after: 1},
-				{op: "1", at: 10, after: -1, id: "one"}, // whoever sent it died then
+				{op: "1", at: 10, after: -1, id: "one"}, // its sender died after this request
 				{op: "1", at: 1, after: -1, id: "one"},
 			},
 			[]string{"", "1", "2"},
 		},
 		{
-			"ours: what lost attempts sent is left behind when something of a later episode comes", window,
+			"ours: a request of a later episode drops waiting requests of lost attempts", window,
 			[]sentRequest{
 				{op: "1", at: 1, after: -1},
 				{op: "lost", at: 1.5, after: 1.4},
@@ -252,7 +252,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "2", "3", ""},
 		},
 		{
-			"ours: the second request of an execution waits for its first, whatever the labels of the one before", window,
+			"ours: the second request of an execution waits for its first, despite later labels of the previous execution", window,
 			[]sentRequest{
 				{op: "1", at: 5, after: -1, execution: "x"},
 				{op: "2'", at: 4, after: 3, execution: "y"},
@@ -261,7 +261,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "1' 2'"},
 		},
 		{
-			"ours: attempts whose clocks are behind may have given one label to different requests", window,
+			"ours: attempts whose clocks are behind may use one label for different requests", window,
 			[]sentRequest{
 				{op: "3", at: 3, after: 2, id: "three"},
 				{op: "2", at: 3, after: 2, id: "two"},
@@ -270,7 +270,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "", "1 3 2"},
 		},
 		{
-			"ours: also if it had to wait", window,
+			"ours: a duplicate with another label is dropped, and its waiting successor takes effect", window,
 			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "3", at: 4, after: 3}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
 			[]string{"1", "", "", "2 3"},
 		},
@@ -289,7 +289,7 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 	}
 }
 
-// The rules of MessageSorter.LabelOutgoingMessage.
+// The rules of MessageSorter.LabelOutgoingMessage, and extensions ("ours").
 func TestSorter_LabelOutgoingMessage(t *testing.T) {
 	t.Parallel()
 	var s entity.Sorter
@@ -307,13 +307,13 @@ func TestSorter_LabelOutgoingMessage(t *testing.T) {
 		want     string
 	}{
 		{"the first has no predecessor", "a", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
-		{"one of the same time is a tick later, without a zone", "a", noon, `"2026-11-20T12:00:00.0000001","2026-11-20T12:00:00Z"`},
-		{"a clock that goes back does not", "a", noon.Add(-time.Hour), `"2026-11-20T12:00:00.0000003","2026-11-20T12:00:00.0000001"`},
+		{"the next one at the same time is a tick later, without a zone", "a", noon, `"2026-11-20T12:00:00.0000001","2026-11-20T12:00:00Z"`},
+		{"labels do not go back with the clock", "a", noon.Add(-time.Hour), `"2026-11-20T12:00:00.0000003","2026-11-20T12:00:00.0000001"`},
 		{"ours: two attempts whose clocks are behind have different labels", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000012","2026-11-20T12:00:00.0000003"`},
-		{"and what one sends has labels without gaps", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000013","2026-11-20T12:00:00.0000012"`},
-		{"a clock that is only a little behind has more room for that", "a", noon.Add(-time.Minute + 3*time.Millisecond), `"2026-11-20T12:00:00.0030015","2026-11-20T12:00:00.0000013"`},
-		{"other receivers are apart", "b", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
-		{"what is older than the window is forgotten", "a", noon.Add(time.Hour), `"2026-11-20T13:00:00Z","0001-01-01T00:00:00"`},
+		{"the labels of one attempt have no gaps", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000013","2026-11-20T12:00:00.0000012"`},
+		{"the spread is wider if the clock is only a little behind", "a", noon.Add(-time.Minute + 3*time.Millisecond), `"2026-11-20T12:00:00.0030015","2026-11-20T12:00:00.0000013"`},
+		{"other receivers have labels of their own", "b", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
+		{"labels older than the window are dropped", "a", noon.Add(time.Hour), `"2026-11-20T13:00:00Z","0001-01-01T00:00:00"`},
 	} {
 		if got := label(step.to, step.at); got != step.want {
 			t.Errorf("%s: got %s, want %s", step.name, got, step.want)
@@ -321,9 +321,9 @@ func TestSorter_LabelOutgoingMessage(t *testing.T) {
 	}
 }
 
-// Fifty senders send twenty signals each. They come in any order and some
-// several times, and each sender's take effect in order, once.
-func TestSorter_DeliversInOrderAndOnceWhateverComes(t *testing.T) {
+// Fifty senders send twenty signals each, which arrive in random order with duplicates. The
+// signals of each sender take effect in order and once.
+func TestSorter_DeliversInOrderAndOnce(t *testing.T) {
 	t.Parallel()
 	const senders, each = 50, 20
 	for seed := range uint64(3) {
@@ -363,18 +363,18 @@ func TestSorter_DeliversInOrderAndOnceWhateverComes(t *testing.T) {
 			want = append(want, fmt.Sprint(n))
 		}
 		if len(got) != senders {
-			t.Errorf("seed %d: %d senders were heard, want %d", seed, len(got), senders)
+			t.Errorf("seed %d: requests of %d senders took effect, want %d", seed, len(got), senders)
 		}
 		for from, ops := range got {
 			if !slices.Equal(ops, want) {
-				t.Errorf("seed %d: %s was heard as %v", seed, from, ops)
+				t.Errorf("seed %d: %s's requests took effect in the order %v", seed, from, ops)
 			}
 		}
 	}
 }
 
-// withoutWindow returns an entity that knows request 0 of sender a, and holds 2 and 3 until 1
-// comes, in a hub that had a reorder window then and has none now.
+// withoutWindow returns an entity that has run request 0 of sender a, and buffers 2 and 3 until
+// 1 arrives. The reorder window has been disabled since.
 func withoutWindow(t *testing.T) (p *play, ran map[string]int) {
 	p, ran = newPlay(t), map[string]int{}
 	p.now = noon.Add(3 * time.Minute)
@@ -389,9 +389,9 @@ func withoutWindow(t *testing.T) (p *play, ran map[string]int) {
 	return p, ran
 }
 
-// What waits for a request that is late takes effect after that, whoever else sends something
-// meanwhile: others wait for nobody.
-func TestSorter_WithoutAWindowWhatWaitsTakesItsTurn(t *testing.T) {
+// Requests that wait for a late request take effect after it. Requests of other senders do not
+// wait.
+func TestSorter_WithoutAWindowWaitingRequestsStayInOrder(t *testing.T) {
 	t.Parallel()
 	p, _ := withoutWindow(t)
 	for _, r := range []sentRequest{
@@ -415,8 +415,9 @@ func TestSorter_WithoutAWindowWhatWaitsTakesItsTurn(t *testing.T) {
 	}
 }
 
-// An episode runs again where requests have no labels, and sends all of its requests again.
-func TestSorter_WithoutAWindowItKnowsWhatItKnew(t *testing.T) {
+// An episode runs again after the window was disabled, and sends all its requests without
+// labels.
+func TestSorter_WithoutAWindowItRecognizesEarlierDuplicates(t *testing.T) {
 	t.Parallel()
 	p, ran := withoutWindow(t)
 	for range 2 {
@@ -425,7 +426,7 @@ func TestSorter_WithoutAWindowItKnowsWhatItKnew(t *testing.T) {
 			p.state.Settle()
 		}
 	}
-	for _, r := range []sentRequest{{op: "1", at: 1, after: -1}, {op: "2", at: 2, after: 1}} { // of the attempt that was lost
+	for _, r := range []sentRequest{{op: "1", at: 1, after: -1}, {op: "2", at: 2, after: 1}} { // of the lost attempt
 		p.run(ran, op(*r.request()))
 		p.state.Settle()
 	}
@@ -434,15 +435,15 @@ func TestSorter_WithoutAWindowItKnowsWhatItKnew(t *testing.T) {
 	}
 }
 
-// What waits for a request that never comes takes effect when the clock says so, and of
-// senders nothing stays.
-func TestSorter_WithoutAWindowItForgetsByTheClock(t *testing.T) {
+// Requests that wait for a request that never arrives take effect when the clock expires their
+// sender. The state then contains nothing of the senders.
+func TestSorter_WithoutAWindowTheClockExpiresSenders(t *testing.T) {
 	t.Parallel()
 	p, ran := withoutWindow(t)
 	p.now = noon.Add(30 * time.Minute)
 	p.run(ran, clientSignal("get"))
 	if ran["2"]+ran["3"] > 0 {
-		t.Errorf("ran %v before the time has come", ran)
+		t.Errorf("ran %v before the clock expired the sender", ran)
 	}
 	p.state.Settle()
 	p.now = noon.Add(32 * time.Minute)
@@ -455,14 +456,14 @@ func TestSorter_WithoutAWindowItForgetsByTheClock(t *testing.T) {
 		t.Errorf("operations (-want +got):\n%s", diff)
 	}
 	if state := p.state.Encode(); !strings.Contains(state, `"sorter":{}`) {
-		t.Errorf("the state is %s, want that nothing is left to sort", state)
+		t.Errorf("the state is %s, want an empty sorter", state)
 	}
 }
 
-// A sender of ours passes a lock on and gives its next request a label that is not
-// after the lock's, since its clock went back or has not moved. One of .NET has its
-// next request follow the lock.
-func TestSorter_ALockThatIsPassedOnMakesNothingOld(t *testing.T) {
+// A sender of this project passes a lock on. Its next request has a label that is not after the
+// lock's, because its clock went back or has not moved. The next request of a .NET sender
+// follows the lock.
+func TestSorter_APassedOnLockMakesNoRequestADuplicate(t *testing.T) {
 	t.Parallel()
 	var s entity.Sorter
 	receive := func(r sentRequest, want string) {
@@ -481,10 +482,10 @@ func TestSorter_ALockThatIsPassedOnMakesNothingOld(t *testing.T) {
 	receive(sentRequest{op: "of .NET", at: 6, after: 5}, "")
 }
 
-// A sender continues as new again and again while its clock stands still, and what its
-// executions send comes in any order and some of it several times, to an entity that is
-// stored after each batch. It knows but the last executions, and takes all of it, once.
-func TestSorter_TakesOnceWhatComesOfExecutionsThatItHasForgotten(t *testing.T) {
+// A sender continues as new again and again while its clock stands still. Its requests arrive
+// in random order with duplicates, and the entity is stored after each batch. It has entries
+// for the last executions only; each request takes effect once.
+func TestSorter_RequestsOfForgottenExecutionsTakeEffectOnce(t *testing.T) {
 	t.Parallel()
 	const executions, each = 12, 2
 	for seed := range uint64(200) {
@@ -516,15 +517,15 @@ func TestSorter_TakesOnceWhatComesOfExecutionsThatItHasForgotten(t *testing.T) {
 		for x := range executions {
 			for n := range each {
 				if op := fmt.Sprint(x, ".", n); taken[op] != 1 {
-					t.Errorf("seed %d: %s was taken %d times", seed, op, taken[op])
+					t.Errorf("seed %d: %s took effect %d times", seed, op, taken[op])
 				}
 			}
 		}
 	}
 }
 
-// A sender that continues as new again and again has an entity remember a few of its IDs:
-// those of the last executions. It is the same if one of them waits for a late request.
+// For a sender that continues as new again and again, an entity holds a few IDs of the last
+// executions. The same holds if one of them waits for a late request.
 func TestSorter_DoesNotGrowWithTheExecutionsOfASender(t *testing.T) {
 	t.Parallel()
 	for late, limit := range map[bool]int{false: 1000, true: 1300} {
@@ -538,11 +539,11 @@ func TestSorter_DoesNotGrowWithTheExecutionsOfASender(t *testing.T) {
 			return taken
 		}
 		if late && take(0, noon.Add(-time.Second)) != 0 {
-			t.Error("a request was taken before its predecessor")
+			t.Error("a request took effect before its predecessor")
 		}
 		for x := 1; x < 200; x++ {
 			if take(x, time.Time{}) != 1 || take(max(1, x-10), time.Time{}) != 0 {
-				t.Errorf("request %d or %d is not taken once", x, x-10)
+				t.Errorf("request %d did not take effect, or %d took effect again", x, x-10)
 			}
 		}
 		if n := len(state.Encode()); n > limit {

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// The JSON of a [Sorter] has the members of DurableTask's MessageSorter, and ours,
-// which DurableTask ignores.
+// The JSON form of a [Sorter] has the members of DurableTask's MessageSorter, and extensions
+// that DurableTask ignores.
 
-// ticksOf returns a time in ticks since 1970.
+// ticksOf converts a time to ticks since 1970.
 func ticksOf(t time.Time) int64 { return t.Unix()*ticksPerSecond + int64(t.Nanosecond())/int64(tick) }
 
-// timeOf returns the time of ticks since 1970; ok is false if .NET has no such time.
+// timeOf converts ticks since 1970 to a time. It returns ok == false if .NET cannot represent
+// it.
 func timeOf(ticks int64) (t time.Time, ok bool) {
 	second := ticks / ticksPerSecond
 	t = time.Unix(second, (ticks-second*ticksPerSecond)*int64(tick)).UTC()
@@ -25,7 +26,7 @@ func stampText(t time.Time) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// A wireRun is a run in JSON.
+// A wireRun is the JSON form of a run.
 type wireRun struct {
 	Last        stamp
 	ExecutionID string `json:"ExecutionId"`
@@ -40,7 +41,7 @@ type wireRun struct {
 
 func (w *wireRun) run() run {
 	of := run{last: w.Last.Time, execution: w.ExecutionID, recent: w.Seen, old: w.Old.Time, free: w.Free.Time, loose: w.Loose}
-	if w.Seen == nil && w.Came == nil && w.Links == nil && w.Free.IsZero() && !w.Loose { // DurableTask remembers no IDs
+	if w.Seen == nil && w.Came == nil && w.Links == nil && w.Free.IsZero() && !w.Loose { // written by DurableTask, which holds no IDs
 		of.old = of.last
 	}
 	for _, key := range w.Buffered.keys {

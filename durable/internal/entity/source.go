@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// How many IDs of requests are remembered.
+// Limits on the number of request IDs that a run holds.
 const (
-	// recentOfRun is for episodes of an execution that count, which cannot run again,
-	// recentOfOther for executions before the last, whose last episode may.
-	recentOfRun   = 32
-	recentOfOther = 256
-	// mostOfRun is for an episode that may run again.
-	mostOfRun = 10_000
+	// keepCommitted applies to committed episodes, which cannot run again. keepOther applies to
+	// executions before the last, whose last episode may run again.
+	keepCommitted = 32
+	keepOther     = 256
+	// maxRecent applies to an episode that may run again.
+	maxRecent = 10_000
 )
 
-// otherRuns is how many executions of a sender are remembered besides the last.
-const otherRuns = 4
+// maxOtherRuns is the maximum number of executions of a sender in addition to the last.
+const maxOtherRuns = 4
 
-// A source is what is known of one sender.
+// A source orders the requests of one sender.
 type source struct {
-	run           // of the execution with the last label, which should be the newest
-	others []*run // of other recent executions
-	// over is the last label of forgotten executions. Some of their IDs are among those
-	// of others.
+	run           // of the execution with the newest label, usually the newest execution
+	others []*run // other recent executions
+	// over is the last label of forgotten executions. Some of their IDs are kept by others.
 	over time.Time
 }
 
-// runs returns what is known of each execution, the last one last.
+// runs returns the run of each execution, the last execution last.
 func (from *source) runs() []*run { return append(slices.Clone(from.others), &from.run) }
 
-// of returns the run of an execution, nil if there is none.
-func (from *source) of(execution string) *run {
+// runOf returns the run of an execution, or nil.
+func (from *source) runOf(execution string) *run {
 	if from.execution == execution {
 		return &from.run
 	}
@@ -44,19 +43,19 @@ func (from *source) of(execution string) *run {
 	return nil
 }
 
-// begin begins a run of r's execution. If it forgets another for that, it appends the
-// buffered requests of that one to deliver.
+// startRun creates the run of r's execution. If that displaces another run, it appends the
+// buffered requests of that run to deliver.
 //
-// The execution may itself be a forgotten one. So its requests do not wait for labels
-// that a forgotten one may have had.
-func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
-	if len(from.others) == otherRuns {
+// The execution may have been forgotten earlier. Its requests therefore do not wait for labels
+// that a forgotten execution may have had.
+func (from *source) startRun(r *Request, deliver []*Request) (*run, []*Request) {
+	if len(from.others) == maxOtherRuns {
 		deliver = append(deliver, from.forgetRun()...)
 	}
 	of := &run{execution: r.ParentExecution, free: from.over}
 	if r.Timestamp.After(from.last) {
 		before := from.run
-		before.recent = before.recent.last(recentOfOther)
+		before.recent = before.recent.last(keepOther)
 		from.others = append(from.others, &before)
 		from.run, of = *of, &from.run
 	} else {
@@ -65,60 +64,61 @@ func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
 	return of, deliver
 }
 
-// oldest returns which of the other executions is forgotten next: the oldest that has
-// nothing buffered, or else the oldest.
+// oldest returns the index in others of the next run to forget: the oldest without buffered
+// requests, or else the oldest.
 func (from *source) oldest() int {
 	return max(0, slices.IndexFunc(from.others, func(o *run) bool { return len(o.buffered) == 0 }))
 }
 
-// forgetRun forgets the oldest execution. The next one keeps some of its IDs, and what it
-// has buffered is returned.
+// forgetRun forgets the oldest run. The next oldest keeps some of its IDs. It returns the
+// buffered requests of the forgotten run.
 func (from *source) forgetRun() (buffered []*Request) {
 	i := from.oldest()
 	first := from.others[i]
 	from.over = later(from.over, first.last)
-	for _, r := range slices.Clone(first.buffered) { // add takes it out of there
+	for _, r := range slices.Clone(first.buffered) { // add removes r from first.buffered
 		from.over = later(from.over, r.Timestamp)
 		buffered = from.add(first, r, buffered)
 	}
 	from.others = slices.Delete(from.others, i, i+1)
-	heir := from.others[from.oldest()]
-	heir.recent = append(first.recent.last(recentOfRun), heir.recent...)
+	next := from.others[from.oldest()]
+	next.recent = append(first.recent.last(keepCommitted), next.recent...)
 	return buffered
 }
 
-// has reports whether the ID of r is known.
+// has reports whether the ID of r is held.
 func (from *source) has(r *Request) bool {
 	k := mark(r.key())
 	return slices.Contains(from.recent, k) || slices.ContainsFunc(from.others, func(o *run) bool { return slices.Contains(o.recent, k) })
 }
 
-// knows reports whether r is a duplicate: by its ID or, if that may have been
-// forgotten, by its label.
+// knows reports whether r is a duplicate, by its ID or by its label. The ID may have been
+// dropped.
 func (from *source) knows(of *run, r *Request) bool { return !r.Timestamp.After(of.old) || from.has(r) }
 
-// take takes r, whose turn it is, and appends it unless it is a duplicate.
+// take records the label of r, whose predecessors have arrived, and appends r unless it is a
+// duplicate.
 func (from *source) take(of *run, r *Request, horizon time.Time, deliver []*Request) []*Request {
-	of.link(r.Timestamp, r.Predecessor, horizon)
+	of.recordLabel(r.Timestamp, r.Predecessor, horizon)
 	of.last = later(of.last, r.Timestamp)
 	return from.add(of, r, deliver)
 }
 
-// add appends r unless its ID is known.
+// add holds the ID of r and appends r, unless the ID is held already.
 func (from *source) add(of *run, r *Request, deliver []*Request) []*Request {
 	if from.has(r) {
 		return deliver
 	}
-	of.recent = append(of.recent.last(mostOfRun-1), mark(r.key()))
+	of.recent = append(of.recent.last(maxRecent-1), mark(r.key()))
 	of.unbuffer(r.key())
 	return append(deliver, r)
 }
 
-// follow appends the buffered requests whose turn has come.
-func (from *source) follow(of *run, horizon time.Time, deliver []*Request) []*Request {
+// deliverReady appends the buffered requests that need not wait any longer.
+func (from *source) deliverReady(of *run, horizon time.Time, deliver []*Request) []*Request {
 	for {
 		if l, ok := of.nextLink(horizon); ok {
-			of.link(l.label, l.after, horizon)
+			of.recordLabel(l.label, l.after, horizon)
 			continue
 		}
 		r, ok := of.nextBuffered(horizon)
@@ -129,7 +129,7 @@ func (from *source) follow(of *run, horizon time.Time, deliver []*Request) []*Re
 	}
 }
 
-// write writes DurableTask's members and then ours.
+// write writes DurableTask's members, then the extensions.
 func (from *source) write(w *writer) {
 	w.open()
 	from.run.write(w)
@@ -146,7 +146,7 @@ func (from *source) write(w *writer) {
 	w.close()
 }
 
-// UnmarshalJSON reads a source.
+// UnmarshalJSON decodes a source.
 func (from *source) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		wireRun
@@ -158,14 +158,14 @@ func (from *source) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*from = source{run: wire.run(), over: wire.Over.Time}
-	from.recent = append(wire.Before, from.recent...) // as earlier versions wrote it
-	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
+	from.recent = append(wire.Before, from.recent...) // earlier versions wrote it
+	for i := range wire.Others[:min(len(wire.Others), maxOtherRuns)] {
 		from.others = append(from.others, new(wire.Others[i].run()))
 	}
 	return nil
 }
 
-// isQuiet reports whether nothing of a sender waits, and little has to be known of it.
+// isQuiet reports whether no request of a sender waits and few marks are needed for it.
 func (from *source) isQuiet() bool {
 	n := 0
 	for _, of := range from.runs() {
@@ -174,5 +174,5 @@ func (from *source) isQuiet() bool {
 			return false
 		}
 	}
-	return n <= mostOfSender
+	return n <= maxSenderMarks
 }

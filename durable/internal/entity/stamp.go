@@ -8,12 +8,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// tick is the resolution of a DateTime.
+// tick is the resolution of a DateTime in .NET.
 const tick = 100 * time.Nanosecond
 
-// zoneless marks times that are written without a zone, which are in UTC, too.
-// DurableTask loses the zone where it adds a tick
-// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, LabelOutgoingMessage).
+// zoneless marks UTC times that are written without a zone. DurableTask loses the zone when it
+// adds a tick (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, LabelOutgoingMessage).
 var zoneless = time.FixedZone("zoneless", 0)
 
 func parseStamp(s string) (time.Time, error) {
@@ -36,10 +35,10 @@ func appendStamp(b []byte, t time.Time) []byte {
 	return append(b, '"')
 }
 
-// A stamp reads a DateTime, with or without a zone.
+// A stamp decodes a DateTime with or without a zone.
 type stamp struct{ time.Time }
 
-// UnmarshalJSON reads a DateTime; null is the zero time.
+// UnmarshalJSON decodes a DateTime; null is the zero time.
 func (s *stamp) UnmarshalJSON(data []byte) error {
 	var text *string
 	if err := json.Unmarshal(data, &text); err != nil || text == nil {

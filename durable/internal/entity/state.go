@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// A State is the stored state of an entity: its own, and that of its messages
-// (DurableTask.Core/Entities/StateFormat/SchedulerState.cs). The zero State is
-// that of an entity that never got a message.
+// A State is the stored state of an entity: the user's state, and the state of its messages
+// (DurableTask.Core/Entities/StateFormat/SchedulerState.cs). The zero State belongs to an
+// entity that has received no message.
 type State struct {
-	Text      *string // the entity's own state; nil if it does not exist
+	Text      *string // the user's state as JSON text; nil if the entity does not exist
 	queue     []*Request
 	lockedBy  string
 	suspended bool
 	sorter    Sorter
 
-	// DurableTask does not have these, and ignores them: the ID and the origin of the
-	// lock request that was granted last to lockedBy, and what batches took and sent.
+	// Extensions that DurableTask ignores: the ID and the origin of the lock request of
+	// lockedBy, and the messages that batches took and sent.
 	lockID     string
 	lockOrigin string
 	memory     memory
 }
 
-// Encode returns s as JSON text. "exists" is for the extension's older
-// scheduler, to which an entity without it does not exist, whatever its state
-// (the extension's EntityScheduler/SchedulerState.cs).
+// Encode returns s as JSON text. The member "exists" is for the extension's older scheduler:
+// without it the entity does not exist, whatever its state (the extension's
+// EntityScheduler/SchedulerState.cs).
 func (s *State) Encode() string {
 	w := writer{buf: make([]byte, 0, 256+len(text(s.Text)))}
 	w.open()
@@ -48,7 +48,7 @@ func (s *State) Encode() string {
 	return string(w.buf)
 }
 
-// DecodeState reads a State in either dialect. Nil is the zero State.
+// DecodeState decodes a State in either format. Nil input is the zero State.
 func DecodeState(input *string) (*State, error) {
 	s := new(State)
 	if input == nil {
@@ -81,8 +81,7 @@ func DecodeState(input *string) (*State, error) {
 	return s, nil
 }
 
-// StateText returns an entity's own state from its encoded State, nil if the entity
-// does not exist.
+// StateText returns the user's state in an encoded State, or nil if the entity does not exist.
 func StateText(input *string) (*string, error) {
 	s, err := DecodeState(input)
 	if err != nil {
@@ -91,7 +90,7 @@ func StateText(input *string) (*string, error) {
 	return s.Text, nil
 }
 
-// Status returns the custom status of s, which clients see.
+// Status returns the custom status of s, which is visible to clients.
 func (s *State) Status() Status {
 	return Status{Exists: s.Text != nil, QueueSize: len(s.queue), LockedBy: s.lockedBy}
 }
@@ -119,12 +118,11 @@ func (s Status) Encode() string {
 	return string(w.buf)
 }
 
-// IsEmpty reports whether the entity has nothing but its sorter and memory: it can be
-// cleaned up once those are older than the reorder window.
+// IsEmpty reports whether the entity has no state, no queue and no lock. It can be removed once
+// its sorter and memory are older than the reorder window.
 func (s Status) IsEmpty() bool { return s == Status{} }
 
-// ParseStatus reads the custom status of an entity's instance. Nil is the zero
-// Status.
+// ParseStatus decodes the custom status of an entity's instance. Nil is the zero Status.
 func ParseStatus(customStatus *string) (Status, error) {
 	var s Status
 	if customStatus == nil {
@@ -143,6 +141,6 @@ func text(s *string) string {
 	return *s
 }
 
-// Settle records that the last batch is settled: its outbox is sent, and the messages
-// that it took are deleted. A worker that does not know that does not call it.
+// Settle records that the last batch is settled: its outbox was sent, and the messages that it
+// took were deleted. Workers that do not know this do not call it.
 func (s *State) Settle() { s.memory.last = batch{} }

@@ -6,13 +6,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Trace is the trace of a request
-// (DurableTask.Core/Entities/EventFormat/RequestMessage.cs, ParentTraceContext,
-// CreateTrace and RequestTime).
+// A Trace is the trace of a request (DurableTask.Core/Entities/EventFormat/RequestMessage.cs,
+// ParentTraceContext, CreateTrace and RequestTime).
 type Trace struct {
-	Parent *history.TraceContext // nil if there is none
-	Create bool                  // the span of a signal is yet to be written
-	At     time.Time             // when the request was made; zero: unknown
+	Parent *history.TraceContext // nil if it has no parent
+	Create bool                  // the receiver writes the span of a signal
+	At     time.Time             // when the request was created; zero if unknown
 }
 
 type wireTrace struct {

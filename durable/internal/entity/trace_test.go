@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRequest_TellsOfItsTrace(t *testing.T) {
+func TestRequest_EncodesItsTrace(t *testing.T) {
 	at := time.Date(2026, time.November, 20, 18, 34, 38, 123_456_700, time.UTC)
 	name, text := entity.NewSignal("5f0c8a1e-0000-4000-8000-000000000001", "add", new("1"), time.Time{}, at)
 	r, err := entity.DecodeRequest(&text)
@@ -17,7 +17,7 @@ func TestRequest_TellsOfItsTrace(t *testing.T) {
 		t.Fatal(name, err)
 	}
 	if got := r.Trace(); got != (entity.Trace{}) {
-		t.Errorf("without one it tells of %+v", got)
+		t.Errorf("the trace of a request without one is %+v", got)
 	}
 	want := entity.Trace{
 		Parent: &history.TraceContext{TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: new(`a="b"`)},
@@ -30,17 +30,17 @@ func TestRequest_TellsOfItsTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, again.Trace()); diff != "" {
-		t.Errorf("-set +told:\n%s", diff)
+		t.Errorf("trace (-set +decoded):\n%s", diff)
 	}
 	if again.ID != r.ID || *again.Input != "1" || !again.Signal {
-		t.Errorf("the rest became %+v", again)
+		t.Errorf("the other members changed: %+v", again)
 	}
 	r.SetTrace(entity.Trace{})
 	if r.Encode() != text {
-		t.Errorf("without its trace it is %s, was %s", r.Encode(), text)
+		t.Errorf("the request without its trace is %s, want %s", r.Encode(), text)
 	}
 	broken := `{"op":"add","id":"x","parentTraceContext":7,"requestTime":"soon","createTrace":true}`
 	if r, err := entity.DecodeRequest(&broken); err != nil || r.Trace() != (entity.Trace{Create: true}) {
-		t.Errorf("a trace that makes no sense: %v, %v", r, err)
+		t.Errorf("invalid trace: got %v, %v", r, err)
 	}
 }

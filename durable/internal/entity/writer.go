@@ -12,13 +12,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// A writer writes JSON as Newtonsoft.Json does.
+// A writer writes JSON in the format of Newtonsoft.Json.
 type writer struct{ buf []byte }
 
 func (w *writer) open()  { w.buf = append(w.buf, '{') }
 func (w *writer) close() { w.buf = append(w.buf, '}') }
 
-// key begins a member.
+// key starts a member.
 func (w *writer) key(name string) {
 	if w.buf[len(w.buf)-1] != '{' {
 		w.buf = append(w.buf, ',')
@@ -32,14 +32,14 @@ func (w *writer) str(name, v string) {
 	w.buf = eventjson.AppendString(w.buf, v)
 }
 
-// optional writes a member unless it is nil.
+// optional writes a member unless v is nil.
 func (w *writer) optional(name string, v *string) {
 	if v != nil {
 		w.str(name, *v)
 	}
 }
 
-// nullable writes nil as null.
+// nullable writes a member, with null for nil.
 func (w *writer) nullable(name string, v *string) {
 	if v == nil {
 		w.raw(name, "null")
@@ -48,7 +48,7 @@ func (w *writer) nullable(name string, v *string) {
 	w.str(name, *v)
 }
 
-// filled writes a member unless it is empty.
+// filled writes a member unless v is empty.
 func (w *writer) filled(name, v string) {
 	if v != "" {
 		w.str(name, v)
@@ -113,7 +113,7 @@ func (w *writer) failure(f *history.FailureDetails) {
 	w.close()
 }
 
-// marks writes a member unless there are none.
+// marks writes a member unless m is empty.
 func (w *writer) marks(name string, m marks) {
 	if len(m) == 0 {
 		return
@@ -127,7 +127,7 @@ func (w *writer) marks(name string, m marks) {
 	w.str(name, base64.RawURLEncoding.EncodeToString(raw))
 }
 
-// messages writes a member unless there are none.
+// messages writes a member unless all is empty.
 func (w *writer) messages(name string, all []Message) {
 	if len(all) > 0 {
 		w.list(name, len(all), func(i int) { writeMessage(w, all[i]) })
