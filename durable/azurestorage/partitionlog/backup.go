@@ -15,43 +15,44 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A backup of a running hub needs a consistent cut: a prefix of each log, such that each message
-// that a partition has received was sent in the prefix of its sender, and each message that was sent is
-// received, or in a mailbox, or still to be sent. No worker stops for it. The backup looks
-// four times, each time at all partitions:
+// A backup of a running hub needs a consistent cut: a prefix of each log. Each message that a
+// partition has received must be in the prefix of its sender. Each message that was sent must be
+// received, in a mailbox, or still to be sent. No worker stops for the backup. It reads all
+// partitions four times:
 //
-//  1. the logs, with the messages that are still to be sent;
-//  2. the mailboxes, from the positions in these logs on;
-//  3. what the logs have since;
-//  4. what the logs have since then: it takes only what the rule below requires.
+// 1. the logs, with the messages that are still to be sent
+// 2. the mailboxes, from the positions in these logs on
+// 3. the groups appended to the logs since read 1
+// 4. the groups appended since read 3; the backup uses only those that the rule below requires
 //
-// A message that was sent before look 1 and is not among the messages still to be sent was in the mailbox
-// before look 2, or was received before look 3. A message that is sent later is in a group of
-// look 3 or 4. The backup keeps it though a later group says that it was sent. So no message is lost.
+// No message is lost. A message that was sent before read 1 and is not among the messages to be
+// sent was in the mailbox before read 2, or was received before read 3. A later message is in a
+// group of read 3 or 4. The backup keeps it even if a later group says that it was sent.
 //
-// A partition can receive before look 3 what another partition sends after its look 3. Then the prefix of the sender
-// grows to that message (see [cut.requires]). The message was sent before look 4, so look 4 has it. What
-// else the prefix gains comes before the message, so this ends. Mail of look 2 was
-// sent before look 3. So no message arrives before it is sent.
+// No message arrives before it is sent. A partition can receive before read 3 a message that its
+// sender sends after the sender's read 3. The prefix of the sender then grows up to that message
+// (see [cut.grow]). The message was sent before read 4, so read 4 contains it. The other groups
+// that the prefix gains precede the message, so this ends. The mail of read 2 was sent before read
+// 3.
 //
-// Looks 1 and 2 have everything that was acknowledged before the backup began.
+// Reads 1 and 2 contain everything that was acknowledged before the backup started.
 
-// cut is a partition up to a group.
+// cut is the state of a partition up to a certain group.
 type cut struct {
 	*followed
 	share   *share
-	letters []partition.Outgoing // that were to be sent at look 1 or later, by rising numbers
+	letters []partition.Outgoing // messages to be sent at read 1 or later, by ascending number
 	mail    []mailbox.Item
-	later   []bloblog.Frame // groups of look 4
+	later   []bloblog.Frame // groups of read 4
 }
 
-// cutAttempts bounds the attempts to read a cut.
+// cutAttempts limits the attempts to read a cut.
 const cutAttempts = 10
 
-// ExportRunning is Export while workers and clients use the hub: it writes what was acknowledged
-// before it began, each message once. Requests of clients that come meanwhile may be part of it. It
-// changes nothing, and no worker waits for it. It fails with [ErrNoHub] if the hub does not exist.
-// It also fails if it takes so long that workers delete files of a base that they have replaced.
+// ExportRunning is Export for a hub that workers and clients are using. It writes everything that
+// was acknowledged before it started, each message once. Later requests may be included. It changes
+// nothing and delays no worker. It fails with [ErrNoHub] if the hub does not exist. It also fails
+// if workers delete replaced base files before it has read them.
 func (h *Hub) ExportRunning(ctx context.Context, w provider.HubWriter) error {
 	if _, _, err := h.readInfo(ctx); store.IsNotFound(err) {
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, ErrNoHub)
@@ -78,7 +79,7 @@ func (h *Hub) ExportRunning(ctx context.Context, w provider.HubWriter) error {
 	return err
 }
 
-// mayPass reports whether another attempt may succeed after an error of a cut.
+// mayPass reports whether another attempt may succeed after err.
 func mayPass(err error) bool {
 	return errors.Is(err, bloblog.ErrReopen) || errors.Is(err, runs.ErrGone) || isDamage(err)
 }
@@ -89,11 +90,11 @@ func closeAll(cuts []*cut) {
 	}
 }
 
-// cut returns a consistent cut. The caller closes what it returns, also with an error.
+// cut returns a consistent cut. The caller must close the returned cuts, even if there is an error.
 func (h *Hub) cut(ctx context.Context) (cuts []*cut, err error) {
 	for _, s := range h.shares {
 		v, err := s.follow(ctx)
-		if errors.Is(err, bloblog.ErrNone) { // no process has opened the partition yet
+		if errors.Is(err, bloblog.ErrNone) { // the partition was never opened
 			if err = s.borrow(ctx); err == nil {
 				v, err = s.follow(ctx)
 			}
@@ -141,7 +142,7 @@ func (h *Hub) cut(ctx context.Context) (cuts []*cut, err error) {
 	return cuts, nil
 }
 
-// readMail reads the mail that the partition had not taken at look 1.
+// readMail reads the mail that the partition had not received at read 1.
 func (c *cut) readMail(ctx context.Context) error {
 	stored, err := c.reader.MailPosition()
 	if err != nil {
@@ -163,13 +164,13 @@ func (c *cut) readMail(ctx context.Context) error {
 	}
 }
 
-// next returns the groups that the log has since the previous look. The base stays as it was.
+// next returns the groups appended to the log since the previous read. The base does not change.
 func (c *cut) next(ctx context.Context) ([]bloblog.Frame, error) {
 	frames, err := c.log.Next(ctx)
 	return slices.DeleteFunc(frames, func(f bloblog.Frame) bool { return f.Manifest != nil }), err
 }
 
-// add lets the prefix of the log grow by a group.
+// add extends the prefix of the log by a group.
 func (c *cut) add(g bloblog.Frame) error {
 	sent, err := sentIn(g)
 	if err != nil {
@@ -189,12 +190,13 @@ func sentIn(g bloblog.Frame) ([]partition.Outgoing, error) {
 	return partition.OutgoingIn(layer)
 }
 
-// grow adds the groups of look 4 that the others require, and reports whether there were any.
+// grow adds the groups of read 4 that contain messages which other partitions have received. It
+// reports whether it added any.
 func (c *cut) grow(all []*cut) (grew bool, err error) {
 	if len(c.later) == 0 {
 		return false, nil
 	}
-	required := uint64(0) // the greatest number that a partition has received from this one
+	required := uint64(0) // highest number that a partition has received from this one
 	for _, to := range all {
 		last, err := to.reader.Received(c.share.name())
 		if err != nil {
@@ -221,7 +223,7 @@ func (c *cut) grow(all []*cut) (grew bool, err error) {
 	return through > 0, nil
 }
 
-// unlogged is the log of a partition in memory whose changes are never durable.
+// unlogged is the log of a partition in memory. It stores nothing.
 type unlogged struct{}
 
 func (unlogged) Append(uint64, []byte) error { return nil }
@@ -230,7 +232,7 @@ func (unlogged) Turn()                       {}
 func (unlogged) Reserve(int64) error         { return nil }
 func (unlogged) Close(bool) error            { return nil }
 
-// open returns the partition at the cut, in memory, and how to close it.
+// open opens the partition at the cut in memory. It also returns a function that closes it.
 func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
 	layer, err := layerOf(0, c.groups)
 	if err != nil {
@@ -238,13 +240,13 @@ func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
 	}
 	h := c.share.hub
 	cfg := c.share.readerConfig()
-	cfg.Opens = 1 << 22 // numbers of messages begin after those of the log
+	cfg.Opens = 1 << 22 // new messages get higher numbers than those in the log
 	cfg.Owns = func(id string) bool { return h.share(id) == c.share }
-	cfg.Post = func(partition.Outgoing) {} // the letters of the cut have it
+	cfg.Post = func(partition.Outgoing) {} // c.letters contains it
 	s := logstore.New(c.base, unlogged{}, layer, h.log)
 	p, err := partition.Open(s, cfg)
 	return p, func() {
-		_, _ = p.Close() // nothing of it is kept
+		_, _ = p.Close() // nothing is kept
 		s.Stop()
 	}, err
 }
@@ -277,10 +279,11 @@ func exportCuts(ctx context.Context, cuts []*cut, w provider.HubWriter) error {
 	return exportAll(ctx, parts, w)
 }
 
-// deliver has the partition take the mail of its mailbox. Mail that it has received before has no effect.
+// deliver makes the partition receive the mail of its mailbox. Mail that it has received before has
+// no effect.
 func (c *cut) deliver(ctx context.Context, p *partition.Partition) error {
 	for _, item := range c.mail {
-		if item.Missing != nil { // the owner has received it, or has logged that it is lost
+		if item.Missing != nil { // the owner has received it or has logged its loss
 			continue
 		}
 		m, err := partition.DecodeMail(item.Payload)
@@ -294,7 +297,7 @@ func (c *cut) deliver(ctx context.Context, p *partition.Partition) error {
 	return nil
 }
 
-// send brings the letters to their partitions. What these have received before has no effect.
+// send delivers the letters to their partitions. Letters that were received before have no effect.
 func (c *cut) send(ctx context.Context, parts []*partition.Partition) error {
 	for _, l := range c.letters {
 		to := l.Partition

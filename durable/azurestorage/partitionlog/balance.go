@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// plan decides how many partitions a worker gives up, or how many it wants to take and of
-// which, given all workers that are alive with the partitions that they say they have,
-// itself among them. Every worker has a quota: all of them take the same number of partitions, and the
-// first ones in the order of their IDs one more, until all are taken. So all workers that
-// see the same ones agree.
+// plan returns how many partitions a worker should release, or how many it should acquire and the
+// candidates for that. workers maps all live workers, including this one, to the partitions they
+// report. Each worker has a quota: the partitions divided by the workers. The remainder goes to the
+// first workers in the order of their IDs. So all workers that see the same workers agree.
 //
-// A young worker may be one that crashes again and again, so it has no quota in the plans of
-// the others, unless they are young, too. It takes partitions that no worker has.
+// A young worker may be one that crashes repeatedly. The plans of other workers give it no quota,
+// unless they are young, too. It acquires partitions without an owner.
 func plan(me string, workers map[string][]int, young map[string]bool, partitions int) (release, want int, from []int) {
 	ids := []string{me}
 	for id := range workers {
@@ -37,7 +36,7 @@ func plan(me string, workers map[string][]int, young map[string]bool, partitions
 			}
 		}
 	}
-	// Workers begin at different places, so that they do not try the same at once.
+	// Each worker starts at a different partition, so that they do not compete for the same one.
 	first := slices.Index(ids, me) * partitions / len(ids)
 	for i := range partitions {
 		if n := (first + i) % partitions; !claimed[n] {

@@ -9,16 +9,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 )
 
-// bellBlob is an append blob. Each byte of it says what has changed: partitions have other owners,
-// or a partition has mail although its owner may be at rest. It stands among the heartbeats, so
-// that the list of the workers shows its size.
+// bellBlob is an append blob. Each byte announces an event: partitions have new owners, or a
+// partition has mail although its owner may be idle. The blob is stored with the heartbeats, so the
+// list of workers includes its size.
 const bellBlob = workersPrefix + "~bell"
 
-// ownersChanged is the byte of partitions that have other owners. Other bytes are the number of
-// the partition that has mail.
+// ownersChanged announces that partitions have new owners. Any other byte is the number of a
+// partition that has mail.
 const ownersChanged byte = 0xff
 
-// maxRings is the number of bytes after which the bell blob starts again. The service allows
+// maxRings is the number of bytes after which the bell blob is created again. The service allows
 // 50,000 appends to a blob.
 const maxRings = 40_000
 
@@ -28,7 +28,7 @@ func (h *Hub) ring(ctx context.Context, what byte) error {
 	defer cancel()
 	blocks, err := h.leases.AppendTo(ctx, bellBlob, []byte{what})
 	if err == nil && blocks >= maxRings {
-		return h.leases.Restart(ctx, bellBlob, h.stamp(map[string]string{})) // its size tells listeners that they missed rings
+		return h.leases.Restart(ctx, bellBlob, h.stamp(map[string]string{})) // listeners see from its size that they missed rings
 	}
 	if !store.IsBlobGone(err) {
 		return err
@@ -47,16 +47,15 @@ func (h *Hub) ring(ctx context.Context, what byte) error {
 	return err
 }
 
-// listener is a worker's place in the bell blob.
+// listener is a worker's position in the bell blob.
 type listener struct {
 	hub   *Hub
-	heard int64     // the bytes that the worker has read
-	at    time.Time // the last look
+	heard int64     // number of bytes read
+	at    time.Time // time of the last read
 }
 
-// listen reads what was appended since the last look, has the owners of partitions with mail look
-// into their mailboxes, and reports whether partitions have other owners. The error is a
-// *[DeletedError].
+// listen reads the new bytes of the bell blob and wakes the owners of partitions with mail. It
+// reports whether partitions have new owners. The error is a *[DeletedError].
 func (l *listener) listen(ctx context.Context) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -65,7 +64,7 @@ func (l *listener) listen(ctx context.Context) (changed bool, err error) {
 	part, err := l.hub.leases.ReadPart(ctx, bellBlob, l.heard-again, maxRings)
 	switch {
 	case store.IsContainerMissing(err), err == nil && part.Metadata[chain.HubKey] != l.hub.id:
-		_ = l.hub.confirm(ctx) // another error than a DeletedError is no reason to stop
+		_ = l.hub.confirm(ctx) // only a DeletedError stops the worker
 	case store.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable:
 		l.heard = 0
 		l.hub.wakeAll()
@@ -74,15 +73,15 @@ func (l *listener) listen(ctx context.Context) (changed bool, err error) {
 		l.heard = 0
 	}
 	if err != nil || int64(len(part.Content)) < again {
-		return false, l.hub.deleted() // the next heartbeat is soon enough
+		return false, l.hub.deleted() // the next heartbeat reads it
 	}
 	fresh := part.Content[again:]
 	l.heard += int64(len(fresh))
-	return l.hub.rung(fresh), l.hub.deleted()
+	return l.hub.handleRings(fresh), l.hub.deleted()
 }
 
-// listenTo is listen for a worker that has just listed the heartbeats, which the bell blob of a size was
-// among. The list shows the owners already.
+// listenTo does the same as listen for a worker that has just listed the heartbeats. size is the
+// listed size of the bell blob. The list already shows the new owners.
 func (l *listener) listenTo(ctx context.Context, size int64, first bool) {
 	l.at = time.Now()
 	switch {
@@ -94,16 +93,16 @@ func (l *listener) listenTo(ctx context.Context, size int64, first bool) {
 	case size > l.heard:
 		part, err := l.hub.leases.ReadPart(ctx, bellBlob, l.heard, size-l.heard)
 		if err != nil {
-			return // the next look reads it
+			return // the next call reads it
 		}
 		l.heard += int64(len(part.Content))
-		l.hub.rung(part.Content)
+		l.hub.handleRings(part.Content)
 	}
 }
 
-// rung wakes the owners of partitions that have mail, and reports whether partitions have other
+// handleRings wakes the owners of partitions with mail and reports whether partitions have new
 // owners.
-func (h *Hub) rung(bytes []byte) (changed bool) {
+func (h *Hub) handleRings(bytes []byte) (changed bool) {
 	for _, b := range bytes {
 		if int(b) >= len(h.shares) {
 			changed = changed || b == ownersChanged
@@ -114,19 +113,19 @@ func (h *Hub) rung(bytes []byte) (changed bool) {
 	return changed
 }
 
-// wakeAll has all owners of this process look into their mailboxes.
+// wakeAll makes all owners in this process poll their mailboxes.
 func (h *Hub) wakeAll() {
 	for _, o := range h.owners() {
 		o.wake()
 	}
 }
 
-// ringAfter is the time without mail from this process after which it rings with the next mail. An
-// owner looks into the mailbox often for longer than that after mail, see restAfter.
+// ringAfter is the time without mail from this process after which its next mail rings the bell. It
+// is shorter than restAfter, so the owner still polls often within this time.
 const ringAfter = 10 * time.Second
 
-// announce has the partition's owner look into the mailbox, in which there is new mail of this
-// process. Without an announcement, an owner at rest finds the mail within restLook.
+// announce tells the partition's owner that this process has sent mail. Without an announcement, an
+// idle owner finds the mail within restLook.
 func (s *share) announce(ctx context.Context) {
 	if o := s.owner(); o != nil {
 		o.wake()
@@ -135,7 +134,7 @@ func (s *share) announce(ctx context.Context) {
 	now := time.Now()
 	if last := s.announced.Load(); last == nil || now.Sub(*last) > ringAfter {
 		if s.hub.ring(ctx, byte(s.number)) != nil {
-			return // the next mail rings again
+			return // the next mail rings
 		}
 	}
 	s.announced.Store(&now)

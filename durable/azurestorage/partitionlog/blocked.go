@@ -16,11 +16,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// blocked has the partitions that the worker of this process cannot serve.
+// blocked records the partitions that this worker cannot serve.
 type blocked struct {
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // protects the fields below
 	all    map[problem]provider.BlockedPartition
-	logged map[string]time.Time // by message and cause
+	logged map[string]time.Time // time of the last log line, by message and cause
 }
 
 // problem identifies a [provider.BlockedPartition].
@@ -29,7 +29,7 @@ type problem struct {
 	kind      provider.PartitionProblem
 }
 
-// set records a problem, or its end if err is nil.
+// set records a problem of a partition, or its end if err is nil.
 func (b *blocked) set(partition int, kind provider.PartitionProblem, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,11 +48,11 @@ func (b *blocked) set(partition int, kind provider.PartitionProblem, err error) 
 	b.all[p] = provider.BlockedPartition{Partition: partition, Problem: kind, Cause: err.Error(), Since: since}
 }
 
-// complainEvery is the interval at which the log repeats a message with the same cause.
+// complainEvery is the interval at which the same message with the same cause is logged.
 const complainEvery = time.Minute
 
-// isNews reports whether the log has had no line with the message and the cause for a while.
-func (b *blocked) isNews(message string, err error) bool {
+// shouldLog reports whether the message with this cause has not been logged within complainEvery.
+func (b *blocked) shouldLog(message string, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.logged, func(_ string, at time.Time) bool { return time.Since(at) >= complainEvery })
@@ -67,8 +67,8 @@ func (b *blocked) isNews(message string, err error) bool {
 	return true
 }
 
-// causeOf returns a text that is the same for each error of one cause. Error texts differ in the
-// IDs of requests and in ports.
+// causeOf returns the same text for all errors with the same cause. Error texts can differ in
+// request IDs and ports.
 func causeOf(err error) string {
 	if damage, ok := errors.AsType[*chain.DamageError](err); ok {
 		return fmt.Sprint("damage ", damage.Blob, damage.Offset)
@@ -82,25 +82,25 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// notOpened records the partitions that the worker should take and cannot open. All others can
-// be opened, or are not this worker's share.
-func (h *Hub) notOpened(failed map[int]error) {
+// recordNotOpened records the partitions that the worker should own and cannot open. It clears the
+// problem of all other partitions.
+func (h *Hub) recordNotOpened(failed map[int]error) {
 	for n := range h.shares {
 		h.blocked.set(n, provider.PartitionNotOpened, failed[n])
 	}
 	for _, n := range slices.Sorted(maps.Keys(failed)) {
-		const message = "a partition cannot be opened; health/ready lists all"
-		if err := failed[n]; h.blocked.isNews(message, err) {
+		const message = "cannot open a partition; health/ready lists all such partitions"
+		if err := failed[n]; h.blocked.shouldLog(message, err) {
 			h.log.Error(message, "partition", n, "error", err)
 		}
 	}
 }
 
-// mailRead records whether the owner's last look into the mailbox failed.
-func (s *share) mailRead(err error) {
+// recordMailRead records the result of the owner's last poll of the mailbox.
+func (s *share) recordMailRead(err error) {
 	s.hub.blocked.set(s.number, provider.PartitionMailUnread, err)
 	const message = "cannot read the mail of a partition; trying again; health/ready lists all"
-	if err != nil && s.hub.blocked.isNews(message, err) {
+	if err != nil && s.hub.blocked.shouldLog(message, err) {
 		s.hub.log.Warn(message, "partition", s.number, "error", err)
 	}
 }

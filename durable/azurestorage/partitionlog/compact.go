@@ -12,11 +12,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Compact makes the hub as small as possible, and returns the sizes of its blobs before and
-// after, in bytes. It writes each partition to its base, merges the base into one run, and
-// deletes blobs that are not needed any more. A partition that cannot be compacted does not keep
-// it from the others. It fails with [provider.ErrHubBusy] if a process has one of the partitions,
-// and with [ErrNoHub] if the hub does not exist. Other processes may read the hub meanwhile.
+// Compact makes the hub as small as possible. It returns the sizes of its blobs before and after,
+// in bytes. It writes each partition to its base, merges the base into one run, and deletes
+// unneeded blobs. If a partition cannot be compacted, the others still are. Compact fails with
+// [provider.ErrHubBusy] if a process owns a partition, and with [ErrNoHub] if the hub does not
+// exist. Other processes may read the hub meanwhile.
 func (h *Hub) Compact(ctx context.Context) (before, after int64, err error) {
 	if before, after, err = h.compact(ctx); err != nil {
 		err = fmt.Errorf("compact task hub %s: %w", h.cfg.TaskHub, err)
@@ -51,7 +51,7 @@ func (h *Hub) compact(ctx context.Context) (before, after int64, err error) {
 	return before, after, errors.Join(append(failures, err)...)
 }
 
-// size returns the size of all blobs of the hub, in bytes.
+// size returns the total size of the hub's blobs, in bytes.
 func (h *Hub) size(ctx context.Context) (bytes int64, err error) {
 	blobs, _, err := h.blobs.ListInfo(ctx, "")
 	for _, b := range blobs {
@@ -60,7 +60,7 @@ func (h *Hub) size(ctx context.Context) (bytes int64, err error) {
 	return bytes, err
 }
 
-// compact makes a partition that no process has as small as possible.
+// compact makes a partition without an owner as small as possible.
 func (s *share) compact(ctx context.Context) (err error) {
 	log, left, err := bloblog.Open(ctx, s.logConfig())
 	if err != nil {

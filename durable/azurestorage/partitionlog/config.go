@@ -23,71 +23,69 @@ const (
 	DefaultPageSize           = 100
 )
 
-// MaxPartitionCount is how many partitions a hub has at most.
+// MaxPartitionCount is the maximum number of partitions of a hub.
 const MaxPartitionCount = 64
 
-// Config configures a [Hub]. Each field that is zero has the default that its comment
-// names.
+// Config configures a [Hub]. A zero field has the default that its comment states.
 type Config struct {
 	// TaskHub is the name of the hub, see [azurestorage.ValidateHubName]. Default
 	// [azurestorage.DefaultTaskHub].
 	TaskHub string
 
-	// PartitionCount is the number of partitions of a hub that is made. It never changes:
-	// a hub of another number is refused with a *[azurestorage.PartitionCountError]. Default
-	// 4; 1 to 64.
+	// PartitionCount is the number of partitions of a new hub. It cannot be changed later: opening
+	// a hub with another number fails with a *[azurestorage.PartitionCountError]. Default 4; 1 to
+	// 64.
 	PartitionCount int
 
-	// LeaseInterval is how long a partition stays with an owner that has died. Default
-	// 30 s; 15 s to a minute, in whole seconds.
+	// LeaseInterval is the lease duration of a partition's log. If the owner dies, another process
+	// takes over after this time. Default 30 s; 15 s to a minute, in whole seconds.
 	LeaseInterval time.Duration
 
-	// MaxPollingInterval is the longest time between two looks into the mailbox of a
-	// partition that has work. It is much shorter while there is mail. A partition without work
-	// and mail looks every 30 s, and when a sender announces mail, which takes up to 5 s.
-	// Default 1 s; 10 ms to a minute.
+	// MaxPollingInterval is the maximum time between two polls of the mailbox of a partition that
+	// has work. The interval is much shorter while mail arrives. An idle mailbox is polled every 30
+	// s, and when a sender announces mail, which takes up to 5 s. Default 1 s; 10 ms to a minute.
 	MaxPollingInterval time.Duration
 
-	// BalanceInterval is how often a worker says that it works, and looks who else does.
-	// Who says nothing for three times as long does not count. Other workers give a worker
-	// partitions when it has worked for three times as long. Default 5 s; 100 ms to a minute.
+	// BalanceInterval is the interval of heartbeats. A worker without a heartbeat for three
+	// intervals counts as dead. A new worker gets partitions from other workers after three
+	// intervals. Default 5 s; 100 ms to a minute.
 	BalanceInterval time.Duration
 
-	// DrainTimeout is how long Run waits for work in flight after its context has
-	// ended. Default 5 s; up to an hour.
+	// DrainTimeout limits the wait of Run for work in flight after its context has ended. Default 5
+	// s; 0 to an hour.
 	DrainTimeout time.Duration
 
-	// AbandonDelay is the time until abandoned work is dispatched again. It doubles with
-	// every attempt up to MaxAbandonDelay. The defaults are those of
-	// DurableTask.AzureStorage: 2 s, 10 minutes. At least 1 ms; at most a day.
+	// AbandonDelay is the delay before abandoned work is dispatched again. It doubles with each
+	// attempt, up to MaxAbandonDelay. The defaults are the same as in DurableTask.AzureStorage: 2 s
+	// and 10 minutes. At least 1 ms; at most a day.
 	AbandonDelay    time.Duration
 	MaxAbandonDelay time.Duration
 
-	// PageSize is the number of instances on a page if the query does not set one.
-	// Default 100; 1 to 10,000.
+	// PageSize is the number of instances on a page if the query does not set one. Default 100; 1
+	// to 10,000.
 	PageSize int
 
-	// WorkerID names this process among the hub's workers. Default: the host's name, the
-	// process ID and a random part.
+	// WorkerID identifies this process among the hub's workers. Default: the host name, the process
+	// ID and a random part.
 	WorkerID string
 
-	// Build says which program this process is, for those who look at the hub: its name and
-	// version, for example. Of a long text the first 200 bytes count. Default: nothing.
+	// Build names the program and its version for diagnostics. Only the first 200 bytes are stored.
+	// Default: empty.
 	Build string
 
 	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
 
-	// MeterProvider receives the metrics of the hub: which partitions this process has,
-	// what waits in them, and the times of storage requests. Default: nobody.
+	// MeterProvider receives the hub's metrics: owned partitions, their backlogs, and the durations
+	// of storage requests. Default: none.
 	MeterProvider metric.MeterProvider
 
-	// Transport carries the requests to the blob service. Default: a client of the hub's
-	// own.
+	// Transport sends the requests to the blob service. Default: an HTTP client of the hub.
 	Transport policy.Transporter
 }
 
-// WithDefaults returns a copy of c in which every field but Build and the last two has its value.
+// WithDefaults returns a copy of c in which zero fields have their defaults. Build, MeterProvider
+// and Transport stay as they are.
 func (c Config) WithDefaults() Config {
 	c.TaskHub = cmp.Or(c.TaskHub, azurestorage.DefaultTaskHub)
 	c.PartitionCount = cmp.Or(c.PartitionCount, DefaultPartitionCount)
@@ -107,8 +105,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns an error that names the first field that is out of range, its value
-// and the range. A zero field is in range and has its default.
+// Validate returns an error that names the first field that is out of range, its value and the
+// range. Zero fields have their defaults.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := azurestorage.ValidateHubName(c.TaskHub); err != nil {

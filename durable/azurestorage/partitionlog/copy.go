@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// hold calls f with all partitions, which this process takes for that time, and of which
-// all mail was taken. It fails with [provider.ErrHubBusy] if a worker runs.
+// hold acquires all partitions, receives all their mail, and calls f. It releases the partitions
+// when f returns. It fails with [provider.ErrHubBusy] if a worker is running.
 func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 	if h.isRunning() {
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, provider.ErrHubBusy)
@@ -28,7 +28,7 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 		s.held.Add(1)
 		defer func() {
 			s.held.Add(-1)
-			_ = s.close() // else its lease runs out
+			_ = s.close() // else its lease expires
 		}()
 		o, err := s.take(ctx)
 		if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
@@ -44,7 +44,7 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 			return err
 		}
 	}
-	for _, o := range all { // a letter that was brought is in two partitions until it is forgotten
+	for _, o := range all { // until it is deleted, a delivered message is in two partitions
 		if err := o.awaitSent(ctx); err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 	return f(all)
 }
 
-// awaitSent waits until the partition has no letters any more.
+// awaitSent waits until all outgoing messages are delivered and deleted.
 func (o *owner) awaitSent(ctx context.Context) error {
 	for _, c := range o.couriers {
 		for !c.isIdle() {
@@ -64,7 +64,7 @@ func (o *owner) awaitSent(ctx context.Context) error {
 	return o.Flush(ctx)
 }
 
-// Export implements [provider.Portable]. It fails with [ErrNoHub] if there is no hub.
+// Export implements [provider.Portable]. It fails with [ErrNoHub] if the hub does not exist.
 func (h *Hub) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
 	if _, _, err := h.readInfo(ctx); store.IsNotFound(err) {
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, ErrNoHub)
@@ -144,7 +144,7 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 	})
 }
 
-// importer writes each record into its partition.
+// importer writes each record to its partition.
 type importer struct {
 	hub   *Hub
 	parts []*partition.Importer

@@ -14,26 +14,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 )
 
-// Problem is damage of a hub.
+// Problem is a damage of a hub.
 type Problem struct {
-	// What says which blobs are missing or damaged.
+	// What names the missing or damaged blobs.
 	What string `json:"problem"`
-	// Lost says which data is unreadable.
+	// Lost describes the unreadable data.
 	Lost string `json:"lost"`
-	// Repair says what [Repair] does. It is empty if only restored blobs help.
+	// Repair describes the action of [Repair]. It is empty if the blobs must be restored.
 	Repair string `json:"repair,omitempty"`
-	// Repaired means that [Repair] has done that.
+	// Repaired means that [Repair] has done so.
 	Repaired bool `json:"repaired"`
 
-	info *hubInfo    // hub.json, which the repair creates
-	mail *mailRemedy // the repair of a mailbox
+	info *hubInfo       // content of the hub.json to create
+	mail *mailboxRepair // repair of a mailbox
 }
 
-// mailRemedy makes a receiver continue in another place of a mailbox.
-type mailRemedy struct {
+// mailboxRepair makes a receiver continue at another position of a mailbox.
+type mailboxRepair struct {
 	partition int
 	to        mailbox.Position
-	create    uint64 // the number of a blob that the repair creates, 0 if none
+	create    uint64 // number of the blob to create; 0 for none
 }
 
 // PartitionBlobs counts the blobs of a partition.
@@ -44,14 +44,14 @@ type PartitionBlobs struct {
 	Base      BlobCount `json:"base"`
 }
 
-// BlobCount is a number of blobs, and their size in bytes.
+// BlobCount is a number of blobs and their total size in bytes.
 type BlobCount struct {
 	Blobs int   `json:"blobs"`
 	Bytes int64 `json:"bytes"`
 }
 
-// inventory is the blobs of one partition: sizes of log and mailbox blobs by their numbers, and of
-// base files by their names.
+// inventory lists the blobs of one partition: the sizes of log and mailbox blobs by number, and of
+// base files by name.
 type inventory struct {
 	log, mail map[uint64]int64
 	base      map[string]int64
@@ -69,11 +69,11 @@ func countOf[K comparable](sizes map[K]int64) BlobCount {
 	return c
 }
 
-// partOf matches the names of blobs that a partition's records are in.
+// partOf matches the names of blobs with the records of a partition.
 var partOf = regexp.MustCompile(`^p(\d\d)/((log|mail|base)-(.*))$`)
 
-// inventories sorts the blobs of a container by partition. It skips blobs of other hubs than id,
-// which may be empty.
+// inventories groups the blobs of a container by partition. It skips blobs of hubs other than id.
+// An empty id matches all hubs.
 func inventories(blobs []store.BlobInfo, id string) map[int]inventory {
 	all := make(map[int]inventory)
 	for _, b := range blobs {
@@ -98,9 +98,9 @@ func inventories(blobs []store.BlobInfo, id string) map[int]inventory {
 	return all
 }
 
-// lostInfo returns the problem of a container without hub.json, and whether the container has
-// records of a hub at all. The app's configuration says how many partitions the hub has: an app
-// with another number could not have used it.
+// lostInfo returns the problem of a container without hub.json, and whether the container has any
+// records of a hub. The number of partitions is the configured one: an app with another number
+// could not have used the hub.
 func lostInfo(blobs []store.BlobInfo, configured int) (p Problem, records bool) {
 	ids := make(map[string]bool)
 	highest := 0
@@ -132,11 +132,11 @@ func lostInfo(blobs []store.BlobInfo, configured int) (p Problem, records bool) 
 	return p, records
 }
 
-// logFacts is the result of reading a partition.
+// logFacts is the result of reading a partition's log.
 type logFacts struct {
-	damage   error    // the log cannot be read
-	named    []string // files that the base consists of
-	unread   error    // the position in the mailbox cannot be read
+	damage   error    // reason why the log is unreadable
+	named    []string // files of the base
+	unread   error    // reason why the mailbox position is unreadable
 	position mailbox.Position
 }
 
@@ -192,10 +192,10 @@ func mailProblem(partition int, has inventory, used bool, f logFacts) (p Problem
 		return gap(has, at.Blob, newest, blob, untaken)
 	case exists:
 		p = Problem{What: fmt.Sprintf("%s: %d bytes of mail were taken, but it has only %d", blob(at.Blob), at.Offset, size)}
-		p.mail = &mailRemedy{partition: partition, to: mailbox.Position{Blob: at.Blob, Offset: uint64(size)}}
+		p.mail = &mailboxRepair{partition: partition, to: mailbox.Position{Blob: at.Blob, Offset: uint64(size)}}
 	default:
 		p = Problem{What: blob(at.Blob) + ": the mailbox blob that the partition reads next is missing"}
-		p.mail = &mailRemedy{partition: partition}
+		p.mail = &mailboxRepair{partition: partition}
 		for exists = false; !exists && p.mail.to.Blob <= newest; {
 			p.mail.to.Blob = max(p.mail.to.Blob, at.Blob) + 1
 			_, exists = has.mail[p.mail.to.Blob]
@@ -212,8 +212,8 @@ func mailProblem(partition int, has inventory, used bool, f logFacts) (p Problem
 	return p, true
 }
 
-// gap returns the problem of a blob that is missing between two others. The partition takes the
-// mail before the gap first.
+// gap returns the problem of a missing blob between two others. The partition first receives the
+// mail before the gap.
 func gap(has inventory, from, newest uint64, blob func(uint64) string, untaken string) (p Problem, damaged bool) {
 	for number := from; number <= newest; number++ {
 		if _, exists := has.mail[number]; !exists {

@@ -66,7 +66,7 @@ func TestMailProblem_ContinuesWhereTheNextMailIs(t *testing.T) {
 		"unknown, with a lost base":   {mail: sizes{3: 1}, facts: logFacts{unread: errors.New("gone")}},
 	} {
 		p, damaged := mailProblem(1, inventory{log: sizes{1: 1}, mail: tt.mail}, !tt.unused, tt.facts)
-		var m mailRemedy
+		var m mailboxRepair
 		if p.mail != nil {
 			m = *p.mail
 		}

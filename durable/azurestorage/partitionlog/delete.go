@@ -11,12 +11,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// ErrNoHub is the error of a hub that does not exist.
-var ErrNoHub = errors.New("there is no such task hub")
+// ErrNoHub is returned if the hub does not exist.
+var ErrNoHub = errors.New("the task hub does not exist")
 
-// Delete deletes the hub with all that is in it. It fails with [provider.ErrHubBusy] if a
-// process has one of its partitions, unless it is forced, and with [ErrNoHub] if there is
-// none. The service may take half a minute to let the same name be used again.
+// Delete deletes the hub with all its data. Unless force is true, it fails with
+// [provider.ErrHubBusy] if a process owns a partition. It fails with [ErrNoHub] if the hub does not
+// exist. The service may refuse the same container name for half a minute.
 func (h *Hub) Delete(ctx context.Context, force bool) error {
 	if !force {
 		blobs, _, err := h.leases.ListInfo(ctx, "p")
@@ -28,7 +28,7 @@ func (h *Hub) Delete(ctx context.Context, force bool) error {
 		}
 		for _, b := range blobs {
 			if partition, _, log := strings.Cut(b.Name, "/log-"); log && b.Leased {
-				return fmt.Errorf("a process has partition %s of task hub %s: %w", partition, h.cfg.TaskHub, provider.ErrHubBusy)
+				return fmt.Errorf("a process owns partition %s of task hub %s: %w", partition, h.cfg.TaskHub, provider.ErrHubBusy)
 			}
 		}
 	}

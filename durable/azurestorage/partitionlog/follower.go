@@ -14,28 +14,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 )
 
-// follower reads a partition of another process: its base, and the log since.
+// follower reads a partition of another process from its base and log.
 type follower struct {
 	share *share
-	busy  chan struct{} // held by whoever reads the log; made with the follower
+	busy  chan struct{} // held while the log is read
 	view  *followed     // nil until the log was read
 }
 
-// followed is the state of a partition as a follower has it.
+// followed is a partition's state as read by a follower.
 type followed struct {
 	log    *bloblog.Reader
 	base   *runs.Base
 	store  *logstore.Store
 	reader *partition.Reader
-	groups []bloblog.Frame // since the base
-	asked  time.Time       // when the last look at the log began
+	groups []bloblog.Frame // groups after the base
+	asked  time.Time       // start of the last read of the log
 	forget *time.Timer
 }
 
-// keepFor is how long a follower keeps what it has read after it was last asked.
+// keepFor is the time after the last read until a follower discards the state.
 const keepFor = time.Minute
 
-// read calls f with a reader of all that was durable when it was called.
+// read calls see with a reader of everything that was durable when read was called.
 func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) error {
 	since := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -47,7 +47,7 @@ func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) 
 		if !errors.Is(err, runs.ErrGone) || attempt == 5 {
 			return err
 		}
-		f.drop(v) // its files were replaced
+		f.drop(v) // files of the base were deleted
 	}
 }
 
@@ -71,8 +71,8 @@ func (f *follower) lock(ctx context.Context) error {
 	}
 }
 
-// current returns the partition as it was at a time or later. Who asks while the log is
-// being read waits for the next look, which is for all of them.
+// current returns the partition's state as of since or later. Callers that arrive during a read of
+// the log share the next read.
 func (f *follower) current(ctx context.Context, since time.Time) (*followed, error) {
 	chance.TakeTurn(ctx, turn{"follow", f.share.number}, nil)
 	if err := f.lock(ctx); err != nil {
@@ -105,7 +105,7 @@ func (f *follower) current(ctx context.Context, since time.Time) (*followed, err
 	return f.view, nil
 }
 
-// drop forgets a state, if it is still the current one.
+// drop discards a state if it is still the current one.
 func (f *follower) drop(v *followed) {
 	f.busy <- struct{}{}
 	defer func() { <-f.busy }()
@@ -115,7 +115,7 @@ func (f *follower) drop(v *followed) {
 	}
 }
 
-// forget forgets everything.
+// forget discards the current state.
 func (f *follower) forget() {
 	f.busy <- struct{}{}
 	defer func() { <-f.busy }()
@@ -149,7 +149,7 @@ func (s *share) followLog(ctx context.Context, cfg bloblog.Config) (*followed, e
 	return v, nil
 }
 
-// layerOf returns a layer with the groups after the last one that the base has.
+// layerOf returns a layer with groups, which follow group base.
 func layerOf(base uint64, groups []bloblog.Frame) (*logstore.Layer, error) {
 	layer := logstore.NewLayer(partition.MailTables, base)
 	for _, g := range groups {
@@ -160,7 +160,7 @@ func layerOf(base uint64, groups []bloblog.Frame) (*logstore.Layer, error) {
 	return layer, nil
 }
 
-// follow reads what was appended to the log since.
+// follow reads the groups and manifests appended since the last read.
 func (v *followed) follow(ctx context.Context) error {
 	frames, err := v.log.Next(ctx)
 	if err != nil {

@@ -24,31 +24,31 @@ import (
 	"github.com/google/uuid"
 )
 
-// Hub is a task hub in one blob container.
+// Hub is a task hub in one blob container. It is safe for concurrent use.
 type Hub struct {
 	cfg    Config
 	log    *slog.Logger
 	meter  *metering.Hub
 	blobs  *store.Container
-	leases *store.Container // the same, by a client whose requests never wait
-	queues *store.Container // of a hub of the same name in queues and tables
+	leases *store.Container // the same container; requests do not queue behind others
+	queues *store.Container // container of a hub of this name in queues and tables
 	cache  *runs.Cache
 	usage  func() []provider.Usage
-	sender string // this process among those that send mail
+	sender string // name of this process as a sender of mail
 
 	blocked  blocked
-	moments  atomic.Int64  // see moment
-	creation chan struct{} // held by whoever creates the hub or reads what it is
-	ready    atomic.Bool   // id is known
-	imported atomic.Bool   // a partition that this process had says that something was imported
+	moments  atomic.Int64  // last result of moment
+	creation chan struct{} // held while the hub is created or hub.json is read
+	ready    atomic.Bool   // id and chains are set
+	imported atomic.Bool   // a partition that this process opened contains imported data
 	id       string
 	chains   creation
 	shares   []*share
 
 	worker
-	life      context.Context // ends with Close, or when the hub was deleted
+	life      context.Context // ends with Close, or when the hub is found deleted
 	end       context.CancelCauseFunc
-	borrowing sync.WaitGroup // who give up partitions that clients took
+	borrowing sync.WaitGroup // goroutines that release partitions acquired for clients
 }
 
 var (
@@ -66,10 +66,11 @@ var (
 	_ provider.PartitionReporter = (*Hub)(nil)
 )
 
-// ErrClosed is the error of a [Hub] that is used after [Hub.Close].
+// ErrClosed is returned by a [Hub] after [Hub.Close].
 var ErrClosed = errors.New("task hub is closed")
 
-// FormatError is the error of a container that is no hub, or one of a newer format.
+// FormatError is the error of a container that does not hold a task hub, or holds one of a newer
+// format.
 type FormatError struct {
 	Container string
 	Cause     error
@@ -83,15 +84,15 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Cause }
 
-// UncertainError is the error of a request that may or may not have had its effect, because this
-// process lost the partition meanwhile.
+// UncertainError is the error of a request with unknown result, because this process lost the
+// partition during the request.
 type UncertainError = logstore.UncertainError
 
-// DamageError is the error of blobs of a hub that are damaged or missing.
+// DamageError reports a damaged or missing blob of a hub.
 type DamageError = chain.DamageError
 
-// Open returns the hub of an account. It sends nothing: the first use of the hub makes it
-// if it does not exist. Close it in the end.
+// Open returns the hub of an account. It makes no request: the first use of the hub creates it if
+// it does not exist. The caller must call Close.
 func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open task hub: %w", err)
@@ -103,7 +104,7 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 	}
 	meter, err := metering.NewHub(cfg.MeterProvider)
 	if err != nil {
-		return nil, fmt.Errorf("make the metrics of task hub %s: %w", cfg.TaskHub, err)
+		return nil, fmt.Errorf("create the metrics of task hub %s: %w", cfg.TaskHub, err)
 	}
 	names := wire.NewHubNames(cfg.TaskHub)
 	container := func(c *azblob.Client, name string) *store.Container {
@@ -122,7 +123,7 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 	return h, nil
 }
 
-// untilClosed returns a context with the values of ctx that ends when ctx or the hub does.
+// untilClosed returns a context that ends with ctx or with the hub.
 func (h *Hub) untilClosed(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	unhook := context.AfterFunc(h.life, cancel)
@@ -135,7 +136,7 @@ func (h *Hub) untilClosed(ctx context.Context) (context.Context, func()) {
 // ContainerName returns the name of a hub's container.
 func ContainerName(taskHub string) string { return wire.NewHubNames(taskHub).Log() }
 
-// Close lets go of the partitions that clients of this process took. Call it after Run has
+// Close releases the partitions that this process acquired for clients. Call it after Run has
 // returned.
 func (h *Hub) Close() error {
 	h.end(ErrClosed)
@@ -147,8 +148,8 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// moment returns a number that is greater than all that it returned before. Moments say which
-// of two things in this process came first; readings of the clock can be the same.
+// moment returns a number greater than all previous results. Moments order the events of this
+// process; clock readings may be equal.
 func (h *Hub) moment() int64 { return h.moments.Add(1) }
 
 // share returns the partition that an instance belongs to.
@@ -195,8 +196,8 @@ func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState
 		func(p *partition.Partition) error { return p.Purge(ctx, id, seen) })
 }
 
-// Check implements [provider.Checker]. It reads which hub the container holds, and has the partitions of
-// this process write.
+// Check implements [provider.Checker]. It reads hub.json again and makes the partitions of this
+// process write.
 func (h *Hub) Check(ctx context.Context) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
@@ -214,8 +215,8 @@ func (h *Hub) Check(ctx context.Context) error {
 	return nil
 }
 
-// maxWaiting is how many requests wait for a partition's log, or for its mailbox, before
-// clients are asked to come later.
+// maxWaiting is the number of requests that may wait for a partition's log or mailbox before IsBusy
+// returns true.
 const maxWaiting = 5000
 
 // IsBusy implements [provider.Checker].

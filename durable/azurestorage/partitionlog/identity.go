@@ -28,8 +28,8 @@ type hubInfo struct {
 	Format     int    `json:"format"`
 	Partitions int    `json:"partitions"`
 	ID         string `json:"id"`
-	// Chains says how far the creation of the partitions' logs and mailboxes is. Hubs of older
-	// versions have none: their first users create them.
+	// Chains is the progress of creating the partitions' logs and mailboxes. It is empty in hubs of
+	// older versions, where the first users create them.
 	Chains creation `json:"chains,omitempty"`
 }
 
@@ -43,7 +43,8 @@ const (
 
 var infoName = wire.HubNames{}.LogInfo()
 
-// ensure makes the hub unless it exists, and reads what it is. It does so once.
+// ensure creates the hub if it does not exist, and reads hub.json. Calls after a success do
+// nothing.
 func (h *Hub) ensure(ctx context.Context) error {
 	if err := h.deleted(); err != nil {
 		return err
@@ -72,11 +73,11 @@ func (h *Hub) ensure(ctx context.Context) error {
 }
 
 // warnOfQueues logs a warning if the account has a hub of the same name in queues and tables. An
-// app whose storage type was changed by mistake sees an empty hub instead.
+// app whose storage type was changed by mistake would see an empty hub.
 func (h *Hub) warnOfQueues(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	if _, err := h.queues.ReadPart(ctx, wire.NewHubNames(h.cfg.TaskHub).AppLeaseInfo(), 0, 0); err == nil { // else there is none, or it cannot be known now
+	if _, err := h.queues.ReadPart(ctx, wire.NewHubNames(h.cfg.TaskHub).AppLeaseInfo(), 0, 0); err == nil { // else it does not exist, or the request failed
 		h.log.Warn("the storage account also has a task hub of this name in queues and tables; this app does not see its instances. "+
 			"Set storageProvider.type to azureStorage to use that hub, copy it with `hub copy azurestorage partitionlog`, or delete it",
 			"container", h.queues.Name)
@@ -84,14 +85,14 @@ func (h *Hub) warnOfQueues(ctx context.Context) {
 }
 
 // DeletedError is the error of a hub that was deleted while this process used it. The process
-// writes nothing into a hub that was created in its place, and cannot use the [Hub] any more.
+// writes nothing to a hub that replaces it and cannot use the [Hub] any longer.
 type DeletedError struct {
 	TaskHub string
 	// Replaced means that another hub of this name exists now.
 	Replaced bool
 }
 
-// Error names the hub and says what to do.
+// Error names the hub and the required action.
 func (e *DeletedError) Error() string {
 	if e.Replaced {
 		return fmt.Sprintf("task hub %s was deleted and created again while this process used it; restart the process to use the new hub", e.TaskHub)
@@ -99,8 +100,8 @@ func (e *DeletedError) Error() string {
 	return fmt.Sprintf("task hub %s was deleted while this process used it; restart the process to create the hub again", e.TaskHub)
 }
 
-// confirm reads again which hub the container holds, and stops this process's use of the hub if
-// it is not the one that the process has used: the error is a *[DeletedError] then.
+// confirm reads hub.json again. If the container no longer holds the hub that this process has
+// used, confirm ends the use of the hub and returns a *[DeletedError].
 func (h *Hub) confirm(ctx context.Context) error {
 	info, _, err := h.readInfo(ctx)
 	switch {
@@ -124,9 +125,8 @@ func (h *Hub) deleted() error {
 	return nil
 }
 
-// create reads which hub the container holds, and creates one if the container is empty. Any number of
-// processes may do so at once: one of them creates hub.json, and each continues what another one
-// has started.
+// create reads hub.json, and creates the hub if the container is empty. Any number of processes may
+// call it concurrently. One of them creates hub.json, and each continues an unfinished creation.
 func (h *Hub) create(ctx context.Context) (hubInfo, error) {
 	for {
 		info, etag, err := h.readInfo(ctx)
@@ -146,8 +146,8 @@ func (h *Hub) create(ctx context.Context) (hubInfo, error) {
 	}
 }
 
-// createInfo creates hub.json unless it exists. It refuses a container that holds partitions or
-// blobs that are not of a task hub.
+// createInfo creates hub.json unless it exists. It refuses a container with partitions or with
+// blobs that do not belong to a task hub.
 func (h *Hub) createInfo(ctx context.Context) error {
 	if err := h.blobs.Create(ctx); err != nil {
 		return err
@@ -174,11 +174,12 @@ func (h *Hub) writeInfo(ctx context.Context, info hubInfo) error {
 // ownBlob matches the names of blobs and folders of a task hub.
 var ownBlob = regexp.MustCompile(`^(p\d\d|workers)(/|$)|^(` + infoName + `|` + oldRoster + `)$`)
 
-// partBlob matches the names of blobs that a partition's records are in.
+// partBlob matches the names of blobs with the records of a partition.
 var partBlob = regexp.MustCompile(`^p\d\d/(log|mail|base)-`)
 
-// obstacle returns why no hub can be created where the blobs are. Processes of a deleted hub may
-// have left empty blobs, letters and heartbeats.
+// obstacle returns the reason why no hub can be created in a container with these blobs, or nil.
+// Empty blobs, letters and heartbeats are no obstacle: processes of a deleted hub may have left
+// them.
 func obstacle(blobs []store.BlobInfo) error {
 	for _, b := range blobs {
 		switch {
@@ -193,8 +194,8 @@ func obstacle(blobs []store.BlobInfo) error {
 	return nil
 }
 
-// createChains creates the logs and mailboxes of a new hub, empty. So a missing one is known to
-// be lost.
+// createChains creates the empty logs and mailboxes of a new hub. A log or mailbox that is missing
+// later is therefore known to be lost.
 func (h *Hub) createChains(ctx context.Context, info hubInfo, etag string) error {
 	confirm := func(ctx context.Context) error {
 		now, _, err := h.readInfo(ctx)
@@ -219,12 +220,12 @@ func (h *Hub) createChains(ctx context.Context, info hubInfo, etag string) error
 	if err != nil {
 		return err
 	}
-	return store.Ignore(h.blobs.ReplaceBlob(ctx, infoName, content, etag), http.StatusPreconditionFailed) // another process did
+	return store.Ignore(h.blobs.ReplaceBlob(ctx, infoName, content, etag), http.StatusPreconditionFailed) // another process did so
 }
 
 const createsAtOnce = 16
 
-// missingLog returns an error unless the partition's log was never created.
+// missingLog returns nil if the partition's log was never created, else an error.
 func (s *share) missingLog(ctx context.Context) error {
 	if err := s.hub.confirm(ctx); err != nil {
 		return err
@@ -242,15 +243,14 @@ func (s *share) missingLog(ctx context.Context) error {
 	return nil
 }
 
-// hadLog reports whether the partition certainly had a log at some time. blobs lists the hub or
-// the partition. The list does not matter if the log was created with the hub.
+// hadLog reports whether the partition certainly had a log at some time. blobs lists the blobs of
+// the hub or the partition; it is not needed if the log was created with the hub.
 func (s *share) hadLog(blobs []store.BlobInfo) bool {
 	return s.hub.chains == created || wasUsed(blobs, s.prefix)
 }
 
-// wasUsed reports whether the blobs of a partition show that it had a log: it has files of a
-// base, or an owner has deleted the first blob of its mailbox. Mail alone can come before the
-// first owner.
+// wasUsed reports whether the blobs of a partition show that it had a log: base files exist, or an
+// owner has deleted the first mailbox blob. Mail alone can arrive before the first owner.
 func wasUsed(blobs []store.BlobInfo, prefix string) bool {
 	first := uint64(0)
 	for _, b := range blobs {
@@ -265,7 +265,7 @@ func wasUsed(blobs []store.BlobInfo, prefix string) bool {
 	return first > 1
 }
 
-// readInfo returns the content of hub.json, and its ETag.
+// readInfo returns the content of hub.json and its ETag.
 func (h *Hub) readInfo(ctx context.Context) (info hubInfo, etag string, err error) {
 	part, err := h.blobs.ReadPart(ctx, infoName, 0, 1<<16)
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// leaving are the partitions that are being given up, which takes as long as the work in
-// flight does.
+// leaving releases partitions in the background. A release waits for the work in flight.
 type leaving struct {
 	hub   *Hub
 	tasks sync.WaitGroup
-	over  chan struct{} // gets one when a partition was given up
+	over  chan struct{} // gets a value when a partition was released
 }
 
-// giveUp gives a partition up in the background, unless that is going on.
+// giveUp starts the release of a partition unless it is running already.
 func (l *leaving) giveUp(s *share) {
 	if !s.leaving.CompareAndSwap(false, true) {
 		return
@@ -31,7 +30,7 @@ func (l *leaving) giveUp(s *share) {
 	})
 }
 
-// pause waits for d, for the end of ctx or until a partition was given up.
+// pause waits for d, the end of ctx, or the release of a partition.
 func (l *leaving) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

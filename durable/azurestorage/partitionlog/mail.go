@@ -15,17 +15,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// clientMail sends a partition the requests of clients of this process.
+// clientMail sends the requests of this process's clients to a partition.
 type clientMail struct {
 	share  *share
 	sender *mailbox.Sender
 
-	mu      sync.Mutex // protects the following
-	last    uint64     // the number of the last request
+	mu      sync.Mutex // protects the fields below
+	last    uint64     // number of the last request
 	waiting map[uint64]struct{}
 	pending []*posted
 	sending bool
-	mailed  int64 // the moment after mail was last put into the mailbox; zero if never
+	mailed  int64 // moment after the last mail was sent; 0 if none was
 }
 
 func (c *clientMail) lastMailed() int64 {
@@ -37,11 +37,11 @@ func (c *clientMail) lastMailed() int64 {
 // posted is a request on its way to the mailbox.
 type posted struct {
 	partition.Request
-	done chan error // has room for one
+	done chan error // buffered
 }
 
-// send puts a request into the partition's mailbox, and returns its number. What is asked
-// while mail is on its way shares the next one.
+// send sends a request to the partition's mailbox and returns its number. Requests that arrive
+// while mail is being sent share the next mail.
 func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, error) {
 	p := &posted{Request: r, done: make(chan error, 1)}
 	chance.TakeTurn(ctx, turn{"mail", c.share.number}, nil)
@@ -57,46 +57,47 @@ func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, err
 	c.pending = append(c.pending, p)
 	if !c.sending {
 		c.sending = true
-		go c.run(context.WithoutCancel(ctx)) // ends when nothing is left
+		go c.run(context.WithoutCancel(ctx)) // ends when no request is pending
 	}
 	c.mu.Unlock()
 	select {
 	case err := <-p.done:
 		if err != nil {
-			c.answered(p.Number)
+			c.stopWaiting(p.Number)
 		}
 		return p.Number, err
 	case <-ctx.Done():
-		c.answered(p.Number)
+		c.stopWaiting(p.Number)
 		return 0, ctx.Err()
 	}
 }
 
-// answered notes that nobody waits for the answer to a request any more.
-func (c *clientMail) answered(number uint64) {
+// stopWaiting records that no caller waits for the answer to a request.
+func (c *clientMail) stopWaiting(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, number)
 }
 
-// isIdle reports whether nothing is on its way and no answer is awaited.
+// isIdle reports whether no request is being sent and no answer is awaited.
 func (c *clientMail) isIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.sending && len(c.waiting) == 0
 }
 
-// isBusy reports whether so much waits to be sent that clients should come later.
+// isBusy reports whether more than maxWaiting requests wait to be sent.
 func (c *clientMail) isBusy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pending) > maxWaiting
 }
 
-// maxMail bounds the bytes of messages in one mail, but for the first.
+// maxMail is the maximum size of the messages in one mail, in bytes. A single larger message is
+// sent alone.
 const maxMail = 1 << 20
 
-// nextMail cuts what goes into the next mail from a list of what holds messages.
+// nextMail splits the items for the next mail off a list.
 func nextMail[T any](all []T, message func(T) []byte) (next, rest []T) {
 	size := 0
 	for i, x := range all {
@@ -107,8 +108,8 @@ func nextMail[T any](all []T, message func(T) []byte) (next, rest []T) {
 	return all, nil
 }
 
-// run sends what is pending until nothing is left. Mail that may or may not have arrived is
-// sent again under the same numbers until the hub is closed, so that no later one passes it.
+// run sends pending requests until none is left. It repeats mail with unknown result, with the same
+// request numbers, until the hub is closed. So no later mail can overtake it.
 func (c *clientMail) run(ctx context.Context) {
 	ctx, stop := c.share.hub.untilClosed(ctx)
 	defer stop()
@@ -133,7 +134,7 @@ func (c *clientMail) run(ctx context.Context) {
 		c.mu.Unlock()
 		err := sendMail(ctx, c.sender, m, isFinal)
 		if err != nil && c.share.hub.life.Err() != nil {
-			err = fmt.Errorf("%w; what it was sending may have arrived", context.Cause(c.share.hub.life))
+			err = fmt.Errorf("%w; the requests in flight may have arrived", context.Cause(c.share.hub.life))
 		}
 		c.mu.Lock()
 		c.mailed = c.share.hub.moment()
@@ -147,12 +148,12 @@ func (c *clientMail) run(ctx context.Context) {
 	}
 }
 
-// isDamage reports whether err says that blobs are damaged or missing.
+// isDamage reports whether err means damaged or missing blobs.
 func isDamage(err error) bool { return errors.As(err, new(*DamageError)) }
 
-// isFinal reports whether a client gives up after an error of its mail: blobs are damaged or
-// missing, or the account refuses access and no attempt is in doubt. Mail in doubt may arrive, and no
-// later mail may pass it.
+// isFinal reports whether a client's mail fails with err instead of being retried. That is so for
+// damaged or missing blobs, and if the account refuses access. Mail that may have arrived is
+// retried in the second case, because later mail must not overtake it.
 func isFinal(err error, doubt bool) bool {
 	if isDamage(err) {
 		return true
@@ -161,10 +162,11 @@ func isFinal(err error, doubt bool) bool {
 	return !doubt && (status == http.StatusForbidden || status == http.StatusUnauthorized)
 }
 
-// never is the rule of couriers between partitions: no later mail may pass the mail.
-func never(error, bool) bool { return false }
+// neverFinal is the rule for mail between partitions: retry every error, because later mail must
+// not overtake this mail.
+func neverFinal(error, bool) bool { return false }
 
-// sendMail puts mail into a mailbox. It tries until it succeeds, ctx ends, or an error is final.
+// sendMail sends mail to a mailbox. It retries until it succeeds, ctx ends, or final returns true.
 func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final func(err error, doubt bool) bool) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -181,16 +183,16 @@ func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final 
 	}
 }
 
-// courier brings the outgoing messages of a partition to one other, in order.
+// courier delivers the messages of one partition to another partition, in order.
 type courier struct {
 	owner  *owner
 	to     *share
 	sender *mailbox.Sender
-	mailed int64 // the moment after mail was last put into the mailbox, by an earlier owner maybe
+	mailed int64 // moment after the last mail was sent, possibly by an earlier owner
 
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // protects the fields below
 	pending []partition.Outgoing
-	going   bool
+	running bool
 }
 
 // post adds a message. It does not block.
@@ -198,34 +200,34 @@ func (c *courier) post(m partition.Outgoing) {
 	c.mu.Lock()
 	c.pending = append(c.pending, m)
 	c.mu.Unlock()
-	if c.owner.Partition != nil { // else it is being opened, and wakes all
+	if c.owner.Partition != nil { // while the partition is being opened, openOwner wakes all couriers later
 		c.wake()
 	}
 }
 
-// isIdle reports whether there are no messages, and none is on its way.
+// isIdle reports whether no message is pending or being sent.
 func (c *courier) isIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.going && len(c.pending) == 0
+	return !c.running && len(c.pending) == 0
 }
 
 func (c *courier) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pending) > 0 && !c.going {
-		c.going = c.owner.begin(c.run)
+	if len(c.pending) > 0 && !c.running {
+		c.running = c.owner.begin(c.run)
 	}
 }
 
-// run brings messages until none is left or the partition is given up or lost.
+// run delivers messages until none is left or the partition is released or lost.
 func (c *courier) run() {
 	for {
 		c.mu.Lock()
 		var all []partition.Outgoing
 		all, c.pending = nextMail(c.pending, func(m partition.Outgoing) []byte { return m.Record })
 		if len(all) == 0 || c.owner.over.Err() != nil {
-			c.going = false
+			c.running = false
 			c.mu.Unlock()
 			return
 		}
@@ -240,11 +242,12 @@ func (c *courier) run() {
 	}
 }
 
-// bring gives mail to its partition: direct, if this process owns that, too, else by the
-// mailbox. It reports whether the mail is safe there.
+// bring delivers mail to its partition: directly if this process owns that partition, otherwise
+// through the mailbox. It reports whether the mail is durable there.
 //
-// Direct mail passes what is in the mailbox, and what comes later under lower numbers counts
-// as received before. So the mailbox must be empty of what this partition has sent before.
+// Direct mail bypasses the mailbox. Mail with lower numbers that arrives later would count as
+// received. So bring first waits until the receiver has received all earlier mail of this
+// partition.
 func (c *courier) bring(m *partition.Mail) bool {
 	ctx := c.owner.over
 	if o := c.to.owner(); o != nil && o.drainSince(ctx, c.mailed) == nil {
@@ -255,7 +258,7 @@ func (c *courier) bring(m *partition.Mail) bool {
 	if c.sender == nil {
 		c.sender = mailbox.NewSender(c.to.mailConfig())
 	}
-	err := sendMail(ctx, c.sender, m, never)
+	err := sendMail(ctx, c.sender, m, neverFinal)
 	c.mailed = c.to.hub.moment()
 	if err != nil {
 		return false

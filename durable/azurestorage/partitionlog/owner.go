@@ -24,35 +24,35 @@ type owner struct {
 	base  *runs.Base
 	store *logstore.Store
 
-	over     context.Context // ends when the partition is given up or lost
+	over     context.Context // ends when the partition is released or lost
 	end      context.CancelFunc
-	ending   sync.Mutex // held while a task begins, and to end
+	ending   sync.Mutex // held by begin and finish
 	tasks    sync.WaitGroup
-	couriers []*courier  // by the partitions that they go to
-	borrowed atomic.Bool // a client took it
+	couriers []*courier  // indexed by destination partition
+	borrowed atomic.Bool // acquired for a client
 
-	opened   int64             // the moment at which the partition was opened
-	receiver *mailbox.Receiver // of receive
-	look     chan struct{}     // has receive look into the mailbox now
+	opened   int64             // moment of opening
+	receiver *mailbox.Receiver // used by receive
+	look     chan struct{}     // makes receive poll the mailbox now
 
-	mu      sync.Mutex // protects the following
-	drained int64      // the last moment whose mail was taken
+	mu      sync.Mutex // protects the fields below
+	drained int64      // all mail that was in the mailbox at this moment has been received
 	looking *look
-	serving context.CancelFunc // ends Run; nil while it does not run
+	serving context.CancelFunc // ends Run; nil if it does not run
 	served  chan struct{}
 }
 
-// look is a look into the mailbox.
+// look is one poll of the mailbox.
 type look struct {
-	over chan struct{} // closed when the look is over
-	err  error         // of the look, when it is over
+	over chan struct{} // closed at the end of the poll
+	err  error         // result of the poll; set before over is closed
 }
 
-// errNotOwner is the error of records in memory that do not count any more.
-var errNotOwner = errors.New("the partition belongs to another process by now")
+// errNotOwner is returned for records in memory that may be outdated.
+var errNotOwner = errors.New("another process may own the partition now")
 
-// openOwner takes a partition that nobody owns. The error is a *[bloblog.HeldError] if
-// somebody does.
+// openOwner acquires a partition and opens it. If another process owns it, the error is a
+// *[bloblog.HeldError].
 func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	o := &owner{share: s, look: make(chan struct{}, 1), looking: &look{over: make(chan struct{})}}
 	var left *bloblog.Recovered
@@ -106,7 +106,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 		s.hub.imported.Store(true)
 	}
 	if o.receiver, err = s.receiverAt(o.Position()); err != nil {
-		_, _ = o.Partition.Close() // err is why
+		_, _ = o.Partition.Close() // err is returned instead
 		o.store.Stop()
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	return o, nil
 }
 
-// discard closes what openOwner has opened.
+// discard closes what a failed openOwner has opened.
 func (o *owner) discard(ctx context.Context) {
 	if o.end != nil {
 		o.end()
@@ -139,7 +139,7 @@ func (o *owner) discard(ctx context.Context) {
 	}
 }
 
-// baseConfig is what the base of the partition is made with, but for Commit.
+// baseConfig returns the configuration of the partition's base, without Commit.
 func (s *share) baseConfig() runs.Config {
 	return runs.Config{
 		Tables: partition.MailTables, Files: runs.Blobs(s.hub.blobs, s.prefix), Logger: s.hub.log, Cache: s.hub.cache,
@@ -147,7 +147,7 @@ func (s *share) baseConfig() runs.Config {
 	}
 }
 
-// readerConfig is what a reader of the partition is made with.
+// readerConfig returns the configuration of a reader of the partition.
 func (s *share) readerConfig() partition.Config {
 	cfg := s.hub.cfg
 	return partition.Config{
@@ -158,7 +158,7 @@ func (s *share) readerConfig() partition.Config {
 	}
 }
 
-// receiverAt returns the receiver of the partition's mail from a stored position on.
+// receiverAt returns a receiver of the partition's mail that starts at a stored position.
 func (s *share) receiverAt(stored []byte) (*mailbox.Receiver, error) {
 	at, err := positionOf(stored)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *share) receiverAt(stored []byte) (*mailbox.Receiver, error) {
 	return mailbox.NewReceiver(s.mailConfig(), at), nil
 }
 
-// positionOf decodes a stored position in a mailbox; nil is the beginning.
+// positionOf decodes a stored mailbox position. Nil is the start of the mailbox.
 func positionOf(stored []byte) (at mailbox.Position, err error) {
 	if stored == nil {
 		return at, nil
@@ -180,16 +180,14 @@ func positionOf(stored []byte) (at mailbox.Position, err error) {
 	return at, nil
 }
 
-// isOver reports whether the partition was given up or lost, or may belong to another
-// process by now.
+// isOver reports whether the partition was released or lost, or the lease may have expired.
 func (o *owner) isOver() bool { return o.over.Err() != nil || !o.log.Valid() }
 
-// hasGone reports whether an error may be due to another process that has the partition by now,
-// or is about to have it.
+// hasGone reports whether err may be caused by the end of the ownership.
 func (o *owner) hasGone(err error) bool { return o.isOver() || errors.Is(err, logstore.ErrClosed) }
 
-// begin runs f in a goroutine that the end of the ownership waits for. It reports false if
-// that has ended.
+// begin runs f in a goroutine that finishes before the partition is released. It returns false if
+// the ownership has ended.
 func (o *owner) begin(f func()) bool {
 	o.ending.Lock()
 	defer o.ending.Unlock()
@@ -200,54 +198,54 @@ func (o *owner) begin(f func()) bool {
 	return true
 }
 
-// finish ends the ownership, so that nothing begins any more.
+// finish ends the ownership. begin starts no goroutine after it.
 func (o *owner) finish() {
 	o.ending.Lock()
 	defer o.ending.Unlock()
 	o.end()
 }
 
-// release gives the partition up: others can have it at once, or when its lease has run out
-// if the storage does not answer.
+// release releases the partition. Another process can acquire it at once, or after the lease has
+// expired if the storage does not answer.
 func (o *owner) release() error {
 	o.stopServing()
-	_, err := o.Partition.Close() // writes what is pending
+	_, err := o.Partition.Close() // writes pending changes
 	o.finish()
 	o.tasks.Wait()
-	o.base.EndWork() // what is on its way there is in the log, from which the next owner takes it
+	o.base.EndWork() // unfinished base writes are still in the log, where the next owner finds them
 	o.store.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.over), o.share.hub.cfg.LeaseInterval/3)
 	defer cancel()
 	return errors.Join(err, o.log.Release(ctx), o.base.Close())
 }
 
-// abandon ends what works on a partition that was lost.
+// abandon stops the tasks of a lost partition.
 func (o *owner) abandon() {
 	o.finish()
 	o.log.Abandon()
 	o.base.EndWork()
-	_, _ = o.Partition.Close() // it can write nothing; work in flight is the next owner's
+	_, _ = o.Partition.Close() // it can write nothing; the next owner repeats the work in flight
 	o.stopServing()
 	o.tasks.Wait()
 	o.store.Stop()
 	_ = o.base.Close() // it can write nothing
 }
 
-// The pace at which an owner looks into its mailbox: fast while there is mail.
+// Intervals at which an owner polls its mailbox.
 const (
 	shortestLook = 10 * time.Millisecond
-	busyFor      = time.Second // after mail
-	// restAfter is the time without mail and without work after which an owner is at rest. It
-	// then looks every restLook, and when a sender rings.
+	busyFor      = time.Second // time of fast polling after mail
+	// restAfter is the time without mail and work after which an owner is idle. An idle owner polls
+	// every restLook, and when a sender rings the bell.
 	restAfter = 30 * time.Second
 	restLook  = 30 * time.Second
-	// lookWithin limits the wait of a look for its first bytes. After a look without bytes the
-	// next one waits twice as long, up to longestWait.
+	// lookWithin limits how long a poll waits for its first bytes. After a failed poll the limit
+	// doubles, up to longestWait.
 	lookWithin  = 5 * time.Second
 	longestWait = time.Minute
 )
 
-// receive takes mail until the partition is given up or lost.
+// receive polls the mailbox and processes mail until the partition is released or lost.
 func (o *owner) receive() {
 	gap, last, within := shortestLook, time.Now(), lookWithin
 	worked, newest := last, o.store.Newest()
@@ -257,7 +255,7 @@ func (o *owner) receive() {
 		o.lookedInto(err)
 		within = lookWithin
 		if o.over.Err() == nil {
-			o.share.mailRead(err)
+			o.share.recordMailRead(err)
 		}
 		switch {
 		case err != nil && o.over.Err() == nil:
@@ -279,8 +277,8 @@ func (o *owner) receive() {
 	}
 }
 
-// longestGap returns the longest time between two looks into the mailbox of an owner that last
-// worked at a time. Only workers listen to the bell.
+// longestGap returns the maximum time until the next poll. worked is when the owner last had mail
+// or work. Only workers listen to the bell, so other processes keep polling often.
 func (o *owner) longestGap(worked time.Time) time.Duration {
 	most := max(o.share.hub.cfg.MaxPollingInterval, shortestLook)
 	if time.Since(worked) > restAfter && o.share.hub.isRunning() {
@@ -289,8 +287,8 @@ func (o *owner) longestGap(worked time.Time) time.Duration {
 	return most
 }
 
-// awaitLook waits for the time of the next look: for a gap, until the owner is woken, or until the
-// partition has changes after the newest ones. It returns false if the ownership has ended.
+// awaitLook waits until the next poll is due: after gap, when wake is called, or when the partition
+// has changes after group newest. It returns false if the ownership has ended.
 func (o *owner) awaitLook(gap time.Duration, newest uint64) bool {
 	for due := time.Now().Add(gap); ; {
 		timer := time.NewTimer(min(time.Until(due), max(o.share.hub.cfg.MaxPollingInterval, shortestLook)))
@@ -309,7 +307,7 @@ func (o *owner) awaitLook(gap time.Duration, newest uint64) bool {
 	}
 }
 
-// lookedInto ends a look, and begins the next.
+// lookedInto completes the current poll with its result and prepares the next one.
 func (o *owner) lookedInto(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -318,7 +316,7 @@ func (o *owner) lookedInto(err error) {
 	o.looking = &look{over: make(chan struct{})}
 }
 
-// wake has the owner look into the mailbox now.
+// wake makes the owner poll its mailbox now.
 func (o *owner) wake() {
 	select {
 	case o.look <- struct{}{}:
@@ -326,8 +324,8 @@ func (o *owner) wake() {
 	}
 }
 
-// takeMail does what the mail asks for that has come, and reports whether it downloaded any.
-// It waits for a time for the first bytes.
+// takeMail processes new mail and reports whether it downloaded any. patience limits the wait for
+// the first bytes.
 func (o *owner) takeMail(patience time.Duration) (took bool, err error) {
 	ctx, cancel := context.WithTimeout(o.over, patience)
 	batch, err := o.receiver.Next(ctx, o.share.hub.moment())
@@ -351,10 +349,10 @@ func (o *owner) takeMail(patience time.Duration) (took bool, err error) {
 	return batch.Read > 0 || len(batch.Items) > 0, err
 }
 
-// errUnknownMail is the error of mail that cannot be decoded. A newer program may know it.
-var errUnknownMail = errors.New("this program does not know the mail")
+// errUnknownMail is the error of mail that cannot be decoded. A newer version may have sent it.
+var errUnknownMail = errors.New("unknown kind of mail; a newer version may have sent it")
 
-// receiveAll does what mail asks for.
+// receiveAll processes mail and stores the new mailbox position with the effects.
 func (o *owner) receiveAll(items []mailbox.Item) error {
 	position := &logstore.Coder{}
 	items[len(items)-1].After.Code(position)
@@ -382,9 +380,9 @@ func (o *owner) receiveAll(items []mailbox.Item) error {
 	return o.Receive(o.over, all, position.Buf)
 }
 
-// knowsSender reports whether the partition knows the number of the last request from the sender
-// of mail that may have been taken before. It forgets clients that sent nothing for a day, so the
-// mail of an unknown one is skipped.
+// knowsSender reports whether the partition knows the last request of the mail's sender. The mail
+// may have been received before. Clients that sent nothing for a day are forgotten, so the mail of
+// an unknown sender is skipped.
 func (o *owner) knowsSender(payload []byte) (bool, error) {
 	m, err := partition.DecodeMail(payload)
 	if err != nil {
@@ -392,13 +390,13 @@ func (o *owner) knowsSender(payload []byte) (bool, error) {
 	}
 	last, err := o.Received(m.Sender)
 	if err == nil && last == 0 {
-		o.share.hub.log.Error("mail is skipped: it may have been taken before, and its sender is unknown", "partition", o.share.number,
+		o.share.hub.log.Error("skipping mail: it may have been received before, and its sender is unknown", "partition", o.share.number,
 			"sender", m.Sender, "requests", len(m.Requests))
 	}
 	return last > 0, err
 }
 
-// reportMissing logs a letter whose blob is gone, unless its requests were received before.
+// reportMissing logs a missing letter unless its requests were received before.
 func (o *owner) reportMissing(l mailbox.Label) {
 	if last, err := o.Received(l.Sender); err == nil && last >= l.Last {
 		return
@@ -407,7 +405,7 @@ func (o *owner) reportMissing(l mailbox.Label) {
 		"partition", o.share.number, "sender", l.Sender, "firstRequest", l.First, "lastRequest", l.Last)
 }
 
-// readAgain goes back to the mail that was not taken.
+// readAgain returns to the stored position, so that the next poll reads the unprocessed mail again.
 func (o *owner) readAgain() error {
 	again, err := o.share.receiverAt(o.Position())
 	if err == nil {
@@ -416,8 +414,8 @@ func (o *owner) readAgain() error {
 	return err
 }
 
-// drainSince waits until the owner has taken all mail that was in the mailbox at a moment. It
-// does not wait if the moment is zero.
+// drainSince waits until the owner has received all mail that was in the mailbox at the moment
+// since. It returns immediately if since is 0.
 func (o *owner) drainSince(ctx context.Context, since int64) error {
 	if since == 0 {
 		return nil
@@ -443,10 +441,10 @@ func (o *owner) drainSince(ctx context.Context, since int64) error {
 	}
 }
 
-// isDirect reports whether a request of a client can go to the partition directly: the owner
-// has taken all mail that this process sent up to a moment, and that was in the mailbox when
-// the partition was opened. If the mailbox is unreadable until an operator acts, only mail of
-// this process keeps requests from going directly.
+// isDirect reports whether a client's request may bypass the mailbox. For this, the owner must have
+// received two kinds of mail: the mail that this process sent before the moment mailed, and the
+// mail that was in the mailbox when the partition was opened. If the mailbox is unreadable until an
+// operator acts, only mail of this process prevents direct requests.
 func (o *owner) isDirect(ctx context.Context, mailed int64) bool {
 	err := o.drainSince(ctx, max(o.opened, mailed))
 	unreadable := errors.Is(err, errUnknownMail) || errors.As(err, new(*chain.DamageError))

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Instances implements [provider.Client]. Pages are in the order of instance IDs. A
-// continuation is the first ID of the next page.
+// Instances implements [provider.Client]. Pages are sorted by instance ID. A continuation is the
+// first ID of the next page.
 func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
 	if q.PageSize <= 0 {
 		q.PageSize = h.cfg.PageSize
 	}
-	part := q // of the page, so that the pages of all partitions have no more bytes than one
+	part := q // the partitions share the byte limit of the page
 	part.PageBytes = max(q.Room().Left()/len(h.shares), 1)
 	pages := make([]*provider.Page, len(h.shares))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -46,11 +46,12 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	return mergePages(pages, q)
 }
 
-// mergePages makes one page of those of all partitions, nil for those without a log.
+// mergePages merges the pages of all partitions into one. The page of a partition without a log is
+// nil.
 func mergePages(pages []*provider.Page, q provider.Query) (*provider.Page, error) {
 	merged := &provider.Page{}
 	var all []*provider.InstanceState
-	end := "" // what comes from here on is on later pages
+	end := "" // instances from this ID on belong to later pages
 	for _, p := range pages {
 		if p == nil {
 			continue
@@ -91,8 +92,7 @@ func mergePages(pages []*provider.Page, q provider.Query) (*provider.Page, error
 	return merged, nil
 }
 
-// readIfAny is read of a partition that has something: one that nobody has opened has no
-// log, and f is not called.
+// readIfAny is read, but does nothing if the partition has no log because it was never opened.
 func (s *share) readIfAny(ctx context.Context, f func(*partition.Reader) error) error {
 	err := s.read(ctx, f)
 	if errors.Is(err, bloblog.ErrNone) {
@@ -122,8 +122,8 @@ func (h *Hub) History(ctx context.Context, id string) (past []history.Event, err
 	return past, err
 }
 
-// AwaitEnd implements [provider.Awaiter]. It does not poll if this process owns the
-// instance's partition.
+// AwaitEnd implements [provider.Awaiter]. It does not poll if this process owns the instance's
+// partition.
 func (h *Hub) AwaitEnd(ctx context.Context, id string) error {
 	s := h.share(id)
 	for gap := 20 * time.Millisecond; ; gap = min(gap*3/2, h.cfg.MaxPollingInterval) {
@@ -145,8 +145,8 @@ func (h *Hub) AwaitEnd(ctx context.Context, id string) error {
 	}
 }
 
-// Rewind implements [provider.Rewinder]. Each instance is changed in one transaction of its
-// partition, children before their parents; after a crash it can be repeated.
+// Rewind implements [provider.Rewinder]. It changes each instance in one transaction of its
+// partition, children before their parents. It can be repeated after a crash.
 func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	at := time.Now()
 	state, err := h.Instance(ctx, id, provider.Fetch{})
@@ -181,13 +181,13 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 // Usage implements [provider.UsageReporter].
 func (h *Hub) Usage() []provider.Usage { return h.usage() }
 
-// IsExact implements [provider.Exact]: a checkpoint is one record of its partition's log,
-// and what it sends to others is mail, which has numbers that they count. Hubs that were filled
-// by Import are not exact, which the first partition that this process takes tells it.
+// IsExact implements [provider.Exact]. A checkpoint is one record of its partition's log, and its
+// messages to other partitions have numbers that the receivers check. A hub that was filled by
+// Import is not exact. This process knows that from the first partition that it acquires.
 func (h *Hub) IsExact() bool { return !h.imported.Load() }
 
-// Place implements [provider.Placer]. It is exact of a partition that this process works on;
-// of others it is what their owners said last of all that waits, or what is stored.
+// Place implements [provider.Placer]. It is exact for a partition that this process works on. For
+// others it returns the whole backlog, as last reported by the owner or as stored.
 func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
 	if err := h.ensure(ctx); err != nil {
 		return provider.Place{}, err

@@ -16,14 +16,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Report says which blobs a hub has, and what is wrong with them.
+// Report lists the blobs of a hub and their problems.
 type Report struct {
 	Container  string           `json:"container"`
 	Partitions []PartitionBlobs `json:"partitions"`
 	Problems   []Problem        `json:"problems"`
 }
 
-// Remaining returns the number of problems that are not repaired.
+// Remaining returns the number of unrepaired problems.
 func (r *Report) Remaining() (n int) {
 	for _, p := range r.Problems {
 		if !p.Repaired {
@@ -33,10 +33,10 @@ func (r *Report) Remaining() (n int) {
 	return n
 }
 
-// Repair looks for damage of a hub of an account: blobs that have vanished. With apply it makes
-// the repairs that the report names. It deletes and overwrites nothing. It fails with [ErrNoHub]
-// if the hub does not exist. It fails with [provider.ErrHubBusy] if a process has a partition whose
-// mailbox needs a repair; the report says which repairs were made before.
+// Repair looks for missing blobs of a hub. If apply is true, it makes the repairs that the report
+// names. It never deletes or overwrites a blob. It fails with [ErrNoHub] if the hub does not exist.
+// It fails with [provider.ErrHubBusy] if a process owns a partition whose mailbox needs a repair;
+// the report then shows which repairs were made.
 func Repair(ctx context.Context, connection azurestorage.Connection, cfg Config, apply bool) (r *Report, err error) {
 	h, err := Open(connection, cfg)
 	if err != nil {
@@ -53,7 +53,7 @@ func Repair(ctx context.Context, connection azurestorage.Connection, cfg Config,
 	return r, err
 }
 
-// examine looks for problems. With apply it creates hub.json if that is missing.
+// examine looks for problems. If apply is true, it creates a missing hub.json.
 func (h *Hub) examine(ctx context.Context, r *Report, apply bool) error {
 	blobs, _, err := h.blobs.ListInfo(ctx, "")
 	if store.IsContainerMissing(err) {
@@ -107,7 +107,7 @@ func (h *Hub) examine(ctx context.Context, r *Report, apply bool) error {
 	return nil
 }
 
-// facts reads the log of the partition. It changes nothing.
+// facts reads the log of the partition without changing it.
 func (s *share) facts(ctx context.Context) (f logFacts, err error) {
 	cfg := s.logConfig()
 	cfg.Confirm, cfg.Missing = nil, nil // hub.json may be missing
@@ -131,7 +131,7 @@ func (s *share) facts(ctx context.Context) (f logFacts, err error) {
 	return f, errors.Join(err, v.base.Close())
 }
 
-// repairMail repairs mailboxes.
+// repairMail repairs the mailboxes with problems.
 func (h *Hub) repairMail(ctx context.Context, r *Report) error {
 	for i, p := range r.Problems {
 		if p.mail == nil {
@@ -145,8 +145,8 @@ func (h *Hub) repairMail(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// repairMail lets the partition continue in another place of its mailbox.
-func (s *share) repairMail(ctx context.Context, m mailRemedy) error {
+// repairMail moves the partition to another position of its mailbox.
+func (s *share) repairMail(ctx context.Context, m mailboxRepair) error {
 	o, err := s.take(ctx)
 	if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
 		return fmt.Errorf("%w: %w", provider.ErrHubBusy, held)

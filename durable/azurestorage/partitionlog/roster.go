@@ -18,34 +18,34 @@ import (
 
 // roster writes this worker's heartbeats and reads the heartbeats of the others.
 //
-// A worker has an append blob of its own. Its metadata has the worker's partitions, and the worker
-// creates it again when they change. Each heartbeat appends a line with the load. An append
-// leaves no copy on accounts with versioning or soft delete. The worker rings when its partitions
-// have changed or when it stops, so that the others need not wait for their next heartbeats.
+// Each worker has an append blob. The blob's metadata names the worker's partitions; when they
+// change, the worker creates the blob again. Every other heartbeat appends a line with the load.
+// Appends leave no copies on accounts with versioning or soft delete. When its partitions have
+// changed or it stops, the worker rings the bell, so that the others need not wait for their next
+// heartbeats.
 type roster struct {
 	listener
-	spoken bool      // it has said something
-	since  time.Time // when it said something first
-	young  bool      // it has said that it is young
-	said   []int     // which partitions it has
-	beats  int       // the blocks of its blob
-	others int       // workers that were alive at the last heartbeat
+	hasReported bool      // the first heartbeat was written
+	since       time.Time // time of the first heartbeat
+	young       bool      // the last blob says that the worker is young
+	reported    []int     // the partitions in the metadata of the worker's blob
+	beats       int       // number of appends to the worker's blob
+	others      int       // live workers at the last heartbeat, without this one
 }
 
-// oldRoster was written by older versions when partitions had changed hands.
+// oldRoster is the name of a blob that older versions wrote when partitions changed their owners.
 const oldRoster = "roster"
 
-// deadAfter is the number of intervals without a heartbeat after which a worker counts as dead.
-// A worker is young for as long. So the lives of a worker that crashes sooner than that, again
-// and again, do not add up: other workers give them no partitions.
+// deadAfter is the number of intervals without a heartbeat after which a worker counts as dead. A
+// worker is young for the same time. Other workers give no partitions to a young worker, so a
+// worker that crashes repeatedly gets none.
 const deadAfter = 3
 
-// restAnswer is the longest time between two looks at the bell blob of a worker at rest.
+// restAnswer is the maximum time between two reads of the bell blob by an idle worker.
 const restAnswer = 5 * time.Second
 
-// hasChanged reports whether partitions have changed hands since the last look. A worker
-// that has all partitions that it wants, and knows no other worker, looks seldom.
-// The error is a *[DeletedError].
+// hasChanged reports whether partitions have new owners since the last call. A worker that wants no
+// partitions and knows no other worker reads the bell blob rarely. The error is a *[DeletedError].
 func (r *roster) hasChanged(ctx context.Context, wants bool) (bool, error) {
 	if !wants && r.others == 0 && time.Since(r.at) < restAnswer {
 		return false, nil
@@ -53,21 +53,21 @@ func (r *roster) hasChanged(ctx context.Context, wants bool) (bool, error) {
 	return r.listen(ctx)
 }
 
-// beat writes this worker's heartbeat, and returns those of all workers.
+// beat writes this worker's heartbeat and returns the heartbeats of all workers.
 func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 	beat := r.hub.heartbeat()
-	if !r.spoken {
+	if !r.hasReported {
 		r.since = time.Now()
 	}
 	beat.Young = time.Since(r.since) < deadAfter*r.hub.cfg.BalanceInterval
 	has := slices.Sorted(maps.Keys(beat.Backlogs))
-	first := !r.spoken
-	news := first || r.young != beat.Young || !slices.Equal(r.said, has)
-	if err := r.say(ctx, beat, news); err != nil {
+	first := !r.hasReported
+	news := first || r.young != beat.Young || !slices.Equal(r.reported, has)
+	if err := r.write(ctx, beat, news); err != nil {
 		return nil, fmt.Errorf("write this worker's heartbeat: %w", err)
 	}
 	if news {
-		r.spoken, r.young, r.said = true, beat.Young, has
+		r.hasReported, r.young, r.reported = true, beat.Young, has
 		_ = r.hub.ring(ctx, ownersChanged) // else the others notice it at their next heartbeats
 	}
 	all, size, err := r.hub.heartbeats(ctx)
@@ -86,9 +86,9 @@ func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 // allows 50,000 appends to a blob.
 const maxBeats = 20_000
 
-// say stores a heartbeat: as a line of the worker's blob, or in the metadata of a new one if it is
-// news.
-func (r *roster) say(ctx context.Context, beat *heartbeat, news bool) error {
+// write stores a heartbeat: as a line of the worker's blob, or in the metadata of a new blob if
+// news is true.
+func (r *roster) write(ctx context.Context, beat *heartbeat, news bool) error {
 	text, err := json.Marshal(beat)
 	if err != nil {
 		return err
@@ -114,18 +114,18 @@ func (r *roster) say(ctx context.Context, beat *heartbeat, news bool) error {
 	return err
 }
 
-// stamp adds the ID of the hub to the metadata of a blob.
+// stamp adds the hub's ID to the metadata of a blob.
 func (h *Hub) stamp(metadata map[string]string) map[string]string {
 	metadata[chain.HubKey] = h.id
 	return metadata
 }
 
-// isOutdated reports whether this worker has other partitions than it said.
+// isOutdated reports whether this worker's partitions have changed since its last heartbeat.
 func (r *roster) isOutdated() bool {
-	return r.spoken && !slices.EqualFunc(r.said, r.hub.owners(), func(n int, o *owner) bool { return n == o.share.number })
+	return r.hasReported && !slices.EqualFunc(r.reported, r.hub.owners(), func(n int, o *owner) bool { return n == o.share.number })
 }
 
-// leave removes this worker's heartbeat.
+// leave deletes this worker's heartbeat blob.
 func (r *roster) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -135,8 +135,8 @@ func (r *roster) leave(ctx context.Context) {
 	_ = r.hub.ring(ctx, ownersChanged) // else the others notice it at their next heartbeats
 }
 
-// heartbeats returns the heartbeats of the workers that are alive, by their IDs, with the
-// partitions that they have, and the size of the bell blob. [Hub.refresh] reads the load.
+// heartbeats returns the heartbeats of the live workers by worker ID, with their partitions, and
+// the size of the bell blob. [Hub.refresh] adds the load.
 func (h *Hub) heartbeats(ctx context.Context) (all map[string]*heartbeat, bell int64, err error) {
 	blobs, now, err := h.leases.ListAt(ctx, workersPrefix)
 	if store.IsContainerMissing(err) {
@@ -151,19 +151,19 @@ func (h *Hub) heartbeats(ctx context.Context) (all map[string]*heartbeat, bell i
 			if err := h.confirm(ctx); err != nil {
 				return nil, 0, err
 			}
-			_ = h.leases.Remove(ctx, b.Name) // else it is ignored again
+			_ = h.leases.Remove(ctx, b.Name) // else the next call deletes it
 			continue
 		}
 		switch silent := now.Sub(b.Changed); {
 		case b.Name == bellBlob:
 			bell = b.Size
 		case silent > 24*time.Hour:
-			_ = h.leases.Remove(ctx, b.Name) // else another worker does it
-		case silent <= deadAfter*h.cfg.BalanceInterval+time.Second: // times are whole seconds
+			_ = h.leases.Remove(ctx, b.Name) // else another worker deletes it
+		case silent <= deadAfter*h.cfg.BalanceInterval+time.Second: // the times are whole seconds
 			beat, err := h.decodeHeartbeat([]byte(b.Metadata[heartbeatKey]))
 			if err != nil {
-				const message = "the heartbeat of a worker cannot be read"
-				if h.blocked.isNews(message+" "+b.Name, err) {
+				const message = "cannot read the heartbeat of a worker"
+				if h.blocked.shouldLog(message+" "+b.Name, err) {
 					h.log.Warn(message, "blob", b.Name, "error", err)
 				}
 				continue
@@ -184,18 +184,18 @@ func (h *Hub) decodeHeartbeat(text []byte) (*heartbeat, error) {
 	return beat, nil
 }
 
-// longestBeat bounds the bytes of a heartbeat.
+// longestBeat is the maximum size of a heartbeat, in bytes.
 const longestBeat = 16 << 10
 
-// refresh reads the load of workers whose heartbeats were listed. What cannot be read keeps its
-// state.
+// refresh reads the current load of the listed workers. A worker whose load cannot be read keeps
+// its previous values.
 func (h *Hub) refresh(ctx context.Context, all map[string]*heartbeat) error {
 	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(id string) bool { return all[id].size == 0 || id == h.cfg.WorkerID })
 	beats := make([]*heartbeat, len(ids))
 	err := store.Each(ctx, refreshesAtOnce, ids, func(ctx context.Context, i int, id string) error {
 		part, err := h.leases.ReadPart(ctx, workersPrefix+id, max(0, all[id].size-longestBeat), longestBeat)
 		if err != nil {
-			return store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable) // it has stopped, or said news
+			return store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable) // the worker has stopped or created its blob again
 		}
 		lines := bytes.Split(bytes.TrimRight(part.Content, "\n"), []byte("\n"))
 		if beat, err := h.decodeHeartbeat(lines[len(lines)-1]); err == nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// share is one partition of a hub, whether this process owns it or not.
+// share is a partition of a hub, owned by this process or not.
 type share struct {
 	hub    *Hub
 	number int
-	prefix string // of its blobs
+	prefix string // start of its blob names
 
-	taking chan struct{} // held by whoever takes the partition or gives it up
-	held   atomic.Int32  // how many need the partition for longer than a request
+	taking chan struct{} // held while the partition is acquired or released
+	held   atomic.Int32  // callers that need the partition for longer than one request
 	own    atomic.Pointer[owner]
 	reader follower
 	mail   clientMail
 
-	leaving atomic.Bool // a worker is giving the partition up
+	leaving atomic.Bool // a worker is releasing the partition
 
-	announced atomic.Pointer[time.Time] // the last mail of this process that the owner was told of
+	announced atomic.Pointer[time.Time] // time of this process's last mail that was announced to the owner
 
-	answerTook atomic.Int64 // nanoseconds from when a client's request was in the mailbox
+	answerTook atomic.Int64 // last time between sending a request and its answer, in nanoseconds
 }
 
 func newShare(h *Hub, number int) *share {
@@ -41,10 +41,10 @@ func newShare(h *Hub, number int) *share {
 	return s
 }
 
-// name is the partition's name among those who send mail.
+// name returns the partition's name as a sender of mail.
 func (s *share) name() string { return fmt.Sprintf("p%02d", s.number) }
 
-// queue is its name in metrics.
+// queue returns the partition's name in metrics.
 func (s *share) queue() string { return s.hub.blobs.Name + "/" + s.name() }
 
 func (s *share) logConfig() bloblog.Config {
@@ -64,7 +64,8 @@ func (s *share) owner() *owner {
 	return o
 }
 
-// take makes this process the partition's owner, if nobody else is.
+// take acquires the partition if no process owns it. If another process does, the error is a
+// *[bloblog.HeldError].
 func (s *share) take(ctx context.Context) (*owner, error) {
 	select {
 	case s.taking <- struct{}{}:
@@ -93,7 +94,7 @@ func (s *share) take(ctx context.Context) (*owner, error) {
 	return o, nil
 }
 
-// close lets others have the partition, if this process owns it and does not need it.
+// close releases the partition if this process owns it and no caller holds it.
 func (s *share) close() error {
 	s.reader.forget()
 	s.taking <- struct{}{}
@@ -110,7 +111,7 @@ func (s *share) close() error {
 	return o.release()
 }
 
-// lose ends what works on a partition that this process has lost.
+// lose stops the tasks of a partition that this process has lost.
 func (s *share) lose(o *owner) {
 	s.taking <- struct{}{}
 	defer func() { <-s.taking }()
@@ -120,16 +121,16 @@ func (s *share) lose(o *owner) {
 	}
 }
 
-// disown notes that this process does not own the partition any more. s.taking is held.
+// disown records that this process no longer owns the partition. s.taking is held.
 func (s *share) disown(why metering.Change) {
 	s.own.Store(nil)
-	s.mailRead(nil)
+	s.recordMailRead(nil)
 	s.hub.meter.Partition(s.queue(), why)
 	s.hub.meter.Owns(s.queue(), -1)
 }
 
-// read calls f with what reads the partition's records: what the owner has in memory if
-// that is this process, else what the log has now.
+// read calls f with a reader of the partition's current records: from memory if this process owns
+// the partition, otherwise from the log.
 func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error {
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error
 	for {
 		o := s.owner()
 		if o != nil {
-			if err := f(&o.Reader); err == nil || !o.hasGone(err) { // else they may be old
+			if err := f(&o.Reader); err == nil || !o.hasGone(err) { // else the records may be outdated
 				return err
 			}
 		}
@@ -145,22 +146,23 @@ func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error
 		if now := s.owner(); now == nil || now == o {
 			return err
 		}
-		// This process has taken the partition meanwhile. The log may have what its owner has
-		// written and does not know yet, so that later reads would be of an earlier time.
+		// This process has acquired the partition meanwhile. The log may contain changes that the
+		// owner does not know yet. If this result were used, a later read could return an older
+		// state.
 	}
 }
 
-// The pace at which a client looks for the answer to a request.
+// Intervals at which a client polls for the answer to a request.
 const (
 	shortestGap = 5 * time.Millisecond
 	longestGap  = 250 * time.Millisecond
-	takeAfter   = 150 * time.Millisecond // without an answer, it tries to take the partition
+	takeAfter   = 150 * time.Millisecond // time without an answer until the client tries to acquire the partition
 	takeAgain   = 2 * time.Second
-	borrowFor   = time.Second // is how long the partition is kept after that
+	borrowFor   = time.Second // time after which a partition that no client needs is released
 )
 
-// ask has the partition do something: direct, if this process owns it, else as mail. It
-// returns when that is durable and, but for messages, done.
+// ask makes the partition process a request: directly if this process owns it, otherwise by mail.
+// It returns when the request is processed and durable. A message only has to be in the mailbox.
 func (s *share) ask(ctx context.Context, r partition.Request, direct func(*partition.Partition) error) error {
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
@@ -175,17 +177,17 @@ func (s *share) ask(ctx context.Context, r partition.Request, direct func(*parti
 	if err != nil || r.Kind == partition.RequestMessage {
 		return err
 	}
-	defer s.mail.answered(number)
+	defer s.mail.stopWaiting(number)
 	return s.awaitAnswer(ctx, number)
 }
 
-// awaitAnswer waits for the answer to a request that is in the mailbox. If nobody owns the
-// partition, this process takes it for a moment. A look costs a request: the first one is
-// when the answer is about to come, if it takes as long as the last one did.
+// awaitAnswer polls for the answer to a request in the mailbox. If the partition has no owner, this
+// process acquires it for a short time. Each poll costs a request. So the first one is delayed by
+// 3/4 of the time that the previous answer took.
 func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 	sent := time.Now()
 	gap, take := shortestGap, sent.Add(takeAfter)
-	pause.For(ctx, min(time.Duration(s.answerTook.Load())*3/4, takeAfter)) // at its end the look fails
+	pause.For(ctx, min(time.Duration(s.answerTook.Load())*3/4, takeAfter)) // if ctx has ended, read fails
 	for {
 		var answered bool
 		var answer error
@@ -216,8 +218,8 @@ func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 	}
 }
 
-// borrow takes the partition if nobody owns it, and gives it up when no client has needed it
-// for a while, unless this process is a worker by then.
+// borrow acquires the partition if it has no owner. It releases the partition when no client has
+// needed it for a while, unless this process is a worker by then.
 func (s *share) borrow(ctx context.Context) error {
 	o, err := s.take(ctx)
 	if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
@@ -231,7 +233,7 @@ func (s *share) borrow(ctx context.Context) error {
 			select {
 			case <-time.After(borrowFor):
 			case <-s.hub.life.Done():
-				return // Close gives it up
+				return // Close releases it
 			case <-o.over.Done():
 				return
 			}

@@ -12,13 +12,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// sweepAfter is how long after a partition was taken files are deleted that its base does
-// not need: those who have read an older manifest have read a newer one by then.
+// sweepAfter is the time between the acquisition of a partition and the deletion of unneeded base
+// files. Processes that read an older manifest have read a newer one by then.
 const sweepAfter = 5 * time.Minute
 
-// sweepAll deletes the files of the base that crashes and former owners left. It deletes files
-// that no recent manifest names at once, so they do not pile up while the partition often
-// changes hands. It deletes the others later, since readers of a recent manifest may need them.
+// sweepAll deletes the base files that crashes and former owners left. Files that no recent
+// manifest names are deleted at once, so that they do not pile up while the partition changes
+// owners often. The others are deleted after sweepAfter, because readers of a recent manifest may
+// need them.
 func (o *owner) sweepAll(recent []string) {
 	_ = o.sweep(o.over, recent) // the next sweep deletes these files, too
 	for pause.For(o.over, sweepAfter) {
@@ -27,12 +28,12 @@ func (o *owner) sweepAll(recent []string) {
 			return
 		}
 		if o.over.Err() == nil {
-			o.share.hub.log.Warn("cannot delete files that a partition does not need; trying again", "partition", o.share.number, "in", sweepAfter, "error", err)
+			o.share.hub.log.Warn("cannot delete unneeded files of a partition; trying again", "partition", o.share.number, "in", sweepAfter, "error", err)
 		}
 	}
 }
 
-// namedBy returns the names of the files that any of the manifests names.
+// namedBy returns the names of all files in the manifests.
 func namedBy(manifests [][]byte) (all []string, err error) {
 	for _, manifest := range manifests {
 		names, err := runs.Names(manifest)
@@ -44,8 +45,8 @@ func namedBy(manifests [][]byte) (all []string, err error) {
 	return all, nil
 }
 
-// forgetClientsEvery is the interval at which an owner forgets clients that sent nothing for
-// long: each client that calls once leaves a record.
+// forgetClientsEvery is the interval at which an owner deletes the records of clients that sent
+// nothing for long. Each client leaves a record.
 const forgetClientsEvery = time.Hour
 
 func (o *owner) forgetClients() {
@@ -54,8 +55,8 @@ func (o *owner) forgetClients() {
 	}
 }
 
-// sweep deletes the files that the base does not know, except some. No file of a later owner is
-// among them, however late the deletions happen.
+// sweep deletes the files that the base does not know, except those in keep. It never deletes files
+// of a later owner, however late the deletions take effect.
 func (o *owner) sweep(ctx context.Context, keep []string) error {
 	return o.share.sweep(ctx, o.log, func(there []string) []string {
 		if o.isOver() {
@@ -65,8 +66,8 @@ func (o *owner) sweep(ctx context.Context, keep []string) error {
 	})
 }
 
-// sweep deletes files of the base. unneeded selects them from the names of all files that exist
-// while the partition certainly belongs to the owner of the log.
+// sweep deletes files of the base. unneeded selects them from the names of all existing files. It
+// is called while this process certainly owns the log.
 func (s *share) sweep(ctx context.Context, log *bloblog.Log, unneeded func(there []string) []string) error {
 	blobs, prefix := s.hub.blobs, s.prefix
 	files, _, err := blobs.ListInfo(ctx, prefix+"base-")
@@ -80,7 +81,7 @@ func (s *share) sweep(ctx context.Context, log *bloblog.Log, unneeded func(there
 	if names = unneeded(names); len(names) == 0 {
 		return nil
 	}
-	// A paused machine does not notice that the lease ran out. If the lease can be renewed, no
+	// A frozen machine does not notice that its lease expired. If the lease can be renewed, no
 	// other process owned the partition when the files were listed.
 	if err := log.Renew(ctx); err != nil {
 		return fmt.Errorf("renew the lease before files are deleted: %w", err)

@@ -9,13 +9,13 @@ import (
 )
 
 // UnreadableError is the error of a request that needs records in a damaged part of a partition's
-// base. The records of the partition outside of it are readable.
+// base. The other records of the partition are readable.
 type UnreadableError struct {
 	Partition int
-	Cause     error // names the range of the records, and the base file
+	Cause     error // names the range of the records and the base file
 }
 
-// Error names the partition and the damage, and says what to do.
+// Error names the partition, the damage and the required action.
 func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("partition %d: %v; restore the base file, and look for more damage with `hub repair`", e.Partition, e.Cause)
 }
@@ -23,7 +23,7 @@ func (e *UnreadableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreadableError) Unwrap() error { return e.Cause }
 
-// unreadable returns an error of the partition's records as callers know it.
+// unreadable converts errors of damaged records to an *[UnreadableError].
 func (s *share) unreadable(err error) error {
 	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) {
 		return &UnreadableError{s.number, err}

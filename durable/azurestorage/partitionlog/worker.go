@@ -20,14 +20,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// worker is what a hub needs to hand out work: what its partitions have ready.
+// worker passes work items from the owned partitions to the dispatcher.
 type worker struct {
 	orchestrations chan *provider.OrchestrationWorkItem
 	activities     chan *provider.ActivityWorkItem
 
-	idle atomic.Int32 // calls of NextActivity that wait
+	idle atomic.Int32 // waiting calls of NextActivity
 
-	state   sync.Mutex // protects the following
+	state   sync.Mutex // protects the fields below
 	running context.Context
 }
 
@@ -35,14 +35,14 @@ func newWorker() worker {
 	return worker{orchestrations: make(chan *provider.OrchestrationWorkItem), activities: make(chan *provider.ActivityWorkItem)}
 }
 
-// isRunning reports whether Run runs and has not been asked to end.
+// isRunning reports whether Run is running and its context has not ended.
 func (w *worker) isRunning() bool {
 	w.state.Lock()
 	defer w.state.Unlock()
 	return w.running != nil && w.running.Err() == nil
 }
 
-// begin notes that Run runs with a context. It fails if it does already.
+// begin records that Run has started with ctx. It fails if Run is running already.
 func (w *worker) begin(ctx context.Context) error {
 	w.state.Lock()
 	defer w.state.Unlock()
@@ -53,7 +53,7 @@ func (w *worker) begin(ctx context.Context) error {
 	return nil
 }
 
-// ended notes that Run has ended.
+// ended records that Run has returned.
 func (w *worker) ended() {
 	w.state.Lock()
 	defer w.state.Unlock()
@@ -85,15 +85,15 @@ func next[T any](ctx context.Context, items chan T) (item T, err error) {
 }
 
 const (
-	// tick is how often a worker tries to take partitions that it should have, and looks
-	// whether those of others have changed, unless it is to ask the storage for less.
+	// tick is the interval at which a worker acquires missing partitions and looks for changes of
+	// other workers. MaxPollingInterval can lengthen it to save requests.
 	tick = 500 * time.Millisecond
-	// soon is how long it waits when it has other partitions than it said.
+	// soon is the wait after the worker's partitions have changed since its last heartbeat.
 	soon = 20 * time.Millisecond
 )
 
-// Run implements [provider.Worker]. It takes the partitions that are this worker's share,
-// and gives up those that others should have.
+// Run implements [provider.Worker]. It acquires this worker's share of the partitions and releases
+// partitions that other workers should own.
 func (h *Hub) Run(ctx context.Context) error {
 	if err := h.begin(ctx); err != nil {
 		return err
@@ -101,9 +101,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.ended()
 	stop, err := h.meter.Observe(h.observe)
 	if err != nil {
-		h.log.Warn("the metrics do not tell what waits in the partitions", "error", err)
+		h.log.Warn("cannot report the backlogs of partitions as metrics", "error", err)
 	} else {
-		defer func() { _ = stop() }() // it cannot be undone twice
+		defer func() { _ = stop() }() // it cannot fail the first time
 	}
 	began := time.Now()
 	var workers map[string]*heartbeat
@@ -111,8 +111,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	roster := roster{listener: listener{hub: h}}
 	leaving := leaving{hub: h, over: make(chan struct{}, 1)}
 	defer leaving.tasks.Wait()
-	wants := true // this worker should have more partitions than it has
-	heard := true // the last heartbeat was written, and those of the others read
+	wants := true // this worker should own more partitions than it does
+	heard := true // the last heartbeat was written, and the others were read
 	warnOnce := sync.OnceFunc(func() { h.warnOfQueues(ctx) })
 	for ctx.Err() == nil && h.deleted() == nil {
 		wait := min(max(tick, h.cfg.MaxPollingInterval/2), h.cfg.BalanceInterval)
@@ -153,8 +153,8 @@ func (h *Hub) Run(ctx context.Context) error {
 			wants = h.balance(ctx, workers, &leaving)
 			h.offload(ctx, workers)
 		}
-		const silent = "the task hub's storage does not answer; trying again"
-		if err != nil && ctx.Err() == nil && h.deleted() == nil && h.blocked.isNews(silent, err) {
+		const silent = "the storage of the task hub fails; trying again"
+		if err != nil && ctx.Err() == nil && h.deleted() == nil && h.blocked.shouldLog(silent, err) {
 			h.log.Warn(silent, "error", err)
 		}
 		switch {
@@ -165,10 +165,10 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		leaving.pause(ctx, wait)
 	}
-	h.notOpened(nil)
+	h.recordNotOpened(nil)
 	deleted := h.deleted()
 	if deleted == nil {
-		leaving.tasks.Go(func() { roster.leave(context.WithoutCancel(ctx)) }) // others try to take the partitions until they are given up
+		leaving.tasks.Go(func() { roster.leave(context.WithoutCancel(ctx)) }) // until the partitions are released, other workers try to acquire them
 	}
 	for _, s := range h.shares {
 		leaving.giveUp(s)
@@ -176,8 +176,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	return deleted
 }
 
-// balance releases partitions that other workers should have, and takes free partitions that this
-// worker should have. It reports whether this worker should have more partitions.
+// balance releases partitions that other workers should own and acquires free partitions that this
+// worker should own. It reports whether this worker should own more partitions.
 func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *leaving) (wants bool) {
 	workers, young := map[string][]int{}, map[string]bool{}
 	for id, b := range all {
@@ -186,14 +186,14 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 	var mine []int
 	owners := h.owners()
 	for _, o := range owners {
-		o.serve(ctx) // it may be one that a client took
+		o.serve(ctx) // the partition may have been acquired for a client
 		mine = append(mine, o.share.number)
 	}
 	workers[h.cfg.WorkerID] = mine
 	release, want, from := plan(h.cfg.WorkerID, workers, young, len(h.shares))
 	for _, o := range owners[len(owners)-release:] {
 		if !o.share.leaving.Load() {
-			h.log.Info("giving up a partition, which another worker should have", "partition", o.share.number)
+			h.log.Info("releasing a partition that another worker should own", "partition", o.share.number)
 			leaving.giveUp(o.share)
 		}
 	}
@@ -201,17 +201,17 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 	for want > 0 && len(from) > 0 && ctx.Err() == nil {
 		some := from[:min(want, len(from))]
 		from = from[len(some):]
-		want -= h.takeAll(ctx, some, failed)
+		want -= h.acquireAll(ctx, some, failed)
 	}
 	if ctx.Err() == nil {
-		h.notOpened(failed)
+		h.recordNotOpened(failed)
 	}
 	return want > 0
 }
 
-// takeAll acquires the given partitions that have no owner, and returns their number. It adds the
+// acquireAll acquires the given partitions that have no owner and returns their number. It adds the
 // errors of partitions that cannot be opened to failed.
-func (h *Hub) takeAll(ctx context.Context, some []int, failed map[int]error) (taken int) {
+func (h *Hub) acquireAll(ctx context.Context, some []int, failed map[int]error) (taken int) {
 	var mu sync.Mutex // protects taken and failed
 	var all sync.WaitGroup
 	for _, n := range some {
@@ -234,17 +234,16 @@ func (h *Hub) takeAll(ctx context.Context, some []int, failed map[int]error) (ta
 	return taken
 }
 
-// Activities that have waited for so long are run by others that have nothing to do.
+// offloadAfter is the waiting time after which an activity may be moved to an idle worker.
 const offloadAfter = time.Second
 
-// offload gives activities that wait here, since all places are taken, to workers that have
-// nothing to do.
+// offload moves activities that wait for a free slot of this worker to workers with free slots.
 func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
 	if !slices.ContainsFunc(h.owners(), func(o *owner) bool { return o.Backlog().Activities.Latency >= offloadAfter }) {
 		return
 	}
 	if err := h.refresh(ctx, all); err != nil {
-		return // the storage does not answer
+		return // the storage does not answer; the next round tries again
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		b := all[id]
@@ -256,7 +255,7 @@ func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
 			n := int(chance.Float64(ctx, "offload") * float64(len(to)))
 			moved, err := o.Offload(ctx, b.Idle, offloadAfter, to[n])
 			if err != nil && ctx.Err() == nil {
-				h.log.Warn("activities cannot be given to another worker", "partition", o.share.number, "error", err)
+				h.log.Warn("cannot hand activities over to another worker", "partition", o.share.number, "error", err)
 			}
 			if b.Idle -= moved; b.Idle == 0 {
 				break
@@ -265,8 +264,8 @@ func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
 	}
 }
 
-// owners returns the partitions that this process owns, in their order. Any of them may be
-// lost meanwhile.
+// owners returns the partitions that this process owns, in order. Any of them may be lost at any
+// time.
 func (h *Hub) owners() (mine []*owner) {
 	for _, s := range h.shares {
 		if o := s.owner(); o != nil {
@@ -276,7 +275,7 @@ func (h *Hub) owners() (mine []*owner) {
 	return mine
 }
 
-// serve lets the partition's work be dispatched until ctx ends or it is given up.
+// serve dispatches the partition's work until ctx ends or the partition is released.
 func (o *owner) serve(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -288,7 +287,7 @@ func (o *owner) serve(ctx context.Context) {
 	h, done, began := o.share.hub, o.served, o.share.hub.moment()
 	go func() { // stopServing waits for it
 		defer close(done)
-		_ = o.drainSince(ctx, began) // what was sent before counts from the beginning; after an error it comes later
+		_ = o.drainSince(ctx, began) // earlier mail is processed first; after an error it is processed later
 		var feeding sync.WaitGroup
 		feeding.Go(func() {
 			for {
@@ -299,7 +298,7 @@ func (o *owner) serve(ctx context.Context) {
 				select {
 				case h.orchestrations <- item:
 				case <-ctx.Done():
-					_ = item.Session.Release(context.WithoutCancel(ctx)) // it is in memory only
+					_ = item.Session.Release(context.WithoutCancel(ctx)) // it cannot fail: it only changes memory
 				}
 			}
 		})
@@ -312,16 +311,16 @@ func (o *owner) serve(ctx context.Context) {
 				select {
 				case h.activities <- item:
 				case <-ctx.Done():
-					_ = item.Lock.Abandon(context.WithoutCancel(ctx), ctx.Err()) // it is in memory only
+					_ = item.Lock.Abandon(context.WithoutCancel(ctx), ctx.Err()) // it cannot fail: it only changes memory
 				}
 			}
 		})
-		_ = o.Partition.Run(ctx) // nil, or that the partition is closed
+		_ = o.Partition.Run(ctx) // the only error is that the partition is closed
 		feeding.Wait()
 	}()
 }
 
-// stopServing ends what serve began, and waits for the work in flight.
+// stopServing stops serve and waits for the work in flight.
 func (o *owner) stopServing() {
 	o.mu.Lock()
 	stop, done := o.serving, o.served
@@ -332,21 +331,21 @@ func (o *owner) stopServing() {
 	}
 }
 
-// heartbeat is a report of a worker about itself, see [roster].
+// heartbeat is the report of a worker about itself, see [roster].
 type heartbeat struct {
-	size int64 // of the blob whose metadata has it; 0 if it is not older than the blob's content
+	size int64 // size of the blob that has it in its metadata; 0 if the blob's content is not newer
 
-	// Idle is how many activities more it could run.
+	// Idle is the number of free activity slots.
 	Idle int `json:"idle"`
-	// Young says that it has worked for a short time only: others give it no partitions.
+	// Young means that the worker started recently: other workers give it no partitions.
 	Young bool `json:"young,omitempty"`
-	// Build says which program it is, in ASCII.
+	// Build names the worker's program, in ASCII.
 	Build string `json:"build,omitempty"`
-	// Backlogs are of its partitions, by their numbers.
+	// Backlogs contains the backlogs of the worker's partitions, by partition number.
 	Backlogs map[int]backlog `json:"partitions"`
 }
 
-// backlog is a [partition.Backlog]: numbers, and ages in milliseconds.
+// backlog is a [partition.Backlog]: counts, and ages in milliseconds.
 type backlog struct {
 	Messages      int   `json:"m,omitempty"`
 	MessagesAge   int64 `json:"ma,omitempty"`
@@ -359,7 +358,7 @@ const (
 	heartbeatKey  = "heartbeat"
 )
 
-// heartbeat returns what this worker says of itself.
+// heartbeat returns the current heartbeat of this worker.
 func (h *Hub) heartbeat() *heartbeat {
 	b := &heartbeat{Idle: int(h.idle.Load()), Build: ascii(h.cfg.Build, 200), Backlogs: map[int]backlog{}}
 	for _, o := range h.owners() {
@@ -371,8 +370,8 @@ func (h *Hub) heartbeat() *heartbeat {
 	return b
 }
 
-// ascii returns the first bytes of a text, at most so many, with "?" for what no HTTP header
-// can have.
+// ascii returns the first most bytes of a text, with "?" for each character that an HTTP header
+// cannot contain.
 func ascii(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -383,7 +382,7 @@ func ascii(text string, most int) string {
 	return text[:min(len(text), most)]
 }
 
-// observe tells the metrics what waits in the partitions that this worker serves.
+// observe returns the backlogs of the partitions that this worker owns, for the metrics.
 func (h *Hub) observe(context.Context) (states []metering.QueueState, err error) {
 	activities := metering.QueueState{Queue: h.blobs.Name + "/activities"}
 	for _, o := range h.owners() {
@@ -395,8 +394,8 @@ func (h *Hub) observe(context.Context) (states []metering.QueueState, err error)
 	return append(states, activities), nil
 }
 
-// Load implements [provider.LoadReporter]. Of partitions that other workers have, it is what
-// those said last; of those that nobody has, what is stored.
+// Load implements [provider.LoadReporter]. For partitions of other workers it returns their last
+// reports; for partitions without an owner it counts stored work.
 func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 	if err := h.ensure(ctx); err != nil {
 		return nil, err
