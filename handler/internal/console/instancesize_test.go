@@ -107,7 +107,7 @@ func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
 		t.Errorf("the timeline is not of all steps: %.2000s", timeline)
 	}
 	zoomed := a.measured(follow(timeline, `hx-get="([^"]+from=[^"]+)">Zoom in`), 400<<10, 200<<20)
-	if !strings.Contains(zoomed, "50000 in all") && !strings.Contains(zoomed, "of 50000 steps") { // all in one part of the time
+	if !strings.Contains(zoomed, "50000 in total") && !strings.Contains(zoomed, "of 50000 steps") { // all in one part of the time
 		t.Errorf("a part of the timeline: %.2000s", zoomed)
 	}
 	second := a.measured(follow(timeline, `hx-get="([^"]+row=200[^"]*)"`), 400<<10, 200<<20)

@@ -13,36 +13,33 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// headerKey is the header that a caller's key may be in, as with the Functions
-// host.
+// headerKey is the header that may contain the caller's key. The Functions host uses the same name.
 const headerKey = "X-Functions-Key"
 
-// An Access checks the keys of callers of the management API. Without a key everybody has
-// access.
+// An Access checks the keys of callers of the management API. Without a key, every caller has access.
 //
-// The key itself never leaves the server. URLs in answers have a code made of the key, an
-// instance's ID and the time. It is valid only for the instance that has the ID at that
-// time, since everybody gets such URLs who can start an instance, even through a route of
-// the app that needs no key.
+// The key itself never leaves the server. URLs in answers contain a code derived from the key, an
+// instance ID and the time. A caller may get such a URL from a route of the app that needs no key. The
+// code is therefore valid only for the instance that had the ID at that time, not for a later one.
 type Access struct {
 	Key     string
-	ReadKey string // with which one can only read; "" if there is none
+	ReadKey string // read-only key; "" for none
 }
 
-// A Right is what a caller may do.
+// A Right describes which operations a caller may use.
 type Right int
 
-// The rights.
+// Rights of callers.
 const (
 	NoRight Right = iota
 	Read
-	Write // and read
+	Write // includes Read
 )
 
 // String returns the name of r.
 func (r Right) String() string { return [...]string{"none", "read", "write"}[r] }
 
-// Of returns what a caller may do who sends a key, "" if none.
+// Of returns the right of a caller that sends key, which may be "".
 func (a Access) Of(key string) Right {
 	write, read := sameSecret(key, a.Key), sameSecret(key, a.ReadKey)
 	switch {
@@ -57,27 +54,27 @@ func (a Access) Of(key string) Right {
 // open reports whether callers need no key.
 func (a Access) open() bool { return a.Key == "" }
 
-// of returns what the sender of a request may do.
+// of returns the right of the sender of a request.
 func (a Access) of(r *http.Request) Right {
 	return max(a.Of(web.ParseQuery(r.URL.RawQuery).Text("code")), a.Of(r.Header.Get(headerKey)))
 }
 
-// full reports whether a request has a key that is good for it.
+// full reports whether a request has a key that permits its method.
 func (a Access) full(r *http.Request) bool {
 	right := a.of(r)
 	return right == Write || right == Read && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// stampSize is the number of bytes of a code's time.
+// stampSize is the size of the time in a code, in bytes.
 const stampSize = 8
 
-// Code returns a code for the instance that has an ID at a time.
+// Code returns a code for the instance that has the ID at the given time.
 func (a Access) Code(id durable.InstanceID, at time.Time) string {
 	stamp := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
 	return base64.RawURLEncoding.EncodeToString(append(stamp, a.Mac(id, stamp)...))
 }
 
-// Mac returns the code without its stamp.
+// Mac returns the signature of a code with the given time.
 func (a Access) Mac(id durable.InstanceID, stamp []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(a.Key))
 	mac.Write(stamp)
@@ -85,8 +82,8 @@ func (a Access) Mac(id durable.InstanceID, stamp []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// issued returns the time of a request's code for an ID. Ok is false if the code is wrong.
-// Codes of earlier versions of this package have no time: they count as the oldest.
+// issued returns the time of the code in a request. ok is false if the code is not valid for id. A code
+// of an earlier version of this package has no time and counts as the oldest.
 func (a Access) issued(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
 	code, err := base64.RawURLEncoding.DecodeString(web.ParseQuery(r.URL.RawQuery).Text("code"))
 	stamp := len(code) - sha256.Size
@@ -99,8 +96,7 @@ func (a Access) issued(r *http.Request, id durable.InstanceID) (at time.Time, ok
 	return at, true
 }
 
-// sameSecret compares in a time that tells nothing of the secret, its length
-// included.
+// sameSecret compares in a time that depends on neither the content nor the length of the secret.
 func sameSecret(given, secret string) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(secret))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

@@ -22,9 +22,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// API is the management HTTP API of the .NET extension
-// (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and what there is besides
-// to see how the app is.
+// API is the management HTTP API: the API of the .NET extension
+// (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and additional routes about the state of the app.
 type API struct {
 	cfg      Config
 	front    *web.Front
@@ -34,9 +33,9 @@ type API struct {
 	Access   Access
 	Routes   []Route
 
-	// These are nil if the configuration is wrong.
+	// The fields below are nil if the configuration is not valid.
 	instances *durable.Client
-	// withoutCode is a client that replays no code.
+	// withoutCode is a client that does not replay code.
 	withoutCode *durable.Client
 	registry    *durable.Registry
 	worker      *durable.Worker
@@ -53,17 +52,17 @@ type Config struct {
 	TaskHub, Connection string
 	Access              Access
 	BehindHost          bool
-	AppLease            bool                 // apps on the hub take turns
-	Configuration       func() Configuration // the answer to GET configuration
+	AppLease            bool                 // one of several apps works on the hub at a time
+	Configuration       func() Configuration // returns the answer to GET configuration
 }
 
-// New returns an API without a hub, which answers only routes that need none. Draining is
-// closed when the server starts to shut down.
+// New returns an API without a hub. Until [API.Open] is called, it answers only routes that need no
+// hub. draining is closed when the server starts to shut down.
 func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *API {
 	return &API{cfg: cfg, front: f, state: state, draining: draining, logger: logger, Access: cfg.Access, Routes: Routes()}
 }
 
-// A Hub is the task hub of a management API with its client and worker.
+// A Hub is a task hub with its client and worker.
 type Hub struct {
 	Client   *durable.Client
 	Registry *durable.Registry
@@ -72,7 +71,7 @@ type Hub struct {
 	Scaling  func() (maxActivities, maxOrchestrators int, polling time.Duration)
 }
 
-// Open sets the API's hub.
+// Open sets the hub of the API.
 func (m *API) Open(h Hub) {
 	m.instances, m.registry, m.hub, m.worker, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker, h.Worker.Waiting
 	m.withoutCode = durable.NewClient(h.Hub, nil)
@@ -80,8 +79,8 @@ func (m *API) Open(h Hub) {
 	m.load = &loadMonitor{hub: h.Hub, cfg: h.Scaling, now: time.Now}
 }
 
-// AddTo adds the routes: below the app's route prefix and, standalone, at the extension's
-// own path and for health, too.
+// AddTo adds the routes below the app's route prefix. A standalone app also has them at the path of the
+// extension, and has health checks.
 func (m *API) AddTo(e *echo.Echo) {
 	for _, base := range m.front.ManagementBases() {
 		e.Any(base, m.handle)
@@ -93,9 +92,8 @@ func (m *API) AddTo(e *echo.Echo) {
 	}
 }
 
-// handle matches a path as the extension does: everything that is not an operation gets
-// status 404 without a body (HttpApiHandler.cs, HandleRequestAsync). A caller without the
-// key gets 401 for all.
+// handle answers a request. Like the extension, it answers 404 without a body to an unknown path
+// (HttpApiHandler.cs, HandleRequestAsync). A caller without the key always gets 401.
 func (m *API) handle(c echo.Context) error {
 	route, path := m.route(c)
 	allowed, err := m.allowed(c, route, path)
@@ -118,8 +116,7 @@ func (m *API) handle(c echo.Context) error {
 	return route.operation(m, path)(c, q)
 }
 
-// checkTexts refuses URLs with values that are not valid UTF-8. For bodies [web.BodyText]
-// does.
+// checkTexts returns an error if a value in the URL is not valid UTF-8. [web.BodyText] checks bodies.
 func checkTexts(path pathValues, q web.Query) error {
 	for name, value := range path {
 		if !utf8.ValidString(value) {
@@ -137,7 +134,7 @@ func checkTexts(path pathValues, q web.Query) error {
 // An operation answers one request.
 type operation func(c echo.Context, q web.Query) error
 
-// route returns the route of a request and the values in its path, nil if there is none.
+// route returns the route of a request and the values in its path, or nil.
 func (m *API) route(c echo.Context) (*Route, pathValues) {
 	base, _ := c.Get(web.BaseKey).(string)
 	r := c.Request()
@@ -159,7 +156,7 @@ func (m *API) route(c echo.Context) (*Route, pathValues) {
 	return nil, nil
 }
 
-// allowed reports whether the sender of a request has access to its route.
+// allowed reports whether the sender of a request may use its route.
 func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, error) {
 	switch {
 	case route != nil && route.Public, m.Access.full(c.Request()):
@@ -176,12 +173,11 @@ func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, erro
 	return m.isSame(c, path.instance(), at)
 }
 
-// stateKey is the key of the instance's state in a request's context, if the check of its
-// code has read it.
+// stateKey is the context key of the instance's state, if the check of its code has read it.
 const stateKey = "durablefunctions.state"
 
-// isSame reports whether the instance with an ID is the one that had it at a time, not one
-// that a client has started since. It is true if there is no such instance.
+// isSame reports whether the instance with the ID is the one that existed at the given time, and was
+// not started later. It also returns true if no such instance exists.
 func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
 	var fetch durable.Fetch
 	reads := c.Request().Method == http.MethodGet
@@ -202,8 +198,8 @@ func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool,
 
 func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFound) }
 
-// checkHub refuses requests for another hub than the app's. The extension can
-// reach any hub; an app here has one.
+// checkHub returns an error if a request names another hub. The extension can reach any hub; an app
+// here has only one.
 func (m *API) checkHub(q web.Query) error {
 	if hub := q.Text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
 		return web.BadRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
@@ -214,8 +210,8 @@ func (m *API) checkHub(q web.Query) error {
 	return nil
 }
 
-// HeaderUnreadable tells how many instances an answer leaves out since what is stored
-// of them cannot be read. It is not there if there are none.
+// HeaderUnreadable is the header with the number of instances that an answer omits because their stored
+// data cannot be read. It is set only if there are any.
 const HeaderUnreadable = "x-durable-unreadable"
 
 func setUnreadable(c echo.Context, n int) {
@@ -225,15 +221,14 @@ func setUnreadable(c echo.Context, n int) {
 }
 
 const (
-	// StartPatience is how long a request waits while the app is starting.
+	// StartPatience limits how long a request waits while the app starts.
 	StartPatience = 10 * time.Second
 )
 
-// Gate answers GET / at once in every state: to the host an answer means that the handler
-// is up, and it asks again later to measure it
-// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So it does with health
-// checks. Other requests get status 503 while the app cannot serve, with the reason if the
-// caller has the key.
+// Gate answers GET / at once in every state. The host takes an answer as the sign that the handler is
+// up, and later measures the latency with the same request (azure-functions-host:
+// Workers/Http/DefaultHttpWorkerService.cs). Gate also lets health checks pass. While the app cannot
+// serve, it answers other requests with status 503, with the reason for callers with the key.
 func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -259,13 +254,13 @@ func (m *API) needsNoHub(c echo.Context) bool {
 	case !web.IsManagement(c):
 		return false
 	case strings.HasPrefix(c.Path(), m.front.ManagementBases()[0]+web.ConsolePath):
-		return true // its pages say themselves why there is none
+		return true // its pages show the reason
 	}
 	route, _ := m.route(c)
 	return route != nil && route.Always
 }
 
-// forCaller returns err or, for a caller without the key, an error without its reason.
+// forCaller returns err or, for a caller without the key, an error without the reason.
 func (m *API) forCaller(r *http.Request, err error) error {
 	if m.Access.full(r) {
 		return err
@@ -285,8 +280,8 @@ func (m *API) alive(c echo.Context) error {
 	return web.WriteJSON(c, http.StatusOK, body)
 }
 
-// warnOfStart returns a warning about the start of an orchestrator that this app does not
-// have, "" if it has. An app without orchestrators may start those of other apps.
+// warnOfStart returns a warning if this app does not have the started orchestrator, otherwise "". An
+// app without orchestrators gets no warning: it may start orchestrators of other apps.
 func (m *API) warnOfStart(name, version string) string {
 	known := m.knownOrchestrators()
 	if m.registry.HasOrchestrator(name, durable.Version(version)) || len(known) == 0 {
@@ -310,8 +305,8 @@ func (m *API) knownOrchestrators() []string {
 	return m.registry.Orchestrators()
 }
 
-// waitsFor says which function an instance waits for that this app does not have, "" if it
-// waits for none.
+// waitsFor returns a note about a function that the instance waits for and this app does not run, or
+// "".
 func (m *API) waitsFor(state *durable.InstanceState) string {
 	if held := m.heldBack(state); held != "" {
 		return held
@@ -325,15 +320,15 @@ func (m *API) waitsFor(state *durable.InstanceState) string {
 	return ""
 }
 
-// heldBack says why this app's worker holds an instance or an activity of it back, "" if it
-// does not.
+// heldBack returns the reason why this app's worker holds an instance or one of its activities back, or
+// "".
 func (m *API) heldBack(state *durable.InstanceState) string {
 	text, _ := m.held(state)
 	return text
 }
 
-// held returns the function that this app's worker lacks or does not run for an instance, and the
-// reason in words. Without such a function the reason is empty.
+// held returns the function that this app's worker does not have or does not run for an instance, and
+// the reason in words. Without such a function the reason is "".
 func (m *API) held(state *durable.InstanceState) (reason string, by durable.WaitingFunction) {
 	if state.Status.IsTerminal() {
 		return "", by
@@ -363,7 +358,7 @@ func heldText(f durable.WaitingFunction) string {
 	return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 }
 
-// notYielding says that a function runs and does not yield.
+// notYielding describes a function that runs and does not yield.
 func notYielding(f durable.WaitingFunction) string {
 	name := quoteName(f.Name, f.Version)
 	if f.Kind == "entity" {
@@ -383,7 +378,7 @@ func (m *API) stalled(id durable.InstanceID) *durable.WaitingFunction {
 }
 
 func withArticle(kind string) string {
-	return "an " + kind + " named" // an orchestrator, an activity, an entity
+	return "an " + kind + " named" // all kinds start with a vowel
 }
 
 func (m *API) allWaiting() []durable.WaitingFunction {
@@ -405,15 +400,15 @@ func (m *API) LinksFor(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// hubQuery returns the common parameters of management URLs.
+// hubQuery returns the query parameters that all management URLs have.
 func (m *API) hubQuery() string {
 	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
 }
 
-// codeFor returns a function that makes the code of management URLs, their last parameter.
-// Behind the host it is the caller's key: the app is one function there, so that the key of
-// this request is valid for those URLs. Standalone, or if the host asks for no key, the
-// server makes a code for the instance that has the ID now, if it has a key.
+// codeFor returns a function that returns the code parameter for management URLs. Behind the host it is
+// the caller's key: the host sees the app as one function, so that key is valid for these URLs, too. A
+// standalone server, or a server whose caller sent no key, derives a code from its key for the instance
+// that now has the ID.
 func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := web.ParseQuery(r.URL.RawQuery).Text("code")
 	if given == "" {
@@ -428,13 +423,13 @@ func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 	}
 }
 
-// Scale returns the load of the hub, which it measures once in a second at most.
+// Scale returns the load of the hub. It measures at most once per second.
 func (m *API) Scale(ctx context.Context) (*ScalePayload, error) { return m.load.look(ctx) }
 
-// Configuration returns all settings and their sources, secrets masked.
+// Configuration returns all settings and their sources, with secrets masked.
 func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
 
-// Health returns how the app is. It asks the storage now and then.
+// Health returns the state of the app. It regularly checks the storage.
 func (m *API) Health(ctx context.Context) HealthPayload {
 	if reason := m.unready(ctx); reason != "" {
 		return HealthPayload{Status: statusUnavailable, Reasons: []string{reason}}
@@ -452,7 +447,7 @@ func (m *API) Health(ctx context.Context) HealthPayload {
 	return payload
 }
 
-// unready says why the app cannot serve, "" if it can.
+// unready returns the reason why the app cannot serve, or "".
 func (m *API) unready(ctx context.Context) string {
 	select {
 	case <-m.draining:
@@ -471,8 +466,8 @@ func (m *API) unready(ctx context.Context) string {
 	return ""
 }
 
-// Why returns the reasons why an instance waits, with the knowledge of this app's worker. It does not
-// replay code that does not yield.
+// Why returns the reasons why an instance is waiting, including what this app's worker knows. It does
+// not replay code that does not yield.
 func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Wait, error) {
 	client, stalled := m.instances, m.stalled(id)
 	if stalled != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// appAPI has the operations on the app itself.
+// appAPI implements the operations on the app itself.
 type appAPI struct{ *API }
 
-// makePrimary answers POST makeprimary. An app without an app lease cannot be
-// made the primary one (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
+// makePrimary answers POST makeprimary. It fails if the app does not use the app lease
+// (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
 func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
 	const refusal = "This app does not use the app lease: every app on the task hub shares its work, and none is the primary one."
 	if !m.cfg.AppLease {
@@ -64,34 +64,34 @@ type Configuration struct {
 	Problems []string                    `json:"problems"`
 }
 
-// configuration answers GET configuration, also while the configuration is
-// wrong.
+// configuration answers GET configuration, even if the configuration is not valid.
 func (m appAPI) configuration(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, m.Configuration())
 }
 
-// A HealthPayload says how the app is.
+// A HealthPayload describes the state of the app.
 type HealthPayload struct {
 	Status  string   `json:"status"`
 	Reasons []string `json:"reasons,omitempty"`
-	// Waiting lists the functions that instances wait for and no worker here knows or runs,
-	// and those that do not yield.
+	// Waiting lists the functions that instances wait for, because this worker does not know or run
+	// them or because they do not yield.
 	Waiting []string `json:"waiting,omitempty"`
-	// Stacks has a stack of each function that does not yield.
+	// Stacks contains the stack of each function that does not yield.
 	Stacks []stackPayload `json:"stacks,omitempty"`
-	// Undecodable are messages that this app cannot decode.
+	// Undecodable lists messages that this app cannot decode.
 	Undecodable *undecodablePayload `json:"undecodable,omitempty"`
-	// BlockedPartitions are partitions that this app's worker cannot open or whose mail it cannot read.
+	// BlockedPartitions lists partitions that this app's worker cannot open or whose mail it cannot
+	// read.
 	BlockedPartitions *blockedPayload `json:"blockedPartitions,omitempty"`
 }
 
-// A stackPayload is the stack of a function that does not yield, in one of the instances.
+// A stackPayload is the stack of a function that does not yield, for one of its instances.
 type stackPayload struct {
 	Function string `json:"function"`
 	Stack    string `json:"stack"`
 }
 
-// stackOf adds the stack of a function that does not yield.
+// stackOf adds the stack of f, if it has one.
 func (p *HealthPayload) stackOf(f durable.WaitingFunction) {
 	if f.Stack == "" {
 		return
@@ -103,7 +103,7 @@ func (p *HealthPayload) stackOf(f durable.WaitingFunction) {
 	p.Stacks = append(p.Stacks, stackPayload{function, f.Stack})
 }
 
-// The paths of health checks standalone, besides those of the management API.
+// Paths of health checks in a standalone app, in addition to the paths below the management API.
 const (
 	LivePath  = "/health/live"
 	ReadyPath = "/health/ready"
@@ -114,8 +114,8 @@ func (m appAPI) live(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, HealthPayload{Status: "live"})
 }
 
-// ready answers GET health/ready. Only callers with the key get the reasons; behind the
-// host, which checks keys, all do.
+// ready answers GET health/ready. Only callers with the key get the reasons. Behind the host, which
+// checks keys, all callers do.
 func (m appAPI) ready(c echo.Context, _ web.Query) error {
 	payload, status := m.Health(c.Request().Context()), http.StatusOK
 	if payload.Status != statusReady {
@@ -133,8 +133,7 @@ const (
 	statusUnavailable = "unavailable"
 )
 
-// A request for readiness checks the storage, for at most checkTime and at most once in
-// checkEvery, however many requests there are.
+// Readiness requests check the storage at most once per CheckEvery, for at most CheckTime.
 const (
 	CheckEvery = 5 * time.Second
 	CheckTime  = 5 * time.Second
@@ -144,12 +143,12 @@ const (
 type checkup struct {
 	check func(context.Context) error
 
-	mu  sync.Mutex // protects the following
+	mu  sync.Mutex // guards the fields below
 	at  time.Time
 	err error
 }
 
-// now returns nil if the hub can be used.
+// now returns nil if the hub is usable.
 func (u *checkup) now(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -161,7 +160,7 @@ func (u *checkup) now(ctx context.Context) error {
 	return u.err
 }
 
-// undecodablePayload lists messages that this process's worker cannot decode.
+// undecodablePayload lists messages that this process cannot decode.
 type undecodablePayload struct {
 	Count    int                  `json:"count"`
 	Messages []undecodableMessage `json:"messages"`
@@ -175,10 +174,10 @@ type undecodableMessage struct {
 	SetAside  bool      `json:"setAside"`
 }
 
-// maxUndecodableShown bounds the messages in a health check's answer.
+// maxUndecodableShown is the largest number of messages in an answer.
 const maxUndecodableShown = 20
 
-// undecodable returns the undecodable messages for a health check, nil if there are none.
+// undecodable returns the undecodable messages for a health check, or nil.
 func (m appAPI) undecodable() *undecodablePayload {
 	if m.hub == nil {
 		return nil
@@ -194,7 +193,7 @@ func (m appAPI) undecodable() *undecodablePayload {
 	return payload
 }
 
-// blockedPayload lists partitions that this process's worker cannot serve.
+// blockedPayload lists partitions that this process cannot serve.
 type blockedPayload struct {
 	Count      int                `json:"count"`
 	Partitions []blockedPartition `json:"partitions"`
@@ -207,8 +206,8 @@ type blockedPartition struct {
 	Since     time.Time                 `json:"since"`
 }
 
-// blocked returns the blocked partitions for a health check, nil if all can be served, and
-// whether the worker serves none because of them.
+// blocked returns the blocked partitions for a health check, or nil. all reports whether the worker can
+// serve no partition because of them.
 func (m appAPI) blocked() (payload *blockedPayload, all bool) {
 	if m.hub == nil {
 		return nil, false

@@ -1,5 +1,6 @@
-// Package management is the management HTTP API: that of the .NET extension
-// (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and routes about the app itself.
-// A table of [Route] values is what requests are matched with and what the OpenAPI document
-// is made of.
+// Package management implements the management HTTP API: the API of the .NET extension
+// (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and additional routes about the app itself.
+//
+// A table of [Route] values defines the API. The server matches requests with it, and [OpenAPIDocument]
+// describes it.
 package management

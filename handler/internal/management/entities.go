@@ -14,22 +14,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// entityAPI has the operations on entities.
+// entityAPI implements the operations on entities.
 type entityAPI struct{ *API }
 
-// entityStatus is the entry of an entity in a list
-// (WebJobs.Extensions.DurableTask/DurableEntityStatus.cs).
+// entityStatus is an entity in a list (WebJobs.Extensions.DurableTask/DurableEntityStatus.cs).
 type entityStatus struct {
 	EntityID          durable.EntityID `json:"entityId"`
 	LastOperationTime string           `json:"lastOperationTime"`
 	State             json.RawMessage  `json:"state"`
 }
 
-// netTime is .NET's form of a time in JSON: with as many digits as it has.
+// netTime is .NET's JSON format of a time, without trailing zeros.
 const netTime = "2006-01-02T15:04:05.9999999Z"
 
-// emptyKey stands for the empty key in the URL of an entity that is read
-// (HttpApiHandler.cs, HandleGetEntityRequestAsync).
+// emptyKey represents the empty key in the URL that reads an entity (HttpApiHandler.cs,
+// HandleGetEntityRequestAsync).
 const emptyKey = "$"
 
 // listEntities answers GET entities and entities/{name} (HttpApiHandler.cs,
@@ -91,9 +90,9 @@ func (m entityAPI) deleteEntity(name, key string) operation {
 	return func(c echo.Context, _ web.Query) error { return m.signal(c, name, key, "delete") }
 }
 
-// signal signals an entity with the request's body as the input (HttpApiHandler.cs,
-// HandlePostEntityOperationRequestAsync). Whether there is such an entity is not
-// looked at: another worker may have it.
+// signal signals an entity with the request's body as input (HttpApiHandler.cs,
+// HandlePostEntityOperationRequestAsync). It does not check the name: another worker may have the
+// entity.
 func (m entityAPI) signal(c echo.Context, name, key, operation string) error {
 	if len(name)+len(operation) > web.MaxName {
 		return web.BadRequest("The names of an entity and its operation must not exceed %d bytes.", web.MaxName)
@@ -108,8 +107,8 @@ func (m entityAPI) signal(c echo.Context, name, key, operation string) error {
 	return c.NoContent(http.StatusAccepted)
 }
 
-// operationInput returns a request's body: JSON if it says that it is, else a text;
-// nil if it is empty.
+// operationInput returns a request's body: JSON if the content type is JSON, otherwise a text. It
+// returns nil for an empty body.
 func operationInput(c echo.Context) (json.RawMessage, error) {
 	text, err := web.BodyText(c)
 	if err != nil || len(text) == 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// A historyEvent is one event of a history as the management API shows it: an
-// object whose members are in the order in which .NET writes them.
+// A historyEvent is one event of a history in the management API. Its members are in the order of .NET.
 type historyEvent []member
 
 type member struct {
@@ -20,7 +19,7 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes the members in their order.
+// MarshalJSON implements [json.Marshaler].
 func (e historyEvent) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -46,9 +45,9 @@ func (e historyEvent) MarshalJSON() ([]byte, error) {
 
 // ShapeHistory returns the JSON of a history
 // (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
-// ConvertOrchestrationStateToStatus): a completed activity or child is one event, and
-// inputs and outputs are optional. Of two scheduling events with one ID, which the
-// original refuses, the later counts.
+// ConvertOrchestrationStateToStatus). A completed activity or child is one event. Inputs and outputs
+// are optional. If two scheduling events have the same ID, the later one counts; the extension refuses
+// such a history.
 func ShapeHistory(events []history.Event, showInput, showOutput bool) []historyEvent {
 	scheduled := map[int]history.Event{}
 	ended := map[history.Event]bool{}
@@ -93,7 +92,7 @@ func isScheduling(e history.Event) bool {
 	return e.Type() == history.TypeTaskScheduled || e.Type() == history.TypeSubOrchestrationInstanceCreated
 }
 
-// A shape is an event being written.
+// A shape collects the members of an event.
 type shape struct {
 	showInput, showOutput bool
 	isStart               bool
@@ -102,33 +101,33 @@ type shape struct {
 
 func (s *shape) add(name string, value any) { s.event = append(s.event, member{name, value}) }
 
-// own adds the fields of an event but those that the API omits
-// (DurableClient.cs, ConvertOrchestrationStateToStatus).
+// own adds the fields of an event except those that the API omits (DurableClient.cs,
+// ConvertOrchestrationStateToStatus).
 func (s *shape) own(e history.Event) {
 	_, s.isStart = e.(*history.ExecutionStarted)
 	history.VisitFields(e, s)
 }
 
-// Since implements [history.FieldVisitor], as do the methods after it.
+// Since implements [history.FieldVisitor]. So do the methods below.
 func (s *shape) Since(_ byte, set bool) bool { return set }
 
-// Bool adds true or false.
+// Bool adds a Boolean.
 func (s *shape) Bool(name string, v *bool) { s.add(name, *v) }
 
-// Int omits the IDs of what an event completes.
+// Int omits the ID of the scheduling event.
 func (s *shape) Int(string, *int) {}
 
-// OptionalInt adds null for none.
+// OptionalInt adds a number or null.
 func (s *shape) OptionalInt(name string, v **int) { s.add(name, *v) }
 
-// String omits versions, and the name of an orchestrator, which has another place.
+// String omits versions, and the name of an orchestrator, which is added elsewhere.
 func (s *shape) String(name string, v *string) {
 	if name != "Version" && !(name == "Name" && s.isStart) {
 		s.add(name, *v)
 	}
 }
 
-// Text adds inputs and results if they are wanted.
+// Text adds a text. It adds inputs and results only on request.
 func (s *shape) Text(name string, v **string) {
 	switch {
 	case name == "Input":
@@ -142,23 +141,23 @@ func (s *shape) Text(name string, v **string) {
 	}
 }
 
-// JSON adds JSON text as a text.
+// JSON adds JSON as a text.
 func (s *shape) JSON(name string, v **string) { s.add(name, *v) }
 
-// Time adds a time as Newtonsoft.Json writes it.
+// Time adds a time in the format of Newtonsoft.Json.
 func (s *shape) Time(name string, v *time.Time) { s.add(name, ticksJSON(*v)) }
 
-// OptionalTime adds null for the zero time.
+// OptionalTime adds a time, or null for the zero time.
 func (s *shape) OptionalTime(name string, v *time.Time) { s.add(name, optionalTicksJSON(*v)) }
 
-// Tags omits those of a start.
+// Tags omits the tags of a start.
 func (s *shape) Tags(name string, v *map[string]string) {
 	if !s.isStart {
 		s.add(name, *v)
 	}
 }
 
-// Status adds a status by its name.
+// Status adds the name of a status.
 func (s *shape) Status(name string, v *history.RuntimeStatus) { s.add(name, v.String()) }
 
 // Instance omits the instance of a start.
@@ -187,8 +186,8 @@ func (s *shape) origin(scheduling history.Event) {
 	}
 }
 
-// ticksJSON formats t as Newtonsoft.Json writes a UTC DateTime: to 100 ns,
-// without zeros at the end.
+// ticksJSON formats t like Newtonsoft.Json formats a UTC DateTime: with a precision of 100 ns, without
+// trailing zeros.
 func ticksJSON(t time.Time) string {
 	s := history.Ticks(t).Format("2006-01-02T15:04:05.0000000")
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "Z"
@@ -201,8 +200,7 @@ func optionalTicksJSON(t time.Time) any {
 	return ticksJSON(t)
 }
 
-// A failureDetails is FailureDetails as .NET writes it
-// (DurableTask.Core/FailureDetails.cs).
+// A failureDetails is FailureDetails in the JSON of .NET (DurableTask.Core/FailureDetails.cs).
 type failureDetails struct {
 	ErrorType      string
 	ErrorMessage   string
@@ -229,7 +227,7 @@ func failureJSON(f *history.FailureDetails) *failureDetails {
 	return out
 }
 
-// A traceContext is DistributedTraceContext as .NET writes it
+// A traceContext is DistributedTraceContext in the JSON of .NET
 // (DurableTask.Core/Tracing/DistributedTraceContext.cs).
 type traceContext struct {
 	TraceParent       string
@@ -246,8 +244,8 @@ func traceJSON(t *history.TraceContext) *traceContext {
 	return &traceContext{t.TraceParent, t.TraceState, t.ID, t.SpanID, t.ActivityStartTime}
 }
 
-// shapeRecord returns the JSON of a tracking record: its place in the log, and the event as
-// a history shows it.
+// shapeRecord returns the JSON of a tracking record: its position in the log, and the event as in a
+// history.
 func shapeRecord(r *durable.TrackingRecord, showInput, showOutput bool) historyEvent {
 	s := shape{showInput: showInput, showOutput: showOutput}
 	s.add("ExecutionId", r.ExecutionID)

@@ -19,14 +19,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// instanceAPI has the operations on orchestrations.
+// instanceAPI implements the operations on orchestrations.
 type instanceAPI struct{ *API }
 
-// shortestPoll is the shortest interval of checks for a caller that waits.
+// shortestPoll is the shortest polling interval of a caller that waits.
 const shortestPoll = 50 * time.Millisecond
 
-// start answers POST orchestrators/{name}[/{id}]. With timeout and
-// pollingInterval it waits for the instance to end.
+// start answers POST orchestrators/{name}[/{id}]. With timeout and pollingInterval it waits for the
+// instance to end.
 func (m instanceAPI) start(name string, id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		ctx := c.Request().Context()
@@ -40,7 +40,7 @@ func (m instanceAPI) start(name string, id durable.InstanceID) operation {
 		}
 		var opts []durable.StartOption
 		if version := q.Text("version"); version != "" {
-			opts = append(opts, durable.Version(version)) // else defaultVersion
+			opts = append(opts, durable.Version(version)) // otherwise defaultVersion
 		}
 		if id != "" {
 			opts = append(opts, id)
@@ -60,8 +60,8 @@ func (m instanceAPI) start(name string, id durable.InstanceID) operation {
 	}
 }
 
-// patience says how long a caller waits for the started instance to end, and how often to
-// check. It is nil for a caller that does not wait.
+// patience holds the timeout and the polling interval of a caller that waits for an instance to end. It
+// is nil for a caller that does not wait.
 type patience struct{ timeout, interval time.Duration }
 
 func patienceOf(q web.Query) (*patience, error) {
@@ -76,7 +76,7 @@ func patienceOf(q web.Query) (*patience, error) {
 	return &patience{timeout, interval}, nil
 }
 
-// answerStarted answers a request that started an instance.
+// answerStarted answers a request that has started an instance.
 func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *patience) error {
 	if p != nil {
 		return m.waitOrCheckStatus(c, q, id, p.timeout, p.interval)
@@ -84,10 +84,9 @@ func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.Insta
 	return CheckStatus(c, id)
 }
 
-// waitOrCheckStatus waits for an instance to end and answers with its output
-// or, if it ended in another way, its status. If it has not ended in time, or
-// the server is stopping, it answers with the check-status payload
-// (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
+// waitOrCheckStatus waits for an instance to end. It answers with the output of a completed instance,
+// or with the status of an instance that ended otherwise. If the timeout expires or the server stops,
+// it answers like [CheckStatus] (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
 func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
 	ctx := c.Request().Context()
 	for deadline := time.Now().Add(timeout); ; {
@@ -115,19 +114,18 @@ func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.I
 }
 
 const (
-	// HeaderContinuation is the header with the token of the next page.
+	// HeaderContinuation is the header that contains the continuation token of a list.
 	HeaderContinuation = "x-ms-continuation-token"
 
-	// retryStatus is when to ask again for a status that is not final, in
-	// seconds.
+	// retryStatus is the Retry-After of a status that is not final, in seconds.
 	retryStatus = "5"
 )
 
 // A StatusPayload is the status of an instance in an answer.
 type StatusPayload = statusjson.Status[historyEvent]
 
-// statusOf returns the payload of an instance, without history. It has no input and no output
-// that fetch does not name, also if the store returned them.
+// statusOf returns the payload of an instance, without history. It omits the input and output unless
+// fetch asks for them, even if the store returned them.
 func (m instanceAPI) statusOf(state *durable.InstanceState, fetch durable.Fetch) StatusPayload {
 	input, output := state.Input, state.Output
 	if !fetch.Input {
@@ -151,15 +149,14 @@ func (m instanceAPI) statusOf(state *durable.InstanceState, fetch durable.Fetch)
 	}
 }
 
-// wholeSeconds formats t as the extension does, which adds "Z" to .NET's
-// format "s" (HttpApiHandler.cs, ConvertFrom).
+// wholeSeconds formats t like the extension, which appends "Z" to .NET's format "s" (HttpApiHandler.cs,
+// ConvertFrom).
 func wholeSeconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") + "Z" }
 
-// PayloadJSON turns a stored payload into JSON: what is JSON stays what it is,
-// nothing becomes null, blanks an empty string, and any other text, like a
-// reason for termination, a string. So does JSON that is nested without end, or is not
-// valid UTF-8, which a hub may have from other programs
-// (ContextImplementations/DurableClient.cs, ParseToJToken).
+// PayloadJSON converts a stored payload to JSON. Valid JSON stays unchanged, nil becomes null, and
+// white space becomes an empty string. Any other text, such as a reason for termination, becomes a
+// string. So does JSON that is nested too deeply or is not valid UTF-8; other programs may have stored
+// it (ContextImplementations/DurableClient.cs, ParseToJToken).
 func PayloadJSON(stored *string) json.RawMessage {
 	switch {
 	case stored == nil:
@@ -206,13 +203,13 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 	}
 }
 
-// fetchOf returns the parts of instances that a request for statuses asks for.
+// fetchOf returns the parts of an instance that a request asks for.
 func fetchOf(q web.Query) durable.Fetch {
 	return durable.Fetch{Input: q.Boolean("showInput", true), Output: q.Boolean("showOutput", true)}
 }
 
-// statusCode is the HTTP status that goes with a runtime status
-// (HttpApiHandler.cs, HandleGetStatusRequestAsync).
+// statusCode returns the HTTP status for a runtime status (HttpApiHandler.cs,
+// HandleGetStatusRequestAsync).
 func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
 	switch s {
 	case history.Pending, history.Running, history.ContinuedAsNew, history.Suspended:
@@ -255,8 +252,8 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, payloads)
 }
 
-// BadToken returns err or, if it is about a continuation token that is not the hub's, the
-// answer to that.
+// BadToken converts an error about an invalid continuation token to an answer with status 400. It
+// returns any other error unchanged.
 func BadToken(err error) error {
 	if !errors.Is(err, durable.ErrContinuation) {
 		return err
@@ -264,8 +261,7 @@ func BadToken(err error) error {
 	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token is not one that this task hub returned.", err))
 }
 
-// accepted is an operation on an instance that takes a reason and is answered with status
-// 202.
+// accepted returns an operation on an instance that takes a reason and answers with status 202.
 func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.InstanceID, reason string) error) operation {
 	return func(c echo.Context, q web.Query) error {
 		if err := do(c.Request().Context(), id, q.Text("reason")); err != nil {
@@ -279,8 +275,8 @@ func (m instanceAPI) terminate(ctx context.Context, id durable.InstanceID, reaso
 	return m.instances.Terminate(ctx, id, reason)
 }
 
-// rewind answers POST instances/{id}/rewind. Unlike others it says why it
-// refuses, as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
+// rewind answers POST instances/{id}/rewind. If the instance cannot be rewound, the answer is the
+// reason as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
 func (m instanceAPI) rewind(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		err := m.instances.Rewind(c.Request().Context(), id, q.Text("reason"))
@@ -299,8 +295,8 @@ func (m instanceAPI) rewind(id durable.InstanceID) operation {
 	}
 }
 
-// restart answers POST instances/{id}/restart, as a start is answered
-// (HttpApiHandler.cs, HandleRestartInstanceRequestAsync).
+// restart answers POST instances/{id}/restart, in the same way as a start (HttpApiHandler.cs,
+// HandleRestartInstanceRequestAsync).
 func (m instanceAPI) restart(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		patience, err := patienceOf(q)
@@ -323,7 +319,7 @@ func (m instanceAPI) restart(id durable.InstanceID) operation {
 		}
 		if len(m.knownOrchestrators()) > 0 {
 			state, err := m.instances.Status(c.Request().Context(), restarted, durable.Fetch{})
-			if err == nil { // else it is started all the same
+			if err == nil { // the restart has succeeded in any case
 				LinksOf(c).warning = m.warnOfStart(state.Name, state.Version)
 			}
 		}
@@ -331,15 +327,13 @@ func (m instanceAPI) restart(id durable.InstanceID) operation {
 	}
 }
 
-// A purgePayload says what a purge removed
-// (WebJobs.Extensions.DurableTask/PurgeHistoryResult.cs).
+// A purgePayload is the result of a purge (WebJobs.Extensions.DurableTask/PurgeHistoryResult.cs).
 type purgePayload struct {
 	InstancesDeleted int `json:"instancesDeleted"`
 }
 
-// purge answers DELETE instances/{id}. It refuses an instance that has not
-// ended with a sentence, as a JSON string (HttpApiHandler.cs,
-// HandleDeleteHistoryByIdRequestAsync).
+// purge answers DELETE instances/{id}. If the instance has not ended, the answer is the reason as a
+// JSON string (HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync).
 func (m instanceAPI) purge(id durable.InstanceID) operation {
 	return func(c echo.Context, _ web.Query) error {
 		result, err := m.instances.Purge(c.Request().Context(), id)
@@ -353,9 +347,8 @@ func (m instanceAPI) purge(id durable.InstanceID) operation {
 	}
 }
 
-// purgeMany answers DELETE instances. Whatever statuses are asked for, only
-// instances that have ended are purged (HttpApiHandler.cs,
-// HandleDeleteHistoryWithFiltersRequestAsync).
+// purgeMany answers DELETE instances. It purges only ended instances, even if the request names other
+// statuses (HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync).
 func (m instanceAPI) purgeMany(c echo.Context, q web.Query) error {
 	from, ok := web.ParseTime(q.Text("createdTimeFrom"))
 	if !ok {
@@ -378,7 +371,7 @@ func (m instanceAPI) purgeMany(c echo.Context, q web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, purgePayload{result.Instances})
 }
 
-// tracking answers GET instances/{id}/tracking: a page of an instance's tracking records.
+// tracking answers GET instances/{id}/tracking with a page of tracking records.
 func (m instanceAPI) tracking(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		size, err := q.PageSize()
@@ -404,9 +397,8 @@ func (m instanceAPI) tracking(id durable.InstanceID) operation {
 	}
 }
 
-// raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body
-// counts as null, which the extension refuses, since its own JavaScript client
-// sends that for an event without data.
+// raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body means null. The extension
+// refuses an empty body, although its JavaScript client sends one for an event without data.
 func (m instanceAPI) raiseEvent(id durable.InstanceID, name string) operation {
 	return func(c echo.Context, _ web.Query) error {
 		ctx := c.Request().Context()
@@ -420,7 +412,7 @@ func (m instanceAPI) raiseEvent(id durable.InstanceID, name string) operation {
 			}
 			return c.NoContent(http.StatusAccepted)
 		}
-		// The extension looks at the instance before it looks at the body.
+		// Like the extension, report a missing or ended instance before an invalid body.
 		state, statusErr := m.instances.Status(ctx, id, durable.Fetch{})
 		switch {
 		case statusErr != nil:

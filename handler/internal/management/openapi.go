@@ -9,13 +9,13 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A parameterDoc describes a parameter of the query string.
+// A parameterDoc describes a query parameter.
 type parameterDoc struct {
 	schema schemaNode
 	says   string
 }
 
-// queryParameters are those that some routes have.
+// queryParameters describes the query parameters of all routes.
 var queryParameters = map[string]parameterDoc{
 	"timeout":                            {numberSchema, "With `pollingInterval`: the seconds to wait for the end of the instance."},
 	"pollingInterval":                    {numberSchema, "With `timeout`: the seconds between two checks."},
@@ -119,8 +119,7 @@ func documentOf(r *Route) schemaNode {
 	return out
 }
 
-// operationID names an operation in the way of code that is made of the
-// document.
+// operationID returns the name of an operation, in the style of code generators.
 func operationID(r *Route) string {
 	id := strings.ToLower(r.Method)
 	for name := range strings.SplitSeq(r.Path, "/") {
@@ -164,7 +163,7 @@ func jsonContent(schema schemaNode) schemaNode {
 	return schemaNode{echo.MIMEApplicationJSON: schemaNode{"schema": schema}}
 }
 
-// hubParameters are what every route takes.
+// hubParameters are the parameters of every route.
 func hubParameters() schemaNode {
 	return schemaNode{
 		"taskHub":    schemaNode{"name": "taskHub", "in": "query", "schema": textSchema, "description": "The task hub of the app; another name is refused with status 400."},
@@ -172,7 +171,7 @@ func hubParameters() schemaNode {
 	}
 }
 
-// commonAnswers are what every route may answer with.
+// commonAnswers are the answers of every route.
 func commonAnswers() schemaNode {
 	reason := jsonContent(schemaNode{"$ref": "#/components/schemas/Error"})
 	return schemaNode{
@@ -185,7 +184,7 @@ func commonAnswers() schemaNode {
 	}
 }
 
-// answerSchemas describe the bodies of answers.
+// answerSchemas describes the bodies of answers.
 func answerSchemas() schemaNode {
 	whole := schemaNode{"type": "integer"}
 	text, texts := textSchema, schemaNode{"type": "array", "items": textSchema}
@@ -240,7 +239,7 @@ func answerSchemas() schemaNode {
 	}
 }
 
-// object describes an object that has all the members named and no others.
+// object describes an object that has exactly the given members.
 func object(members ...any) schemaNode {
 	node := schemaNode{"type": "object", "properties": schemaNode{}, "additionalProperties": false}
 	optional(node, members...)
@@ -252,8 +251,7 @@ func object(members ...any) schemaNode {
 	return node
 }
 
-// optional adds members to an object that it may have. An empty name stands for
-// any other.
+// optional adds optional members to an object. An empty name allows any other member.
 func optional(node schemaNode, members ...any) schemaNode {
 	for i := 0; i < len(members); i += 2 {
 		if members[i] == "" {
@@ -265,7 +263,7 @@ func optional(node schemaNode, members ...any) schemaNode {
 	return node
 }
 
-// sortByName puts parameters in an order that does not change.
+// sortByName sorts parameters, so that the document is deterministic.
 func sortByName(parameters []schemaNode) {
 	name := func(n schemaNode) string {
 		if name, ok := n["name"].(string); ok {

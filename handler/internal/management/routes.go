@@ -7,43 +7,42 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A Route is an operation of the management API, for matching requests and for the OpenAPI
-// document.
+// A Route is an operation of the management API. It matches requests and documents the operation.
 type Route struct {
 	Method  string
-	Path    string // below the base, with names in braces
+	Path    string // relative to the base; names in braces match any segment
 	summary string
-	Query   []string // parameters, of those in queryParameters
-	Body    string   // "" if there is none, else what it is
+	Query   []string // names in queryParameters
+	Body    string   // description of the body; "" for no body
 	Answers []answerDoc
 
 	// operation returns the operation for the values in a request's path.
 	operation func(m *API, path pathValues) operation
 
-	// chosen is the name in braces of a value that the caller chooses, such as a new ID.
+	// chosen names the path value that the caller chooses, such as a new ID.
 	chosen string
-	// open says that the instance's code gives access, too.
+	// Open allows access with the code of the instance.
 	Open bool
-	// Public says that callers need no key.
+	// Public allows access without a key.
 	Public bool
-	// Always says that the route works without a hub.
+	// Always allows access without a hub.
 	Always bool
 }
 
 // An answerDoc documents one status of a route's answers.
 type answerDoc struct {
 	Status int
-	schema string // a name in the document's schemas; "" if there is no body
+	schema string // a name in answerSchemas; "" for no body
 	says   string
 }
 
-// pathValues are the values in a path by the names in braces of its template.
+// pathValues maps the names in braces of a path to their values.
 type pathValues map[string]string
 
 func (p pathValues) instance() durable.InstanceID { return durable.InstanceID(p["instanceId"]) }
 
-// Routes returns all routes, in the order in which they are matched,
-// which is that of the extension (HttpApiHandler.cs, HandleRequestAsync).
+// Routes returns all routes in matching order, which is the order of the extension (HttpApiHandler.cs,
+// HandleRequestAsync).
 func Routes() []Route {
 	var routes []Route
 	for _, part := range [][]Route{orchestratorRoutes, entityRoutes, instanceRoutes, controlRoutes, selfRoutes()} {
@@ -52,8 +51,7 @@ func Routes() []Route {
 	return routes
 }
 
-// Match returns the values in segments where the route's path has names; ok is
-// false if they do not fit.
+// Match returns the path values in segments. ok is false if the segments do not match the path.
 func (r *Route) Match(segments []string) (values pathValues, ok bool) {
 	names := strings.Split(r.Path, "/")
 	if len(names) != len(segments) {
@@ -71,7 +69,7 @@ func (r *Route) Match(segments []string) (values pathValues, ok bool) {
 	return values, true
 }
 
-// Answers that several routes have.
+// Answers of several routes.
 var (
 	notThere      = answerDoc{http.StatusNotFound, "", "The instance does not exist."}
 	hasEnded      = answerDoc{http.StatusGone, "", "The instance has ended."}
@@ -249,7 +247,7 @@ var controlRoutes = []Route{
 
 var wrongState = answerDoc{http.StatusInternalServerError, "Error", "The instance's status does not allow this."}
 
-// selfRoutes are about the app itself. The extension has only makeprimary.
+// selfRoutes are routes about the app itself. The extension has only makeprimary.
 func selfRoutes() []Route {
 	return []Route{
 		{

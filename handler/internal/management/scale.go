@@ -12,10 +12,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Figures of the recommendation
+// Parameters of the recommendation
 // (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs).
 const (
-	loadSamples = 5 // of a recommendation
+	loadSamples = 5 // samples per recommendation
 	highLatency = time.Second
 )
 
@@ -28,17 +28,16 @@ const (
 	scaleRemove scaleAction = "RemoveWorker"
 )
 
-// A recommendation says whether to add or remove a worker, in .NET's terms.
+// A recommendation advises to add, remove or keep workers, in the terms of .NET.
 type recommendation struct {
 	Action           scaleAction `json:"action"`
 	KeepWorkersAlive bool        `json:"keepWorkersAlive"`
 	Reason           string      `json:"reason"`
 }
 
-// targetWorkers returns how many workers a load needs: enough to run all activities
-// concurrently, or all instances, but not more than there are partitions with messages
-// (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs,
-// GetScaleResultAsync).
+// targetWorkers returns the number of workers that a load needs: enough to run all activities or all
+// instances concurrently, but at most one per partition with messages
+// (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs, GetScaleResultAsync).
 func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
 	messages, busy := 0, 0
 	for _, q := range l.ControlQueues {
@@ -52,10 +51,9 @@ func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
 
 func ceilDiv(n, by int) int { return (n + by - 1) / by }
 
-// recommend returns a recommendation by the last samples, the latest at the end
-// (DisconnectedPerformanceMonitor.cs, MakeScaleRecommendation). Polling is the longest
-// polling interval of an idle queue. .NET also removes a worker at random now and then when
-// all latencies are low.
+// recommend returns a recommendation based on the last samples, latest last
+// (DisconnectedPerformanceMonitor.cs, MakeScaleRecommendation). polling is the longest polling interval
+// of an idle queue. Unlike .NET it does not randomly remove workers when all latencies are low.
 func recommend(looks []*provider.Load, polling time.Duration) recommendation {
 	last := looks[len(looks)-1]
 	workers, partitions := last.Workers, len(last.ControlQueues)
@@ -107,8 +105,8 @@ func count(all [][]time.Duration, is func([]time.Duration) bool) (n int) {
 
 func milliseconds(d time.Duration) int64 { return d.Milliseconds() }
 
-// isHigh reports whether the last latency is high. After one of zero the queue
-// may have been idle, and the latency that of seldom looking.
+// isHigh reports whether the last latency is high. After a latency of zero the queue may have been
+// idle, and the latency may be the polling interval.
 func isHigh(h []time.Duration, polling time.Duration) bool {
 	last := h[len(h)-1]
 	if len(h) < 2 || h[len(h)-2] == 0 {
@@ -119,14 +117,13 @@ func isHigh(h []time.Duration, polling time.Duration) bool {
 
 func isIdle(h []time.Duration) bool { return !isBusy(h) }
 
-// isBusy reports whether there was anything in a queue, in milliseconds as .NET
-// counts.
+// isBusy reports whether a queue contained messages. Like .NET it compares whole milliseconds.
 func isBusy(h []time.Duration) bool {
 	return slices.ContainsFunc(h, func(d time.Duration) bool { return milliseconds(d) > 0 })
 }
 
-// A ScalePayload is the answer about the load of the hub. The names of the
-// figures are those of .NET's heartbeat (Monitoring/PerformanceHeartbeat.cs).
+// A ScalePayload is the load of the hub. The members have the names of .NET's heartbeat
+// (Monitoring/PerformanceHeartbeat.cs).
 type ScalePayload struct {
 	PartitionCount        int            `json:"partitionCount"`
 	ControlQueueLengths   []int          `json:"controlQueueLengths"`
@@ -137,22 +134,22 @@ type ScalePayload struct {
 	TargetWorkerCount     int            `json:"targetWorkerCount"`
 	ScaleRecommendation   recommendation `json:"scaleRecommendation"`
 
-	// .NET has no such members. An owner is "" if no worker has the partition.
+	// The members below do not exist in .NET. The owner of a partition without a worker is "".
 	ControlQueueOwners []string        `json:"controlQueueOwners,omitempty"`
 	Workers            []WorkerPayload `json:"workers,omitempty"`
-	// StoredMessageCount is of all queues, with hidden messages.
+	// StoredMessageCount counts the messages in all queues, including hidden ones.
 	StoredMessageCount int `json:"storedMessageCount,omitempty"`
 }
 
 // A WorkerPayload is a worker of the hub.
 type WorkerPayload struct {
 	ID            string `json:"id"`
-	Build         string `json:"build,omitempty"` // which program it is; "" if the hub does not know
+	Build         string `json:"build,omitempty"` // version of its program; "" if not known
 	IsThisProcess bool   `json:"isThisProcess"`
 	Partitions    []int  `json:"partitions"`
 }
 
-// workersOf returns the workers that a load lists, in the order of their IDs.
+// workersOf returns the workers in a load, ordered by ID.
 func workersOf(l *provider.Load) (all []WorkerPayload) {
 	partitions := map[string][]int{}
 	if l.Self != "" {
@@ -172,21 +169,20 @@ func workersOf(l *provider.Load) (all []WorkerPayload) {
 	return all
 }
 
-// A loadMonitor looks at the load of a hub and remembers the last looks.
+// A loadMonitor samples the load of a hub and keeps the last samples.
 type loadMonitor struct {
-	hub     provider.LoadReporter // nil if it cannot tell
+	hub     provider.LoadReporter // nil if the hub does not report its load
 	cfg     func() (maxActivities, maxOrchestrators int, polling time.Duration)
 	now     func() time.Time
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // guards the fields below
 	looks   []*provider.Load
 	lastOne time.Time
 }
 
-// sampleInterval is the shortest time between two samples. More frequent requests get the
-// last one.
+// sampleInterval is the shortest time between two samples. More frequent requests get the last sample.
 const sampleInterval = time.Second
 
-// look returns what there is to say about the load now.
+// look returns the current load.
 func (m *loadMonitor) look(ctx context.Context) (*ScalePayload, error) {
 	if m.hub == nil {
 		return nil, fmt.Errorf("tell the load of the hub: %w", durable.ErrNotSupported)

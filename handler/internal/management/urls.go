@@ -12,15 +12,12 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// retryCheckStatus is when to ask for the status of an instance that was just
-// started, in seconds.
+// retryCheckStatus is the Retry-After of a start, in seconds.
 const retryCheckStatus = "10"
 
-// An InstanceURLs has the URLs of what can be done with an instance, in which {eventName}
-// and {text} stand for the caller's values. It has
-// the members of the .NET extension's management payload, which are those of
-// its answer to a start and rewindPostUri (HttpManagementPayload.cs;
-// HttpApiHandler.cs, CreateCheckStatusResponseMessage).
+// An InstanceURLs holds the URLs that manage an instance. The caller replaces the placeholders
+// {eventName} and {text}. It has the members of the .NET extension's answer to a start and
+// rewindPostUri (HttpManagementPayload.cs; HttpApiHandler.cs, CreateCheckStatusResponseMessage).
 type InstanceURLs struct {
 	ID                    durable.InstanceID `json:"id"`
 	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
@@ -31,12 +28,12 @@ type InstanceURLs struct {
 	RestartPostURI        string             `json:"restartPostUri"`
 	SuspendPostURI        string             `json:"suspendPostUri"`
 	ResumePostURI         string             `json:"resumePostUri"`
-	// Warning says that the app does not know the function that was started. The
-	// extension has no such member.
+	// Warning is set if this app has no function for the started instance. The .NET extension has no
+	// such member.
 	Warning string `json:"warning,omitempty"`
 }
 
-// CheckStatus answers a request that started an instance with status 202 and its URLs.
+// CheckStatus answers a request that has started an instance with status 202 and its URLs.
 func CheckStatus(c echo.Context, id durable.InstanceID) error {
 	payload, err := URLs(c, id)
 	if err != nil {
@@ -47,7 +44,7 @@ func CheckStatus(c echo.Context, id durable.InstanceID) error {
 	return web.WriteJSON(c, http.StatusAccepted, payload)
 }
 
-// URLs returns the URLs of an instance for a route's answer.
+// URLs returns the management URLs of an instance, for an app's own route.
 func URLs(c echo.Context, id durable.InstanceID) (InstanceURLs, error) {
 	l := LinksOf(c)
 	if l == nil {
@@ -56,7 +53,7 @@ func URLs(c echo.Context, id durable.InstanceID) (InstanceURLs, error) {
 	return l.CheckStatus(id), nil
 }
 
-// WaitOrCheckStatus waits for an instance for a route's answer.
+// WaitOrCheckStatus waits for an instance to end and answers, for an app's own route.
 func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
 	l := LinksOf(c)
 	if l == nil {
@@ -67,29 +64,28 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 
 var errNoServer = errors.New("management URLs: the request did not come through a handler.Server")
 
-// links makes the URLs in the answer to one request.
+// links creates the URLs in the answer to one request.
 type links struct {
 	origin string // scheme and host
 	base   string // path of the management API
-	query  string // taskHub and connection
+	query  string // the parameters taskHub and connection
 	code   func(durable.InstanceID) string
 
 	management *API
-	warning    string // of what the request started
+	warning    string // about the instance that the request started
 }
 
 const linksKey = "durablefunctions.links"
 
-// LinksOf returns the links of a request, nil if it did not come through a server.
+// LinksOf returns the links of a request, or nil if the request did not come through a server.
 func LinksOf(c echo.Context) *links {
 	l, _ := c.Get(linksKey).(*links)
 	return l
 }
 
 func (l *links) CheckStatus(id durable.InstanceID) InstanceURLs {
-	// Blanks become %20 and every other character that is special anywhere in a
-	// URL is escaped, so that readers which take "+" for a blank, as .NET's
-	// decoder does, read the same.
+	// Escape all special characters, and a space as %20. Some decoders, such as .NET's, read "+" as a
+	// space.
 	instance := l.origin + l.base + "/instances/" + strings.ReplaceAll(url.QueryEscape(string(id)), "+", "%20")
 	query := l.query
 	if code := l.code(id); code != "" {
@@ -113,7 +109,7 @@ func (l *links) CheckStatus(id durable.InstanceID) InstanceURLs {
 // requestURL returns the public URL of a request.
 func (l *links) requestURL(r *http.Request) string {
 	path := r.RequestURI
-	if !strings.HasPrefix(path, "/") { // a proxy's absolute form
+	if !strings.HasPrefix(path, "/") { // the absolute form of a proxy
 		path = r.URL.RequestURI()
 	}
 	return l.origin + path

@@ -11,7 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// whyAPI has the operations that say what instances wait for and what they did.
+// whyAPI implements the operations that explain what instances wait for and return histories.
 type whyAPI struct{ *API }
 
 // why answers GET instances/{id}/why.
@@ -31,7 +31,7 @@ func (m whyAPI) why(id durable.InstanceID) operation {
 	}
 }
 
-// markRunning notes which activities run here.
+// markRunning marks the reasons whose activities run in this process.
 func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
 	for i := range reasons {
 		if r := &reasons[i]; r.Kind == durable.ReasonActivity {
@@ -44,8 +44,9 @@ func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
 	}
 }
 
-// addHeld adds the reason why the worker holds an instance back, as the first one. If the worker
-// does not run the orchestrator, no completion resumes it here.
+// addHeld inserts the reason why the worker holds an instance back, as the first one. If the worker
+// does not run the orchestrator, it also marks the other reasons: their completion does not resume the
+// instance.
 func addHeld(w *durable.Wait, reason string, by durable.WaitingFunction) {
 	if by.Kind == "orchestrator" {
 		for i := range w.Reasons {
@@ -85,8 +86,7 @@ func timeOrNone(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// history answers GET instances/{id}/history: the events of the current execution with
-// all that they have.
+// history answers GET instances/{id}/history with the complete events of the current execution.
 func (m whyAPI) history(id durable.InstanceID) operation {
 	return func(c echo.Context, _ web.Query) error {
 		ctx := c.Request().Context()
