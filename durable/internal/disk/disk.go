@@ -1,6 +1,5 @@
-// Package disk is through which a local hub writes what must be on the disk before it
-// is acknowledged. A test can put a disk in the place of the operating system's that
-// loses what was not synced, see package powerloss.
+// Package disk provides the durable file writes of a local hub. A test can replace the
+// operating system's disk by one that loses unsynced writes (see package powerloss).
 package disk
 
 import (
@@ -13,34 +12,33 @@ import (
 	"sync"
 )
 
-// A File is open for reading and writing.
+// File is a file that is open for reading and writing.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
 	Stat() (fs.FileInfo, error)
-	// Sync returns when what was written to the file is on the disk. It does without
-	// the times that the file was changed.
+	// Sync waits until the written data is on the disk. It need not write the file's
+	// modification time.
 	Sync() error
 }
 
-// A Disk has files.
+// Disk is a file system.
 type Disk interface {
-	// Open opens a file for reading and writing, and makes it if there is none.
+	// Open opens a file for reading and writing. It creates the file if it does not exist.
 	Open(path string) (File, error)
-	// Rename replaces the file to with the file from. That is durable once the folder is
-	// synced.
+	// Rename renames the file from to the name to, replacing the file to. The rename is durable
+	// after SyncDir of the folder.
 	Rename(from, to string) error
-	// SyncDir makes the names of new files in a folder durable, where folders can be
-	// synced.
+	// SyncDir makes the names of new files in a folder durable. It does nothing on systems that
+	// cannot sync folders.
 	SyncDir(dir string) error
 }
 
-// replaced holds the disks that tests have put in the place of the operating system's,
-// by folder.
+// replaced holds the disks that replace the operating system's, by folder.
 var replaced sync.Map
 
-// Of returns the disk that the folder of a file is on.
+// Of returns the disk that holds the file at path.
 func Of(path string) Disk {
 	if d, ok := replaced.Load(filepath.Dir(path)); ok {
 		return d.(Disk)
@@ -48,7 +46,7 @@ func Of(path string) Disk {
 	return System{}
 }
 
-// Replace puts a disk under a folder, until restore is called.
+// Replace makes d the disk of a folder until restore is called.
 func Replace(dir string, d Disk) (restore func()) {
 	replaced.Store(dir, d)
 	return func() { replaced.Delete(dir) }

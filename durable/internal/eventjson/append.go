@@ -5,23 +5,22 @@ import (
 	"unicode/utf8"
 )
 
-// AppendTime writes t as Newtonsoft.Json does a DateTime: in UTC, with as many
-// of 7 decimals as are not trailing zeros. The zero time is DateTime.MinValue,
-// which has no zone.
+// AppendTime appends t as Newtonsoft.Json writes a DateTime: in UTC, with up to 7 decimals and
+// without trailing zeros. The zero time is DateTime.MinValue, which has no zone.
 func AppendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "0001-01-01T00:00:00"...)
 	}
-	// The layout cuts what is beyond 100 ns; .NET has nothing smaller.
+	// The layout truncates to 100 ns, the resolution of .NET.
 	return t.UTC().AppendFormat(b, "2006-01-02T15:04:05.9999999Z")
 }
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString writes s in quotes. It escapes what Newtonsoft.Json escapes
-// (Newtonsoft.Json/Utilities/JavaScriptUtils.cs, WriteEscapedJavaScriptString)
-// and, besides, U+FFFE and U+FFFF, which the XML around a queue message cannot
-// hold. Bytes that are not UTF-8 become U+FFFD.
+// AppendString appends s in quotes. It escapes the same characters as Newtonsoft.Json
+// (Newtonsoft.Json/Utilities/JavaScriptUtils.cs, WriteEscapedJavaScriptString), and U+FFFE and
+// U+FFFF, which are invalid in the XML around a queue message. Bytes that are not UTF-8 become
+// U+FFFD.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

@@ -1,5 +1,5 @@
-// Package eventjson reads events as .NET writes them in JSON: in messages, in
-// columns of tables and in what tools print.
+// Package eventjson decodes events from the JSON of .NET: in queue messages, table columns and
+// the output of tools. It also encodes events.
 package eventjson
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// TypeMember holds the .NET type of an object, written by Newtonsoft.Json;
-// ContractTypeMember does so in what DataContractJsonSerializer wrote.
+// TypeMember is the member with an object's .NET type in the JSON of Newtonsoft.Json.
+// ContractTypeMember is the one of DataContractJsonSerializer.
 const (
 	TypeMember         = "$type"
 	ContractTypeMember = "__type"
@@ -24,14 +24,14 @@ const eventNamespace = "DurableTask.Core.History"
 // TypeName returns the name of the .NET class of events of type t.
 func TypeName(t history.EventType) string {
 	name := eventNamespace + "." + t.String()
-	if t == history.TypeGenericEvent { // the only one whose name repeats the suffix
+	if t == history.TypeGenericEvent { // its class name has no second "Event"
 		return name
 	}
 	return name + "Event"
 }
 
-// An Event is the JSON of an event: all members that any class of events has.
-// Where two classes have a member of one name, it has the same type.
+// Event is the JSON of an event. It has the members of all event classes. Members with the same
+// name have the same type in all classes.
 type Event struct {
 	Type         string `json:"$type"`
 	ContractType string `json:"__type"`
@@ -71,8 +71,8 @@ type Event struct {
 	State json.RawMessage
 }
 
-// EventType says which event e is. Only its type name is trusted: old versions
-// gave some events another number.
+// EventType returns the type of e. It uses the type name and ignores the number of the type,
+// which some old versions wrote differently.
 func (e *Event) EventType() (history.EventType, error) {
 	var class string
 	switch {
@@ -80,29 +80,29 @@ func (e *Event) EventType() (history.EventType, error) {
 		name := cutAssembly(e.Type)
 		var ok bool
 		if class, ok = strings.CutPrefix(name, eventNamespace+"."); !ok {
-			return 0, fmt.Errorf("unknown type of event %q", name)
+			return 0, fmt.Errorf("unknown event type %q", name)
 		}
 	case e.ContractType != "":
 		name, namespace, _ := strings.Cut(e.ContractType, ":#")
 		if namespace != eventNamespace {
-			return 0, fmt.Errorf("unknown type of event %q", e.ContractType)
+			return 0, fmt.Errorf("unknown event type %q", e.ContractType)
 		}
 		class = name
 	default:
-		return 0, fmt.Errorf("the event has neither %s nor %s", TypeMember, ContractTypeMember)
+		return 0, fmt.Errorf("event has neither %s nor %s", TypeMember, ContractTypeMember)
 	}
 	t, ok := history.ParseEventType(class)
 	if !ok {
 		t, ok = history.ParseEventType(strings.TrimSuffix(class, "Event"))
 	}
 	if !ok {
-		return 0, fmt.Errorf("unknown type of event %q", class)
+		return 0, fmt.Errorf("unknown event type %q", class)
 	}
 	return t, nil
 }
 
-// cutAssembly returns a .NET type's name without the assembly, which follows
-// the first comma outside brackets.
+// cutAssembly returns a .NET type's name without the assembly, which follows the first comma
+// outside brackets.
 func cutAssembly(name string) string {
 	depth := 0
 	for i := range len(name) {
@@ -134,8 +134,8 @@ func (e *Event) Decode(t history.EventType) (history.Event, error) {
 	return ev, nil
 }
 
-// Member returns a pointer to the member of the given name that is a field of an event, nil
-// if there is none.
+// Member returns a pointer to the member with the given name, or nil. It knows the members that
+// are fields of events.
 func (e *Event) Member(name string) any {
 	switch name {
 	case "OrchestrationInstance":
@@ -190,10 +190,10 @@ func (e *Event) Member(name string) any {
 	return nil
 }
 
-// reader sets the fields of an event from the members of what was read.
+// reader sets the fields of an event from the members of its JSON.
 type reader struct{ event *Event }
 
-// member returns a member of the given name and type.
+// member returns the member with the given name. It panics if the member does not have type T.
 func member[T any](r reader, name string) T {
 	v, ok := r.event.Member(name).(*T)
 	if !ok {
@@ -202,7 +202,7 @@ func member[T any](r reader, name string) T {
 	return *v
 }
 
-// Since returns true: JSON has a member if it is set.
+// Since returns true: JSON has no versions; unset members are missing.
 func (r reader) Since(byte, bool) bool { return true }
 
 func (r reader) Bool(name string, v *bool) { *v = member[bool](r, name) }
@@ -211,7 +211,7 @@ func (r reader) Int(name string, v *int) { *v = member[int](r, name) }
 
 func (r reader) OptionalInt(name string, v **int) { *v = member[*int](r, name) }
 
-// String reads a text that some classes require and others do not.
+// String decodes a text that is required in some classes and optional in others.
 func (r reader) String(name string, v *string) {
 	switch m := r.event.Member(name).(type) {
 	case *string:

@@ -6,7 +6,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-func TestCutAssembly_LeavesCommasInBracketsAlone(t *testing.T) {
+func TestCutAssembly_IgnoresCommasInBrackets(t *testing.T) {
 	for in, want := range map[string]string{
 		"A.B":                       "A.B",
 		"A.B, Asm":                  "A.B",
@@ -17,7 +17,7 @@ func TestCutAssembly_LeavesCommasInBracketsAlone(t *testing.T) {
 		"A.B,Asm, Version=1.0.0.0,": "A.B",
 	} {
 		if got := eventjson.CutAssembly(in); got != want {
-			t.Errorf("CutAssembly(%q) = %q, want %q", in, got, want)
+			t.Errorf("CutAssembly(%q) = %q; want %q", in, got, want)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package eventjson
 
 var CutAssembly = cutAssembly
 
-// ReadInt reads a member as the field of an event.
+// ReadInt returns a member as the integer field of an event.
 func ReadInt(e *Event, name string) (v *int) {
 	reader{e}.OptionalInt(name, &v)
 	return v

@@ -6,18 +6,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An Instance is an OrchestrationInstance.
+// Instance is the JSON of an OrchestrationInstance.
 type Instance struct {
 	InstanceID  *string `json:"InstanceId"`
 	ExecutionID *string `json:"ExecutionId"`
 }
 
-// Decode returns i as history has it.
+// Decode returns i as a history.OrchestrationInstance.
 func (i *Instance) Decode() history.OrchestrationInstance {
 	return history.OrchestrationInstance{InstanceID: orEmpty(i.InstanceID), ExecutionID: orEmpty(i.ExecutionID)}
 }
 
-// A Parent is a ParentInstance.
+// Parent is the JSON of a ParentInstance.
 type Parent struct {
 	Name                  string
 	Version               string
@@ -36,7 +36,7 @@ func (p *Parent) parent() *history.ParentInstance {
 	return parent
 }
 
-// A TraceContext is a DistributedTraceContext.
+// TraceContext is the JSON of a DistributedTraceContext.
 type TraceContext struct {
 	TraceParent       string
 	TraceState        *string
@@ -54,7 +54,7 @@ func (c *TraceContext) context() *history.TraceContext {
 	}
 }
 
-// A Failure is a FailureDetails.
+// Failure is the JSON of a FailureDetails.
 type Failure struct {
 	ErrorType      string
 	ErrorMessage   string
@@ -64,7 +64,7 @@ type Failure struct {
 	Properties     map[string]json.RawMessage
 }
 
-// Decode returns f as history has it, nil for nil.
+// Decode returns f as history.FailureDetails; nil if f is nil.
 func (f *Failure) Decode() *history.FailureDetails {
 	if f == nil {
 		return nil
@@ -87,11 +87,11 @@ func (f *Failure) Decode() *history.FailureDetails {
 	return details
 }
 
-// Tags are a dictionary of strings: an object, or in the data-contract form
-// an array of keys and values.
+// Tags is the JSON of a dictionary of strings: an object, or in the data-contract form an array
+// of keys and values.
 type Tags map[string]string
 
-// UnmarshalJSON reads both forms and drops the dictionary's own type.
+// UnmarshalJSON decodes both forms and removes the dictionary's own type.
 func (t *Tags) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
 		var pairs []struct{ Key, Value string }

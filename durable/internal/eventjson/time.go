@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Time is a DateTime; null is the zero time.
+// Time is the JSON of a DateTime. The zero time stands for null.
 type Time struct{ time.Time }
 
-// UnmarshalJSON reads a DateTime.
+// UnmarshalJSON decodes a DateTime.
 func (t *Time) UnmarshalJSON(data []byte) error {
 	var s *string
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -25,8 +25,8 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// ParseTime reads a DateTime or DateTimeOffset. Text without a zone is UTC. What
-// its zone moves out of the years 1 to 9999 is the nearest DateTime there is.
+// ParseTime parses a DateTime or DateTimeOffset. Text without a zone is UTC. A time that is
+// outside the years 1 to 9999 in UTC becomes the nearest DateTime.
 func ParseTime(s string) (time.Time, error) {
 	layout := time.RFC3339Nano
 	if i := strings.IndexByte(s, 'T'); i >= 0 && !strings.ContainsAny(s[i:], "Z+-") {

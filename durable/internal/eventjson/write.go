@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Marshal returns the JSON of an event: an object with all members of its class, its
-// type by name in EventType. [Event] reads it; nothing is lost.
+// Marshal encodes an event as an object with all members of its class, and its type's name in
+// EventType. [Event] decodes it without loss.
 func Marshal(ev history.Event) ([]byte, error) {
 	w := &writer{}
 	w.member("EventType", ev.Type().String())
@@ -19,13 +19,13 @@ func Marshal(ev history.Event) ([]byte, error) {
 	w.member("IsPlayed", head.IsPlayed)
 	w.Time("Timestamp", &head.Timestamp)
 	if !history.VisitFields(ev, w) {
-		return nil, fmt.Errorf("encode event: %T is no event of a history", ev)
+		return nil, fmt.Errorf("encode event: %T is not a history event", ev)
 	}
 	return append(w.buf, '}'), w.err
 }
 
-// A writer writes the fields of an event as members of an object. Those that hold
-// nothing are left out.
+// writer encodes the fields of an event as members of an object. It omits empty optional
+// fields.
 type writer struct {
 	buf []byte
 	err error
@@ -123,7 +123,7 @@ func failureOf(f *history.FailureDetails) *Failure {
 		all.Properties = make(map[string]json.RawMessage, len(f.Properties))
 		for name, value := range f.Properties {
 			if all.Properties[name] = json.RawMessage(value); !json.Valid(all.Properties[name]) {
-				all.Properties[name], _ = json.Marshal(value) // a string
+				all.Properties[name], _ = json.Marshal(value) // not JSON: encode it as a string
 			}
 		}
 	}

@@ -23,8 +23,8 @@ func TestMarshal_KeepsEachField(t *testing.T) {
 	})
 }
 
-// A member that is missing in Event is a mistake in the code.
-func TestDecode_NamesAFieldThatIsNoMember(t *testing.T) {
+// An event field that Event lacks is a programming error.
+func TestDecode_PanicsForAFieldThatEventLacks(t *testing.T) {
 	defer func() {
 		want := "package eventjson: Event has no member Other of type *int; add the member to Event, and its name to Member"
 		if got := recover(); got != want {

@@ -10,29 +10,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A Difference is the first place where the code of an orchestrator does something
-// else than a history has.
+// Difference is the first place where an orchestrator's code differs from its history.
 type Difference struct {
 	Decision  int               // the number of the action that differs, counted from 0
-	Event     int               // the index of its event; how many there are if it has none
-	Events    int               // how many the history has
+	Event     int               // the index of its event; the number of events if it has none
+	Events    int               // the number of events in the history
 	Episode   int               // the episode of the event, counted from 0
 	EventType history.EventType // of the event
-	At        time.Time         // when the event was recorded; zero if it has none
-	Recorded  string            // what the history has
-	Produced  string            // what the code did
-	Where     []string          // the lines of code that differ or wait, such as "order.go:103"; nil if unknown
+	At        time.Time         // when the event was recorded; zero without an event
+	Recorded  string            // the recorded action
+	Produced  string            // the action of the code
+	Where     []string          // the source lines of the difference, or those that wait, such as "order.go:103"; nil if unknown
 
-	// Err is nil if they differ only in how the execution ended.
+	// Err is nil if only the ends of the execution differ.
 	Err *replay.NonDeterminismError
 }
 
-// Divergence returns d without its place in a history.
+// Divergence returns d as a Difference without a place in a history.
 func Divergence(d *replay.NonDeterminismError) *Difference {
 	return &Difference{Decision: d.ActionID, Recorded: cmp.Or(d.Recorded, "nothing"), Produced: cmp.Or(d.Produced, "nothing"), Err: d}
 }
 
-// String says in several lines where it is and what differs.
+// String describes the place and the difference in several lines.
 func (d *Difference) String() string {
 	text := ""
 	switch {
@@ -51,7 +50,8 @@ func (d *Difference) String() string {
 	return text + "\n\tit would fit to " + d.Compatible()
 }
 
-// Compatible says which change of the code would have fitted the history.
+// Compatible returns which change of the code would have been compatible with the history, as
+// the rest of "it would fit to …".
 func (d *Difference) Compatible() string {
 	switch {
 	case d.Err == nil:
@@ -64,7 +64,7 @@ func (d *Difference) Compatible() string {
 	return "do what the history has first, and what is new only where Context.Patched returns true"
 }
 
-// locate notes where in a history the event of the decision is.
+// locate sets the event of the decision in a history.
 func (d *Difference) locate(events []history.Event) *Difference {
 	d.Events, d.Event = len(events), len(events)
 	episode := -1
@@ -80,8 +80,8 @@ func (d *Difference) locate(events []history.Event) *Difference {
 	return d
 }
 
-// Compare replays a history in x, which is new, and returns the first difference, nil if
-// there is none. Of an execution that has ended the end is compared, too.
+// Compare replays a history in x, which must be new, and returns the first difference or nil.
+// If the execution has ended, it compares the ends, too.
 func Compare(x *replay.Execution, events []history.Event) *Difference {
 	if neverRan(events) {
 		return nil
@@ -102,8 +102,7 @@ func Compare(x *replay.Execution, events []history.Event) *Difference {
 	return compareEnds(events, end, outcome, x)
 }
 
-// divergence returns the place where x differs from the history that it replayed, nil if it does
-// not differ.
+// divergence returns the first difference between x and the history that it replayed, or nil.
 func divergence(x *replay.Execution, events []history.Event) *Difference {
 	d := x.Divergence()
 	if d == nil {
@@ -114,8 +113,8 @@ func divergence(x *replay.Execution, events []history.Event) *Difference {
 	return difference
 }
 
-// untilEnd returns the events before the one that ends the execution, and that one, nil
-// if there is none.
+// untilEnd returns the events before the end of the execution, and the end, which is nil if the
+// execution has not ended.
 func untilEnd(events []history.Event) (past []history.Event, end *history.ExecutionCompleted) {
 	for i, e := range events {
 		if c, ok := e.(*history.ExecutionCompleted); ok {
@@ -125,8 +124,8 @@ func untilEnd(events []history.Event) (past []history.Event, end *history.Execut
 	return events, nil
 }
 
-// neverRan reports whether a history is of an instance that was terminated by its first
-// episode, before anything was decided: its code was not run.
+// neverRan reports whether the instance was terminated in its first episode, before its code
+// ran.
 func neverRan(events []history.Event) bool {
 	terminated := false
 	for _, e := range events {
@@ -144,8 +143,8 @@ func neverRan(events []history.Event) bool {
 	return terminated
 }
 
-// compareEnds says how the end of a history differs from what the code does
-// there.
+// compareEnds returns the difference between the end of a history and what the code does there,
+// or nil.
 func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcome replay.Outcome, x *replay.Execution) *Difference {
 	var did replay.Action
 	if len(outcome.Actions) > 0 {

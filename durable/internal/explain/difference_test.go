@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-func TestDifference_SaysWhichChangeWouldHaveFitted(t *testing.T) {
+func TestDifference_StatesTheCompatibleChange(t *testing.T) {
 	t.Parallel()
 	const patched = "only where Context.Patched returns true"
 	for want, d := range map[string]*explain.Difference{

@@ -15,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// Kinds of what can be waited for.
+// The kinds of waits.
 const (
 	Activity         = "activity"
 	SubOrchestration = "subOrchestration"
@@ -25,31 +25,31 @@ const (
 	EntityLock       = "entityLock"
 )
 
-// A Wait is something that an orchestrator waits for.
+// Wait describes something that an orchestrator waits for.
 type Wait struct {
 	Kind      string
-	Name      string    // of the function, operation or event; of a timer, of what is tried again then
+	Name      string    // of the function, operation or event; for the timer of a retry, of the retried function
 	Task      int       // the number of the action; -1 for an event
-	Instances []string  // the child, or the entities
-	Since     time.Time // the time of its start; for an event, of the episode that began to wait
-	Due       time.Time // when the timer fires; zero for all else
-	// Held reports that the history has its outcome, which the suspended instance takes when it
-	// is resumed.
+	Instances []string  // the child instance or the entities
+	Since     time.Time // when it was scheduled; for an event, the time of the episode that started to wait
+	Due       time.Time // when the timer fires; zero for other kinds
+	// Held means that the history has the outcome, but the instance is suspended and will get
+	// it when it is resumed.
 	Held bool
-	// IsAwaited reports that code waits for it. Without code it is false.
+	// IsAwaited means that code waits for it. It is false if the code is unknown.
 	IsAwaited bool
 	// LastError is the error of the previous attempt. It is empty for a first attempt.
 	LastError string
-	// Attempt says which attempt it is, or the timer is before, of how many there may be,
-	// if an earlier one has failed; else both are zero.
+	// Attempt is the number of the attempt, or of the attempt that follows the timer. Attempts
+	// is the maximum number of attempts. Both are zero for a first attempt.
 	Attempt, Attempts int
-	Where             []string // where the code waits, such as "order.go:103"; nil where it does not, or is not known
+	Where             []string // the source lines that wait, such as "order.go:103"; nil if none does or unknown
 }
 
-// Waits returns what the execution of a history waits for: with code, what its
-// coroutines wait for and where, and other work that is under way, such as the rest of a
-// fan-out; without code, all that was begun and is not complete. If the code does
-// something else than the history has, it returns the difference.
+// Waits returns what the execution of a history waits for. With code, these are the waits of
+// its coroutines with their source lines, and other work in flight, such as the rest of a
+// fan-out. Without code, these are all incomplete tasks. If the code differs from the history,
+// Waits returns the difference.
 func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 	open := unanswered(events)
 	if code == nil {
@@ -79,7 +79,7 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 			w.Since, w.Due = began, due
 		}
 		if a, ok := x.Attempt(f); ok {
-			if a.Number <= a.Most { // after the last there is a timer, too
+			if a.Number <= a.Most { // a timer follows the last attempt, too
 				w.Name, w.Attempt, w.Attempts = a.Of.Name(), a.Number, a.Most
 			}
 			w.LastError = failure(a.After)
@@ -93,12 +93,12 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 		all = append(all, w)
 	}
 	for _, f := range x.Open() {
-		if w, begun := open[f.ID()]; begun {
+		if w, scheduled := open[f.ID()]; scheduled {
 			add(f, w)
 		}
 	}
 	for _, c := range x.EntityCalls() {
-		if w, begun := open[c.ID()]; begun {
+		if w, scheduled := open[c.ID()]; scheduled {
 			add(c.Future, w)
 		}
 	}
@@ -109,8 +109,8 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 	return all, nil
 }
 
-// markHeldEvents marks the waits whose events came while the instance was suspended. Of several
-// waits for one name the newest, which is last, takes the event.
+// markHeldEvents marks the waits whose events arrived while the instance is suspended. If
+// several waits have the same event name, the newest one, which is last, gets the event.
 func markHeldEvents(waits []Wait, events []history.Event) {
 	held := map[string]int{}
 	suspended := false
@@ -130,7 +130,8 @@ func markHeldEvents(waits []Wait, events []history.Event) {
 	}
 }
 
-// suspends reports whether an instance is suspended after an event of its history.
+// suspends reports whether an instance is suspended after event e. before says whether it was
+// before.
 func suspends(e history.Event, before bool) bool {
 	if t := e.Type(); t == history.TypeExecutionSuspended || t == history.TypeExecutionResumed {
 		return t == history.TypeExecutionSuspended
@@ -138,10 +139,10 @@ func suspends(e history.Event, before bool) bool {
 	return before
 }
 
-// A Suspension is a stay of an instance in which it takes no events.
+// Suspension describes the current suspension of an instance.
 type Suspension struct {
 	Since  time.Time
-	Reason *string // of the latest suspension
+	Reason *string // of the latest suspension event
 }
 
 // SuspensionOf returns the suspension at the end of a history, or nil.
@@ -160,7 +161,7 @@ func SuspensionOf(events []history.Event) (s *Suspension) {
 	return s
 }
 
-// failure returns the text of an event that tells a failure.
+// failure returns the error text of a failure event.
 func failure(e history.Event) string {
 	var details *history.FailureDetails
 	var reason *string
@@ -179,11 +180,11 @@ func failure(e history.Event) string {
 	return ""
 }
 
-// unanswered returns the tasks that a history has started and not completed, by number. It marks
-// the tasks that were completed while the instance is suspended.
+// unanswered returns the incomplete tasks of a history by number. It also returns the tasks
+// that completed while the instance is suspended, with Held set.
 func unanswered(events []history.Event) map[int]Wait {
 	open := map[int]Wait{}
-	calls := map[string]int{} // of entities: the numbers of requests by ID and by origin
+	calls := map[string]int{} // the numbers of entity requests, by request ID and by origin
 	suspended := false
 	complete := func(id int) {
 		if w, ok := open[id]; ok && suspended {
@@ -225,8 +226,8 @@ func unanswered(events []history.Event) map[int]Wait {
 	return open
 }
 
-// waitForEntity returns what an event waits for that was sent to an entity, and the
-// request, nil if it is none or not answered.
+// waitForEntity returns the wait for an entity's answer to event e, and the request; a nil
+// request if e expects no answer.
 func waitForEntity(e *history.EventSent) (Wait, *entity.Request) {
 	if !history.IsEntity(e.InstanceID) || entity.IsRelease(e.Name) {
 		return Wait{}, nil
@@ -245,14 +246,15 @@ func waitForEntity(e *history.EventSent) (Wait, *entity.Request) {
 	return w, r
 }
 
-// ownCode is the beginning of the names of functions of the packages that orchestrators call
-// and that call them.
+// ownCode is the common prefix of the engine's packages.
 const ownCode = "github.com/durablefunctions-go/durablefunctions/durable"
 
-// ownPackages are these packages, below ownCode.
+// ownPackages are the packages below ownCode that orchestrators call or that call
+// orchestrators.
 var ownPackages = []string{".", "/internal/replay.", "/internal/coro.", "/internal/explain.", "/internal/dispatch."}
 
-// places returns, for each stack, the innermost line of code that is not the engine's.
+// places returns, for each stack, the innermost line that is not the engine's, without
+// duplicates.
 func places(stacks [][]uintptr) []string {
 	var all []string
 	for _, pcs := range stacks {

@@ -15,7 +15,8 @@ import (
 
 var began = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// past returns a history that begins with the start of an instance. Each part is an episode.
+// past returns the history of an instance that starts with its start. Each argument is an
+// episode.
 func past(episodes ...[]history.Event) (all []history.Event) {
 	start := &history.ExecutionStarted{Header: history.NewHeader(began), Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e"}, Name: "O"}
 	for i, events := range episodes {
@@ -42,8 +43,8 @@ func sleep(d time.Duration) replay.Code {
 	}
 }
 
-// The legs of a long timer are one timer, also the last one.
-func TestWaits_HaveTheWholeOfALongTimer(t *testing.T) {
+// All legs of a long timer are reported as one timer, including the last leg.
+func TestWaits_ReportALongTimerAsOne(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	whole := began.Add(10 * day)
@@ -61,13 +62,13 @@ func TestWaits_HaveTheWholeOfALongTimer(t *testing.T) {
 		}
 		waits, difference := explain.Waits(sleep(10*day), events)
 		if difference != nil || len(waits) != 1 || !waits[0].Due.Equal(whole) || !waits[0].Since.Equal(began) || waits[0].Task != n {
-			t.Errorf("in leg %d: %+v, %v; want a timer from %v to %v", n, waits, difference, began, whole)
+			t.Errorf("in leg %d: %+v (%v); want a timer from %v to %v", n, waits, difference, began, whole)
 		}
 	}
 }
 
-// A second suspension does not begin another one.
-func TestSuspensionOf_BeginsWithTheFirstSuspensionThatIsNotResumed(t *testing.T) {
+// A second suspension event does not start a new suspension.
+func TestSuspensionOf_StartsWithTheFirstUnresumedSuspension(t *testing.T) {
 	t.Parallel()
 	at := func(hours int) history.Header { return history.NewHeader(began.Add(time.Duration(hours) * time.Hour)) }
 	events := past([]history.Event{
@@ -86,14 +87,15 @@ func TestSuspensionOf_BeginsWithTheFirstSuspensionThatIsNotResumed(t *testing.T)
 //go:embed waits_test.go
 var source string
 
-// line returns where this file has a comment first.
+// line returns the first line of this file that ends with a comment.
 func line(comment string) []string {
 	before, _, _ := strings.Cut(source, " // "+comment+"\n")
 	return []string{fmt.Sprintf("waits_test.go:%d", strings.Count(before, "\n")+1)}
 }
 
-// If the code made the decision that differs, its line is named, else the line that waits.
-func TestWaits_NameTheLineThatDiffersFromAHistory(t *testing.T) {
+// If the code made a decision that differs, its line is reported; otherwise the line that
+// waits.
+func TestWaits_ReportTheLineThatDiffers(t *testing.T) {
 	t.Parallel()
 	scheduled := func(id int) *history.TaskScheduled {
 		return &history.TaskScheduled{Header: history.Header{EventID: id, Timestamp: began}, Name: "A"}

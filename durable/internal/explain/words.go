@@ -1,6 +1,6 @@
-// Package explain says in words what an instance's history and its orchestrator's code
-// have to do with each other: where they differ, and what the instance waits for. It
-// replays in memory, and changes nothing.
+// Package explain compares an instance's history with its orchestrator's code and describes in
+// words where they differ and what the instance waits for. It replays in memory and changes
+// nothing.
 package explain
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// Action returns an action in words.
+// Action describes an action in words.
 func Action(a replay.Action) string {
 	switch a := a.(type) {
 	case nil:
@@ -39,7 +39,7 @@ func Action(a replay.Action) string {
 	}
 }
 
-// Request says what an entity is asked by an event.
+// Request describes a request to an entity in words.
 func Request(name string, input *string) string {
 	r, err := entity.DecodeRequest(input)
 	switch {
@@ -57,7 +57,7 @@ func Request(name string, input *string) string {
 	return fmt.Sprintf("a call of operation %s with input %s", r.Operation, Payload(r.Input))
 }
 
-// Locks lists the entities that are locked.
+// Locks lists the entities of a lock request.
 func Locks(ids []entity.ID) string {
 	words := make([]string, len(ids))
 	for i, id := range ids {
@@ -66,7 +66,7 @@ func Locks(ids []entity.ID) string {
 	return strings.Join(words, " and ")
 }
 
-// Payload returns a payload for people, cut if it is long.
+// Payload returns a payload for display, cut to 500 bytes.
 func Payload(s *string) string {
 	const most = 500
 	switch {
@@ -79,5 +79,5 @@ func Payload(s *string) string {
 	}
 }
 
-// Time returns a time as messages have it.
+// Time formats a time for messages.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,6 +1,6 @@
-// Package httpcall sends one HTTP request, for the activity that does so on
-// behalf of orchestrators. It bounds what a request may take, keeps credentials
-// from going where they were not meant to go, and turns bodies into text.
+// Package httpcall sends one HTTP request for the activity behind CallHTTP of an orchestrator.
+// It limits the time and the size of a response, protects credentials in redirects, and decodes
+// bodies as text.
 package httpcall
 
 import (
@@ -15,44 +15,43 @@ import (
 	"time"
 )
 
-// TimeoutMax is how long a request may take, from the first byte sent to the
-// last one received (WebJobs.Extensions.DurableTask/DurableHttpClientFactory.cs,
-// GetClient).
+// TimeoutMax is the maximum duration of a request, from its first byte to the last byte of the
+// response (WebJobs.Extensions.DurableTask/DurableHttpClientFactory.cs, GetClient).
 const TimeoutMax = 240 * time.Second
 
-// userAgent is what requests say that name no agent of their own.
+// userAgent is the User-Agent of requests that set none.
 const userAgent = "durablefunctions-go"
 
-// A Request is what to send.
+// Request is an HTTP request.
 type Request struct {
-	Method  string // empty means GET
+	Method  string // default GET
 	URL     string // absolute
 	Header  http.Header
-	Content string        // empty means that there is no body
-	Timeout time.Duration // zero, or above TimeoutMax, means that
+	Content string        // the body; empty for none
+	Timeout time.Duration // default and maximum TimeoutMax
 }
 
-// A Response is what came back.
+// Response is the response to a request.
 type Response struct {
-	Request    string // as Name has it
+	Request    string // the name of the request, see Name
 	StatusCode int
 	Header     http.Header
 	Body       []byte
 }
 
-// A Client sends requests.
+// Client sends requests.
 type Client struct {
 	Transport    http.RoundTripper
-	ContentLimit int64 // of a response's body, in bytes
+	ContentLimit int64 // maximum size of a response's body, in bytes
 
-	// CrossOriginHeaders may be sent to other origins besides those known to be safe.
+	// CrossOriginHeaders are additional headers that may be sent to other origins.
 	CrossOriginHeaders []string
 }
 
-// Do sends r, follows redirects and reads the response. The error is a
-// *[RequestError] if r cannot be sent at all, a *[TimeoutError] or a
-// *[ContentError]; ctx's if that has ended; otherwise the request got no
-// response. Its text has no query, where keys often are.
+// Do sends r, follows redirects and reads the response. It returns a *[RequestError] if r is
+// invalid, a *[TimeoutError] or a *[ContentError]. If ctx has ended, the error wraps its cause.
+// Any other error means that no response arrived. Error texts omit the URL's query, which may
+// contain keys.
 func (c Client) Do(ctx context.Context, r Request) (*Response, error) {
 	req, err := newRequest(r)
 	if err != nil {
@@ -81,10 +80,10 @@ func (c Client) Do(ctx context.Context, r Request) (*Response, error) {
 	return nil, fmt.Errorf("%s: %w", Name(req.Method, req.URL), withoutURL(err))
 }
 
-// exchange sends req and reads what comes back, whole.
+// exchange sends req and reads the complete response.
 func (c Client) exchange(req *http.Request) (*Response, error) {
-	// There is no cookie jar: one that all instances share would give the
-	// cookies of one to the next.
+	// The client has no cookie jar: a shared one would send the cookies of one instance with
+	// the requests of another.
 	client := &http.Client{Transport: c.Transport, CheckRedirect: c.redirect}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -95,7 +94,7 @@ func (c Client) exchange(req *http.Request) (*Response, error) {
 	if resp.ContentLength > c.ContentLimit && req.Method != http.MethodHead {
 		return nil, tooLarge
 	}
-	// What counts is what it unpacks to.
+	// The limit applies to the decompressed body.
 	body, err := io.ReadAll(io.LimitReader(resp.Body, c.ContentLimit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the response: %w", err)
@@ -107,9 +106,9 @@ func (c Client) exchange(req *http.Request) (*Response, error) {
 	return &Response{Request: Name(req.Method, req.URL), StatusCode: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// absoluteLocation makes the address at which to ask again absolute. Only here
-// is it known what it is relative to: the URL that gave this response, after
-// redirects (RFC 9110, section 10.2.2).
+// absoluteLocation makes the Location of a 202 response absolute. It is relative to the URL
+// that gave the response, after redirects (RFC 9110, section 10.2.2), which the caller does not
+// know.
 func absoluteLocation(resp *http.Response) {
 	if resp.StatusCode != http.StatusAccepted || resp.Header.Get("Location") == "" {
 		return
@@ -119,8 +118,7 @@ func absoluteLocation(resp *http.Response) {
 	}
 }
 
-// newRequest checks r. What stands in a header that net/http keeps elsewhere is
-// put there.
+// newRequest validates r. It moves a Host header to the field where net/http expects it.
 func newRequest(r Request) (*http.Request, error) {
 	if r.Method == "" {
 		r.Method = http.MethodGet
@@ -158,7 +156,7 @@ func newRequest(r Request) (*http.Request, error) {
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", userAgent)
 	}
-	// The types of a body that has none are those of TaskHttpActivityShim.cs,
+	// The default content types are the same as in TaskHttpActivityShim.cs,
 	// ConvertToHttpRequestMessage.
 	switch contentType := req.Header.Get("Content-Type"); {
 	case body == nil:
@@ -170,15 +168,15 @@ func newRequest(r Request) (*http.Request, error) {
 	return req, nil
 }
 
-// Name returns what messages call a request: its method, and its URL without
-// what may be secret.
+// Name returns the name of a request in messages: its method and its URL without user and
+// query, which may be secret.
 func Name(method string, u *url.URL) string { return method + " " + bare(u) }
 
 func bare(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// withoutURL returns what a *url.Error says besides the URL.
+// withoutURL returns the cause of a *url.Error, or err.
 func withoutURL(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {
@@ -187,12 +185,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// redirect decides whether a redirect is followed: by the rules of .NET's
-// HttpClientHandler not more than 50, and none to something less safe than
-// before. One that is not followed is the response.
+// redirect decides whether to follow a redirect. As in .NET's HttpClientHandler, it follows at
+// most 50 and none from HTTPS to HTTP. Otherwise the redirect itself is the response.
 //
-// Another origin gets only headers that [KeepSafe] leaves, and so does the first
-// one after it. .NET takes only Authorization out.
+// In a redirect to another origin, and in all redirects after it, only the headers that
+// [KeepSafe] keeps are sent. .NET removes only Authorization.
 func (c Client) redirect(next *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	switch {
@@ -201,12 +198,12 @@ func (c Client) redirect(next *http.Request, via []*http.Request) error {
 		last.URL.Scheme == "https" && next.URL.Scheme == "http":
 		return http.ErrUseLastResponse
 	}
-	// The referrer that net/http adds has the query, and with it perhaps a key.
+	// The Referer that net/http adds includes the query, which may contain a key.
 	next.Header.Del("Referer")
 	if given := first.Header.Get("Referer"); given != "" {
 		next.Header.Set("Referer", given)
 	}
-	// A Host that the caller chose is for the first origin.
+	// A Host header of the caller is meant for the first origin only.
 	elsewhere := func(r *http.Request) bool { return !SameOrigin(first.URL, r.URL) }
 	if elsewhere(next) || slices.ContainsFunc(via, elsewhere) {
 		KeepSafe(next.Header, c.CrossOriginHeaders)

@@ -19,10 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// client sends by the network.
+// client sends requests over the network.
 var client = httpcall.Client{Transport: http.DefaultTransport, ContentLimit: 1 << 20}
 
-// serve returns the URL of a server that is closed when the test ends.
+// serve returns the URL of a server that is closed at the end of the test.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -30,7 +30,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// echo answers with what it was asked, a line each.
+// echo writes the request that it received, one part per line.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_, _ = fmt.Fprintf(w, "%s %s\n", r.Method, r.URL)
@@ -48,9 +48,9 @@ func do(t *testing.T, r httpcall.Request) *httpcall.Response {
 	return resp
 }
 
-// The types of bodies are those of TaskHttpActivityShim.cs,
+// The default content types are the same as in TaskHttpActivityShim.cs,
 // ConvertToHttpRequestMessage.
-func TestClient_SendsWhatItIsGiven(t *testing.T) {
+func TestClient_SendsTheRequest(t *testing.T) {
 	t.Parallel()
 	host := strings.TrimPrefix(serve(t, echo), "http://")
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestClient_SendsWhatItIsGiven(t *testing.T) {
 	}
 }
 
-func TestClient_RefusesWhatIsNoHTTPRequest(t *testing.T) {
+func TestClient_RejectsInvalidRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ method, url, want string }{
 		{"GET", "file:///etc/passwd", "file:///etc/passwd is no URL that begins with http:// or https://"},
@@ -96,7 +96,7 @@ func TestClient_RefusesWhatIsNoHTTPRequest(t *testing.T) {
 		_, err := client.Do(t.Context(), httpcall.Request{Method: c.method, URL: c.url})
 		var refused *httpcall.RequestError
 		if !errors.As(err, &refused) || refused.Reason != c.want {
-			t.Errorf("%s %s: error %v, want the reason %q", c.method, c.url, err, c.want)
+			t.Errorf("%s %s: error %v; want reason %q", c.method, c.url, err, c.want)
 		}
 	}
 }
@@ -107,11 +107,11 @@ func TestClient_KeepsQueriesOutOfErrors(t *testing.T) {
 	s.Close()
 	_, err := client.Do(t.Context(), httpcall.Request{URL: s.URL + "/a?code=secret"})
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.HasPrefix(err.Error(), "GET "+s.URL+"/a: ") {
-		t.Errorf("error %v, want one that says which request, without its query", err)
+		t.Errorf("error %v; want one that names the request without its query", err)
 	}
 }
 
-func TestClient_RefusesResponsesThatAreTooLarge(t *testing.T) {
+func TestClient_RejectsResponsesThatAreTooLarge(t *testing.T) {
 	t.Parallel()
 	big := bytes.Repeat([]byte("x"), 1<<20+1)
 	for name, h := range map[string]http.HandlerFunc{
@@ -135,17 +135,17 @@ func TestClient_RefusesResponsesThatAreTooLarge(t *testing.T) {
 			_, err := client.Do(t.Context(), httpcall.Request{URL: serve(t, h) + "/?code=secret"})
 			var own *httpcall.ContentError
 			if !errors.As(err, &own) || !strings.Contains(err.Error(), "has more than the 1048576 bytes") || strings.Contains(err.Error(), "secret") {
-				t.Errorf("error %v, want one that names the limit", err)
+				t.Errorf("error %v; want one that names the limit", err)
 			}
 		})
 	}
-	t.Run("but not those of just the limit", func(t *testing.T) {
+	t.Run("a response of exactly the limit is accepted", func(t *testing.T) {
 		t.Parallel()
 		u := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big[1:]) })
 		if got := len(do(t, httpcall.Request{URL: u}).Body); got != 1<<20 {
 			t.Errorf("%d bytes, want all", got)
 		}
-		// A HEAD's length is that of a body that does not come.
+		// The length of a response to HEAD describes a body that is not sent.
 		u = serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "9000000000") })
 		if got := do(t, httpcall.Request{Method: "HEAD", URL: u}).StatusCode; got != 200 {
 			t.Errorf("status %d, want 200", got)
@@ -153,7 +153,7 @@ func TestClient_RefusesResponsesThatAreTooLarge(t *testing.T) {
 	})
 }
 
-func TestClient_FailsWhenAResponseBreaksOff(t *testing.T) {
+func TestClient_FailsWhenAResponseIsCutShort(t *testing.T) {
 	t.Parallel()
 	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
@@ -165,7 +165,7 @@ func TestClient_FailsWhenAResponseBreaksOff(t *testing.T) {
 	}
 }
 
-func TestClient_KeepsCookiesOfOneRequestFromTheNext(t *testing.T) {
+func TestClient_DoesNotShareCookiesBetweenRequests(t *testing.T) {
 	t.Parallel()
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
@@ -178,12 +178,12 @@ func TestClient_KeepsCookiesOfOneRequestFromTheNext(t *testing.T) {
 	}
 }
 
-// A transport answers requests without a network.
+// transport answers requests without a network.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// never answers no request.
+// never blocks until the request's context ends.
 func never(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
@@ -193,7 +193,7 @@ func answer(r *http.Request, status int, header http.Header, body string) *http.
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1, Request: r}
 }
 
-func TestClient_GivesUpAfterItsTimeoutAndNeverLaterThan240Seconds(t *testing.T) {
+func TestClient_TimesOutAfterAtMost240Seconds(t *testing.T) {
 	for _, c := range []struct{ timeout, want time.Duration }{
 		{5 * time.Second, 5 * time.Second}, {0, 240 * time.Second}, {time.Hour, 240 * time.Second},
 	} {
@@ -211,7 +211,7 @@ func TestClient_GivesUpAfterItsTimeoutAndNeverLaterThan240Seconds(t *testing.T) 
 	}
 }
 
-func TestClient_GivesUpWhenTheBodyDoesNotCome(t *testing.T) {
+func TestClient_TimesOutWhileItWaitsForTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := transport(func(r *http.Request) (*http.Response, error) {
 			in, out := io.Pipe()
@@ -226,7 +226,7 @@ func TestClient_GivesUpWhenTheBodyDoesNotCome(t *testing.T) {
 	})
 }
 
-func TestClient_EndsWithItsContextAndSaysWhy(t *testing.T) {
+func TestClient_ReturnsTheCauseOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := errors.New("the worker stops")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -239,8 +239,8 @@ func TestClient_EndsWithItsContextAndSaysWhy(t *testing.T) {
 	})
 }
 
-// A relative Location is relative to the URL that gave the response (RFC 9110,
-// section 10.2.2), which only the client knows after a redirect.
+// A relative Location is relative to the URL that gave the response (RFC 9110, section 10.2.2).
+// After a redirect, only the client knows it.
 func TestClient_MakesTheLocationOfA202Absolute(t *testing.T) {
 	t.Parallel()
 	moved := transport(func(r *http.Request) (*http.Response, error) {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A RequestError says that a request cannot be sent, whatever the time.
+// RequestError reports an invalid request. A retry cannot succeed.
 type RequestError struct{ Reason string }
 
 func (e *RequestError) Error() string { return "the request cannot be sent: " + e.Reason }
 
-// A TimeoutError says that a request took too long.
+// TimeoutError reports a request without a response within its timeout.
 type TimeoutError struct {
 	Request string
 	After   time.Duration
@@ -20,7 +20,7 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("%s: no response after %v", e.Request, e.After)
 }
 
-// A ContentError says that a response's body is larger than allowed.
+// ContentError reports a response whose body exceeds the limit.
 type ContentError struct {
 	Request string
 	Limit   int64

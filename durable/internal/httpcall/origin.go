@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SameOrigin reports whether two URLs have scheme, host and port in common: a
-// credential for the one may be sent to the other.
+// SameOrigin reports whether two URLs have the same scheme, host and port, so that credentials
+// for one may be sent to the other.
 func SameOrigin(a, b *url.URL) bool {
 	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
@@ -29,9 +29,8 @@ func port(u *url.URL) string {
 // FunctionsKey is the header with the key of an Azure function.
 const FunctionsKey = "X-Functions-Key"
 
-// safe are the headers, in canonical form, that another origin may learn: they say
-// what is wanted and in which form, not who asks. Those of content go with it when
-// a redirect keeps it.
+// safe lists the headers, in canonical form, that may be sent to another origin. They describe
+// the wanted resource or the content, not the sender.
 var safe = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Language",
 	"Content-Length", "Content-Type", "Date", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
@@ -39,8 +38,8 @@ var safe = []string{
 	"X-Correlation-Id", "X-Ms-Client-Request-Id", "X-Ms-Version", "X-Request-Id",
 }
 
-// KeepSafe takes out of h what another origin must not learn: every header but
-// those that are known to hold no key, and more, in any case.
+// KeepSafe removes all headers from h except the safe ones and those in more. Names are
+// compared without case.
 func KeepSafe(h http.Header, more []string) {
 	for name := range h {
 		isName := func(other string) bool { return strings.EqualFold(name, other) }
@@ -50,6 +49,6 @@ func KeepSafe(h http.Header, more []string) {
 	}
 }
 
-// redirectsMax is how many redirects are followed (.NET's
+// redirectsMax is the maximum number of redirects (.NET's
 // HttpClientHandler.MaxAutomaticRedirections).
 const redirectsMax = 50

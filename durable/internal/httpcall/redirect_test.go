@@ -9,20 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A visit is what a host was told on the way through redirects.
+// visit is a request that a host received during redirects.
 type visit struct {
 	URL, Method, Body string
-	Secrets           string // the credentials that came, by the initials of their headers
+	Secrets           string // the received credentials, as initials of their headers
 }
 
-// secrets are all headers that must not go astray.
+// secrets are headers that must not reach another origin.
 var secrets = []string{
 	"Authorization", "Cookie", "X-Functions-Key", "Ocp-Apim-Subscription-Key", "Api-Key", "X-Api-Key", "Proxy-Authorization",
 	"X-Auth-Token", "X-Vault-Token", "X-Goog-Api-Key", "Aeg-Sas-Key", "X-Of-Nobody-Yet",
 }
 
-// wander follows redirects from the first of the URLs to the last, and returns
-// what each was told. Header X-Trace is named as one for other origins.
+// wander follows redirects from the first URL to the last and returns the requests.
+// CrossOriginHeaders contains X-Trace.
 func wander(t *testing.T, status int, urls ...string) []visit {
 	t.Helper()
 	var visits []visit
@@ -38,7 +38,7 @@ func wander(t *testing.T, status int, urls ...string) []visit {
 			}
 		}
 		if r.Header.Get("X-Trace") == "" || r.Header.Get("Referer") != "" {
-			t.Errorf("%s got X-Trace %q and Referer %q, want one and no referrer", r.URL, r.Header.Get("X-Trace"), r.Header.Get("Referer"))
+			t.Errorf("%s received X-Trace %q and Referer %q; want a trace and no referrer", r.URL, r.Header.Get("X-Trace"), r.Header.Get("Referer"))
 		}
 		visits = append(visits, v)
 		if n := len(visits); n < len(urls) {
@@ -57,10 +57,10 @@ func wander(t *testing.T, status int, urls ...string) []visit {
 	return visits
 }
 
-// all is what visit.Secrets is when every one of secrets came.
+// all is the value of visit.Secrets if all secrets were received.
 const all = "ACXOAXPXXXAX"
 
-func TestRedirect_SendsNoCredentialsToAnotherOriginNorBackAgain(t *testing.T) {
+func TestRedirect_SendsNoCredentialsAfterAnotherOrigin(t *testing.T) {
 	t.Parallel()
 	got := wander(t, 307, "https://a/1", "https://a/2", "https://sub.a/3", "https://a/4")
 	want := []visit{
@@ -74,7 +74,7 @@ func TestRedirect_SendsNoCredentialsToAnotherOriginNorBackAgain(t *testing.T) {
 	}
 }
 
-func TestRedirect_TurnsIntoAGetAsBrowsersHaveIt(t *testing.T) {
+func TestRedirect_BecomesAGetAsInBrowsers(t *testing.T) {
 	t.Parallel()
 	got := wander(t, 302, "https://a/1", "https://a/2")
 	want := []visit{{"https://a/1", "POST", "c", all}, {"https://a/2", "GET", "", all}}
@@ -83,8 +83,8 @@ func TestRedirect_TurnsIntoAGetAsBrowsersHaveIt(t *testing.T) {
 	}
 }
 
-// The rules of .NET's HttpClientHandler.
-func TestRedirect_IsTheResponseWhereItIsNotFollowed(t *testing.T) {
+// The rules are the same as in .NET's HttpClientHandler.
+func TestRedirect_IsTheResponseIfItIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	long := make([]string, 60)
 	for i := range long {
@@ -106,7 +106,7 @@ func TestRedirect_IsTheResponseWhereItIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestRedirect_KeepsTheReferrerAndTheHostThatTheCallerChose(t *testing.T) {
+func TestRedirect_KeepsTheRefererAndHostOfTheCaller(t *testing.T) {
 	t.Parallel()
 	var got []string
 	hop := transport(func(r *http.Request) (*http.Response, error) {

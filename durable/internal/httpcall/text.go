@@ -16,10 +16,9 @@ var (
 	utf16Big    = []byte{0xFE, 0xFF}
 )
 
-// Text returns a body as text: by the charset of its content type, or by its
-// byte order mark, or else as UTF-8. The charsets are those that every .NET
-// knows and in which services still answer. If exact is false the body is not
-// such text, and bytes that mean nothing stand in it as U+FFFD.
+// Text decodes a body by the charset of its content type or its byte order mark; the default is
+// UTF-8. It supports the charsets of every .NET that services still use. exact is false if the
+// body is not valid text; invalid bytes become U+FFFD.
 func Text(body []byte, contentType string) (text string, exact bool) {
 	switch charset(contentType) {
 	case "", "utf-8", "us-ascii":
@@ -51,8 +50,7 @@ func Text(body []byte, contentType string) (text string, exact bool) {
 	return string(body), true
 }
 
-// charset returns the charset of a content type in lower case, empty if it has
-// none.
+// charset returns the charset of a content type in lower case, or "".
 func charset(contentType string) string {
 	_, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -76,7 +74,7 @@ func fromUTF16(b []byte, order binary.ByteOrder) (text string, exact bool) {
 	}
 	runes := utf16.Decode(units)
 	text = string(runes)
-	// A surrogate without its partner does not survive, nor does half a unit.
+	// An unpaired surrogate and an odd last byte are lost.
 	back := utf16.Encode(runes)
 	exact = len(b)%2 == 0 && len(back) == len(units)
 	for i := 0; exact && i < len(units); i++ {

@@ -48,10 +48,10 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
 		text, exact := httpcall.Text(body, contentType)
 		if !utf8.ValidString(text) {
-			t.Errorf("%q is no text", text)
+			t.Errorf("%q is not valid text", text)
 		}
 		if again, ok := httpcall.Text([]byte(text), ""); exact && !strings.HasPrefix(text, "\uFEFF") && (again != text || !ok) {
-			t.Errorf("%q is %q when it is read again", text, again)
+			t.Errorf("%q became %q when it was decoded again", text, again)
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package inuse lets tests check that resources are given back: slots, room, held
-// messages, sessions, waiting calls. A component registers its counts with the [Watch] of
-// its context. Without one it does nothing.
+// Package inuse lets tests check that resources are released: slots, held messages, sessions,
+// waiting calls. A component registers its counts with the [Watch] of its context. Production
+// code has no Watch.
 package inuse
 
 import (
@@ -10,21 +10,21 @@ import (
 	"sync"
 )
 
-// Counts say how many there are of what is in use, by what it is.
+// Counts maps the name of a resource to the number in use.
 type Counts map[string]int
 
-// A Watch counts what is in use below its context. Its zero value is ready.
+// Watch collects the counts of components. The zero value is ready to use.
 type Watch struct {
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // protects the fields below
 	counts []func() Counts
 }
 
 type key struct{}
 
-// With returns a context with w.
+// With returns a context in which [Tell] registers counts with w.
 func With(ctx context.Context, w *Watch) context.Context { return context.WithValue(ctx, key{}, w) }
 
-// Tell adds count to the Watch of ctx, if there is one.
+// Tell registers count with the Watch of ctx, if there is one.
 func Tell(ctx context.Context, count func() Counts) {
 	w, ok := ctx.Value(key{}).(*Watch)
 	if !ok {
@@ -35,8 +35,8 @@ func Tell(ctx context.Context, count func() Counts) {
 	w.counts = append(w.counts, count)
 }
 
-// All returns what is in use now, in words and in order, and what was given back too
-// often, as a negative number.
+// All returns the nonzero counts as sorted texts such as "2 slots". A negative count means that
+// a resource was released too often.
 func (w *Watch) All() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWatch_IsToldOfWhatIsInUseBelowItsContext(t *testing.T) {
+func TestWatch_CollectsTheCountsOfItsContext(t *testing.T) {
 	var w inuse.Watch
 	slots := 2
 	inuse.Tell(context.Background(), func() inuse.Counts { return inuse.Counts{"of nobody's business": 1} })

@@ -314,8 +314,8 @@ func (h *Hub) happens(f Fault) bool {
 	return when != nil && when()
 }
 
-// nextOrchestration returns the work item of an instance with messages. If there is none, it
-// returns when to try again. The caller holds mu.
+// nextOrchestration returns the work item of an instance with messages. Without one, it returns
+// when to try again. The caller holds mu.
 func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, time.Time) {
 	var next time.Time
 	kept := h.withMail[:0]
@@ -357,8 +357,8 @@ func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, ti
 	return item, time.Time{}
 }
 
-// nextActivity returns the work item of an activity. If there is none, it returns when to try
-// again. The caller holds mu.
+// nextActivity returns the work item of an activity. Without one, it returns when to try again.
+// The caller holds mu.
 func (h *Hub) nextActivity(w *Worker) (*provider.ActivityWorkItem, time.Time) {
 	visible, next := due(h.activities, h.Now())
 	if len(visible) == 0 {

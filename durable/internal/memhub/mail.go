@@ -102,8 +102,8 @@ func (i *instance) terminateUnstarted(e history.Event, now time.Time) bool {
 	return true
 }
 
-// due returns the messages that are visible and not in flight. next is when the next message
-// becomes visible, or zero.
+// due returns the messages that are visible and not in flight. next is the time at which the
+// next message becomes visible, or zero.
 func due(queue []*message, now time.Time) (visible []*message, next time.Time) {
 	for _, m := range queue {
 		switch {

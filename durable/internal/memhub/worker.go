@@ -29,7 +29,7 @@ var _ provider.Worker = (*Worker)(nil)
 // errKilled is returned by calls of a killed worker.
 var errKilled = errors.New("worker was killed")
 
-// killedLockTimeout is how long the work of a killed worker stays locked.
+// killedLockTimeout is the time until the locks of a killed worker expire.
 const killedLockTimeout = 30 * time.Second
 
 // Run implements provider.Worker.

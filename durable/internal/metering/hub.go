@@ -9,39 +9,39 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Change is what happens to a worker's right to a partition.
+// Change is a change of a worker's ownership of a partition.
 type Change string
 
-// What can happen to it.
+// The changes.
 const (
-	Acquired Change = "acquired" // the worker begins to read the partition's queue
-	Stolen   Change = "stolen"   // it asks another worker for the partition, to even out
-	Released Change = "released" // it gives the partition up
-	Lost     Change = "lost"     // another worker has it, or its time ended unrenewed
+	Acquired Change = "acquired" // the worker starts to read the partition's queue
+	Stolen   Change = "stolen"   // the worker requests the partition from another worker, to balance the load
+	Released Change = "released" // the worker releases the partition
+	Lost     Change = "lost"     // another worker owns the partition, or its lease expired
 )
 
-// A Held is why a message is handed back to its queue.
+// Held is the reason why a message is returned to its queue.
 type Held string
 
-// Why messages are held back.
+// The reasons.
 const (
-	Unreadable Held = "unreadable" // it is no message of a task hub
-	Early      Held = "early"      // what it is for cannot take it now
+	Unreadable Held = "unreadable" // not a message of a task hub
+	Early      Held = "early"      // its instance cannot process it yet
 )
 
-// An Answer is how a storage service answers.
+// Answer is the kind of a storage service's response.
 type Answer string
 
-// How it can.
+// The kinds.
 const (
 	OK        Answer = "ok"
-	Conflict  Answer = "conflict"  // another was faster, or it is not there: 404, 409, 412
-	Throttled Answer = "throttled" // it asks for less: 429, 503
-	Refused   Answer = "refused"   // other statuses
+	Conflict  Answer = "conflict"  // another write was first, or the resource does not exist: 404, 409, 412
+	Throttled Answer = "throttled" // the service limits requests: 429, 503
+	Refused   Answer = "refused"   // any other error status
 	NoAnswer  Answer = "no_answer"
 )
 
-// A Hub records what a worker does in its task hub. A nil one does nothing.
+// Hub records metrics of a worker's task hub. A nil Hub does nothing.
 type Hub struct {
 	owned      metric.Int64UpDownCounter
 	changes    metric.Int64Counter
@@ -57,7 +57,7 @@ type Hub struct {
 	latency metric.Float64ObservableGauge
 }
 
-// NewHub returns a Hub that records to p, nil if p is nil.
+// NewHub returns a Hub that records to p; nil if p is nil.
 func NewHub(p metric.MeterProvider) (*Hub, error) {
 	if p == nil {
 		return nil, nil
@@ -88,15 +88,15 @@ func NewHub(p metric.MeterProvider) (*Hub, error) {
 	return h, errors.Join(errs[:]...)
 }
 
-// A QueueState is what waits in a queue.
+// QueueState describes the messages in a queue.
 type QueueState struct {
 	Queue   string
 	Length  int
 	Latency time.Duration
 }
 
-// Observe calls look for the state of the queues whenever the metrics are collected,
-// until stop is called.
+// Observe calls look for the state of the queues at each collection of the metrics, until stop
+// is called.
 func (h *Hub) Observe(look func(ctx context.Context) ([]QueueState, error)) (stop func() error, err error) {
 	if h == nil {
 		return func() error { return nil }, nil
@@ -116,7 +116,7 @@ func (h *Hub) Observe(look func(ctx context.Context) ([]QueueState, error)) (sto
 	return r.Unregister, nil
 }
 
-// Keys of attributes.
+// The keys of attributes.
 const (
 	queueKey     = attribute.Key("durabletask.queue")
 	changeKey    = attribute.Key("durabletask.partition.change")
@@ -127,7 +127,7 @@ const (
 	outcomeKey   = attribute.Key("durabletask.outcome")
 )
 
-// Partition records what happened to the right to read a queue.
+// Partition records a change of the ownership of a queue.
 func (h *Hub) Partition(queue string, c Change) {
 	if h == nil {
 		return
@@ -135,7 +135,7 @@ func (h *Hub) Partition(queue string, c Change) {
 	h.changes.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue), changeKey.String(string(c))))
 }
 
-// Owns records that a queue begins or ends to be read.
+// Owns adds by to the number of owned queues: 1 or -1.
 func (h *Hub) Owns(queue string, by int64) {
 	if h == nil {
 		return
@@ -143,7 +143,7 @@ func (h *Hub) Owns(queue string, by int64) {
 	h.owned.Add(context.Background(), by, metric.WithAttributes(queueKey.String(queue)))
 }
 
-// Received records that a message was received which had waited for a time.
+// Received records the receipt of a message. age is the time since it was sent or due.
 func (h *Hub) Received(queue string, age time.Duration) {
 	if h == nil {
 		return
@@ -151,7 +151,7 @@ func (h *Hub) Received(queue string, age time.Duration) {
 	h.age.Record(context.Background(), max(0, age.Seconds()), metric.WithAttributes(queueKey.String(queue)))
 }
 
-// LookedUp records that a history was wanted.
+// LookedUp records a lookup of a history. hit means that the history was in memory.
 func (h *Hub) LookedUp(hit bool) {
 	if h == nil {
 		return
@@ -159,7 +159,7 @@ func (h *Hub) LookedUp(hit bool) {
 	h.lookups.Add(context.Background(), 1, metric.WithAttributes(hitKey.Bool(hit)))
 }
 
-// HeldBack records that a message was handed back to its queue.
+// HeldBack records that a message was returned to its queue.
 func (h *Hub) HeldBack(queue string, why Held) {
 	if h == nil {
 		return
@@ -167,7 +167,7 @@ func (h *Hub) HeldBack(queue string, why Held) {
 	h.held.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue), reasonKey.String(string(why))))
 }
 
-// Poison records that a message was handed back too often.
+// Poison records that a message was returned to its queue after too many deliveries.
 func (h *Hub) Poison(queue string) {
 	if h == nil {
 		return
@@ -175,8 +175,7 @@ func (h *Hub) Poison(queue string) {
 	h.poison.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue)))
 }
 
-// Operation records an operation of a storage service that was attempted, for
-// the n-th time.
+// Operation records the n-th attempt of a storage operation, counted from 1.
 func (h *Hub) Operation(service, operation string, a Answer, took time.Duration, n int) {
 	if h == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// lines returns what was recorded, a data point a line.
+// lines returns the recorded metrics, one data point per line.
 func lines(got map[string]metricdata.Aggregation) []string {
 	var out []string
 	add := func(name string, of attribute.Set, value any) {
@@ -48,7 +48,7 @@ func lines(got map[string]metricdata.Aggregation) []string {
 	return out
 }
 
-func TestHub_RecordsWhatAWorkerDoesInItsHub(t *testing.T) {
+func TestHub_RecordsAllMetrics(t *testing.T) {
 	reader := sdk.NewManualReader()
 	h, err := NewHub(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	if err != nil {
@@ -84,17 +84,17 @@ func TestHub_RecordsWhatAWorkerDoesInItsHub(t *testing.T) {
 		"storage.retries storage.operation=PutMessage storage.service=queue: 1",
 	}
 	if diff := cmp.Diff(lines(collect(t, reader)), want); diff != "" {
-		t.Errorf("recorded (-) is not what is wanted (+):\n%s", diff)
+		t.Errorf("metrics (-recorded +want):\n%s", diff)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := collect(t, reader)["durabletask.queue.length"]; ok {
-		t.Error("queues are looked at after the end")
+		t.Error("the queues are observed after stop")
 	}
 }
 
-func TestHub_ThatIsNilDoesNothing(t *testing.T) {
+func TestHub_NilDoesNothing(t *testing.T) {
 	h, err := NewHub(nil)
 	if h != nil || err != nil {
 		t.Fatalf("NewHub(nil) is %v, %v", h, err)
@@ -109,6 +109,6 @@ func TestHub_ThatIsNilDoesNothing(t *testing.T) {
 		h.Operation("queue", "PutMessage", OK, 0, 2)
 	})
 	if n != 0 {
-		t.Errorf("what is off allocates %v times", n)
+		t.Errorf("a nil Hub allocates %v times", n)
 	}
 }

@@ -1,5 +1,5 @@
-// Package metering counts and times what a worker does, in OpenTelemetry's
-// metrics. A nil *[Meter] does nothing, and costs nothing.
+// Package metering records OpenTelemetry metrics of a worker. A nil *[Meter] does nothing and
+// costs nothing.
 package metering
 
 import (
@@ -11,10 +11,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// scope names the source of the metrics.
+// scope is the name of the meter.
 const scope = "github.com/durablefunctions-go/durablefunctions"
 
-// A Kind is a kind of work item.
+// Kind is a kind of work item.
 type Kind string
 
 // The kinds of work items.
@@ -24,26 +24,26 @@ const (
 	Entity        Kind = "entity"
 )
 
-// An Outcome is what came of a work item.
+// Outcome is the outcome of a work item.
 type Outcome string
 
-// What can come of a work item.
+// The outcomes of work items.
 const (
-	Completed Outcome = "completed" // what it came to is stored
-	Failed    Outcome = "failed"    // likewise, and it is a failure of the function
-	Abandoned Outcome = "abandoned" // it is handed back and will come again
+	Completed Outcome = "completed" // its result is stored
+	Failed    Outcome = "failed"    // its result is stored and is a failure of the function
+	Abandoned Outcome = "abandoned" // it is returned and will be redelivered
 )
 
-// A StallOutcome says how far code was that did not yield.
+// StallOutcome is the state of code that does not yield.
 type StallOutcome string
 
-// The outcomes of code that does not yield.
+// The states of code that does not yield.
 const (
-	Reported StallOutcome = "reported" // it still ran after 10 seconds
-	GivenUp  StallOutcome = "given_up" // the worker does not wait for it any longer
+	Reported StallOutcome = "reported" // it was still running after 10 seconds
+	GivenUp  StallOutcome = "given_up" // the worker has stopped waiting for it
 )
 
-// A Meter records work items.
+// Meter records work items.
 type Meter struct {
 	finished metric.Int64Counter
 	active   metric.Int64UpDownCounter
@@ -52,10 +52,10 @@ type Meter struct {
 	stalls   metric.Int64Counter
 }
 
-// seconds are bounds of histograms: from a millisecond to an hour.
+// seconds are the histogram bounds, from a millisecond to an hour.
 var seconds = metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
-// New returns a Meter that records to p, nil if p is nil.
+// New returns a Meter that records to p; nil if p is nil.
 func New(p metric.MeterProvider) (*Meter, error) {
 	if p == nil {
 		return nil, nil
@@ -76,7 +76,7 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// Stall records code that does not yield. The name is its function's.
+// Stall records code that does not yield. name is the name of its function.
 func (m *Meter) Stall(kind Kind, name string, o StallOutcome) {
 	if m == nil {
 		return
@@ -85,9 +85,8 @@ func (m *Meter) Stall(kind Kind, name string, o StallOutcome) {
 		attribute.String("durabletask.task.name", name), attribute.String("durabletask.outcome", string(o))))
 }
 
-// Begin records that a work item is in flight. The caller must call end with its
-// outcome and the name of its function, which may be empty if it is not
-// known.
+// Begin records that a work item is in flight. The caller must call end with its outcome and
+// the name of its function, or "" if that is unknown.
 func (m *Meter) Begin(kind Kind, now func() time.Time) (end func(name string, o Outcome)) {
 	if m == nil {
 		return func(string, Outcome) {}
@@ -104,7 +103,7 @@ func (m *Meter) Begin(kind Kind, now func() time.Time) (end func(name string, o 
 	}
 }
 
-// Waited records how long an activity had to wait for a worker.
+// Waited records the time that an activity waited for a worker.
 func (m *Meter) Waited(name string, d time.Duration) {
 	if m == nil {
 		return

@@ -20,14 +20,14 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the table of metrics into the page of the documentation")
 
-// metricsPage is the page of the documentation with all metrics.
+// metricsPage is the documentation page with all metrics.
 const metricsPage = "../../docs/reference-metrics.md"
 
 func TestMetrics_ThePageHasARowForEach(t *testing.T) {
 	pagetable.Check(t, metricsPage, *rewrite, map[string]string{"metrics": metricsTable(t)})
 }
 
-// metricsTable records each metric once and returns a table of them.
+// metricsTable records each metric once and returns the table of all metrics.
 func metricsTable(t *testing.T) string {
 	t.Helper()
 	reader := sdk.NewManualReader()
@@ -65,7 +65,7 @@ func metricsTable(t *testing.T) string {
 	return table
 }
 
-// instruments returns the number of metrics in the source.
+// instruments returns the number of metrics in the source code.
 func instruments(t *testing.T) (n int) {
 	t.Helper()
 	metric := regexp.MustCompile(`(?:Counter|Gauge|Histogram)\("durabletask[a-z_.]+"`)

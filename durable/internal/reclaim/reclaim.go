@@ -1,6 +1,6 @@
-// Package reclaim has Go collect garbage early while large payloads are processed, and returns
-// the memory to the system afterwards. By itself, Go collects when the garbage is as large as
-// the live heap, and keeps the memory for a while.
+// Package reclaim makes Go collect garbage early while large payloads are processed, and then
+// returns the memory to the operating system. By default, Go collects when the garbage is as
+// large as the live heap, and keeps the freed memory for some time.
 package reclaim
 
 import (
@@ -10,24 +10,26 @@ import (
 )
 
 const (
-	// Large is the size in bytes from which a payload counts.
+	// Large is the minimum size of a large payload, in bytes.
 	Large = 1 << 20
 
-	// earlyPercent is the size of the garbage, in percent of the live heap, at which Go collects
-	// it during such work.
+	// earlyPercent is the GOGC value during such work: the size of the garbage, in percent of
+	// the live heap, that triggers a collection.
 	earlyPercent = 25
-	// freeAfter is the time from the last work to the return of the memory.
+	// freeAfter is the time from the last work until the memory is returned.
 	freeAfter = 5 * time.Second
 )
 
-// A Pacer records work on large payloads. The zero value is ready to use.
+// Pacer tracks work on large payloads. The zero value is ready to use. It is safe for
+// concurrent use.
 type Pacer struct {
-	mu    sync.Mutex // protects the following
-	early bool       // Go collects early, and memory is returned soon
-	again bool       // and once more, since more work was done
+	mu    sync.Mutex // protects the fields below
+	early bool       // early collection is on, and a call of free is scheduled
+	again bool       // work was done since free was scheduled; schedule it once more
 }
 
-// Step is called before and after work on a payload of n bytes. Small payloads are left to Go.
+// Step records work on a payload of n bytes. Call it before and after the work. It ignores
+// small payloads.
 func (p *Pacer) Step(n int) {
 	if n < Large {
 		return
@@ -42,8 +44,8 @@ func (p *Pacer) Step(n int) {
 	}
 }
 
-// free returns unused memory to the system. It ends the early collections if no work was done
-// since it was planned.
+// free returns unused memory to the system. Without new work since it was scheduled, it ends
+// early collection.
 func (p *Pacer) free() {
 	debug.FreeOSMemory()
 	p.mu.Lock()
@@ -56,17 +58,18 @@ func (p *Pacer) free() {
 	percent.restore()
 }
 
-// percent is the setting of the process, which is lower while any pacer needs that.
+// percent is the GOGC value of the process. It is lowered while any pacer needs it.
 var percent lowered
 
-// A lowered is a setting of the garbage collector with the value to restore.
+// lowered is a GOGC value that can be lowered and restored.
 type lowered struct {
-	mu    sync.Mutex // protects the following
+	mu    sync.Mutex // protects the fields below
 	users int
 	usual int
 }
 
-// lower has Go collect early. A lower value, or none, of the user stays.
+// lower makes Go collect early. If the user has set a lower value or turned collection off,
+// that stays.
 func (l *lowered) lower() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +82,7 @@ func (l *lowered) lower() {
 	}
 }
 
-// restore reverts one call of lower. A value that the user has set meanwhile stays.
+// restore reverts one call of lower. A value that the user set in the meantime stays.
 func (l *lowered) restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// forced returns the number of collections that the program has started.
+// forced returns the number of collections that the program forced.
 func forced() uint32 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.NumForcedGC
 }
 
-// setting returns the present setting of the collector.
+// setting returns the current GOGC value.
 func setting() int {
 	now := debug.SetGCPercent(100)
 	debug.SetGCPercent(now)
@@ -51,7 +51,7 @@ func TestPacer_CollectsEarlyUntilShortlyAfterTheLastStep(t *testing.T) {
 	})
 }
 
-func TestPacer_KeepsWhatTheUserSets(t *testing.T) {
+func TestPacer_KeepsTheUsersSetting(t *testing.T) {
 	usual := setting()
 	defer debug.SetGCPercent(usual)
 	for _, own := range []int{-1, 10} {

@@ -1,8 +1,7 @@
-// Package storageop tells what a request asks of a storage service, in the
-// words of Microsoft's reference without blanks: PutMessage, GetMessages,
-// InsertEntity, EntityGroupTransaction. The metrics of a storage account call
-// operations the same. It knows the operations that task hubs use; another is
-// called by its method.
+// Package storageop determines the storage operation of a request. It uses the names of
+// Microsoft's reference and of the metrics of storage accounts: PutMessage, GetMessages,
+// InsertEntity, EntityGroupTransaction. It knows the operations that task hubs use. For others
+// it returns the HTTP method.
 package storageop
 
 import (
@@ -17,8 +16,8 @@ const (
 	Blob  = "blob"
 )
 
-// Of returns the operation that a request asks of a service. The path is that
-// of the request without what names the account, and without a leading slash.
+// Of returns the operation of a request to a service. path is the request's path without the
+// account and without a leading slash.
 func Of(service string, req *http.Request, path string) string {
 	first, rest, _ := strings.Cut(path, "/")
 	switch service {
@@ -56,7 +55,7 @@ func ofTable(req *http.Request, path string) string {
 	case "Tables":
 		return choose(req.Method, "POST", "CreateTable", "DELETE", "DeleteTable", "GET", "QueryTables")
 	}
-	// "MERGE" is sent as such or, by some clients, as PATCH.
+	// Some clients send MERGE as PATCH.
 	return choose(req.Method, "GET", "QueryEntities", "POST", "InsertEntity", "PUT", "UpdateEntity",
 		"PATCH", "MergeEntity", "MERGE", "MergeEntity", "DELETE", "DeleteEntity")
 }
@@ -81,7 +80,7 @@ func ofBlob(req *http.Request, rest string) string {
 	return choose(req.Method, "PUT", "PutBlob", "GET", "GetBlob", "HEAD", "GetBlobProperties", "DELETE", "DeleteBlob")
 }
 
-// choose returns the value that follows key, or key itself.
+// choose returns the value that follows key in pairs, or key itself.
 func choose(key string, pairs ...string) string {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i] == key {

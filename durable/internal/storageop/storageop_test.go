@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestOf_CallsOperationsAsTheReferenceDoes(t *testing.T) {
+func TestOf_ReturnsTheNamesOfTheReference(t *testing.T) {
 	for _, test := range []struct{ service, method, url, want string }{
 		{Queue, "GET", "/?comp=list", "ListQueues"},
 		{Queue, "PUT", "/q", "CreateQueue"},

@@ -1,5 +1,5 @@
-// Package testshare divides the cases of tests among processes that run side by side. A test
-// binary that imports it has the flag -sim.share: the value 1/2 selects the first of two shares.
+// Package testshare divides the cases of tests among parallel processes. A test binary that
+// imports it has the flag -sim.share: the value 1/2 selects the first of two shares.
 package testshare
 
 import (
@@ -15,8 +15,9 @@ func init() {
 	flag.Var(&current, "sim.share", "run one `share` of all seeds and crash points, as in 1/2; the default is all")
 }
 
-// Has reports whether this process runs case i of a test. Of two shares, each has every second
-// case. The share of case 0 depends on the test's name, so that tests with one case spread.
+// Has reports whether this process runs case i of a test. With two shares, each has every
+// second case. The share of case 0 depends on the test's name, so that tests with one case are
+// distributed.
 func Has(t testing.TB, i int) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(t.Name()))

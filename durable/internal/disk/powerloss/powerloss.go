@@ -1,4 +1,4 @@
-// Package powerloss is a disk for tests that loses what was not synced.
+// Package powerloss provides a disk for tests that loses unsynced writes.
 package powerloss
 
 import (
@@ -14,30 +14,29 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 )
 
-// Block is what a disk writes as a whole, in bytes, mostly.
+// Block is the size, in bytes, of the units that a disk usually writes as a whole.
 const Block = 512
 
-// A Disk has the files of one folder. What is written is seen at once by those who read
-// it, as in a page cache, and is on the disk once it is synced: until then, any part of
-// it may be there or not, in blocks of [Block] bytes. A new file has its name once the
-// folder is synced.
+// Disk holds the files of one folder. Readers see a write immediately, as with a page cache.
+// The write is on the disk once it is synced. Until then, any of its blocks of [Block] bytes
+// may be on the disk or not. The name of a new file is on the disk once the folder is synced.
 type Disk struct {
 	dir string
 
-	mu    sync.Mutex // protects the following
+	mu    sync.Mutex // protects the fields below
 	files map[string]*state
-	names map[string]bool // that last
-	// replaced is the content of files whose names others got by a rename that does not
-	// last yet.
+	names map[string]bool // of files whose names are on the disk
+	// replaced holds the old content of files that a rename replaced, until the rename is
+	// durable.
 	replaced map[string][]byte
 	counts   map[string]int
 	before   func(call string)
 }
 
-// state is what is on the disk of a file.
+// state is the content of a file on the disk.
 type state struct {
 	lasting []byte
-	pending []write // not synced, in order
+	pending []write // unsynced, in order
 }
 
 type write struct {
@@ -45,7 +44,7 @@ type write struct {
 	data []byte
 }
 
-// Under puts a Disk under a folder until restore is called. What the folder holds lasts.
+// Under puts a Disk under a folder until restore is called. The existing files are on the disk.
 func Under(dir string) (d *Disk, restore func(), err error) {
 	d = &Disk{dir: dir, files: make(map[string]*state), names: make(map[string]bool), counts: make(map[string]int), replaced: make(map[string][]byte)}
 	if err := d.SyncDir(dir); err != nil {
@@ -55,15 +54,15 @@ func Under(dir string) (d *Disk, restore func(), err error) {
 	return d, disk.Replace(dir, d), nil
 }
 
-// Before has f called before each call of the disk, with what the call is: "open",
-// "write", "sync", "rename" or "sync folder". A nil f ends that.
+// Before makes the disk call f before each of its operations. The argument is "open", "write",
+// "sync", "rename" or "sync folder". A nil f ends this.
 func (d *Disk) Before(f func(call string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.before = f
 }
 
-// Count returns how often a call was made; Before says which there are.
+// Count returns how often an operation was called. Before lists the operations.
 func (d *Disk) Count(call string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +95,7 @@ func (d *Disk) Open(path string) (disk.File, error) {
 			return nil, err
 		}
 		d.files[name] = &state{lasting: there}
-		if !d.names[name] { // somebody wrote it without the disk, and has not synced it
+		if !d.names[name] { // written without the disk and unsynced
 			d.files[name] = &state{pending: []write{{0, there}}}
 		}
 	}
@@ -119,8 +118,8 @@ func (d *Disk) SyncDir(dir string) error {
 	return nil
 }
 
-// Rename implements [disk.Disk], for files that are written without the disk. What was
-// not synced through the disk before may be lost.
+// Rename implements [disk.Disk] for files that are written without the disk. Content of from
+// that was not synced through the disk may be lost.
 func (d *Disk) Rename(from, to string) error {
 	d.called("rename")
 	was, err := os.ReadFile(to)
@@ -171,7 +170,7 @@ func (f *file) Sync() error {
 	return nil
 }
 
-// apply makes a part of the write in what is on the disk.
+// apply applies a part of the write to the content b.
 func (w write) apply(b []byte, from, to int) []byte {
 	if end := int(w.at) + to; end > len(b) {
 		b = append(b, make([]byte, end-len(b))...)
@@ -180,10 +179,9 @@ func (w write) apply(b []byte, from, to int) []byte {
 	return b
 }
 
-// Lose writes what a loss of power at this moment could leave of the folder into
-// another one. Files that are not opened through the disk are copied as they are:
-// who wrote them is believed to have synced them, and copyFile must take each as it
-// was at one time.
+// Lose writes to another folder what a power loss at this moment could leave. It copies files
+// that were never opened through the disk with copyFile, and assumes that they are synced.
+// copyFile must copy a consistent state of a file.
 func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) error) error {
 	d.mu.Lock()
 	left := make(map[string][]byte)
@@ -200,9 +198,9 @@ func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) erro
 		content, opened := left[e.Name()]
 		was, isNew := replaced[e.Name()]
 		switch {
-		case isNew && r.IntN(2) == 0: // the old one still has the name
+		case isNew && r.IntN(2) == 0: // the rename is lost
 			err = os.WriteFile(filepath.Join(to, e.Name()), was, 0o600)
-		case !names[e.Name()] && r.IntN(2) == 0: // its name is lost
+		case !names[e.Name()] && r.IntN(2) == 0: // the name of the new file is lost
 		case opened:
 			err = os.WriteFile(filepath.Join(to, e.Name()), content, 0o600)
 		default:
@@ -215,10 +213,10 @@ func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) erro
 	return nil
 }
 
-// leftovers returns what may be left of a file.
+// leftovers returns a possible content of the file after a power loss.
 func (s *state) leftovers(r *rand.Rand) []byte {
 	b := slices.Clone(s.lasting)
-	some := r.Float64() // of what was not synced was on its way all the same
+	some := r.Float64() // the probability that an unsynced block reached the disk
 	for i, w := range s.pending {
 		for from := 0; from < len(w.data); {
 			to := min(len(w.data), from+Block-(int(w.at)+from)%Block)

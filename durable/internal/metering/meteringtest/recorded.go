@@ -1,4 +1,4 @@
-// Package meteringtest reads what a program has recorded in OpenTelemetry's metrics.
+// Package meteringtest reads recorded OpenTelemetry metrics.
 package meteringtest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// Recorded returns what a metric has recorded so far: a number for each value of one of its
-// attributes.
+// Recorded returns the recorded values of a metric: the sum for each value of the attribute by.
+// For a histogram it returns counts.
 func Recorded(t *testing.T, r sdk.Reader, name, by string) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
