@@ -1,5 +1,5 @@
-// Package recordings has what the engine of .NET and the Functions Core Tools wrote to
-// Azure Storage, for tests.
+// Package recordings contains recordings for tests: what the engine of .NET and the Functions
+// Core Tools wrote to Azure Storage.
 package recordings
 
 import (
@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// A Request is one request that .NET's engine made, with the answer.
+// Request is a recorded request of .NET's engine, with its response.
 type Request struct {
 	Folder string
 
@@ -34,17 +34,17 @@ type Request struct {
 	Response string
 }
 
-// String says where the request is in the recordings.
+// String returns the request's place in the recordings.
 func (r *Request) String() string {
 	return fmt.Sprintf("%s/%s %s %s %s", r.Folder, r.Scenario, r.Time, r.Method, r.URL)
 }
 
-// files are the recordings; testdata/README.md of each folder says what they are.
+// files are the recordings; testdata/README.md of each folder describes them.
 //
 //go:embed testdata
 var files embed.FS
 
-// loadRecordings reads the requests once for all tests.
+// loadRecordings decodes the requests once for all tests.
 var loadRecordings = sync.OnceValues(func() ([]Request, error) {
 	names, err := fs.Glob(files, "testdata/dotnet-wire/*.jsonl.gz")
 	if err != nil {
@@ -73,7 +73,7 @@ var loadRecordings = sync.OnceValues(func() ([]Request, error) {
 	return all, nil
 })
 
-// LeaseBlobs returns each text that the engine read from a blob of leases, once, a line each.
+// LeaseBlobs returns the distinct contents of lease blobs that the engine read, one per line.
 func LeaseBlobs(tb testing.TB) string {
 	tb.Helper()
 	text, err := files.ReadFile("testdata/dotnet-wire/leaseblobs.txt")
@@ -83,7 +83,7 @@ func LeaseBlobs(tb testing.TB) string {
 	return string(text)
 }
 
-// All returns what .NET's engine sent and got, in order.
+// All returns the requests of .NET's engine, in order.
 func All(tb testing.TB) []Request {
 	tb.Helper()
 	rs, err := loadRecordings()
@@ -93,7 +93,7 @@ func All(tb testing.TB) []Request {
 	return rs
 }
 
-// A Message is the text of a queue message in a request or an answer.
+// Message is the text of a queue message in a request or a response.
 type Message struct {
 	Request  *Request
 	Received bool
@@ -142,23 +142,23 @@ func messageTexts(tb testing.TB, body string) []string {
 	}
 }
 
-// A Row is a row in a request or an answer.
+// Row is a table row in a request or a response.
 type Row struct {
 	Request *Request
 	Hub     string
 	Table   string // History, Instances or Partitions
-	// verb is how it was written: POST, PUT or PATCH; in a transaction "batch"
-	// and a space go before; GET is one that was read.
+	// Verb is POST, PUT or PATCH for a written row, with the prefix "batch " in a transaction;
+	// GET for a row that was read.
 	Verb string
 	Raw  []byte
 }
 
-// String says where the row is in the recordings.
+// String returns the row's place in the recordings.
 func (e *Row) String() string {
 	return fmt.Sprintf("%s %s in %s", e.Table, e.Verb, e.Request)
 }
 
-// Column returns the value of a String column, empty if there is none.
+// Column returns the value of a String column, or "".
 func (e *Row) Column(tb testing.TB, name string) string {
 	tb.Helper()
 	return Columns(tb, e.Raw)[name].Text()
@@ -208,18 +208,16 @@ func Rows(tb testing.TB) []Row {
 	return all
 }
 
-// An EDMValue is a value of a row with its type: what JSON says of it, or its
-// annotation.
+// EDMValue is a value of a row with its type, which comes from JSON or from its annotation.
 type EDMValue struct {
 	Type  string
 	Value any
 }
 
-// Text returns the value of a String, empty for another type.
+// Text returns the value of a String; "" for another type.
 func (v EDMValue) Text() string { s, _ := v.Value.(string); return s }
 
-// Columns returns the columns of a row that are not null, without what
-// the service adds to them.
+// Columns returns the columns of a row that are not null, without those that the service adds.
 func Columns(tb testing.TB, raw []byte) map[string]EDMValue {
 	tb.Helper()
 	var members map[string]any
@@ -236,7 +234,7 @@ func Columns(tb testing.TB, raw []byte) map[string]EDMValue {
 			edm = fmt.Sprintf("%T", value)
 		}
 		if tags, isText := value.(string); name == "Tags" && isText && tags != "" {
-			// The order of tags has no meaning, and Go's maps have none.
+			// The order of tags has no meaning: .NET's dictionary and Go's map have none.
 			var parsed any
 			if err := json.Unmarshal([]byte(tags), &parsed); err != nil {
 				tb.Fatalf("%v in %s", err, raw)
@@ -248,8 +246,7 @@ func Columns(tb testing.TB, raw []byte) map[string]EDMValue {
 	return properties
 }
 
-// WantCount fails the test if it did not see as many cases as there are known to
-// be.
+// WantCount fails the test if it has not seen the known number of cases.
 func WantCount(t *testing.T, what string, got, want int) {
 	t.Helper()
 	if got != want {
@@ -257,14 +254,14 @@ func WantCount(t *testing.T, what string, got, want int) {
 	}
 }
 
-// A CoreToolsLine is a message or a row that the Functions Core Tools wrote.
+// CoreToolsLine is a message or a row that the Functions Core Tools wrote.
 type CoreToolsLine struct {
 	Queue, Text string
 	Table       string
 	Row         json.RawMessage
 }
 
-// CoreTools returns what the Functions Core Tools wrote.
+// CoreTools returns everything that the Functions Core Tools wrote.
 func CoreTools(tb testing.TB) []CoreToolsLine {
 	tb.Helper()
 	text, err := files.ReadFile("testdata/core-tools/recording.jsonl")
@@ -282,8 +279,8 @@ func CoreTools(tb testing.TB) []CoreToolsLine {
 	return all
 }
 
-// AsReturned returns the JSON of a row as the table service returns it: with an ETag, a
-// time of its own, and types before values.
+// AsReturned returns the JSON of a row in the form in which the table service returns it: with
+// an ETag and a Timestamp, and with types before values.
 func AsReturned(row []byte) []byte {
 	const changed = "2026-11-20T18:34:03.1008020Z"
 	return []byte(`{"odata.etag":"W/\"datetime'` + strings.ReplaceAll(changed, ":", "%3A") + `'\"",` +

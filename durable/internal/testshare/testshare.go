@@ -48,7 +48,7 @@ func SkipShortRace(t testing.TB) {
 	}
 }
 
-// A Share is one of several parts of a list, counted from 1.
+// Share is one of several parts of a list, counted from 1.
 type Share struct{ n, of int }
 
 // Has reports whether the share contains element i of the list.
@@ -57,7 +57,7 @@ func (s Share) Has(i int) bool { return i%s.of == s.n-1 }
 // String implements [flag.Value].
 func (s Share) String() string { return fmt.Sprintf("%d/%d", s.n, s.of) }
 
-// Set implements [flag.Value]. The text is like 1/2.
+// Set implements [flag.Value]. An example of text is "1/2".
 func (s *Share) Set(text string) error {
 	var parsed Share
 	_, err := fmt.Sscanf(text, "%d/%d", &parsed.n, &parsed.of)

@@ -10,12 +10,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxTraceState is the longest trace state that is kept; a longer one is
-// dropped whole (DurableTask.Core/Tracing/DistributedTraceContext.cs,
-// TraceState).
+// maxTraceState is the maximum length of a trace state; a longer one is dropped completely
+// (DurableTask.Core/Tracing/DistributedTraceContext.cs, TraceState).
 const maxTraceState = 513
 
-// encode returns a span's context as events hold it.
+// encode returns a span's context in the form of events, or nil if it is invalid.
 func encode(c trace.SpanContext) *history.TraceContext {
 	if !c.IsValid() {
 		return nil
@@ -31,7 +30,7 @@ func traceParent(c trace.SpanContext) string {
 	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags()&trace.FlagsSampled)
 }
 
-// decode returns the context that an event holds, invalid if it has none.
+// decode returns the span context of an event; an invalid one if t is nil.
 func decode(t *history.TraceContext) trace.SpanContext {
 	if t == nil {
 		return trace.SpanContext{}
@@ -44,21 +43,21 @@ func decode(t *history.TraceContext) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// The form of a DateTimeOffset in JSON.
+// offsetTime is the form of a DateTimeOffset in JSON.
 const offsetTime = "2006-01-02T15:04:05.9999999-07:00"
 
-// begun is when and as which span an orchestration began. It is kept with the
-// parent's context in the event that starts it.
+// begun is the span of a running orchestration. It is stored, with the parent's context, in the
+// event that starts the orchestration.
 type begun struct {
 	parent trace.SpanContext
 	span   trace.SpanContext
 	at     time.Time
 }
 
-// begin returns the span of the orchestration that t says the parent of, and t
-// with that span in it. One that t has already is the span: the worker of the
-// first episode chose it (TraceHelper.cs,
-// StartTraceActivityForOrchestrationExecution).
+// begin returns the span of the orchestration whose parent is in t, and t with that span added.
+// If t has a span, the worker of the first episode chose it, and begin returns that one
+// (TraceHelper.cs, StartTraceActivityForOrchestrationExecution). begin returns nil if t has no
+// valid parent.
 func begin(t *history.TraceContext, now time.Time) (*begun, *history.TraceContext) {
 	parent := decode(t)
 	if !parent.IsValid() {

@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Keys of attributes that only entities have, and what durabletask.task.operation
-// can be (DurableTask.Core/Tracing/Schema.cs, TraceActivityConstants.cs).
+// Attribute keys of entities, and the values of durabletask.task.operation
+// (DurableTask.Core/Tracing/Schema.cs, TraceActivityConstants.cs).
 const (
 	keyOperation     = attribute.Key("durabletask.task.operation")
 	keyScheduledTime = attribute.Key("durabletask.task.scheduled_time")
@@ -22,8 +22,8 @@ const (
 	signalEntity = "signal_entity"
 )
 
-// entitySpanName is the name of a span about an operation of an entity
-// (TraceHelper.cs, CreateEntitySpanName).
+// entitySpanName returns the name of a span of an entity operation (TraceHelper.cs,
+// CreateEntitySpanName).
 func entitySpanName(id entity.ID, operation string) string {
 	return "entity:" + id.Name + ":" + operation
 }
@@ -35,7 +35,7 @@ func operationKind(signal bool) string {
 	return callEntity
 }
 
-// scheduled adds the time that something is due at, in .NET's invariant format.
+// scheduled appends the due time, in .NET's invariant format, unless it is zero.
 func scheduled(attrs []attribute.KeyValue, due time.Time) []attribute.KeyValue {
 	if due.IsZero() {
 		return attrs
@@ -43,8 +43,8 @@ func scheduled(attrs []attribute.KeyValue, due time.Time) []attribute.KeyValue {
 	return append(attrs, keyScheduledTime.String(due.UTC().Format("01/02/2006 15:04:05")))
 }
 
-// stampRequest returns a request to an entity that names a parent; a request for
-// a lock, and one that cannot be read, stays as it is.
+// stampRequest returns an entity request with its parent span. It does not change a lock
+// request or one that it cannot decode.
 func stampRequest(request string, parent trace.SpanContext, now time.Time) string {
 	c := encode(parent)
 	if c == nil {
@@ -58,8 +58,8 @@ func stampRequest(request string, parent trace.SpanContext, now time.Time) strin
 	return r.Encode()
 }
 
-// stampRequests makes an orchestration's span the parent of its requests to
-// entities, in its messages and in its history alike.
+// stampRequests makes an orchestration's span the parent of its entity requests, both in its
+// messages and in its history.
 func stampRequests(cp *provider.Checkpoint, b *begun, now time.Time) {
 	for n, m := range cp.Messages {
 		raised, ok := m.Event.(*history.EventRaised)
@@ -84,21 +84,21 @@ func stampRequests(cp *provider.Checkpoint, b *begun, now time.Time) {
 	}
 }
 
-// An Entity writes the spans of an entity that a worker runs. A nil one does nothing.
+// Entity writes the spans of an entity that a worker runs. A nil Entity does nothing.
 type Entity struct {
 	tracer     *Tracer
 	instanceID string
-	spans      []past // of the batch that is not committed yet
+	spans      []past // of the uncommitted batch
 }
 
-// Forget drops the spans of a batch that was not committed.
+// Forget discards the spans of a batch that was not committed.
 func (e *Entity) Forget() {
 	if e != nil {
 		e.spans = nil
 	}
 }
 
-// Committed writes the spans of a batch that was.
+// Committed writes the spans of a committed batch.
 func (e *Entity) Committed() {
 	if e == nil {
 		return
@@ -109,7 +109,7 @@ func (e *Entity) Committed() {
 	e.spans = nil
 }
 
-// An Operation is one that an entity performs. A nil one is not traced.
+// Operation is the span of an operation of an entity. A nil Operation is not traced.
 type Operation struct {
 	of      *Entity
 	op      *entity.Operation
@@ -118,10 +118,10 @@ type Operation struct {
 	span    trace.SpanContext // of run
 }
 
-// Begin notes that an operation begins. A call's span ends when it is answered,
-// that of a signal now, unless its sender wrote it
-// (DurableTask.Core/TaskEntityDispatcher.cs, GetOperationRequestsAndTraceActivities
-// and SendResultMessage).
+// Begin starts the span of an operation. The span of a call's request ends with the operation.
+// The span of a signal's request ends immediately; it is written here only if its sender did
+// not write it (DurableTask.Core/TaskEntityDispatcher.cs,
+// GetOperationRequestsAndTraceActivities and SendResultMessage).
 func (e *Entity) Begin(op *entity.Operation, now time.Time) *Operation {
 	if e == nil {
 		return nil
@@ -155,8 +155,7 @@ func (e *Entity) Begin(op *entity.Operation, now time.Time) *Operation {
 	return o
 }
 
-// Context returns ctx with the operation's span, so that what it calls belongs
-// to the trace.
+// Context returns ctx with the operation's span as the parent of its calls.
 func (o *Operation) Context(ctx context.Context) context.Context {
 	if o == nil {
 		return ctx
@@ -164,8 +163,8 @@ func (o *Operation) Context(ctx context.Context) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, o.span)
 }
 
-// End notes that the operation has ended with r, whose actions are taken if counts
-// is true: then they get spans, which they name as their parents.
+// End ends the operation with result r. If counts is true, r's actions are carried out: each
+// gets a span, which becomes the parent of the action.
 func (o *Operation) End(r *entity.Result, counts bool, now time.Time) {
 	if o == nil {
 		return
@@ -190,9 +189,8 @@ func (o *Operation) End(r *entity.Result, counts bool, now time.Time) {
 	}
 }
 
-// act writes the span of a signal or a start. The name of the latter is as .NET
-// has it, the other way round than that of a client's (TraceHelper.cs,
-// StartActivityForEntityStartingAnOrchestration).
+// act writes the span of a signal or a start. The name of a start's span has the opposite order
+// of a client's, as in .NET (TraceHelper.cs, StartActivityForEntityStartingAnOrchestration).
 func (o *Operation) act(a entity.Action, now time.Time) {
 	span := o.span.WithSpanID(newSpanID())
 	p := past{

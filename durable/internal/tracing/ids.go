@@ -8,19 +8,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// SpanIDs generates the IDs of traces and spans: at random, but for the spans
-// whose ID was chosen before. It is what an SDK's tracer provider takes as its
-// ID generator.
+// SpanIDs generates the IDs of traces and spans. The IDs are random, except for a span whose ID
+// was chosen before. Use it as the ID generator of the SDK's tracer provider.
 type SpanIDs struct{}
 
 type chosenID struct{}
 
-// withSpanID has the next span that is started with the context get an ID.
+// withSpanID sets the ID of the next span that is started with the context.
 func withSpanID(ctx context.Context, id trace.SpanID) context.Context {
 	return context.WithValue(ctx, chosenID{}, id)
 }
 
-// NewIDs returns the IDs of a span that begins a trace.
+// NewIDs returns the IDs of a span that starts a trace.
 func (g SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	var t trace.TraceID
 	for !t.IsValid() {
@@ -30,7 +29,7 @@ func (g SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return t, g.NewSpanID(ctx, t)
 }
 
-// NewSpanID returns the ID of a span of a trace.
+// NewSpanID returns the ID of a span in a trace.
 func (SpanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if id, ok := ctx.Value(chosenID{}).(trace.SpanID); ok && id.IsValid() {
 		return id

@@ -9,16 +9,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// An Instance writes the spans of an instance that a worker runs. A nil one does
-// nothing.
+// Instance writes the spans of an instance that a worker runs. A nil Instance does nothing.
 type Instance struct {
 	tracer *Tracer
 	start  *history.ExecutionStarted
 	begun  *begun                // nil if the orchestration is not traced
-	open   map[int]history.Event // what was scheduled and has not come back
+	open   map[int]history.Event // scheduled and not completed, by event ID
 }
 
-// learn takes note of events that are in the history.
+// learn processes events of the history.
 func (i *Instance) learn(events []history.Event, now time.Time) {
 	for _, e := range events {
 		switch e := e.(type) {
@@ -37,9 +36,8 @@ func (i *Instance) learn(events []history.Event, now time.Time) {
 	}
 }
 
-// Stamp puts the spans that begin with a checkpoint into its events and
-// messages, before it is committed. It changes none of the events that it was
-// given, but replaces them.
+// Stamp adds the spans that start with a checkpoint to its events and messages. Call it before
+// the commit. It replaces the events that it changes.
 func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 	if i == nil {
 		return
@@ -76,9 +74,9 @@ func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 	}
 }
 
-// lineage is what the next generation has of the parent of this one: the same
-// parent, and a span of its own (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// where it copies the trace context to preserve lineage).
+// lineage returns the trace context of the next generation: the same parent without a span, so
+// that the next generation gets its own (DurableTask.Core/TaskOrchestrationDispatcher.cs, where
+// it copies the trace context to preserve lineage).
 func lineage(t *history.TraceContext) *history.TraceContext {
 	if t == nil {
 		return nil
@@ -86,8 +84,7 @@ func lineage(t *history.TraceContext) *history.TraceContext {
 	return &history.TraceContext{TraceParent: t.TraceParent, TraceState: t.TraceState}
 }
 
-// stampTask gives an activity the parent that its run is to have: a span that
-// lasts from here to its completion.
+// stampTask gives an activity its parent: a span from here to its completion.
 func stampTask(cp *provider.Checkpoint, e *history.TaskScheduled, b *begun) history.Event {
 	c := encode(b.span.WithSpanID(newSpanID()))
 	for n, m := range cp.Activities {
@@ -117,8 +114,8 @@ func stampChild(cp *provider.Checkpoint, e *history.SubOrchestrationInstanceCrea
 	return e
 }
 
-// stampEvents writes a span for each event that is sent to another instance,
-// and makes it the event's parent. What is sent to entities is not an event.
+// stampEvents writes a span for each event that is sent to an orchestration and makes the span
+// the event's parent. Messages to entities are requests and get no span here.
 func (i *Instance) stampEvents(cp *provider.Checkpoint, start *history.ExecutionStarted, b *begun, now time.Time) {
 	for n, m := range cp.Messages {
 		raised, ok := m.Event.(*history.EventRaised)
@@ -139,8 +136,7 @@ func (i *Instance) stampEvents(cp *provider.Checkpoint, start *history.Execution
 
 func isEntity(id string) bool { return id != "" && id[0] == '@' }
 
-// Committed writes the spans that ended with a checkpoint that was stamped and
-// committed.
+// Committed writes the spans that ended with a checkpoint that was stamped and committed.
 func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
 	if i == nil {
 		return
@@ -159,7 +155,7 @@ func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
 	}
 }
 
-// ended writes the span of an execution that has come to its end.
+// ended writes the span of an execution that has ended.
 func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails, now time.Time) {
 	attrs := functionAttributes("orchestration", i.start.Name, i.start.Version, i.start.Instance.InstanceID)
 	p := past{
@@ -176,7 +172,7 @@ func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails
 	i.begun = nil
 }
 
-// returned writes the span of something that was waited for and came back.
+// returned writes the span of a completed task.
 func (i *Instance) returned(scheduled, back history.Event, now time.Time) {
 	p := past{parent: i.begun.span, kind: trace.SpanKindClient, to: now, failure: failureOf(back)}
 	instanceID := i.start.Instance.InstanceID
@@ -187,7 +183,7 @@ func (i *Instance) returned(scheduled, back history.Event, now time.Time) {
 		p.attrs = append(functionAttributes("activity", e.Name, e.Version, instanceID), keyTaskID.Int(e.EventID))
 	case *history.SubOrchestrationInstanceCreated:
 		if e.ClientSpanID != nil {
-			p.id, _ = trace.SpanIDFromHex(*e.ClientSpanID) // any will do if it is none
+			p.id, _ = trace.SpanIDFromHex(*e.ClientSpanID) // if invalid, the span gets a random ID
 		}
 		p.name = spanName("orchestration", e.Name, e.Version)
 		p.attrs = functionAttributes("orchestration", e.Name, e.Version, instanceID)
@@ -196,7 +192,7 @@ func (i *Instance) returned(scheduled, back history.Event, now time.Time) {
 		p.kind = trace.SpanKindInternal
 		p.attrs = slices.Concat(functionAttributes("timer", i.start.Name, "", instanceID), timerAttributes(e))
 	default:
-		return // it is not known when it began
+		return // its start is unknown
 	}
 	p.from = scheduled.Head().Timestamp
 	i.tracer.write(p)

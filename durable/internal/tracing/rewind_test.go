@@ -26,7 +26,7 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// A bridge does not hold before it is mended.
+// bridge is a set of functions whose activity fails until the bridge is mended.
 type bridge struct{ mended atomic.Bool }
 
 func (b *bridge) cross(context.Context, durable.Void) (string, error) {
@@ -44,15 +44,14 @@ func (b *bridge) travel(ctx *durable.Context, _ durable.Void) (string, error) {
 	return durable.CallSubOrchestrator(ctx, b.walk, durable.Void{}, durable.InstanceID("walk")).Await()
 }
 
-// A rewound instance goes on with the span that it had, and so does what calls
-// it: DurableTask.AzureStorage keeps the ExecutionStarted of the failed run and
-// with it the span's ID, and wakes the instance by a GenericEvent
-// (AzureTableTrackingStore.cs, RewindHistoryAsync;
-// AzureStorageOrchestrationService.cs, RewindTaskOrchestrationAsync). A span of
-// its own for the new run is for ExecutionRewound only, which other stores of
-// .NET send (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// OnProcessWorkItemAsync). What is scheduled anew has spans of its own.
-func TestInstance_ThatIsRewoundGoesOnWithItsSpan(t *testing.T) {
+// A rewound instance keeps its span, and so does its parent orchestration.
+// DurableTask.AzureStorage keeps the ExecutionStarted of the failed run, which has the span's
+// ID, and wakes the instance with a GenericEvent (AzureTableTrackingStore.cs,
+// RewindHistoryAsync; AzureStorageOrchestrationService.cs, RewindTaskOrchestrationAsync). A new
+// span for the new run exists only with ExecutionRewound, which other stores of .NET send
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync). Tasks that are
+// scheduled again get new spans.
+func TestInstance_KeepsItsSpanWhenItIsRewound(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) (provider.Provider, func()){
 		"azurestorage": openSimulated,
 		"embedded":     openFile,
@@ -81,7 +80,7 @@ func rewindTraced(t *testing.T, open func(t *testing.T) (provider.Provider, func
 		t.Fatal(err)
 	}
 	if _, err := i.Wait(t.Context()); err == nil {
-		t.Fatal("it did not fail")
+		t.Fatal("the instance did not fail")
 	}
 	b.mended.Store(true)
 	time.Sleep(time.Hour)
@@ -121,12 +120,11 @@ func waitUntilCompleted(t *testing.T, c *durable.Client, id durable.InstanceID) 
 		}
 		time.Sleep(time.Second)
 	}
-	t.Fatal("it did not complete after the rewind")
+	t.Fatal("the instance did not complete after the rewind")
 }
 
-// numbered tells spans as lines: what each is below of, its kind and name,
-// whether it failed, and the how manyth span ID it is of those that have the
-// same kind and name.
+// numbered returns the spans as lines: the parent, the kind and the name, whether it failed,
+// and the number of its ID among the spans with the same kind and name.
 func numbered(spans tracetest.SpanStubs) []string {
 	names, numbers, ids := map[api.SpanID]string{}, map[api.SpanID]int{}, map[string]int{}
 	for _, s := range spans {

@@ -13,7 +13,7 @@ import (
 // Source is the name of .NET's source of these spans.
 const Source = "DurableTask.Core"
 
-// Keys of attributes (DurableTask.Core/Tracing/Schema.cs).
+// Attribute keys (DurableTask.Core/Tracing/Schema.cs).
 const (
 	keyType        = attribute.Key("durabletask.type")
 	keyName        = attribute.Key("durabletask.task.name")
@@ -26,10 +26,10 @@ const (
 	keyFireAt      = attribute.Key("durabletask.fire_at")
 )
 
-// A Tracer writes spans.
+// Tracer writes spans.
 type Tracer struct{ tracer trace.Tracer }
 
-// New returns a Tracer that writes to p, nil if p is nil.
+// New returns a Tracer that writes to p; nil if p is nil.
 func New(p trace.TracerProvider) *Tracer {
 	if p == nil {
 		return nil
@@ -37,8 +37,7 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{tracer: p.Tracer(Source)}
 }
 
-// spanName is the name of a span about a function (TraceHelper.cs,
-// CreateSpanName).
+// spanName returns the name of a span of a function (TraceHelper.cs, CreateSpanName).
 func spanName(kind, name, version string) string {
 	if version != "" {
 		return kind + ":" + name + "@(" + version + ")"
@@ -54,7 +53,7 @@ func functionAttributes(kind, name, version, instanceID string) []attribute.KeyV
 	return attrs
 }
 
-// end ends a span, as failed if err says so.
+// end ends a span, with an error status if err is not nil.
 func end(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
@@ -62,9 +61,8 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// StartOrchestration begins the span of a client that starts an instance, and
-// makes it the parent that start names. The caller must call done with what
-// came of it.
+// StartOrchestration starts the span of a client that starts an instance. It makes the span the
+// parent in start. The caller must call done with the result.
 func (t *Tracer) StartOrchestration(ctx context.Context, start *history.ExecutionStarted) (_ context.Context, done func(error)) {
 	if t == nil {
 		return ctx, func(error) {}
@@ -77,8 +75,8 @@ func (t *Tracer) StartOrchestration(ctx context.Context, start *history.Executio
 	return ctx, func(err error) { end(span, err) }
 }
 
-// RaiseEvent begins the span of a client that raises an event, and makes it the
-// parent that the event names. The caller must call done with what came of it.
+// RaiseEvent starts the span of a client that raises an event. It makes the span the parent in
+// the event. The caller must call done with the result.
 func (t *Tracer) RaiseEvent(ctx context.Context, e *history.EventRaised, target string) (_ context.Context, done func(error)) {
 	if t == nil {
 		return ctx, func(error) {}
@@ -89,9 +87,8 @@ func (t *Tracer) RaiseEvent(ctx context.Context, e *history.EventRaised, target 
 	return ctx, func(err error) { end(span, err) }
 }
 
-// RunActivity begins the span of an activity that runs. It returns ctx
-// unchanged if the orchestration is not traced. The caller must call done with
-// the activity's failure, if there is one.
+// RunActivity starts the span of a running activity. It returns ctx unchanged if the
+// orchestration is not traced. The caller must call done with the activity's failure, or nil.
 func (t *Tracer) RunActivity(ctx context.Context, task *history.TaskScheduled, instance history.OrchestrationInstance) (_ context.Context, done func(*history.FailureDetails)) {
 	if t == nil {
 		return ctx, func(*history.FailureDetails) {}
@@ -111,9 +108,9 @@ func (t *Tracer) RunActivity(ctx context.Context, task *history.TaskScheduled, i
 	}
 }
 
-// A past span is one whose beginning and ID were settled earlier.
+// past is a span whose start and ID were chosen earlier.
 type past struct {
-	id       trace.SpanID // invalid: any
+	id       trace.SpanID // invalid for a random one
 	parent   trace.SpanContext
 	name     string
 	kind     trace.SpanKind
@@ -122,7 +119,7 @@ type past struct {
 	failure  *string
 }
 
-// write writes a span that is over.
+// write writes a span that has ended.
 func (t *Tracer) write(p past) {
 	ctx := withSpanID(trace.ContextWithRemoteSpanContext(context.Background(), p.parent), p.id)
 	_, span := t.tracer.Start(ctx, p.name, trace.WithSpanKind(p.kind), trace.WithTimestamp(p.from), trace.WithAttributes(p.attrs...))
@@ -132,7 +129,7 @@ func (t *Tracer) write(p past) {
 	span.End(trace.WithTimestamp(p.to))
 }
 
-// timerAttributes are those that only a timer has. The time is in .NET's
+// timerAttributes returns the attributes that only timers have. The time is in .NET's
 // round-trip format.
 func timerAttributes(e *history.TimerCreated) []attribute.KeyValue {
 	return []attribute.KeyValue{
@@ -140,7 +137,7 @@ func timerAttributes(e *history.TimerCreated) []attribute.KeyValue {
 	}
 }
 
-// failureOf returns what an event says about a failure, nil if there was none.
+// failureOf returns the error text of a failure event, or nil.
 func failureOf(e history.Event) *string {
 	var reason *string
 	switch e := e.(type) {
@@ -157,10 +154,9 @@ func failureOf(e history.Event) *string {
 	return reason
 }
 
-// SignalEntity makes the span that ctx has, if there is one, the parent that a
-// client's request to an entity names. Who performs the operation writes the
-// request's span (DurableTask.Core/TaskEntityDispatcher.cs,
-// StartTraceActivityForSignalingEntity).
+// SignalEntity makes the span of ctx, if there is one, the parent in a client's request to an
+// entity. The worker that performs the operation writes the request's span
+// (DurableTask.Core/TaskEntityDispatcher.cs, StartTraceActivityForSignalingEntity).
 func (t *Tracer) SignalEntity(ctx context.Context, request string, now time.Time) string {
 	if t == nil {
 		return request
@@ -168,7 +164,7 @@ func (t *Tracer) SignalEntity(ctx context.Context, request string, now time.Time
 	return stampRequest(request, trace.SpanContextFromContext(ctx), now)
 }
 
-// Entity returns an Entity for the one with the given instance ID.
+// Entity returns the Entity with the given instance ID.
 func (t *Tracer) Entity(instanceID string) *Entity {
 	if t == nil {
 		return nil
@@ -176,7 +172,7 @@ func (t *Tracer) Entity(instanceID string) *Entity {
 	return &Entity{tracer: t, instanceID: instanceID}
 }
 
-// Instance returns an Instance whose history is past.
+// Instance returns the Instance with the given history.
 func (t *Tracer) Instance(past []history.Event) *Instance {
 	if t == nil {
 		return nil

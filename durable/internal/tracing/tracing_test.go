@@ -28,7 +28,7 @@ func start(c *history.TraceContext) *history.ExecutionStarted {
 	}
 }
 
-func TestContext_GoesThereAndBack(t *testing.T) {
+func TestContext_IsDecodedAsItWasEncoded(t *testing.T) {
 	for _, want := range []history.TraceContext{
 		{TraceParent: parentText},
 		{TraceParent: parentText[:53] + "00"},
@@ -41,14 +41,14 @@ func TestContext_GoesThereAndBack(t *testing.T) {
 	}
 }
 
-func TestContext_ThatIsNoneIsNotTraced(t *testing.T) {
+func TestContext_AnInvalidOneIsNotTraced(t *testing.T) {
 	for _, text := range []string{"", "x", "00-0-0-0", strings.Repeat("0", 55), "00-00000000000000000000000000000000-b7ad6b7169203331-01"} {
 		if decode(&history.TraceContext{TraceParent: text}).IsValid() {
-			t.Errorf("%q was taken for a context", text)
+			t.Errorf("%q was decoded as a context", text)
 		}
 	}
 	if encode(api.SpanContext{}) != nil || decode(nil).IsValid() {
-		t.Error("nothing was taken for a context")
+		t.Error("nil was decoded as a context")
 	}
 }
 
@@ -60,8 +60,8 @@ func TestContext_DropsALongTraceState(t *testing.T) {
 	}
 }
 
-// Another worker, which may be one in .NET, has run the first episode.
-func TestInstance_GoesOnWithTheSpanThatTheFirstEpisodeChose(t *testing.T) {
+// Another worker, possibly in .NET, has run the first episode.
+func TestInstance_KeepsTheSpanOfTheFirstEpisode(t *testing.T) {
 	tracer, written := recorder()
 	i := tracer.Instance([]history.Event{start(&history.TraceContext{
 		TraceParent: parentText, ID: new("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"), SpanID: new("00f067aa0ba902b7"),
@@ -81,7 +81,7 @@ func TestInstance_GoesOnWithTheSpanThatTheFirstEpisodeChose(t *testing.T) {
 	}
 }
 
-func TestInstance_KeepsTheSpanItChoseInTheHistory(t *testing.T) {
+func TestInstance_StoresItsSpanInTheHistory(t *testing.T) {
 	tracer, written := recorder()
 	given := &history.TraceContext{TraceParent: parentText}
 	first := start(given)
@@ -89,10 +89,10 @@ func TestInstance_KeepsTheSpanItChoseInTheHistory(t *testing.T) {
 	tracer.Instance(nil).Stamp(cp, noon)
 	kept := cp.NewEvents[0].(*history.ExecutionStarted).ParentTraceContext
 	if kept.ID == nil || kept.SpanID == nil || *kept.ActivityStartTime != "2026-11-20T12:00:00+00:00" {
-		t.Fatalf("the history has %+v", *kept)
+		t.Fatalf("the history contains %+v", *kept)
 	}
 	if given.ID != nil || first.ParentTraceContext != given {
-		t.Error("the message was changed, which may have to be delivered again")
+		t.Error("the message was changed, although it may be redelivered")
 	}
 	if n := len(written.GetSpans()); n != 0 {
 		t.Errorf("%d spans were written before anything ended", n)
@@ -133,17 +133,17 @@ func TestSpanIDs_AreValidAndTakeTheChosenOne(t *testing.T) {
 	}
 }
 
-func TestTracer_ThatIsNilDoesNothing(t *testing.T) {
+func TestTracer_NilDoesNothing(t *testing.T) {
 	tracer := New(nil)
 	e := start(nil)
 	ctx, done := tracer.StartOrchestration(t.Context(), e)
 	done(nil)
 	if ctx != t.Context() || e.ParentTraceContext != nil {
-		t.Error("a tracer that is off did something")
+		t.Error("a nil Tracer did something")
 	}
 	cp := &provider.Checkpoint{NewEvents: []history.Event{e}}
 	i := tracer.Instance(cp.NewEvents)
 	if n := testing.AllocsPerRun(100, func() { i.Stamp(cp, noon); i.Committed(cp, noon) }); n != 0 {
-		t.Errorf("a tracer that is off allocates %v times", n)
+		t.Errorf("a nil Tracer allocates %v times", n)
 	}
 }
