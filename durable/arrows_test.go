@@ -19,23 +19,24 @@ import (
 
 const module = "github.com/durablefunctions-go/durablefunctions/"
 
-// A listed package is one that `go list` tells of.
+// listed is a package in the output of go list.
 type listed struct {
 	ImportPath string
-	Imports    []string // direct
-	Deps       []string // all
+	Imports    []string // direct imports
+	Deps       []string // direct and indirect imports
 }
 
-// An arrow that must not be: no package below from imports one below to.
+// forbidden is an import that must not exist: package from must not import package to
+// or a package below it.
 type forbidden struct {
 	from   string
 	to     string
-	direct bool // only what from itself imports; the standard library imports much
+	direct bool // check direct imports only; the standard library imports many packages
 	but    []string
 }
 
-// The packages stand on each other in one order; durable/README.md draws it.
-func TestArrows_PointDownwardsOnly(t *testing.T) {
+// The packages form layers; see the diagram in durable/README.md.
+func TestImports_FollowTheLayers(t *testing.T) {
 	rules := []forbidden{
 		{from: "durable/history", to: module},
 		{from: "durable/provider", to: module, but: []string{module + "durable/history"}},
@@ -153,7 +154,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 	for _, rule := range rules {
 		from, ok := packages[module+rule.from]
 		if !ok {
-			t.Errorf("there is no package %s", rule.from)
+			t.Errorf("package %s does not exist", rule.from)
 			continue
 		}
 		imports := from.Deps
@@ -168,7 +169,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 	}
 }
 
-// below reports whether a package is the one with the path, or inside of it.
+// below reports whether pkg is the package path or is inside it.
 func below(pkg, path string) bool {
 	path = strings.TrimSuffix(path, "/")
 	return pkg == path || strings.HasPrefix(pkg, path+"/")
@@ -192,7 +193,7 @@ func list(t *testing.T) map[string]listed {
 	}
 }
 
-// The table of packages in README.md names each package once, and no other.
+// The table of packages in README.md must name each package exactly once.
 func TestREADME_NamesEveryPackage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -214,17 +215,17 @@ func TestREADME_NamesEveryPackage(t *testing.T) {
 				path = module + "durable/" + name
 			}
 			if _, ok := left[path]; !ok {
-				t.Errorf("README.md names %s, which is no package, or names it twice", name)
+				t.Errorf("README.md names %s, which is not a package or is named twice", name)
 			}
 			delete(left, path)
 		}
 	}
 	for path := range left {
-		t.Errorf("README.md does not say what %s is", strings.TrimPrefix(path, module))
+		t.Errorf("README.md does not describe %s", strings.TrimPrefix(path, module))
 	}
 }
 
-// A Go file that a README names is there.
+// Go files that a README names must exist.
 func TestREADMEs_NameFilesThatExist(t *testing.T) {
 	var files, documents []string
 	for _, name := range tracked(t) {
@@ -245,48 +246,48 @@ func TestREADMEs_NameFilesThatExist(t *testing.T) {
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			found++
 			if !slices.ContainsFunc(files, func(file string) bool { return strings.HasSuffix(file, "/"+m[1]) }) {
-				t.Errorf("%s names %s, which is not there", document, m[1])
+				t.Errorf("%s names %s, which does not exist", document, m[1])
 			}
 		}
 	}
 	if found < 20 {
-		t.Errorf("%d files are named, want 20 or more", found)
+		t.Errorf("the READMEs name %d files; want at least 20", found)
 	}
 }
 
-// tracked returns the names of the module's files, by the module's root.
+// tracked returns the paths of the tracked files, relative to the root of the module.
 func tracked(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("git", "-C", "..", "ls-files").Output()
 	if err != nil {
-		t.Skipf("no checkout: %v", err) // an unpacked module is not laid out anew
+		t.Skipf("no checkout: %v", err) // the layout of an unpacked module is not checked
 	}
 	return strings.Fields(string(out))
 }
 
-// The top level holds what the product was given, and what tools look for by
+// The top level contains only the files of the product, and files that tools look up by
 // name.
-func TestLayout_TheTopLevelHoldsNothingElse(t *testing.T) {
+func TestLayout_TopLevelContainsOnlyKnownNames(t *testing.T) {
 	given := []string{
 		"go.mod", "go.sum", "handler", "durable", "functions", "host.json", "local.settings.json", "scripts", "README.md", "LICENSE", "CHANGELOG.md",
 	}
 	for _, name := range tracked(t) {
 		top, _, _ := strings.Cut(name, "/")
 		if !strings.HasPrefix(top, ".") && !slices.Contains(given, top) {
-			t.Errorf("%s is at the top level: put it below durable, handler, functions or scripts", top)
+			t.Errorf("%s is at the top level; move it into durable, handler, functions or scripts", top)
 		}
 	}
 }
 
-// Whoever reads a type finds its methods in its file, but for the hub in Azure Storage.
-func TestLayout_MethodsStandBesideTheirTypes(t *testing.T) {
+// Methods must be in the file of their type, except in the Azure Storage hub.
+func TestLayout_MethodsAreInTheFileOfTheirType(t *testing.T) {
 	t.Parallel()
 	type name struct{ dir, of string }
 	type method struct {
 		of         name
 		name, path string
 	}
-	types, methods := map[name]string{}, []method(nil) // types by name, with their files
+	types, methods := map[name]string{}, []method(nil) // types maps type names to files
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -309,7 +310,7 @@ func TestLayout_MethodsStandBesideTheirTypes(t *testing.T) {
 				if n.Recv == nil {
 					return false
 				}
-				ast.Inspect(n.Recv.List[0].Type, func(r ast.Node) bool { // names the type, and its parameters
+				ast.Inspect(n.Recv.List[0].Type, func(r ast.Node) bool { // visits the type and its type parameters
 					if id, ok := r.(*ast.Ident); ok {
 						methods = append(methods, method{name{dir, id.Name}, n.Name.Name, path})
 					}
@@ -326,7 +327,7 @@ func TestLayout_MethodsStandBesideTheirTypes(t *testing.T) {
 	}
 	for _, m := range methods {
 		if home, ok := types[m.of]; ok && home != m.path {
-			t.Errorf("%s has method %s of %s, which stands in %s", m.path, m.name, m.of.of, home)
+			t.Errorf("%s contains method %s of %s, which is declared in %s", m.path, m.name, m.of.of, home)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func touch(context.Context, durable.Void) (durable.Void, error) {
 	return durable.Void{}, nil
 }
 
-// authors returns a registry of the activities above and of more.
+// authors returns a registry with the activities above and more.
 func authors(more ...*durable.Function) *durable.Registry {
 	r := durable.NewRegistry(
 		durable.Activity("SayHello", sayHello),
@@ -33,7 +33,7 @@ func authors(more ...*durable.Function) *durable.Registry {
 	return r
 }
 
-// stage returns a stage for one orchestrator, called "Main".
+// stage returns a stage for the orchestrator orch, registered as "Main".
 func stage[I, O any](t testing.TB, orch func(*durable.Context, I) (O, error)) *replaytest.Stage {
 	t.Helper()
 	return stageOf(t, authors(durable.Orchestrator("Main", orch)))
@@ -48,7 +48,7 @@ func stageOf(t testing.TB, r *durable.Registry) *replaytest.Stage {
 	return replaytest.New(t, "Main", code)
 }
 
-// wantActions compares actions with their description, one a line.
+// wantActions compares actions with their descriptions, one per line.
 func wantActions(t *testing.T, got []replay.Action, want ...string) {
 	t.Helper()
 	w := strings.Join(want, "\n")
@@ -69,7 +69,7 @@ func wantOutput(t *testing.T, s *replaytest.Stage, want string) {
 
 func wantFailure(t *testing.T, s *replaytest.Stage, want string) {
 	t.Helper()
-	s.Output(history.Failed) // fails the test if it ended otherwise
+	s.Output(history.Failed) // fails the test for another status
 	if got := s.End().Failure.ErrorMessage; !strings.Contains(got, want) {
 		t.Errorf("failed with %q, want it to contain %q", got, want)
 	}
@@ -94,7 +94,7 @@ func helloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	return out, nil
 }
 
-func TestCallActivity_SchedulesOneAfterAnother(t *testing.T) {
+func TestCallActivity_SchedulesActivitiesInSequence(t *testing.T) {
 	t.Parallel()
 	s := stage(t, helloSequence)
 	wantActions(t, s.Start(nil), `0 task SayHello ["Tokyo"]`)
@@ -162,7 +162,7 @@ func TestTask_AwaitReturnsADecodeErrorThatNamesFunctionAndType(t *testing.T) {
 				task := durable.CallActivity(ctx, count, "a")
 				_, err := task.Await()
 				if _, again := task.Await(); !errors.Is(again, err) {
-					return 0, fmt.Errorf("another error the second time: %w", again)
+					return 0, fmt.Errorf("the second Await returned another error: %w", again)
 				}
 				return 0, err
 			})
@@ -247,7 +247,7 @@ func TestTask_AwaitReturnsTheActivitysFailure(t *testing.T) {
 	}
 }
 
-func TestTask_AwaitUnderstandsAFailureFromAWorkerThatPropagatesExceptions(t *testing.T) {
+func TestTask_AwaitAcceptsAFailureOfAWorkerThatSerializesExceptions(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		_, err := durable.CallActivity(ctx, count, "a").Await()
@@ -269,11 +269,11 @@ func TestTask_IgnoresCompletionsOfTasksThatAreNotOpen(t *testing.T) {
 	wantActions(t, s.Episode(done(7, `"no such task"`), done(-1, ""), fired(0), done(0, `"first"`), done(0, `"twice"`), failed(0, "thrice")),
 		`1 task SayHello ["Seattle"]`)
 	wantActions(t, s.Episode(done(0, `"again"`), &history.GenericEvent{Header: history.NewHeader(s.Now)}))
-	s.Episode(done(1, `"second"`), done(2, `"third"`)) // as when 2 was decided by an episode whose commit was in doubt
+	s.Episode(done(1, `"second"`), done(2, `"third"`)) // decision 2 comes from an episode whose commit had no clear result
 	wantOutput(t, s, `["first","second","third"]`)
 }
 
-func TestContext_KnowsItsInstance(t *testing.T) {
+func TestContext_ReturnsItsInstanceAndTime(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, in json.RawMessage) (string, error) {
 		return fmt.Sprint(ctx.InstanceID(), " ", ctx.Now().Format(time.RFC3339Nano), " ", string(in)), nil

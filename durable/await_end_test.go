@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An attentive hub tells within a millisecond that an instance has ended, or
-// fails at it.
+// attentive is a hub that reports the end of an instance within a millisecond. With a
+// failure, AwaitEnd returns it instead.
 type attentive struct {
 	*memhub.Hub
 	failure error
@@ -34,14 +34,14 @@ func (a attentive) AwaitEnd(ctx context.Context, id string) error {
 	return a.failure
 }
 
-func TestWait_IsOverAsSoonAsTheHubTellsOfTheEnd(t *testing.T) {
+func TestWait_ReturnsAsSoonAsTheHubReportsTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		failure error
 		limit   time.Duration
 	}{
-		"a hub that tells":            {nil, time.Second + 5*time.Millisecond},
-		"a hub that cannot":           {provider.ErrNotSupported, 3 * time.Second},
-		"a hub that fails at telling": {errors.New("no"), 3 * time.Second},
+		"a hub that reports the end":     {nil, time.Second + 5*time.Millisecond},
+		"a hub that does not support it": {provider.ErrNotSupported, 3 * time.Second},
+		"a hub that fails":               {errors.New("no"), 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,23 +63,23 @@ func TestWait_IsOverAsSoonAsTheHubTellsOfTheEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took > c.limit {
-					t.Errorf("waited %v, want %v at most", took, c.limit)
+					t.Errorf("waited %v, want at most %v", took, c.limit)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 0)
 				defer cancel()
 				if _, err := durable.InstanceOf[string](client, "nobody").Wait(ctx); err == nil {
-					t.Error("waited for an instance that is not there")
+					t.Error("Wait did not fail for an instance that does not exist")
 				}
 			})
 		})
 	}
 }
 
-// A follower is a hub that runs what its clients wait for. It counts how often
-// it is asked nevertheless.
+// follower is a hub that runs the instances its clients wait for. It counts status
+// queries.
 type follower struct {
 	*memhub.Hub
-	knows bool // how instances end
+	knows bool // Follow returns the final state
 	asked atomic.Int32
 }
 
@@ -110,13 +110,13 @@ func (f *follower) Instance(ctx context.Context, id string, fetch provider.Fetch
 	return f.Hub.Instance(ctx, id, fetch)
 }
 
-func TestWait_AsksLittleWhereTheHubRunsTheInstance(t *testing.T) {
+func TestWait_RarelyPollsIfTheHubRunsTheInstance(t *testing.T) {
 	for name, c := range map[string]struct {
 		knows bool
 		asked int32
 	}{
-		"a hub that knows the end": {true, 2}, // every 2 s
-		"a hub that does not":      {false, 4},
+		"a hub that reports the final state": {true, 2}, // one every 2 seconds
+		"a hub that reports nothing":         {false, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -138,10 +138,10 @@ func TestWait_AsksLittleWhereTheHubRunsTheInstance(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := h.asked.Load(); n != c.asked {
-					t.Errorf("asked %d times, want %d", n, c.asked)
+					t.Errorf("queried the status %d times, want %d", n, c.asked)
 				}
 				if err := traced.Raise(t.Context(), client, i.ID, "x"); !errors.Is(err, durable.ErrInstanceEnded) {
-					t.Errorf("an event was raised for what has ended: %v", err)
+					t.Errorf("raise event for an ended instance: %v; want ErrInstanceEnded", err)
 				}
 			})
 		})

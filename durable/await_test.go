@@ -30,7 +30,7 @@ func TestAwaitAll_ReturnsValuesInOrderAndJoinsErrors(t *testing.T) {
 	}
 }
 
-func TestAwaitAll_OfNothingReturnsAtOnce(t *testing.T) {
+func TestAwaitAll_WithoutTasksReturnsImmediately(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		values, err := durable.AwaitAll[int]()
@@ -53,7 +53,7 @@ func race(ctx *durable.Context, _ durable.Void) (string, error) {
 	}
 }
 
-func TestAwaitAny_ReturnsTheTaskThatWasFirst(t *testing.T) {
+func TestAwaitAny_ReturnsTheFirstCompletedTask(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -63,7 +63,7 @@ func TestAwaitAny_ReturnsTheTaskThatWasFirst(t *testing.T) {
 		{"first argument", []history.Event{done(0, `"word"`)}, `"word"`},
 		{"second argument", []history.Event{done(1, "5")}, `"number 5"`},
 		{"timer", []history.Event{fired(2)}, `"lapsed"`},
-		{"of two in one episode the earlier event", []history.Event{done(1, "6"), done(0, `"word"`)}, `"number 6"`},
+		{"earlier of two events in one episode", []history.Event{done(1, "6"), done(0, `"word"`)}, `"number 6"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +75,7 @@ func TestAwaitAny_ReturnsTheTaskThatWasFirst(t *testing.T) {
 	}
 }
 
-func TestAwaitAny_ReturnsTheEarliestOfThoseThatAreComplete(t *testing.T) {
+func TestAwaitAny_ReturnsTheEarliestOfSeveralCompletedTasks(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		a, b := durable.CallActivity(ctx, count, "a"), durable.CallActivity(ctx, count, "b")
@@ -94,7 +94,7 @@ func TestAwaitAny_ReturnsTheEarliestOfThoseThatAreComplete(t *testing.T) {
 	wantOutput(t, s, `"b was first"`)
 }
 
-func TestAwaitAny_RefusesNoTasksAndNilTasks(t *testing.T) {
+func TestAwaitAny_RejectsNoTasksAndNilTasks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -118,14 +118,14 @@ func TestAwaitAny_RefusesNoTasksAndNilTasks(t *testing.T) {
 	}
 }
 
-func TestCompleted_YieldsTasksAsTheyComplete(t *testing.T) {
+func TestAsCompleted_YieldsTasksAsTheyComplete(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
 		var tasks []*durable.Task[int]
 		for range 4 {
 			tasks = append(tasks, durable.CallActivity(ctx, count, ""))
 		}
-		if _, err := tasks[3].Await(); err != nil { // two are complete before the loop begins
+		if _, err := tasks[3].Await(); err != nil { // two tasks are complete before the loop starts
 			return nil, err
 		}
 		var got []int
@@ -135,7 +135,7 @@ func TestCompleted_YieldsTasksAsTheyComplete(t *testing.T) {
 				return nil, err
 			}
 			got = append(got, n)
-			ctx.Sleep(0) // more complete while the body waits
+			ctx.Sleep(0) // more tasks complete while the body waits
 		}
 		return got, nil
 	})
@@ -148,7 +148,7 @@ func TestCompleted_YieldsTasksAsTheyComplete(t *testing.T) {
 	wantOutput(t, s, "[2,3,1,0]")
 }
 
-func TestCompleted_CanBeLeftEarlyAndBegunAgain(t *testing.T) {
+func TestAsCompleted_CanBreakAndIterateAgain(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
 		var tasks []*durable.Task[int]
@@ -209,7 +209,7 @@ func TestGo_EndsBranchesWhenTheOrchestratorReturns(t *testing.T) {
 		durable.Go(ctx, func() (int, error) {
 			defer func() { unwound++ }()
 			_, err := durable.CallActivity(ctx, count, "waits for ever").Await()
-			t.Error("the branch went on")
+			t.Error("the branch continued after the end")
 			return 0, err
 		})
 		durable.Go(ctx, func() (int, error) {
@@ -220,7 +220,7 @@ func TestGo_EndsBranchesWhenTheOrchestratorReturns(t *testing.T) {
 			return 0, nil
 		})
 		_, err := durable.CallActivity(ctx, count, "c").Await()
-		durable.Go(ctx, func() (int, error) { t.Error("began after the end"); return 0, nil })
+		durable.Go(ctx, func() (int, error) { t.Error("a branch started after the end"); return 0, nil })
 		return "end", err
 	})
 	s.Compare = false
@@ -229,7 +229,7 @@ func TestGo_EndsBranchesWhenTheOrchestratorReturns(t *testing.T) {
 	if unwound != 1 {
 		t.Errorf("%d branches were unwound, want 1", unwound)
 	}
-	wantActions(t, s.Episode(done(2, "1"))) // late
+	wantActions(t, s.Episode(done(2, "1"))) // too late
 }
 
 func TestGo_ReturnsTheBranchsError(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// many calls n activities, at the same time or one after another, and returns
-// the sum of their results.
+// many is the input of callMany: the number of activities, and whether to call them in
+// sequence.
 type many struct {
 	N       int  `json:"n"`
 	InTurns bool `json:"inTurns"`

@@ -20,18 +20,18 @@ import (
 
 func double(_ *durable.Context, n int) (int, error) { return 2 * n, nil }
 
-// watchedHub notes the messages that a client sends and the fetches it asks for.
+// watchedHub records the messages and the fetches of a client.
 type watchedHub struct {
 	*memhub.Hub
 	started []*history.ExecutionStarted
 	refused [][]history.RuntimeStatus
 	sent    []provider.TaskMessage
 
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // guards the fields below
 	fetched []provider.Fetch
 }
 
-// fetches returns what was fetched since it was called before.
+// fetches returns and clears the recorded fetches.
 func (h *watchedHub) fetches() []provider.Fetch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func newClient(opts ...durable.ClientOption) (*durable.Client, *watchedHub) {
 
 var guidN = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-func TestStart_SendsWhatADotNetClientSends(t *testing.T) {
+func TestStart_SendsTheSameEventAsDotNet(t *testing.T) {
 	c, h := newClient()
 	i, err := durable.Start(t.Context(), c, double, 21)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestStart_SendsWhatADotNetClientSends(t *testing.T) {
 	}
 	e := h.started[0]
 	if !guidN.MatchString(string(i.ID)) || !guidN.MatchString(e.Instance.ExecutionID) || string(i.ID) == e.Instance.ExecutionID {
-		t.Errorf("IDs are %q and %q, want two GUIDs in the form N", i.ID, e.Instance.ExecutionID)
+		t.Errorf("IDs are %q and %q, want two GUIDs in format N", i.ID, e.Instance.ExecutionID)
 	}
 	if age := time.Since(e.Timestamp); age < 0 || age > time.Minute || e.Timestamp.Nanosecond()%100 != 0 {
 		t.Errorf("timestamp is %v, want now in units of 100 ns", e.Timestamp)
@@ -93,18 +93,18 @@ func TestStart_NeedsARegisteredOrchestrator(t *testing.T) {
 	c, h := newClient()
 	stranger := func(*durable.Context, int) (int, error) { return 0, nil }
 	if _, err := durable.Start(t.Context(), c, stranger, 1); err == nil || !strings.Contains(err.Error(), "not registered") {
-		t.Errorf("error is %v, want that it is not registered", err)
+		t.Errorf("error is %v, want one that contains \"not registered\"", err)
 	}
 	nameless := durable.NewClient(h, nil)
 	if _, err := durable.Start(t.Context(), nameless, double, 1); err == nil || !strings.Contains(err.Error(), "registry") {
-		t.Errorf("error is %v, want that there is no registry", err)
+		t.Errorf("error is %v, want one that contains \"registry\"", err)
 	}
 	if len(h.started) != 0 {
-		t.Errorf("%d instances were started", len(h.started))
+		t.Errorf("%d instances were started, want 0", len(h.started))
 	}
 }
 
-func TestStartByName_TakesTheInputAsItIs(t *testing.T) {
+func TestStartByName_PassesTheInputUnchanged(t *testing.T) {
 	c, h := newClient()
 	for _, input := range []json.RawMessage{nil, {}, json.RawMessage("null"), json.RawMessage(`{"a" : 1}`)} {
 		if _, err := c.StartByName(t.Context(), "Elsewhere", input); err != nil {
@@ -120,12 +120,12 @@ func TestStartByName_TakesTheInputAsItIs(t *testing.T) {
 		t.Errorf("inputs (-want +got):\n%s", diff)
 	}
 	if _, err := c.StartByName(t.Context(), "", nil); err == nil {
-		t.Error("an empty name was taken")
+		t.Error("StartByName accepted an empty name")
 	}
 }
 
-// TestStart_RefusesAnIDThatIsLive checks the extension's OverridableStates.cs.
-func TestStart_RefusesAnIDThatIsLive(t *testing.T) {
+// The extension's OverridableStates.cs refuses the same statuses.
+func TestStart_RejectsTheIDOfALiveInstance(t *testing.T) {
 	id := durable.InstanceID("only one")
 	c, h := newClient()
 	if _, err := durable.Start(t.Context(), c, double, 1, id); err != nil {
@@ -133,11 +133,11 @@ func TestStart_RefusesAnIDThatIsLive(t *testing.T) {
 	}
 	_, err := durable.Start(t.Context(), c, double, 2, id)
 	if !errors.Is(err, durable.ErrInstanceExists) {
-		t.Errorf("err = %v, want one that is ErrInstanceExists", err)
+		t.Errorf("err = %v, want ErrInstanceExists", err)
 	}
 	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
 	if !ok || exists.Status != history.Pending || exists.InstanceID != "only one" {
-		t.Errorf("error is %v, want that a Pending instance exists", err)
+		t.Errorf("error is %v, want an InstanceExistsError with status Pending", err)
 	}
 	want := []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
 	if diff := cmp.Diff(want, h.refused[0]); diff != "" {
@@ -187,11 +187,11 @@ func TestInstanceIDs_FollowTheRulesOfTheExtension(t *testing.T) {
 	}
 	c, h := newClient()
 	if _, err := c.StartByName(t.Context(), "Double", nil, durable.InstanceID("@x@y")); err == nil || len(h.started) != 0 {
-		t.Errorf("an entity's ID was taken: %v", err)
+		t.Errorf("StartByName with the ID of an entity: %v; want an error", err)
 	}
 }
 
-func TestMessages_GoOnlyToInstancesThatLive(t *testing.T) {
+func TestMessages_AreSentOnlyToInstancesThatHaveNotEnded(t *testing.T) {
 	messages := map[string]func(context.Context, *durable.Client, durable.InstanceID) error{
 		"raise": func(ctx context.Context, c *durable.Client, id durable.InstanceID) error {
 			return c.RaiseEvent(ctx, id, "go", json.RawMessage("1"))
@@ -212,7 +212,7 @@ func TestMessages_GoOnlyToInstancesThatLive(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := send(t.Context(), c, i.ID); err != nil {
-					t.Errorf("error is %v for an instance that is Pending", err)
+					t.Errorf("error is %v for a Pending instance", err)
 				}
 				if len(h.sent) != 1 || h.sent[0].Target != (history.OrchestrationInstance{InstanceID: string(i.ID)}) {
 					t.Errorf("sent %+v, want one message for any execution", h.sent)
@@ -235,7 +235,7 @@ func TestMessages_GoOnlyToInstancesThatLive(t *testing.T) {
 	}
 }
 
-func TestMessages_AreWhatDotNetClientsSend(t *testing.T) {
+func TestMessages_EqualThoseOfDotNetClients(t *testing.T) {
 	c, h := newClient()
 	i, err := durable.Start(t.Context(), c, double, 1)
 	if err != nil {
@@ -252,7 +252,7 @@ func TestMessages_AreWhatDotNetClientsSend(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.RaiseEvent(t.Context(), i.ID, "", nil); err == nil {
-		t.Error("an event without a name was taken")
+		t.Error("RaiseEvent accepted an empty name")
 	}
 	head := func(n int) history.Header {
 		return history.Header{EventID: -1, Timestamp: h.sent[n].Event.Head().Timestamp}
@@ -268,19 +268,19 @@ func TestMessages_AreWhatDotNetClientsSend(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]provider.Fetch{{}, {}, {}}, h.fetches()); diff != "" {
-		t.Errorf("large fields were fetched to send a message (-want +got):\n%s", diff)
+		t.Errorf("fetched fields (-want +got):\n%s", diff)
 	}
 }
 
-func TestClient_RefusesBytesThatAreNoJSON(t *testing.T) {
+func TestClient_RejectsInvalidJSON(t *testing.T) {
 	t.Parallel()
 	c := durable.NewClient(memhub.New(), nil)
 	for _, raw := range []string{"yes", "{", "1 2", " ", "\x00"} {
 		if _, err := c.StartByName(t.Context(), "X", json.RawMessage(raw), durable.InstanceID("a")); err == nil || !strings.Contains(err.Error(), "is not JSON") {
-			t.Errorf("a start with %q: %v", raw, err)
+			t.Errorf("start with input %q: error is %v, want not JSON", raw, err)
 		}
 		if err := c.RaiseEvent(t.Context(), "a", "e", json.RawMessage(raw)); err == nil || !strings.Contains(err.Error(), "is not JSON") {
-			t.Errorf("an event with %q: %v", raw, err)
+			t.Errorf("event with payload %q: error is %v, want not JSON", raw, err)
 		}
 	}
 }
@@ -303,7 +303,7 @@ func TestWait_FetchesTheOutputOnce(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		polls := len(h.fetches())
 		if polls < 300 || polls > 320 {
-			t.Errorf("asked %d times in ten minutes, want every 2 s", polls)
+			t.Errorf("polled %d times in ten minutes, want every 2 s", polls)
 		}
 		stop := run(t, h, durable.NewRegistry(durable.Orchestrator("Double", double)), durable.Config{})
 		defer stop()
@@ -320,12 +320,12 @@ func TestWait_FetchesTheOutputOnce(t *testing.T) {
 			}
 		}
 		if outputs != 1 {
-			t.Errorf("the output was fetched %d times", outputs)
+			t.Errorf("the output was fetched %d times, want 1", outputs)
 		}
 	})
 }
 
-func TestWait_EndsWithItsContext(t *testing.T) {
+func TestWait_ReturnsWhenItsContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient()
 		i, err := durable.Start(t.Context(), c, double, 21)
@@ -335,7 +335,7 @@ func TestWait_EndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := i.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error is %v, want that the deadline has passed", err)
+			t.Errorf("error is %v, want context.DeadlineExceeded", err)
 		}
 		if _, err := durable.InstanceOf[int](c, "nobody").Wait(t.Context()); !errors.Is(err, durable.ErrInstanceNotFound) {
 			t.Errorf("error is %v, want ErrInstanceNotFound", err)
@@ -343,7 +343,7 @@ func TestWait_EndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestClient_ReadsWhatTheHubHas(t *testing.T) {
+func TestClient_ReadsInstancesFromTheHub(t *testing.T) {
 	c, _ := newClient()
 	for _, id := range []durable.InstanceID{"a", "b", "c"} {
 		if _, err := durable.Start(t.Context(), c, double, 1, id); err != nil {

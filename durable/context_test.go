@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestContext_IsReplayingWhileItIsShownItsHistory(t *testing.T) {
+func TestContext_IsReplayingOnlyDuringReplay(t *testing.T) {
 	t.Parallel()
 	var got []bool
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -66,7 +66,7 @@ func TestContext_LoggerLogsEveryMessageOnce(t *testing.T) {
 	}
 }
 
-func TestContext_NewUUIDIsThatOfDurabletaskDotnet(t *testing.T) {
+func TestContext_NewUUIDEqualsDurabletaskDotnet(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]durable.UUID, error) {
 		got := []durable.UUID{ctx.NewUUID(), ctx.NewUUID()}
@@ -82,11 +82,11 @@ func TestContext_NewUUIDIsThatOfDurabletaskDotnet(t *testing.T) {
 	}
 	ids := strings.Split(strings.Trim(out, "[]"), ",")
 	if len(ids) != 3 || ids[0] == ids[1] || ids[1] == ids[2] || ids[0] == ids[2] {
-		t.Errorf("not three different ones: %s", out)
+		t.Errorf("UUIDs are not distinct: %s", out)
 	}
 }
 
-func TestContext_CustomStatusIsTheLastValueAndStays(t *testing.T) {
+func TestContext_CustomStatusKeepsTheLastValue(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		ctx.Sleep(0)
@@ -127,11 +127,11 @@ func TestContext_CustomStatusHasAtMost16KBOfUTF16(t *testing.T) {
 		name, status string
 		ok           bool
 	}{
-		// .NET counts whole KB: 17 are too many.
+		// .NET counts whole KB: 17 KB are too many.
 		{"the largest", strings.Repeat("a", 17*512-3), true},
-		{"one character more", strings.Repeat("a", 17*512-2), false},
-		{"fewer of two units each", strings.Repeat("😀", 17*256-1), false},
-		{"the largest of two units each", strings.Repeat("😀", 17*256-2), true},
+		{"one character too many", strings.Repeat("a", 17*512-2), false},
+		{"one character of two units too many", strings.Repeat("😀", 17*256-1), false},
+		{"the largest with characters of two units", strings.Repeat("😀", 17*256-2), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,8 +159,8 @@ func TestContext_CustomStatusThatCannotBeEncodedFails(t *testing.T) {
 	wantFailure(t, s, "durable: encode custom status of type func(): json: unsupported type: func()")
 }
 
-// What the orchestrator sees at first is what it will see in the history.
-func TestContext_NowIsUTCAndCutTo100Nanoseconds(t *testing.T) {
+// The first run must see the same time as a replay from the history.
+func TestContext_NowIsUTCAndTruncatedTo100Nanoseconds(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2024, 10, 1, 14, 0, 0, 123456789, time.FixedZone("", 2*3600))
 	begin := &history.OrchestratorStarted{Header: history.Header{EventID: -1, Timestamp: now}}
@@ -184,8 +184,8 @@ func TestInstance_EndsWhenItIsTerminated(t *testing.T) {
 		return durable.CallActivity(ctx, sayHello, "b").Await()
 	})
 	s.Start(nil)
-	// What an event before it in the same episode led to counts, as it would if
-	// the termination had come later.
+	// The effects of an event before the termination in the same episode are kept, as if
+	// the termination had arrived later.
 	wantActions(t, s.Episode(done(0, `"x"`), &history.ExecutionTerminated{Reason: new("enough")}, done(1, `"y"`)),
 		`1 task SayHello ["b"]`, "2 Terminated enough")
 	if !unwound {
@@ -194,20 +194,20 @@ func TestInstance_EndsWhenItIsTerminated(t *testing.T) {
 	wantActions(t, s.Episode(done(1, `"y"`), &history.ExecutionTerminated{Reason: new("again")}))
 }
 
-func TestInstance_CanBeTerminatedBeforeItBegins(t *testing.T) {
+func TestInstance_CanBeTerminatedBeforeItStarts(t *testing.T) {
 	t.Parallel()
-	s := stage(t, func(*durable.Context, durable.Void) (string, error) { t.Error("it ran"); return "", nil })
+	s := stage(t, func(*durable.Context, durable.Void) (string, error) { t.Error("the orchestrator ran"); return "", nil })
 	wantActions(t, s.Episode(&history.ExecutionTerminated{}, &history.ExecutionStarted{Name: "Main"}), "0 Terminated <nil>")
 }
 
-func TestInstance_TerminationComesTooLateWhenItHasEnded(t *testing.T) {
+func TestInstance_IgnoresATerminationAfterItHasEnded(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) { ctx.Sleep(0); return "end", nil })
 	s.Start(nil)
 	wantActions(t, s.Episode(fired(0), &history.ExecutionTerminated{Reason: new("late")}), `1 Completed "end"`)
 }
 
-func TestInstance_TakesNoEventsWhileItIsSuspended(t *testing.T) {
+func TestInstance_BuffersEventsWhileItIsSuspended(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		a, err := durable.CallActivity(ctx, sayHello, "a").Await()
@@ -221,11 +221,11 @@ func TestInstance_TakesNoEventsWhileItIsSuspended(t *testing.T) {
 	wantActions(t, s.Episode(&history.ExecutionSuspended{}))
 	wantActions(t, s.Episode(raised("B", `"b"`)))
 	s.Evict()
-	wantActions(t, s.Episode(&history.ExecutionSuspended{}, done(0, `"a"`))) // twice is as once
+	wantActions(t, s.Episode(&history.ExecutionSuspended{}, done(0, `"a"`))) // suspending twice is the same as once
 	wantActions(t, s.Episode(&history.ExecutionResumed{}), `1 Completed "ab"`)
 }
 
-func TestInstance_ResumedThoughItWasNotSuspended(t *testing.T) {
+func TestInstance_IgnoresAResumeUnlessItIsSuspended(t *testing.T) {
 	t.Parallel()
 	s := stage(t, helloSequence)
 	s.Start(nil)
@@ -233,7 +233,7 @@ func TestInstance_ResumedThoughItWasNotSuspended(t *testing.T) {
 	wantActions(t, s.Episode(done(0, `"a"`)), `1 task SayHello ["Seattle"]`)
 }
 
-func TestInstance_BeginsNothingNewWhileItIsSuspended(t *testing.T) {
+func TestInstance_SchedulesNothingWhileItIsSuspended(t *testing.T) {
 	t.Parallel()
 	s := stage(t, helloSequence)
 	s.Start(nil)
@@ -255,7 +255,7 @@ func TestInstance_CanBeTerminatedWhileItIsSuspended(t *testing.T) {
 	wantActions(t, s.Episode(&history.ExecutionTerminated{Reason: new("enough")}), "2 Terminated enough")
 }
 
-func TestInstance_NowIsThatOfTheEpisodeThatResumes(t *testing.T) {
+func TestInstance_NowIsTheTimeOfTheResumingEpisode(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (time.Duration, error) {
 		_, err := durable.CallActivity(ctx, count, "").Await()

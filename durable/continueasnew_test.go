@@ -29,10 +29,10 @@ func TestContinueAsNew_EndsTheExecutionWithTheNextInput(t *testing.T) {
 	if s.End().Failure != nil || s.End().CarryOver != nil && len(s.End().CarryOver) > 0 {
 		t.Errorf("end = %+v", s.End())
 	}
-	wantActions(t, s.Episode(fired(0))) // nothing more
+	wantActions(t, s.Episode(fired(0))) // no more actions
 }
 
-func TestContinueAsNew_CountsWhenItIsWrappedOrComesFromABranch(t *testing.T) {
+func TestContinueAsNew_WorksIfItIsWrappedOrCalledInABranch(t *testing.T) {
 	t.Parallel()
 	var wrapped, branch func(ctx *durable.Context, n int) (string, error)
 	wrapped = func(ctx *durable.Context, n int) (string, error) {
@@ -73,7 +73,7 @@ func TestContinueAsNew_MustBeReturned(t *testing.T) {
 	}
 }
 
-func TestContinueAsNew_TakesTheOrchestratorThatRunsOnly(t *testing.T) {
+func TestContinueAsNew_RejectsAnotherOrchestrator(t *testing.T) {
 	t.Parallel()
 	s := stageOf(t, authors(
 		durable.Orchestrator("Loop", loop),
@@ -103,17 +103,17 @@ func TestContinueAsNew_EndsBranches(t *testing.T) {
 	}
 }
 
-func TestContinueAsNew_CarriesOverTheEventsThatNobodyTook(t *testing.T) {
+func TestContinueAsNew_CarriesOverUnreadEvents(t *testing.T) {
 	t.Parallel()
 	var self func(ctx *durable.Context, n int) (int, error)
 	self = func(ctx *durable.Context, n int) (int, error) {
-		unseen := number.Wait(ctx) // gets the event 4, but is never looked at
+		unseen := number.Wait(ctx) // receives event 4 but is never awaited
 		first, err := number.Wait(ctx).Await()
 		if err != nil {
 			return 0, err
 		}
 		seen := stop.Wait(ctx)
-		durable.AwaitAny(ctx, seen, ctx.Timer(time.Hour)) // what it returns is seen, though not awaited
+		durable.AwaitAny(ctx, seen, ctx.Timer(time.Hour)) // counts as read because AwaitAny returns it
 		ctx.Sleep(time.Minute)
 		_ = unseen
 		return durable.ContinueAsNew(ctx, self, first)
@@ -125,7 +125,7 @@ func TestContinueAsNew_CarriesOverTheEventsThatNobodyTook(t *testing.T) {
 		raised("Number", "5"), raised("other", "6"),
 	}
 	s.Episode(events...)
-	s.Episode(fired(1), raised("NUMBER", "7"), raised("stop", `8`), done(1, "9")) // the execution has ended before 7
+	s.Episode(fired(1), raised("NUMBER", "7"), raised("stop", `8`), done(1, "9")) // the execution ends before event 7
 	end := s.End()
 	if end == nil || end.Status != history.ContinuedAsNew {
 		t.Fatalf("end = %+v", end)
@@ -140,7 +140,7 @@ func TestContinueAsNew_CarriesOverTheEventsThatNobodyTook(t *testing.T) {
 	}
 }
 
-func TestContinueAsNew_GivesWayToATerminationInTheSameEpisode(t *testing.T) {
+func TestContinueAsNew_YieldsToATerminationInTheSameEpisode(t *testing.T) {
 	t.Parallel()
 	s := stage(t, loop)
 	s.Start(1)
@@ -151,7 +151,7 @@ func TestContinueAsNew_GivesWayToATerminationInTheSameEpisode(t *testing.T) {
 	}
 }
 
-func TestContinueAsNew_PassesASuspensionOfTheSameEpisodeOn(t *testing.T) {
+func TestContinueAsNew_CarriesOverASuspensionOfTheSameEpisode(t *testing.T) {
 	t.Parallel()
 	suspended := &history.ExecutionSuspended{Reason: new("hold on")}
 	s := stage(t, loop)
@@ -179,7 +179,7 @@ func TestContinueAsNew_InputThatCannotBeEncodedIsAnError(t *testing.T) {
 	wantFailure(t, s, "encode next input of orchestrator Main: json: unsupported type: func()")
 }
 
-func TestContinueAsNew_LeavesEventsBehindWhenItIsToldTo(t *testing.T) {
+func TestContinueAsNew_DiscardsEventsOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		opts []durable.ContinueAsNewOption
@@ -221,7 +221,7 @@ func loopAny(ctx *durable.Context, trail []string) ([]string, error) {
 	return append(trail, "any:"+string(ctx.Version())), nil
 }
 
-func TestContinueAsNew_GoesOnAsAnotherVersion(t *testing.T) {
+func TestContinueAsNew_CanChangeTheVersion(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
@@ -234,8 +234,8 @@ func TestContinueAsNew_GoesOnAsAnotherVersion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The old worker has nothing for 3.0: it commits that generation
-			// without running it, and hands it back.
+			// The old worker has no function for 3.0. It commits that generation without
+			// running it and releases the instance.
 			time.Sleep(time.Minute)
 			s, err := i.Status(t.Context(), durable.Fetch{})
 			if err != nil || s.Version != "3.0" || s.Status != history.Running {

@@ -19,17 +19,17 @@ import (
 	"unicode"
 )
 
-// docsFolder has the pages of the documentation, and their index README.md.
+// docsFolder contains the pages of the documentation and their index, README.md.
 const docsFolder = "docs"
 
-// maxPageLines is the length of a page without its generated tables.
+// maxPageLines is the maximum length of a page, not counting its generated tables.
 const maxPageLines = 120
 
-// A docsBlock is a fenced code block of a page.
+// docsBlock is a fenced code block of a page.
 type docsBlock struct {
 	page     string // file name
-	line     int    // of the first line of text
-	language string // empty: none
+	line     int    // line number of the first line of text
+	language string // may be empty
 	marks    []string
 	text     string
 	hidden   bool // in a comment that starts with "<!-- go"
@@ -38,8 +38,9 @@ type docsBlock struct {
 func (b docsBlock) at() string           { return fmt.Sprintf("%s:%d", b.page, b.line) }
 func (b docsBlock) has(mark string) bool { return slices.Contains(b.marks, mark) }
 
-// docsMarks are the words that may follow the language of a fence. They say what the block
-// needs: an Azure account, a Kubernetes cluster, a published Go module.
+// docsMarks are the words that may follow the language of a fence. They name
+// requirements of the block: an Azure account, a Kubernetes cluster, a published Go
+// module.
 var docsMarks = []string{"azure", "cluster", "module"}
 
 // docsPages returns the lines of each page.
@@ -60,7 +61,7 @@ func docsPages(t *testing.T) map[string][]string {
 	return pages
 }
 
-// docsBlocks returns the code blocks of all pages and the lines of text outside of them.
+// docsBlocks returns the code blocks of all pages and the lines outside them.
 func docsBlocks(t *testing.T) (blocks []docsBlock, prose map[string][]string) {
 	t.Helper()
 	pages, prose := docsPages(t), map[string][]string{}
@@ -98,7 +99,7 @@ func TestREADME_PagesAreShortAndMarksAreKnown(t *testing.T) {
 	for page, lines := range docsPages(t) {
 		rest := table.ReplaceAllString(strings.Join(lines, "\n")+"\n", "")
 		if n := strings.Count(rest, "\n"); n > maxPageLines {
-			t.Errorf("%s has %d lines, want %d at most", page, n, maxPageLines)
+			t.Errorf("%s has %d lines, want at most %d", page, n, maxPageLines)
 		}
 		if !strings.HasPrefix(lines[0], "# ") {
 			t.Errorf("%s does not start with a title", page)
@@ -114,8 +115,8 @@ func TestREADME_PagesAreShortAndMarksAreKnown(t *testing.T) {
 	}
 }
 
-// Links in pages lead to files and headings that exist. The index links each page, and the
-// top-level README links the index.
+// Links in pages must lead to existing files and headings. The index must link every
+// page, and the top-level README must link the index.
 func TestREADME_LinksOfPagesResolve(t *testing.T) {
 	t.Parallel()
 	link, code := regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile("`[^`\n]*`")
@@ -155,7 +156,7 @@ func TestREADME_LinksOfPagesResolve(t *testing.T) {
 	}
 }
 
-// headings returns the anchors of the headings of a document, as GitHub makes them.
+// headings returns the anchors that GitHub generates for the headings of a document.
 func headings(t *testing.T, path string) (anchors []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -191,8 +192,9 @@ var docsImports = []string{
 	module + "durable/embedded", module + "handler",
 }
 
-// Every Go block compiles and passes go vet, in a module of its own as an app is. The blocks of a
-// page form one package; a block with a package clause is a program of its own.
+// Every Go block must compile and pass go vet in its own module, like an app. The
+// blocks of a page form one package. A block with a package clause is a separate
+// program.
 func TestREADME_GoBlocksOfPagesCompile(t *testing.T) {
 	t.Parallel()
 	blocks, _ := docsBlocks(t)
@@ -216,10 +218,10 @@ func TestREADME_GoBlocksOfPagesCompile(t *testing.T) {
 			continue
 		}
 		if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
-			t.Errorf("%s: gofmt formats the block in another way: %v", b.at(), err)
+			t.Errorf("%s: the block is not formatted with gofmt: %v", b.at(), err)
 		}
 		if b.has("module") {
-			parsed++ // uses a module that this one does not require
+			parsed++ // uses a module that this module does not require
 			continue
 		}
 		if !whole {
@@ -254,7 +256,7 @@ func TestREADME_GoBlocksOfPagesCompile(t *testing.T) {
 	t.Logf("Go blocks: %d compiled, %d parsed only", compiled, parsed)
 }
 
-// importsOf returns the imports of the packages that a file without imports uses.
+// importsOf returns import clauses for the packages that a file without imports uses.
 func importsOf(file *ast.File) (clauses string) {
 	used := map[string]bool{}
 	for _, id := range file.Unresolved {
@@ -279,18 +281,18 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// docsPrograms are the programs in commands of pages, except scripts and the app, with the mark
-// that their block needs.
+// docsPrograms are the programs in commands of pages, except scripts and the app. The
+// value is the mark that their block needs.
 var docsPrograms = map[string]string{
 	"go": "", "git": "", "cd": "", "curl": "", "func": "", "export": "", "source": "", "mkdir": "", "cp": "", "kill": "", "jq": "", "docker": "", "touch": "",
 	"az": "azure", "kubectl": "cluster", "helm": "cluster",
 }
 
-// appArguments are the first arguments of an app's program, except hub.
+// appArguments are the valid first arguments of an app, except hub.
 var appArguments = []string{"-write-functions", "-schema", "-openapi", "-init", "--help", "--version"}
 
-// Commands in pages name scripts, verbs and flags that exist. In blocks of sh each line is a
-// command; in others each line after "$ ".
+// Commands in pages must use existing scripts, verbs and flags. In sh blocks each line
+// is a command; in other blocks each line after "$ ".
 func TestREADME_CommandsOfPagesExist(t *testing.T) {
 	t.Parallel()
 	verbs := hubVerbs(t)
@@ -323,7 +325,7 @@ func TestREADME_CommandsOfPagesExist(t *testing.T) {
 	t.Logf("commands: %d checked; %d blocks are marked", checked, marked)
 }
 
-// shellWords splits a line into commands, and these into words.
+// shellWords splits a line into commands and each command into words.
 func shellWords(line string) (commands [][]string, err error) {
 	var words []string
 	word, quote, open := "", rune(0), false
@@ -366,7 +368,7 @@ func shellWords(line string) (commands [][]string, err error) {
 	return commands, nil
 }
 
-// checkCommand returns an error for a command that cannot be as a page has it.
+// checkCommand returns an error for a command that is not valid in a page.
 func checkCommand(words []string, b docsBlock, verbs map[string][]string) error {
 	assignment := regexp.MustCompile(`^\w+=`)
 	for len(words) > 0 && assignment.MatchString(words[0]) {
@@ -424,7 +426,7 @@ func checkHubCommand(args []string, verbs map[string][]string) error {
 	return fmt.Errorf("hub has no verb %s", strings.Join(args, " "))
 }
 
-// hubVerbs returns the verbs of the hub tool with their flags, from its source.
+// hubVerbs parses the verbs of the hub tool and their flags from its source.
 func hubVerbs(t *testing.T) map[string][]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../handler/internal/hubcli/verbs.go", nil, 0)
@@ -504,8 +506,8 @@ func hubVerbs(t *testing.T) map[string][]string {
 	return verbs
 }
 
-// JSON in pages is valid. What is of host.json has settings that exist, with values that the
-// schema allows.
+// JSON in pages must be valid. Parts of host.json must use existing settings, with
+// values that the schema allows.
 func TestREADME_SettingsOfPagesExist(t *testing.T) {
 	t.Parallel()
 	var schema hostSchema
@@ -550,7 +552,7 @@ func TestREADME_SettingsOfPagesExist(t *testing.T) {
 	t.Logf("settings in JSON blocks: %d checked", checked)
 }
 
-// A hostSchema is the JSON schema of host.json, or of a value in it.
+// hostSchema is the JSON schema of host.json or of a value in it.
 type hostSchema struct {
 	Type       any                   `json:"type"`
 	Properties map[string]hostSchema `json:"properties"`

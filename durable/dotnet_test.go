@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recordedFunctions are the orchestrators behind the histories that
-// DurableTask.AzureStorage 2.9.1 left, written to the same logic.
+// recordedFunctions are orchestrators with the logic of those whose histories
+// DurableTask.AzureStorage 2.9.1 recorded.
 func recordedFunctions() *durable.Registry {
 	hello := func(_ context.Context, name string) (string, error) { return "Hello " + name + "!", nil }
 	boom := func(_ context.Context, in string) (string, error) { return "", errors.New("kaboom " + in) }
@@ -74,9 +74,9 @@ func recordedFunctions() *durable.Registry {
 	)
 }
 
-// Each episode of each recorded instance is given to an orchestrator that
-// replays those before it. It must decide what is recorded.
-func TestOrchestrators_DecideWhatDotNetDid(t *testing.T) {
+// For each episode of each recorded instance, an orchestrator replays the previous
+// episodes and receives the recorded events. It must make the recorded decisions.
+func TestOrchestrators_MakeTheDecisionsOfDotNet(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("internal/dispatch/testdata/dotnet/*.json")
 	if err != nil || len(files) < 13 {
@@ -140,13 +140,12 @@ func replayRecorded(t *testing.T, id string, rows []recordedRow) {
 	}
 }
 
-// isEnd reports whether e closes an episode, and not one that a
-// continue-as-new began.
+// isEnd reports whether e ends an episode. The event of a continue-as-new does not.
 func isEnd(e history.Event) bool {
 	return e.Type() == history.TypeOrchestratorCompleted && !e.Head().IsPlayed
 }
 
-// A recordedRow is a row of a history table, as testdata has it.
+// recordedRow is a row of a recorded history table in testdata.
 type recordedRow struct {
 	EventType           string
 	EventID             int `json:"EventId"`
@@ -199,12 +198,12 @@ func (r recordedRow) event(t *testing.T) history.Event {
 	case "EventRaised":
 		return &history.EventRaised{Header: head, Name: r.Name, Input: r.Input}
 	}
-	t.Fatalf("an event of type %s is recorded", r.EventType)
+	t.Fatalf("recorded event has unknown type %s", r.EventType)
 	return nil
 }
 
-// summary returns what of a decision two programs have in common. A child whose
-// ID follows from its parent's has none yet when it is decided on.
+// summary returns the fields of a decision that both programs must agree on. It omits
+// the ID of a child if that is derived from the parent, because it is assigned later.
 func (r recordedRow) summary() string {
 	s := fmt.Sprint(r.EventType, " ", r.EventID, " ", r.Name)
 	if !strings.HasPrefix(r.InstanceID, "<execution of") {

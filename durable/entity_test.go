@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A counter is an entity that adds.
+// counter is an entity that adds numbers.
 type counter struct {
 	Total int64 `json:"total"`
 }
@@ -44,7 +44,7 @@ func counters(more ...durable.Operation[counter]) *durable.Function {
 	}, more...)...)
 }
 
-// A store is an entity whose operations are not known before.
+// store is an entity whose operations are not known at registration.
 type store map[string]json.RawMessage
 
 func (s *store) Do(ctx *durable.EntityContext, in json.RawMessage) (any, error) {
@@ -62,7 +62,7 @@ func (s *store) Do(ctx *durable.EntityContext, in json.RawMessage) (any, error) 
 	return nil, fmt.Errorf("no %s", verb)
 }
 
-// perform performs an operation of the one entity that f is.
+// perform runs an operation of the entity f.
 func perform(t *testing.T, f *durable.Function, op entity.Operation) entity.Result {
 	t.Helper()
 	code, ok := durable.EngineOf(durable.NewRegistry(f, durable.Orchestrator("Ship", shipIt), durable.ErrorValue("Negative", errNegative))).Entity(f.Name())
@@ -79,7 +79,7 @@ func perform(t *testing.T, f *durable.Function, op entity.Operation) entity.Resu
 
 func shipIt(*durable.Context, string) (durable.Void, error) { return durable.Void{}, nil }
 
-// An undecodable is a state that nobody can read, or begin with.
+// undecodable is a state that cannot be decoded or initialized.
 type undecodable struct{}
 
 func (*undecodable) UnmarshalJSON([]byte) error { panic("oh") }
@@ -95,7 +95,7 @@ func shown(s *string) string {
 	return *s
 }
 
-// A keeper is not deleted by its operation delete.
+// keeper is an entity that defines the operation delete.
 type keeper struct{ N int }
 
 func (k *keeper) Delete(*durable.EntityContext, durable.Void) (int, error) {
@@ -115,33 +115,33 @@ func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 		state, output string
 		failure       string
 	}{
-		{"the first operation finds the zero value", counters(), entity.Operation{Name: "add", Input: new("5")}, `{"total":5}`, "5", ""},
-		{"a later one finds what was left", counters(), entity.Operation{Name: "add", Input: new("5"), State: new(`{"total":2}`)}, `{"total":7}`, "7", ""},
-		{"case does not matter in names", counters(), entity.Operation{Name: "ADD", Input: new("5")}, `{"total":5}`, "5", ""},
-		{"one that only looks brings it into being", counters(), entity.Operation{Name: "get"}, `{"total":0}`, "0", ""},
-		{"it begins as was said", begins, entity.Operation{Name: "add", Input: new("5")}, `{"total":105}`, "105", ""},
-		{"what was said does not count later", begins, entity.Operation{Name: "add", Input: new("5"), State: new(`{"total":2}`)}, `{"total":7}`, "7", ""},
-		{"it deletes itself", counters(), entity.Operation{Name: "reset", State: new(`{"total":2}`)}, "none", "none", ""},
+		{"the first operation gets the zero value", counters(), entity.Operation{Name: "add", Input: new("5")}, `{"total":5}`, "5", ""},
+		{"a later operation gets the stored state", counters(), entity.Operation{Name: "add", Input: new("5"), State: new(`{"total":2}`)}, `{"total":7}`, "7", ""},
+		{"names are case-insensitive", counters(), entity.Operation{Name: "ADD", Input: new("5")}, `{"total":5}`, "5", ""},
+		{"a read creates the entity", counters(), entity.Operation{Name: "get"}, `{"total":0}`, "0", ""},
+		{"initial state", begins, entity.Operation{Name: "add", Input: new("5")}, `{"total":105}`, "105", ""},
+		{"initial state is not used later", begins, entity.Operation{Name: "add", Input: new("5"), State: new(`{"total":2}`)}, `{"total":7}`, "7", ""},
+		{"an operation deletes the entity", counters(), entity.Operation{Name: "reset", State: new(`{"total":2}`)}, "none", "none", ""},
 		{"every entity can be deleted", counters(), entity.Operation{Name: "Delete", State: new(`{"total":2}`)}, "none", "none", ""},
-		{"deleting has no need of a state", counters(), entity.Operation{Name: "delete"}, "none", "none", ""},
-		{"deleting does not read the state", counters(), entity.Operation{Name: "delete", State: new(`"x"`)}, "none", "none", ""},
-		{"deleting does not let the state panic", undecodables(), entity.Operation{Name: "DELETE", State: new(`"x"`)}, "none", "none", ""},
-		{"deleting needs no initial state", undecodables(), entity.Operation{Name: "delete"}, "none", "none", ""},
-		{"one that has a delete of its own", keeper, entity.Operation{Name: "delete", State: new(`{"N":2}`)}, `{"N":3}`, "3", ""},
+		{"delete without a state", counters(), entity.Operation{Name: "delete"}, "none", "none", ""},
+		{"delete does not decode the state", counters(), entity.Operation{Name: "delete", State: new(`"x"`)}, "none", "none", ""},
+		{"delete avoids a panic of the state", undecodables(), entity.Operation{Name: "DELETE", State: new(`"x"`)}, "none", "none", ""},
+		{"delete needs no initial state", undecodables(), entity.Operation{Name: "delete"}, "none", "none", ""},
+		{"custom delete operation", keeper, entity.Operation{Name: "delete", State: new(`{"N":2}`)}, `{"N":3}`, "3", ""},
 		{"an error", counters(), entity.Operation{Name: "add", Input: new("-5")}, `{"total":-5}`, "none", "Negative: would go negative"},
 		{
-			"an operation that there is not", counters(),
+			"unknown operation", counters(),
 			entity.Operation{Name: "sub", State: new("7")},
 			"7", "none",
 			`durable.OperationNotFoundError: entity "counter" has no operation "sub"`,
 		},
-		{"an input that is none of its", counters(), entity.Operation{Name: "add", Input: new(`"x"`)}, `{"total":0}`, "none", "decode input of operation add of @counter@k"},
-		{"a state that is none of its", counters(), entity.Operation{Name: "get", State: new(`"x"`)}, `"x"`, "none", "decode state of @counter@k"},
-		{"an operation by name", stores, entity.Operation{Name: "put a", Input: new(`{"x":1}`)}, `{"a":{"x":1}}`, "none", ""},
-		{"an operation by name with an output", stores, entity.Operation{Name: "names", State: new(`{"b":1,"a":2}`)}, `{"b":1,"a":2}`, `["a","b"]`, ""},
-		{"a nil state is none", stores, entity.Operation{Name: "names"}, "none", "none", ""},
-		{"an error of any operation", stores, entity.Operation{Name: "drop"}, "none", "none", "no drop"},
-		{"delete is no other operation", stores, entity.Operation{Name: "delete", State: new(`{"b":1}`)}, "none", "none", ""},
+		{"invalid input", counters(), entity.Operation{Name: "add", Input: new(`"x"`)}, `{"total":0}`, "none", "decode input of operation add of @counter@k"},
+		{"invalid state", counters(), entity.Operation{Name: "get", State: new(`"x"`)}, `"x"`, "none", "decode state of @counter@k"},
+		{"AnyOp", stores, entity.Operation{Name: "put a", Input: new(`{"x":1}`)}, `{"a":{"x":1}}`, "none", ""},
+		{"AnyOp with an output", stores, entity.Operation{Name: "names", State: new(`{"b":1,"a":2}`)}, `{"b":1,"a":2}`, `["a","b"]`, ""},
+		{"AnyOp without a state", stores, entity.Operation{Name: "names"}, "none", "none", ""},
+		{"AnyOp with an error", stores, entity.Operation{Name: "drop"}, "none", "none", "no drop"},
+		{"delete does not call AnyOp", stores, entity.Operation{Name: "delete", State: new(`{"b":1}`)}, "none", "none", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +151,7 @@ func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 				got = *r.State
 			}
 			if c.op.Name == "names" && c.op.State != nil {
-				got = *c.op.State // maps are written in the order of their keys
+				got = *c.op.State // maps are encoded in the order of their keys
 			}
 			if got != c.state || shown(r.Output) != c.output {
 				t.Errorf("state %s, output %s, want %s, %s", got, shown(r.Output), c.state, c.output)
@@ -166,7 +166,7 @@ func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 	}
 }
 
-// A teller tells what an operation is told, and sends.
+// teller is an entity that returns the data of its context, and sends messages.
 type teller struct{}
 
 func (*teller) Tell(ctx *durable.EntityContext, _ durable.Void) ([]any, error) {
@@ -204,7 +204,7 @@ func tellers() *durable.Function {
 	return durable.Entity("Teller", durable.Op("tell", (*teller).Tell), durable.Op("send", (*teller).Send), durable.Op("misuse", (*teller).Misuse))
 }
 
-func TestEntityContext_TellsWhatIsPerformed(t *testing.T) {
+func TestEntityContext_DescribesTheOperation(t *testing.T) {
 	t.Parallel()
 	r := perform(t, tellers(), entity.Operation{Name: "TELL", State: new("{}"), Signal: true, Caller: "abc"})
 	want := `[{"name":"teller","key":"k"},"TELL",true,true,"abc","2026-01-05T12:00:00Z"]`
@@ -238,7 +238,7 @@ func TestEntityContext_SignalsAndStarts(t *testing.T) {
 	}
 	again := perform(t, tellers(), entity.Operation{Name: "send", Input: new(`"x"`)})
 	if diff := cmp.Diff(r.Actions, again.Actions); diff != "" {
-		t.Errorf("performed again, the actions differ:\n%s", diff)
+		t.Errorf("the actions of a second run differ:\n%s", diff)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestEntityContext_PanicsOnMisuse(t *testing.T) {
 	}
 }
 
-func TestEntityContext_IsForItsOperationOnly(t *testing.T) {
+func TestEntityContext_PanicsAfterItsOperation(t *testing.T) {
 	t.Parallel()
 	var kept *durable.EntityContext
 	keeps := durable.Entity("Keeper", durable.Op("keep", func(_ *bool, ctx *durable.EntityContext, _ int) (int, error) {
@@ -275,13 +275,13 @@ func TestEntityContext_IsForItsOperationOnly(t *testing.T) {
 	perform(t, keeps, entity.Operation{Name: "keep"})
 	defer func() {
 		if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "after operation keep of @keeper@k had returned") {
-			t.Errorf("panicked with %v, want that the operation had returned", err)
+			t.Errorf("panicked with %v, want a UsageError about the returned operation", err)
 		}
 	}()
 	durable.EntityOperation[int, int]("add").SignalFrom(kept, durable.EntityID{Name: "x"}, 1)
 }
 
-func TestEntityContext_EndsWithTheWorkers(t *testing.T) {
+func TestEntityContext_IsCanceledWithTheWorker(t *testing.T) {
 	t.Parallel()
 	type key struct{}
 	code, _ := durable.EngineOf(durable.NewRegistry(durable.Entity("Waiter", durable.Op("wait", func(_ *bool, ctx *durable.EntityContext, _ int) (string, error) {
@@ -295,7 +295,7 @@ func TestEntityContext_EndsWithTheWorkers(t *testing.T) {
 	}
 }
 
-func TestEntity_PanicsOnWhatCannotBeRegistered(t *testing.T) {
+func TestEntity_PanicsOnInvalidRegistrations(t *testing.T) {
 	t.Parallel()
 	add := durable.Op("add", (*counter).Add)
 	for name, c := range map[string]struct {
@@ -309,8 +309,8 @@ func TestEntity_PanicsOnWhatCannotBeRegistered(t *testing.T) {
 		"two names for a method":    {func() { durable.Entity("C", add, durable.Op("plus", (*counter).Add)) }, `"add" of entity "c" and also "plus"`},
 		"one name for two methods":  {func() { durable.Entity("C", add, durable.Op("ADD", (*counter).Get)) }, "two operations named"},
 		"a nil operation":           {func() { durable.Entity("C", durable.Op[counter, int, int]("add", nil)) }, "nil function"},
-		"two for any operation":     {func() { durable.Entity("S", durable.AnyOp((*store).Do), durable.AnyOp((*store).Do)) }, "two functions"},
-		"nil for any operation":     {func() { durable.Entity("S", durable.AnyOp[store](nil)) }, "nil function"},
+		"two AnyOp functions":       {func() { durable.Entity("S", durable.AnyOp((*store).Do), durable.AnyOp((*store).Do)) }, "two functions"},
+		"a nil AnyOp function":      {func() { durable.Entity("S", durable.AnyOp[store](nil)) }, "nil function"},
 		"a nil initial state":       {func() { durable.Entity("C", durable.InitialState[counter](nil)) }, "nil function"},
 		"a generic operation":       {func() { durable.Entity("C", durable.Op("add", genericOp[counter])) }, "generic function"},
 		"two entities of one name":  {func() { durable.NewRegistry(counters(), durable.Entity[teller]("COUNTER")) }, "are the same"},
@@ -330,7 +330,7 @@ func TestEntity_PanicsOnWhatCannotBeRegistered(t *testing.T) {
 
 func genericOp[S any](*S, *durable.EntityContext, int) (int, error) { return 0, nil }
 
-func TestReplaceOperation_PerformsAStub(t *testing.T) {
+func TestReplaceOperation_RunsTheStub(t *testing.T) {
 	t.Parallel()
 	r := durable.NewRegistry(counters())
 	stubbed, err := durable.ReplaceOperation(r, (*counter).Add, func(c *counter, _ *durable.EntityContext, n int64) (int64, error) {
@@ -348,6 +348,6 @@ func TestReplaceOperation_PerformsAStub(t *testing.T) {
 		}
 	}
 	if _, err := durable.ReplaceOperation(r, (*teller).Tell, (*teller).Tell); err == nil {
-		t.Error("an operation of an entity that is not registered was replaced")
+		t.Error("ReplaceOperation accepted an operation of an unregistered entity")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-// addUp calls a counter n times, one call after the other, and returns its total.
+// addUp calls a counter n times in sequence and returns its total.
 func addUp(ctx *durable.Context, n int) (total int64, err error) {
 	for range n {
 		if total, err = durable.CallEntity(ctx, meter, (*counter).Add, 1).Await(); err != nil {
@@ -23,8 +23,7 @@ func addUp(ctx *durable.Context, n int) (total int64, err error) {
 	return total, nil
 }
 
-// onMemhub lets a benchmark use a client of a hub in memory on which a worker
-// runs.
+// onMemhub runs a benchmark with a client of an in-memory hub that has a worker.
 func onMemhub(b *testing.B, cfg durable.Config, bench func(ctx context.Context, c *durable.Client)) {
 	b.Helper()
 	ctx, stop := context.WithCancel(b.Context())
@@ -40,8 +39,8 @@ func onMemhub(b *testing.B, cfg durable.Config, bench func(ctx context.Context, 
 	}
 }
 
-// BenchmarkEntityCall measures the round trip of a call: from an orchestration to
-// an entity and back, with all that is committed for it, on a hub in memory.
+// BenchmarkEntityCall measures a round trip from an orchestration to an entity,
+// including all commits, on an in-memory hub.
 func BenchmarkEntityCall(b *testing.B) {
 	const calls = 100
 	for _, extended := range []bool{false, true} {
@@ -64,8 +63,8 @@ func BenchmarkEntityCall(b *testing.B) {
 	}
 }
 
-// BenchmarkEntitySignals measures how fast one entity works off a thousand signals
-// of a client, on a hub in memory.
+// BenchmarkEntitySignals measures the time in which one entity processes a thousand
+// signals of a client, on an in-memory hub.
 func BenchmarkEntitySignals(b *testing.B) {
 	const signals = 1000
 	onMemhub(b, durable.Config{}, func(ctx context.Context, c *durable.Client) {
@@ -87,18 +86,18 @@ func BenchmarkEntitySignals(b *testing.B) {
 	})
 }
 
-// soon waits until something holds that is about to.
+// soon polls until holds returns true.
 func soon(b *testing.B, holds func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(200 * time.Microsecond) {
 		if time.Now().After(deadline) {
-			b.Fatal("it does not come to an end")
+			b.Fatal("the condition does not hold after a minute")
 		}
 	}
 }
 
-// BenchmarkEntityOperation measures one operation without a hub: the state is
-// read, changed and written.
+// BenchmarkEntityOperation measures one operation without a hub: it decodes, changes
+// and encodes the state.
 func BenchmarkEntityOperation(b *testing.B) {
 	code, _ := durable.EngineOf(durable.NewRegistry(counters())).Entity("counter")
 	op := entity.Operation{Entity: entity.ID{Name: "counter", Key: "k"}, Name: "add", Input: new("1"), State: new(`{"total":5}`)}

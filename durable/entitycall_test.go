@@ -23,7 +23,7 @@ func withCounters[I, O any](t testing.TB, orch func(*durable.Context, I) (O, err
 	return stageOf(t, authors(durable.Orchestrator("Main", orch), counters(), durable.ErrorValue("Negative", errNegative)))
 }
 
-// sent returns what was sent to entities, in words, and the requests.
+// sent returns descriptions of the messages sent to entities, and the requests.
 func sent(t *testing.T, actions []replay.Action) (words []string, requests []*entity.Request) {
 	t.Helper()
 	for _, a := range actions {
@@ -52,7 +52,7 @@ func sent(t *testing.T, actions []replay.Action) (words []string, requests []*en
 	return words, requests
 }
 
-// wantSent compares what was sent to entities, and returns the requests.
+// wantSent compares the messages sent to entities and returns the requests.
 func wantSent(t *testing.T, actions []replay.Action, want ...string) []*entity.Request {
 	t.Helper()
 	words, requests := sent(t, actions)
@@ -62,17 +62,17 @@ func wantSent(t *testing.T, actions []replay.Action, want ...string) []*entity.R
 	return requests
 }
 
-// answerTo returns the event that answers a request with a result.
+// answerTo returns the response to a request with a result.
 func answerTo(r *entity.Request, result string) history.Event {
 	return raised(r.ID, entity.Response{Result: &result}.Encode())
 }
 
-// refuse returns the event that answers a request with a failure.
+// refuse returns the response to a request with a failure.
 func refuse(r *entity.Request, f history.FailureDetails) history.Event {
 	return raised(r.ID, entity.Response{Failure: &f}.Encode())
 }
 
-func TestCallEntity_ReturnsWhatTheOperationDoes(t *testing.T) {
+func TestCallEntity_ReturnsTheResultOfTheOperation(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, func(ctx *durable.Context, n int64) (int64, error) {
 		return durable.CallEntity(ctx, meter, (*counter).Add, n).Await()
@@ -88,7 +88,7 @@ func TestCallEntity_FailsLikeAnActivity(t *testing.T) {
 		_, err := durable.CallEntity(ctx, meter, (*counter).Add, n).Await()
 		var e *durable.TaskFailedError
 		if !errors.As(err, &e) {
-			return "", fmt.Errorf("%T is no TaskFailedError", err)
+			return "", fmt.Errorf("%T is not a TaskFailedError", err)
 		}
 		return fmt.Sprintf("%s|%s|%s|%s|%t", err, e.Name, e.Entity, e.Type, errors.Is(err, errNegative)), nil
 	})
@@ -97,7 +97,7 @@ func TestCallEntity_FailsLikeAnActivity(t *testing.T) {
 	wantOutput(t, s, `"Operation 'add' of entity '@counter@Meter 7' failed: would go negative|add|@counter@Meter 7|Negative|true"`)
 }
 
-func TestCallEntity_FindsThatThereIsNoSuchOperation(t *testing.T) {
+func TestCallEntity_FailsForAnUnknownOperation(t *testing.T) {
 	t.Parallel()
 	sub := durable.EntityOperation[int, int]("sub")
 	s := withCounters(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -115,7 +115,7 @@ func TestCallEntity_FindsThatThereIsNoSuchOperation(t *testing.T) {
 	wantOutput(t, s, `"sub"`)
 }
 
-func TestCallEntity_CanBeRacedAndCollected(t *testing.T) {
+func TestCallEntity_WorksWithAwaitAnyAndAwaitAll(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, func(ctx *durable.Context, _ durable.Void) ([]int64, error) {
 		var tasks []*durable.Task[int64]
@@ -138,7 +138,7 @@ func TestCallEntity_CanBeRacedAndCollected(t *testing.T) {
 	wantOutput(t, s, "[20,21,22,-2]")
 }
 
-func TestCallEntity_SendsNothingThatCannotBe(t *testing.T) {
+func TestCallEntity_RejectsInvalidCalls(t *testing.T) {
 	t.Parallel()
 	plain := func(*counter, *durable.EntityContext, int64) (int64, error) { return 0, nil }
 	var none func(*counter, *durable.EntityContext, int64) (int64, error)
@@ -170,7 +170,7 @@ func TestCallEntity_SendsNothingThatCannotBe(t *testing.T) {
 			_, err := durable.EntityOperation[int, int]("add").Call(ctx, durable.EntityID{Key: "x"}, 1).Await()
 			return err
 		}, "names must not be empty"},
-		"an input that is no JSON": {func(ctx *durable.Context) error {
+		"an input that cannot be encoded": {func(ctx *durable.Context) error {
 			_, err := durable.EntityOperation[chan int, int]("add").Call(ctx, meter, nil).Await()
 			return err
 		}, "encode input of operation add of @counter@Meter 7"},
@@ -184,7 +184,7 @@ func TestCallEntity_SendsNothingThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestSignalEntity_SendsAtOnceOrLater(t *testing.T) {
+func TestSignalEntity_SendsImmediatelyOrLater(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 		durable.SignalEntity(ctx, meter, (*counter).Add, 1)
@@ -200,12 +200,12 @@ func TestSignalEntity_SendsAtOnceOrLater(t *testing.T) {
 		"signal @other@K Take(4) by op@2024-10-01T13:00:00.1234567Z",
 	)
 	if due := signals[1].Due; !due.Equal(replaytest.Epoch.Add(time.Minute)) {
-		t.Errorf("due at %v, want a minute after the beginning", due)
+		t.Errorf("due at %v, want a minute after the start", due)
 	}
 	wantOutput(t, s, "<nil>")
 }
 
-func TestSignalEntity_FailsTheOrchestrationIfItCannotBe(t *testing.T) {
+func TestSignalEntity_InvalidSignalFailsTheOrchestration(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 		durable.SignalEntity(ctx, durable.EntityKey[counter]("a#b"), (*counter).Add, 1)

@@ -18,15 +18,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An entityRig is a hub with a worker that knows counters, in a bubble of
-// virtual time.
+// entityRig is a hub with a worker for counters, in a synctest bubble.
 type entityRig struct {
 	hub    *memhub.Hub
 	client *durable.Client
 	ctx    context.Context
 }
 
-// inEntityRig lets test use a rig.
+// inEntityRig runs test with a rig.
 func inEntityRig(t *testing.T, cfg durable.Config, test func(t *testing.T, r entityRig), more ...*durable.Function) {
 	t.Helper()
 	t.Parallel()
@@ -47,7 +46,7 @@ func inEntityRig(t *testing.T, cfg durable.Config, test func(t *testing.T, r ent
 	})
 }
 
-// add signals a counter, and lets that be worked off.
+// add signals a counter and waits until the operation has run.
 func (r entityRig) add(t *testing.T, key durable.EntityKey[counter], n int64, opts ...durable.SignalOption) {
 	t.Helper()
 	if err := durable.Signal(r.ctx, r.client, key, (*counter).Add, n, opts...); err != nil {
@@ -68,17 +67,17 @@ func (r entityRig) total(t *testing.T, key durable.EntityKey[counter]) int64 {
 func TestClient_SignalsAndReadsEntities(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		if _, err := durable.ReadEntity(r.ctx, r.client, meter); !errors.Is(err, durable.ErrEntityNotFound) {
-			t.Errorf("%v, want ErrEntityNotFound", err)
+			t.Errorf("error is %v, want ErrEntityNotFound", err)
 		}
 		r.add(t, meter, 5)
-		r.add(t, meter, -7) // fails, and changes nothing
+		r.add(t, meter, -7) // fails and changes nothing
 		r.add(t, meter, 2)
 		if got := r.total(t, meter); got != 7 {
 			t.Errorf("total %d, want 7", got)
 		}
 		r.add(t, meter, 1, durable.SignalAfter(time.Hour))
 		if got := r.total(t, meter); got != 7 {
-			t.Errorf("total %d before the hour is over, want 7", got)
+			t.Errorf("total %d before the hour has passed, want 7", got)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -90,16 +89,16 @@ func TestClient_SignalsAndReadsEntities(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := durable.ReadEntity(r.ctx, r.client, meter); !errors.Is(err, durable.ErrEntityNotFound) {
-			t.Errorf("%v, want ErrEntityNotFound", err)
+			t.Errorf("error is %v, want ErrEntityNotFound", err)
 		}
 		r.add(t, meter, 3)
 		if got := r.total(t, meter); got != 3 {
-			t.Errorf("total %d of what came into being again, want 3", got)
+			t.Errorf("total %d after a new start, want 3", got)
 		}
 	})
 }
 
-func TestClient_KnowsEntitiesByName(t *testing.T) {
+func TestClient_AddressesEntitiesByName(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		stranger := durable.NewClient(r.hub, nil)
 		id := durable.EntityID{Name: "COUNTER", Key: "K"}
@@ -124,14 +123,14 @@ func TestClient_KnowsEntitiesByName(t *testing.T) {
 				what = "without a registry"
 			}
 			if err == nil || !strings.Contains(err.Error(), what) {
-				t.Errorf("%v, want an error with %q", err, what)
+				t.Errorf("error is %v, want one that contains %q", err, what)
 			}
 		}
 		if parsed, err := durable.ParseEntityID(id.InstanceID()); err != nil || parsed.Name != "counter" || parsed.Key != "K" {
-			t.Errorf("%v is read as %+v, %v", id, parsed, err)
+			t.Errorf("%v is parsed as %+v, %v", id, parsed, err)
 		}
 		if _, err := durable.ParseEntityID("abc"); err == nil {
-			t.Error("abc is read as the ID of an entity")
+			t.Error("ParseEntityID accepted abc")
 		}
 	})
 }
@@ -153,11 +152,11 @@ func TestClient_ListsEntities(t *testing.T) {
 			want string
 		}{
 			{"all", durable.EntityQuery{}, "a1 a2 b1 z"},
-			{"of a name", durable.EntityQuery{Name: "CountER"}, "a1 a2 b1 z"},
-			{"of another", durable.EntityQuery{Name: "count"}, ""},
-			{"by the key's beginning", durable.EntityQuery{Name: "counter", KeyPrefix: "a"}, "a1 a2"},
+			{"by name", durable.EntityQuery{Name: "CountER"}, "a1 a2 b1 z"},
+			{"by unknown name", durable.EntityQuery{Name: "count"}, ""},
+			{"by key prefix", durable.EntityQuery{Name: "counter", KeyPrefix: "a"}, "a1 a2"},
 			{"by time", durable.EntityQuery{LastOperationFrom: begin.Add(time.Minute), LastOperationTo: begin.Add(2 * time.Minute)}, "a2 b1"},
-			{"with what is left", durable.EntityQuery{IncludeEmpty: true}, "a1 a2 b1 gone z"},
+			{"with empty entities", durable.EntityQuery{IncludeEmpty: true}, "a1 a2 b1 gone z"},
 			{"with states", durable.EntityQuery{FetchState: true, PageSize: 3}, `a1={"total":0} a2={"total":1} b1={"total":2} z={"total":4}`},
 			{"in pages", durable.EntityQuery{PageSize: 1}, "a1 a2 b1 z"},
 		} {
@@ -181,12 +180,12 @@ func TestClient_ListsEntities(t *testing.T) {
 			t.Errorf("%+v, %v, want an empty last page", page, err)
 		}
 		if _, err := r.client.ListEntities(r.ctx, durable.EntityQuery{KeyPrefix: "a"}); err == nil {
-			t.Error("a key's beginning is taken without a name")
+			t.Error("ListEntities accepted a KeyPrefix without a Name")
 		}
 	})
 }
 
-// hold locks a counter until it gets an event.
+// hold locks a counter until it receives an event.
 func hold(ctx *durable.Context, key durable.EntityKey[counter]) (durable.Void, error) {
 	unlock := durable.LockEntities(ctx, key)
 	defer unlock()
@@ -221,7 +220,7 @@ func TestClient_CleansEntities(t *testing.T) {
 		if err := r.hub.Purge(r.ctx, string(holders[2].ID), nil); err != nil { // while it runs
 			t.Fatal(err)
 		}
-		r.add(t, "lost", 5) // waits for ever
+		r.add(t, "lost", 5) // waits forever
 		window := durable.EntityCleaning{ReorderWindow: time.Hour}
 		time.Sleep(59 * time.Minute)
 		clean(durable.EntityCleaning{KeepLocks: true, ReorderWindow: time.Hour}, durable.EntityCleaningResult{})
@@ -234,9 +233,9 @@ func TestClient_CleansEntities(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		clean(durable.EntityCleaning{KeepEmpty: true, ReorderWindow: time.Hour}, durable.EntityCleaningResult{})
-		clean(window, durable.EntityCleaningResult{EmptyEntitiesRemoved: 1}) // that which is gone
+		clean(window, durable.EntityCleaningResult{EmptyEntitiesRemoved: 1}) // the entity "gone"
 		time.Sleep(time.Hour)
-		clean(window, durable.EntityCleaningResult{EmptyEntitiesRemoved: 1}) // that which the dead one held
+		clean(window, durable.EntityCleaningResult{EmptyEntitiesRemoved: 1}) // the entity "dead", which was locked
 		var left []string
 		for s, err := range r.client.AllEntities(r.ctx, durable.EntityQuery{IncludeEmpty: true}) {
 			if err != nil {
@@ -245,14 +244,14 @@ func TestClient_CleansEntities(t *testing.T) {
 			left = append(left, fmt.Sprintf("%s %t %q", s.ID.Key, s.Exists, s.LockedBy))
 		}
 		if diff := cmp.Diff(left, []string{`kept true ""`, `living false "holds living"`, `lost true ""`}); diff != "" {
-			t.Errorf("what is left (-got +want):\n%s", diff)
+			t.Errorf("remaining entities (-got +want):\n%s", diff)
 		}
 	}, durable.Orchestrator("Hold", hold))
 }
 
-// An entity was listed as one of which nothing is left, and before its turn comes it
-// gets a signal: what that did stays, and is nobody's error.
-func TestCleanEntities_SparesAnEntityThatGotASignalMeanwhile(t *testing.T) {
+// A deleted entity gets a signal after it was listed and before it is removed. The
+// effect of the signal must be kept, without an error.
+func TestCleanEntities_KeepsAnEntityThatWasSignaledMeanwhile(t *testing.T) {
 	inEntityRig(t, durable.Config{EntityReorderWindow: time.Hour}, func(t *testing.T, r entityRig) {
 		r.add(t, meter, 1)
 		if err := r.client.DeleteEntity(r.ctx, meter); err != nil {
@@ -270,7 +269,7 @@ func TestCleanEntities_SparesAnEntityThatGotASignalMeanwhile(t *testing.T) {
 	})
 }
 
-func TestConfig_KeepsWhatFailedOperationsDidIfItSaysSo(t *testing.T) {
+func TestConfig_KeepFailedEntityEffectsKeepsThem(t *testing.T) {
 	inEntityRig(t, durable.Config{KeepFailedEntityEffects: true}, func(t *testing.T, r entityRig) {
 		r.add(t, meter, 5)
 		r.add(t, meter, -7)
@@ -280,8 +279,8 @@ func TestConfig_KeepsWhatFailedOperationsDidIfItSaysSo(t *testing.T) {
 	})
 }
 
-// A bank's total never changes, however many transfers there are at once.
-func TestLockEntities_KeepsABanksTotal(t *testing.T) {
+// Concurrent transfers must not change the total of all accounts.
+func TestLockEntities_TransfersKeepTheTotal(t *testing.T) {
 	moves := func(ctx *durable.Context, n int) (int64, error) {
 		key := func(i int) durable.EntityKey[counter] { return durable.EntityKey[counter](fmt.Sprint("account ", i%5)) }
 		from, to := key(n), key(n*3+1)
@@ -323,12 +322,12 @@ func TestLockEntities_KeepsABanksTotal(t *testing.T) {
 			sum += r.total(t, durable.EntityKey[counter](fmt.Sprint("account ", i)))
 		}
 		if sum != 100 || moved == 0 {
-			t.Errorf("there is %d after %d was moved, want 100", sum, moved)
+			t.Errorf("total is %d after transfers of %d, want 100", sum, moved)
 		}
 	}, durable.Orchestrator("Moves", moves))
 }
 
-// A launcher is an entity that starts an orchestration.
+// launcher is an entity that starts an orchestration.
 type launcher struct{}
 
 func (*launcher) Launch(ctx *durable.EntityContext, in string) (durable.InstanceID, error) {
@@ -339,7 +338,7 @@ func tellsItself(ctx *durable.Context, in string) (string, error) {
 	return fmt.Sprint(in, ctx.Version(), ctx.Tags()["a"], ctx.ParentInstanceID()), nil
 }
 
-func TestStartOrchestration_StartsAsItIsTold(t *testing.T) {
+func TestStartOrchestration_AppliesItsOptions(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		launch := durable.EntityOperation[string, durable.InstanceID]("launch")
 		if err := launch.Signal(r.ctx, r.client, durable.EntityID{Name: "Launcher", Key: "k"}, "moon "); err != nil {
@@ -348,19 +347,19 @@ func TestStartOrchestration_StartsAsItIsTold(t *testing.T) {
 		time.Sleep(time.Hour - time.Second)
 		s, err := r.client.Status(r.ctx, "launched", durable.Fetch{})
 		if err == nil && s.Status != history.Pending || err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
-			t.Errorf("before its time it is %+v, %v", s, err)
+			t.Errorf("before its start time the instance is %+v, %v", s, err)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		out, err := durable.InstanceOf[string](r.client, "launched").Wait(r.ctx)
 		if out != "moon 2b@launcher@k" || err != nil {
-			t.Errorf("%q, %v, want it to know its version, tag and parent", out, err)
+			t.Errorf("output %q, %v; want its version, tag and parent", out, err)
 		}
 	}, durable.Orchestrator("TellsItself", tellsItself), durable.Entity("Launcher", durable.Op("launch", (*launcher).Launch)))
 }
 
-// A signal of another program's client is taken as ours.
-func TestEntity_TakesWhatAnotherClientSends(t *testing.T) {
+// The request has the format of a .NET client.
+func TestEntity_AcceptsASignalOfADotNetClient(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		request := `{"op":"add","signal":true,"input":"7","id":"55555555-5555-5555-5555-555555555555","Timestamp":"0001-01-01T00:00:00","Predecessor":"0001-01-01T00:00:00","IsLockRequest":false,"createTrace":false}`
 		err := r.hub.Send(r.ctx, provider.TaskMessage{

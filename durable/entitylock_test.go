@@ -15,14 +15,15 @@ const (
 
 var errPoor = errors.New("not enough")
 
-// transfer moves an amount, and counts the sections that it sees itself in.
+// transfer moves an amount between two entities. It checks that it is in the critical
+// section, and returns the number of locked entities.
 func transfer(ctx *durable.Context, amount int64) (int, error) {
 	_, before := ctx.CriticalSection()
 	unlock := durable.LockEntities(ctx, to, from, to)
 	defer unlock()
 	locked, inside := ctx.CriticalSection()
 	if before || !inside {
-		return 0, errors.New("the section begins when it is asked for")
+		return 0, errors.New("the critical section did not start at LockEntities")
 	}
 	balance, err := durable.CallEntity(ctx, from, (*counter).Get, durable.Void{}).Await()
 	if err != nil {
@@ -37,7 +38,7 @@ func transfer(ctx *durable.Context, amount int64) (int, error) {
 	return len(locked), err
 }
 
-func TestLockEntities_HoldsThemUntilTheSectionEnds(t *testing.T) {
+func TestLockEntities_HoldsLocksUntilUnlock(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, transfer)
 	lock := wantSent(t, s.Start(10), "lock [@counter@from @counter@to] by @counter@from")
@@ -48,7 +49,7 @@ func TestLockEntities_HoldsThemUntilTheSectionEnds(t *testing.T) {
 	wantOutput(t, s, "2")
 }
 
-func TestLockEntities_ReleasesThemOnAnError(t *testing.T) {
+func TestLockEntities_ReleasesLocksOnAnError(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, transfer)
 	lock := wantSent(t, s.Start(10), "lock [@counter@from @counter@to] by @counter@from")
@@ -57,7 +58,7 @@ func TestLockEntities_ReleasesThemOnAnError(t *testing.T) {
 	wantFailure(t, s, "not enough")
 }
 
-// Taken out of memory, an orchestrator's deferred unlock does nothing.
+// The deferred unlock must do nothing if the orchestrator is unloaded from memory.
 func TestLockEntities_SurvivesEviction(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, transfer)
@@ -73,7 +74,7 @@ func TestLockEntities_UnlocksOnceOnly(t *testing.T) {
 		first := durable.LockEntities(ctx, from)
 		first()
 		second := durable.LockEntities(ctx, to)
-		first() // is over, and not that of the second section
+		first() // must not unlock the second section
 		_, err := durable.CallEntity(ctx, to, (*counter).Get, durable.Void{}).Await()
 		second()
 		return durable.Void{}, err
@@ -85,18 +86,18 @@ func TestLockEntities_UnlocksOnceOnly(t *testing.T) {
 	s.Output(history.Completed)
 }
 
-// Whoever breaks a rule of critical sections fails with it, and gives the locks
-// up.
-func TestLockEntities_FailsWhoBreaksItsRules(t *testing.T) {
+// An orchestration that breaks a rule of critical sections must fail and release its
+// locks.
+func TestLockEntities_FailsTheOrchestrationOnARuleViolation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		do   func(ctx *durable.Context)
 		want string
 	}{
-		"another section":            {func(ctx *durable.Context) { durable.LockEntities(ctx, to) }, "Must not enter another critical section"},
-		"a child":                    {func(ctx *durable.Context) { durable.CallSubOrchestrator(ctx, transfer, 1) }, "cannot call suborchestrators"},
-		"a signal to what is locked": {func(ctx *durable.Context) { durable.SignalEntity(ctx, from, (*counter).Add, 1) }, "Must not signal a locked entity"},
-		"a call of what is not":      {func(ctx *durable.Context) { durable.CallEntity(ctx, to, (*counter).Add, 1) }, "not one of the locked entities"},
+		"another section":                        {func(ctx *durable.Context) { durable.LockEntities(ctx, to) }, "Must not enter another critical section"},
+		"a child":                                {func(ctx *durable.Context) { durable.CallSubOrchestrator(ctx, transfer, 1) }, "cannot call suborchestrators"},
+		"a signal to a locked entity":            {func(ctx *durable.Context) { durable.SignalEntity(ctx, from, (*counter).Add, 1) }, "Must not signal a locked entity"},
+		"a call of an entity that is not locked": {func(ctx *durable.Context) { durable.CallEntity(ctx, to, (*counter).Add, 1) }, "not one of the locked entities"},
 		"two calls at a time": {func(ctx *durable.Context) {
 			durable.CallEntity(ctx, from, (*counter).Add, 1)
 			durable.CallEntity(ctx, from, (*counter).Add, 1)
@@ -114,24 +115,24 @@ func TestLockEntities_FailsWhoBreaksItsRules(t *testing.T) {
 			lock := wantSent(t, s.Start(nil), "lock [@counter@from] by @counter@from")
 			words, _ := sent(t, s.Episode(answerTo(lock[0], "Lock Acquisition Completed")))
 			if len(words) == 0 || words[len(words)-1] != "release @counter@from" {
-				t.Errorf("sent %v, want the lock released at last", words)
+				t.Errorf("sent %v, want a release of the lock at the end", words)
 			}
 			wantFailure(t, s, c.want)
 		})
 	}
 }
 
-func TestLockEntities_TakesNoneThatCannotBe(t *testing.T) {
+func TestLockEntities_RejectsInvalidEntities(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lock []durable.AnyEntity
 		want string
 	}{
-		"none":                   {nil, "without entities"},
-		"nil":                    {[]durable.AnyEntity{nil}, "nil entity"},
-		"one not registered":     {[]durable.AnyEntity{durable.EntityKey[teller]("x")}, "no entity has durable_test.teller"},
-		"one that cannot be":     {[]durable.AnyEntity{durable.EntityID{Name: "a@b"}}, "must not contain @"},
-		"one of another program": {[]durable.AnyEntity{from, durable.EntityID{Name: "Account", Key: "1"}}, ""},
+		"none":                         {nil, "without entities"},
+		"nil":                          {[]durable.AnyEntity{nil}, "nil entity"},
+		"an unregistered entity":       {[]durable.AnyEntity{durable.EntityKey[teller]("x")}, "no entity has durable_test.teller"},
+		"an invalid ID":                {[]durable.AnyEntity{durable.EntityID{Name: "a@b"}}, "must not contain @"},
+		"an entity of another program": {[]durable.AnyEntity{from, durable.EntityID{Name: "Account", Key: "1"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

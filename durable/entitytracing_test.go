@@ -40,7 +40,7 @@ func tracedCaller(ctx *durable.Context, _ durable.Void) (int, error) {
 	unlock := durable.LockEntities(ctx, key)
 	defer unlock()
 	if _, err := durable.CallEntity(ctx, key, (*tracedMeter).Add, -1).Await(); err == nil {
-		return 0, errors.New("it did not fail")
+		return 0, errors.New("the operation did not fail")
 	}
 	return durable.CallEntity(ctx, key, (*tracedMeter).Add, 2).Await()
 }
@@ -51,9 +51,9 @@ func tracedEntities() *durable.Registry {
 		durable.Orchestrator("Caller", tracedCaller), durable.Orchestrator("Reader", tracedReader))
 }
 
-// The names, kinds and parents of DurableTask.Core/Tracing/TraceHelper.cs
+// DurableTask.Core/Tracing/TraceHelper.cs creates the same names, kinds and parents
 // (StartActivityForCallingOrSignalingEntity and others).
-func TestTracing_FollowsWhatOrchestrationsAskOfEntities(t *testing.T) {
+func TestTracing_CoversEntityCallsOfOrchestrations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := tracetest.NewInMemoryExporter()
 		p := trace.NewTracerProvider(trace.WithSyncer(written), trace.WithIDGenerator(durable.SpanIDs{}))
@@ -98,13 +98,13 @@ func TestTracing_FollowsWhatOrchestrationsAskOfEntities(t *testing.T) {
 				want = "entity.error_message=too little " + want
 			}
 			if got := attributesOf(s); got != want {
-				t.Errorf("a %s of %s has the attributes %s, want %s", s.SpanKind, s.Name, got, want)
+				t.Errorf("%s span of %s has attributes %s, want %s", s.SpanKind, s.Name, got, want)
 			}
 		}
 	})
 }
 
-func TestTracing_FollowsAClientsSignalAndWhatComesOfIt(t *testing.T) {
+func TestTracing_CoversAClientsSignalAndItsEffects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := tracetest.NewInMemoryExporter()
 		p := trace.NewTracerProvider(trace.WithSyncer(written), trace.WithIDGenerator(durable.SpanIDs{}))
@@ -136,7 +136,7 @@ func TestTracing_FollowsAClientsSignalAndWhatComesOfIt(t *testing.T) {
 			t.Errorf("spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		if s, err := durable.ReadEntity(t.Context(), c, durable.EntityKey[tracedMeter]("other")); s != 3 || err != nil {
-			t.Errorf("the other has %d, %v", s, err)
+			t.Errorf("entity other has state %d, %v; want 3", s, err)
 		}
 	})
 }
