@@ -21,7 +21,7 @@ type Disposition struct {
 	Reason string
 }
 
-// Action is what the worker does with a message.
+// Action is an action on a message.
 type Action int
 
 // The actions.
@@ -320,5 +320,5 @@ func decideChildStart(start *history.ExecutionStarted, stored *instances.Instanc
 // Abandoning is the log event of an abandoned message.
 const Abandoning = "AbandoningMessage"
 
-// SlowLocks is the maximum factor by which a visibility timeout is extended on slow storage.
+// SlowLocks is the maximum extension of a visibility timeout on slow storage, as a factor.
 const SlowLocks = 4

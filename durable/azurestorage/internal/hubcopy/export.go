@@ -18,18 +18,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An export is one run of [Hub.Export].
+// An export is one call of [Hub.Export].
 type export struct {
-	hub       *Hub
-	to        provider.HubWriter
-	options   provider.ExportOptions
-	instances map[string]*exported
-	received  map[string]*receivedMessage // by queue and ID
-	order     []*receivedMessage
-	lookedAt  time.Time // just before the queues were received from last: what is due later was hidden, or is received
+	hub        *Hub
+	to         provider.HubWriter
+	options    provider.ExportOptions
+	instances  map[string]*exported
+	received   map[string]*receivedMessage // by queue name and message ID
+	order      []*receivedMessage
+	receivedAt time.Time // start of the last receive; messages that are due later were hidden then
 }
 
-// exportInstances passes on every instance that has a row or a history.
+// exportInstances exports every instance that has a row or a history.
 func (x *export) exportInstances(ctx context.Context) error {
 	h := x.hub
 	columns := wire.InstanceColumns(provider.Fetch{Input: true, Output: true})
@@ -46,7 +46,7 @@ func (x *export) exportInstances(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("export instances: %w", err)
 	}
-	// An instance whose first checkpoint was cut off has a history and no row.
+	// After a crash during its first checkpoint, an instance has a history and no row.
 	withHistory := store.Query{Filter: "RowKey eq '" + wire.SentinelRowKey + "'", Columns: []string{"PartitionKey"}}
 	err = h.Instances.HistoryTable.All(ctx, withHistory, func(raw []byte) error {
 		var row struct{ PartitionKey string }
@@ -70,7 +70,7 @@ func (x *export) exportInstance(ctx context.Context, id string, row *wire.Instan
 	if err != nil {
 		return fmt.Errorf("instance %q: %w", id, err)
 	}
-	state, past := mended(id, row, stored)
+	state, past := repaired(id, row, stored)
 	if state == nil {
 		return nil
 	}
@@ -78,10 +78,9 @@ func (x *export) exportInstance(ctx context.Context, id string, row *wire.Instan
 	return x.to.Instance(ctx, state, past)
 }
 
-// mended returns an instance as it would be if no worker had been cut off: the
-// history is written before the row. It returns nil if nothing is left of it but
-// an empty history.
-func mended(id string, row *wire.InstanceRow, stored instances.History) (*provider.InstanceState, []history.Event) {
+// repaired returns an instance as it would be without crashes: the history is written before the row
+// and may be newer. It returns nil if the instance has neither a row nor events.
+func repaired(id string, row *wire.InstanceRow, stored instances.History) (*provider.InstanceState, []history.Event) {
 	past := stored.Events
 	if row == nil && len(past) == 0 {
 		return nil, nil
@@ -92,17 +91,17 @@ func mended(id string, row *wire.InstanceRow, stored instances.History) (*provid
 		state = &row.State
 		renewed := state.Instance.ExecutionID != stored.ExecutionID
 		if len(past) == 0 || l.AwaitsStart() || renewed && state.Status.IsTerminal() {
-			return state, nil // what is about to start takes the place of what is over
+			return state, nil // the pending instance replaces the ended one
 		}
-		// A rewound instance waits to be taken up: its row says that it has ended, and was
-		// changed since the last event.
+		// A rewound instance waits for its next episode. Its row has an end time and was changed after
+		// the last event.
 		rewound := !state.CompletedAt.IsZero() && state.Status == history.Pending && state.LastUpdatedAt.After(past[len(past)-1].Head().Timestamp)
 		if !renewed && (state.Status.IsTerminal() || stored.Known.Ended == nil && (rewound || !l.RowIsBehind())) {
 			return state, past
 		}
 	}
 	state.Instance.ExecutionID = stored.ExecutionID
-	first := state.FirstCreatedAt // not known of one without a row
+	first := state.FirstCreatedAt // unknown without a row
 	for _, ev := range past {
 		state.Apply(ev)
 	}
@@ -110,27 +109,27 @@ func mended(id string, row *wire.InstanceRow, stored instances.History) (*provid
 	return state, past
 }
 
-// A receivedMessage is one that an export has received.
+// A receivedMessage is a message that an export has received.
 type receivedMessage struct {
 	queue *store.Queue
 	msg   store.Message
 	env   *wire.Envelope
 }
 
-// exportLock is the visibility timeout of messages that an export receives. It makes
-// them visible at its end; the timeout counts if its process dies.
+// exportLock is the visibility timeout of received messages. The export makes them visible when it
+// ends; the timeout applies if its process crashes.
 const exportLock = 5 * time.Minute
 
-// lookAgain is how often an export looks for what was hidden.
-const lookAgain = time.Second
+// receiveInterval is the time between two attempts to receive hidden messages.
+const receiveInterval = time.Second
 
-// receiveAll receives the messages of all queues, until nothing is missing.
+// receiveAll receives the messages of all queues until no message is missing.
 func (x *export) receiveAll(ctx context.Context) error {
 	h := x.hub
 	deadline := time.Now().Add(h.HiddenFor)
 	for reported := false; ; {
 		inQueues := 0
-		x.lookedAt = time.Now()
+		x.receivedAt = time.Now()
 		for _, q := range h.Queues {
 			if err := x.receive(ctx, q); err != nil {
 				return fmt.Errorf("receive from queue %s: %w", q.Name, err)
@@ -143,7 +142,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 		}
 		p := x.pending()
 		missing := p.missing(x.instances)
-		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, x.lookedAt))
+		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, x.receivedAt))
 		if missing == 0 && hidden == 0 {
 			return nil
 		}
@@ -152,14 +151,14 @@ func (x *export) receiveAll(ctx context.Context) error {
 			if missing > 0 || !x.options.IgnoreHidden {
 				return problem
 			}
-			x.notice(fmt.Sprintf("%v; they are left behind", problem))
+			x.notice(fmt.Sprintf("%v; they are not copied", problem))
 			return nil
 		}
 		if !reported {
 			x.notice(fmt.Sprintf("%v; waiting for them until %s", problem, deadline.Format(time.TimeOnly)))
 			reported = true
 		}
-		if !pause.For(ctx, lookAgain) {
+		if !pause.For(ctx, receiveInterval) {
 			return context.Cause(ctx)
 		}
 	}
@@ -171,7 +170,7 @@ func (x *export) notice(text string) {
 	}
 }
 
-// receive receives everything that is visible in a queue.
+// receive receives all visible messages of a queue.
 func (x *export) receive(ctx context.Context, q *store.Queue) error {
 	for {
 		messages, err := q.Receive(ctx, store.MaxReceive, exportLock)
@@ -198,7 +197,7 @@ func (x *export) receive(ctx context.Context, q *store.Queue) error {
 	}
 }
 
-// pending gathers what the received messages say is under way.
+// pending collects the work in flight from the received messages.
 func (x *export) pending() pending {
 	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}, signals: map[signal]bool{}}
 	for _, r := range x.order {
@@ -225,8 +224,8 @@ func (x *export) pending() pending {
 	return p
 }
 
-// exportMessages passes on the received messages that are wanted, and hidden ones, which
-// it makes from the histories and rows.
+// exportMessages exports the received messages that are still needed. It also exports hidden messages,
+// which it reconstructs from histories and rows.
 func (x *export) exportMessages(ctx context.Context) error {
 	slices.SortStableFunc(x.order, func(a, b *receivedMessage) int {
 		return cmp.Or(a.msg.InsertedOn.Compare(b.msg.InsertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
@@ -259,29 +258,29 @@ func (x *export) exportMessages(ctx context.Context) error {
 	return x.exportHidden(ctx, p)
 }
 
-// isOver reports whether the history says that an activity need not run: it has
-// the result, or no checkpoint has scheduled it.
+// isOver reports whether an activity need not run: the history has its result, or no committed
+// checkpoint has scheduled it.
 func (x *export) isOver(key action) bool {
 	to := x.instances[key.instance]
 	if to == nil || to.loaded.ExecutionID != key.execution {
-		return false // it runs although no execution waits for it
+		return false // the activity runs although no execution waits for it
 	}
 	known := to.loaded.Known
 	return known.Answered.Has(key.id) || !known.Actions.Has(key.id)
 }
 
-// isWanted reports whether the message fits the stored instance. No checkpoint is under
-// way, so a message that waits for one is left from a checkpoint that was cut off.
+// isWanted reports whether a message fits the stored instance. No checkpoint is in progress, so a
+// message that waits for a checkpoint is left over from an interrupted one.
 func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	m := r.env.Message
-	if !x.hasCounted(r.env) {
+	if !x.isCommitted(r.env) {
 		return false
 	}
 	to := x.instances[m.Target.InstanceID]
 	if to == nil {
 		to = &exported{loaded: instances.Instance{History: instances.History{Known: instances.NewKnownEvents()}}}
 	}
-	if x.isSentAgain(r.env) {
+	if x.isPremature(r.env) {
 		return false
 	}
 	_, isStart := m.Event.(*history.ExecutionStarted)
@@ -290,7 +289,7 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	}
 	if id, completes := history.Completes(m.Event); completes {
 		key := action{m.Target.InstanceID, to.loaded.ExecutionID, id}
-		isOthers := m.Target.ExecutionID != "" && m.Target.ExecutionID != key.execution // of a generation before
+		isOthers := m.Target.ExecutionID != "" && m.Target.ExecutionID != key.execution // for an earlier generation
 		if isOthers || taken[key] || !to.loaded.Known.Actions.Has(id) {
 			return false
 		}
@@ -302,8 +301,8 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	return fate == disposition.Deliver || fate == disposition.Terminate || fate == disposition.HoldBack && !(isStart && to.loaded.Row == nil)
 }
 
-// hasCounted reports whether a message is of no batch of an entity, or of one that counted.
-func (x *export) hasCounted(env *wire.Envelope) bool {
+// isCommitted reports whether a message belongs to a committed batch of an entity, or to no batch.
+func (x *export) isCommitted(env *wire.Envelope) bool {
 	if env.Batch == "" || env.Sender == nil {
 		return true
 	}
@@ -311,9 +310,9 @@ func (x *export) hasCounted(env *wire.Envelope) bool {
 	return from != nil && wire.ParseEntityBatches(from.loaded.Batches).Counted(env.Batch)
 }
 
-// isSentAgain reports whether a message tells a parent of the end of a child that goes on
-// by its history: the checkpoint was cut off, and will be made again.
-func (x *export) isSentAgain(env *wire.Envelope) bool {
+// isPremature reports whether a message announces the end of a child whose history says it is running.
+// The child's checkpoint was interrupted and will be repeated.
+func (x *export) isPremature(env *wire.Envelope) bool {
 	switch env.Message.Event.(type) {
 	case *history.SubOrchestrationInstanceCompleted, *history.SubOrchestrationInstanceFailed:
 	default:
@@ -326,7 +325,7 @@ func (x *export) isSentAgain(env *wire.Envelope) bool {
 	return child != nil && child.goesOn() && child.loaded.ExecutionID == env.Sender.ExecutionID
 }
 
-// isOrphan reports whether a child's start is of a checkpoint that was cut off.
+// isOrphan reports whether the start of a child comes from an interrupted checkpoint.
 func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 	if start.Parent == nil {
 		return false
@@ -336,7 +335,7 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 		!parent.loaded.Known.Actions.Has(start.Parent.TaskScheduleID)
 }
 
-// exportHidden passes on the hidden messages that follow from the histories and rows.
+// exportHidden exports the hidden messages, reconstructed from histories and rows.
 func (x *export) exportHidden(ctx context.Context, p pending) error {
 	for _, id := range slices.Sorted(maps.Keys(x.instances)) {
 		inst := x.instances[id]
@@ -345,7 +344,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 				return err
 			}
 		}
-		for _, m := range p.hiddenSignals(inst, x.lookedAt) {
+		for _, m := range p.hiddenSignals(inst, x.receivedAt) {
 			if err := x.to.Message(ctx, m); err != nil {
 				return err
 			}
@@ -357,7 +356,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 			if p.completed[action{id, inst.loaded.ExecutionID, n}] {
 				continue
 			}
-			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], x.lookedAt)); err != nil {
+			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], x.receivedAt)); err != nil {
 				return err
 			}
 		}
@@ -365,20 +364,20 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 	return nil
 }
 
-// handBack makes visible again what was received.
+// handBack makes the received messages visible again.
 func (x *export) handBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	_ = store.Each(ctx, store.MessagesAtOnce, x.order, func(ctx context.Context, _ int, r *receivedMessage) error {
 		if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsGone(err) {
-			x.hub.Log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.ID, "after", exportLock, "error", err)
+			x.hub.Log.Warn("cannot release message; it reappears when its visibility timeout ends", "messageId", r.msg.ID, "after", exportLock, "error", err)
 		}
 		return nil
 	})
 }
 
-// tellOfAside reports messages that were set aside and are not copied.
-func (x *export) tellOfAside(ctx context.Context) error {
+// reportAside reports messages that were set aside and are not copied.
+func (x *export) reportAside(ctx context.Context) error {
 	for _, q := range x.hub.Queues {
 		aside := x.hub.Aside(q)
 		n, err := aside.Length(store.Optional(ctx))
@@ -386,7 +385,7 @@ func (x *export) tellOfAside(ctx context.Context) error {
 			return err
 		}
 		if n > 0 {
-			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.Name))
+			x.notice(fmt.Sprintf("queue %[2]s has %[1]d messages that could not be decoded and were set aside; they are not copied", n, aside.Name))
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
+func TestRepaired_CompletesWhatACrashInterrupted(t *testing.T) {
 	t.Parallel()
 	head := history.NewHeader(time.Now())
 	start := &history.ExecutionStarted{Header: head, Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e2"}, Name: "HelloSeq"}
@@ -40,21 +40,21 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 		{"the row of the first checkpoint is missing", nil, stored("e2", start), "e2 HelloSeq Running, 1 events"},
 		{"the row of the last checkpoint is missing", row("e2", history.Running), stored("e2", start, end), "e2 HelloSeq Completed, 2 events"},
 		{"the row of a new generation is missing", row("e1", history.Running), stored("e2", start), "e2 HelloSeq Running, 1 events"},
-		{"the instance is about to start anew", row("e3", history.Pending), stored("e2", start, end), "e3 Old Pending, 0 events"},
-		{"it was terminated before it started anew", row("e3", history.Terminated), stored("e2", start, end), "e3 Old Terminated, 0 events"},
-		{"the row misses the suspension", row("e2", history.Running), stored("e2", start, suspended), "e2 HelloSeq Suspended, 2 events"},
-		{"the row misses the start", row("e2", history.Pending), stored("e2", start), "e2 HelloSeq Running, 1 events"},
-		{"the row misses all since the start of an earlier generation", row("e1", history.Pending), continued, "e2 HelloSeq Running, 1 events"},
+		{"the instance is about to start again", row("e3", history.Pending), stored("e2", start, end), "e3 Old Pending, 0 events"},
+		{"it was terminated before it started again", row("e3", history.Terminated), stored("e2", start, end), "e3 Old Terminated, 0 events"},
+		{"the row lacks the suspension", row("e2", history.Running), stored("e2", start, suspended), "e2 HelloSeq Suspended, 2 events"},
+		{"the row lacks the start", row("e2", history.Pending), stored("e2", start), "e2 HelloSeq Running, 1 events"},
+		{"the row lacks everything after the start of an earlier generation", row("e1", history.Pending), continued, "e2 HelloSeq Running, 1 events"},
 		{"nothing is missing", row("e2", history.Running), stored("e2", start), "e2 Old Running, 1 events"},
 		{"it has not started", row("e2", history.Pending), stored(""), "e2 Old Pending, 0 events"},
 	} {
-		state, past := mended("a", tt.row, tt.stored)
+		state, past := repaired("a", tt.row, tt.stored)
 		got := fmt.Sprintf("%s %s %s, %d events", state.Instance.ExecutionID, state.Name, state.Status, len(past))
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
-	if state, _ := mended("a", nil, stored("")); state != nil {
-		t.Errorf("of nothing it made %+v", state)
+	if state, _ := repaired("a", nil, stored("")); state != nil {
+		t.Errorf("repaired without a row and events = %+v, want nil", state)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An exported remembers of an exported instance what decides on its messages.
+// exported contains the data of an exported instance that decides on its messages.
 type exported struct {
-	loaded instances.Instance // without the events
+	loaded instances.Instance // without events
 	state  *provider.InstanceState
 
-	// What the history says is under way, by action.
+	// Work in flight according to the history, by EventID.
 	tasks    map[int]bool
-	children map[int]string // their instance IDs
+	children map[int]string // child instance IDs
 	timers   map[int]*history.TimerCreated
-	signals  []provider.TaskMessage // for entities, to be delivered later
+	signals  []provider.TaskMessage // delayed signals to entities
 }
 
 func newExported(row *wire.InstanceRow, stored instances.History, state *provider.InstanceState, past []history.Event) *exported {
@@ -32,7 +32,7 @@ func newExported(row *wire.InstanceRow, stored instances.History, state *provide
 		tasks: map[int]bool{}, children: map[int]string{}, timers: map[int]*history.TimerCreated{},
 	}
 	if state.Status == history.Pending {
-		x.state.Input = state.Input // for the start, if that is to be made anew
+		x.state.Input = state.Input // for a reconstructed start message
 	}
 	if len(past) == 0 {
 		x.loaded.ExecutionID, x.loaded.Known = state.Instance.ExecutionID, instances.NewKnownEvents()
@@ -75,16 +75,15 @@ func (x *exported) add(ev history.Event) {
 	}
 }
 
-// goesOn reports whether the instance waits for what is under way.
+// goesOn reports whether the execution is running.
 func (x *exported) goesOn() bool { return x.loaded.Known.Started && x.loaded.Known.Ended == nil }
 
-// isAwaited reports whether the start of the instance must be somewhere.
+// isAwaited reports whether a start message of the instance must exist.
 func (x *exported) isAwaited() bool {
 	return !x.loaded.Known.Started && x.state.Status == history.Pending
 }
 
-// start returns the start message of an instance that is scheduled for later, made from
-// its row.
+// start reconstructs the start message of an instance that is scheduled for later from its row.
 func (x *exported) start() *provider.TaskMessage {
 	s := x.state
 	return &provider.TaskMessage{
@@ -96,7 +95,7 @@ func (x *exported) start() *provider.TaskMessage {
 	}
 }
 
-// fired returns the message of a timer, made from the history.
+// fired reconstructs the message of a timer from the history.
 func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskMessage {
 	return &provider.TaskMessage{
 		Target: history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.ExecutionID},
@@ -104,21 +103,21 @@ func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskM
 	}
 }
 
-// An action names what an execution decided.
+// An action identifies an action of an execution.
 type action struct {
 	instance, execution string
 	id                  int
 }
 
-// pending is the work in flight, by the messages of a hub.
+// pending is the work in flight according to the messages of a hub.
 type pending struct {
-	runs      map[action]bool // activities that are to be run
-	completed map[action]bool // whatever has its completion on the way
-	starts    map[string]bool // instances whose start is on the way
-	signals   map[signal]bool // events that are on the way
+	runs      map[action]bool // activities whose work item exists
+	completed map[action]bool // actions whose completion message exists
+	starts    map[string]bool // instances whose start message exists
+	signals   map[signal]bool // events whose message exists
 }
 
-// A signal tells an event for an entity apart from others: its input has an ID.
+// A signal identifies an event for an entity. Its input contains a unique ID.
 type signal struct{ to, name, input string }
 
 func signalOf(m provider.TaskMessage) signal {
@@ -126,7 +125,7 @@ func signalOf(m provider.TaskMessage) signal {
 	return signal{m.Target.InstanceID, ev.Name, store.Value(ev.Input)}
 }
 
-// hiddenSignals returns the delayed signals of an instance that were not received yet.
+// hiddenSignals returns the delayed signals of an instance that were not received.
 func (p pending) hiddenSignals(x *exported, now time.Time) (hidden []provider.TaskMessage) {
 	for _, m := range x.signals {
 		if provider.Due(m).After(now) && !p.signals[signalOf(m)] {
@@ -136,7 +135,7 @@ func (p pending) hiddenSignals(x *exported, now time.Time) (hidden []provider.Ta
 	return hidden
 }
 
-// missing counts what the histories say must be under way, but is not seen.
+// missing counts the work in flight according to the histories that has no message.
 func (p pending) missing(instances map[string]*exported) int {
 	missing := 0
 	for id, x := range instances {
@@ -163,8 +162,8 @@ func (p pending) missing(instances map[string]*exported) int {
 	return missing
 }
 
-// explained counts what may be hidden in the queues and need not be read: it can
-// be made from histories and rows, or nothing waits for it.
+// explained counts the messages that may be hidden in the queues and need not be received: they can be
+// reconstructed from histories and rows, or no instance waits for them.
 func (p pending) explained(instances map[string]*exported, now time.Time) int {
 	explained := 0
 	for id, x := range instances {

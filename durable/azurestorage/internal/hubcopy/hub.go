@@ -1,5 +1,9 @@
-// Package hubcopy reads all that is in a task hub, and writes it into another: instances with
-// their histories, and the messages under way.
+// Package hubcopy exports the content of a task hub and imports it into another: instances with their
+// histories, and the messages in flight. No worker may own a partition of either hub.
+//
+// An export first reads all rows and histories. Then it receives all messages, and compares them with
+// the histories until every expected message is found. Messages that are hidden for a known reason,
+// such as timers, are reconstructed. An import writes rows and histories before any message.
 package hubcopy
 
 import (
@@ -16,31 +20,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Hub is what a copy needs of a task hub.
+// A Hub contains the parts of a task hub that a copy uses.
 type Hub struct {
 	Name      string
 	Instances *instances.Store
 	WorkItems *store.Queue
-	Queues    []*store.Queue // all, the control queues first
+	Queues    []*store.Queue // all queues, control queues first
 	// QueueOf returns the control queue of an instance.
 	QueueOf func(instanceID string) *store.Queue
-	// Aside returns the queue for the messages of q that are set aside.
+	// Aside returns the queue for messages of q that were set aside.
 	Aside func(q *store.Queue) *store.Queue
-	// HiddenFor is the longest time for which a dead worker can have hidden a message.
+	// HiddenFor is the longest time for which a crashed worker may have hidden a message.
 	HiddenFor time.Duration
-	// Read reads a message's text, and its blob if it has one.
+	// Read decodes the text of a message and reads its blob if it has one.
 	Read func(ctx context.Context, text string) (*wire.Envelope, error)
-	// Send puts a message into a queue. Several copies do no harm.
+	// Send enqueues a message. Duplicates are harmless.
 	Send func(ctx context.Context, q *store.Queue, env *wire.Envelope) error
-	// Hidden returns the error of so many messages that cannot be seen and are not
-	// explained, and so many that the histories say are under way and are not seen.
+	// Hidden returns an error that reports messages which the export cannot receive. hidden is the
+	// number of unexplained hidden messages. missing is the number of messages that must exist
+	// according to the histories and were not received.
 	Hidden func(hidden, missing int) error
-	// CheckIdle fails if a worker has a partition of the hub.
+	// CheckIdle fails if a worker owns a partition of the hub.
 	CheckIdle func(ctx context.Context) error
 	Log       *slog.Logger
 }
 
-// Export implements [provider.Portable] for a hub that no worker has.
+// Export implements [provider.Portable] for a hub without workers.
 func (h *Hub) Export(ctx context.Context, w provider.HubWriter, o provider.ExportOptions) error {
 	x := &export{hub: h, to: w, options: o, instances: map[string]*exported{}, received: map[string]*receivedMessage{}}
 	if err := x.exportInstances(ctx); err != nil {
@@ -50,17 +55,17 @@ func (h *Hub) Export(ctx context.Context, w provider.HubWriter, o provider.Expor
 	if err := x.receiveAll(ctx); err != nil {
 		return err
 	}
-	if err := x.tellOfAside(ctx); err != nil {
+	if err := x.reportAside(ctx); err != nil {
 		return err
 	}
 	if err := x.exportMessages(ctx); err != nil {
 		return err
 	}
-	return h.CheckIdle(ctx) // a worker that came meanwhile has changed what was read
+	return h.CheckIdle(ctx) // a worker that started meanwhile may have changed the data
 }
 
-// Import implements [provider.Portable] for a hub that no worker has. Histories and rows
-// are written before any message, so that what is cut off has nothing that runs.
+// Import implements [provider.Portable] for a hub without workers. It writes histories and rows before
+// any message, so that nothing can run after an interrupted import.
 func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
 	if err := h.checkEmpty(ctx); err != nil {
 		return err
@@ -75,8 +80,7 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 	return filled
 }
 
-// checkEmpty fails with [provider.ErrHubNotEmpty] if the hub has an instance or
-// a message.
+// checkEmpty fails with [provider.ErrHubNotEmpty] if the hub has an instance or a message.
 func (h *Hub) checkEmpty(ctx context.Context) error {
 	for _, t := range []*store.Table{h.Instances.RowTable, h.Instances.HistoryTable} {
 		for q := (store.Query{Top: 1}); ; {
@@ -154,16 +158,16 @@ func (h *Hub) write(ctx context.Context, state *provider.InstanceState, past []h
 	})
 }
 
-// importsAtOnce is how many instances are written at a time.
+// importsAtOnce is the maximum number of instances that are written concurrently.
 const importsAtOnce = 8
 
-// A hubImport writes what is imported.
+// A hubImport is the HubWriter of an import.
 type hubImport struct {
 	hub      *Hub
 	group    *errgroup.Group
-	ctx      context.Context // ends when one of the group has failed
+	ctx      context.Context // ends when a write of the group fails
 	messages bool            // all instances are written
-	episodes map[string]int  // of each instance
+	episodes map[string]int  // number of episodes, by instance ID
 }
 
 // Instance implements [provider.HubWriter].
@@ -187,7 +191,7 @@ func (im *hubImport) Instance(_ context.Context, state *provider.InstanceState, 
 	return nil
 }
 
-// encodeImportedInstance returns the row of an instance that is as state says.
+// encodeImportedInstance returns the row of an instance with the given state.
 func encodeImportedInstance(s *provider.InstanceState, taskHub string) wire.Row {
 	e := wire.Row{PartitionKey: wire.EscapeKey(s.Instance.InstanceID)}
 	e.SetInline("Input", s.Input)
@@ -232,7 +236,7 @@ func (im *hubImport) send(ctx context.Context, q *store.Queue, msg provider.Task
 	}
 	env := &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}
 	switch msg.Event.(type) {
-	case *history.TaskScheduled, *history.TimerFired: // sent by the instance that they are for
+	case *history.TaskScheduled, *history.TimerFired: // the receiver is the sender
 		env.Sender, env.Episode = &msg.Target, new(im.episodes[msg.Target.InstanceID])
 	}
 	return im.hub.Send(ctx, q, env)

@@ -63,8 +63,8 @@ const (
 // attempt: the network may deliver a request twice, and the response may be the response to the second
 // copy.
 //
-// If another worker has written after a successful attempt, do succeeds but returns an outdated ETag,
-// with which nothing can be appended.
+// If another worker has written after a successful attempt, do succeeds but returns an outdated ETag.
+// The next append with this ETag fails.
 //
 // The first write of a history has no ETag to match. Other workers may have owned, completed and
 // purged the instance since the first attempt. After BeginWithin, do therefore does not retry such a

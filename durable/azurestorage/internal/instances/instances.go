@@ -206,7 +206,7 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 }
 
 // Repair updates the row of an instance from its history, if a crash has prevented a checkpoint from
-// doing so. The worker calls it for a redelivered message, because the next checkpoint may be sparse away
+// doing so. The worker calls it for a redelivered message, because the next checkpoint may be far away
 // and clients use the row: Resume first checks whether it says Suspended
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // UpdateInstanceStatusForCompletedOrchestrationAsync). If stored is nil or not the current execution,

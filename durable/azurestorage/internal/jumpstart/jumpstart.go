@@ -1,5 +1,8 @@
-// Package jumpstart keeps the records of starts by which a start that has not arrived is
-// sent again, and decides when it is. It sends nothing.
+// Package jumpstart records starts, so that a worker can repeat a start whose message was lost.
+//
+// A client records a start before it sends the start message. The worker that owns the instance's
+// partition checks the records ([Start.Progress]): it deletes the record of a start that has arrived,
+// and sends a missing start again. This package stores records and decides; it sends no messages.
 package jumpstart
 
 import (
@@ -16,38 +19,38 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Progress is how far a recorded start has come.
+// Progress is the state of a recorded start.
 type Progress int
 
-// How far a start has come.
+// The states.
 const (
-	Awaited Progress = iota // it may arrive yet
-	Arrived                 // it has, or another took its place
-	Missing                 // it has not in all that time
+	Awaited Progress = iota // may still arrive
+	Arrived                 // has started, or another instance has replaced it
+	Missing                 // has not arrived within the timeout
 )
 
-// Start is the record of a start. The rows of one partition are
-// together, so that the worker that has it reads no others.
+// Start is the record of a start. The partition key is the control queue, so a worker reads only the
+// records of its own partitions.
 type Start struct {
-	Queue       string // the control queue that the start goes to; the partition key
+	Queue       string // control queue of the instance; the partition key
 	InstanceID  string
 	ExecutionID string
-	RecordedAt  time.Time // the start's own time
-	SentAt      time.Time // when it was sent, or sent again
-	DueAt       time.Time // zero: at once
-	Message     string    // the envelope; empty if it is in Blob
+	RecordedAt  time.Time // timestamp of the start event
+	SentAt      time.Time // when the message was last sent
+	DueAt       time.Time // scheduled start; zero means immediately
+	Message     string    // the envelope; empty if it is stored in Blob
 	Blob        string
-	ETag        string // as read
+	ETag        string // set when the record is read
 }
 
-// Progress returns how far a start has come, by the row of the instance that has
-// its ID now, nil if there is none.
+// Progress returns the state of the start. there is the current row of the instance ID, nil if the ID
+// has no row. A start is missing if timeout has passed since it was sent or due.
 func (r *Start) Progress(there *wire.InstanceRow, now time.Time, timeout time.Duration) Progress {
 	if there != nil {
 		state := &there.State
 		ours := state.Instance.ExecutionID == r.ExecutionID
-		// An older row belongs to an instance that the start replaces; a newer one to
-		// the execution of the start, or a later one.
+		// An older row belongs to an instance that this start replaces. A newer row belongs to this
+		// start's execution or to a later one.
 		if ours && state.Status != history.Pending || !ours && (!state.Status.IsTerminal() || !state.CreatedAt.Before(r.RecordedAt)) {
 			return Arrived
 		}
@@ -62,7 +65,7 @@ func (r *Start) Progress(there *wire.InstanceRow, now time.Time, timeout time.Du
 	return Missing
 }
 
-// maxInline is the greatest size in bytes of a message that is kept in a row.
+// maxInline is the maximum size in bytes of a message that is stored in the row.
 const maxInline = wire.MaxColumnUnits
 
 func (r Start) keys() wire.Row {
@@ -105,13 +108,13 @@ func decode(raw []byte) (Start, error) {
 	}, nil
 }
 
-// Records are the records of the starts of a hub.
+// Records stores the records of a hub's starts.
 type Records struct {
 	Table *store.Table
-	Blobs *store.Container // for large starts
+	Blobs *store.Container // for large messages
 }
 
-// Record records a start that is about to be sent to a control queue.
+// Record stores the record of a start that will be sent to a control queue.
 func (r *Records) Record(ctx context.Context, queue string, start *provider.TaskMessage, event *history.ExecutionStarted) (*Start, error) {
 	text, err := wire.EncodeEnvelope(&wire.Envelope{Message: start, Sender: &history.OrchestrationInstance{}})
 	if err != nil {
@@ -131,13 +134,13 @@ func (r *Records) Record(ctx context.Context, queue string, start *provider.Task
 		_, err := r.Table.Insert(ctx, row.entity())
 		return err
 	})
-	if err != nil && !store.IsConflict(err) { // in a conflict it was an earlier attempt of ours
+	if err != nil && !store.IsConflict(err) { // a conflict means that an earlier attempt succeeded
 		return nil, err
 	}
 	return row, nil
 }
 
-// Drop deletes the record of a start that has arrived or is not to.
+// Drop deletes the record of a start that has arrived or must not be repeated.
 func (r *Records) Drop(ctx context.Context, row *Start) error {
 	if row.Blob != "" {
 		if err := r.Blobs.Remove(ctx, row.Blob); err != nil {
@@ -147,7 +150,7 @@ func (r *Records) Drop(ctx context.Context, row *Start) error {
 	return r.Table.Remove(ctx, row.keys())
 }
 
-// Of returns the records of a control queue.
+// Of returns all records of a control queue.
 func (r *Records) Of(ctx context.Context, queue string) ([]Start, error) {
 	var rows []Start
 	err := r.Table.All(ctx, store.Query{Filter: "PartitionKey eq '" + store.Doubled(queue) + "'"}, func(raw []byte) error {
@@ -160,7 +163,7 @@ func (r *Records) Of(ctx context.Context, queue string) ([]Start, error) {
 	return rows, err
 }
 
-// DropAll deletes all records of an instance, whose starts go to a control queue.
+// DropAll deletes all records of an instance. queue is the control queue of the instance.
 func (r *Records) DropAll(ctx context.Context, queue, id string) error {
 	prefix := wire.EscapeKey(id) + "|"
 	filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey lt '%s'",
@@ -177,7 +180,7 @@ func (r *Records) DropAll(ctx context.Context, queue, id string) error {
 	})
 }
 
-// Renew notes that a start is sent again now; false means that another worker was faster.
+// Renew records that the start is sent again now. It returns false if another worker was faster.
 func (r *Records) Renew(ctx context.Context, row *Start) (bool, error) {
 	row.SentAt = time.Now()
 	_, err := r.Table.Replace(ctx, row.entity(), row.ETag)
@@ -187,7 +190,7 @@ func (r *Records) Renew(ctx context.Context, row *Start) (bool, error) {
 	return err == nil, err
 }
 
-// Envelope returns the message of a start, and its event.
+// Envelope returns the message of a start and its event.
 func (r *Records) Envelope(ctx context.Context, row *Start) (*wire.Envelope, *history.ExecutionStarted, error) {
 	text := row.Message
 	if row.Blob != "" {

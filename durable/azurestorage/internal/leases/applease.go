@@ -16,43 +16,42 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// appLeaseID returns the ID of the lease that an app has, the same in all its
-// workers (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs).
+// appLeaseID returns the lease ID of an app. It is the same in all workers of the app
+// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs).
 func appLeaseID(app string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(app)) // never fails
 	return fmt.Sprintf("%08x-0000-0000-0000-000000000000", h.Sum32())
 }
 
-// appLeaseInfo is the text of the blob that names the app that has the app lease, and the
-// app that is to get it.
+// appLeaseInfo is the content of the app lease blob. It names the app that owns the app lease, and the
+// app that should acquire it next.
 type appLeaseInfo struct {
 	OwnerID       *string `json:"OwnerId"`
 	DesiredSwapID *string `json:"DesiredSwapId"`
 }
 
-// An AppManager is a partition manager that lets another work while this app
-// is the primary one.
+// An AppManager runs a partition manager while its app is the primary app of the task hub.
 type AppManager struct {
 	worker *Worker
 	id     string
-	wake   store.Nudge // the lease is to be tried for now
+	wake   store.Nudge // try to acquire the lease now
 }
 
-// NewAppManager returns a manager for the workers of w's app.
+// NewAppManager returns a manager for w, a worker of the app.
 func NewAppManager(w *Worker) *AppManager {
 	return &AppManager{worker: w, id: appLeaseID(w.App.AppName), wake: store.NewNudge()}
 }
 
-// Run implements [Manager]. When the app is no longer the primary one,
-// the partitions are released as at the end of a worker.
+// Run implements [Manager]. When the app loses the app lease, the worker releases its partitions as on
+// shutdown.
 func (a *AppManager) Run(ctx, work context.Context) {
 	for reported := false; ctx.Err() == nil; {
 		err := a.acquire(ctx)
 		if err == nil {
 			reported = false
 			a.worker.Health.OK("app lease")
-			a.worker.Log.Info("this app is the hub's primary one", "app", a.worker.App.AppName, "leaseId", a.id)
+			a.worker.Log.Info("this app is now the primary app of the task hub", "app", a.worker.App.AppName, "leaseId", a.id)
 			a.lead(ctx, work)
 			continue
 		}
@@ -65,14 +64,14 @@ func (a *AppManager) Run(ctx, work context.Context) {
 			wait = min(wait, store.MaxOutageDelay)
 		case !reported:
 			reported = true
-			a.worker.Log.Warn("another app is the hub's primary one: this one does not work on it", "app", a.worker.App.AppName,
-				"fix", "give both the same name, make this app the primary one, or turn the app lease off (useAppLease)")
+			a.worker.Log.Warn("another app is the primary app of the task hub; this app runs no instances", "app", a.worker.App.AppName,
+				"fix", "give both apps the same name, make this app the primary app, or disable the app lease (useAppLease)")
 		}
 		a.wake.Pause(ctx, wait)
 	}
 }
 
-// lead runs the partition manager while the lease can be renewed.
+// lead runs the partition manager until the lease cannot be renewed.
 func (a *AppManager) lead(ctx, work context.Context) {
 	primary, resign := context.WithCancel(ctx)
 	defer resign()
@@ -94,7 +93,7 @@ func (a *AppManager) lead(ctx, work context.Context) {
 			a.worker.Health.Failed("app lease", err)
 			continue
 		default:
-			a.worker.Log.Warn("this app is not the hub's primary one any more", "app", a.worker.App.AppName, "reason", err)
+			a.worker.Log.Warn("this app is no longer the primary app of the task hub", "app", a.worker.App.AppName, "reason", err)
 		}
 		break
 	}
@@ -102,8 +101,8 @@ func (a *AppManager) lead(ctx, work context.Context) {
 	<-done
 }
 
-// acquire acquires the lease, or changes it to ours if this app was made the primary one.
-// A conflict means that another app has it.
+// acquire acquires the app lease. If this app was made primary while another app holds the lease,
+// acquire changes the lease to its own ID. A conflict means that another app holds the lease.
 func (a *AppManager) acquire(ctx context.Context) error {
 	info, err := a.info(ctx)
 	if err != nil {
@@ -118,8 +117,8 @@ func (a *AppManager) acquire(ctx context.Context) error {
 		if _, err := c.ChangeLease(ctx, a.id, nil); err == nil {
 			return a.write(ctx, appLeaseInfo{OwnerID: &a.id})
 		} else if !store.IsConflict(err) {
-			return fmt.Errorf("take the app lease over: %w", err)
-		} // it has run out
+			return fmt.Errorf("take over the app lease: %w", err)
+		} // the lease of the other app has expired
 	}
 	c, err := a.client(a.id)
 	if err != nil {
@@ -155,7 +154,7 @@ func (a *AppManager) client(id string) (*lease.ContainerClient, error) {
 func (a *AppManager) info(ctx context.Context) (info appLeaseInfo, err error) {
 	resp, err := a.worker.AppBlobs.Client.NewBlobClient(a.worker.Names.AppLeaseInfo()).DownloadStream(ctx, nil)
 	if err != nil {
-		return info, fmt.Errorf("read who has the app lease: %w", err)
+		return info, fmt.Errorf("read the owner of the app lease: %w", err)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
@@ -176,16 +175,15 @@ func (a *AppManager) write(ctx context.Context, info appLeaseInfo) error {
 	_, err = a.worker.AppBlobs.Client.NewBlockBlobClient(a.worker.Names.AppLeaseInfo()).
 		Upload(ctx, streaming.NopCloser(bytes.NewReader(raw)), &blockblob.UploadOptions{HTTPHeaders: store.Octets})
 	if err != nil {
-		return fmt.Errorf("say who has the app lease: %w", err)
+		return fmt.Errorf("write the owner of the app lease: %w", err)
 	}
 	return nil
 }
 
-// MakePrimary makes this app the one whose workers work on the hub
-// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs,
-// ForceChangeAppLeaseAsync).
+// MakePrimary makes this app the primary app of the task hub
+// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs, ForceChangeAppLeaseAsync).
 func (a *AppManager) MakePrimary(ctx context.Context) error {
-	err := store.Retry(ctx, "make this app the hub's primary one", func(ctx context.Context) error {
+	err := store.Retry(ctx, "make this app the primary app of the task hub", func(ctx context.Context) error {
 		info, err := a.info(ctx)
 		if err != nil {
 			return err

@@ -22,19 +22,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A BlobLease is the lease on a partition as the blob partition managers keep it: a blob
-// of the partition's name with a lease on it. Its text names the owner and the ID of the
-// lease, by which another worker can take it over
+// A BlobLease is the lease on a partition in the format of the blob partition managers: a blob with
+// the partition's name, and a lease on this blob. The content of the blob names the owner and the
+// lease ID, which another worker needs to take over the lease
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLease.cs, Lease.cs).
 type BlobLease struct {
-	Partition string // the control queue's name
-	Owner     string // empty if there is none
-	Token     string // the lease's ID
-	Epoch     int64  // how often it was taken
-	Leased    bool   // whether there is a lease on the blob
+	Partition string // name of the control queue
+	Owner     string // empty if the partition has no owner
+	Token     string // lease ID
+	Epoch     int64  // number of acquisitions
+	Leased    bool   // the blob has an active lease
 }
 
-// blobLeaseText is the text of a lease blob, its members in .NET's order.
+// blobLeaseText is the content of a lease blob, with its members in .NET's order.
 type blobLeaseText struct {
 	PartitionID string `json:"PartitionId"`
 	Owner       *string
@@ -49,7 +49,7 @@ func (l BlobLease) text() []byte {
 	}
 	raw, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // strings and a number
+		panic(err) // cannot fail for strings and a number
 	}
 	return raw
 }
@@ -69,18 +69,18 @@ func parseBlobLease(raw []byte) (BlobLease, error) {
 	return l, nil
 }
 
-// isOwnedBy reports whether a worker owns the lease, without regard to case
+// isOwnedBy reports whether a worker owns the lease. It ignores case
 // (DurableTask.AzureStorage/Partitioning/LeaseCollectionBalancer.cs).
 func (l BlobLease) isOwnedBy(worker string) bool { return strings.EqualFold(l.Owner, worker) }
 
 // Folders of lease blobs.
 const (
-	defaultLeases   = "default"   // of the legacy partition manager
-	intentLeases    = "intent"    // of the safe one: who is to have a partition
-	ownershipLeases = "ownership" // of the safe one: who has it
+	defaultLeases   = "default"   // legacy manager: the owner of a partition
+	intentLeases    = "intent"    // safe manager: the next owner of a partition
+	ownershipLeases = "ownership" // safe manager: the current owner of a partition
 )
 
-// leaseSet is the lease blobs in one folder, and what can be done with them
+// leaseSet reads and changes the lease blobs in one folder
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLeaseManager.cs).
 type leaseSet struct {
 	store    *store.Container
@@ -93,15 +93,15 @@ func (s *leaseSet) blob(partition string) *blockblob.Client {
 	return s.store.Client.NewBlockBlobClient(s.folder + "/" + partition)
 }
 
-// create makes the blobs of partitions that are not there yet.
+// create creates the missing blobs of partitions.
 func (s *leaseSet) create(ctx context.Context, partitions []string) error {
 	return store.Each(ctx, -1, partitions, func(ctx context.Context, _ int, p string) error {
 		return s.store.CreateBlob(ctx, s.folder+"/"+p, BlobLease{Partition: p}.text())
 	})
 }
 
-// list returns the leases in the order of their names. Those that are in held,
-// which are ours, are not read again.
+// list returns the leases, ordered by partition. It does not read the blobs of this worker's own
+// leases, held.
 func (s *leaseSet) list(ctx context.Context, held map[string]BlobLease) ([]BlobLease, error) {
 	var leases []BlobLease
 	pages := s.store.Client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(s.folder + "/")})
@@ -152,9 +152,8 @@ func (s *leaseSet) read(ctx context.Context, partition string) (BlobLease, error
 	return parseBlobLease(raw)
 }
 
-// take acquires a lease without an owner, or takes over that of another worker by the ID
-// that its blob names, and writes the new owner into the blob. A conflict means that
-// another worker was faster.
+// take acquires a free lease, or takes over another worker's lease with the ID in its blob, and writes
+// the new owner into the blob. A conflict means that another worker was faster.
 func (s *leaseSet) take(ctx context.Context, l BlobLease) (BlobLease, error) {
 	token := uuid.NewString()
 	if l.Leased {
@@ -189,7 +188,7 @@ func (s *leaseSet) renew(ctx context.Context, l BlobLease) error {
 	return nil
 }
 
-// release releases a lease of ours.
+// release releases a lease of this worker.
 func (s *leaseSet) release(ctx context.Context, l BlobLease) error {
 	token := l.Token
 	l.Owner, l.Token = "", ""
@@ -221,15 +220,15 @@ func (s *leaseSet) leaseClient(partition, token string) (*lease.BlobClient, erro
 	return lease.NewBlobClient(s.blob(partition), &lease.BlobClientOptions{LeaseID: &token})
 }
 
-// leaseKeeper holds leases of a set for a worker.
+// leaseKeeper holds this worker's leases in a set.
 type leaseKeeper struct {
 	set *leaseSet
 
-	mu   sync.Mutex // protects held
+	mu   sync.Mutex // guards held
 	held map[string]heldLease
 }
 
-// heldLease is a lease of ours.
+// heldLease is a lease of this worker.
 type heldLease struct {
 	BlobLease
 	until time.Time
@@ -239,7 +238,7 @@ func newLeaseKeeper(s *leaseSet) *leaseKeeper {
 	return &leaseKeeper{set: s, held: map[string]heldLease{}}
 }
 
-// has reports whether a partition's lease is ours, and until when.
+// has reports whether this worker holds the lease of a partition, and when the lease expires.
 func (k *leaseKeeper) has(partition string) (until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -247,7 +246,7 @@ func (k *leaseKeeper) has(partition string) (until time.Time, ok bool) {
 	return l.until, ok
 }
 
-// partitions returns those whose leases are ours, in order.
+// partitions returns the partitions whose leases this worker holds, in order.
 func (k *leaseKeeper) partitions() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -276,10 +275,9 @@ func (k *leaseKeeper) forget(partition string) {
 	delete(k.held, partition)
 }
 
-// renew renews our leases and returns the partitions whose lease is lost:
-// another worker took it over, or it ended before the storage answered again.
-// .NET takes any failure but the first for a success
-// (LeaseCollectionBalancer.cs, RenewLeaseAsync).
+// renew renews all held leases and returns the partitions whose lease is lost: another worker has
+// taken it over, or it expired while the storage was unreachable. .NET treats every failure but the
+// first as a success (LeaseCollectionBalancer.cs, RenewLeaseAsync).
 func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
 	began := time.Now()
 	var mu sync.Mutex
@@ -308,8 +306,8 @@ func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
 	return lost, err
 }
 
-// balance acquires the leases that planLeases names, of the partitions for which admit is
-// true, and returns those that it stole.
+// balance acquires the leases that planLeases selects among the partitions for which admit returns
+// true. It returns the partitions that it took over from other workers.
 func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) bool, steals bool) (stolen []string, err error) {
 	all, err := k.set.list(ctx, k.leases())
 	if err != nil {
@@ -332,7 +330,7 @@ func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) 
 	return stolen, err
 }
 
-// drop releases a lease of ours and forgets it.
+// drop releases the lease of a partition and removes it from the held leases.
 func (k *leaseKeeper) drop(ctx context.Context, partition string) error {
 	l, ok := k.leases()[partition]
 	if !ok {
@@ -346,10 +344,10 @@ func (k *leaseKeeper) drop(ctx context.Context, partition string) error {
 	return err
 }
 
-// planLeases returns the leases that a worker is to take now, of all that there are:
-// those without an owner, until it has its share, or else, if it steals, one of the worker
-// that has most (LeaseCollectionBalancer.cs, TakeLeasesAsync). Without stealing it takes
-// all that have no owner.
+// planLeases selects the leases that a worker should acquire now. With stealing, it selects free
+// leases up to the worker's fair share. Without free leases, it selects one lease of the worker with the
+// most leases (LeaseCollectionBalancer.cs, TakeLeasesAsync). Without stealing, it selects all free
+// leases.
 func planLeases(leases []BlobLease, worker string, steals bool) []BlobLease {
 	var free []BlobLease
 	counts := map[string]int{worker: 0}

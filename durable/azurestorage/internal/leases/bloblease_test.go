@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
-// Every text that .NET's engine read from a blob of leases.
-func TestLeaseBlobs_AreReadAndWrittenAsRecorded(t *testing.T) {
+// The recordings have every lease blob that .NET's engine read.
+func TestLeaseBlobs_RoundTripAsRecorded(t *testing.T) {
 	for line := range strings.Lines(recordings.LeaseBlobs(t)) {
 		want := strings.TrimSpace(line)
 		var got []byte
@@ -32,7 +32,7 @@ func TestLeaseBlobs_AreReadAndWrittenAsRecorded(t *testing.T) {
 	}
 }
 
-// again returns what was decoded into v as it is encoded.
+// again decodes text into v and encodes it again.
 func again(t *testing.T, text string, v any) []byte {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), v); err != nil {
@@ -46,7 +46,7 @@ func again(t *testing.T, text string, v any) []byte {
 }
 
 // DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs, constructor.
-func TestAppLeaseID_IsThatOfDotnet(t *testing.T) {
+func TestAppLeaseID_MatchesDotNet(t *testing.T) {
 	for app, want := range map[string]string{
 		"":              "811c9dc5-0000-0000-0000-000000000000",
 		"MyFunctionApp": "dda8b646-0000-0000-0000-000000000000",
@@ -60,8 +60,8 @@ func TestAppLeaseID_IsThatOfDotnet(t *testing.T) {
 	}
 }
 
-// leasesOf returns leases of owners, one each; "" for nobody's, and "-" for one
-// with an owner whose lease has run out.
+// leasesOf returns one lease for each owner in owners. "." stands for a lease without an owner, and "-"
+// for an expired lease with an owner.
 func leasesOf(owners string) []BlobLease {
 	var all []BlobLease
 	for i, o := range strings.Fields(strings.ReplaceAll(owners, ".", " . ")) {
@@ -78,25 +78,25 @@ func leasesOf(owners string) []BlobLease {
 }
 
 // DurableTask.AzureStorage/Partitioning/LeaseCollectionBalancer.cs, TakeLeasesAsync.
-func TestPlanLeases_TakesWhatTheBalancerOfDotnetTakes(t *testing.T) {
+func TestPlanLeases_DecidesAsLeaseCollectionBalancer(t *testing.T) {
 	for _, c := range []struct {
 		name, owners, want string
-		keeps              bool // no stealing
+		keeps              bool // without stealing
 	}{
 		{name: "the first worker takes all", owners: "....", want: "q0 q1 q2 q3"},
-		{name: "and what is left of a dead one", owners: "- - - -", want: "q0 q1 q2 q3"},
-		{name: "the second takes its share of what is free", owners: "a a . .", want: "q2 q3"},
-		{name: "and no more", owners: "a . . .", want: "q1 q2"},
-		{name: "with none free it takes one over", owners: "a a a a", want: "q0"},
-		{name: "of the one that has most", owners: "a b b b", want: "q1"},
-		{name: "one at a time", owners: "a a a a a a", want: "q0"},
-		{name: "two of three are fair beside one", owners: "a me a", want: ""},
-		{name: "a fair share is left alone", owners: "a a me me", want: ""},
+		{name: "expired leases of a crashed worker count as free", owners: "- - - -", want: "q0 q1 q2 q3"},
+		{name: "the second worker takes its share of the free leases", owners: "a a . .", want: "q2 q3"},
+		{name: "no more than its share", owners: "a . . .", want: "q1 q2"},
+		{name: "without free leases it takes one over", owners: "a a a a", want: "q0"},
+		{name: "it takes over from the worker with the most leases", owners: "a b b b", want: "q1"},
+		{name: "it takes over one lease at a time", owners: "a a a a a a", want: "q0"},
+		{name: "two of three leases are a fair share", owners: "a me a", want: ""},
+		{name: "a fair share is not changed", owners: "a a me me", want: ""},
 		{name: "more workers than partitions", owners: "a b", want: ""},
-		{name: "more partitions than workers have", owners: "a a me", want: ""},
-		{name: "case does not matter in names", owners: "ME ME a a", want: ""},
-		{name: "without stealing all that is free", owners: ". a . -", want: "q0 q2 q3", keeps: true},
-		{name: "without stealing nothing else", owners: "a a a a", want: "", keeps: true},
+		{name: "one lease less than the others is a fair share", owners: "a a me", want: ""},
+		{name: "worker names ignore case", owners: "ME ME a a", want: ""},
+		{name: "without stealing it takes all free leases", owners: ". a . -", want: "q0 q2 q3", keeps: true},
+		{name: "without stealing it takes no owned lease", owners: "a a a a", want: "", keeps: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string

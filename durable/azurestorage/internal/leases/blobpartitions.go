@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// blobPartitions is the part that the blob partition managers share: they look
-// at their leases every now and then, and give everything up at the end.
+// blobPartitions is the common part of the blob partition managers. It passes over the leases
+// periodically, and releases them at the end.
 type blobPartitions struct {
 	worker  *Worker
 	byQueue map[string]Partition
@@ -18,16 +18,16 @@ type blobPartitions struct {
 	leaving bool
 }
 
-// leasing is what differs: which leases a worker needs to read a queue.
+// leasing is the part that differs: the leases that a worker needs to read a queue.
 type leasing interface {
-	// pass looks at the leases once, and reads the queues whose leases are ours.
-	// Unsettled means to look again soon.
+	// pass passes over the leases once, and reads the queues whose leases this worker holds. unsettled
+	// asks for another pass soon.
 	pass(ctx, work context.Context) (unsettled bool, err error)
-	// giveUp gives up what a queue is read by, whose reading has ended.
+	// giveUp releases the leases of a queue that is no longer read.
 	giveUp(ctx context.Context, queue string) error
-	// held returns the queues of which we have any lease.
+	// held returns the queues with a lease that this worker holds.
 	held() []string
-	// interval is between two passes.
+	// interval returns the time between two passes.
 	interval() time.Duration
 }
 
@@ -76,10 +76,10 @@ func (b *blobPartitions) pass(work context.Context) (unsettled bool, err error) 
 	return b.leases.pass(ctx, work)
 }
 
-// leasePassTimeout bounds one look at the leases with all that follows from it.
+// leasePassTimeout limits one pass over the leases, including its writes.
 const leasePassTimeout = 8 * time.Second
 
-// leave stops reading, and releases the leases as the sessions of their queues end.
+// leave stops reading all queues, and releases each queue's leases when its sessions have ended.
 func (b *blobPartitions) leave(work context.Context) {
 	b.leaving = true
 	for _, p := range b.worker.Partitions {
@@ -87,7 +87,7 @@ func (b *blobPartitions) leave(work context.Context) {
 			p.BeginDrain(work, b.worker.DrainTimeout)
 		}
 	}
-	for wait := time.Millisecond; pause.For(work, wait); wait = leavePause { // those that are idle end at once
+	for wait := time.Millisecond; pause.For(work, wait); wait = leavePause { // idle drains end immediately
 		held := b.leases.held()
 		if len(held) == 0 {
 			return
@@ -100,25 +100,25 @@ func (b *blobPartitions) leave(work context.Context) {
 	}
 }
 
-// leavePause is how often a leaving worker looks whether sessions have ended.
+// leavePause is the time between checks of a leaving worker for ended sessions.
 const leavePause = 20 * time.Millisecond
 
-// release releases the leases of a queue that is not read any more.
+// release releases the leases of a queue that is no longer read.
 func (b *blobPartitions) release(work context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
 	defer cancel()
 	if err := b.leases.giveUp(ctx, queue); err != nil {
-		b.worker.Log.Warn("partition's lease is left to run out", "partition", queue, "error", err)
+		b.worker.Log.Warn("cannot release the partition's lease; it ends when it expires", "partition", queue, "error", err)
 		return
 	}
 	if p := b.byQueue[queue]; p != nil {
 		p.Released()
 	}
-	b.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "anybody")
+	b.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "any worker")
 	b.worker.Meter.Partition(queue, metering.Released)
 }
 
-// lost stops reading a queue whose lease another worker has taken over.
+// lost stops reading a queue whose lease was lost to another worker.
 func (b *blobPartitions) lost(work context.Context, queue string) {
 	if p := b.byQueue[queue]; p != nil {
 		b.worker.Log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", b.worker.ID)
@@ -127,8 +127,8 @@ func (b *blobPartitions) lost(work context.Context, queue string) {
 	}
 }
 
-// dropExpired stops reading queues whose lease has ended because the storage
-// was out of reach: others may have them by now.
+// dropExpired stops reading queues whose lease expired while the storage was unreachable. Other
+// workers may own them now.
 func (b *blobPartitions) dropExpired(work context.Context) {
 	for _, p := range b.worker.Partitions {
 		if p.Expired(time.Now()) {
@@ -137,16 +137,16 @@ func (b *blobPartitions) dropExpired(work context.Context) {
 	}
 }
 
-// isOurs reports whether a queue is one of the hub as it is configured.
+// isOurs reports whether a queue belongs to the hub's current configuration.
 func (b *blobPartitions) isOurs(queue string) bool { return b.byQueue[queue] != nil }
 
-// legacyLeasing reads a queue by one lease. A worker whose lease was taken over
-// finds out when it renews it. Until then the new one does not read the queue;
-// .NET's does (DurableTask.AzureStorage/Partitioning/LegacyPartitionManager.cs).
+// legacyLeasing reads a queue under one lease. A worker whose lease was taken over detects this at its
+// next renewal. The new owner does not read the queue before that; .NET's new owner does
+// (DurableTask.AzureStorage/Partitioning/LegacyPartitionManager.cs).
 type legacyLeasing struct {
 	*blobPartitions
 	keeper *leaseKeeper
-	stolen map[string]time.Time // when they were taken over, until they are read
+	stolen map[string]time.Time // times of takeovers, until the queue is read
 }
 
 func (l *legacyLeasing) interval() time.Duration { return l.worker.AcquireInterval }
@@ -178,19 +178,19 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 	return false, errors.Join(errRenew, errTake)
 }
 
-// safeLeasing reads a queue by two leases. The intent names the next reader,
-// and can be stolen at any time; the ownership names the current one, and is never stolen:
-// it is released when the sessions of the queue have ended
-// (DurableTask.AzureStorage/Partitioning/SafePartitionManager.cs). .NET lets it
-// run out instead, so that no worker reads the queue for half a minute.
+// safeLeasing reads a queue under two leases. The intent names the next owner and can be taken over at
+// any time. The ownership names the current owner and is never taken over: its owner releases it when
+// the queue's sessions have ended (DurableTask.AzureStorage/Partitioning/SafePartitionManager.cs).
+// .NET lets it expire instead, and no worker reads the queue for half a minute.
 type safeLeasing struct {
 	*blobPartitions
 	intent, ownership *leaseKeeper
 
-	looked time.Time // when the intents were balanced last
+	looked time.Time // time of the last balance of intents
 }
 
-// The ownership is looked at twice as often as the intent (SafePartitionManager.cs).
+// interval is half the acquire interval: ownerships are checked twice as often as intents
+// (SafePartitionManager.cs).
 func (l *safeLeasing) interval() time.Duration { return l.worker.AcquireInterval / 2 }
 
 func (l *safeLeasing) held() []string {
@@ -215,7 +215,7 @@ func (l *safeLeasing) pass(ctx, work context.Context) (unsettled bool, err error
 	errOwnership := l.passOwnerships(ctx, work)
 	for _, queue := range l.intent.partitions() {
 		if _, ok := l.ownership.has(queue); !ok && l.isOurs(queue) {
-			unsettled = true // its owner is draining it
+			unsettled = true // the previous owner is draining it
 		}
 	}
 	for _, queue := range l.ownership.partitions() {
@@ -228,7 +228,7 @@ func (l *safeLeasing) passIntents(ctx, work context.Context) error {
 	lost, err := l.intent.renew(ctx)
 	for _, queue := range lost {
 		if p := l.byQueue[queue]; p != nil && p.IsRead() {
-			l.worker.Log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
+			l.worker.Log.Info("another worker requested the partition", "event", "PartitionManagerInfo", "partition", queue)
 			p.BeginDrain(work, drainLimit)
 		}
 	}
@@ -256,7 +256,7 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 			continue
 		}
 		if !l.byQueue[queue].IsRead() {
-			err = errors.Join(err, l.letGo(ctx, queue))
+			err = errors.Join(err, l.releaseOwnership(ctx, queue))
 		}
 	}
 	_, errTake := l.ownership.balance(ctx, func(queue string) bool {
@@ -272,13 +272,13 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 	return errors.Join(err, errTake)
 }
 
-// letGo releases the ownership of a queue whose sessions have ended.
-func (l *safeLeasing) letGo(ctx context.Context, queue string) error {
+// releaseOwnership releases the ownership of a queue whose sessions have ended.
+func (l *safeLeasing) releaseOwnership(ctx context.Context, queue string) error {
 	if err := l.ownership.drop(ctx, queue); err != nil {
 		return err
 	}
 	l.byQueue[queue].Released()
-	l.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "who wanted it")
+	l.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "the worker that requested it")
 	l.worker.Meter.Partition(queue, metering.Released)
 	return nil
 }

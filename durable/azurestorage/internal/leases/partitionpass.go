@@ -6,70 +6,69 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// partitionState is a worker's state at a look at the partitions table.
+// partitionState is the input of one pass over the partitions table.
 type partitionState struct {
-	rows      []wire.PartitionRow // all of them, in the table's order
+	rows      []wire.PartitionRow // all rows, in the table's order
 	now       time.Time
-	worker    string        // who we are
-	lease     time.Duration // how long a partition is ours without being renewed
-	leaving   bool          // shutting down: give everything up
+	worker    string        // ID of this worker
+	lease     time.Duration // lease duration without renewal
+	leaving   bool          // shutting down; release everything
 	listening map[string]bool
 	drains    map[string]DrainState
 }
 
-// DrainState is how far the drain of a partition is.
+// DrainState is the progress of a partition's drain.
 type DrainState int
 
 // The states, in their order.
 const (
 	NotDraining DrainState = iota
-	Draining               // the queue is not read any more, sessions are still active
+	Draining               // the queue is no longer read; sessions are still active
 	Drained                // nothing of the partition is in use
 )
 
-// partitionPlan is what to do about it. A step that loses its ETag race makes those void
-// that are written with it.
+// partitionPlan is the result of one pass. If the ETag of one step does not match, all steps in the
+// same transaction fail.
 type partitionPlan struct {
-	lost  []string // queues to stop reading: another worker has them
-	drain []string // queues to stop reading, and to give up once their sessions end
+	lost  []string // queues to stop reading, because another worker owns them
+	drain []string // queues to stop reading and to release when their sessions have ended
 	steps []partitionStep
-	// owned counts the partitions that are ours or will be.
+	// owned is the number of partitions that this worker owns or will own.
 	owned int
-	// unsettled means to look again soon: a worker is to release a partition.
+	// unsettled asks for another pass soon, because a partition is being transferred.
 	unsettled bool
-	// expiry is when the first lease of another worker ends, zero if there is
-	// none. A worker that lives renews long before.
+	// expiry is the earliest expiry of other workers' leases, zero if other workers have no leases. A
+	// running worker renews its leases long before.
 	expiry time.Time
 }
 
-// partitionStep is one conditional write: row replaces what has its ETag.
+// partitionStep is one conditional write: row replaces the row with its ETag.
 type partitionStep struct {
 	kind partitionStepKind
 	row  wire.PartitionRow
-	// listen means that the queue may be read once the write is done. Unlike
-	// .NET's, it is never true for a partition that the write gives up
-	// (TablePartitionManager.cs, TryAcquirePartitionsAsync, starts to listen
-	// there and goes on for up to a second).
+	// listen means that the queue may be read after the write. It is false for a step that starts a
+	// drain. (.NET starts to listen there and continues for up to a second: TablePartitionManager.cs,
+	// TryAcquirePartitionsAsync.)
 	listen bool
 }
 
 type partitionStepKind int
 
 const (
-	stepClaim   partitionStepKind = iota // take a partition without an owner
-	stepRenew                            // keep ours
-	stepDrain                            // say that we are giving it up
-	stepRelease                          // give it up
-	stepSteal                            // ask its owner for it
+	stepClaim   partitionStepKind = iota // acquire a free or expired partition
+	stepRenew                            // renew an own lease
+	stepDrain                            // mark an own partition as draining
+	stepRelease                          // release an own partition
+	stepSteal                            // request a partition from its owner
 )
 
 var partitionStepNames = [...]string{"claim", "renew", "drain", "release", "steal"}
 
 func (k partitionStepKind) String() string { return partitionStepNames[k] }
 
-// planPartitions decides one pass over the partitions table
-// (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs,
-// ReadAndWriteTableAsync). It is a function of s alone.
+// planPartitions plans one pass over the partitions table
+// (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs, ReadAndWriteTableAsync). It is a
+// pure function of s.
 func planPartitions(s partitionState) partitionPlan {
 	p := partitionPlanner{partitionState: s, others: map[string][]wire.PartitionRow{}}
 	for _, row := range s.rows {
@@ -95,12 +94,11 @@ func planPartitions(s partitionState) partitionPlan {
 type partitionPlanner struct {
 	partitionState
 	plan   partitionPlan
-	owners []string // of others, in the order in which they were seen
+	owners []string // other workers, in the order of their first row
 	others map[string][]wire.PartitionRow
 }
 
-// keep decides about a row while we are at work: claim it, renew it, begin to
-// give it up, or note whose it is.
+// keep plans the action of a running worker on a row: claim, renew, drain, steal, or count its owner.
 func (p *partitionPlanner) keep(row wire.PartitionRow) {
 	free := row.CurrentOwner == "" && (row.NextOwner == "" || row.NextOwner == p.worker)
 	switch {
@@ -118,7 +116,7 @@ func (p *partitionPlanner) keep(row wire.PartitionRow) {
 		p.plan.unsettled = true
 	case row.NextOwner != "":
 		p.note(row.NextOwner, row)
-	case row.IsDraining: // its owner is shutting down
+	case row.IsDraining: // the owner is shutting down
 		row.NextOwner = p.worker
 		p.plan.owned++
 		p.plan.unsettled = true
@@ -128,16 +126,16 @@ func (p *partitionPlanner) keep(row wire.PartitionRow) {
 	}
 }
 
-// leave decides about a row while we are shutting down.
+// leave plans the action of a leaving worker on a row.
 func (p *partitionPlanner) leave(row wire.PartitionRow) {
 	if row.CurrentOwner == p.worker {
 		p.drainStep(row)
 	}
 }
 
-// drainStep drains a partition of ours: it stops being read, its sessions end, and then
-// it is released to the worker that asked for it. NextOwner and the
-// times stay (TablePartitionManager.cs, TryDrainPartitionAsync).
+// drainStep plans the next step of a drain: stop reading, wait for the sessions, and release the
+// partition to the worker that requested it. NextOwner and the times do not change at the release
+// (TablePartitionManager.cs, TryDrainPartitionAsync).
 func (p *partitionPlanner) drainStep(row wire.PartitionRow) {
 	p.plan.unsettled = true
 	switch p.drains[row.Queue] {
@@ -181,7 +179,7 @@ func (p *partitionPlanner) note(owner string, row wire.PartitionRow) {
 	p.others[owner] = append(p.others[owner], row)
 }
 
-// loseVanished stops reading queues that have no row any more.
+// loseVanished plans to stop reading queues without a row.
 func (p *partitionPlanner) loseVanished() {
 	rows := map[string]bool{}
 	for _, row := range p.rows {
@@ -194,10 +192,10 @@ func (p *partitionPlanner) loseVanished() {
 	}
 }
 
-// balance asks others for partitions until we have as many as everybody should
-// (TablePartitionManager.cs, BalanceLeases). The division rounds down, so that
-// no worker asks for a partition that would leave the other with fewer than itself. A
-// worker that has none to spare but more than one above the average still gives one.
+// balance requests partitions from other workers until this worker has its share
+// (TablePartitionManager.cs, BalanceLeases). The average is rounded down, so that no worker requests a
+// partition that would leave its owner with fewer partitions than the requester. If no partition is
+// needed, a worker with more than one partition above the average still gives up one.
 func (p *partitionPlanner) balance() {
 	if len(p.owners) == 0 {
 		return

@@ -15,7 +15,7 @@ import (
 
 var passTime = time.Date(2026, 11, 20, 18, 35, 0, 0, time.UTC)
 
-// row returns a partition row whose lease ends at ttl from passTime.
+// row returns a partition row whose lease expires ttl after passTime.
 func row(queue, current, next string, ttl time.Duration, isDraining bool) wire.PartitionRow {
 	r := wire.PartitionRow{Queue: queue, CurrentOwner: current, NextOwner: next, IsDraining: isDraining, ETag: "e-" + queue}
 	if current != "" || next != "" {
@@ -26,7 +26,7 @@ func row(queue, current, next string, ttl time.Duration, isDraining bool) wire.P
 	return r
 }
 
-// summary is a plan in one line: "lost=… drain=… q:kind:current/next[:listen] … owned=… unsettled".
+// summary returns a plan as one line: "lost=… drain=… q:kind:current/next[:listen] … owned=… unsettled".
 func (p partitionPlan) summary() string {
 	var parts []string
 	if len(p.lost) > 0 {
@@ -52,7 +52,7 @@ func (p partitionPlan) summary() string {
 	return strings.Join(parts, " ")
 }
 
-func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
+func TestPlanPartitions_DecidesAsTablePartitionManager(t *testing.T) {
 	const ttl, over = 20 * time.Second, -time.Second
 	listening := func(queues ...string) map[string]bool {
 		m := map[string]bool{}
@@ -210,7 +210,7 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 	}
 }
 
-func TestPlanPartitions_WritesTheTimes(t *testing.T) {
+func TestPlanPartitions_SetsTheTimes(t *testing.T) {
 	claimed := planPartitions(partitionState{
 		rows: []wire.PartitionRow{row("0", "", "", 0, false)}, now: passTime, worker: "me", lease: 30 * time.Second,
 	}).steps[0].row
@@ -231,7 +231,7 @@ func TestPlanPartitions_WritesTheTimes(t *testing.T) {
 	}
 }
 
-func TestPlanPartitions_SaysWhenTheFirstLeaseOfOthersEnds(t *testing.T) {
+func TestPlanPartitions_ReturnsTheEarliestExpiryOfOtherLeases(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rows []wire.PartitionRow
 		want time.Time
@@ -248,8 +248,8 @@ func TestPlanPartitions_SaysWhenTheFirstLeaseOfOthersEnds(t *testing.T) {
 	}
 }
 
-// Every write that two .NET workers made to the partitions table, while one
-// joined and one left, is what planPartitions decides in the same place.
+// planPartitions plans every write that two .NET workers made to the partitions table while one joined
+// and one left.
 func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 	type putRow struct {
 		before, after wire.PartitionRow
@@ -269,7 +269,7 @@ func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 		switch e.Verb {
 		case "GET":
 			if len(rows) > 0 && rows[len(rows)-1].Queue >= r.Queue {
-				rows = nil // the first row of another answer
+				rows = nil // the first row of another response
 			}
 			rows = append(rows, r)
 		case "PUT":
@@ -319,9 +319,9 @@ func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 	}
 }
 
-// However passes of several workers fall, no two workers read one queue at a
-// time as long as clocks agree, and what all can see settles evenly.
-func TestPlanPartitions_NeverHasTwoReadersAndEvensOut(t *testing.T) {
+// In any order of passes, two workers never read one queue at the same time if their clocks agree, and
+// the partitions are balanced in the end.
+func TestPlanPartitions_NeverAllowsTwoReadersAndBalances(t *testing.T) {
 	for seed := range uint64(300) {
 		simulatePartitions(t, seed)
 		if t.Failed() {
@@ -379,7 +379,7 @@ func simulatePartitions(t *testing.T, seed uint64) {
 				}
 			}
 			seen := append([]wire.PartitionRow(nil), table...)
-			if random.IntN(10) == 0 { // somebody else writes between read and write
+			if random.IntN(10) == 0 { // another worker writes between the read and the write
 				i := random.IntN(len(table))
 				version++
 				table[i].ETag = fmt.Sprint(version)
@@ -439,21 +439,21 @@ func simulatePartitions(t *testing.T, seed uint64) {
 			least, most = min(least, len(w.listening)), max(most, len(w.listening))
 			alive++
 		} else if len(w.listening) > 0 {
-			t.Errorf("seed %d: %s is gone and reads %v", seed, w.name, w.listening)
+			t.Errorf("seed %d: %s has stopped but still reads %v", seed, w.name, w.listening)
 		}
 	}
 	total := 0
 	for _, w := range workers {
 		total += len(w.listening)
 	}
-	// BalanceLeases rounds the average down, so that a worker may have one more
-	// than it has to when the number of workers shrank.
+	// BalanceLeases rounds the average down, so a worker may have one partition more than its share
+	// after other workers have left.
 	if total != len(table) || most-least > 1 && alive > 1 && most > len(table)/alive+1 {
 		t.Errorf("seed %d: %d partitions, %d read, from %d to %d by each of %d workers", seed, len(table), total, least, most, alive)
 	}
 }
 
-func TestClockAhead_IsWhatAnAnswerSays(t *testing.T) {
+func TestClockAhead_IsTheMinimumByTheDateHeader(t *testing.T) {
 	for _, c := range []struct {
 		date string
 		want time.Duration
@@ -465,10 +465,10 @@ func TestClockAhead_IsWhatAnAnswerSays(t *testing.T) {
 		{"yesterday", 0},
 	} {
 		if got := clockAhead(&http.Response{Header: http.Header{"Date": {c.date}}}, passTime); got != c.want {
-			t.Errorf("the clock of an answer of %q is ahead by %v, want %v", c.date, got, c.want)
+			t.Errorf("clockAhead of a response with the date %q = %v, want %v", c.date, got, c.want)
 		}
 	}
 	if got := clockAhead(nil, passTime); got != 0 {
-		t.Errorf("without an answer the clock is ahead by %v", got)
+		t.Errorf("clockAhead without a response = %v, want 0", got)
 	}
 }

@@ -14,37 +14,34 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// The times of the table partition manager besides those that are settings
-// (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs,
-// PartitionManagerLoop and others).
+// Fixed times of the table partition manager
+// (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs, PartitionManagerLoop and others).
 const (
-	// unsettledInterval is between looks while a worker is to release a partition.
+	// unsettledInterval is the time between passes while a partition is being transferred.
 	unsettledInterval = time.Second
-	// passTimeout bounds one look at the table with all that follows from it, where
-	// that answers as usual.
+	// passTimeout limits one pass over the table, including its writes, at normal latency.
 	passTimeout = 2 * time.Second
-	// drainLimit is for how long a partition that another worker wants waits for
-	// its sessions.
+	// drainLimit is the maximum time that the sessions of a requested partition get to end.
 	drainLimit = time.Minute
-	// quickDrain is how long a pass waits for a drain to end. Most end at once, and the
-	// same pass releases the partition.
+	// quickDrain is the time that a pass waits for a drain. Most drains end immediately, so that the
+	// same pass can release the partition.
 	quickDrain = 250 * time.Millisecond
-	// hurriedRetries is how often a pass that failed is repeated without waiting
-	// for the next interval.
+	// hurriedRetries is the number of consecutive failed passes that are retried without waiting for
+	// the next interval.
 	hurriedRetries = 10
 )
 
-// tablePartitions is the partition manager that keeps its leases in the
-// partitions table. It does what planPartitions says, by the service's clock: that
-// of a worker may be wrong, and then it would take partitions whose leases last or
-// keep those whose leases have ended. .NET goes by the clocks of workers.
+// tablePartitions is the partition manager that stores its leases in the partitions table. It carries
+// out the plans of planPartitions. They use the service's clock: with a wrong local clock, a
+// worker would claim partitions whose leases are valid, or keep partitions whose leases have expired.
+// .NET uses the workers' clocks.
 type tablePartitions struct {
 	worker  *Worker
 	byQueue map[string]Partition
-	ahead   time.Duration // how much the service's clock is ahead of ours, at least
+	ahead   time.Duration // minimum difference between the service's clock and the local clock
 
 	leaving  bool
-	failures int // in a row
+	failures int // consecutive failed passes
 }
 
 func newTablePartitions(w *Worker) *tablePartitions {
@@ -77,7 +74,7 @@ func (t *tablePartitions) Run(ctx, work context.Context) {
 	}
 }
 
-// leave begins to drain all partitions.
+// leave starts the drain of all partitions.
 func (t *tablePartitions) leave(work context.Context) {
 	t.leaving = true
 	for _, p := range t.worker.Partitions {
@@ -88,8 +85,8 @@ func (t *tablePartitions) leave(work context.Context) {
 	t.awaitDrains(work)
 }
 
-// awaitDrains waits a little for the drains that are under way. Those that have
-// nothing to wait for end while it waits for the first time.
+// awaitDrains waits up to quickDrain for the current drains. Drains without active sessions end during
+// its first pause.
 func (t *tablePartitions) awaitDrains(work context.Context) {
 	for deadline := time.Now().Add(quickDrain); pause.For(work, 5*time.Millisecond) && time.Now().Before(deadline); {
 		if !slices.ContainsFunc(t.worker.Partitions, func(p Partition) bool { return p.DrainState() == Draining }) {
@@ -98,10 +95,10 @@ func (t *tablePartitions) awaitDrains(work context.Context) {
 	}
 }
 
-// pass reads the table once and carries its plan out. It returns the wait until the next pass.
-// done means that this worker is leaving and has no partition left.
+// pass reads the table once and carries out its plan. It returns the time until the next pass. done is
+// true if this worker is leaving and has no partitions left.
 func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done bool) {
-	ctx, cancel := context.WithTimeout(work, t.patience())
+	ctx, cancel := context.WithTimeout(work, t.passLimit())
 	defer cancel()
 	plan, err := t.readAndWrite(ctx, work)
 	t.dropExpired(work)
@@ -109,10 +106,10 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 	case err == nil:
 		t.failures = 0
 		t.worker.Health.OK("partitions table")
-		if t.leaving && plan.owned == 0 && !slices.ContainsFunc(plan.steps, keepsPartition) {
+		if t.leaving && plan.owned == 0 && !slices.ContainsFunc(plan.steps, isDrain) {
 			return 0, true
 		}
-	case store.IsConflict(err): // another worker was faster; look again at what it did
+	case store.IsConflict(err): // another worker was faster; read the table again
 		return store.Jitter(ctx, passPace, 20*time.Millisecond), false
 	case work.Err() != nil:
 		return 0, true
@@ -130,23 +127,22 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 	if plan.unsettled {
 		wait = min(wait, unsettledInterval)
 	}
-	if !plan.expiry.IsZero() { // be there when a dead worker's lease ends
+	if !plan.expiry.IsZero() { // claim a crashed worker's partition as soon as its lease expires
 		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+store.Jitter(ctx, passPace, 100*time.Millisecond))
 	}
 	return wait, false
 }
 
-// patience returns how long a pass may take: longer where the tables answer slowly.
-func (t *tablePartitions) patience() time.Duration {
+// passLimit returns the time limit of a pass. It is longer while the tables are slow.
+func (t *tablePartitions) passLimit() time.Duration {
 	return max(passTimeout, min(4*t.worker.TableLatency(), t.worker.Interval/2))
 }
 
-// passPace names what the pauses between passes are left to.
+// passPace names the random source of the pauses between passes.
 const passPace = "look at the partitions"
 
-// keepsPartition reports whether a step of a leaving worker leaves something
-// to do.
-func keepsPartition(s partitionStep) bool { return s.kind == stepDrain }
+// isDrain reports whether a step of a leaving worker leaves work for a later pass.
+func isDrain(s partitionStep) bool { return s.kind == stepDrain }
 
 func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan, error) {
 	rows, ahead, err := ReadRows(ctx, t.worker.Table)
@@ -158,7 +154,7 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	if len(plan.drain) > 0 {
 		for _, queue := range plan.drain {
 			if p := t.byQueue[queue]; p != nil {
-				t.worker.Log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
+				t.worker.Log.Info("another worker requested the partition", "event", "PartitionManagerInfo", "partition", queue)
 				p.BeginDrain(work, t.drainTime())
 			}
 		}
@@ -172,7 +168,8 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}
-	// What others may want, too, comes last: who loses that has renewed what is its own.
+	// Claims and steals compete with other workers, so they come last. If they conflict, the own
+	// leases are renewed already.
 	isOwn := func(s partitionStep) bool { return s.kind != stepClaim && s.kind != stepSteal }
 	if err := t.write(ctx, work, plan.steps, isOwn); err != nil {
 		return plan, err
@@ -200,16 +197,15 @@ func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	return s
 }
 
-// write makes some of a plan's writes or none of them, in one request: where answers are
-// slow the leases that come last are not renewed too late. .NET makes a request for each.
-// What follows from the writes follows then. If their outcome is unknown that is a failure:
-// the next pass finds out.
+// write makes some of a plan's writes in one transaction, so that slow responses do not delay the
+// renewal of the last leases. .NET sends one request per write. After a success, write carries out the
+// consequences of the steps. An unknown outcome counts as a failure; the next pass reads the result.
 func (t *tablePartitions) write(ctx, work context.Context, all []partitionStep, which func(partitionStep) bool) error {
 	var steps []partitionStep
 	var ops []store.Operation
 	for _, s := range all {
 		if t.byQueue[s.row.Queue] == nil || !which(s) {
-			continue // the first: of a hub with more partitions, which Run has refused
+			continue // unknown queues belong to a hub with more partitions, which Run refuses
 		}
 		steps = append(steps, s)
 		ops = append(ops, store.Operation{Method: http.MethodPut, Entity: s.row.Row(), IfMatch: s.row.ETag})
@@ -226,13 +222,13 @@ func (t *tablePartitions) write(ctx, work context.Context, all []partitionStep, 
 	return nil
 }
 
-// wrote does what follows from a write.
+// wrote carries out the consequences of a successful step.
 func (t *tablePartitions) wrote(work context.Context, step partitionStep) {
 	p := t.byQueue[step.row.Queue]
 	switch step.kind {
 	case stepRelease:
 		p.Released()
-		t.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
+		t.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "any worker"))
 		t.worker.Meter.Partition(step.row.Queue, metering.Released)
 	case stepSteal:
 		t.worker.Log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
@@ -244,8 +240,8 @@ func (t *tablePartitions) wrote(work context.Context, step partitionStep) {
 	}
 }
 
-// dropExpired stops reading queues whose lease has ended because the table was
-// out of reach: others may have them by now.
+// dropExpired stops reading queues whose lease expired while the table was unreachable. Other workers
+// may own them now.
 func (t *tablePartitions) dropExpired(work context.Context) {
 	for _, p := range t.worker.Partitions {
 		if p.Expired(time.Now()) {

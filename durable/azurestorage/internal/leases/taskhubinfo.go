@@ -11,17 +11,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// taskHubInfo is what the blob taskhub.json holds, which the blob partition
-// managers make (DurableTask.AzureStorage/Partitioning/TaskHubInfo.cs).
+// taskHubInfo is the content of the blob taskhub.json, which the blob partition managers create
+// (DurableTask.AzureStorage/Partitioning/TaskHubInfo.cs).
 type taskHubInfo struct {
 	TaskHubName    string
 	CreatedAt      time.Time
 	PartitionCount int
 }
 
-// CreateInfo makes the container of lease blobs and the blob that describes the hub,
-// unless they are there, and returns how many partitions the hub has. .NET overwrites
-// the count instead, though both counts go on being used
+// CreateInfo creates the container of the lease blobs and the blob that describes the hub, unless they
+// exist. It returns the partition count of the hub. .NET overwrites the count instead, although
+// workers with either count keep running
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLeaseManager.cs,
 // CreateLeaseStoreIfNotExistsAsync).
 func (w *Worker) CreateInfo(ctx context.Context, taskHub string) (partitions int, err error) {
@@ -38,7 +38,7 @@ func (w *Worker) CreateInfo(ctx context.Context, taskHub string) (partitions int
 	return w.CountPartitions(ctx)
 }
 
-// CreateBlobs makes the lease blobs of the worker's partitions that are not there yet.
+// CreateBlobs creates the missing lease blobs of the worker's partitions.
 func (w *Worker) CreateBlobs(ctx context.Context) error {
 	var partitions []string
 	for _, p := range w.Partitions {
@@ -52,7 +52,7 @@ func (w *Worker) CreateBlobs(ctx context.Context) error {
 	return nil
 }
 
-// CountPartitions returns how many partitions the hub has, by the blob that describes it.
+// CountPartitions returns the partition count in the blob that describes the hub.
 func (w *Worker) CountPartitions(ctx context.Context) (n int, err error) {
 	var info taskHubInfo
 	err = store.Retry(ctx, "read "+w.Names.TaskHubInfo(), func(ctx context.Context) error {

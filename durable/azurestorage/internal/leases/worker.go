@@ -1,6 +1,10 @@
-// Package leases keeps which worker of a task hub reads which control queue: by rows of a
-// table or by leases on blobs, as DurableTask.AzureStorage does, and which of the apps that
-// share a hub works on it. It knows neither messages nor sessions.
+// Package leases assigns the control queues of a task hub to its workers, and the task hub to one of
+// the apps that share it.
+//
+// Leases are rows of a table or leases on blobs, in the formats of DurableTask.AzureStorage. A
+// [Manager] acquires and renews the leases of one [Worker], balances them with other workers, and
+// tells each [Partition] when to start and stop reading its queue. An [AppManager] lets a manager run
+// only while its app holds the app lease. The package does not depend on messages or sessions.
 package leases
 
 import (
@@ -20,39 +24,38 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
-// A Kind is a way to keep leases.
+// A Kind is a storage format of leases.
 type Kind int
 
 // The kinds, in the order of azurestorage.PartitionManager.
 const (
-	TableRows   Kind = iota // a row for each partition
-	SafeBlobs               // two blobs for each partition
-	LegacyBlobs             // one blob for each partition
+	TableRows   Kind = iota // one row per partition
+	SafeBlobs               // two blobs per partition
+	LegacyBlobs             // one blob per partition
 )
 
 // A Partition is a control queue that a worker can read.
 type Partition interface {
-	// Name is that of the queue.
+	// Name returns the name of the queue.
 	Name() string
-	// Listen begins to read the queue, or goes on; the right to read it ends at until.
+	// Listen starts to read the queue, or continues to read it. The lease expires at until.
 	Listen(work context.Context, until time.Time)
 	// IsRead reports whether the queue is being read.
 	IsRead() bool
-	// Expired reports whether it is being read though the right to ended before now.
+	// Expired reports whether the queue is being read although its lease has expired at time now.
 	Expired(now time.Time) bool
-	// StopReading ends the reading. The function that it returns does what takes time.
+	// StopReading stops reading the queue. The returned function does the slow part of the work.
 	StopReading(work context.Context) (finish func())
-	// BeginDrain stops reading and waits, in the background and for limit at most, until
-	// nothing of the partition is in use.
+	// BeginDrain stops reading the queue. In the background, it waits until nothing of the partition
+	// is in use, but no longer than limit.
 	BeginDrain(work context.Context, limit time.Duration)
-	// DrainState says how far that is.
+	// DrainState returns the progress of the drain.
 	DrainState() DrainState
-	// Released notes that the partition was given up.
+	// Released records that the partition was released.
 	Released()
 }
 
-// App says how apps that share a hub take turns; azurestorage.AppLease documents its
-// fields.
+// App configures the app lease. azurestorage.AppLease documents the fields.
 type App struct {
 	Disabled        bool
 	AppName         string
@@ -61,7 +64,7 @@ type App struct {
 	AcquireInterval time.Duration
 }
 
-// A Worker is the owner of leases, and the storage that they are in.
+// A Worker is an owner of leases, with its partitions and its storage.
 type Worker struct {
 	ID         string
 	Kind       Kind
@@ -69,29 +72,29 @@ type Worker struct {
 	Partitions []Partition
 	Names      wire.HubNames
 
-	Interval        time.Duration // how long a lease lasts without being renewed
-	AcquireInterval time.Duration // between two looks at all leases
-	DrainTimeout    time.Duration // for sessions, when the worker stops
+	Interval        time.Duration // lease duration without renewal
+	AcquireInterval time.Duration // time between two passes over all leases
+	DrainTimeout    time.Duration // maximum time for sessions to end when the worker stops
 
-	Table    *store.Table     // of partition rows
-	Blobs    *store.Container // of leases
-	AppBlobs *store.Container // of the app lease
+	Table    *store.Table     // partition rows
+	Blobs    *store.Container // partition leases
+	AppBlobs *store.Container // app lease
 
-	TableLatency func() time.Duration // how slowly tables answer
-	Missing      func(err error)      // is called if the table does not exist
+	TableLatency func() time.Duration // current latency of tables
+	Missing      func(err error)      // called if the table does not exist
 	Health       store.Health
 	Log          *slog.Logger
 	Meter        *metering.Hub
-	Tasks        *sync.WaitGroup // of the goroutines that the worker waits for
+	Tasks        *sync.WaitGroup // goroutines that the worker waits for
 }
 
-// A Manager acquires partitions, keeps them, and gives them up when ctx has ended. Run
-// returns when it holds none any more, or when work has ended.
+// A Manager acquires and renews partitions, and releases them when ctx ends. Run returns when all
+// partitions are released or work ends.
 type Manager interface {
 	Run(ctx, work context.Context)
 }
 
-// NewManager returns what decides which partitions w reads.
+// NewManager returns the partition manager for w.
 func NewManager(w *Worker) Manager {
 	if w.Kind == TableRows {
 		return newTablePartitions(w)
@@ -99,8 +102,8 @@ func NewManager(w *Worker) Manager {
 	return newBlobPartitions(w)
 }
 
-// Active returns the kinds that have unexpired leases. It leaves table rows out if that is
-// the worker's own kind.
+// Active returns the kinds that have unexpired leases. If the worker's own kind is TableRows, it omits
+// that kind.
 func (w *Worker) Active(ctx context.Context) (map[Kind]bool, error) {
 	active := map[Kind]bool{}
 	if w.Kind != TableRows {
@@ -130,10 +133,10 @@ func (w *Worker) Active(ctx context.Context) (map[Kind]bool, error) {
 	return active, nil
 }
 
-// kindOf says whose leases are in a folder.
+// kindOf is the kind that uses the lease blobs in a folder.
 var kindOf = map[string]Kind{defaultLeases: LegacyBlobs, intentLeases: SafeBlobs, ownershipLeases: SafeBlobs}
 
-// Owners returns the workers that have partitions now, by their queues.
+// Owners returns the current owners of control queues, by queue.
 func (w *Worker) Owners(ctx context.Context) (map[string]string, error) {
 	if w.Kind == TableRows {
 		return w.tableOwners(ctx)
@@ -159,8 +162,8 @@ func (w *Worker) tableOwners(ctx context.Context) (map[string]string, error) {
 	return owners, err
 }
 
-// folders are those of the blobs of the worker's kind. The last one says who reads a
-// queue.
+// folders returns the blob folders of the worker's kind. The last folder names the owners of the
+// queues.
 func (w *Worker) folders() []string {
 	if w.Kind == LegacyBlobs {
 		return []string{defaultLeases}
@@ -177,8 +180,8 @@ func (w *Worker) leaseSet(folder string) *leaseSet {
 	return &leaseSet{store: w.Blobs, folder: folder, worker: w.ID, duration: w.Interval}
 }
 
-// ReadRows returns all rows of the partitions table, in its order, and
-// by how much the service's clock is ahead of ours.
+// ReadRows returns all rows of the partitions table, in its order. ahead is the minimum difference
+// between the service's clock and the local clock.
 func ReadRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, ahead time.Duration, err error) {
 	var answer *http.Response
 	err = t.All(policy.WithCaptureResponse(ctx, &answer), store.Query{}, func(raw []byte) error {
@@ -191,13 +194,13 @@ func ReadRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, ah
 	return rows, clockAhead(answer, time.Now()), err
 }
 
-// dateGrain is how much later than its Date an answer can have been made: it
-// has whole seconds.
+// dateGrain is the resolution of the Date header. A response may have been created this much later
+// than its Date.
 const dateGrain = time.Second
 
-// clockAhead returns by how much the clock of who made an answer is ahead of
-// ours, which may be negative: at least, for it can be more by dateGrain and the
-// answer's time on its way. It is 0 if the answer has no date.
+// clockAhead returns the minimum difference between the clock of a response's sender and the local
+// clock. It may be negative. The real difference is larger by up to dateGrain plus the latency of the
+// response. The result is 0 without a Date header.
 func clockAhead(answer *http.Response, now time.Time) time.Duration {
 	if answer == nil {
 		return 0

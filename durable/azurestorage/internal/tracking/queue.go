@@ -15,30 +15,30 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Queue is where the rows of tracking records wait, with the table that they go to. The
-// worker that has the first partition moves them.
+// A Queue buffers tracking rows in a storage queue and moves them into a table. The worker that owns
+// the first partition moves them.
 type Queue struct {
 	Queue  *store.Queue
 	Table  *store.Table
-	Base64 bool // how messages are encoded
-	// MaxPollingInterval is the longest pause between two looks at the queue while it is empty.
+	Base64 bool // encode messages as Base64
+	// MaxPollingInterval is the maximum time between two polls of the empty queue.
 	MaxPollingInterval time.Duration
-	// Lock returns how long received messages are hidden.
+	// Lock returns the visibility timeout of received messages.
 	Lock func() time.Duration
-	// HoldBack hides a message for longer each time that cannot be read or stored.
+	// HoldBack hides a message that cannot be decoded or stored, longer after each attempt.
 	HoldBack func(ctx context.Context, q *store.Queue, m store.Message, cause error)
 	Health   store.Health
 
-	wake store.Nudge // something was sent to the queue from here
+	wake store.Nudge // a message was enqueued by this process
 }
 
-// NewQueue returns q with what it needs besides.
+// NewQueue returns a queue with the configuration q.
 func NewQueue(q Queue) *Queue {
 	q.wake = store.NewNudge()
 	return &q
 }
 
-// Create makes the queue and the table if they are not there.
+// Create creates the queue and the table if they do not exist.
 func (t *Queue) Create(ctx context.Context) error {
 	if err := t.Queue.Create(ctx); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (t *Queue) Create(ctx context.Context) error {
 	return t.Table.Create(ctx)
 }
 
-// Send sends rows to the queue.
+// Send enqueues rows.
 func (t *Queue) Send(ctx context.Context, rows []wire.Row) error {
 	err := store.Each(ctx, store.MessagesAtOnce, wire.SplitTracking(rows), func(ctx context.Context, _ int, part []wire.Row) error {
 		_, err := t.Queue.Put(ctx, wire.EncodeQueueText([]byte(wire.RowsJSON(part)), t.Base64), 0, true)
@@ -75,8 +75,8 @@ func (t *Queue) Records(ctx context.Context, id string, q provider.TrackingQuery
 	return page, nil
 }
 
-// Run moves what is in the queue into the table while mayRead is true, until ctx ends.
-// What was begun then goes on until work does.
+// Run moves rows from the queue into the table while mayRead returns true, until ctx ends. It
+// completes the current batch unless work ends.
 func (t *Queue) Run(ctx, work context.Context, mayRead func() bool) {
 	backoff := store.PollBackoff{Max: t.MaxPollingInterval}
 	for ctx.Err() == nil {
@@ -98,9 +98,9 @@ func (t *Queue) Run(ctx, work context.Context, mayRead func() bool) {
 	}
 }
 
-// take moves the rows of messages into the table and deletes them. Those that
-// cannot be read or stored are held back. An error means that the rest comes
-// back by itself.
+// take moves the rows of messages into the table and deletes the messages. It holds back messages that
+// cannot be decoded or stored. After an error, the remaining messages reappear when their visibility
+// timeout ends.
 func (t *Queue) take(ctx context.Context, messages []store.Message) error {
 	var all []wire.Row
 	var good []store.Message
@@ -123,7 +123,7 @@ func (t *Queue) take(ctx context.Context, messages []store.Message) error {
 	case store.IsTransient(err) || ctx.Err() != nil:
 		return err
 	}
-	for _, m := range good { // one of them is refused
+	for _, m := range good { // the table rejects one of them
 		switch err := t.store(ctx, rows[m.ID]); {
 		case err == nil:
 			if err := t.removeAll(ctx, []store.Message{m}); err != nil {
@@ -145,7 +145,7 @@ func (t *Queue) removeAll(ctx context.Context, messages []store.Message) error {
 	})
 }
 
-// store adds rows to the table, but for those that are there already.
+// store adds rows to the table, except those that exist already.
 func (t *Queue) store(ctx context.Context, rows []wire.Row) error {
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b wire.Row) int {
@@ -170,8 +170,8 @@ func (t *Queue) store(ctx context.Context, rows []wire.Row) error {
 	return nil
 }
 
-// insert adds rows of one instance in one transaction. If some of them are there
-// already, it looks which, and adds the others.
+// insert adds rows of one instance in one transaction. If some of them exist already, it adds the
+// others.
 func (t *Queue) insert(ctx context.Context, rows []wire.Row) error {
 	for n := 1; len(rows) > 0; n++ {
 		ops := make([]store.Operation, len(rows))
@@ -192,8 +192,7 @@ func (t *Queue) insert(ctx context.Context, rows []wire.Row) error {
 	return nil
 }
 
-// missing returns those of rows, which are in the order of their keys, that the
-// table does not have.
+// missing returns the rows that the table does not contain. rows must be ordered by key.
 func (t *Queue) missing(ctx context.Context, rows []wire.Row) ([]wire.Row, error) {
 	there := map[string]bool{}
 	q := store.Query{Columns: []string{"RowKey"}, Filter: fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey le '%s'",

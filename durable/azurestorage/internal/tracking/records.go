@@ -1,20 +1,19 @@
-// Package tracking keeps tracking records of orchestrations, as the Durable Task Framework
-// did on Service Bus: every event of every execution, in a table to which rows are
-// only added. The events of a checkpoint go to the tracking queue, as rows, and the owner
-// of the first partition moves them into the table.
+// Package tracking stores tracking records of orchestrations, as the Durable Task Framework did on
+// Service Bus. Every event of every execution becomes a row of an append-only table. A checkpoint
+// sends its events as rows to the tracking queue, and the owner of the first partition moves them into
+// the table.
 //
-// Nothing is lost when a worker dies, and nothing is there twice:
+// No record is lost or duplicated if a worker crashes:
 //
-//  1. A checkpoint's rows are sent after its history is written and before the
-//     messages that it took are deleted. If the worker dies in between, these
-//     come again as duplicates, and the history is sent again.
-//  2. The sentinel of a history says how much of it was sent for certain before
-//     the checkpoint that wrote it. What follows that is sent before anything
-//     takes its place.
-//  3. What the history does not show, because the checkpoint replaced it by that
-//     of the next execution, is in the sentinel, too, until it was sent.
-//  4. A row's key follows from the history: when an execution began, its ID and a
-//     number that counts its rows. Rows that are there already stay as they are.
+//  1. A checkpoint sends its rows after it has written the history, and before it deletes the messages
+//     that it has processed. If the worker crashes in between, the messages are redelivered as
+//     duplicates, and the rows are sent again.
+//  2. The sentinel of a history records how many of its events were certainly sent before the
+//     checkpoint that wrote it. Later events are sent again before the history is replaced.
+//  3. Continue-as-new replaces the history. The rows of the replaced episode are stored in the sentinel
+//     until they are sent.
+//  4. The key of a row is derived from the history: start time, execution ID and row number. Existing
+//     rows are not overwritten.
 package tracking
 
 import (
@@ -31,15 +30,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A position is a place in the tracking records of an execution.
+// A position is a position in the tracking records of an execution.
 type position struct {
-	events int // of the history that are recorded
-	rows   int // that they have among the records; the next one's sequence number
+	events int // number of recorded events of the history
+	rows   int // number of rows; the sequence number of the next row
 	began  time.Time
 	status history.RuntimeStatus
 }
 
-// add appends to rows those that an event has.
+// add appends the rows of an event to rows.
 func (p *position) add(rows []wire.Row, instance history.OrchestrationInstance, ev history.Event) []wire.Row {
 	if p.events == 0 {
 		p.began, p.status = ev.Head().Timestamp, history.Running
@@ -53,9 +52,8 @@ func (p *position) add(rows []wire.Row, instance history.OrchestrationInstance, 
 	case *history.ExecutionRewound:
 		p.status = history.Running
 	case *history.OrchestratorCompleted:
-		// The framework sent the state along with each episode
-		// (DurableTask.ServiceBus/ServiceBusOrchestrationService.cs,
-		// CreateTrackingMessagesAsync).
+		// The framework sent the state with each episode
+		// (DurableTask.ServiceBus/ServiceBusOrchestrationService.cs, CreateTrackingMessagesAsync).
 		state := &history.HistoryState{Header: history.NewHeader(ev.Timestamp), State: new(`{"OrchestrationStatus":"` + p.status.String() + `"}`)}
 		rows = append(rows, p.row(instance, state))
 	}
@@ -69,9 +67,8 @@ func (p *position) row(instance history.OrchestrationInstance, ev history.Event)
 	return e
 }
 
-// rowOf returns the tracking record of an event: that of the history,
-// without what is too large, under a key by which the rows of an instance are in
-// the order in which they came to be.
+// rowOf returns the tracking row of an event: its history row, with large columns shortened. The order
+// of the keys is the order of creation.
 func rowOf(instance history.OrchestrationInstance, began time.Time, number int, ev history.Event) wire.Row {
 	e := wire.EncodeHistoryRow(ev, instance.InstanceID, number, instance.ExecutionID)
 	e.RowKey = fmt.Sprintf("%s_%s_%016X", began.UTC().Format(keyTime), wire.EscapeKey(instance.ExecutionID), number)
@@ -91,14 +88,14 @@ func rowOf(instance history.OrchestrationInstance, began time.Time, number int, 
 	return e
 }
 
-// keyTime is the format of an execution's begin in keys.
+// keyTime is the format of an execution's start time in keys.
 const keyTime = "20060102T150405.0000000Z"
 
-// maxColumn is how many bytes a column of the tracking records may have as JSON. A
-// row has at most nine that can be long, so that each fits into a message.
+// maxColumn is the maximum size of a column as JSON, in bytes. At most nine columns of a row can be
+// long, so that each row fits into a message.
 const maxColumn = 4096
 
-// shortened returns what is recorded of a column that is too large.
+// shortened returns the recorded value of a column that is too large.
 func shortened(name, text string, ev history.Event) string {
 	switch {
 	case slices.Contains(wire.JSONColumns, name):
@@ -146,17 +143,17 @@ func decodeRecord(raw []byte) (provider.TrackingRecord, error) {
 	return record, err
 }
 
-// State is what is known of the tracking records of an execution.
+// State is the state of the tracking records of an execution.
 type State struct {
-	Column string // of the sentinel, as it was read
+	Column string // column of the sentinel, as read
 
-	known  bool       // the following is
-	before []wire.Row // of the execution before, which may not have been sent
+	known  bool       // the following fields are set
+	before []wire.Row // rows of the previous execution that may not have been sent
 	at     position
 }
 
-// decode reads the column, unless that was done: it says how many of the events of an
-// execution are recorded for certain.
+// decode decodes the column of the sentinel, unless it is decoded already. The column contains the
+// number of events that were certainly sent.
 func (s *State) decode(of history.OrchestrationInstance, events []history.Event) error {
 	if s.known {
 		return nil
@@ -172,8 +169,7 @@ func (s *State) decode(of history.OrchestrationInstance, events []history.Event)
 	return nil
 }
 
-// advance moves on to the end of events, and returns the rows of those that were not
-// recorded.
+// advance moves the position to the end of events, and returns the rows of the new events.
 func (s *State) advance(of history.OrchestrationInstance, events []history.Event) (rows []wire.Row) {
 	for s.at.events < len(events) {
 		rows = s.at.add(rows, of, events[s.at.events])
@@ -181,8 +177,8 @@ func (s *State) advance(of history.OrchestrationInstance, events []history.Event
 	return rows
 }
 
-// Unsent returns the rows of the events of an execution that may not have been sent, and
-// takes them for sent.
+// Unsent returns the rows that may not have been sent, and marks them as sent. events is the history
+// of the execution of.
 func (s *State) Unsent(of history.OrchestrationInstance, events []history.Event) ([]wire.Row, error) {
 	if err := s.decode(of, events); err != nil {
 		return nil, err
@@ -192,16 +188,16 @@ func (s *State) Unsent(of history.OrchestrationInstance, events []history.Event)
 	return rows, nil
 }
 
-// A Plan is what to record of a checkpoint. The zero value records nothing.
+// A Plan describes the records of a checkpoint. The zero value records nothing.
 type Plan struct {
-	Rows []wire.Row // to be sent once the checkpoint counts
-	Next State      // after that
+	Rows []wire.Row // to be sent after the commit
+	Next State      // the state after the commit
 
-	mark string // for the sentinel
+	mark string // column of the sentinel
 }
 
-// Plan returns what to record of a checkpoint. What is stored has been sent. The
-// checkpoint may continue the execution old as new, with the messages that it takes.
+// Plan returns the records of a checkpoint. All events of the stored history must have been sent. If
+// the checkpoint continues the execution old as new, taken are the messages that it has processed.
 func (s *State) Plan(cp *provider.Checkpoint, old history.OrchestrationInstance, taken []provider.TaskMessage) (*Plan, error) {
 	plan := &Plan{Next: State{known: true, at: s.at}}
 	m := mark{ExecutionID: cp.Instance.ExecutionID, Events: s.at.events}
@@ -216,19 +212,19 @@ func (s *State) Plan(cp *provider.Checkpoint, old history.OrchestrationInstance,
 		plan.Rows = plan.Next.at.add(plan.Rows, cp.Instance, ev)
 	}
 	var err error
-	plan.mark, err = m.encodeWhatFits(before)
+	plan.mark, err = m.encodeShortened(before)
 	return plan, err
 }
 
-// Note adds the plan's column of the sentinel to its columns.
+// Note adds the plan's column to the columns of the sentinel. A nil plan adds nothing.
 func (p *Plan) Note(columns map[string]string) {
 	if p != nil {
 		columns[column] = p.mark
 	}
 }
 
-// lastEpisode returns the rows of the episode in which an execution continued as
-// new. Its history does not have them: it was replaced by that of the next one.
+// lastEpisode returns the rows of the episode in which an execution continued as new. The history of
+// the next execution replaces this episode, so no history contains its events.
 func lastEpisode(at position, old history.OrchestrationInstance, cp *provider.Checkpoint, taken []provider.TaskMessage) (rows []wire.Row) {
 	now := history.NewHeader(cp.NewEvents[0].Head().Timestamp)
 	end := &history.ContinueAsNew{}
@@ -246,8 +242,7 @@ func lastEpisode(at position, old history.OrchestrationInstance, cp *provider.Ch
 	return at.add(rows, old, &history.OrchestratorCompleted{Header: now})
 }
 
-// NeverStarted returns the rows of an instance that was terminated before it began, and
-// has no history.
+// NeverStarted returns the rows of an instance that was terminated before it ran and has no history.
 func NeverStarted(row *wire.InstanceRow) (rows []wire.Row) {
 	if row == nil || row.State.Status != history.Terminated {
 		return nil
@@ -258,27 +253,26 @@ func NeverStarted(row *wire.InstanceRow) (rows []wire.Row) {
 	return at.add(rows, row.State.Instance, &history.OrchestratorCompleted{Header: now})
 }
 
-// A mark is the state of the tracking records, in a column of the sentinel.
+// A mark is the content of the tracking column of a sentinel.
 type mark struct {
 	ExecutionID string
-	// Events is how many of the history's first events are recorded for certain.
+	// Events is the number of events, from the start of the history, that were certainly sent.
 	Events int
-	// Before is what to record of the execution before, if that is not certain:
-	// messages to the tracking queue, compressed, as Base64.
+	// Before contains rows of the previous execution that may not have been sent: compressed JSON, as
+	// Base64.
 	Before string `json:",omitempty"`
 }
 
-// column is the column of a sentinel that has a mark as JSON. .NET
-// takes no notice of it.
+// column is the name of the sentinel's column with the mark as JSON. .NET ignores it.
 const column = "Tracking"
 
-// maxMarkBytes is the greatest length of a mark: a column has no more characters.
+// maxMarkBytes is the maximum size of a mark, the maximum number of characters of a column.
 const maxMarkBytes = 32_000
 
-// errMarkTooLong says that a mark does not fit into a column.
+// errMarkTooLong is the error of a mark that does not fit into a column.
 var errMarkTooLong = fmt.Errorf("longer than %d bytes", maxMarkBytes)
 
-// encode returns the text of a mark that keeps rows of the execution before.
+// encode returns the text of a mark with the given rows of the previous execution.
 func (m mark) encode(before []wire.Row) (string, error) {
 	if len(before) > 0 {
 		packed, err := wire.Compress([]byte(wire.RowsJSON(before)))
@@ -297,7 +291,7 @@ func (m mark) encode(before []wire.Row) (string, error) {
 	return string(text), nil
 }
 
-// decodeMark reads the column of a sentinel. Other programs may have kept an old one.
+// decodeMark decodes the column of a sentinel. Other programs may have kept an old one.
 func decodeMark(text string) (m mark, before []wire.Row, err error) {
 	if text == "" {
 		return mark{}, nil, nil
@@ -322,11 +316,10 @@ func decodeMark(text string) (m mark, before []wire.Row, err error) {
 	return m, before, nil
 }
 
-// encodeWhatFits returns the text of a mark that keeps rows of the execution
-// before: whole, or without their texts, or, of more than any process takes at
-// once unless it is configured to, the first and the last. What is left out is
-// missing among the records only if the worker dies before it has sent it.
-func (m mark) encodeWhatFits(before []wire.Row) (string, error) {
+// encodeShortened returns the text of a mark with the rows of the previous execution, shortened until
+// they fit into a column. First it removes the texts, then all rows but the first and the last. The
+// omitted data is missing in the records only if the worker crashes before it has sent the full rows.
+func (m mark) encodeShortened(before []wire.Row) (string, error) {
 	text, err := m.encode(before)
 	if !errors.Is(err, errMarkTooLong) {
 		return text, err
@@ -341,7 +334,7 @@ func (m mark) encodeWhatFits(before []wire.Row) (string, error) {
 // rowsOfEnd is the number of rows that record continue-as-new.
 const rowsOfEnd = 3
 
-// withoutTexts returns rows without what makes them long.
+// withoutTexts returns rows without their long texts.
 func withoutTexts(rows []wire.Row) []wire.Row {
 	short := make([]wire.Row, len(rows))
 	for i, row := range rows {
@@ -355,5 +348,5 @@ func withoutTexts(rows []wire.Row) []wire.Row {
 	return short
 }
 
-// maxShortText is how long a text may be that withoutTexts keeps.
+// maxShortText is the maximum length of a text that withoutTexts keeps.
 const maxShortText = 40

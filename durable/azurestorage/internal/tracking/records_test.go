@@ -41,9 +41,8 @@ func trackedRows(at *position, events ...history.Event) (rows []wire.Row) {
 	return rows
 }
 
-// The rows are those of the history with a number; after each episode one tells
-// the status.
-func TestTracking_RowsAreThoseOfTheHistoryWithNumbers(t *testing.T) {
+// The rows are the rows of the history with a number. After each episode, one more row has the status.
+func TestTracking_NumbersTheRowsOfTheHistory(t *testing.T) {
 	var got []string
 	for _, row := range trackedRows(new(position), trackedEvents()...) {
 		got = append(got, string(row.JSON()))
@@ -80,8 +79,8 @@ func TestTracking_RowsAreThoseOfTheHistoryWithNumbers(t *testing.T) {
 	}
 }
 
-// What is derived from a whole history is what was derived episode by episode.
-func TestTracking_RowsFollowFromTheHistory(t *testing.T) {
+// The rows of a whole history equal the rows of its episodes.
+func TestTracking_DerivesRowsFromTheHistory(t *testing.T) {
 	events := trackedEvents()
 	whole := trackedRows(new(position), events...)
 	stored := State{Column: `{"ExecutionId":"8747b3a4","Events":4}`}
@@ -90,15 +89,15 @@ func TestTracking_RowsFollowFromTheHistory(t *testing.T) {
 		t.Errorf("after four events: %s, %v", wire.RowsJSON(rest), err)
 	}
 	if rest, err := stored.Unsent(trackedInstance, events); err != nil || len(rest) != 0 {
-		t.Errorf("after all of them: %s, %v", wire.RowsJSON(rest), err)
+		t.Errorf("after all events: %s, %v", wire.RowsJSON(rest), err)
 	}
 	other := State{Column: `{"ExecutionId":"of before","Events":4}`}
 	if rest, err := other.Unsent(trackedInstance, events); err != nil || wire.RowsJSON(rest) != wire.RowsJSON(whole) {
-		t.Errorf("with a mark of the execution before: %s, %v", wire.RowsJSON(rest), err)
+		t.Errorf("with a mark of the previous execution: %s, %v", wire.RowsJSON(rest), err)
 	}
 }
 
-func TestTracking_MessagesHoldTheRowsAsTheyAre(t *testing.T) {
+func TestTracking_MessagesKeepRowsUnchanged(t *testing.T) {
 	rows := trackedRows(new(position), trackedEvents()...)
 	got, err := wire.DecodeRows([]byte(wire.RowsJSON(rows)))
 	if err != nil || wire.RowsJSON(got) != wire.RowsJSON(rows) {
@@ -120,9 +119,9 @@ func TestTracking_MessagesHoldTheRowsAsTheyAre(t *testing.T) {
 	}
 }
 
-// Every row fits into a message, and every message into a queue, however it is
-// encoded, whatever people store.
-func TestTracking_LargeTextsAreShortened(t *testing.T) {
+// Whatever the payloads are, every row fits into a message, and every message into a queue in any
+// encoding.
+func TestTracking_ShortensLargeTexts(t *testing.T) {
 	at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for _, text := range []string{strings.Repeat("x", 100_000), strings.Repeat("\x01", 100_000), strings.Repeat(`"\`, 50_000), strings.Repeat("ü€😀", 20_000), strings.Repeat("\xff", 100_000)} {
 		tags := map[string]string{"tag": text}
@@ -147,7 +146,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 				t.Errorf("row %d of %q…: %v", i, text[:4], err)
 			}
 			if !strings.Contains(rows[i].Text("Shortened"), "Re") && !strings.Contains(rows[i].Text("Shortened"), "Name") {
-				t.Errorf("row %d says that %q were shortened", i, rows[i].Text("Shortened"))
+				t.Errorf("row %d lists %q as shortened", i, rows[i].Text("Shortened"))
 			}
 		}
 		for _, part := range wire.SplitTracking(rows) {
@@ -162,7 +161,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 	}
 }
 
-func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
+func TestTracking_MarkHoldsTheReplacedEpisodeOfAnySize(t *testing.T) {
 	var few, many []wire.Row
 	at := position{events: 3, rows: 4}
 	for i := range 2000 {
@@ -176,7 +175,7 @@ func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
 		"nothing": {}, "as much as usual": {few, few},
 		"as much as a process takes at once": {many[:1000], short[:1000]}, "more than that": {many, ends},
 	} {
-		text, err := mark{ExecutionID: "new"}.encodeWhatFits(tt.rows)
+		text, err := mark{ExecutionID: "new"}.encodeShortened(tt.rows)
 		if err != nil || len(text) > maxMarkBytes {
 			t.Fatalf("%s: %d bytes, %v", name, len(text), err)
 		}
