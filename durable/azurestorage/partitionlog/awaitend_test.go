@@ -12,9 +12,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// Whoever waits for the end of an instance goes on with that while its partition goes to
-// another worker, and hears of the end there. The hub is in good health meanwhile.
-func TestAwaitEnd_OutlastsTheHandOverOfAPartition(t *testing.T) {
+// A caller that waits for the end of an instance keeps waiting while the instance's partition moves
+// to another worker, and returns when the instance ends there. The hub stays healthy meanwhile.
+func TestAwaitEnd_SurvivesTheHandOverOfAPartition(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		a, _ := s.open("a")
 		stop := s.work(a)
@@ -28,22 +28,22 @@ func TestAwaitEnd_OutlastsTheHandOverOfAPartition(t *testing.T) {
 			}
 			all.Go(func() {
 				if err := a.AwaitEnd(s.Context(), string(id)); err != nil || time.Since(started) < 5*time.Minute {
-					s.Errorf("the end of %s came after %v: %v", id, time.Since(started), err)
+					s.Errorf("AwaitEnd of %s returned after %v: %v", id, time.Since(started), err)
 				}
 			})
 		}
 		time.Sleep(time.Minute)
 		b, _ := s.open("b")
-		stopOther := s.work(b) // has half of the partitions soon
+		stopOther := s.work(b) // it soon owns half of the partitions
 		pause := time.Duration(testshare.Amount(1, 20)) * time.Millisecond
 		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(pause) {
-			if time.Since(began) < 3*time.Second { // so that something is being written meanwhile
+			if time.Since(began) < 3*time.Second { // keeps writing during the handover
 				all.Go(func() {
 					if err := durable.Event[int]("E").Raise(s.Context(), c, durable.InstanceID(fmt.Sprint("i", time.Since(began).Milliseconds()%16)), 0); err != nil {
 						s.Error(err)
 					}
 					if err := a.Check(s.Context()); err != nil {
-						s.Errorf("the health of the hub: %v", err)
+						s.Errorf("Check: %v", err)
 					}
 				})
 			} else {
@@ -63,7 +63,7 @@ func TestAwaitEnd_OutlastsTheHandOverOfAPartition(t *testing.T) {
 			s.Fatal(err)
 		}
 		if err := a.AwaitEnd(ctx, string(id)); !errors.Is(err, context.DeadlineExceeded) {
-			s.Errorf("within a second: %v", err)
+			s.Errorf("AwaitEnd within a second: %v", err)
 		}
 		stopOther()
 		stop()

@@ -18,29 +18,29 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// running is a hub that is exported while it is in use.
+// running exports a hub while it is in use.
 type running struct{ *partitionlog.Hub }
 
 func (r running) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
 	return r.ExportRunning(ctx, w)
 }
 
-// Two workers run orchestrations with children, locks and signals in all partitions while backups are
-// written. In each backup all that was acknowledged before it continues and ends with the right result, and the
-// money of all accounts is the same.
-func TestExportRunning_HasAllThatWasAcknowledged(t *testing.T) {
+// Two workers run orchestrations with children, locks and signals in all partitions while backups
+// are written. Everything acknowledged before a backup continues from it and ends with the right
+// result. The total amount of money in the backup stays the same.
+func TestExportRunning_ContainsEverythingAcknowledged(t *testing.T) {
 	for seed := uint64(1); seed <= 4; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 40 * time.Millisecond})}
-				defer s.account.Wait() // when no worker begins anything any more
+				defer s.account.Wait() // after the last worker has stopped
 				s.backUpUnderLoad()
 			})
 		})
 	}
 }
 
-// load starts orchestrations until it is stopped, and keeps the IDs of those that were acknowledged.
+// load starts orchestrations until it is stopped, and records the acknowledged IDs.
 type load struct {
 	mu      sync.Mutex
 	started []string
@@ -123,7 +123,7 @@ func (s *simulated) backUpUnderLoad() {
 	}
 }
 
-// wantEnded continues a backup, and checks that the instances complete and that no money is lost.
+// wantEnded continues a backup and verifies that the instances complete and no money is lost.
 func (s *simulated) wantEnded(h *embedded.Hub, ids []string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -140,7 +140,7 @@ func (s *simulated) wantEnded(h *embedded.Hub, ids []string) {
 	for _, id := range ids {
 		all[durable.InstanceID(id)] = true
 	}
-	for state, err := range c.All(patient, durable.Query{}) { // also what was started during the backup
+	for state, err := range c.All(patient, durable.Query{}) { // includes instances started during the backup
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func (s *simulated) wantEnded(h *embedded.Hub, ids []string) {
 		}
 		state, err := c.Status(patient, id, durable.Fetch{Output: true})
 		if err != nil || state.Status.String() != "Completed" {
-			s.Errorf("instance %s of the backup: %+v, %v; want that it completes", id, state, err)
+			s.Errorf("instance %s of the backup: %+v, %v; want Completed", id, state, err)
 		}
 	}
 	sum := 0
@@ -167,7 +167,7 @@ func (s *simulated) wantEnded(h *embedded.Hub, ids []string) {
 		sum += a.Cents
 	}
 	if sum != 0 {
-		s.Errorf("the accounts of the backup have %d cents together, want 0", sum)
+		s.Errorf("the accounts of the backup have %d cents in total, want 0", sum)
 	}
 	cancel()
 	worker.Wait()

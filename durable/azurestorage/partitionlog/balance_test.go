@@ -12,9 +12,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Whatever partitions the workers have to begin with: if each follows its plan, all of
-// them are taken, evenly, after a few rounds, and then nothing changes any more.
-func TestPlan_SharesAllPartitionsEvenlyAndThenRests(t *testing.T) {
+// From any initial distribution, workers that follow their plans own all partitions evenly after a
+// few rounds. Then nothing changes any more.
+func TestPlan_BalancesAllPartitionsAndThenStops(t *testing.T) {
 	t.Parallel()
 	for partitions := 1; partitions <= 64; partitions += 7 {
 		for n := 1; n <= 9; n++ {
@@ -22,14 +22,14 @@ func TestPlan_SharesAllPartitionsEvenlyAndThenRests(t *testing.T) {
 			for i := range n {
 				workers[fmt.Sprint("w", i)] = nil
 			}
-			for i := range partitions { // one has most of them
+			for i := range partitions { // one worker has most of them
 				workers["w0"] = append(workers["w0"], i)
 			}
 			for range 3 {
 				for _, me := range slices.Sorted(maps.Keys(workers)) {
 					release, want, from := plan(me, workers, nil, partitions)
 					if release > 0 && want > 0 || want > 0 && me == "w0" {
-						t.Errorf("of %d partitions and %d workers, %s gives up %d and takes %d", partitions, n, me, release, want)
+						t.Errorf("%d partitions, %d workers: %s releases %d and acquires %d", partitions, n, me, release, want)
 					}
 					workers[me] = slices.Concat(workers[me][:len(workers[me])-release], from[:min(want, len(from))])
 				}
@@ -37,31 +37,31 @@ func TestPlan_SharesAllPartitionsEvenlyAndThenRests(t *testing.T) {
 			var all []int
 			for me, mine := range workers {
 				if len(mine) < partitions/n || len(mine) > partitions/n+1 {
-					t.Errorf("of %d partitions and %d workers, %s has %d", partitions, n, me, len(mine))
+					t.Errorf("%d partitions, %d workers: %s owns %d", partitions, n, me, len(mine))
 				}
 				if release, want, _ := plan(me, workers, nil, partitions); release+want != 0 {
-					t.Errorf("of %d partitions and %d workers, %s does not rest", partitions, n, me)
+					t.Errorf("%d partitions, %d workers: %s still changes", partitions, n, me)
 				}
 				all = append(all, mine...)
 			}
 			slices.Sort(all)
 			if len(slices.Compact(all)) != partitions {
-				t.Errorf("of %d partitions and %d workers, these are taken: %v", partitions, n, all)
+				t.Errorf("%d partitions, %d workers: owned are %v", partitions, n, all)
 			}
 		}
 	}
 }
 
-// A partition that nobody claims may still have a lease, so more are tried than wanted.
-func TestPlan_TriesAllThatNobodyClaims(t *testing.T) {
+// An unclaimed partition may still have a lease, so the plan offers more partitions than wanted.
+func TestPlan_OffersAllUnclaimedPartitions(t *testing.T) {
 	t.Parallel()
 	release, want, from := plan("b", map[string][]int{"a": {0, 1}, "c": {9, -1}}, nil, 6)
 	if release != 0 || want != 2 || !cmp.Equal(from, []int{2, 3, 4, 5}) {
-		t.Errorf("got %d, %d, %v; want to take 2 of 2, 3, 4 and 5", release, want, from)
+		t.Errorf("got %d, %d, %v; want to acquire 2 of 2, 3, 4 and 5", release, want, from)
 	}
 }
 
-func TestPlan_GivesYoungWorkersWhatNoWorkerHas(t *testing.T) {
+func TestPlan_GivesYoungWorkersOnlyFreePartitions(t *testing.T) {
 	t.Parallel()
 	young := map[string]bool{"a": true, "b": true}
 	all := []int{0, 1, 2, 3}
@@ -72,10 +72,10 @@ func TestPlan_GivesYoungWorkersWhatNoWorkerHas(t *testing.T) {
 		from          []int
 	}{
 		{"a worker keeps its partitions beside young ones", "old", map[string][]int{"a": nil, "b": nil, "old": all}, 0, 0, nil},
-		{"it takes those that no worker has", "old", map[string][]int{"a": {0}, "old": {1}}, 0, 3, []int{2, 3}},
-		{"a young worker takes them, too", "a", map[string][]int{"a": nil, "old": {0, 1}}, 0, 2, []int{2, 3}},
+		{"it acquires partitions without an owner", "old", map[string][]int{"a": {0}, "old": {1}}, 0, 3, []int{2, 3}},
+		{"a young worker acquires them, too", "a", map[string][]int{"a": nil, "old": {0, 1}}, 0, 2, []int{2, 3}},
 		{"young workers share", "a", map[string][]int{"a": all, "b": nil}, 2, 0, nil},
-		{"workers share with one that has worked for long", "old", map[string][]int{"old": all, "older": nil}, 2, 0, nil},
+		{"workers share with an old worker", "old", map[string][]int{"old": all, "older": nil}, 2, 0, nil},
 	} {
 		release, want, from := plan(tt.me, tt.workers, young, 4)
 		if release != tt.release || want != tt.want || !cmp.Equal(from, tt.from) {
@@ -84,7 +84,7 @@ func TestPlan_GivesYoungWorkersWhatNoWorkerHas(t *testing.T) {
 	}
 }
 
-func TestMergePages_EndsWhereThePagesOfAllPartitionsAreKnown(t *testing.T) {
+func TestMergePages_EndsAtTheFirstContinuation(t *testing.T) {
 	t.Parallel()
 	page := func(next string, ids ...string) *provider.Page {
 		p := &provider.Page{}
@@ -128,7 +128,7 @@ func TestMergePages_EndsWhereThePagesOfAllPartitionsAreKnown(t *testing.T) {
 			next = places[0]
 		}
 		if ids != tt.want || next != tt.next || len(got.Unreadable) != tt.unreadable {
-			t.Errorf("got %q, then %q, and %d that cannot be read; want %q, %q and %d", ids, next, len(got.Unreadable), tt.want, tt.next, tt.unreadable)
+			t.Errorf("got %q, continuation %q and %d unreadable instances; want %q, %q and %d", ids, next, len(got.Unreadable), tt.want, tt.next, tt.unreadable)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A damaged block of a base costs the range of its IDs: the list has all other instances, and says
-// which partition and which IDs cannot be read.
+// A damaged base block makes the instances in its ID range unreadable. A list returns all other
+// instances and names the partition and the range.
 func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		const instances = 3000
@@ -36,12 +36,12 @@ func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 			}
 		}
 		if damaged == "" {
-			s.Fatal("there is no base")
+			s.Fatal("the base has no files")
 		}
 		h, _ = s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		var listed []string
 		var causes []string
-		lost, one := 0, "" // one is the ID of a lost instance
+		lost, one := 0, "" // one of the lost IDs
 		for q := (provider.Query{PageSize: 400}); ; {
 			page, err := h.Instances(s.Context(), q)
 			if err != nil {
@@ -65,10 +65,10 @@ func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 			}
 		}
 		if len(causes) != 1 || !strings.Contains(causes[0], "partition 0: ") || !strings.Contains(causes[0], `keys from "i0`) {
-			s.Errorf("unreadable are %q, want one range of partition 0", causes)
+			s.Errorf("unreadable ranges: %q; want one range of partition 0", causes)
 		}
 		if lost == 0 || len(listed) < instances/2 || len(listed)+lost != instances {
-			s.Errorf("%d instances are listed and %d are in ranges that cannot be read; want %d together", len(listed), lost, instances)
+			s.Errorf("listed %d instances, %d are in unreadable ranges; want %d in total", len(listed), lost, instances)
 		}
 		s.wantUnreadable("client", h, one)
 		if err := h.Close(); err != nil {
@@ -76,14 +76,14 @@ func TestInstances_ListsAllButTheRangeOfADamagedBlock(t *testing.T) {
 		}
 		h, _ = s.openWith("owner", partitionlog.Config{PartitionCount: 1})
 		stop := s.work(h)
-		time.Sleep(10 * time.Second) // until it owns the partition
+		time.Sleep(10 * time.Second) // until the worker owns the partition
 		s.wantUnreadable("owner", h, one)
 		stop()
 	})
 }
 
-// wantUnreadable reports an error of a damaged instance that does not name the partition, the
-// range and the command that finds more damage.
+// wantUnreadable fails unless requests for a damaged instance return an error with the partition,
+// the range and the repair command.
 func (s *simulated) wantUnreadable(who string, h *partitionlog.Hub, id string) {
 	s.Helper()
 	_, read := h.Instance(s.Context(), id, provider.Fetch{})
@@ -101,8 +101,9 @@ func (s *simulated) wantUnreadable(who string, h *partitionlog.Hub, id string) {
 	}
 }
 
-// A start whose process loses the partition in the middle may have happened, which its error says.
-func TestStart_SaysThatItMayHaveHappenedWhenThePartitionIsLost(t *testing.T) {
+// If the process loses the partition during a start, the error says that the start may have
+// happened.
+func TestStart_IsUncertainIfThePartitionIsLostMeanwhile(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, w := s.openWith("w", partitionlog.Config{PartitionCount: 1})
 		stop := s.work(h)
@@ -112,7 +113,7 @@ func TestStart_SaysThatItMayHaveHappenedWhenThePartitionIsLost(t *testing.T) {
 		}
 		w.Freeze(2 * partitionlog.DefaultLeaseInterval)
 		if err := startHello(s.Context(), h, "b"); !errors.As(err, new(*partitionlog.UncertainError)) {
-			s.Errorf("the start: %v; want an UncertainError", err)
+			s.Errorf("StartInstance: %v; want an UncertainError", err)
 		}
 	})
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// wantBlocked reports a difference between the partitions that a hub reports as blocked and the
-// wanted ones, such as "[1 notOpened]".
+// wantBlocked fails unless the hub reports the wanted blocked partitions, such as "[1 notOpened]".
 func (s *simulated) wantBlocked(h *partitionlog.Hub, want string, wantAll bool) {
 	s.Helper()
 	blocked, all := h.BlockedPartitions()
@@ -27,7 +26,7 @@ func (s *simulated) wantBlocked(h *partitionlog.Hub, want string, wantAll bool) 
 		}
 	}
 	if fmt.Sprint(got) != want || all != wantAll {
-		s.Errorf("blocked are %v, all %v; want %s, %v", blocked, all, want, wantAll)
+		s.Errorf("blocked partitions %v, all %v; want %s, %v", blocked, all, want, wantAll)
 	}
 }
 
@@ -48,12 +47,12 @@ func TestHub_ReportsPartitionsThatItCannotOpen(t *testing.T) {
 		time.Sleep(3*time.Minute + time.Second)
 		s.wantBlocked(h, "[1 notOpened]", false)
 		if blocked, _ := h.BlockedPartitions(); len(blocked) != 1 || time.Since(blocked[0].Since) < 3*time.Minute {
-			s.Errorf("blocked are %+v, want one since the worker has started", blocked)
+			s.Errorf("blocked partitions %+v, want one since the start of the worker", blocked)
 		}
 		stop()
 		s.wantBlocked(h, "[]", false)
 		if lines := strings.Count(text.String(), "a partition cannot be opened"); lines < 3 || lines > 4 {
-			s.Errorf("the log has %d lines in three minutes, want one a minute", lines)
+			s.Errorf("the log has %d lines in three minutes, want one per minute", lines)
 		}
 		for _, prefix := range []string{"p00", "p02", "p03"} {
 			vanish(prefix)
@@ -66,10 +65,10 @@ func TestHub_ReportsPartitionsThatItCannotOpen(t *testing.T) {
 	})
 }
 
-// A worker reports the partitions whose mail it cannot read, until it can.
+// A worker reports the partitions whose mail it cannot read until it can read it.
 func TestHub_ReportsPartitionsWhoseMailItCannotRead(t *testing.T) {
 	inBubble(t, func(s *simulated) {
-		var refused atomic.Pointer[string] // a part of the paths of mailboxes that cannot be read
+		var refused atomic.Pointer[string] // substring of the mailbox paths that cannot be read
 		refused.Store(new("none"))
 		s.account = azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
 			if r.Operation == "GetBlob" && strings.Contains(r.Path, *refused.Load()) {

@@ -12,9 +12,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Nobody gets an activity before the log has the step that scheduled it, however long the
-// append takes.
-func TestCommit_HandsOutActivitiesWhenTheirStepIsDurable(t *testing.T) {
+// Activities are dispatched only after the log contains the step that scheduled them, however long
+// the append takes.
+func TestCommit_DispatchesActivitiesOnlyAfterTheirStepIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const appending = 2 * time.Second
@@ -28,7 +28,7 @@ func TestCommit_HandsOutActivitiesWhenTheirStepIsDurable(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- h.Run(ctx) }()
-		time.Sleep(time.Minute) // until it has the partitions
+		time.Sleep(time.Minute) // until the worker owns the partitions
 		instance := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}
 		start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}
 		if err := h.StartInstance(ctx, provider.TaskMessage{Event: start, Target: instance}, nil); err != nil {
@@ -52,7 +52,7 @@ func TestCommit_HandsOutActivitiesWhenTheirStepIsDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after := time.Since(began); after < appending {
-			t.Errorf("the activity was handed out after %v, and the append takes %v", after, appending)
+			t.Errorf("the activity was dispatched after %v; the append takes %v", after, appending)
 		}
 		if err := <-committed; err != nil {
 			t.Error(err)

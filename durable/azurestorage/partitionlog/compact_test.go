@@ -35,9 +35,9 @@ func (s *simulated) ids(h *partitionlog.Hub) (all []string) {
 	return all
 }
 
-// Most instances of a hub are purged. That frees no space before the hub is compacted. A reader in
-// another process sees the others before and after, and a worker uses the hub again.
-func TestHub_CompactsWhatWasPurged(t *testing.T) {
+// Most instances of a hub are purged. Only a compaction frees their space. A reader in another
+// process sees the remaining instances before and after it, and a worker can use the hub again.
+func TestHub_CompactionFreesTheSpaceOfPurgedInstances(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		stop := s.work(h)
@@ -56,30 +56,30 @@ func TestHub_CompactsWhatWasPurged(t *testing.T) {
 		}
 		reader, _ := s.open("reader")
 		if left := s.ids(reader); !slices.Equal(left, all[:20]) {
-			s.Errorf("before it is compacted, the hub has %q; want %q", left, all[:20])
+			s.Errorf("before the compaction the hub has %q; want %q", left, all[:20])
 		}
 		cli, _ := s.open("cli")
 		if _, _, err := cli.Compact(s.Context()); !errors.Is(err, provider.ErrHubBusy) {
-			s.Errorf("while a worker runs: %v; want ErrHubBusy", err)
+			s.Errorf("Compact while a worker is running: %v; want ErrHubBusy", err)
 		}
 		stop()
 
 		full := s.size()
 		before, after, err := cli.Compact(s.Context())
 		if err != nil || before != full || after != s.size() || after > full/4 {
-			s.Errorf("compacted from %d to %d bytes, %v; want from %d to a quarter of it", before, after, err, full)
+			s.Errorf("compacted from %d to %d bytes, %v; want from %d to at most a quarter", before, after, err, full)
 		}
 		s.Logf("compacted from %d to %d bytes", before, after)
 		for n := range partitionlog.DefaultPartitionCount {
 			if names := s.names(n); strings.Count(names, "/base-") != 1 || strings.Count(names, "/log-") != 2 {
-				s.Errorf("partition %d has %s; want one file of the base and two blobs of the log", n, names)
+				s.Errorf("partition %d has %s; want one base file and two log blobs", n, names)
 			}
 		}
 		if left := s.ids(reader); !slices.Equal(left, all[:20]) {
-			s.Errorf("after it was compacted, the hub has %q; want %q", left, all[:20])
+			s.Errorf("after the compaction the hub has %q; want %q", left, all[:20])
 		}
 		if _, again, err := cli.Compact(s.Context()); err != nil || again > after+after/10 {
-			s.Errorf("compacted again to %d bytes, %v; want %d at most", again, err, after)
+			s.Errorf("second compaction to %d bytes, %v; want at most %d", again, err, after)
 		}
 		next, _ := s.open("next")
 		stop = s.work(next)
@@ -96,15 +96,15 @@ func TestHub_CompactsWhatWasPurged(t *testing.T) {
 	})
 }
 
-// A hub that does not exist is not created to be compacted.
-func TestHub_ThatDoesNotExistIsNotCompacted(t *testing.T) {
+// Compact does not create a hub.
+func TestCompact_DoesNotCreateAHub(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("cli")
 		if _, _, err := h.Compact(s.Context()); !errors.Is(err, partitionlog.ErrNoHub) {
-			s.Errorf("%v; want ErrNoHub", err)
+			s.Errorf("Compact: %v; want ErrNoHub", err)
 		}
 		if n := len(s.account.Blobs()); n > 0 {
-			s.Errorf("there are %d blobs", n)
+			s.Errorf("%d blobs exist; want none", n)
 		}
 		if err := h.Close(); err != nil {
 			s.Error(err)
@@ -112,9 +112,8 @@ func TestHub_ThatDoesNotExistIsNotCompacted(t *testing.T) {
 	})
 }
 
-// A process dies at each request of a compaction. The hub loses nothing, and can be compacted
-// again.
-func TestHub_LosesNothingWhenItsCompactionIsCutOff(t *testing.T) {
+// A process dies at each request of a compaction. The hub loses nothing and can be compacted again.
+func TestHub_LosesNothingWhenItsCompactionIsInterrupted(t *testing.T) {
 	requests := 1
 	for at := 1; at <= requests; at++ {
 		inOrder(t, func(s *simulated) {
@@ -158,7 +157,7 @@ func TestHub_LosesNothingWhenItsCompactionIsCutOff(t *testing.T) {
 				s.Errorf("the second compaction: %v", err)
 			}
 			if got := s.ids(again); !slices.Equal(got, want[1:]) {
-				s.Errorf("there are instances %q; want %q", got, want[1:])
+				s.Errorf("got instances %q; want %q", got, want[1:])
 			}
 			if n := strings.Count(s.names(0), "/base-"); n != 1 {
 				s.Errorf("the base has %d files, want 1", n)
@@ -175,6 +174,6 @@ func TestHub_LosesNothingWhenItsCompactionIsCutOff(t *testing.T) {
 		}
 	}
 	if requests < 15 {
-		t.Errorf("the compaction took %d requests, want 15 at least", requests)
+		t.Errorf("the compaction took %d requests, want at least 15", requests)
 	}
 }

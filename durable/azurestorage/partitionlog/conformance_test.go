@@ -19,7 +19,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
 )
 
-// TestMain works if this is a process of TestHub_LosesNothing….
+// TestMain runs a worker process if TestHub_LosesNothingWhenProcessesAreKilled started this
+// process.
 func TestMain(m *testing.M) {
 	if arg := os.Getenv(childVariable); arg != "" {
 		fmt.Fprintln(os.Stderr, workUntilKilled(arg))
@@ -65,7 +66,7 @@ func simulatedHub(t *testing.T) providertest.Hub {
 	return hub
 }
 
-// exercised returns a hub whose workers have the transports of newProcess.
+// exercised returns a hub whose workers use the transports of newProcess.
 func exercised(t *testing.T, connection string, newProcess func() (transport policy.Transporter, kill func())) providertest.Hub {
 	cfg := partitionlog.Config{
 		TaskHub:         fmt.Sprintf("C%dx%d", os.Getpid(), hubNumber.Add(1)),

@@ -44,7 +44,7 @@ var greetings = durable.NewRegistry(durable.Orchestrator("Hello", hello), durabl
 type simulated struct {
 	*testing.T
 	account *azsim.Account
-	counted int // of the account's log
+	counted int // number of log entries already counted
 }
 
 func (s *simulated) open(name string) (*partitionlog.Hub, *azsim.Worker) {
@@ -52,7 +52,7 @@ func (s *simulated) open(name string) (*partitionlog.Hub, *azsim.Worker) {
 	return s.openWith(name, partitionlog.Config{})
 }
 
-// openWith is open with some configuration.
+// openWith is open with a configuration.
 func (s *simulated) openWith(name string, cfg partitionlog.Config) (*partitionlog.Hub, *azsim.Worker) {
 	s.Helper()
 	w := s.account.Worker(name)
@@ -60,7 +60,7 @@ func (s *simulated) openWith(name string, cfg partitionlog.Config) (*partitionlo
 	return s.openBy(w, cfg), w
 }
 
-// openBy is openWith for a process whose requests transport carries.
+// openBy is openWith for a process whose requests go through transport.
 func (s *simulated) openBy(transport policy.Transporter, cfg partitionlog.Config) *partitionlog.Hub {
 	s.Helper()
 	c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
@@ -78,7 +78,7 @@ func (s *simulated) openBy(transport policy.Transporter, cfg partitionlog.Config
 // work runs a worker until stop is called.
 func (s *simulated) work(h *partitionlog.Hub) (stop func()) { return s.workAs(h, greetings) }
 
-// workAs is work of some functions.
+// workAs is work with the given functions.
 func (s *simulated) workAs(h *partitionlog.Hub, functions *durable.Registry) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan struct{})
@@ -91,7 +91,7 @@ func (s *simulated) workAs(h *partitionlog.Hub, functions *durable.Registry) (st
 	return func() {
 		cancel()
 		<-done
-		_ = h.Close() // a dead process cannot let go of anything
+		_ = h.Close() // a dead process cannot release anything
 	}
 }
 
@@ -112,8 +112,8 @@ func (s *simulated) greet(c *durable.Client, times int) {
 	all.Wait()
 }
 
-// requests returns how many requests of each kind there were since the last call: to logs,
-// to mailboxes and to the rest.
+// requests returns the number of requests since the last call: to logs, to mailboxes and to other
+// blobs, by kind.
 func (s *simulated) requests() map[string]int {
 	counts := make(map[string]int)
 	log := s.account.Log()
@@ -134,12 +134,13 @@ func inBubble(t *testing.T, f func(*simulated)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})}
-		defer s.account.Wait() // when no worker begins anything any more
+		defer s.account.Wait() // after the last worker has stopped
 		f(s)
 	})
 }
 
-// inOrder is inBubble in the goroutine of the test.
+// inOrder runs f in a bubble like inBubble, but not in parallel with other tests; f sets the
+// account.
 func inOrder(t *testing.T, f func(*simulated)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t}
@@ -148,10 +149,10 @@ func inOrder(t *testing.T, f func(*simulated)) {
 	})
 }
 
-// A worker alone that is at rest, with four partitions and default settings, makes at most 60 requests in
-// each minute, and its heartbeats leave no copies. A sequence of three activities makes few appends, alone and
-// beside many others.
-func TestHub_AsksTheStorageForNoMoreThanItsDocumentationSays(t *testing.T) {
+// An idle worker without neighbors, with four partitions and default settings, makes at most 60
+// requests per minute, and its heartbeats leave no copies. A sequence of three activities makes few
+// appends, alone and among many others.
+func TestHub_MakesNoMoreRequestsThanDocumented(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		stop := s.work(h)
@@ -167,17 +168,17 @@ func TestHub_AsksTheStorageForNoMoreThanItsDocumentationSays(t *testing.T) {
 			for kind, n := range counts {
 				all += n
 				if strings.HasPrefix(kind, "Put") || strings.HasPrefix(kind, "Create") || strings.HasPrefix(kind, "Set") {
-					s.Errorf("an idle minute has %d of %s, which leave copies", n, kind)
+					s.Errorf("an idle minute has %d requests of kind %s, which leave copies", n, kind)
 				}
 			}
 			most := map[string]int{"GetBlob mail": 9, "RenewLease log": 25, "AppendBlock workers": 13, "ListBlobs other": 13}
 			for kind, n := range counts {
 				if n > most[kind] {
-					s.Errorf("an idle minute has %d of %s, want at most %d", n, kind, most[kind])
+					s.Errorf("an idle minute has %d requests of kind %s, want at most %d", n, kind, most[kind])
 				}
 			}
 			if all > 60 || all < 30 {
-				s.Errorf("an idle minute has %d requests, want at most 60 and some: %v", all, counts)
+				s.Errorf("an idle minute has %d requests, want 1 to 60: %v", all, counts)
 			}
 		}
 		appends := func(all map[string]int) (n int) {
@@ -190,21 +191,20 @@ func TestHub_AsksTheStorageForNoMoreThanItsDocumentationSays(t *testing.T) {
 		}
 		s.greet(c, 1)
 		if n := appends(s.requests()); n > 6 {
-			s.Errorf("a sequence alone took %d appends, want 6 at most", n)
+			s.Errorf("a single sequence took %d appends, want at most 6", n)
 		}
 		const many = 640
 		s.greet(c, many)
 		if n := appends(s.requests()); n > many/2 {
-			s.Errorf("%d sequences took %d appends, want half as many at most", many, n)
+			s.Errorf("%d sequences took %d appends, want at most half as many", many, n)
 		} else {
-			s.Logf("%d sequences side by side took %d appends", many, n)
+			s.Logf("%d parallel sequences took %d appends", many, n)
 		}
 	})
 }
 
-// When the process of an owner dies, others go on with its partitions as soon as its leases
-// have run out.
-func TestHub_GoesOnSoonAfterAnOwnerDied(t *testing.T) {
+// When an owner dies, other workers continue with its partitions soon after its leases expire.
+func TestHub_ContinuesSoonAfterAnOwnerDied(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, w := s.open("a")
 		stop := s.work(h)
@@ -220,12 +220,12 @@ func TestHub_GoesOnSoonAfterAnOwnerDied(t *testing.T) {
 		defer stopOther()
 		s.greet(c, 16)
 		if took := time.Since(died); took > partitionlog.DefaultLeaseInterval+3*time.Second {
-			s.Errorf("it took %v until others went on, want the lease and 3s at most", took)
+			s.Errorf("other workers continued after %v, want at most the lease duration plus 3s", took)
 		}
 	})
 }
 
-// A worker that stops lets others go on at once, and one that comes gets its share.
+// When a worker stops, other workers continue immediately. A new worker gets its share.
 func TestHub_HandsPartitionsOverWithoutAPause(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		a, _ := s.open("a")
@@ -254,10 +254,9 @@ func TestHub_HandsPartitionsOverWithoutAPause(t *testing.T) {
 	})
 }
 
-// withoutOwner returns how long partitions had no owner between who gave them up and who
-// took them.
+// withoutOwner returns, for each handover, the time in which the partition had no owner.
 func (s *simulated) withoutOwner() (all []time.Duration) {
-	free := make(map[string]time.Duration) // since when, by what is leased
+	free := make(map[string]time.Duration) // time of the release, by path
 	for _, e := range s.account.Log() {
 		switch given, is := free[e.Path]; {
 		case e.Operation == "ReleaseLease" && e.Status == http.StatusOK:
@@ -270,14 +269,14 @@ func (s *simulated) withoutOwner() (all []time.Duration) {
 	return all
 }
 
-// A partition that a worker gives up, since another one has come or it stops, is without an
-// owner for a second at most, though no client asks for it.
+// A partition that a worker releases, because it stops or another worker has started, has no owner
+// for at most a second. That holds even if no client needs the partition.
 func TestHub_HandsPartitionsOverWithinASecond(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		begin := func(name string) (stop func()) {
 			h, _ := s.open(name)
 			stop = s.work(h)
-			time.Sleep(30*time.Second + 300*time.Millisecond) // they do not all look at the same time
+			time.Sleep(30*time.Second + 300*time.Millisecond) // shifts the polls of the workers against each other
 			return stop
 		}
 		var stops []func()
@@ -310,8 +309,8 @@ func naps(ctx *durable.Context, n int) (none durable.Void, err error) {
 
 var napping = durable.NewRegistry(durable.Orchestrator("Naps", naps), durable.Activity("Nap", nap))
 
-// A worker that is busy brings to its end what it has in hand, for each partition by itself,
-// and another one has that right after it, also if the first one is stopped meanwhile.
+// A busy worker completes its work in flight separately for each partition. The next owner acquires
+// each partition right after that, even if the first worker is stopped meanwhile.
 func TestHub_HandsPartitionsOverWithinASecondWhileItIsBusy(t *testing.T) {
 	for name, stopAfter := range map[string]time.Duration{"": 0, "and is stopped when another one comes": 50 * time.Millisecond, "and is stopped in the middle": time.Second} {
 		t.Run("it works "+name, func(t *testing.T) {
@@ -347,13 +346,12 @@ func TestHub_HandsPartitionsOverWithinASecondWhileItIsBusy(t *testing.T) {
 	}
 }
 
-// wantOwners reports partitions that were handed over with too long a pause, and whether there
-// were fewer of them than expected.
+// wantOwners reports partitions that had no owner for too long, and too few handovers.
 func (s *simulated) wantOwners(least int) {
 	s.Helper()
 	all := s.withoutOwner()
 	if len(all) < least {
-		s.Errorf("%d partitions were handed over, want at least %d", len(all), least)
+		s.Errorf("got %d handovers, want at least %d", len(all), least)
 	}
 	for _, d := range all {
 		if d > time.Second {
@@ -362,7 +360,7 @@ func (s *simulated) wantOwners(least int) {
 	}
 }
 
-// slowBase is a storage that takes ten minutes to store a file of a base.
+// slowBase is a storage that takes ten minutes to store a base file.
 type slowBase struct {
 	policy.Transporter
 	begun atomic.Bool
@@ -394,12 +392,12 @@ func (s *simulated) writing(name string) (w *azsim.Worker, stop func()) {
 		}
 	}
 	if !slow.begun.Load() {
-		s.Fatal("nothing is on its way to the base")
+		s.Fatal("no base write is in flight")
 	}
 	return w, stop
 }
 
-// Who gives a partition up does not wait for what is on its way to the base: the log has it.
+// A worker that releases a partition does not wait for base writes: the log has the same records.
 func TestHub_HandsPartitionsOverWhileTheBaseIsWritten(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		_, stop := s.writing("a")
@@ -415,7 +413,7 @@ func TestHub_HandsPartitionsOverWhileTheBaseIsWritten(t *testing.T) {
 	})
 }
 
-// Nor does who loses it.
+// The same holds for a worker that loses a partition.
 func TestHub_LosesPartitionsWhileTheBaseIsWritten(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		w, stop := s.writing("a")
@@ -423,7 +421,7 @@ func TestHub_LosesPartitionsWhileTheBaseIsWritten(t *testing.T) {
 		b, _ := s.openWith("b", partitionlog.Config{PartitionCount: 1})
 		stopOther := s.work(b)
 		defer stopOther()
-		s.greet(durable.NewClient(b, greetings), 1) // once the lease of the other one has run out
+		s.greet(durable.NewClient(b, greetings), 1) // after the other worker's lease has expired
 		time.Sleep(2 * partitionlog.DefaultLeaseInterval)
 		began := time.Now()
 		stop()
@@ -433,9 +431,8 @@ func TestHub_LosesPartitionsWhileTheBaseIsWritten(t *testing.T) {
 	})
 }
 
-// What was sent before a worker came counts from the beginning: it is dispatched with the
-// start, and does not come later.
-func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
+// Mail that was sent before a worker started is dispatched together with the start, not later.
+func TestHub_ReceivesMailBeforeItDispatches(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		client, _ := s.open("client")
 		instance := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}
@@ -443,7 +440,7 @@ func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
 		if err := client.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: instance}, nil); err != nil {
 			s.Fatal(err)
 		}
-		time.Sleep(10 * time.Second) // until the client has given the partition up
+		time.Sleep(10 * time.Second) // until the client has released the partition
 		for range 5 {
 			if err := client.Send(s.Context(), provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "E"}, Target: instance}); err != nil {
 				s.Fatal(err)
@@ -467,9 +464,9 @@ func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
 	})
 }
 
-// What a client was told is there when it asks next, also if its process takes the partition
-// at that moment: the log then has what the partition's new owner does not know yet.
-func TestHub_ReadsNothingOlderThanWhatItSaidWhileItTakesAPartition(t *testing.T) {
+// A client never reads an older state than before, even if its process acquires the partition in
+// between. At that moment the log contains changes that the new owner does not know yet.
+func TestHub_ReadsNothingOlderWhileItAcquiresAPartition(t *testing.T) {
 	for seed := range uint64(testshare.Amount(200, 15)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond})}
@@ -492,7 +489,7 @@ func TestHub_ReadsNothingOlderThanWhatItSaidWhileItTakesAPartition(t *testing.T)
 					})
 				}
 				all.Wait()
-				time.Sleep(10 * time.Second) // until the client has given the partition up
+				time.Sleep(10 * time.Second) // until the client has released the partition
 			}
 			if err := h.Close(); err != nil {
 				s.Error(err)
@@ -501,15 +498,15 @@ func TestHub_ReadsNothingOlderThanWhatItSaidWhileItTakesAPartition(t *testing.T)
 	}
 }
 
-// A hub that does not exist is not made by who wants to copy it.
-func TestExport_SaysThatThereIsNoHub(t *testing.T) {
+// Export does not create a hub.
+func TestExport_FailsWithoutAHub(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		if err := h.Export(s.Context(), nil, provider.ExportOptions{}); !errors.Is(err, partitionlog.ErrNoHub) {
 			s.Errorf("Export: %v, want %v", err, partitionlog.ErrNoHub)
 		}
 		if len(s.account.Blobs()) > 0 {
-			s.Error("there is a hub now")
+			s.Error("Export has created a hub")
 		}
 		if err := h.Close(); err != nil {
 			s.Error(err)
@@ -517,7 +514,7 @@ func TestExport_SaysThatThereIsNoHub(t *testing.T) {
 	})
 }
 
-// A message is safe when Send returns.
+// Send returns when the message is durable.
 func TestSend_ReturnsWhenTheMailboxHasTheMessage(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		client, w := s.open("client")
@@ -527,13 +524,13 @@ func TestSend_ReturnsWhenTheMailboxHasTheMessage(t *testing.T) {
 				s.Error(err)
 			}
 		}
-		send() // makes the hub and the mailbox
+		send() // creates the hub and the mailbox
 		const cutOff = 3 * time.Second
 		w.Freeze(cutOff)
 		began := time.Now()
 		send()
 		if took := time.Since(began); took < cutOff {
-			s.Errorf("Send returned after %v, when nothing had reached the mailbox", took)
+			s.Errorf("Send returned after %v, before anything had reached the mailbox", took)
 		}
 		time.Sleep(2 * cutOff) // a request that Send did not wait for must end in the bubble
 		if err := client.Close(); err != nil {
@@ -542,14 +539,14 @@ func TestSend_ReturnsWhenTheMailboxHasTheMessage(t *testing.T) {
 	})
 }
 
-// What a partition has sent by mail comes before what it sends directly, since the other
-// partition has come to the same process meanwhile.
-func TestMail_IsNotPassedByWhatIsSentDirectly(t *testing.T) {
+// A partition sends mail to another one, which this process then acquires. The mail must be
+// received before messages that are sent directly.
+func TestMail_IsNotOvertakenByDirectMessages(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		took, err := h.MailThenDirect(s.Context())
 		if err != nil || took != 2 {
-			s.Errorf("%d messages were received, %v; want the one in the mailbox and the one that was sent directly", took, err)
+			s.Errorf("received %d messages, %v; want the mailed one and the direct one", took, err)
 		}
 		if err := h.Close(); err != nil {
 			s.Error(err)

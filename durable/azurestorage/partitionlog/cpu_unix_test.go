@@ -23,9 +23,9 @@ import (
 
 func empty(*durable.Context, durable.Void) (durable.Void, error) { return durable.Void{}, nil }
 
-// BenchmarkCPU measures what TestFigures_OnAStandardAccount has steps occupy a core for: what
-// this process takes of the processors, not how long that lasts. Steps are those of a local
-// file that does not wait for the disk, which has the same engine.
+// BenchmarkCPU measures the CPU time of steps, which TestFigures_OnAStandardAccount uses. It
+// measures the CPU time of the process, not the elapsed time. It runs the same engine on a local
+// file that does not wait for the disk.
 func BenchmarkCPU(b *testing.B) {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("HelloCities5", helloCities5), durable.Orchestrator("Empty", empty), durable.Activity("Greet", greet))
@@ -96,7 +96,7 @@ func reportCPU(b *testing.B, before time.Duration) {
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
 }
 
-// cpuTime returns what this process has taken of the processors.
+// cpuTime returns the CPU time of this process.
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage

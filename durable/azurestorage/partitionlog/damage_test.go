@@ -9,14 +9,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 )
 
-func TestLostInfo_IsMadeOfWhatTheBlobsSay(t *testing.T) {
+func TestLostInfo_UsesTheMetadataOfTheBlobs(t *testing.T) {
 	blob := func(name, hub string, size int64) store.BlobInfo {
 		return store.BlobInfo{Name: name, Size: size, Metadata: map[string]string{"hub": hub}}
 	}
 	for name, tt := range map[string]struct {
 		blobs   []store.BlobInfo
 		records bool
-		id      string // of the hub.json that is created
+		id      string // of the created hub.json
 		lost    string
 	}{
 		"nothing":                       {nil, false, "", ""},
@@ -38,7 +38,7 @@ func TestLostInfo_IsMadeOfWhatTheBlobsSay(t *testing.T) {
 	}
 }
 
-func TestMailProblem_ContinuesWhereTheNextMailIs(t *testing.T) {
+func TestMailProblem_ContinuesAtTheNextMail(t *testing.T) {
 	type sizes = map[uint64]int64
 	at := func(blob, offset uint64) logFacts {
 		return logFacts{position: mailbox.Position{Blob: blob, Offset: offset}}
@@ -47,23 +47,23 @@ func TestMailProblem_ContinuesWhereTheNextMailIs(t *testing.T) {
 		mail   sizes
 		unused bool
 		facts  logFacts
-		what   string // empty if there is no problem
+		what   string // empty for no problem
 		to     mailbox.Position
 		create uint64
 	}{
-		"whole":                       {mail: sizes{2: 10, 3: 0}, facts: at(2, 10)},
-		"new":                         {mail: sizes{1: 0}},
-		"never used":                  {unused: true},
-		"used, by its position":       {unused: true, facts: at(3, 0), what: "p01/mail-0000000003: the mailbox blob", to: mailbox.Position{Blob: 4}, create: 4},
-		"all of a new one":            {what: "p01/mail-0000000001: the mailbox blob", to: mailbox.Position{Blob: 2}, create: 2},
-		"all":                         {facts: at(7, 5), what: "p01/mail-0000000007: the mailbox blob", to: mailbox.Position{Blob: 8}, create: 8},
-		"all but older ones":          {mail: sizes{5: 9}, facts: at(7, 5), what: "p01/mail-0000000007: the mailbox blob", to: mailbox.Position{Blob: 8}, create: 8},
-		"all but a newer one":         {mail: sizes{9: 0}, facts: at(7, 5), what: "p01/mail-0000000007: the mailbox blob", to: mailbox.Position{Blob: 9}},
-		"one after a gap":             {mail: sizes{7: 5, 9: 5}, facts: at(7, 5), what: "p01/mail-0000000008: missing between"},
-		"the end of a blob":           {mail: sizes{7: 4}, facts: at(7, 5), what: "p01/mail-0000000007: 5 bytes of mail were taken, but it has only 4", to: mailbox.Position{Blob: 7, Offset: 4}},
-		"all, with a damaged log":     {facts: logFacts{damage: errors.New("damaged")}, what: "p01/mail-0000000001: all blobs"},
-		"unknown, with a damaged log": {mail: sizes{3: 1}, facts: logFacts{damage: errors.New("damaged")}},
-		"unknown, with a lost base":   {mail: sizes{3: 1}, facts: logFacts{unread: errors.New("gone")}},
+		"whole":                           {mail: sizes{2: 10, 3: 0}, facts: at(2, 10)},
+		"new":                             {mail: sizes{1: 0}},
+		"never used":                      {unused: true},
+		"used, according to the position": {unused: true, facts: at(3, 0), what: "p01/mail-0000000003: the mailbox blob", to: mailbox.Position{Blob: 4}, create: 4},
+		"all of a new mailbox":            {what: "p01/mail-0000000001: the mailbox blob", to: mailbox.Position{Blob: 2}, create: 2},
+		"all":                             {facts: at(7, 5), what: "p01/mail-0000000007: the mailbox blob", to: mailbox.Position{Blob: 8}, create: 8},
+		"all but older ones":              {mail: sizes{5: 9}, facts: at(7, 5), what: "p01/mail-0000000007: the mailbox blob", to: mailbox.Position{Blob: 8}, create: 8},
+		"all but a newer one":             {mail: sizes{9: 0}, facts: at(7, 5), what: "p01/mail-0000000007: the mailbox blob", to: mailbox.Position{Blob: 9}},
+		"a blob after a gap":              {mail: sizes{7: 5, 9: 5}, facts: at(7, 5), what: "p01/mail-0000000008: missing between"},
+		"the end of a blob":               {mail: sizes{7: 4}, facts: at(7, 5), what: "p01/mail-0000000007: 5 bytes of mail were taken, but it has only 4", to: mailbox.Position{Blob: 7, Offset: 4}},
+		"all, with a damaged log":         {facts: logFacts{damage: errors.New("damaged")}, what: "p01/mail-0000000001: all blobs"},
+		"unknown, with a damaged log":     {mail: sizes{3: 1}, facts: logFacts{damage: errors.New("damaged")}},
+		"unknown, with a lost base":       {mail: sizes{3: 1}, facts: logFacts{unread: errors.New("gone")}},
 	} {
 		p, damaged := mailProblem(1, inventory{log: sizes{1: 1}, mail: tt.mail}, !tt.unused, tt.facts)
 		var m mailboxRepair

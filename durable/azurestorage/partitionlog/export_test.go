@@ -14,9 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Sweep deletes the files of the first partition's base that it does not need, after the
-// partition was written to its base and another that a crash may have left was put there, and returns those that there are before
-// and after. With lost, the partition is lost meanwhile.
+// Sweep writes the first partition to its base, adds the file left as if a crash had left it, and
+// deletes unneeded base files. It returns the base files before and after the deletion. If lost is
+// true, the partition is lost before the deletion.
 func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after []string, err error) {
 	if err := h.ensure(ctx); err != nil {
 		return nil, nil, err
@@ -45,8 +45,8 @@ func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after 
 	return before, after, err
 }
 
-// Flush writes a partition of this process to its base, several times, each time with another
-// record.
+// Flush writes a partition of this process to its base the given number of times, each time with
+// another record.
 func (h *Hub) Flush(ctx context.Context, number, times int) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
@@ -67,10 +67,10 @@ func (h *Hub) Flush(ctx context.Context, number, times int) error {
 	return err
 }
 
-// Named returns the number of files that the base of a partition of this process names.
+// Named returns the number of files in the base of a partition that this process owns.
 func (h *Hub) Named(number int) int { return len(h.shares[number].owner().base.Names()) }
 
-// Damage makes the record of an instance one that cannot be read.
+// Damage makes the record of an instance undecodable.
 func (h *Hub) Damage(ctx context.Context, id string) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
@@ -79,14 +79,14 @@ func (h *Hub) Damage(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	const instances = 0 // of partition.MailTables
+	const instances = 0 // index in partition.MailTables
 	return o.Update(ctx, func(t *logstore.Txn) error {
 		t.Put(instances, []byte(id), []byte{255})
 		return nil
 	})
 }
 
-// SendDirectly sends a message to an instance whose partition this process takes just before.
+// SendDirectly acquires the partition of an instance and sends the instance a message.
 func (h *Hub) SendDirectly(ctx context.Context, msg provider.TaskMessage) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (h *Hub) SendDirectly(ctx context.Context, msg provider.TaskMessage) error 
 	return h.Send(ctx, msg)
 }
 
-// MailThenDirect has partition 0 send a message to partition 1 by mail, and one directly before
-// the mailbox is looked at. It returns how many partition 1 has received.
+// MailThenDirect makes partition 0 send a message to partition 1 by mail, and then a direct one
+// before the mailbox is polled. It returns how many messages partition 1 has received.
 func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	if err := h.ensure(ctx); err != nil {
 		return 0, err
@@ -122,22 +122,22 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 		}
 		return &partition.Mail{Sender: from.share.name(), Requests: []partition.Request{{Number: number, Message: record}}}
 	}
-	time.Sleep(10 * time.Second) // until looks into the mailbox are seldom
+	time.Sleep(10 * time.Second) // until the mailbox is polled rarely
 	c := from.couriers[1]
 	c.sender = mailbox.NewSender(to.share.mailConfig())
-	if err := sendMail(ctx, c.sender, mail(1), never); err != nil {
+	if err := sendMail(ctx, c.sender, mail(1), neverFinal); err != nil {
 		return 0, err
 	}
 	c.mailed = h.moment()
 	if !c.bring(mail(2)) {
-		return 0, errors.New("the mail was not brought")
+		return 0, errors.New("the mail was not delivered")
 	}
-	time.Sleep(10 * time.Second) // until the mailbox was looked into
+	time.Sleep(10 * time.Second) // until the mailbox was polled
 	received, _, err = to.Pending()
 	return received, err
 }
 
-// Roll has the log of a partition of this process continue in its third blob.
+// Roll makes the log of a partition continue in its third blob.
 func (h *Hub) Roll(ctx context.Context, number int) error {
 	o, err := h.shares[number].take(ctx)
 	for round := 0; err == nil && round < 2; round++ {
@@ -150,7 +150,8 @@ func (h *Hub) Roll(ctx context.Context, number int) error {
 	return err
 }
 
-// FlushBase writes the records of a partition of this process to its base, without another record in the table of instances.
+// FlushBase writes the records of a partition to its base without adding a record to the table of
+// instances.
 func (h *Hub) FlushBase(ctx context.Context, number int) error {
 	o, err := h.shares[number].take(ctx)
 	if err != nil {

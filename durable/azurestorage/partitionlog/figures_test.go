@@ -27,29 +27,29 @@ import (
 
 var figures = flag.Int("figures", 0, "how many orchestrations each worker gets in the figures of the standard account; 0 means a sample")
 
-// What a step takes of a core, as BenchmarkCPU measures it. In virtual time the code itself
-// takes nothing.
+// CPU times of a step, as BenchmarkCPU measures them. In virtual time the code itself takes no
+// time.
 const (
 	startCPU    = 70 * time.Microsecond
-	episodeCPU  = 60 * time.Microsecond // replayed and committed
+	episodeCPU  = 60 * time.Microsecond // replay and commit
 	activityCPU = 60 * time.Microsecond
 	requestCPU  = 450 * time.Microsecond
 )
 
-// cores are the processors of a worker in virtual time.
+// cores are the CPU cores of a worker in virtual time.
 type cores chan struct{}
 
-// coresOfWorker is how many a worker has, as an instance of plan EP2.
+// coresOfWorker is the number of cores of a worker, as in an instance of plan EP2.
 const coresOfWorker = 2
 
-// use occupies one core for a time.
+// use occupies one core for d.
 func (c cores) use(d time.Duration) {
 	c <- struct{}{}
 	time.Sleep(d) // real time: every caller runs in a bubble
 	<-c
 }
 
-// Do occupies a core and sends a request.
+// busyTransport occupies a core for each request.
 type busyTransport struct {
 	next  policy.Transporter
 	cores cores
@@ -113,8 +113,8 @@ func (a busyActivity) Complete(ctx context.Context, result history.Event) error 
 	return a.ActivityLock.Complete(ctx, result)
 }
 
-// helloCities5 calls five activities in a row: ten events, as Netherite's documentation
-// counts them.
+// helloCities5 calls five activities in a row: ten events, as Netherite's documentation counts
+// them.
 func helloCities5(ctx *durable.Context, _ durable.Void) (all []string, err error) {
 	for _, city := range []string{"Tokyo", "Seattle", "London", "Amsterdam", "Seoul"} {
 		greeting, err := durable.CallActivity(ctx, greet, city).Await()
@@ -130,14 +130,14 @@ const eventsOfHello = 10
 
 var cities = durable.NewRegistry(durable.Orchestrator("HelloCities5", helloCities5), durable.Activity("Greet", greet))
 
-// A figure is what a run came to.
+// A figure is the result of a measurement.
 type figure struct {
-	events   float64        // a second, from the first start to the last end
-	requests map[string]int // by kind, while the orchestrations ran
-	refused  int            // of them
+	events   float64        // per second, from the first start to the last end
+	requests map[string]int // requests by kind while the orchestrations ran
+	refused  int            // number of refused requests
 }
 
-// opener opens a hub of so many partitions for a worker.
+// opener opens a hub with the given number of partitions for a worker.
 type opener func(c azurestorage.Connection, name string, transport policy.Transporter, partitions int) (provider.Provider, error)
 
 func openLog(c azurestorage.Connection, name string, transport policy.Transporter, partitions int) (provider.Provider, error) {
@@ -152,8 +152,8 @@ func openQueues(c azurestorage.Connection, name string, transport policy.Transpo
 	})
 }
 
-// measure runs the benchmark on a standard account in virtual time: each worker starts so many
-// orchestrations at once, of which some belong to partitions of others.
+// measure runs the benchmark on a standard account in virtual time. Each worker starts each
+// orchestrations at once, in partitions of all workers.
 func measure(t *testing.T, open opener, partitions, workers, each int) (f figure) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,11 +194,11 @@ func measure(t *testing.T, open opener, partitions, workers, each int) (f figure
 					t.Error(err)
 				}
 				if c, ok := p.(interface{ Close() error }); ok {
-					_ = c.Close() // all is measured
+					_ = c.Close() // after the measurement
 				}
 			})
 		}
-		time.Sleep(3 * time.Minute) // until the partitions are where they belong
+		time.Sleep(3 * time.Minute) // until the partitions are balanced
 		hello := func(n int) {
 			over = make(chan struct{})
 			var starts errgroup.Group
@@ -218,7 +218,7 @@ func measure(t *testing.T, open opener, partitions, workers, each int) (f figure
 			select {
 			case <-over:
 			case <-time.After(time.Hour):
-				t.Errorf("after an hour %d of %d orchestrations have not ended", len(left), n*workers)
+				t.Errorf("%d of %d orchestrations have not ended after an hour", len(left), n*workers)
 			}
 		}
 		hello(64)
@@ -239,7 +239,7 @@ func measure(t *testing.T, open opener, partitions, workers, each int) (f figure
 	return f
 }
 
-// perMillion tells how many requests a million orchestrations take, in millions, by kind.
+// perMillion returns the requests of a million orchestrations, in millions, by kind.
 func (f figure) perMillion(orchestrations int) string {
 	var all []string
 	sum := 0
@@ -250,22 +250,22 @@ func (f figure) perMillion(orchestrations int) string {
 	return fmt.Sprintf("%.2f: %s", float64(sum)/float64(orchestrations), strings.Join(all, ", "))
 }
 
-// log tells of a figure.
+// log logs a figure.
 func (f figure) log(t *testing.T, what string, orchestrations int) {
 	t.Helper()
 	t.Logf("%s: %.0f events/s, %d requests were refused; a million orchestrations take millions of requests: %s",
 		what, f.events, f.refused, f.perMillion(orchestrations))
 }
 
-// On a standard account one worker with two cores and two partitions has twice the throughput
-// that Netherite's documentation has of such a one, several workers have about as many times
-// that of one, and an orchestration costs a share of the requests that it costs in queues and
-// tables. README.md has the figures of -figures=1000.
+// The test runs orchestrations on a standard account. One worker with two cores and two partitions
+// must have twice the throughput that Netherite's documentation states. Several workers must scale
+// almost linearly. An orchestration must need fewer requests than with queues and tables. README.md
+// has the results of -figures=1000.
 func TestFigures_OnAStandardAccount(t *testing.T) {
 	t.Parallel()
 	testshare.LeaveToFull(t)
 	const netherite = 1708
-	n, workers, linear, reads := 400, 3, 0.6, 0.75 // the first moments count for much in a sample
+	n, workers, linear, reads := 400, 3, 0.6, 0.75 // the start-up phase weighs heavily in a short run
 	if *figures > 0 {
 		n, workers, linear, reads = *figures, 8, 0.8, 1.5
 		measure(t, openQueues, 4, 1, n).log(t, "queues and tables, 4 control queues, 1 worker", n)
@@ -273,20 +273,20 @@ func TestFigures_OnAStandardAccount(t *testing.T) {
 	two := measure(t, openLog, 2, 1, n)
 	two.log(t, "2 partitions, 1 worker", n)
 	if two.events < 2*netherite {
-		t.Errorf("%.0f events/s, want twice %d", two.events, netherite)
+		t.Errorf("got %.0f events/s, want at least twice %d", two.events, netherite)
 	}
 	if two.refused > 0 {
-		t.Errorf("%d requests were over a limit of the account", two.refused)
+		t.Errorf("%d requests exceeded a limit of the account", two.refused)
 	}
 	if of := two.requests["AppendBlock"]; of > n/3 {
-		t.Errorf("%d orchestrations took %d appends, want a third of them at most", n, of)
+		t.Errorf("%d orchestrations took %d appends, want at most a third as many", n, of)
 	}
 	one := measure(t, openLog, 4, 1, n)
 	one.log(t, "4 partitions, 1 worker", n)
 	all := measure(t, openLog, 4*workers, workers, n)
 	all.log(t, fmt.Sprintf("%d partitions, %d workers", 4*workers, workers), n*workers)
-	if of := float64(all.requests["GetBlob"]) / float64(n*workers); of > reads { // most are looks for the answer to a start
-		t.Errorf("with %d workers an orchestration took %.2f reads, want %.2f at most", workers, of, reads)
+	if of := float64(all.requests["GetBlob"]) / float64(n*workers); of > reads { // most are polls for the answer to a start
+		t.Errorf("with %d workers an orchestration took %.2f reads, want at most %.2f", workers, of, reads)
 	}
 	share := all.events / one.events / float64(workers)
 	t.Logf("%d workers have %.0f %% of %d times the throughput of one", workers, 100*share, workers)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A heartbeat is in a header of HTTP.
-func TestASCII_IsWhatAHeaderCanHave(t *testing.T) {
+// A heartbeat is stored in metadata, which the service transfers in HTTP headers.
+func TestASCII_ReplacesWhatAnHTTPHeaderCannotContain(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "", "app v1.2.3, go1.26": "app v1.2.3, go1.26", "ä\n\x7fb": "???b", strings.Repeat("ä", 300): strings.Repeat("?", 200),

@@ -6,8 +6,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
-// In a hub of an older version, a base or a mailbox without its first blob shows that a
-// partition had a log. Mail alone does not: it can come before the first owner.
+// In a hub of an older version, base files or a deleted first mailbox blob show that a partition
+// had a log. Mail alone does not: it can arrive before the first owner.
 func TestWasUsed_DecidesByTheBaseAndTheMailbox(t *testing.T) {
 	for _, tt := range []struct {
 		names []string
@@ -29,9 +29,9 @@ func TestWasUsed_DecidesByTheBaseAndTheMailbox(t *testing.T) {
 	}
 }
 
-// Empty blobs, letters and heartbeats, which processes of a deleted hub leave, are no reason not
-// to create a hub.
-func TestObstacle_IsNotWhatADeletedHubLeaves(t *testing.T) {
+// Processes of a deleted hub leave empty blobs, letters and heartbeats. They do not prevent the
+// creation of a hub.
+func TestObstacle_IgnoresBlobsThatADeletedHubLeaves(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		size int64
@@ -51,7 +51,7 @@ func TestObstacle_IsNotWhatADeletedHubLeaves(t *testing.T) {
 		{"photo.jpg", 0, true},
 	} {
 		if err := obstacle([]store.BlobInfo{{Name: tt.name, Size: tt.size}}); (err != nil) != tt.want {
-			t.Errorf("%s with %d bytes: %v, want an error: %v", tt.name, tt.size, err, tt.want)
+			t.Errorf("%s with %d bytes: got %v, want an error: %v", tt.name, tt.size, err, tt.want)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A worker that takes a partition of a hub that was filled knows that what is there may come
-// again, also if it opened the hub before that.
-func TestHub_KnowsThatSomethingWasImported(t *testing.T) {
+// A worker that acquires a partition of an imported hub knows that messages may be delivered twice,
+// even if it opened the hub before the import.
+func TestHub_IsNotExactAfterAnImport(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		worker, _ := s.open("worker")
 		filler, _ := s.open("filler")
@@ -17,13 +17,13 @@ func TestHub_KnowsThatSomethingWasImported(t *testing.T) {
 			s.Fatal(err)
 		}
 		if !worker.IsExact() {
-			s.Error("a hub that is new is not exact")
+			s.Error("a new hub is not exact; want exact")
 		}
 		if err := filler.Import(s.Context(), func(provider.HubWriter) error { return nil }); err != nil {
 			s.Fatal(err)
 		}
 		if filler.IsExact() {
-			s.Error("a hub that this process has filled is exact")
+			s.Error("a hub that this process has filled is exact; want not exact")
 		}
 		if err := filler.Close(); err != nil {
 			s.Fatal(err)
@@ -31,7 +31,7 @@ func TestHub_KnowsThatSomethingWasImported(t *testing.T) {
 		stop := s.work(worker)
 		time.Sleep(time.Minute)
 		if worker.IsExact() {
-			s.Error("a hub that another process has filled is exact")
+			s.Error("a hub that another process has filled is exact; want not exact")
 		}
 		stop()
 	})

@@ -29,7 +29,7 @@ var (
 	killEvery = flag.Duration("kills.every", 1500*time.Millisecond, "the mean time between two kills; what a killed process owned waits 15 s")
 )
 
-// childVariable has the connection and the hub of a process that only works on it.
+// childVariable is the environment variable with the connection and the hub of a worker process.
 const childVariable = "PARTITIONLOG_WORKER"
 
 // account is an entity that holds money.
@@ -72,7 +72,8 @@ func squares(ctx *durable.Context, n int) (sum int, err error) {
 	return sum, err
 }
 
-// family has children, which may be in other partitions, one after the other and side by side.
+// family calls child orchestrations, possibly in other partitions, one after the other and in
+// parallel.
 func family(ctx *durable.Context, n int) (int, error) {
 	one, err := durable.CallSubOrchestrator(ctx, squares, n).Await()
 	if err != nil {
@@ -87,7 +88,7 @@ func family(ctx *durable.Context, n int) (int, error) {
 
 const word = durable.Event[string]("Word")
 
-// listen returns the words that it hears, in their order, and goes on as new in between.
+// listen returns the words that it receives, in order. It continues as new in between.
 func listen(ctx *durable.Context, heard []string) (string, error) {
 	next, err := word.Wait(ctx).Await()
 	if err != nil {
@@ -103,10 +104,10 @@ func listen(ctx *durable.Context, heard []string) (string, error) {
 	return listen(ctx, heard)
 }
 
-// signaled is an account that nobody calls: who pays in does not hear that it came.
+// signaled is an account that is only signaled, never called, so senders get no confirmation.
 const signaled = durable.EntityKey[account]("d")
 
-// later pays in after a time in which its owner may have died.
+// later pays after a delay in which its owner may die.
 func later(ctx *durable.Context, cents int) (int, error) {
 	ctx.Sleep(3 * time.Second)
 	durable.SignalEntity(ctx, signaled, (*account).Add, cents)
@@ -134,7 +135,7 @@ func openHub(connection, hub string) (*partitionlog.Hub, error) {
 	return partitionlog.Open(c, killConfig(hub))
 }
 
-// workUntilKilled is what a worker's process does.
+// workUntilKilled runs a worker in a child process.
 func workUntilKilled(arg string) error {
 	connection, name, _ := strings.Cut(arg, " ")
 	h, err := openHub(connection, name)
@@ -144,8 +145,8 @@ func workUntilKilled(arg string) error {
 	return durable.NewWorker(h, shapes, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(context.Background())
 }
 
-// Workers are killed without warning, again and again, and others come in their place. What
-// clients in another process have started ends as it should, once, and no money is lost.
+// Workers are killed repeatedly without warning and replaced. Orchestrations that clients in
+// another process started end correctly, once, and no money is lost.
 func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 	t.Parallel()
 	seed := *killSeed
@@ -175,7 +176,7 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 	}
 	end := func(c *exec.Cmd) {
 		_ = c.Process.Kill() // fails only if it has ended
-		_ = c.Wait()         // reports that it was killed
+		_ = c.Wait()         // returns an error because it was killed
 	}
 	workers := []*exec.Cmd{begin(), begin(), begin(), begin()}
 	defer func() {
@@ -235,7 +236,7 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 	for key, want := range want {
 		read := func() account {
 			s, err := durable.ReadEntity(patience.Context(t), client, key)
-			if err != nil && !errors.Is(err, durable.ErrEntityNotFound) { // as one that was never used
+			if err != nil && !errors.Is(err, durable.ErrEntityNotFound) { // a missing entity was never used
 				t.Fatal(err)
 			}
 			return s
@@ -247,10 +248,10 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 		}
 		sum += want.Changes
 	}
-	t.Logf("%d passes of all shapes, with %d changes of accounts, while %d processes were killed", passes.Load(), sum, killed)
+	t.Logf("%d passes of all shapes with %d account changes; %d processes were killed", passes.Load(), sum, killed)
 }
 
-// useAll starts an instance of each shape and checks how they end.
+// useAll starts an instance of each shape and verifies the results.
 func useAll(ctx context.Context, c *durable.Client, n int, paid func(to durable.EntityKey[account], cents int)) error {
 	keys := []durable.EntityKey[account]{"a", "b", "c"}
 	m := transfer{From: keys[n%3], To: keys[(n+1)%3], Cents: n%7 + 1}
@@ -260,7 +261,7 @@ func useAll(ctx context.Context, c *durable.Client, n int, paid func(to durable.
 	}
 	waiting, err := durable.Start(ctx, c, later, m.Cents)
 	if err != nil {
-		return fmt.Errorf("start what pays later: %w", err)
+		return fmt.Errorf("start a delayed payment: %w", err)
 	}
 	if err := durable.Signal(ctx, c, signaled, (*account).Add, 1); err != nil {
 		return fmt.Errorf("signal an account: %w", err)
@@ -285,7 +286,7 @@ func useAll(ctx context.Context, c *durable.Client, n int, paid func(to durable.
 	paid(m.From, -m.Cents)
 	paid(m.To, m.Cents)
 	if got, err := waiting.Wait(ctx); err != nil || got != m.Cents {
-		return fmt.Errorf("what pays later, %s: %d, %w", waiting.ID, got, err)
+		return fmt.Errorf("delayed payment %s: %d, %w", waiting.ID, got, err)
 	}
 	paid(signaled, m.Cents)
 	if got, err := parent.Wait(ctx); err != nil || got != 5+5+14 {

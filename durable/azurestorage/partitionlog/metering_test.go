@@ -11,7 +11,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 )
 
-func TestMetrics_TellWhichPartitionsAWorkerHas(t *testing.T) {
+func TestMetrics_ReportThePartitionsOfAWorker(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		reader := sdk.NewManualReader()
 		h, w := s.openWith("a", partitionlog.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
@@ -34,11 +34,11 @@ func TestMetrics_TellWhichPartitionsAWorkerHas(t *testing.T) {
 		lengths := meteringtest.Recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
 		for n := range 4 {
 			if _, ok := lengths[fmt.Sprintf("sim-log/p%02d", n)]; !ok {
-				s.Errorf("lengths are told of %v, want partition %d among them", lengths, n)
+				s.Errorf("queue lengths were reported for %v; want partition %d, too", lengths, n)
 			}
 		}
 		if _, ok := lengths["sim-log/activities"]; !ok || len(lengths) != 5 {
-			s.Errorf("lengths are told of %v, want four partitions and the activities", lengths)
+			s.Errorf("queue lengths were reported for %v; want four partitions and the activities", lengths)
 		}
 
 		other, _ := s.open("b")
@@ -54,7 +54,7 @@ func TestMetrics_TellWhichPartitionsAWorkerHas(t *testing.T) {
 		stop()
 		expect("at the end", 0, "map[acquired:8 lost:2 released:6]")
 		if n := len(meteringtest.Recorded(t, reader, "durabletask.queue.length", "durabletask.queue")); n > 0 {
-			s.Errorf("lengths are told of %d queues after the end", n)
+			s.Errorf("queue lengths of %d queues were reported after the end; want none", n)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// live runs a worker for a time and kills its process then.
+// live runs a worker for a while and then kills its process.
 func (s *simulated) live(name string, lasts time.Duration) {
 	s.Helper()
 	h, w := s.open(name)
@@ -17,7 +17,7 @@ func (s *simulated) live(name string, lasts time.Duration) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = h.Run(ctx) // a dead process cannot stop in order
+		_ = h.Run(ctx) // a dead process cannot stop cleanly
 	}()
 	time.Sleep(lasts)
 	w.Kill()
@@ -26,13 +26,13 @@ func (s *simulated) live(name string, lasts time.Duration) {
 	_ = h.Close() // a dead process releases nothing
 }
 
-// A worker keeps its partitions and its pace beside a neighbor that crashes in a loop, and a
-// neighbor that lives gets its share.
+// A worker keeps its partitions and its pace beside a worker that crashes in a loop. A worker that
+// stays alive gets its share.
 func TestHub_KeepsItsPartitionsBesideANeighborThatCrashesInALoop(t *testing.T) {
 	for _, lasts := range []time.Duration{800 * time.Millisecond, 7 * time.Second} {
 		t.Run(fmt.Sprint("every ", lasts), func(t *testing.T) {
 			inBubble(t, func(s *simulated) {
-				healthy, _ := s.open("z") // behind its neighbors, so that it would get the smaller quota
+				healthy, _ := s.open("z") // the last ID, so its quota would be the smaller one
 				stop := s.work(healthy)
 				defer stop()
 				c := durable.NewClient(healthy, greetings)

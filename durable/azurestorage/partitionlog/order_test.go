@@ -15,9 +15,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Events that a process sends directly come after the events that other processes had put
-// into the mailbox when it opened the partition, also if the mailbox answers slowly.
-func TestSend_SendsDirectlyAfterTheMailThatWasThereBefore(t *testing.T) {
+// When a process has opened a partition, the events that it sends directly follow the events that
+// other processes put into the mailbox before. That also holds if the mailbox is slow.
+func TestSend_DirectMessagesFollowEarlierMail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t, account: azsim.New(azsim.Config{
@@ -73,7 +73,7 @@ func TestSend_SendsDirectlyAfterTheMailThatWasThereBefore(t *testing.T) {
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			s.Errorf("the events are %v, want %v", got, want)
+			s.Errorf("got events %v, want %v", got, want)
 		}
 		if err := item.Session.Release(ctx); err != nil {
 			s.Error(err)

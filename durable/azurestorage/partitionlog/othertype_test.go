@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 )
 
-// A worker warns when it starts on an account that has a hub of the same name and another type,
-// and only then.
+// At its start, a worker warns if the account has a hub of the same name and another type, and only
+// then.
 func TestHub_WarnsOfAHubOfTheSameNameAndAnotherType(t *testing.T) {
 	type worker interface{ Run(context.Context) error }
 	types := map[string]func(azurestorage.Connection, *simulated, *slog.Logger) (worker, error){

@@ -277,8 +277,8 @@ func (o *owner) receive() {
 	}
 }
 
-// longestGap returns the maximum time until the next poll. worked is when the owner last had mail
-// or work. Only workers listen to the bell, so other processes keep polling often.
+// longestGap returns the maximum time until the next poll. worked is the time of the owner's last
+// mail or work. Only workers listen to the bell, so other processes keep polling often.
 func (o *owner) longestGap(worked time.Time) time.Duration {
 	most := max(o.share.hub.cfg.MaxPollingInterval, shortestLook)
 	if time.Since(worked) > restAfter && o.share.hub.isRunning() {

@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/whytest"
 )
 
-// What waits for a partition is known exactly where the partition is, and about elsewhere.
-func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
+// The owner of a partition knows its backlog exactly; other processes know it approximately.
+func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotStarted(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		open := func(name string) *partitionlog.Hub {
 			c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
@@ -39,23 +39,23 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		time.Sleep(30 * time.Second) // until the client has given the partition up
+		time.Sleep(30 * time.Second) // until the client has released the partition
 		check := func(h *partitionlog.Hub, id string, want provider.Place) {
 			s.Helper()
 			if got, err := h.Place(s.Context(), id); err != nil || got != want {
-				s.Errorf("the place of %s is %+v, %v, want %+v", id, got, err, want)
+				s.Errorf("Place of %s: %+v, %v; want %+v", id, got, err, want)
 			}
 		}
-		check(client, "i2", provider.Place{Before: 4}) // all that are stored but one
+		check(client, "i2", provider.Place{Before: 4}) // all stored messages except its own
 		w := open("w")
 		ctx, stop := context.WithCancel(s.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- w.Run(ctx) }() // takes the partition, and the first, for which nobody asks
+		go func() { ended <- w.Run(ctx) }() // acquires the partition and fetches the first message; no dispatcher requests more
 		time.Sleep(time.Minute)
 		for n := range 5 {
 			check(w, fmt.Sprint("i", n), provider.Place{Owner: "w", Before: max(0, n-1), IsExact: true})
 		}
-		check(client, "i2", provider.Place{Owner: "w", Before: 4}) // what its owner said last
+		check(client, "i2", provider.Place{Owner: "w", Before: 4}) // as last reported by the owner
 		wait, err := durable.NewClient(w, durable.NewRegistry()).Why(s.Context(), "i3")
 		const told = "waits for a worker to begin with it: partition 0 has 2 messages before it, its owner is w"
 		if err != nil || len(wait.Reasons) != 1 || wait.Reasons[0].String() != told {
@@ -69,7 +69,7 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
 	})
 }
 
-func TestUsage_IsWhatTheAccountSaw(t *testing.T) {
+func TestUsage_MatchesTheRequestsOfTheAccount(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		stop := s.work(h)
@@ -84,7 +84,7 @@ func TestUsage_IsWhatTheAccountSaw(t *testing.T) {
 		}
 		want := provider.Usage{Part: "blob", Requests: int64(requests), Errors: int64(errors)}
 		if got := h.Usage(); len(got) != 1 || got[0] != want || requests == 0 {
-			s.Errorf("the usage is %+v, want %+v", got, want)
+			s.Errorf("Usage: %+v; want %+v", got, want)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestStalls_InPartitionLogsAreGivenUp(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		whytest.ExerciseStalls(s.T, h, durable.Config{})
-		_ = h.Close() // its worker has ended
+		_ = h.Close() // its worker has stopped
 	})
 }
 
@@ -101,6 +101,6 @@ func TestWhy_NamesWhatAnInstanceInPartitionLogsWaitsFor(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		whytest.Exercise(s.T, h)
-		_ = h.Close() // its worker has ended
+		_ = h.Close() // its worker has stopped
 	})
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// A client's mail gives up when the account refuses access, unless an earlier attempt may have arrived. It
-// then tries until it knows.
-func TestMail_GivesUpOnARefusalUnlessAnAttemptIsInDoubt(t *testing.T) {
+// A client's request fails when the account refuses access. If an earlier attempt may have arrived,
+// the client retries until the result is known.
+func TestMail_FailsOnRefusedAccessUnlessAnAttemptIsUncertain(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		var refuses, loses atomic.Bool
 		isMail := func(r azsim.Request) bool {
@@ -48,14 +48,14 @@ func TestMail_GivesUpOnARefusalUnlessAnAttemptIsInDoubt(t *testing.T) {
 		began := time.Now()
 		err := client.Send(s.Context(), event("a"))
 		if took := time.Since(began); store.StatusOf(err) != http.StatusForbidden || took > time.Second {
-			s.Errorf("after %v: %v; want the refusal at once", took, err)
+			s.Errorf("after %v: %v; want the refusal immediately", took, err)
 		}
 		loses.Store(true)
 		began = time.Now()
 		time.AfterFunc(time.Minute, func() { refuses.Store(false) })
 		err = client.Send(s.Context(), event("a"))
 		if took := time.Since(began); err != nil || took < time.Minute {
-			s.Errorf("after %v: %v; want success when the account lets the client in again", took, err)
+			s.Errorf("after %v: %v; want success once the account grants access again", took, err)
 		}
 		if err := client.Close(); err != nil {
 			s.Error(err)
@@ -63,8 +63,8 @@ func TestMail_GivesUpOnARefusalUnlessAnAttemptIsInDoubt(t *testing.T) {
 	})
 }
 
-// A letter whose blob is missing is reported as lost, with its sender. The mail after it is taken.
-func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
+// A missing letter is logged as lost, with its sender. The mail after it is received.
+func TestHub_ReportsAMissingLetter(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		inOrder(t, func(s *simulated) {
 			s.account = azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
@@ -76,7 +76,7 @@ func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
 			s.send(client, 9<<20)
 			if lost {
 				if n := s.account.Vanish(containerName, func(name string) bool { return strings.Contains(name, "/letter-") }); n != 1 {
-					s.Fatalf("%d letters have vanished, want one", n)
+					s.Fatalf("deleted %d letters, want one", n)
 				}
 			}
 			s.send(client, 10)
@@ -91,7 +91,7 @@ func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
 			}
 			want := map[bool]int{false: 3, true: 2}[lost]
 			if len(item.Messages) != want {
-				s.Errorf("lost %v: %d messages, want the start and the events that are there", lost, len(item.Messages))
+				s.Errorf("lost %v: got %d messages, want the start and the stored events", lost, len(item.Messages))
 			}
 			if got := strings.Contains(text.String(), "the blob of a letter is missing"); got != lost {
 				s.Errorf("lost %v: the log is %q", lost, text)
@@ -107,15 +107,16 @@ func TestHub_ReportsALetterThatIsMissing(t *testing.T) {
 	}
 }
 
-// After a failover of the account, a mailbox blob has lost its end. It is shorter than the position up to which
-// its owner has taken mail, or new mail has made it longer. The owner takes new mail, and none twice.
-func TestHub_TakesNewMailOfAMailboxThatHasLostItsEnd(t *testing.T) {
+// After a failover of the account, a mailbox blob has lost its end. The blob is shorter than the
+// owner's position, or new mail has made it longer again. The owner receives the new mail and
+// nothing twice.
+func TestHub_ReceivesNewMailAfterAMailboxLostItsEnd(t *testing.T) {
 	t.Run("and is shorter", func(t *testing.T) { afterFailover(t, 5, false) })
 	t.Run("and is longer again", func(t *testing.T) { afterFailover(t, 50, true) })
 }
 
 // afterFailover sends an event of 20 bytes that the mailbox loses, and then one of the given size.
-// A new client may send one more.
+// If more is true, a new client sends another one.
 func afterFailover(t *testing.T, size int, more bool) {
 	inBubble(t, func(s *simulated) {
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
@@ -134,7 +135,7 @@ func afterFailover(t *testing.T, size int, more bool) {
 			ctx, cancel := context.WithCancel(s.Context())
 			ended := make(chan error)
 			go func() { ended <- h.Run(ctx) }()
-			time.Sleep(30 * time.Second) // until it has taken the mail
+			time.Sleep(30 * time.Second) // until the owner has received the mail
 			all := 0
 			for range 2 {
 				item, err := h.NextOrchestration(ctx)
@@ -142,7 +143,7 @@ func afterFailover(t *testing.T, size int, more bool) {
 					s.Fatal(err)
 				}
 				all += len(item.Messages)
-				defer func() { _ = item.Session.Release(ctx) }() // it is in memory only
+				defer func() { _ = item.Session.Release(ctx) }() // it cannot fail: it only changes memory
 			}
 			s.wantBlocked(h, "[]", false)
 			cancel()
@@ -152,10 +153,10 @@ func afterFailover(t *testing.T, size int, more bool) {
 			return all
 		}
 		if n := messages("before"); n != 4 {
-			s.Errorf("before the failover there are %d messages, want two starts and two events", n)
+			s.Errorf("got %d messages before the failover, want two starts and two events", n)
 		}
 		if !s.account.Shorten(containerName, mailbox, kept) {
-			s.Fatal("the mailbox is not shortened")
+			s.Fatal("the mailbox was not shortened")
 		}
 		s.send(client, size)
 		want := 5
@@ -168,7 +169,7 @@ func afterFailover(t *testing.T, size int, more bool) {
 			want++
 		}
 		if n := messages("after"); n != want {
-			s.Errorf("after the failover there are %d messages, want two starts and %d events", n, want-2)
+			s.Errorf("got %d messages after the failover, want two starts and %d events", n, want-2)
 		}
 		if err := client.Close(); err != nil {
 			s.Error(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// repair examines the hub, and repairs it if apply is set. It reports requests that delete or
-// overwrite a blob, and without apply all requests that write.
+// repair runs a repair, or a dry run if apply is false. It reports requests that delete or
+// overwrite a blob, and all writes of a dry run.
 func (s *simulated) repair(apply bool) (*partitionlog.Report, error) {
 	s.Helper()
 	c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
@@ -37,7 +37,7 @@ func (s *simulated) repair(apply bool) (*partitionlog.Report, error) {
 	return r, err
 }
 
-// problems returns what a report has, without repairs that were made.
+// problems returns the unrepaired problems of a report.
 func problems(r *partitionlog.Report) (all []string) {
 	for _, p := range r.Problems {
 		text := p.What + " | " + p.Lost
@@ -51,8 +51,8 @@ func problems(r *partitionlog.Report) (all []string) {
 	return all
 }
 
-// filled runs a worker that completes instances, with several blobs in each log, and stops. It returns the
-// instances by their partition.
+// filled runs a worker that completes instances and leaves several blobs in each log. It returns
+// the instances by partition.
 func (s *simulated) filled() (byPartition map[int][]string) {
 	s.Helper()
 	h, _ := s.open("w")
@@ -80,16 +80,16 @@ func (s *simulated) filled() (byPartition map[int][]string) {
 	return byPartition
 }
 
-// vanish removes blobs.
+// vanish deletes blobs behind the hub's back.
 func (s *simulated) vanish(is func(name string) bool) {
 	s.Helper()
 	if n := s.account.Vanish(containerName, is); n == 0 {
-		s.Fatal("no blob has vanished")
+		s.Fatal("no blob was deleted")
 	}
 }
 
-// wantUsable runs a worker and a client in another process. Both see all instances of a partition,
-// and new instances of it complete.
+// wantUsable runs a worker and a client in another process. Both must see all instances of the
+// partition, and new instances in it must complete.
 func (s *simulated) wantUsable(partition int, ids []string) {
 	s.Helper()
 	h, _ := s.open("next")
@@ -105,7 +105,7 @@ func (s *simulated) wantUsable(partition int, ids []string) {
 	}
 	id := ""
 	for n := 0; id == ""; n++ {
-		if place, _ := client.Place(ctx, fmt.Sprint("new", n)); place.Partition == partition { // another one may be damaged
+		if place, _ := client.Place(ctx, fmt.Sprint("new", n)); place.Partition == partition { // another partition may be damaged
 			id = fmt.Sprint("new", n)
 		}
 	}
@@ -121,9 +121,9 @@ func (s *simulated) wantUsable(partition int, ids []string) {
 	}
 }
 
-// Blobs vanish. A dry run reports each loss and writes nothing. The repair makes usable what it
-// says, and finds nothing more to do when it is repeated.
-func TestRepair_ReportsAndRepairsWhatVanished(t *testing.T) {
+// Blobs vanish. A dry run reports each loss and writes nothing. The repair does what the report
+// says, and a second repair finds nothing to do.
+func TestRepair_ReportsAndRepairsMissingBlobs(t *testing.T) {
 	of := func(parts ...string) func(string) bool {
 		return func(name string) bool {
 			return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
@@ -132,10 +132,10 @@ func TestRepair_ReportsAndRepairsWhatVanished(t *testing.T) {
 	const untaken = "mail that partition 1 had not taken: requests of clients and messages of other partitions. Instances that wait for it keep waiting"
 	for name, tt := range map[string]struct {
 		vanish func(string) bool
-		want   []string // of each problem
-		left   int      // problems that are not repaired
-		usable bool     // partition 1, after the repair
-		newest bool     // the newest of the blobs vanishes
+		want   []string // one per problem
+		left   int      // number of unrepaired problems
+		usable bool     // partition 1 is usable after the repair
+		newest bool     // only the newest of the blobs vanishes
 	}{
 		"nothing":                  {nil, nil, 0, true, false},
 		"hub.json":                 {of("hub.json"), []string{"hub.json is missing | nothing | creates hub.json with the ID "}, 0, true, false},
@@ -178,15 +178,15 @@ func TestRepair_ReportsAndRepairsWhatVanished(t *testing.T) {
 					}
 				}
 				if n := len(found.Partitions); n != partitionlog.DefaultPartitionCount || found.Partitions[0].Log.Blobs == 0 || found.Partitions[0].Log.Bytes == 0 || found.Partitions[0].Base.Blobs == 0 || found.Partitions[0].Mailbox.Blobs != 1 {
-					s.Errorf("%d partitions, the first with %+v", n, found.Partitions[0])
+					s.Errorf("got %d partitions, the first with %+v", n, found.Partitions[0])
 				}
 				done, err := s.repair(true)
 				if err != nil || len(done.Problems) != len(tt.want) || done.Remaining() != tt.left {
-					s.Errorf("repaired %+v, %v; want %d problems left", done, err, tt.left)
+					s.Errorf("first repair: %+v, %v; want %d remaining problems", done, err, tt.left)
 				}
 				again, err := s.repair(true)
 				if err != nil || len(again.Problems) != tt.left || again.Remaining() != tt.left {
-					s.Errorf("repaired again: %+v, %v; want %d problems", again, err, tt.left)
+					s.Errorf("second repair: %+v, %v; want %d problems", again, err, tt.left)
 				}
 				if tt.usable {
 					s.wantUsable(1, ids[1])
@@ -197,8 +197,8 @@ func TestRepair_ReportsAndRepairsWhatVanished(t *testing.T) {
 	}
 }
 
-// A hub that does not exist, or only has the empty blobs of a deleted one, is not created by a
-// repair.
+// Repair does not create a missing hub. A container with only the empty blobs of a deleted hub
+// counts as missing, too.
 func TestRepair_CreatesNoHub(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		if _, err := s.repair(true); !errors.Is(err, partitionlog.ErrNoHub) {
@@ -212,11 +212,12 @@ func TestRepair_CreatesNoHub(t *testing.T) {
 		if _, err := s.repair(true); !errors.Is(err, partitionlog.ErrNoHub) {
 			s.Errorf("a hub without records: %v; want ErrNoHub", err)
 		}
-		_ = h.Close() // its hub is gone
+		_ = h.Close() // its hub was deleted
 	})
 }
 
-// A repair of a mailbox needs the partition. What was repaired before is reported.
+// Repairing a mailbox requires acquiring the partition. If that fails, the report shows the repairs
+// made before.
 func TestRepair_OfAMailboxNeedsThePartition(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
@@ -231,9 +232,9 @@ func TestRepair_OfAMailboxNeedsThePartition(t *testing.T) {
 	})
 }
 
-// Any blobs vanish. The dry run agrees with the repair, which leaves nothing that it could do. A
-// partition without problems is usable.
-func TestRepair_LeavesNothingThatItCouldDo(t *testing.T) {
+// Random blobs vanish. The dry run and the repair report the same problems, and a second repair has
+// nothing to do. Partitions without problems are usable.
+func TestRepair_RepairsEverythingItCan(t *testing.T) {
 	for seed := range uint64(testshare.Amount(40, 8)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inBubble(t, func(s *simulated) {
@@ -247,15 +248,15 @@ func TestRepair_LeavesNothingThatItCouldDo(t *testing.T) {
 				}
 				done, err := s.repair(true)
 				if err != nil || len(done.Problems) != len(found.Problems) {
-					s.Fatalf("repaired %+v, %v; want what was found: %+v", done, err, found)
+					s.Fatalf("first repair: %+v, %v; want the problems of the dry run: %+v", done, err, found)
 				}
 				left, err := s.repair(true)
 				if err != nil || left.Remaining() != done.Remaining() {
-					s.Fatalf("repaired again: %+v, %v; want what was left: %+v", left, err, done)
+					s.Fatalf("second repair: %+v, %v; want the remaining problems: %+v", left, err, done)
 				}
 				for _, p := range left.Problems {
 					if p.Repair != "" {
-						s.Errorf("it is not repaired: %+v", p)
+						s.Errorf("not repaired: %+v", p)
 					}
 				}
 				for n := range partitionlog.DefaultPartitionCount {

@@ -28,7 +28,7 @@ func event(id string) provider.TaskMessage {
 	}
 }
 
-// wantDeleted reports an error that does not say that the hub was deleted.
+// wantDeleted fails unless err is a DeletedError.
 func (s *simulated) wantDeleted(what string, err error) {
 	s.Helper()
 	if !errors.As(err, new(*partitionlog.DeletedError)) {
@@ -36,11 +36,11 @@ func (s *simulated) wantDeleted(what string, err error) {
 	}
 }
 
-// Workers and clients of a hub keep running while the hub is deleted and created again. They
-// stop with an error. They do not acknowledge requests, and do not write into the new hub.
+// Workers and clients of a hub keep running while the hub is deleted and created again. They stop
+// with an error. They acknowledge no requests and write nothing to the new hub.
 func TestHub_ProcessesOfADeletedHubStopAndLeaveTheNewOneAlone(t *testing.T) {
 	replacements.Each(t, 2*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
-		var rough atomic.Bool // once all processes have used the old hub
+		var rough atomic.Bool // set once all processes have used the old hub
 		faults := chaintest.Faults(40, func() bool { return stop() || !rough.Load() })
 		s := &simulated{T: t, account: azsim.New(azsim.Config{
 			Seed: seed, MinLatency: time.Millisecond, MaxLatency: 30 * time.Millisecond, Loose: true,
@@ -66,7 +66,7 @@ func TestHub_ProcessesOfADeletedHubStopAndLeaveTheNewOneAlone(t *testing.T) {
 				err := durable.NewWorker(h, greetings, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(t.Context())
 				s.wantDeleted("worker "+name, err)
 				s.wantDeleted("check by worker "+name, h.Check(t.Context()))
-				_ = h.Close() // its partitions are gone
+				_ = h.Close() // its partitions were deleted
 			})
 		}
 		var replaced atomic.Bool
@@ -117,7 +117,7 @@ func TestHub_ProcessesOfADeletedHubStopAndLeaveTheNewOneAlone(t *testing.T) {
 	})
 }
 
-// A process whose hub is deleted stops within seconds, although it is idle.
+// A process whose hub is deleted stops within seconds, even if it is idle.
 func TestHub_AnIdleWorkerOfADeletedHubStops(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprint("created again: ", again), func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestHub_AnIdleWorkerOfADeletedHubStops(t *testing.T) {
 				deleted := time.Now()
 				s.wantDeleted("Run", <-ended)
 				if took := time.Since(deleted); took > 5*time.Second {
-					s.Errorf("it stopped after %v, want 5s at most", took)
+					s.Errorf("the worker stopped after %v, want at most 5s", took)
 				}
 				s.wantDeleted("Instance", func() error { _, err := h.Instance(s.Context(), "a", provider.Fetch{}); return err }())
 				_ = h.Close()

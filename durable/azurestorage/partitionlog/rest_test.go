@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// startTook starts an instance, and returns the time that the start took.
+// startTook starts an instance and returns the duration of the call.
 func (s *simulated) startTook(h *partitionlog.Hub, id string) time.Duration {
 	s.Helper()
 	began := time.Now()
@@ -23,8 +23,8 @@ func (s *simulated) startTook(h *partitionlog.Hub, id string) time.Duration {
 	return time.Since(began)
 }
 
-// quiet returns a hub whose worker is at rest, and a client of another process. No append to the bell
-// succeeds while deaf is set.
+// quiet returns a hub with an idle worker, and a client in another process. Appends to the bell
+// fail while deaf is set.
 func (s *simulated) quiet(partitions int) (worker, client *partitionlog.Hub, deaf *atomic.Bool, stop func()) {
 	deaf = new(atomic.Bool)
 	s.account = azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
@@ -36,7 +36,7 @@ func (s *simulated) quiet(partitions int) (worker, client *partitionlog.Hub, dea
 	worker, _ = s.openWith("w", partitionlog.Config{PartitionCount: partitions})
 	end := s.work(worker)
 	client, _ = s.openWith("client", partitionlog.Config{PartitionCount: partitions})
-	time.Sleep(10*time.Minute + 3*time.Second) // the next looks at the mailboxes are not soon
+	time.Sleep(10*time.Minute + 3*time.Second) // the worker now polls its mailboxes rarely
 	return worker, client, deaf, func() {
 		end()
 		if err := client.Close(); err != nil {
@@ -45,8 +45,9 @@ func (s *simulated) quiet(partitions int) (worker, client *partitionlog.Hub, dea
 	}
 }
 
-// The first message to a worker at rest waits for its next heartbeat, 5 s at most. Further ones wait for a second.
-func TestHub_AnswersWithin5SecondsAtRestAndWithinASecondUnderLoad(t *testing.T) {
+// The first message to an idle worker waits for the next heartbeat, up to 5 s. Later messages wait
+// for up to a second.
+func TestHub_AnswersWithin5SecondsWhenIdleAndWithinASecondUnderLoad(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		_, client, _, stop := s.quiet(1)
 		defer stop()
@@ -56,26 +57,26 @@ func TestHub_AnswersWithin5SecondsAtRestAndWithinASecondUnderLoad(t *testing.T) 
 		for range 30 {
 			time.Sleep(3 * time.Second)
 			if took := s.startTook(client, "next "+time.Now().String()); took > 1500*time.Millisecond {
-				s.Errorf("a start under load took %v, want about a second at most", took)
+				s.Errorf("a start under load took %v, want at most about a second", took)
 			}
 		}
 	})
 }
 
-// A message of a process that cannot ring is found by the seldom looks of a worker at rest.
+// If the sender cannot ring the bell, the rare polls of an idle worker find the mail.
 func TestHub_FindsMailWithoutARing(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		_, client, deaf, stop := s.quiet(1)
 		defer stop()
 		deaf.Store(true)
 		if took := s.startTook(client, "a"); took > 36*time.Second || took < 6*time.Second {
-			s.Errorf("the start took %v, want 30 s at most and more than with a ring", took)
+			s.Errorf("the start took %v, want at most 30 s and more than with a ring", took)
 		}
 	})
 }
 
-// A worker that has work of its own looks for mail each second.
-func TestHub_LooksForMailWhileItWorks(t *testing.T) {
+// A worker with work of its own polls for mail every second.
+func TestHub_PollsForMailWhileItWorks(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		worker, client, deaf, stop := s.quiet(1)
 		defer stop()
@@ -92,8 +93,8 @@ func TestHub_LooksForMailWhileItWorks(t *testing.T) {
 	})
 }
 
-// A bell that was deleted is created again, and workers that have heard it hear the new one.
-func TestHub_HearsABellThatWasDeleted(t *testing.T) {
+// A deleted bell is created again, and workers that listened to the old one hear the new one.
+func TestHub_RecreatesADeletedBell(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		inOrder(t, func(s *simulated) {
 			_, client, _, stop := s.quiet(4)
@@ -104,21 +105,22 @@ func TestHub_HearsABellThatWasDeleted(t *testing.T) {
 				time.Sleep(5*time.Minute + 3*time.Second)
 			}
 			if n := s.account.Vanish(containerName, func(name string) bool { return name == "workers/~bell" }); n != 1 {
-				s.Fatal("there is no bell")
+				s.Fatal("the bell blob does not exist")
 			}
 			time.Sleep(time.Minute)
 			c := durable.NewClient(client, greetings)
 			began := time.Now()
 			s.greet(c, 1)
 			if took := time.Since(began); took > 7*time.Second {
-				s.Errorf("with %d workers, a sequence took %v, want 5 s for its start and some looks", workers, took)
+				s.Errorf("with %d workers, a sequence took %v, want 5 s for its start and some polls", workers, took)
 			}
 		})
 	}
 }
 
-// The load that a process reads is the one of the workers' last heartbeats, whatever its clock says.
-func TestLoad_IsOfTheLastHeartbeatsByTheStoragesClock(t *testing.T) {
+// Load reports the last heartbeats of the workers even if the clock of the reading process is
+// wrong.
+func TestLoad_UsesTheLastHeartbeatsByTheClockOfTheStorage(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		_, _, _, stop := s.quiet(2)
 		defer stop()

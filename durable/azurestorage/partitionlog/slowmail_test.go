@@ -15,8 +15,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// slowMail is an account that sends 250 kB of a mailbox per second, and cuts off every fifth
-// answer.
+// slowMail is an account that downloads a mailbox at 250 kB per second and truncates every fifth
+// response.
 func slowMail() azsim.Config {
 	isMail := func(r azsim.Request) bool {
 		return r.Operation == "GetBlob" && (strings.Contains(r.Path, "/mail-") || strings.Contains(r.Path, "/letter-"))
@@ -38,7 +38,7 @@ func slowMail() azsim.Config {
 	}
 }
 
-// send sends an event of a size to the instance "a".
+// send sends an event of the given size to the instance "a".
 func (s *simulated) send(h *partitionlog.Hub, size int) {
 	s.Helper()
 	input, err := json.Marshal(strings.Repeat("x", size))
@@ -51,9 +51,9 @@ func (s *simulated) send(h *partitionlog.Hub, size int) {
 	}
 }
 
-// A worker takes mail that needs minutes to download: many small events, one of almost a block
-// and one that is a letter.
-func TestHub_TakesMailThatNeedsMinutesToDownload(t *testing.T) {
+// A worker receives mail that takes minutes to download: many small events, one that almost fills a
+// block, and a letter.
+func TestHub_ReceivesMailThatTakesMinutesToDownload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t, account: azsim.New(slowMail())}
@@ -79,7 +79,7 @@ func TestHub_TakesMailThatNeedsMinutesToDownload(t *testing.T) {
 			s.Errorf("no work: %v", err)
 		} else {
 			if len(item.Messages) != 1+len(sizes) {
-				s.Errorf("%d messages were dispatched, want the start and %d events", len(item.Messages), len(sizes))
+				s.Errorf("dispatched %d messages, want the start and %d events", len(item.Messages), len(sizes))
 			}
 			for i, m := range item.Messages {
 				if e, ok := m.Event.(*history.EventRaised); ok && len(*e.Input) != sizes[i-1]+2 {

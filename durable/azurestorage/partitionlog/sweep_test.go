@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOwner_DeletesFilesThatItsBaseDoesNotNeed(t *testing.T) {
+func TestOwner_DeletesUnneededBaseFiles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hub := simulatedHub(t)
@@ -24,21 +24,21 @@ func TestOwner_DeletesFilesThatItsBaseDoesNotNeed(t *testing.T) {
 		const left = "base-0000000001-left"
 		before, after, err := h.Sweep(t.Context(), left, false)
 		if err != nil || len(before) != 2 || !slices.Contains(before, "p00/"+left) {
-			t.Fatalf("before: %q, %v", before, err)
+			t.Fatalf("base files before: %q, %v", before, err)
 		}
 		want := slices.DeleteFunc(before, func(name string) bool { return name == "p00/"+left })
 		if diff := cmp.Diff(want, after); diff != "" {
-			t.Errorf("after: (-want +got)\n%s", diff)
+			t.Errorf("base files after (-want +got):\n%s", diff)
 		}
 		if before, after, err = h.Sweep(t.Context(), left, true); err != nil || !slices.Contains(before, "p00/"+left) || !slices.Equal(before, after) {
-			t.Errorf("after it was lost: %q, then %q, %v; want that nothing is deleted", before, after, err)
+			t.Errorf("after the loss of the partition: %q, then %q, %v; want no deletion", before, after, err)
 		}
 	})
 }
 
-// A partition changes hands more often than files are due to be deleted: processes die and stop
-// in turn. The files that they leave do not pile up, and after a calm time none is left.
-func TestOwner_DeletesFilesWhileItsPartitionChangesHands(t *testing.T) {
+// The partition changes owners more often than files are due for deletion: processes die and stop
+// in turn. The files that they leave do not pile up. After a quiet time all are deleted.
+func TestOwner_DeletesFilesWhileItsPartitionChangesOwners(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		files := func() int { return strings.Count(s.names(0), "/base-") }
 		for life := range 20 {
@@ -47,7 +47,7 @@ func TestOwner_DeletesFilesWhileItsPartitionChangesHands(t *testing.T) {
 				s.Fatal(err)
 			}
 			if n := files(); n > 30 {
-				s.Errorf("after %d lives there are %d files, of which %d are needed", life+1, n, h.Named(0))
+				s.Errorf("after %d lives the base has %d files; %d are needed", life+1, n, h.Named(0))
 			}
 			if life%2 == 0 {
 				w.Kill()
@@ -61,7 +61,7 @@ func TestOwner_DeletesFilesWhileItsPartitionChangesHands(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		if n, want := files(), h.Named(0); n != want || n == 0 {
-			s.Errorf("after a calm time there are %d files, want %d", n, want)
+			s.Errorf("after a quiet time the base has %d files, want %d", n, want)
 		}
 		if err := h.Close(); err != nil {
 			s.Error(err)
@@ -69,8 +69,8 @@ func TestOwner_DeletesFilesWhileItsPartitionChangesHands(t *testing.T) {
 	})
 }
 
-// A partition changes hands just after files were merged. They stay for readers that have the
-// previous manifest, and are deleted later.
+// A partition changes its owner just after a merge. The merged files are kept for readers of the
+// previous manifest, and deleted later.
 func TestOwner_KeepsRecentFilesForReaders(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		files := func() int { return strings.Count(s.names(0), "/base-") }
@@ -80,7 +80,7 @@ func TestOwner_KeepsRecentFilesForReaders(t *testing.T) {
 			if err := h.Flush(s.Context(), 0, 1); err != nil {
 				s.Fatal(err)
 			}
-			time.Sleep(time.Second) // merges end
+			time.Sleep(time.Second) // until merges end
 			named = h.Named(0)
 		}
 		w.Kill()
@@ -92,11 +92,11 @@ func TestOwner_KeepsRecentFilesForReaders(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n, most := files(), h.Named(0); n < most+4 {
-			s.Errorf("after a minute there are %d files, of which %d are needed; want the merged ones, too", n, most)
+			s.Errorf("after a minute the base has %d files, %d are needed; want the merged ones, too", n, most)
 		}
 		time.Sleep(5 * time.Minute)
 		if n, want := files(), h.Named(0); n != want {
-			s.Errorf("after 6 minutes there are %d files, want %d", n, want)
+			s.Errorf("after 6 minutes the base has %d files, want %d", n, want)
 		}
 		if err := h.Close(); err != nil {
 			s.Error(err)
@@ -104,7 +104,7 @@ func TestOwner_KeepsRecentFilesForReaders(t *testing.T) {
 	})
 }
 
-// A paused machine does not notice that its lease has ended. Its owner deletes nothing then.
+// A frozen machine does not notice that its lease has expired. It must not delete files then.
 func TestOwner_DeletesNoFilesUnlessTheLeaseCanBeRenewed(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		w := s.account.Worker("w")
@@ -121,8 +121,8 @@ func TestOwner_DeletesNoFilesUnlessTheLeaseCanBeRenewed(t *testing.T) {
 	})
 }
 
-// endsLeases carries requests to an account that ends all leases when the files of a base are
-// listed after a crash has left one.
+// endsLeases is a transport to an account that ends all leases when base files are listed after a
+// crash has left one.
 type endsLeases struct {
 	policy.Transporter
 	account *azsim.Account

@@ -22,12 +22,12 @@ import (
 
 var baseSize = flag.Int("base", 64, "how large the base of the partition is that BenchmarkHandOver hands over, in MB")
 
-// keep has its input in its history.
+// keep is an orchestrator whose input is stored in its history.
 func keep(_ *durable.Context, _ string) (durable.Void, error) { return durable.Void{}, nil }
 
 var keepers = durable.NewRegistry(durable.Orchestrator("Keep", keep))
 
-// takeOverConfig is of a hub with one partition.
+// takeOverConfig is the configuration of a hub with one partition.
 func takeOverConfig(transport policy.Transporter) partitionlog.Config {
 	return partitionlog.Config{
 		TaskHub: "TakeOver", PartitionCount: 1, LeaseInterval: 15 * time.Second, BalanceInterval: 500 * time.Millisecond,
@@ -35,8 +35,7 @@ func takeOverConfig(transport policy.Transporter) partitionlog.Config {
 	}
 }
 
-// noBase refuses to write files of bases, so that the log grows, and counts how much is
-// appended to it.
+// noBase rejects writes of base files, so that the log grows, and counts the appended bytes.
 type noBase struct {
 	*azuritetest.Counter
 	appended atomic.Int64
@@ -52,7 +51,7 @@ func (n *noBase) Do(r *http.Request) (*http.Response, error) {
 	return n.Counter.Do(r)
 }
 
-// worked opens the hub and works on it until stop is called.
+// worked opens the hub and runs a worker until stop is called.
 func worked(b *testing.B, transport policy.Transporter) (h *partitionlog.Hub, stop func()) {
 	b.Helper()
 	h = opened(b, transport)
@@ -60,12 +59,12 @@ func worked(b *testing.B, transport policy.Transporter) (h *partitionlog.Hub, st
 	done := make(chan struct{})
 	go func() { // stop waits for it
 		defer close(done)
-		_ = durable.NewWorker(h, keepers, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx) // a killed one fails
+		_ = durable.NewWorker(h, keepers, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx) // fails if it was killed
 	}()
 	return h, func() {
 		cancel()
 		<-done
-		_ = h.Close() // a killed one cannot let go of anything
+		_ = h.Close() // a killed process cannot release anything
 	}
 }
 
@@ -82,7 +81,7 @@ func opened(b *testing.B, transport policy.Transporter) *partitionlog.Hub {
 	return h
 }
 
-// baseBytes returns how large the files of the partition's base are.
+// baseBytes returns the size of the partition's base files.
 func baseBytes(b *testing.B) (all int64) {
 	b.Helper()
 	c, err := azblob.NewClientFromConnectionString(azuritetest.Start(b), nil)
@@ -114,7 +113,7 @@ func remove(b *testing.B) {
 	_ = h.Close()
 }
 
-// fill ends instances with inputs of so many bytes, until there are enough.
+// fill completes instances with inputs of inputSize bytes until enough returns true.
 func fill(b *testing.B, h *partitionlog.Hub, inputSize int, enough func(instances int) bool) {
 	b.Helper()
 	c := durable.NewClient(h, keepers)
@@ -135,9 +134,9 @@ func fill(b *testing.B, h *partitionlog.Hub, inputSize int, enough func(instance
 	}
 }
 
-// BenchmarkTakeOver kills the process that has a partition with 64 MB of log which its base
-// has not, and measures the time until another one answers. The lease is 15 s, of which
-// up to 5 have passed when a process dies.
+// BenchmarkTakeOver kills the owner of a partition whose log has 64 MB that the base lacks. It
+// measures the time until another process answers. The lease is 15 s; up to 5 s of it have passed
+// when the process dies.
 func BenchmarkTakeOver(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
@@ -162,9 +161,8 @@ func BenchmarkTakeOver(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver has a worker come, and the other one stop in good order, and measures
-// the longest time that a client waited for an answer meanwhile. -base=5120 makes the base of
-// the partition 5 GB large.
+// BenchmarkHandOver starts a second worker and stops the first one cleanly. It measures the longest
+// time that a client waits for an answer meanwhile. -base=5120 makes a base of 5 GB.
 func BenchmarkHandOver(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

@@ -20,7 +20,7 @@ import (
 // containerName is the container of the simulated hubs.
 const containerName = "sim-log"
 
-// put writes a blob of the container by the account's interface.
+// put creates a blob in the container through the account's HTTP interface.
 func (s *simulated) put(name, content string) {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), http.MethodPut, "https://sim.blob.core.windows.net/"+containerName+"/"+name, strings.NewReader(content))
@@ -57,14 +57,14 @@ func (s *simulated) names(n int) string {
 	return fmt.Sprint(all)
 }
 
-// startHello starts an instance by the provider's interface.
+// startHello starts an instance through the provider interface.
 func startHello(ctx context.Context, h *partitionlog.Hub, id string) error {
 	instance := history.OrchestrationInstance{InstanceID: id, ExecutionID: "e"}
 	start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}
 	return h.StartInstance(ctx, provider.TaskMessage{Event: start, Target: instance}, nil)
 }
 
-// wantDamage reports an error that does not say that blobs are missing.
+// wantDamage fails unless err is a DamageError.
 func (s *simulated) wantDamage(what string, err error) {
 	s.Helper()
 	if !errors.As(err, new(*partitionlog.DamageError)) {
@@ -72,18 +72,19 @@ func (s *simulated) wantDamage(what string, err error) {
 	}
 }
 
-// olderHub makes the hub one of a version that did not create logs and mailboxes with the hub.
+// olderHub changes hub.json to the content of an older version, which did not create logs and
+// mailboxes with the hub.
 func (s *simulated) olderHub() {
 	s.Helper()
 	info := s.content("hub.json")
 	older := strings.Replace(info, `,"chains":"created"`, "", 1)
 	if older == info {
-		s.Fatal("hub.json does not say that the chains were created: ", info)
+		s.Fatal("hub.json does not record the creation of the chains:  ", info)
 	}
 	s.put("hub.json", older)
 }
 
-// Blobs of a partition vanish while no worker runs. The partition is not served empty, its
+// Blobs of a partition vanish while no worker is running. The partition is not served as empty, its
 // missing blobs are not created again, and the other partitions work.
 func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 	const lost = 1
@@ -134,7 +135,7 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 					s.put("p01/base-0000000001-a", "records")
 				}
 				if n := s.account.Vanish(containerName, func(name string) bool { return strings.HasPrefix(name, "p01/") && tt.is(name) }); n == 0 {
-					s.Fatalf("no blob has vanished; there are %s", s.names(lost))
+					s.Fatalf("no blob was deleted; the partition has %s", s.names(lost))
 				}
 				left := s.names(lost)
 
@@ -158,7 +159,7 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 					}
 					cancel()
 				}
-				time.Sleep(6 * time.Minute) // a sweep would delete files after five
+				time.Sleep(6 * time.Minute) // a sweep would delete files after five minutes
 				if now := s.names(lost); !tt.served && now != left {
 					s.Errorf("the partition has %s, want %s", now, left)
 				}
@@ -176,12 +177,13 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 	}
 }
 
-// A hub is not created where partitions of another one have records, nor among other blobs.
-func TestHub_IsNotCreatedWhereThereAreBlobs(t *testing.T) {
+// A hub is not created in a container with the records of another hub's partitions or with other
+// blobs.
+func TestHub_IsNotCreatedAmongOtherBlobs(t *testing.T) {
 	all := func(string) bool { return true }
 	for name, tt := range map[string]struct {
 		vanish   func(name string) bool
-		put      string // the name of a blob that is there instead
+		put      string // name of a blob to create instead
 		contents string
 		want     string
 	}{
@@ -209,7 +211,7 @@ func TestHub_IsNotCreatedWhereThereAreBlobs(t *testing.T) {
 				}
 				for _, e := range s.account.Log()[before:] {
 					if e.Status < 300 && e.Operation != "GetBlob" && e.Operation != "ListBlobs" {
-						s.Errorf("it writes: %v", e)
+						s.Errorf("unexpected write: %v", e)
 					}
 				}
 				if err := h.Close(); err != nil {
@@ -220,9 +222,9 @@ func TestHub_IsNotCreatedWhereThereAreBlobs(t *testing.T) {
 	}
 }
 
-// A process dies at each request of a hub's creation, another one creates it at the same time, or
-// both. The hub is the same for all processes, and it works.
-func TestHub_IsCreatedOnceWhateverHappensMeanwhile(t *testing.T) {
+// A process dies at each request of a hub's creation, or another process creates the hub at the
+// same time, or both. All processes see the same hub, and it works.
+func TestHub_IsCreatedOnceDespiteCrashesAndRaces(t *testing.T) {
 	requests := 0
 	for at := 0; at <= requests; at++ {
 		for _, together := range []bool{false, true} {
@@ -266,7 +268,7 @@ func TestHub_IsCreatedOnceWhateverHappensMeanwhile(t *testing.T) {
 				}
 				_ = first.Close() // it may be dead
 				if s.Failed() {
-					s.Logf("killed after request %d, together %v:\n%s", at, together, s.account.Trace())
+					s.Logf("killed after request %d, concurrent creation %v:\n%s", at, together, s.account.Trace())
 				}
 			})
 		}
