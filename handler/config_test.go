@@ -166,7 +166,7 @@ func TestConfig_UnknownSettingsAreRemarkedOnOnceAndIgnored(t *testing.T) {
 	if cfg.Problem != nil || cfg.Storage.TaskHub != "MyHub" || cfg.Storage.PartitionCount != 2 {
 		t.Errorf("hub %s, %d partitions, %v", cfg.Storage.TaskHub, cfg.Storage.PartitionCount, cfg.Problem)
 	}
-	want := `The setting durableTask.hubName has no effect (host.json line 2): extensions.durableTask.hubName is given.
+	want := `The setting durableTask.hubName has no effect (host.json line 2): extensions.durableTask.hubName is set.
 The setting extensions.durableTask.storageProvider.fetchLargeMessagesAutomatically has no effect (host.json line 8): payloads are always read on request.
 The setting extensions.durableTask.tracing.traceReplayEvents has no effect (environment variable AzureFunctionsJobHost__extensions__durableTask__tracing__traceReplayEvents): replays are not logged.
 The setting extensions.durableTask.localRpcEndpointEnabled has no effect (host.json line 6): the app is the worker and has its own.

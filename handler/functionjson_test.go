@@ -226,7 +226,7 @@ func TestWriteFunctions_RefusesWhatTheHostWouldNotRun(t *testing.T) {
 		{ServiceBusQueue("S", "orders", nil2), "a serviceBusTrigger without a connection"},
 		{manual("D", CosmosDBOutput[string]("docs", "db", "c")), "a cosmosDB without a connection"},
 		{manual("P", Property("name", "x")), "cannot be set"},
-		{manual("P", Property("f", func() {})), "that JSON cannot tell"},
+		{manual("P", Property("f", func() {})), "that cannot be encoded as JSON"},
 		{manual("T", Timeout(-1)), "a negative timeout"},
 	} {
 		root := hostRoot(t, bundledHost)
@@ -281,7 +281,7 @@ func TestWriteFunctions_PerRouteWritesOneForEachPath(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("functions (-want +got):\n%s", diff)
 	}
-	for path, want := range map[string]string{"/admin/x": "which the host keeps for itself", "/runtimes": "keeps for itself", "/a:b": "which the host has no form for"} {
+	for path, want := range map[string]string{"/admin/x": "which the host reserves", "/runtimes": "which the host reserves", "/a:b": "which the host does not support"} {
 		bad := App{Routes: func(api *echo.Group, _ *durableClient) { api.GET(path, handle) }}
 		if _, err := runWrite(t, bad, "-per-route", root); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %s", path, err, want)

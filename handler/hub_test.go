@@ -70,7 +70,7 @@ func TestHub_StorageThatIsDownAtStartIsTriedUntilItComesBack(t *testing.T) {
 		began := time.Now()
 		for _, target := range []string{"/api/durabletask/instances/i", "/api/mine", "/api/nothing"} {
 			want := "503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n" +
-				`{"Message":"The storage of task hub \"MyHub\" cannot be used: dial tcp: connection refused. It is tried again every few seconds."}`
+				`{"Message":"The storage of task hub \"MyHub\" cannot be used: dial tcp: connection refused. The app retries every few seconds."}`
 			compare(t, target, told(s, "GET", target, ""), want)
 		}
 		if w := call(s, "GET", "/", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `{"status":"unavailable","reason":"The storage of task hub`) {

@@ -277,7 +277,7 @@ func TestOutputs_ThatTheHostWouldCorruptAreRefused(t *testing.T) {
 	}{
 		{"queue", []any{[]byte{0xff}, []byte("a")}, "several items that are not UTF-8"},
 		{"queue", []any{"a", "2026-08-20T10:11:12"}, `one is "2026-08-20T10:11:12"`},
-		{"blob", []any{"a", "b"}, "has been put 2 times"},
+		{"blob", []any{"a", "b"}, "has 2 items"},
 	} {
 		var items []triggers.Item
 		for _, item := range tt.items {

@@ -46,7 +46,7 @@ func TestInvocation_WhatGoesWrongIsAFailureWithALogLine(t *testing.T) {
 			runtime.Goexit()
 			return nil
 		}), manualBody, "runtime.Goexit"},
-		{"an output that JSON cannot tell", manual(func(_ context.Context, call *Invocation, _ string) error {
+		{"an output that cannot be encoded as JSON", manual(func(_ context.Context, call *Invocation, _ string) error {
 			out.Put(call, func() {})
 			return nil
 		}), manualBody, `encode output \"out\" as func()`},
@@ -56,8 +56,8 @@ func TestInvocation_WhatGoesWrongIsAFailureWithALogLine(t *testing.T) {
 		}), manualBody, `has no output \"other\"`},
 		{"a payload of another type", Manual("Run", func(context.Context, *Invocation, int) error { return nil }), manualBody, "decode the payload as int"},
 		{"another function.json", manual(nil2), `{"Data":{"message":"\"x\""},"Metadata":{}}`, `the host sent no \"input\"`},
-		{"no invocation", manual(nil2), `{"Data":7}`, "the body is no invocation"},
-		{"an empty body", manual(nil2), ``, "the body is no invocation"},
+		{"no invocation", manual(nil2), `{"Data":7}`, "the body is not an invocation"},
+		{"an empty body", manual(nil2), ``, "the body is not an invocation"},
 	} {
 		s, log := hosted(t, App{Triggers: []Trigger{tt.fn}})
 		code, body := invoke(s, "Run", tt.body)
@@ -130,7 +130,7 @@ func TestInvocation_ThatRunsOverIsAnsweredAndCannotWriteAnyMore(t *testing.T) {
 			time.Sleep(time.Hour)
 			call.Logf("too late")
 			return nil
-		}, "and does not end: a function must return when its context ends", time.Minute + 2*time.Second},
+		}, "; it still runs: a function must return when its context ends", time.Minute + 2*time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, log := hosted(t, App{Triggers: []Trigger{Manual("Run", tt.fn, Timeout(time.Minute))}})
@@ -162,7 +162,7 @@ func TestApp_FunctionsThatCannotBeAreToldToThoseWhoCall(t *testing.T) {
 		want string
 	}{
 		{"no function", App{Triggers: []Trigger{Manual[string]("Run", nil)}}, `function "Run" has no Go function`},
-		{"zero", App{Triggers: []Trigger{{}}}, "a zero handler.Trigger is no function"},
+		{"zero", App{Triggers: []Trigger{{}}}, "a zero handler.Trigger is not a function"},
 		{"twice", App{Triggers: []Trigger{run, Manual("run", nil2)}}, `functions "Run" and "run" have the same name`},
 		{"a route's path", App{Triggers: []Trigger{run}, Routes: route}, "the app's route POST /Run conflicts with function"},
 	} {

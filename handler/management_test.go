@@ -319,10 +319,10 @@ func TestOutage_IsToldInItsOwnWords(t *testing.T) {
 		want string
 	}{
 		{&embedded.CorruptError{Path: "hub.db", Cause: errors.New("record 7")}, "The task hub's file is damaged"},
-		{&fs.PathError{Op: "write", Path: "hub.db", Err: syscall.ENOSPC}, "There is no room on the disk"},
+		{&fs.PathError{Op: "write", Path: "hub.db", Err: syscall.ENOSPC}, "The disk of the task hub's file is full"},
 		{&fs.PathError{Op: "stat", Path: "hub.db", Err: syscall.ENOENT}, "The task hub's file was deleted or moved"},
-		{&azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: "TableNotFound"}, "The task hub was deleted. It is made again"},
-		{&azcore.ResponseError{StatusCode: http.StatusConflict, ErrorCode: "QueueBeingDeleted"}, "The task hub was deleted. It is made again"},
+		{&azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: "TableNotFound"}, "The task hub was deleted. The app creates it again"},
+		{&azcore.ResponseError{StatusCode: http.StatusConflict, ErrorCode: "QueueBeingDeleted"}, "The task hub was deleted. The app creates it again"},
 		{&partitionlog.UnreadableError{Partition: 3, Cause: errors.New("records")}, "is damaged or missing"},
 		{taskhub.ErrNotOpen, "cannot be reached or does not answer"},
 	} {

@@ -43,7 +43,7 @@ func engineSettingCases() []settingCase {
 				`12`:          "is 12; want a string",
 				`"%NOWHERE%"`: `is "%NOWHERE%", which names the setting "NOWHERE", which is not set`,
 				`"50%"`:       `is "50%", which has a "%" without a closing one`,
-				`"%BADHUB%"`:  `is "%BADHUB%", which stands for "-"; want 3 to 45 letters and digits`,
+				`"%BADHUB%"`:  `is "%BADHUB%", which resolves to "-"; want 3 to 45 letters and digits`,
 			},
 			overridden: "FromVariable", override: "FromVariable",
 		},

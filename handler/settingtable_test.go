@@ -142,7 +142,7 @@ func TestSettings_FlatShapeOfVersion1IsRead(t *testing.T) {
 	if diff := cmp.Diff([]any{"Old1", "Other", 5, 2 * time.Second, 8, nil}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	want := `The setting durableTask.hubName is taken for extensions.durableTask.hubName (host.json line 2): that is where it stands since version 2 of the host.`
+	want := `The setting durableTask.hubName is read as extensions.durableTask.hubName (host.json line 2), its path since version 2 of the host.`
 	if len(cfg.Notices) != 7 || cfg.Notices[0] != want {
 		t.Errorf("notices are %q", cfg.Notices)
 	}

@@ -1,4 +1,4 @@
-// Package browsertest lets tests look at pages in Chromium.
+// Package browsertest lets tests use pages in Chromium.
 package browsertest
 
 import (
@@ -23,11 +23,11 @@ import (
 
 var screenshots = flag.String("screenshots", "", "write pictures of each page, 1440 and 360 pixels wide, in light and dark, into this `folder`")
 
-// Patience is how long a test may look at pages, on a machine that has much else to do.
+// Patience limits the time of a test with pages, on a busy machine.
 const Patience = 5 * time.Minute
 
-// chromium is the browser that all tests share, each in a context of its own. It ends with
-// the process.
+// chromium starts the browser that all tests share. Each test has a context of its own. The browser
+// ends with the process.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	path, err := findChromium()
 	if err != nil {
@@ -41,7 +41,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 
 var stopChromium = func() {}
 
-// Stop ends the browser. A TestMain calls it after the tests.
+// Stop stops the browser. Call it in TestMain after the tests.
 func Stop() { stopChromium() }
 
 func findChromium() (path string, err error) {
@@ -53,7 +53,7 @@ func findChromium() (path string, err error) {
 	return "", err
 }
 
-// axe returns the source of axe, which checks whether everybody can use a page.
+// axe returns the source of axe, which checks the accessibility of a page.
 var axe = sync.OnceValues(func() (string, error) {
 	checkout, err := root()
 	if err != nil {
@@ -69,22 +69,22 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// root returns the folder of the module.
+// root returns the root folder of the module.
 func root() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	return strings.TrimSpace(string(out)), err
 }
 
-// A Browser is a browser without a past.
+// A Browser is a browser session without cookies or cached data.
 type Browser struct {
 	t   *testing.T
 	ctx context.Context
 
-	mu       sync.Mutex // protects the following
-	problems []string   // what the console of the browser says
+	mu       sync.Mutex // guards the fields below
+	problems []string   // messages in the browser's console
 }
 
-// New starts a browser. The test is skipped without Chromium, unless it is required.
+// New starts a Browser. It skips the test if Chromium is missing, unless Chromium is required.
 func New(t *testing.T) *Browser {
 	t.Helper()
 	if _, err := findChromium(); err != nil {
@@ -123,7 +123,7 @@ func New(t *testing.T) *Browser {
 	return b
 }
 
-// Do carries out actions one after another.
+// Do runs actions one after another.
 func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	if err := chromedp.Do(b.ctx, actions...); err != nil {
@@ -134,7 +134,7 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Run carries out an action and returns its value.
+// Run runs an action and returns its value.
 func Run[T any](b *Browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	value, err := chromedp.Run(b.ctx, action)
@@ -144,7 +144,7 @@ func Run[T any](b *Browser, action chromedp.Action[T]) T {
 	return value
 }
 
-// Said returns what the browser's console has said since the last call.
+// Said returns the messages in the browser's console since the previous call.
 func (b *Browser) Said() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,17 +153,17 @@ func (b *Browser) Said() []string {
 	return all
 }
 
-// See waits until the page shows an element, found by an expression of XPath.
+// See waits until the page shows an element. path is an XPath expression.
 func See(path string) chromedp.Action[chromedp.Void] { return chromedp.WaitVisible(path) }
 
-// Agree has the page's next question answered with yes.
+// Agree makes the page's next confirmation succeed.
 func (b *Browser) Agree() {
 	b.t.Helper()
 	Run(b, chromedp.Evaluate[int](`window.confirm = () => true; 0`))
 }
 
-// Press clicks on an element, found by an expression of XPath, when no part is loaded any more
-// that would move it or bring another.
+// Press clicks an element once no part of the page is being loaded, which could move or replace the
+// element. path is an XPath expression.
 func Press(path string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		if _, err := See(path)(ctx, t); err != nil {
@@ -178,7 +178,7 @@ func Press(path string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// OnNewPages runs a script in pages before their own.
+// OnNewPages runs a script in each new page before the page's own scripts.
 func OnNewPages(script string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
@@ -186,8 +186,8 @@ func OnNewPages(script string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// colours sets the scheme that the page is shown in, light or dark.
-func colours(scheme string) chromedp.Action[chromedp.Void] {
+// setColorScheme sets the color scheme of the page: light or dark.
+func setColorScheme(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, media)
@@ -195,8 +195,8 @@ func colours(scheme string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// CheckPage looks at the page that is open: the browser's console is silent, axe finds
-// nothing, in light and dark, and nothing is wider than the narrowest screen.
+// CheckPage checks the current page: the browser's console is empty, axe finds no problems in light and
+// dark, and nothing is wider than the narrowest screen.
 func (b *Browser) CheckPage(name string) {
 	b.t.Helper()
 	source, err := axe()
@@ -205,7 +205,7 @@ func (b *Browser) CheckPage(name string) {
 	}
 	Run(b, chromedp.Evaluate[int](source+";0"))
 	for _, scheme := range []string{"light", "dark"} {
-		b.Do(colours(scheme))
+		b.Do(setColorScheme(scheme))
 		findings := Run(b, chromedp.Evaluate[[]string](
 			`axe.run().then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
 		if len(findings) > 0 {
@@ -219,13 +219,13 @@ func (b *Browser) CheckPage(name string) {
 	if len(wide) > 0 {
 		b.t.Errorf("%s: wider than 320 px: %q", name, wide)
 	}
-	b.Do(chromedp.EmulateViewport(1280, 900), colours("light"))
+	b.Do(chromedp.EmulateViewport(1280, 900), setColorScheme("light"))
 	if said := b.Said(); len(said) > 0 {
 		b.t.Errorf("%s: the browser's console says %q", name, said)
 	}
 }
 
-// screenshots writes pictures of the page that is open, if the flag asks for them.
+// screenshots writes pictures of the current page if the flag is set.
 func (b *Browser) screenshots(name string) {
 	b.t.Helper()
 	if *screenshots == "" {

@@ -1,5 +1,5 @@
-// Package processtest helps tests of apps: it reserves ports for real processes, shortens
-// their logs, and leaves long tests to the full run.
+// Package processtest helps tests that start apps as processes: it reserves ports, shortens logs, and
+// skips long tests in short runs.
 package processtest
 
 import (
@@ -13,9 +13,9 @@ import (
 
 // ReservePort returns a port of 127.0.0.1 on which no process listens.
 //
-// The port stays reserved until the test ends: the system gives it to no process that asks
-// for any free port. A program that asks for this port can listen on it, again and again.
-// Only Linux has such a reservation. On other systems another process may get the port.
+// The port stays reserved until the test ends. The system assigns it to no process that asks for any
+// free port, but a program that asks for this port can listen on it repeatedly. Only Linux supports
+// this reservation. On other systems another process may get the port.
 func ReservePort(tb testing.TB) int {
 	tb.Helper()
 	address, reservation, err := azuritetest.ReservePort()
@@ -31,10 +31,10 @@ func ReservePort(tb testing.TB) int {
 	return port
 }
 
-// maxLines is the number of lines that [Last] keeps.
+// maxLines is the number of lines that [Last] returns.
 const maxLines = 100
 
-// Last returns the last 100 lines of a log. A failed test shows them.
+// Last returns the last 100 lines of a log, to be shown by a failed test.
 func Last(log string) string {
 	lines := strings.SplitAfter(log, "\n")
 	if lines[len(lines)-1] == "" {
@@ -43,7 +43,7 @@ func Last(log string) string {
 	return strings.Join(lines[max(0, len(lines)-maxLines):], "")
 }
 
-// LeaveToFull skips a test under -short. Another test of the same layer runs in its place.
+// LeaveToFull skips a test under -short. Another test of the same layer covers it in short runs.
 func LeaveToFull(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {

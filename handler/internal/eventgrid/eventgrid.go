@@ -1,9 +1,8 @@
-// Package eventgrid publishes status changes of orchestrations to an Event Grid topic, as
-// the .NET extension does
-// (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs).
+// Package eventgrid publishes status changes of orchestrations to an Event Grid topic, like the .NET
+// extension (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs).
 //
-// Orchestrations do not wait for it: events are queued, and dropped and counted when a
-// queue is full.
+// Publishing never delays an orchestration. Events wait in queues. An event for which its queue has no
+// room is dropped and counted.
 package eventgrid
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The names of the runtime statuses that are published.
+// Names of the published statuses.
 const (
 	Running    = "Running"
 	Completed  = "Completed"
@@ -33,60 +32,57 @@ const (
 
 // Config configures a [Publisher].
 type Config struct {
-	// Endpoint is the topic's URL, and Key what it asks for.
+	// Endpoint is the URL of the topic. Key is the key of the topic.
 	Endpoint, Key string
 
-	// Statuses to publish; empty means all.
+	// Statuses lists the statuses to publish. Empty means all.
 	Statuses []string
 
-	// RetryCount is how often an event is sent again that could not be delivered,
-	// and RetryInterval the pause before. That is done after errors of the
-	// network, status 503 and RetryStatuses.
+	// RetryCount is the number of retries after a network error, status 503 or a status in
+	// RetryStatuses. RetryInterval is the pause before each retry.
 	RetryCount    int
 	RetryInterval time.Duration
 	RetryStatuses []int
 
 	Logger *slog.Logger
-	// Transport carries the requests. Default: [http.DefaultTransport].
+	// Transport sends the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
 }
 
-// An Event says that an orchestration has a status from now on.
+// An Event reports that an orchestration has reached a status.
 type Event struct {
 	Hub, Function, InstanceID, Status, Reason string
 }
 
-// How events wait: those of one instance one after another, in one of several
-// lanes.
+// Events wait in lanes. All events of an instance are in the same lane, so they are sent in order.
 const (
 	lanes    = 8
 	laneRoom = 250
 
-	// sendTime bounds one attempt, and lastTime what is sent when the publisher
+	// sendTime limits one attempt. lastTime limits the sending of remaining events when the publisher
 	// stops.
 	sendTime = 30 * time.Second
 	lastTime = time.Second
 )
 
-// A Publisher sends events. Make one with [New].
+// A Publisher publishes events. Create one with [New].
 type Publisher struct {
 	cfg     Config
 	client  *http.Client
 	seed    maphash.Seed
 	lanes   [lanes]chan queued
 	dropped atomic.Int64
-	telling atomic.Bool // the number of dropped events is logged, or about to be
+	telling atomic.Bool // a warning about dropped events was logged, or is about to be
 }
 
-// A queued event has an ID, the same in all attempts, so that who gets it twice
-// can tell.
+// A queued event has an ID. All attempts use the same ID, so that receivers can detect duplicates.
 type queued struct {
 	id    string
 	event Event
 	at    time.Time
 }
 
-// New returns a Publisher that sends while it runs.
+// New returns a Publisher. It sends events while [Publisher.Run] runs.
 func New(cfg Config) *Publisher {
 	p := &Publisher{cfg: cfg, client: &http.Client{Transport: cfg.Transport, Timeout: sendTime}, seed: maphash.MakeSeed()}
 	for i := range p.lanes {
@@ -95,8 +91,7 @@ func New(cfg Config) *Publisher {
 	return p
 }
 
-// Publish has an event sent, and returns at once. If there is no room the event
-// is dropped.
+// Publish queues an event and returns at once. If the queue is full, it drops the event.
 func (p *Publisher) Publish(e Event) {
 	if len(p.cfg.Statuses) > 0 && !slices.Contains(p.cfg.Statuses, e.Status) {
 		return
@@ -106,15 +101,15 @@ func (p *Publisher) Publish(e Event) {
 	default:
 		n := p.dropped.Add(1)
 		if p.telling.CompareAndSwap(false, true) {
-			p.cfg.Logger.Warn("Event Grid is too slow or out of reach: events are dropped", "dropped", n)
+			p.cfg.Logger.Warn("Event Grid is too slow or unreachable; dropping events", "dropped", n)
 		}
 	}
 }
 
-// Dropped returns how many events were dropped.
+// Dropped returns the number of dropped events.
 func (p *Publisher) Dropped() int64 { return p.dropped.Load() }
 
-// Run sends events until ctx ends, and then, for a moment, what is left.
+// Run sends events until ctx ends. Then it sends the remaining events, for at most lastTime.
 func (p *Publisher) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, lane := range p.lanes {
@@ -158,8 +153,8 @@ func (p *Publisher) serve(ctx context.Context, lane <-chan queued) {
 	}
 }
 
-// deliver sends an event, and sends it again as configured. If ctx ended before
-// that came to an end, the event is left.
+// deliver sends an event, with retries as configured. It returns left = true if ctx ended before the
+// event was sent or had no retries left.
 func (p *Publisher) deliver(ctx context.Context, q queued) (left bool) {
 	for n := 0; ; n++ {
 		again := p.attempt(ctx, q)
@@ -181,7 +176,7 @@ func (p *Publisher) deliver(ctx context.Context, q queued) (left bool) {
 	}
 }
 
-// attempt makes one attempt; again says that another may help.
+// attempt sends an event once. It returns again = true if a retry may succeed.
 func (p *Publisher) attempt(ctx context.Context, q queued) (again bool) {
 	began := time.Now()
 	attrs := []any{
@@ -214,7 +209,7 @@ func (p *Publisher) post(ctx context.Context, q queued) (status int, answer stri
 	req.Header.Set("aeg-sas-key", p.cfg.Key)
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return 0, "", fmt.Errorf("tell Event Grid: %w", err)
+		return 0, "", fmt.Errorf("send the event to Event Grid: %w", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the log
@@ -224,9 +219,9 @@ func (p *Publisher) post(ctx context.Context, q queued) (status int, answer stri
 	return resp.StatusCode, string(text), nil
 }
 
-// A wireEvent is an event as Event Grid takes it, with the members of .NET in
-// their order. The topic and the version of the metadata are for Event Grid to
-// fill in (EventGridLifeCycleNotificationHelper.cs, CreateEventGridEvent).
+// A wireEvent is the JSON of an event, with the members of .NET in the same order. Event Grid itself
+// sets the topic and the metadata version (EventGridLifeCycleNotificationHelper.cs,
+// CreateEventGridEvent).
 type wireEvent struct {
 	ID              string   `json:"id"`
 	Topic           *string  `json:"topic"`

@@ -1,4 +1,4 @@
-// Package jsontext has what encoding/json lacks: JSON without HTML escapes, and strings.
+// Package jsontext encodes JSON without HTML escapes, and encodes and decodes JSON strings.
 package jsontext
 
 import (
@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 )
 
-// Marshal returns v as JSON. Unlike [json.Marshal] it leaves <, > and & as they are.
+// Marshal returns v as JSON. Unlike [json.Marshal] it does not escape <, > and &.
 func Marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -17,7 +17,7 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Unquote returns the text of a JSON string; ok is false for other JSON.
+// Unquote returns the value of a JSON string. It returns ok = false for any other JSON.
 func Unquote(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
 		return "", false
@@ -27,6 +27,6 @@ func Unquote(raw json.RawMessage) (text string, ok bool) {
 
 // Quote returns text as a JSON string.
 func Quote(text string) json.RawMessage {
-	quoted, _ := json.Marshal(text) // a string always can be
+	quoted, _ := json.Marshal(text) // encoding a string always succeeds
 	return quoted
 }

@@ -1,6 +1,6 @@
-// Package memlimit derives the soft memory limit of the Go runtime from the memory limit of
-// the container. Without it, the garbage collector does not know of the container's limit,
-// and the system kills a process that collects too late.
+// Package memlimit derives the soft memory limit of the Go runtime from the memory limit of the
+// container. Without it, the garbage collector does not know the container's limit, and the system
+// kills a process that collects too late.
 package memlimit
 
 import (
@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// noLimit is the number of bytes from which a cgroup has no limit: version 1 reports a huge
+// noLimit is the smallest limit that means no limit, in bytes. Version 1 of cgroups reports a huge
 // number.
 const noLimit = 1 << 60
 
-// ForGo returns 90 % of the container's memory limit, in bytes, 0 if it has none. The rest is
-// for memory that Go does not manage. root is the root of the file system.
+// ForGo returns 90 % of the container's memory limit in bytes, or 0 if it has no limit. The rest is for
+// memory that Go does not manage. root is the root of the file system.
 func ForGo(root fs.FS) int64 {
 	least := int64(noLimit)
 	for _, file := range limitFiles(root) {
 		text, err := fs.ReadFile(root, file)
 		if err != nil {
-			continue // the container does not see this group
+			continue // the container cannot read the limits of this group
 		}
 		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-		if err == nil && limit > 0 { // else it is "max"
+		if err == nil && limit > 0 { // otherwise the text is "max"
 			least = min(least, limit)
 		}
 	}
@@ -35,8 +35,8 @@ func ForGo(root fs.FS) int64 {
 	return least / 10 * 9
 }
 
-// limitFiles returns the files with the limits of the process's control groups and of the
-// groups above them, of both versions. Each of the limits applies.
+// limitFiles returns the files with the memory limits of the process's control groups and of their
+// parents, for both versions of cgroups. All the limits apply.
 func limitFiles(root fs.FS) (files []string) {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package secrets keeps keys, signatures and passwords out of what people read:
-// errors, logs and the output of commands.
+// Package secrets masks keys, signatures and passwords in errors, logs and the output of commands.
 package secrets
 
 import (
@@ -10,26 +9,26 @@ import (
 	"strings"
 )
 
-// mask stands for what is not shown.
+// mask replaces a secret.
 const mask = "***"
 
-// value matches the rest of a quoted text, up to one of the characters that end.
+// value returns a pattern for a value in a quoted text. The value ends before one of the characters in
+// end.
 func value(end string) string { return `(?:\\.|[^\\"` + end + `])*` }
 
 var (
-	// fields are those of connection strings, whose values end at a semicolon.
+	// fields matches secret fields of connection strings. A value ends at a semicolon.
 	fields = regexp.MustCompile(`(?i)\b((?:AccountKey|SharedAccessSignature|SharedAccessKey|password|pwd|secret)\s*=)` + value(`;\r\n`))
-	// parameters are those of URLs.
+	// parameters matches secret query parameters.
 	parameters = regexp.MustCompile(`(?i)(\bsig=|[?&](?:code|key|token|access_token|aeg-sas-key|aeg-sas-token|api-key)=)` + value(`;&\s`))
-	// users are what stands before the host of a URL.
+	// users matches the user information of a URL.
 	users = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)` + value(`\s`) + `@`)
-	// keys may be keys that stand alone.
+	// keys matches texts that may be keys.
 	keys = regexp.MustCompile(`[A-Za-z0-9+/_-]{40,}={0,2}`)
 )
 
-// Mask returns text with the secrets in it replaced: the values of fields and
-// parameters that hold secrets, user names and passwords in URLs, and what looks
-// as random as the keys that Azure makes.
+// Mask returns text with its secrets replaced: secret fields and parameters, user names and passwords
+// in URLs, and texts that look as random as the keys that Azure generates.
 func Mask(text string) string {
 	if len(text) < 20 && !strings.ContainsAny(text, "=@") {
 		return text
@@ -45,17 +44,15 @@ func Mask(text string) string {
 	})
 }
 
-// shortestKey is less than a key has: those that Azure makes have 43 characters or
-// more.
+// shortestKey is less than the length of a key. Azure generates keys of at least 43 characters.
 const shortestKey = 40
 
-// guids match GUIDs, which look random and are IDs of instances.
+// guids matches GUIDs. They look random, but are often instance IDs and not secret.
 var guids = regexp.MustCompile(`(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}`)
 
-// looksRandom reports whether a run of letters and digits is a key rather than a
-// name or a path: it has capital letters, small ones, and digits in many places.
-// In a random text every fourth neighbour of a letter is a digit or the other way
-// round; a text that ends as Base64 does needs less of a proof.
+// looksRandom reports whether text looks like a key, not like a name or a path. A key has upper-case
+// letters, lower-case letters, and many digits. In random text, about every fourth pair of neighbors
+// consists of a letter and a digit. A text that ends like Base64 needs fewer such pairs.
 func looksRandom(run string) bool {
 	bare := guids.ReplaceAllString(strings.TrimRight(run, "="), "")
 	if len(bare) < shortestKey || strings.ToLower(bare) == bare || strings.ToUpper(bare) == bare {
@@ -75,7 +72,7 @@ func looksRandom(run string) bool {
 	return changes >= len(bare)/8
 }
 
-// Error returns err with a text without secrets. It still wraps err.
+// Error returns an error that wraps err and masks its text. It returns nil if err is nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -88,7 +85,7 @@ type maskedError struct{ err error }
 func (e *maskedError) Error() string { return Mask(e.err.Error()) }
 func (e *maskedError) Unwrap() error { return e.err }
 
-// Writer returns a writer that masks each text it is given before it goes to w.
+// Writer returns a writer that masks the text of each write before it writes to w.
 func Writer(w io.Writer) io.Writer { return maskedWriter{w} }
 
 type maskedWriter struct{ to io.Writer }
@@ -100,8 +97,7 @@ func (w maskedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Logger returns a logger that masks messages, texts and errors before they go to
-// l's handler.
+// Logger returns a logger that masks messages, strings and errors before it passes them to l's handler.
 func Logger(l *slog.Logger) *slog.Logger {
 	if _, done := l.Handler().(maskedHandler); done {
 		return l
@@ -162,11 +158,11 @@ func maskedAttr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
-// longestLine bounds the text that Line returns, in bytes.
+// longestLine limits the text that [Line] returns, in bytes.
 const longestLine = 1000
 
-// Line returns the text of err on one line, at most 1,000 bytes, with secrets masked and
-// without the rulers that the Azure SDK draws between lines.
+// Line returns the text of err on one line, masked and limited to 1,000 bytes. It omits the rulers that
+// the Azure SDK draws between lines.
 func Line(err error) string {
 	words := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || r == ' ' })
 	kept := words[:0]

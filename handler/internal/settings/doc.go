@@ -1,5 +1,6 @@
-// Package settings reads host.json, local.settings.json and the environment into a
-// configuration. A table of [Row] values, generic over the configuration, says which
-// settings there are; from it come what is read and refused, the JSON schema and the
-// report of what is in effect. The package knows neither the engine nor HTTP.
+// Package settings reads host.json, local.settings.json and environment variables into a configuration.
+//
+// A table of [Row] values describes the settings. It is generic over the configuration type. The
+// package validates values, writes the JSON schema, and reports the effective settings from this table.
+// It depends on neither the engine nor HTTP.
 package settings

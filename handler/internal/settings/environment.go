@@ -9,10 +9,9 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// Environment holds the variables whose names are all upper case, which
-// is what envconfig looks for whatever the tag says. No field has a default
-// tag, so that one that is not set stays empty; all are strings, since
-// envconfig stops at the first it cannot convert.
+// Environment holds the environment variables with upper-case names, which are the only ones that
+// envconfig finds. Fields have no defaults, so an unset variable is "". All fields are strings, because
+// envconfig stops at the first value that it cannot convert.
 type Environment struct {
 	HandlerPort   string `envconfig:"FUNCTIONS_CUSTOMHANDLER_PORT"`
 	Port          string `envconfig:"PORT"`
@@ -31,7 +30,7 @@ type Environment struct {
 	LogFormat     string `envconfig:"DURABLE_LOG_FORMAT"`
 }
 
-// ReadEnvironment returns what is set now.
+// ReadEnvironment reads the environment variables of the process.
 func ReadEnvironment() (Environment, error) {
 	var env Environment
 	err := envconfig.Process("", &env)
@@ -41,8 +40,8 @@ func ReadEnvironment() (Environment, error) {
 // BehindHost reports whether the Functions host started this program.
 func (e Environment) BehindHost() bool { return e.HandlerPort != "" }
 
-// ListenHost returns the address to listen on: only this machine can reach the
-// handler, unless it is on its own and its operator says otherwise.
+// ListenHost returns the address to listen on. It is a loopback address unless a standalone program has
+// DURABLE_ADDRESS.
 func (e Environment) ListenHost() string {
 	if e.BehindHost() || e.Address == "" {
 		return "127.0.0.1"
@@ -50,8 +49,8 @@ func (e Environment) ListenHost() string {
 	return strings.Trim(e.Address, "[]")
 }
 
-// ListenPort returns the port to listen on: the host's, else the operator's, else
-// byDefault. Standalone, 0 means any free one.
+// ListenPort returns the port to listen on: the host's port, or PORT, or byDefault. A standalone
+// program may set PORT to 0 for any free port.
 func (e Environment) ListenPort(byDefault int) (int, error) {
 	name, text, lowest := "PORT", e.Port, 0
 	switch {
@@ -67,11 +66,9 @@ func (e Environment) ListenPort(byDefault int) (int, error) {
 	return n, nil
 }
 
-// Plan returns what the environment says of the plan
-// (WebJobs.Extensions.DurableTask/DefaultPlatformInformation.cs,
-// IsInConsumptionPlan). Unlike the extension it takes CONTAINER_NAME for a sign
-// of Azure only if there is a site: other places set a variable of that name,
-// too.
+// Plan detects the hosting plan (WebJobs.Extensions.DurableTask/DefaultPlatformInformation.cs,
+// IsInConsumptionPlan). Unlike the extension it considers CONTAINER_NAME only together with a site
+// name, because other platforms set a variable of that name, too.
 func (e Environment) Plan() Plan {
 	switch {
 	case strings.EqualFold(e.SKU, "FlexConsumption"):
@@ -82,17 +79,17 @@ func (e Environment) Plan() Plan {
 	return planOther
 }
 
-// A Plan is the hosting plan that an app runs on, as far as defaults differ.
+// A Plan is the hosting plan of an app. It distinguishes only plans with different defaults.
 type Plan int
 
-// The hosting plans.
+// Hosting plans.
 const (
-	planOther Plan = iota // Premium, Dedicated, a container, or no Azure at all
+	planOther Plan = iota // Premium, Dedicated, a container, or outside of Azure
 	PlanConsumption
 	PlanFlex
 )
 
-// String returns the name that Azure gives the plan.
+// String returns Azure's name for the plan.
 func (p Plan) String() string {
 	switch p {
 	case PlanConsumption:
@@ -104,16 +101,15 @@ func (p Plan) String() string {
 	return "other"
 }
 
-// Variables are environment variables as settings of the app: names are found
-// whatever their case, and ":" in a name is as good as "__", as in .NET
-// configuration.
+// Variables holds environment variables as settings of the app. As in .NET configuration, names are not
+// case-sensitive, and ":" is equivalent to "__".
 type Variables struct {
 	exact map[string]string
 	lower map[string]string
 }
 
-// NewVariables takes environ in the form of [os.Environ]. If names differ only
-// in case, the one that sorts last counts, unless it is asked for exactly.
+// NewVariables returns the Variables in environ, which has the form of [os.Environ]. If names differ
+// only in case, an exact match applies, otherwise the last one in sorted order.
 func NewVariables(environ []string) Variables {
 	v := Variables{exact: map[string]string{}, lower: map[string]string{}}
 	sorted := map[string]string{}
@@ -130,8 +126,7 @@ func NewVariables(environ []string) Variables {
 
 func settingKey(name string) string { return strings.ToLower(strings.ReplaceAll(name, ":", "__")) }
 
-// Lookup returns the variable with the given name. One that is empty counts as
-// not set.
+// Lookup returns the variable with the given name. An empty variable counts as not set.
 func (v Variables) Lookup(name string) (string, bool) {
 	if value := v.exact[name]; value != "" {
 		return value, true
@@ -140,10 +135,9 @@ func (v Variables) Lookup(name string) (string, bool) {
 	return value, value != ""
 }
 
-// Connection returns the connection string or setting with the given name:
-// first among the connection strings, which local.settings.json and Azure keep
-// apart, then among the settings
-// (WebJobs.Host/ConfigurationExtensions.cs, GetConnectionStringOrSetting).
+// Connection returns the connection string or the setting with the given name. It looks among the
+// connection strings first, which local.settings.json and Azure store separately, and then among the
+// settings (WebJobs.Host/ConfigurationExtensions.cs, GetConnectionStringOrSetting).
 func (v Variables) Connection(name string) (string, bool) {
 	for _, prefix := range []string{"ConnectionStrings__", "CUSTOMCONNSTR_"} {
 		if value, ok := v.Lookup(prefix + name); ok {
@@ -153,14 +147,14 @@ func (v Variables) Connection(name string) (string, bool) {
 	return v.Lookup(name)
 }
 
-// errUnclosed says that a text has a percent sign without a second one.
+// errUnclosed reports a percent sign without a closing one.
 var errUnclosed = errors.New(`has a "%" without a closing one`)
 
-// errNotAName says that the text between two percent signs is not a name. It may be part
-// of a signature in a URL, so the error leaves it out.
-var errNotAName = errors.New("has something else than the name of a setting between two percent signs")
+// errNotAName reports that the text between two percent signs is not a name. The error omits the text:
+// it may be part of a signature in a URL.
+var errNotAName = errors.New("contains text between two percent signs that is not the name of a setting")
 
-// substitute replaces each %NAME% in text by the setting of that name
+// substitute replaces each %NAME% in text with the setting of that name
 // (WebJobs.Host/Config/NameResolverExtensions.cs, ResolveWholeString).
 func (v Variables) substitute(text string) (string, error) {
 	var out strings.Builder
@@ -186,8 +180,8 @@ func (v Variables) substitute(text string) (string, error) {
 	}
 }
 
-// SameConnection reports whether two connection names stand for one setting:
-// "Storage" is short for "AzureWebJobsStorage".
+// SameConnection reports whether two connection names refer to the same setting. "Storage" is short for
+// "AzureWebJobsStorage".
 func SameConnection(a, b string) bool {
 	short := func(name string) string { return strings.TrimPrefix(strings.ToLower(name), "azurewebjobs") }
 	return short(a) == short(b)

@@ -16,13 +16,12 @@ import (
 	"github.com/tidwall/jsonc"
 )
 
-// maxHostJSONDepth bounds how deeply host.json may be nested.
+// maxHostJSONDepth is the largest nesting depth of host.json.
 const maxHostJSONDepth = 64
 
-// ParseHostJSON reads host.json as the host does: with comments, trailing
-// commas and a byte order mark, and without regard to the case of names. It
-// returns every value in it, objects and arrays included, with its line.
-// Of names that differ only by case the last one counts.
+// ParseHostJSON parses host.json like the Functions host: it accepts comments, trailing commas and a
+// byte order mark, and ignores the case of names. It returns all values with their lines, including
+// objects and arrays. If names differ only in case, the last one applies.
 func ParseHostJSON(text []byte) (Settings, error) {
 	found := New()
 	if !utf8.Valid(text) {
@@ -35,7 +34,7 @@ func ParseHostJSON(text []byte) (Settings, error) {
 		return New(), fmt.Errorf("host.json line %d: %w", r.errorLine(err), plainSyntaxError(err))
 	}
 	if root := found.byPath[""]; root.kind != kindObject {
-		return New(), fmt.Errorf("host.json line %d: must hold an object, has %s", r.line(), root.written())
+		return New(), fmt.Errorf("host.json line %d: want an object, found %s", r.line(), root.written())
 	}
 	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
 		return New(), fmt.Errorf("host.json line %d: there is text after the object", r.line())
@@ -50,7 +49,7 @@ type hostJSONReader struct {
 	found *Settings
 }
 
-// value reads the next value and keeps it, and what it contains, under path.
+// value reads the next value and stores it, with all values in it, under path.
 func (r *hostJSONReader) value(path string, depth int) error {
 	if depth > maxHostJSONDepth {
 		return fmt.Errorf("is nested more than %d deep", maxHostJSONDepth)
@@ -83,7 +82,7 @@ func (r *hostJSONReader) value(path string, depth int) error {
 	return nil
 }
 
-// members reads what an object or array contains, and its end.
+// members reads the members of an object or array and its closing delimiter.
 func (r *hostJSONReader) members(path string, object bool, depth int) error {
 	for i := 0; r.dec.More(); i++ {
 		name := fmt.Sprint(i)
@@ -105,10 +104,10 @@ func (r *hostJSONReader) members(path string, object bool, depth int) error {
 	return err
 }
 
-// line returns the line at which the last token ends, from 1.
+// line returns the line where the last token ends, starting at 1.
 func (r *hostJSONReader) line() int { return lineAt(r.text, r.dec.InputOffset()) }
 
-// errorLine returns the line that err is about.
+// errorLine returns the line of err.
 func (r *hostJSONReader) errorLine(err error) int {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -124,7 +123,7 @@ func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
 }
 
-// plainSyntaxError says in other words that a file ends too early.
+// plainSyntaxError returns a readable error for a file that ends too early.
 func plainSyntaxError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file ends before its object does")
@@ -132,21 +131,19 @@ func plainSyntaxError(err error) error {
 	return err
 }
 
-// PlainJSON returns the text of host.json, local.settings.json or function.json,
-// all of which may have a byte order mark, comments and trailing commas
-// (Newtonsoft's reader accepts them), as JSON without. Lines stay what they were,
-// and so do offsets behind the mark.
+// PlainJSON converts host.json, local.settings.json or function.json to plain JSON. Like
+// Newtonsoft.Json it accepts a byte order mark, comments and trailing commas. It keeps all lines, and
+// all offsets after the mark.
 func PlainJSON(text []byte) []byte {
 	return jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
 }
 
-// HostJSONFile is the file that marks an app's root folder.
+// HostJSONFile is the name of the file in an app's root folder.
 const HostJSONFile = "host.json"
 
-// FindAppRoot returns the folder that host.json is in: the one the host or
-// Core Tools names, else the nearest one above the working directory or, last,
-// above the program's own file. If there is none it returns the working
-// directory.
+// FindAppRoot returns the folder with host.json. That is the first of the named folders that is not "",
+// or the nearest folder above the working directory, or the nearest one above the program's file. If
+// none has a host.json, it returns the working directory.
 func FindAppRoot(named ...string) string {
 	for _, dir := range named {
 		if dir != "" {
@@ -168,8 +165,7 @@ func FindAppRoot(named ...string) string {
 	return here
 }
 
-// hostJSONAbove returns the nearest of dir and the folders above it that has a
-// host.json.
+// hostJSONAbove returns dir or its nearest parent that contains a host.json.
 func hostJSONAbove(dir string) (string, bool) {
 	for {
 		if info, err := os.Stat(filepath.Join(dir, HostJSONFile)); err == nil && info.Mode().IsRegular() {
@@ -183,15 +179,13 @@ func hostJSONAbove(dir string) (string, bool) {
 	}
 }
 
-// LocalSettingsFile holds the settings that Core Tools gives an app on a
-// developer's machine.
+// LocalSettingsFile is the name of the file with the settings for Core Tools on a developer's machine.
 const LocalSettingsFile = "local.settings.json"
 
-// ReadLocalSettings returns the Values and ConnectionStrings of root's
-// local.settings.json as environment variables, in order of their names; none
-// if there is no such file. It follows Core Tools (Common/AppSettingsFile.cs,
-// SecretsManager.cs), except that a file that does not say whether it is
-// encrypted is read as plain text.
+// ReadLocalSettings returns the Values and ConnectionStrings of root's local.settings.json as
+// environment variables, sorted by name. It returns none if the file does not exist. It follows Core
+// Tools (Common/AppSettingsFile.cs, SecretsManager.cs), with one exception: a file without IsEncrypted
+// is plain text.
 func ReadLocalSettings(root string) ([][2]string, error) {
 	text, err := os.ReadFile(filepath.Join(root, LocalSettingsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -252,8 +246,8 @@ func parseLocalSettings(text []byte) ([][2]string, error) {
 	return out, nil
 }
 
-// ApplyLocalSettings sets those of vars that the environment does not have. A
-// variable that exists wins, even if it is empty, as with `func start`
+// ApplyLocalSettings sets the variables in vars that do not exist in the environment. A variable that
+// exists takes precedence, even if it is empty, as with `func start`
 // (Actions/HostActions/StartHostAction.cs).
 func ApplyLocalSettings(vars [][2]string) error {
 	for _, v := range vars {

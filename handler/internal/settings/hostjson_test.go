@@ -58,7 +58,7 @@ func TestParseHostJSON_NamesTheLineOfASyntaxError(t *testing.T) {
 		{"an early end", "{\n\"a\": {\n", "host.json line 3: the file ends before its object does"},
 		{"nothing at all", "", "host.json line 1: the file ends before its object does"},
 		{"a comment that is not closed", "/* {} ", "host.json line 1: invalid character '/' looking for beginning of value"},
-		{"an array", "[]", "host.json line 1: must hold an object, has an array"},
+		{"an array", "[]", "host.json line 1: want an object, found an array"},
 		{"text after the end", "{}\n{}", "there is text after the object"},
 		{"not UTF-8", "{\"a\": \"\xff\"}", "host.json is not UTF-8 text"},
 		{"much too deep", strings.Repeat(`{"a":`, 100), "is nested more than 64 deep"},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Reader reads settings by their rows. It collects all problems, so that an
-// operator sees them at once.
+// A Reader reads settings into a configuration. It collects all problems, so that an operator can fix
+// them together.
 type Reader[C any] struct {
 	found    Settings
 	vars     Variables
@@ -17,16 +17,16 @@ type Reader[C any] struct {
 	problems []error
 	notices  []string
 
-	// Sources says where each setting that was given comes from, by the full path of its row.
+	// Sources maps the full path of each row to the source of its setting.
 	Sources map[string]string
 }
 
-// NewReader returns a Reader of the settings found, in which %NAME% stands for a variable.
+// NewReader returns a Reader for the settings found. vars resolves %NAME% in values.
 func NewReader[C any](found Settings, vars Variables, p Plan) *Reader[C] {
 	return &Reader[C]{found: found, vars: vars, plan: p, known: map[string]bool{}, Sources: map[string]string{}}
 }
 
-// Problem adds err, if it is not nil, to the problems.
+// Problem adds err to the problems. It ignores nil.
 func (r *Reader[C]) Problem(err error) {
 	if err != nil {
 		r.problems = append(r.problems, err)
@@ -38,13 +38,13 @@ func (r *Reader[C]) Notice(format string, args ...any) {
 	r.notices = append(r.notices, fmt.Sprintf(format, args...))
 }
 
-// Problems returns the settings that cannot be used, nil if there are none.
+// Problems returns all problems as one error, or nil.
 func (r *Reader[C]) Problems() error { return errors.Join(r.problems...) }
 
-// Notices returns remarks on settings that have no effect, each a sentence.
+// Notices returns remarks about settings that have no effect, each a sentence.
 func (r *Reader[C]) Notices() []string { return r.notices }
 
-// Read reads all settings into cfg.
+// Read reads all settings in rows into cfg.
 func (r *Reader[C]) Read(rows []Row[C], cfg *C) {
 	r.objects = []string{FlatPath}
 	if s, ok := r.found.Lookup("extensions"); ok && s.kind != kindObject {
@@ -91,21 +91,21 @@ func (r *Reader[C]) row(row *Row[C], cfg *C) {
 		case row.Inert != "":
 			r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.Inert)
 		case counts != "":
-			r.Notice("The setting %s has no effect (%s): %s is given.", path, s.Source, counts)
+			r.Notice("The setting %s has no effect (%s): %s is set.", path, s.Source, counts)
 		case r.take(row, path, s, cfg):
 			counts = path
 			if row.Off != nil && row.Off(cfg) != "" {
 				r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.Off(cfg))
 			}
 			if strings.HasPrefix(path, FlatPath+".") {
-				r.Notice("The setting %s is taken for %s (%s): that is where it stands since version 2 of the host.", path, row.FullPath(), s.Source)
+				r.Notice("The setting %s is read as %s (%s), its path since version 2 of the host.", path, row.FullPath(), s.Source)
 			}
 		}
 	}
 }
 
-// lookup returns the setting at path. A list may be given by its elements only,
-// as variables do: …__publishEventTypes__0.
+// lookup returns the setting at path. Variables may define only the elements of a list:
+// …__publishEventTypes__0.
 func (r *Reader[C]) lookup(row *Row[C], path string) (Setting, bool) {
 	s, ok := r.found.Lookup(path)
 	if _, list := row.Values.(List[C]); list && !ok {
@@ -116,7 +116,7 @@ func (r *Reader[C]) lookup(row *Row[C], path string) (Setting, bool) {
 	return s, ok
 }
 
-// take reads a setting. It returns false for a value that counts as not given.
+// take reads a setting. It returns false if the value counts as missing.
 func (r *Reader[C]) take(row *Row[C], path string, s Setting, cfg *C) bool {
 	err := row.Values.take(r, path, s, cfg)
 	if errors.Is(err, errUnset) {
@@ -130,7 +130,7 @@ func (r *Reader[C]) take(row *Row[C], path string, s Setting, cfg *C) bool {
 	return true
 }
 
-// unknown adds a notice for each setting in our objects that has no row.
+// unknown adds a notice for each setting without a row.
 func (r *Reader[C]) unknown(rows []Row[C]) {
 	for _, path := range r.objects {
 		for _, s := range r.found.children(path) {
@@ -151,12 +151,11 @@ func (r *Reader[C]) unknown(rows []Row[C]) {
 	}
 }
 
-// LastName returns the last name of a path.
+// LastName returns the last name in a path.
 func LastName(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// nearestSetting returns the full path of the known setting whose name is the
-// most like that at path, "" if none is much like it. Of several alike, one in
-// the same object comes first.
+// nearestSetting returns the full path of the known setting whose name is most similar to the name at
+// path, or "" if no name is similar. Among equals it prefers a setting in the same object.
 func nearestSetting[C any](rows []Row[C], path string) string {
 	nearest, best := "", 1<<30
 	name := strings.ToLower(LastName(path))
@@ -183,8 +182,7 @@ func nearestSetting[C any](rows []Row[C], path string) string {
 	return nearest
 }
 
-// editDistance returns how many characters must be inserted, removed or
-// replaced to make b of a (Levenshtein).
+// editDistance returns the Levenshtein distance between a and b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

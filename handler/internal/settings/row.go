@@ -9,53 +9,51 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// Paths in host.json of the objects that hold settings.
+// Paths of objects in host.json that contain settings.
 const (
 	DurableTaskPath = "extensions.durableTask"
-	FlatPath        = "durableTask" // in version 1 of the host
+	FlatPath        = "durableTask" // the schema of version 1 of the host
 )
 
-// A Row describes one setting of host.json. C is the type of the configuration that it
-// is read into.
+// A Row describes one setting of host.json. C is the type of the configuration.
 type Row[C any] struct {
-	// Path is where the setting stands, below extensions.durableTask unless
-	// Absolute is true, spelled as in the extension's documentation.
+	// Path is the path of the setting, in the spelling of the extension's documentation. It is relative
+	// to extensions.durableTask unless Absolute is true.
 	Path     string
 	Absolute bool
 
-	// Older are former names in the same object. Flat is its name
-	// right below a durableTask at the top of the file, the shape of version 1 of
-	// the host (Options/DurableTaskOptions.cs of the extension's version 1).
+	// Older lists former names in the same object. Flat is the name directly below a top-level
+	// durableTask, in the schema of version 1 of the host (Options/DurableTaskOptions.cs of the
+	// extension's version 1).
 	Older []string
 	Flat  string
 
-	// Values checks a value and stores it in the configuration.
+	// Values validates a value and stores it in the configuration.
 	Values Values[C]
 
-	// Check, if not nil, refuses values of the right kind after they are stored.
+	// Check, if not nil, validates the value in context, after it is stored.
 	Check func(cfg *C, path string, s Setting) error
 
-	// Initial is the default in words, as Markdown. OnPlan has the defaults of
-	// hosting plans that differ.
+	// Initial describes the default in Markdown. OnPlan holds the different defaults of hosting plans.
 	Initial string
 	OnPlan  map[Plan]string
 
-	// Get returns the setting's value in a configuration: a string, bool, int,
-	// time.Duration or fmt.Stringer.
+	// Get returns the setting's value in a configuration: a string, bool, int, time.Duration or
+	// fmt.Stringer.
 	Get func(cfg *C) any
 
-	// Does is a phrase in Markdown that says what the setting does.
+	// Does describes the setting, as a phrase in Markdown.
 	Does string
 
-	// Inert says why the setting has no effect here, "" if it has one.
+	// Inert is the reason why the setting never has an effect, or "".
 	Inert string
 
-	// Off, if not nil, says why the setting has no effect in a configuration, "" if it has
-	// one. What it depends on must stand in rows before.
+	// Off, if not nil, returns the reason why the setting has no effect in a configuration, or "". It
+	// may use only settings of preceding rows.
 	Off func(cfg *C) string
 }
 
-// FullPath returns where the setting stands in host.json.
+// FullPath returns the complete path of the setting in host.json.
 func (row *Row[C]) FullPath() string {
 	if row.Absolute {
 		return row.Path
@@ -63,7 +61,7 @@ func (row *Row[C]) FullPath() string {
 	return DurableTaskPath + "." + row.Path
 }
 
-// places returns the paths at which the setting may stand, in order of precedence.
+// places returns all paths of the setting in order of precedence.
 func (row *Row[C]) places() []string {
 	path := row.FullPath()
 	places := []string{path}
@@ -76,8 +74,8 @@ func (row *Row[C]) places() []string {
 	return places
 }
 
-// onPlanOf returns the default on a plan, "" if the plan has none of its own. Flex
-// Consumption inherits the defaults of Consumption
+// onPlanOf returns the default on a plan, or "" if the plan has no default of its own. Flex Consumption
+// inherits the defaults of Consumption
 // (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs).
 func (row *Row[C]) onPlanOf(p Plan) string {
 	if text := row.OnPlan[p]; text != "" || p != PlanFlex {
@@ -93,8 +91,8 @@ type EffectiveSetting struct {
 	Source string `json:"source"`
 }
 
-// Effective returns the settings that have an effect. Sources says where those come from
-// that are not defaults; nil means that the program set them all. Secrets are masked.
+// Effective returns all settings that have an effect, with secrets masked. sources contains the sources
+// of the settings that are set; nil means that the program set them all.
 func Effective[C any](rows []Row[C], cfg *C, sources map[string]string) []EffectiveSetting {
 	var out []EffectiveSetting
 	for i := range rows {
@@ -114,7 +112,7 @@ func Effective[C any](rows []Row[C], cfg *C, sources map[string]string) []Effect
 	return out
 }
 
-// shown returns a value as it stands in host.json, with secrets masked.
+// shown returns a value in the form of host.json, with secrets masked.
 func shown(value any) any {
 	switch v := value.(type) {
 	case time.Duration:
@@ -130,8 +128,8 @@ func shown(value any) any {
 // A Schema is a part of a JSON schema.
 type Schema map[string]any
 
-// HostSchema returns the JSON schema of the settings in rows, for editors. It allows
-// all other members of host.json.
+// HostSchema returns the JSON schema of the settings in rows, for editors. The schema allows any other
+// member of host.json.
 func HostSchema[C any](rows []Row[C]) ([]byte, error) {
 	root := Schema{
 		"$schema":     "http://json-schema.org/draft-07/schema#",
@@ -162,8 +160,8 @@ func HostSchema[C any](rows []Row[C]) ([]byte, error) {
 	return json.MarshalIndent(root, "", "  ")
 }
 
-// schemaObject returns the properties of the object at path, which it adds if
-// needed. Below extensions.durableTask no other properties are allowed.
+// schemaObject returns the properties of the object at path. It adds missing objects. Objects at or
+// below extensions.durableTask do not allow other properties.
 func schemaObject(root Schema, path []string) Schema {
 	at := root
 	for i, name := range path {
@@ -182,8 +180,8 @@ func schemaObject(root Schema, path []string) Schema {
 	return properties
 }
 
-// Sentence makes a sentence of a phrase.
+// Sentence turns a phrase into a sentence.
 func Sentence(phrase string) string { return strings.ToUpper(phrase[:1]) + phrase[1:] + "." }
 
-// plainText returns Markdown without its marks.
+// plainText removes code marks from Markdown.
 func plainText(markdown string) string { return strings.ReplaceAll(markdown, "`", "") }

@@ -9,13 +9,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// overridePrefix begins the names of variables that override host.json, before
-// the names of its objects, each followed by "__" or ":"
-// (azure-functions-host: Config/HostJsonFileConfigurationSource.cs makes the
-// file the section AzureFunctionsJobHost of the host's configuration).
+// overridePrefix is the prefix of environment variables that override host.json, in lower case. After
+// the prefix follow the names of objects, separated by "__" or ":". The host loads the file as the
+// section AzureFunctionsJobHost of its configuration (azure-functions-host:
+// Config/HostJsonFileConfigurationSource.cs).
 const overridePrefix = "azurefunctionsjobhost."
 
-// A settingKind is what sort of JSON value a setting was given.
+// A settingKind is a type of JSON value.
 type settingKind int
 
 const (
@@ -27,15 +27,15 @@ const (
 	kindArray
 )
 
-// A Setting is one value of host.json, or of a variable that overrides it.
+// A Setting is a value in host.json or in an environment variable that overrides it.
 type Setting struct {
-	path   string // names joined by points, spelled as they were found
+	path   string // names separated by dots, in their original spelling
 	kind   settingKind
-	Text   string // of a string, number or bool
-	Source string // "host.json line 7", "environment variable X"
+	Text   string // of a string, number or Boolean
+	Source string // such as "host.json line 7" or "environment variable X"
 }
 
-// written returns the value as it stands in host.json, for error messages.
+// written returns the value in the form of host.json, for error messages.
 func (s Setting) written() string {
 	switch s.kind {
 	case kindString:
@@ -51,31 +51,31 @@ func (s Setting) written() string {
 	return "null"
 }
 
-// IsTrue reports whether the value is true, as JSON or as text.
+// IsTrue reports whether the value is true, as a JSON Boolean or as text.
 func (s Setting) IsTrue() bool { return strings.EqualFold(strings.TrimSpace(s.Text), "true") }
 
-// wrong returns the error that names a setting, its value, the values wanted and its
-// source. The path is spelled as in the documentation.
+// wrong returns the error for an invalid value. It contains the value, its source and the allowed
+// values. path is the documented spelling.
 func (s Setting) wrong(path, want string) error {
 	return fmt.Errorf("%s is %s; want %s (%s)", path, s.written(), want, s.Source)
 }
 
-// wrongValue is [Setting.wrong] for a value in which variables were substituted.
+// wrongValue is like [Setting.wrong], for a value after substitution of %NAME%.
 func (s Setting) wrongValue(path, value, want string) error {
 	if value == strings.TrimSpace(s.Text) {
 		return s.wrong(path, want)
 	}
-	return fmt.Errorf("%s is %s, which stands for %q; want %s (%s)", path, s.written(), secrets.Mask(value), want, s.Source)
+	return fmt.Errorf("%s is %s, which resolves to %q; want %s (%s)", path, s.written(), secrets.Mask(value), want, s.Source)
 }
 
-// Settings are values by path, without regard to case.
+// Settings maps paths to values. Paths are not case-sensitive.
 type Settings struct{ byPath map[string]Setting }
 
-// New returns Settings without values.
+// New returns empty Settings.
 func New() Settings { return Settings{byPath: map[string]Setting{}} }
 
-// Lookup returns the setting at path. One that is null counts as not given, as
-// in .NET configuration.
+// Lookup returns the setting at path. A setting that is null counts as missing, as in .NET
+// configuration.
 func (s Settings) Lookup(path string) (Setting, bool) {
 	found, ok := s.byPath[strings.ToLower(path)]
 	return found, ok && found.kind != kindNull
@@ -83,7 +83,7 @@ func (s Settings) Lookup(path string) (Setting, bool) {
 
 func (s Settings) set(v Setting) { s.byPath[strings.ToLower(v.path)] = v }
 
-// remove forgets path and all that is below it.
+// remove removes path and everything below it.
 func (s Settings) remove(path string) {
 	path = strings.ToLower(path)
 	if _, ok := s.byPath[path]; !ok {
@@ -96,7 +96,7 @@ func (s Settings) remove(path string) {
 	}
 }
 
-// children returns the settings right below path, ordered by name.
+// children returns the settings directly below path, ordered by name.
 func (s Settings) children(path string) []Setting {
 	prefix := strings.ToLower(path) + "."
 	names := map[string]bool{}
@@ -112,7 +112,7 @@ func (s Settings) children(path string) []Setting {
 			out = append(out, child)
 			continue
 		}
-		// Only something below it is known, which a variable named.
+		// Only variables set something below it.
 		out = append(out, Setting{path: prefix + name, kind: kindObject, Source: s.anyBelow(prefix + name).Source})
 	}
 	slices.SortFunc(out, func(a, b Setting) int { return strings.Compare(strings.ToLower(a.path), strings.ToLower(b.path)) })
@@ -130,9 +130,9 @@ func (s Settings) anyBelow(path string) Setting {
 	return s.byPath[below[0]]
 }
 
-// Override applies the variables in environ, which has the form of
-// [os.Environ], that override host.json. An empty one overrides nothing. If
-// two differ only in case or separators, the one that sorts last counts.
+// Override applies the environment variables that override host.json. environ has the form of
+// [os.Environ]. An empty variable overrides nothing. If names differ only in case or separators, the
+// last one in sorted order applies.
 func (s Settings) Override(environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(variable, "=")
@@ -142,7 +142,7 @@ func (s Settings) Override(environ []string) {
 		}
 		path = path[len(overridePrefix):]
 		if s.byPath[strings.ToLower(path)].kind == kindObject {
-			continue // .NET keeps a section's own value apart from its members
+			continue // .NET keeps the value of a section separate from its members
 		}
 		s.set(Setting{path: path, kind: kindString, Text: value, Source: "environment variable " + name})
 	}

@@ -10,16 +10,14 @@ import (
 	"time"
 )
 
-// timeSpan is .NET's TimeSpan in the forms that host.json uses: hh:mm:ss, with
-// days and a point before it, or a point and up to seven digits after it, and
-// hh:mm. TimeSpan.Parse knows more, among them a plain number, which it takes
-// for days.
+// timeSpan matches the forms of .NET's TimeSpan in host.json: hh:mm and hh:mm:ss, with optional days
+// ("1.00:00:00") and an optional fraction of up to seven digits. It rejects other forms that
+// TimeSpan.Parse accepts, such as a plain number, which means days.
 var timeSpan = regexp.MustCompile(`^(?:(\d{1,8})\.)?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,7}))?)?$`)
 
 var errTimeSpan = errors.New("not a time span of the form hh:mm:ss or d.hh:mm:ss")
 
-// ParseTimeSpan returns the duration that a .NET TimeSpan stands for. Negative
-// ones are not accepted, since no setting allows them.
+// ParseTimeSpan parses a .NET TimeSpan. It rejects negative time spans, because no setting allows them.
 func ParseTimeSpan(s string) (time.Duration, error) {
 	m := timeSpan.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
@@ -37,14 +35,13 @@ func ParseTimeSpan(s string) (time.Duration, error) {
 		time.Duration(seconds)*time.Second + time.Duration(ticks)*100, nil
 }
 
-// number returns the value of a few decimal digits, 0 for none.
+// number returns the value of a few decimal digits, 0 for "".
 func number(digits string) int64 {
 	n, _ := strconv.ParseInt(digits, 10, 64)
 	return n
 }
 
-// FormatTimeSpan returns d, which is not negative, in the form that
-// parseTimeSpan reads.
+// FormatTimeSpan formats d in the form that [ParseTimeSpan] reads. d must not be negative.
 func FormatTimeSpan(d time.Duration) string {
 	days, rest := d/(24*time.Hour), d%(24*time.Hour)
 	s := fmt.Sprintf("%02d:%02d:%02d", rest/time.Hour, rest%time.Hour/time.Minute, rest%time.Minute/time.Second)

@@ -11,40 +11,40 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// Values is the kind of values that a setting takes: [Text], [Whole], [Bool], [Choice],
-// [Span] or [List].
+// Values describes the allowed values of a setting: [Text], [Whole], [Bool], [Choice], [Span] or
+// [List].
 type Values[C any] interface {
-	// take checks s, which was found at path, and stores it in cfg. The error names the
-	// setting, its value, the values allowed and its source.
+	// take validates s, the setting at path, and stores its value in cfg. The error contains the path,
+	// the value, the allowed values and the source.
 	take(r *Reader[C], path string, s Setting, cfg *C) error
 
-	// Allowed describes the values in Markdown.
+	// Allowed describes the allowed values in Markdown.
 	Allowed() string
 
-	// schema describes the values to editors.
+	// schema describes the allowed values for editors.
 	schema() Schema
 }
 
-// errUnset is the result of take for a value that counts as not given.
+// errUnset is returned by take for a value that counts as missing.
 var errUnset = errors.New("counts as not given")
 
-// Text is a string.
+// Text allows a string.
 type Text[C any] struct {
 	Set func(cfg *C, value string)
 
-	// Resolved replaces %NAME% by the setting NAME.
+	// Resolved replaces %NAME% in the value with the setting NAME.
 	Resolved bool
 
-	// Want, if not nil, returns "" for a value that is allowed, else which are.
+	// Want, if not nil, returns "" for an allowed value, otherwise a description of the allowed values.
 	Want func(value string) string
 
-	// Hidden leaves a wrong value out of the error, since it may be a secret.
+	// Hidden omits an invalid value from the error, because it may be a secret.
 	Hidden bool
 
 	// EmptyIsUnset ignores an empty string.
 	EmptyIsUnset bool
 
-	// Words describes the values; Pattern is a regular expression for the schema.
+	// Words describes the allowed values. Pattern is a regular expression for the schema.
 
 	Words, Pattern string
 }
@@ -104,8 +104,8 @@ func (k Text[C]) schema() Schema {
 // settingName matches the name of a setting, such as a connection.
 var settingName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`)
 
-// WantSettingName returns "" for the name of a setting, else what a name is. It refuses
-// keys and connection strings, which are often put where their setting's name belongs:
+// WantSettingName returns "" for the name of a setting, otherwise a description of such names. It
+// rejects keys and connection strings, which users often enter instead of the name of their setting:
 // names appear in URLs and errors.
 func WantSettingName(value string) string {
 	if settingName.MatchString(value) && secrets.Mask(value) == value {
@@ -114,13 +114,13 @@ func WantSettingName(value string) string {
 	return "the name of a setting: letters, digits and _ . : -"
 }
 
-// Whole is a whole number. As in .NET configuration, where every value is
-// text, a string of digits is one, too.
+// Whole allows a whole number. A string of digits is a number, too, as in .NET configuration, where
+// every value is text.
 type Whole[C any] struct {
 	Low, High int
 	Set       func(cfg *C, n int)
 
-	// Most, if not nil, is High in a configuration, if that is less.
+	// Most, if not nil, returns the effective upper limit for a configuration, at most High.
 	Most func(cfg *C) int
 }
 
@@ -146,7 +146,7 @@ func (k Whole[C]) schema() Schema {
 	return Schema{"type": "integer", "minimum": k.Low, "maximum": k.High}
 }
 
-// Bool is true or false, in any case, as JSON or as text.
+// Bool allows true and false in any case, as a JSON Boolean or as text.
 type Bool[C any] struct {
 	Set func(cfg *C, b bool)
 }
@@ -167,7 +167,7 @@ func (Bool[C]) Allowed() string { return "`true`, `false`" }
 
 func (Bool[C]) schema() Schema { return Schema{"type": "boolean"} }
 
-// Choice is one of several names, in any case.
+// Choice allows one of several names, in any case.
 type Choice[C any] struct {
 	Names []string
 	Set   func(cfg *C, index int)
@@ -196,7 +196,7 @@ func (k Choice[C]) schema() Schema {
 	return Schema{"type": "string", "enum": k.Names}
 }
 
-// Span is a time span, .NET's TimeSpan.
+// Span allows a time span in the format of .NET's TimeSpan.
 type Span[C any] struct {
 	Low, High time.Duration
 	Set       func(cfg *C, d time.Duration)
@@ -222,7 +222,7 @@ func (Span[C]) schema() Schema {
 	return Schema{"type": "string", "pattern": `^(\d+\.)?\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,7})?)?$`}
 }
 
-// shortTimeSpan is formatTimeSpan without zeros at the end of a fraction.
+// shortTimeSpan formats d like [FormatTimeSpan], without trailing zeros in the fraction.
 func shortTimeSpan(d time.Duration) string {
 	s := FormatTimeSpan(d)
 	if head, fraction, ok := strings.Cut(s, "."); ok && len(fraction) == 7 {
@@ -231,12 +231,12 @@ func shortTimeSpan(d time.Duration) string {
 	return s
 }
 
-// List is an array of numbers or names.
+// List allows an array of numbers or names.
 type List[C any] struct {
 	Item  Schema
 	Words string
 
-	// Each stores an element. It returns false for one that is not allowed.
+	// Each stores an element. It returns false if the element is not allowed.
 	Each func(cfg *C, s Setting) bool
 }
 
@@ -260,12 +260,12 @@ func (k List[C]) schema() Schema {
 	return Schema{"type": "array", "items": k.Item}
 }
 
-// spanRange says in words which time spans are allowed.
+// spanRange describes a range of time spans.
 func spanRange(low, high time.Duration) string {
 	return fmt.Sprintf("a time span from %s to %s", shortTimeSpan(low), shortTimeSpan(high))
 }
 
-// wholeRange says in words which whole numbers are allowed.
+// wholeRange describes a range of whole numbers.
 func wholeRange(low, high int) string {
 	return fmt.Sprintf("a whole number from %d to %d", low, high)
 }

@@ -1,5 +1,5 @@
-// Package statusjson has the JSON of an instance's status, for the management API, which
-// writes it, and the hub commands, which read it.
+// Package statusjson defines the JSON of an instance's status. The management API writes it, and the
+// hub commands read it.
 package statusjson
 
 import (
@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// A Status is the JSON of an instance's status, whose history events are of type E
-// (WebJobs.Extensions.DurableTask/StatusResponsePayload.cs). Nulls are
-// written, except in members with omitempty.
+// A Status is the JSON of an instance's status, with history events of type E
+// (WebJobs.Extensions.DurableTask/StatusResponsePayload.cs). Members without omitempty may be null.
 type Status[E any] struct {
 	Name            string          `json:"name"`
 	InstanceID      string          `json:"instanceId"`
@@ -22,24 +21,23 @@ type Status[E any] struct {
 	CreatedTime     string          `json:"createdTime"`
 	LastUpdatedTime string          `json:"lastUpdatedTime"`
 	Version         string          `json:"version,omitempty"`
-	Tags            Tags            `json:"tags,omitempty"`         // the extension has no such member
-	WaitsFor        string          `json:"waitsFor,omitempty"`     // a function that is not known; the extension has no such member
-	Warning         string          `json:"warning,omitempty"`      // of the start that this answers; the extension has no such member
-	HistoryEvents   []E             `json:"historyEvents,omitzero"` // nil if they were not asked for
+	Tags            Tags            `json:"tags,omitempty"`         // not in the .NET extension
+	WaitsFor        string          `json:"waitsFor,omitempty"`     // a note about a function that the app does not run; not in the .NET extension
+	Warning         string          `json:"warning,omitempty"`      // about the start that this answers; not in the .NET extension
+	HistoryEvents   []E             `json:"historyEvents,omitzero"` // nil unless requested
 }
 
-// Tags are those of an instance.
+// Tags are the tags of an instance.
 type Tags map[string]string
 
-// Have reports whether there is the tag that a text selects: NAME with any value, or
-// NAME=VALUE.
+// Have reports whether t contains the tag in text: NAME with any value, or NAME=VALUE.
 func (t Tags) Have(text string) bool {
 	name, want, valued := strings.Cut(text, "=")
 	value, ok := t[strings.TrimSpace(name)]
 	return ok && (!valued || value == strings.TrimSpace(want))
 }
 
-// String returns the tags in order, as NAME=VALUE with blanks between.
+// String returns the tags as NAME=VALUE, sorted by name and separated by spaces.
 func (t Tags) String() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {

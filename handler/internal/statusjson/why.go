@@ -1,6 +1,6 @@
 package statusjson
 
-// A Why is the JSON of why an instance does not go on. The extension has no such answer.
+// A Why is the JSON of the reasons why an instance is waiting. The .NET extension has no such answer.
 type Why struct {
 	InstanceID    string   `json:"instanceId"`
 	Name          string   `json:"name"`
@@ -8,13 +8,13 @@ type Why struct {
 	Reasons       []Reason `json:"reasons"`
 }
 
-// A Reason is one of them. Times are in RFC 3339.
+// A Reason is one reason. Times are in RFC 3339.
 type Reason struct {
-	Kind        string   `json:"kind"` // one of durable's ReasonKinds
-	Text        string   `json:"text"` // in words
+	Kind        string   `json:"kind"` // a durable.ReasonKind
+	Text        string   `json:"text"` // description
 	Name        string   `json:"name,omitempty"`
-	Attempt     int      `json:"attempt,omitempty"`  // of what has failed before
-	Attempts    int      `json:"attempts,omitempty"` // how many there may be
+	Attempt     int      `json:"attempt,omitempty"`  // number of the current attempt, or of the attempt that starts when the timer fires
+	Attempts    int      `json:"attempts,omitempty"` // the largest number of attempts
 	TaskID      *int     `json:"taskId,omitempty"`
 	InstanceIDs []string `json:"instanceIds,omitempty"`
 	HeldBy      string   `json:"heldBy,omitempty"`
@@ -23,22 +23,22 @@ type Reason struct {
 	Where       []string `json:"where,omitempty"`
 	Stack       string   `json:"stack,omitempty"` // of code that does not yield
 
-	IsAlsoUnderWay bool   `json:"alsoUnderWay,omitempty"` // no code waits for it
-	IsHeld         bool   `json:"held,omitempty"`         // its outcome is stored, and the instance suspended
+	IsAlsoUnderWay bool   `json:"alsoUnderWay,omitempty"` // in flight, but no code waits for it
+	IsHeld         bool   `json:"held,omitempty"`         // the result is stored, but the instance is suspended
 	LastError      string `json:"lastError,omitempty"`    // of the previous attempt
 
 	RunsHere     *bool  `json:"runsHere,omitempty"` // of an activity, if the app's worker knows
 	RunningSince string `json:"runningSince,omitempty"`
 
-	Place *Place `json:"place,omitempty"` // of what has not begun, if the hub can tell
+	Place *Place `json:"place,omitempty"` // of an instance that has not started, if the hub reports it
 }
 
-// A Place is where an instance stands that has not begun.
+// A Place is the position of an instance that has not started.
 type Place struct {
-	Partition *int   `json:"partition,omitempty"` // none in a hub without partitions
-	Owner     string `json:"owner,omitempty"`     // the worker that has the partition, if one does
+	Partition *int   `json:"partition,omitempty"` // nil in a hub without partitions
+	Owner     string `json:"owner,omitempty"`     // the worker that owns the partition, or ""
 	Before    int    `json:"messagesBefore"`
-	IsExact   bool   `json:"isExact"` // whether it is that number, and not about
+	IsExact   bool   `json:"isExact"` // Before is exact, not an estimate
 
-	StartMissing bool `json:"startMissing,omitempty"` // the instance seems to have no start message
+	StartMissing bool `json:"startMissing,omitempty"` // the start message seems to be missing
 }

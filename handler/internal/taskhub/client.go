@@ -18,8 +18,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An OutageError is the error of a request to the storage that could not be reached, did
-// not answer in time, or refused all requests.
+// An OutageError is the error of a request to storage that is unreachable, does not answer in time, or
+// refuses all requests.
 type OutageError struct{ Err error }
 
 // Error returns the text of the cause.
@@ -28,9 +28,9 @@ func (e *OutageError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *OutageError) Unwrap() error { return e.Err }
 
-// A Client is the client half of a provider for use by a server. Its errors distinguish an
-// outage of the storage from one of another service that a route calls, requests are
-// bounded in time, and starts and signals are logged as .NET's client logs them.
+// A Client wraps the client of a provider for use in a server. It limits the time of requests, and logs
+// starts and signals like .NET's client. It wraps outages of the storage in [OutageError], which
+// distinguishes them from failures of other services that a route calls.
 type Client struct {
 	Hub        provider.Client
 	Log        *slog.Logger
@@ -87,7 +87,7 @@ func (c Client) Instance(ctx context.Context, id string, fetch provider.Fetch) (
 
 // Instances implements [provider.Client].
 func (c Client) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
-	if q.Continuation == "" && c.IsBusy() { // a list that has started continues
+	if q.Continuation == "" && c.IsBusy() { // further pages of a list are allowed
 		return nil, &OutageError{errBusy}
 	}
 	page, err := bounded(ctx, func(ctx context.Context) (*provider.Page, error) { return c.Hub.Instances(ctx, q) })
@@ -176,8 +176,8 @@ func (c Client) Load(ctx context.Context) (*provider.Load, error) {
 	return bounded(ctx, reporter.Load)
 }
 
-// Check implements [provider.Checker] for every provider. One that is no Checker is asked
-// for an instance.
+// Check implements [provider.Checker] for every provider. If the provider is no Checker, it reads an
+// instance.
 func (c Client) Check(ctx context.Context) error {
 	if checker, ok := c.Hub.(provider.Checker); ok {
 		return markOutage(ctx, checker.Check(ctx))
@@ -185,8 +185,8 @@ func (c Client) Check(ctx context.Context) error {
 	return c.probe(ctx)
 }
 
-// probe asks for an instance that cannot exist, to see whether the storage answers. The
-// first successful probe creates the hub.
+// probe reads an instance that cannot exist, to check that the storage answers. The first successful
+// probe creates the hub.
 func (c Client) probe(ctx context.Context) error {
 	_, err := c.Hub.Instance(ctx, "@@probe", provider.Fetch{})
 	if errors.Is(err, provider.ErrInstanceNotFound) || IsDamaged(err) { // other partitions may work
@@ -195,10 +195,10 @@ func (c Client) probe(ctx context.Context) error {
 	return markOutage(ctx, err)
 }
 
-// errBusy refuses new work while the storage is overloaded.
-var errBusy = errors.New("more requests wait for the storage than it answers")
+// errBusy is the cause of an outage while the storage is overloaded.
+var errBusy = errors.New("the storage is overloaded")
 
-// IsBusy reports whether the storage is overloaded, so that new work is refused.
+// IsBusy reports whether the storage is overloaded. The client then refuses new work.
 func (c Client) IsBusy() bool {
 	checker, ok := c.Hub.(provider.Checker)
 	return ok && checker.IsBusy()
@@ -230,8 +230,8 @@ func (c Client) BlockedPartitions() (blocked []provider.BlockedPartition, all bo
 	return nil, false
 }
 
-// Backup writes the hub into a new file on this machine, and returns its size in bytes. It has no
-// time limit. It fails with [provider.ErrNotSupported] if the hub is not in a local file.
+// Backup writes the hub into a new file on this machine and returns the size in bytes. It has no time
+// limit. It fails with [provider.ErrNotSupported] if the hub is not in a local file.
 func (c Client) Backup(ctx context.Context, path string) (size int64, err error) {
 	hub, ok := c.Hub.(interface {
 		Backup(ctx context.Context, path string) (size int64, err error)
@@ -251,9 +251,8 @@ func (c Client) MakePrimary(ctx context.Context) error {
 	return boundedErr(ctx, primary.MakePrimary)
 }
 
-// logStart logs the start of an instance, as .NET's client does
-// (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
-// StartNewAsync).
+// logStart logs the start of an instance like .NET's client
+// (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs, StartNewAsync).
 func (c Client) logStart(ctx context.Context, m provider.TaskMessage) {
 	start, ok := m.Event.(*history.ExecutionStarted)
 	if !ok || !c.Log.Enabled(ctx, slog.LevelDebug) {
@@ -264,8 +263,8 @@ func (c Client) logStart(ctx context.Context, m provider.TaskMessage) {
 		slog.String("name", start.Name), slog.String("functionType", "Orchestrator"), slog.String("reason", "NewInstance"))
 }
 
-// logSignal logs the signal of an entity (DurableClient.cs, SignalEntityAsyncInternal).
-// The worker logs events of orchestrations when they arrive.
+// logSignal logs a signal of an entity (DurableClient.cs, SignalEntityAsyncInternal). The worker logs
+// events of orchestrations when they arrive.
 func (c Client) logSignal(ctx context.Context, m provider.TaskMessage) {
 	e, ok := m.Event.(*history.EventRaised)
 	if !ok || !c.Log.Enabled(ctx, slog.LevelDebug) || e.Input == nil || !strings.HasPrefix(e.Name, "op") {
@@ -284,11 +283,12 @@ func (c Client) logSignal(ctx context.Context, m provider.TaskMessage) {
 		slog.String("operation", request.Operation), slog.String("reason", "EntitySignal:"+request.Operation))
 }
 
-// StorageTime bounds one request to the storage with all its attempts. A caller who has
-// waited that long gets an answer that says to try again.
+// StorageTime limits a request to the storage, including all its attempts. Then the caller gets an
+// answer with the advice to try again.
 const StorageTime = 30 * time.Second
 
-// bounded makes a request to the storage within [StorageTime], and marks outages.
+// bounded sends a request to the storage with the time limit [StorageTime] and marks outages in its
+// error.
 func bounded[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, StorageTime)
 	defer cancel()
@@ -296,22 +296,21 @@ func bounded[T any](ctx context.Context, request func(context.Context) (T, error
 	return answer, markOutage(ctx, err)
 }
 
-// boundedErr is bounded for a request without an answer.
+// boundedErr is like [bounded], for a request without a result.
 func boundedErr(ctx context.Context, request func(context.Context) error) error {
 	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, request(ctx) })
 	return err
 }
 
-// maxIDLength is how many bytes an ID in storage can have: a row's key has at most
-// 1 KiB, which is 512 characters.
+// maxIDLength is the largest length of a stored ID in bytes. The key of a row is limited to 1 KiB,
+// which is 512 characters.
 const maxIDLength = 512
 
-// canBeStored reports whether an instance can have an ID. For others the storage is not
-// asked.
+// canBeStored reports whether an instance can have the ID. For any other ID, no request is sent.
 func canBeStored(id string) bool { return len(id) <= maxIDLength && utf8.ValidString(id) }
 
-// markOutage wraps err if it is an outage. The error of a request that the caller canceled
-// is none.
+// markOutage wraps err in an [OutageError] if it is an outage. The error of a request that its caller
+// canceled is not an outage.
 func markOutage(ctx context.Context, err error) error {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) || !isOutage(err) {
 		return err
@@ -337,8 +336,8 @@ func isOutage(err error) bool {
 	return isNet
 }
 
-// IsDeletedHub reports whether err says that the hub was deleted, or is being deleted. The
-// next request that can creates it again.
+// IsDeletedHub reports whether err means that the hub was deleted or is being deleted. The next request
+// creates the hub again, if possible.
 func IsDeletedHub(err error) bool {
 	e, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok {
@@ -351,31 +350,31 @@ func IsDeletedHub(err error) bool {
 	return strings.HasSuffix(e.ErrorCode, "BeingDeleted")
 }
 
-// IsStopped reports whether err says that the hub was deleted, and that this process does not
-// create it again before it is restarted.
+// IsStopped reports whether err means that the hub was deleted and that only a restart of this process
+// creates it again.
 func IsStopped(err error) bool {
 	_, stopped := errors.AsType[*partitionlog.DeletedError](err)
 	return stopped
 }
 
-// IsDamaged reports whether err says that blobs of a hub in partition logs are damaged or missing.
+// IsDamaged reports whether err means that blobs of a hub in partition logs are damaged or missing.
 func IsDamaged(err error) bool {
 	return errors.As(err, new(*partitionlog.DamageError)) || errors.As(err, new(*partitionlog.UnreadableError))
 }
 
-// IsUncertain reports whether err says that a request may or may not have had its effect.
+// IsUncertain reports whether err means that a request may or may not have taken effect.
 func IsUncertain(err error) bool { return errors.As(err, new(*partitionlog.UncertainError)) }
 
-// maxUnreadable bounds how many unreadable instances are logged and remembered.
+// maxUnreadable is the largest number of unreadable instances that are logged.
 const maxUnreadable = 1000
 
 // An UnreadableLog logs each unreadable instance once.
 type UnreadableLog struct {
-	mu    sync.Mutex // protects known
+	mu    sync.Mutex // guards known
 	known map[string]bool
 }
 
-// Add logs an instance, and why it is unreadable, if it was not logged before.
+// Add logs an unreadable instance and the cause, unless it was logged before.
 func (u *UnreadableLog) Add(log *slog.Logger, id string, cause error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package taskhub is the task hub as a server sees it: storage that may be out of reach,
-// a local file that another process may have open, and requests that must not wait for
-// either. A [Hub] waits for the storage and runs the worker; a [Client] bounds requests and
-// marks their errors; a [Readiness] says whether the app can serve.
+// Package taskhub adapts a task hub for a server. The storage may be unreachable, another process may
+// hold the local file, and requests must not wait long for either.
+//
+// A [Hub] waits for the storage and runs the worker. A [Client] limits the time of requests and marks
+// outages in their errors. A [Readiness] tracks whether the app can serve.
 package taskhub

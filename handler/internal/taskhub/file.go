@@ -13,16 +13,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A File is a hub in a local file that may be opened after the server started: another
-// process may have the file open, or it may be damaged. Until it is open, all calls fail
-// with an [OutageError].
+// A File is a hub in a local file that is opened after the server has started, because another process
+// may hold the file or it may be damaged. Until it is open, all calls fail with an [OutageError].
 type File struct {
 	path string
 	cfg  embedded.Config
 
-	opening sync.Mutex // held while the file is opened or closed
+	opening sync.Mutex // held while the file is being opened or closed
 
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // guards the fields below
 	hub    *embedded.Hub
 	closed bool
 }
@@ -39,11 +38,11 @@ var (
 	_ provider.UsageReporter = (*File)(nil)
 )
 
-// NewFile returns the hub in the file at path, which is not open yet.
+// NewFile returns a hub in the file at path. It does not open the file.
 func NewFile(path string, cfg embedded.Config) *File { return &File{path: path, cfg: cfg} }
 
-// Open opens the file unless it is open or was closed. It waits a second for another
-// process to close it.
+// Open opens the file unless it is open or closed already. It waits one second for another process to
+// close it.
 func (f *File) Open() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
@@ -66,8 +65,7 @@ func (f *File) Open() error {
 	return nil
 }
 
-// isLasting reports whether an error of opening lasts until an operator repairs or
-// replaces the file.
+// isLasting reports whether an error of Open persists until an operator repairs or replaces the file.
 func isLasting(err error) bool {
 	if _, newer := errors.AsType[*embedded.FormatError](err); newer {
 		return true
@@ -76,8 +74,8 @@ func isLasting(err error) bool {
 	return corrupt
 }
 
-// Backup writes the hub into a new file at path, see [embedded.Hub.Backup]. An error of the new file
-// is no outage of the hub.
+// Backup writes the hub into a new file at path; see [embedded.Hub.Backup]. An error of the new file is
+// not an outage of the hub.
 func (f *File) Backup(ctx context.Context, path string) (size int64, err error) {
 	outage := f.use(func(hub *embedded.Hub) error {
 		size, err = hub.Backup(ctx, path)
@@ -86,7 +84,7 @@ func (f *File) Backup(ctx context.Context, path string) (size int64, err error) 
 	return size, errors.Join(outage, err)
 }
 
-// Close closes the file if it is open, for good.
+// Close closes the file. It cannot be opened again.
 func (f *File) Close() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
@@ -100,10 +98,10 @@ func (f *File) Close() error {
 	return hub.Close()
 }
 
-// ErrNotOpen is the cause of the [OutageError] of a file that is not open yet.
+// ErrNotOpen is the cause of the [OutageError] of a file that is not open.
 var ErrNotOpen = errors.New("the task hub's file is not open")
 
-// use calls call with the open hub.
+// use calls call with the open hub and marks outages in its error.
 func (f *File) use(call func(*embedded.Hub) error) error {
 	f.mu.Lock()
 	hub := f.hub
@@ -118,7 +116,7 @@ func (f *File) use(call func(*embedded.Hub) error) error {
 	return err
 }
 
-// isFileOutage reports whether err comes from the file or the disk, not from the call.
+// isFileOutage reports whether err comes from the file or the disk rather than from the call.
 func isFileOutage(err error) bool {
 	if err == nil {
 		return false
@@ -128,7 +126,7 @@ func isFileOutage(err error) bool {
 	return errors.Is(err, embedded.ErrClosed) || isLasting(err) || errno || path
 }
 
-// ask is use for a call with a result.
+// ask is like [File.use], for a call that returns a result.
 func ask[T any](f *File, call func(*embedded.Hub) (T, error)) (answer T, err error) {
 	err = f.use(func(hub *embedded.Hub) (err error) {
 		answer, err = call(hub)
@@ -179,7 +177,7 @@ func (f *File) Place(ctx context.Context, id string) (provider.Place, error) {
 
 // Usage implements [provider.UsageReporter].
 func (f *File) Usage() []provider.Usage {
-	usage, _ := ask(f, func(hub *embedded.Hub) ([]provider.Usage, error) { return hub.Usage(), nil }) // none while it is not open
+	usage, _ := ask(f, func(hub *embedded.Hub) ([]provider.Usage, error) { return hub.Usage(), nil }) // none until the file is open
 	return usage
 }
 
@@ -216,6 +214,6 @@ func (f *File) IsSole() bool { return true }
 
 // IsExact implements [provider.Exact].
 func (f *File) IsExact() bool {
-	exact, _ := ask(f, func(hub *embedded.Hub) (bool, error) { return hub.IsExact(), nil }) // not while it is not open
+	exact, _ := ask(f, func(hub *embedded.Hub) (bool, error) { return hub.IsExact(), nil }) // false until the file is open
 	return exact
 }

@@ -16,37 +16,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// Times of the attempts to reach the storage.
+// Timeouts and delays of attempts to reach the storage.
 const (
 	probeTimeout  = 10 * time.Second
 	probeDelayMin = time.Second
-	ProbeDelayMax = 10 * time.Second // the longest time between two attempts
+	ProbeDelayMax = 10 * time.Second // the longest delay between two attempts
 
-	// heldPatience is how long requests wait for a file that another process has
-	// open, since it may be about to end.
+	// heldPatience limits how long requests wait for a file that another process holds. That process
+	// may be about to exit.
 	heldPatience = 8 * time.Second
 	heldDelay    = 100 * time.Millisecond
 
-	// complainEvery is how often the log repeats why the app cannot serve.
+	// complainEvery is the interval at which the log repeats why the app cannot serve.
 	complainEvery = time.Minute
 )
 
-// A Hub runs in the background of a server: it waits for the storage and then runs the
-// worker.
+// A Hub runs in the background of a server. It waits for the storage and then runs the worker.
 type Hub struct {
 	Name   string
 	Client Client
 	Worker *durable.Worker
 	State  *Readiness
 	Logger *slog.Logger
-	Notice string // logged at the start, unless empty
-	File   *File  // nil unless the hub is in a local file
+	Notice string // logged at start, unless empty
+	File   *File  // set only if the hub is in a local file
 	IsLog  bool   // the hub is in partition logs
-	// Closer, if not nil, closes the hub in the end.
+	// Closer, if not nil, closes the hub.
 	Closer io.Closer
 }
 
-// Run works until ctx ends and the worker has stopped. It returns the worker's error.
+// Run runs the hub until ctx ends and the worker has stopped. It returns the worker's error.
 func (h *Hub) Run(ctx context.Context) error {
 	if h.Notice != "" {
 		h.Logger.Info(h.Notice)
@@ -60,15 +59,15 @@ func (h *Hub) Run(ctx context.Context) error {
 		return err
 	}
 	if err == nil {
-		err = errors.New("the worker ended by itself")
+		err = errors.New("the worker stopped unexpectedly")
 	}
-	reason := fmt.Sprintf("Task hub %q cannot be worked on: %s. Restart the app when this is mended.", h.Name, secrets.Line(err))
+	reason := fmt.Sprintf("Task hub %q has stopped: %s. Correct the cause and restart the app.", h.Name, secrets.Line(err))
 	h.ComplainUntil(ctx, reason)
 	return nil
 }
 
-// awaitStorage probes the storage until it answers, which creates the hub. It returns
-// false if ctx ended first.
+// awaitStorage probes the storage until it answers. A successful probe creates the hub. It returns
+// false if ctx ends first.
 func (h *Hub) awaitStorage(ctx context.Context) bool {
 	var complained time.Time
 	began := time.Now()
@@ -82,7 +81,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 			}
 			continue
 		case isLasting(err) || h.IsLog && isWrongHub(err):
-			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.Name, secrets.Line(err)))
+			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Correct the cause and restart the app.", h.Name, secrets.Line(err)))
 			return false
 		case err == nil && !complained.IsZero():
 			h.Logger.Info("the storage answers again", "taskHub", h.Name)
@@ -93,14 +92,14 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		}
-		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. It is tried again every few seconds.", h.Name, secrets.Line(err))
+		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. The app retries every few seconds.", h.Name, secrets.Line(err))
 		h.State.Unavailable(reason)
 		if time.Since(complained) >= complainEvery {
 			complained = time.Now()
 			h.Logger.Error("the storage cannot be used; all calls get status 503", "taskHub", h.Name, "reason", reason)
 		}
 		if IsHeld(err) {
-			delay = probeDelayMin // it is free at any moment
+			delay = probeDelayMin // the file may be released at any moment
 		}
 		if !Pause(ctx, delay) {
 			return false
@@ -119,15 +118,15 @@ func (h *Hub) probe(ctx context.Context) error {
 	return h.Client.probe(ctx)
 }
 
-// SetContact records where the management API of this process is in a hub's file, for
-// other processes that find the file in use.
+// SetContact stores the URL of this process's management API in the hub's file. Other processes that
+// find the file in use send their requests there.
 func (h *Hub) SetContact(url string) {
 	if h != nil && h.File != nil {
 		h.File.cfg.Contact = url
 	}
 }
 
-// Close closes the hub. It may be called on nil.
+// Close closes the hub. h may be nil.
 func (h *Hub) Close() error {
 	if h == nil || h.Closer == nil {
 		return nil
@@ -135,23 +134,23 @@ func (h *Hub) Close() error {
 	return h.Closer.Close()
 }
 
-// isWrongHub reports whether err says that the hub in partition logs is not one that the
-// configuration describes. In tables and queues the number of partitions may be about to
-// change: .NET makes them one by one.
+// isWrongHub reports whether err means that the hub in partition logs does not match the configuration.
+// In queues and tables a different partition count may be temporary, because .NET creates partitions
+// one by one.
 func isWrongHub(err error) bool {
 	_, count := errors.AsType[*azurestorage.PartitionCountError](err)
 	_, format := errors.AsType[*partitionlog.FormatError](err)
 	return count || format
 }
 
-// IsHeld reports whether another process has the hub's file open. When the Functions
-// host restarts an app, the previous process may live for a moment.
+// IsHeld reports whether err means that another process holds the hub's file. When the Functions host
+// restarts an app, the previous process may still be running.
 func IsHeld(err error) bool {
 	_, held := errors.AsType[*embedded.HeldError](err)
 	return held
 }
 
-// ComplainUntil makes every call fail with reason, and logs it now and then, until ctx
+// ComplainUntil marks the app as unavailable for a reason, and logs the reason regularly until ctx
 // ends.
 func (h *Hub) ComplainUntil(ctx context.Context, reason string) {
 	h.State.Unavailable(reason)
@@ -163,8 +162,8 @@ func (h *Hub) ComplainUntil(ctx context.Context, reason string) {
 	}
 }
 
-// Pause waits for d. It returns false if ctx ended first. Package durable/internal/pause does the same,
-// which only packages below durable may import.
+// Pause waits for d. It returns false if ctx ends first. Package durable/internal/pause does the same,
+// but only packages below durable may import it.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -176,18 +175,18 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// An UnavailableError says why the app cannot serve requests now.
+// An UnavailableError reports why the app cannot serve requests.
 type UnavailableError struct{ Reason string }
 
 // Error returns the reason, a sentence.
 func (e *UnavailableError) Error() string { return e.Reason }
 
-// A Readiness says whether the app can serve and, if not, why. It is starting until the
-// first attempt to reach the storage has succeeded or failed.
+// A Readiness tracks whether the app can serve and, if not, why. An app is starting until the first
+// attempt to reach the storage has succeeded or failed.
 type Readiness struct {
-	mu       sync.Mutex // protects the following
+	mu       sync.Mutex // guards the fields below
 	starting bool
-	reason   string // why not; empty if ready
+	reason   string // empty if ready
 	decided  chan struct{}
 }
 
@@ -196,10 +195,10 @@ func NewReadiness() *Readiness {
 	return &Readiness{starting: true, reason: "The app is starting.", decided: make(chan struct{})}
 }
 
-// Ready says that the app can serve.
+// Ready marks the app as ready.
 func (r *Readiness) Ready() { r.decide("") }
 
-// Unavailable says that the app cannot serve, with a sentence that says why.
+// Unavailable marks the app as unavailable. The reason is a sentence.
 func (r *Readiness) Unavailable(reason string) { r.decide(reason) }
 
 func (r *Readiness) decide(reason string) {
@@ -212,7 +211,7 @@ func (r *Readiness) decide(reason string) {
 	}
 }
 
-// Now returns nil if the app can serve, else an [*UnavailableError].
+// Now returns nil if the app can serve, otherwise an [*UnavailableError].
 func (r *Readiness) Now() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,8 +221,7 @@ func (r *Readiness) Now() error {
 	return &UnavailableError{r.reason}
 }
 
-// Await is [Readiness.Now] for a request that may wait while the app is starting, for at
-// most the given time.
+// Await is like [Readiness.Now]. While the app is starting, it waits for at most the given time.
 func (r *Readiness) Await(ctx context.Context, most time.Duration) error {
 	select {
 	case <-r.decided:

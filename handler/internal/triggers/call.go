@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// A Call holds the values of one invocation of a function. Its zero value has no inputs
-// and no outputs. Its methods may be called concurrently.
+// A Call holds the values of one invocation of a function. The zero value has no inputs and no outputs.
+// Its methods may be called concurrently.
 type Call struct {
 	metadata map[string]json.RawMessage
-	data     map[string]json.RawMessage // inputs, by their names in lower case
+	data     map[string]json.RawMessage // inputs by name in lower case
 	outputs  []Binding
 
-	mu      sync.Mutex // protects the following
-	closed  bool       // the function has returned, or is no longer waited for
+	mu      sync.Mutex // guards the fields below
+	closed  bool       // the function has returned or was abandoned
 	items   map[string][]Item
 	lines   []string
 	failure error // the first item that cannot be written
 }
 
-// errNoInvocation refuses a request that is not the host's.
-var errNoInvocation = errors.New(`the body is no invocation; want a JSON object with "Data" and "Metadata"`)
+// errNoInvocation reports a request that is not an invocation by the host.
+var errNoInvocation = errors.New(`the body is not an invocation; want a JSON object with "Data" and "Metadata"`)
 
-// Read fills a call with what the host sends to run f, and returns the trigger's value
+// Read fills the call from the host's request to run f, and returns the value of the trigger
 // (azure-functions-host: Workers/Http/HttpScriptInvocationContext.cs).
 func (c *Call) Read(body io.Reader, f *Function) (payload json.RawMessage, err error) {
 	text, err := io.ReadAll(body)
@@ -54,7 +54,7 @@ func (c *Call) Read(body io.Reader, f *Function) (payload json.RawMessage, err e
 	}
 	payload, ok := c.Input(f.Source.Name)
 	if !ok {
-		return nil, fmt.Errorf("the host sent no %q: write the function.json of function %s anew", f.Source.Name, f.Name)
+		return nil, fmt.Errorf("the host sent no %q: run -write-functions again for function %s", f.Source.Name, f.Name)
 	}
 	return payload, nil
 }
@@ -65,11 +65,11 @@ func (c *Call) Input(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// Metadata decodes the trigger's metadata into a struct or map that into points to.
+// Metadata decodes the trigger's metadata into a pointer to a struct or map.
 func (c *Call) Metadata(into any) error { return decodeFields(c.metadata, into) }
 
-// Retry decodes the host's account of retries into a struct that into points to, and
-// leaves it alone if there is none.
+// Retry decodes the host's retry context into a pointer to a struct. Without a retry context it does
+// nothing.
 func (c *Call) Retry(into any) error {
 	raw, ok := c.metadata["RetryContext"]
 	if !ok {
@@ -81,7 +81,7 @@ func (c *Call) Retry(into any) error {
 	return nil
 }
 
-// Log adds a line for the host's log.
+// Log adds a line to the host's log of this invocation.
 func (c *Call) Log(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,12 +90,12 @@ func (c *Call) Log(line string) {
 	}
 }
 
-// HasOutput reports whether the function has an output of that name.
+// HasOutput reports whether the function has an output with the given name.
 func (c *Call) HasOutput(name string) bool {
 	return slices.ContainsFunc(c.outputs, func(b Binding) bool { return b.Name == name })
 }
 
-// Put keeps an item of an output, or the reason why there is none, for the end of the call.
+// Put adds an item to an output, or records the error of its encoding. [Call.Result] uses both.
 func (c *Call) Put(output string, item Item, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,8 +110,7 @@ func (c *Call) Put(output string, item Item, err error) {
 	}
 }
 
-// Abandon closes a call whose function failed or is no longer waited for, and returns its
-// log lines.
+// Abandon closes the call of a function that failed or timed out, and returns its log lines.
 func (c *Call) Abandon() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +118,7 @@ func (c *Call) Abandon() []string {
 	return slices.Clone(c.lines)
 }
 
-// A Result is the answer to an invocation. It is never empty: the host would wait for ever.
+// A Result is the answer to an invocation. It is never empty, because the host would wait forever.
 type Result struct {
 	Outputs     map[string]json.RawMessage
 	Logs        []string
@@ -153,18 +152,18 @@ func (c *Call) Result() (Result, error) {
 	return result, nil
 }
 
-// grace is the most that a function may go on after its context has ended.
+// grace is the longest time that a function may continue after its context has ended.
 const grace = 2 * time.Second
 
-// Run runs fn, the Go function of the named one, for at most limit. A function that panics
-// has failed. So has one that does not return soon after its context ended: Run leaves it
-// running, since nothing can end it, and returns before the host kills the program
-// (azure-functions-host: WebHost/WebScriptHostExceptionHandler.cs).
+// Run runs fn, the Go function of the named function, for at most limit. If fn panics, it has failed.
+// If fn does not return soon after its context has ended, it has failed, too: Run leaves its goroutine
+// running and returns before the host kills the program (azure-functions-host:
+// WebHost/WebScriptHostExceptionHandler.cs).
 func Run(ctx context.Context, name string, limit time.Duration, log *slog.Logger, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("function %s has run for %v, which is its limit", name, limit))
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { // waited for below, unless it does not end
+	go func() { // received below, unless fn does not return
 		err := errGoexit
 		defer func() { done <- err }()
 		err = guard(ctx, log, fn)
@@ -180,14 +179,14 @@ func Run(ctx context.Context, name string, limit time.Duration, log *slog.Logger
 	case err := <-done:
 		return withCauseOf(ctx, err)
 	case <-patience.C:
-		return fmt.Errorf("%w, and does not end: a function must return when its context ends", context.Cause(ctx))
+		return fmt.Errorf("%w; it still runs: a function must return when its context ends", context.Cause(ctx))
 	}
 }
 
-// errGoexit is the error of a function that ended its goroutine instead of returning.
+// errGoexit is the error of a function that called runtime.Goexit.
 var errGoexit = errors.New("the function ended its goroutine with runtime.Goexit")
 
-// withCauseOf adds the cause of ctx's end to the error of an ended context.
+// withCauseOf adds the cause of ctx to a deadline error.
 func withCauseOf(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)

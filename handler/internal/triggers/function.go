@@ -15,35 +15,34 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// A Function is a function of the host: what its function.json says, and how long it
-// may run.
+// A Function is a function of the host: the content of its function.json, and its time limit.
 type Function struct {
-	Name     string        // the function's, and its folder's
-	Source   Binding       // its trigger
-	Bindings []Binding     // its inputs and outputs
-	Retry    *RetryPolicy  // nil: none
-	Timeout  time.Duration // 0: the app's
+	Name     string        // name of the function and of its folder
+	Source   Binding       // the trigger
+	Bindings []Binding     // inputs and outputs
+	Retry    *RetryPolicy  // nil for no retries
+	Timeout  time.Duration // 0 for the app's default
 
 	problems []error
 }
 
-// Problem notes something that is wrong with the function.
+// Problem records a problem of the function.
 func (f *Function) Problem(err error) { f.problems = append(f.problems, err) }
 
-// Require records that a required value is missing.
+// Require records a problem if value is "".
 func (f *Function) Require(what, value string) {
 	if value == "" {
 		f.Problem(fmt.Errorf("function %q has no %s", f.Name, what))
 	}
 }
 
-// all returns the trigger and the other bindings.
+// all returns all bindings, the trigger first.
 func (f *Function) all() []Binding { return append([]Binding{f.Source}, f.Bindings...) }
 
-// check returns all that is wrong with one function.
+// check returns all problems of the function.
 func (f *Function) check() []error {
 	if f.Source.Kind == "" && f.Source.Name == "" {
-		return []error{errors.New("a zero handler.Trigger is no function: make it with handler.Timer, handler.Queue and the like")}
+		return []error{errors.New("a zero handler.Trigger is not a function: create it with a function such as handler.Timer or handler.Queue")}
 	}
 	problems := slices.Clone(f.problems)
 	add := func(format string, args ...any) {
@@ -75,8 +74,7 @@ func (f *Function) check() []error {
 	return problems
 }
 
-// bundled returns the type of a binding that an extension bundle must bring,
-// "" if there is none.
+// bundled returns the type of a binding that needs an extension bundle, or "".
 func (f *Function) bundled() string {
 	for _, b := range f.all() {
 		if !slices.Contains(builtInKinds, strings.ToLower(b.Kind)) {
@@ -86,8 +84,8 @@ func (f *Function) bundled() string {
 	return ""
 }
 
-// json returns the function's function.json: the same for the same function, so that a
-// file that is up to date stays untouched. Writing one restarts the host.
+// json returns the content of the function.json. It is deterministic, so that a file that is up to date
+// is not rewritten: a write restarts the host.
 func (f *Function) json() ([]byte, error) {
 	var bindings []json.RawMessage
 	for _, b := range f.all() {
@@ -109,7 +107,7 @@ func (f *Function) json() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// A RetryPolicy is the "retry" of a function.json.
+// A RetryPolicy is the member "retry" of a function.json.
 type RetryPolicy struct {
 	Strategy        string `json:"strategy"`
 	MaxRetryCount   int    `json:"maxRetryCount"`
@@ -118,7 +116,7 @@ type RetryPolicy struct {
 	MaximumInterval string `json:"maximumInterval,omitempty"`
 }
 
-// Check returns all that is wrong with an app's functions.
+// Check returns all problems of an app's functions.
 func Check(functions []*Function) error {
 	var problems []error
 	seen := map[string]string{}
@@ -132,12 +130,12 @@ func Check(functions []*Function) error {
 	return errors.Join(problems...)
 }
 
-// Properties are the properties of a binding that depend on its type.
+// Properties holds the properties of a binding that depend on its type.
 type Properties map[string]any
 
-// A Binding is one entry of a function.json.
+// A Binding is an entry of a function.json.
 type Binding struct {
-	Kind       string // its type, "queueTrigger"
+	Kind       string // type, such as "queueTrigger"
 	Name       string
 	Out        bool
 	Properties Properties
@@ -151,11 +149,11 @@ func (b *Binding) Set(name string, value any) {
 	b.Properties[name] = value
 }
 
-// ReturnName is the name of the output that is a function's return value.
+// ReturnName is the name of the output for a function's return value.
 const ReturnName = "$return"
 
-// Names and values of function.json that the host accepts
-// (azure-functions-host: Utility.cs, Description/FunctionDescriptorProvider.cs).
+// Names and values in function.json that the host accepts (azure-functions-host: Utility.cs,
+// Description/FunctionDescriptorProvider.cs).
 var (
 	functionNames = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,127}$`)
 	bindingNames  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,127}$`)
@@ -163,18 +161,17 @@ var (
 	cronFields    = regexp.MustCompile(`^[0-9A-Za-z*,/-]+$`)
 )
 
-// builtInKinds are the types of bindings that the host knows by itself. All
-// others come from an extension bundle
-// (azure-functions-host: ScriptHostBuilderExtensions.cs).
+// builtInKinds lists the binding types that need no extension bundle (azure-functions-host:
+// ScriptHostBuilderExtensions.cs).
 var builtInKinds = []string{"httptrigger", "http", "timertrigger", "warmuptrigger", "manualtrigger"}
 
-// durableKinds are the types of the Durable Task extension.
+// durableKinds lists the binding types of the Durable Task extension.
 var durableKinds = []string{"orchestrationtrigger", "activitytrigger", "entitytrigger", "durableclient", "orchestrationclient"}
 
-// connectedKinds are triggers and outputs that have no connection by default.
+// connectedKinds lists the binding types that have no default connection.
 var connectedKinds = []string{"servicebustrigger", "servicebus", "eventhubtrigger", "eventhub", "cosmosdbtrigger", "cosmosdb"}
 
-// check returns all that is wrong with one binding.
+// check returns all problems of the binding.
 func (b Binding) check() (problems []error) {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	kind := strings.ToLower(b.Kind)
@@ -203,14 +200,13 @@ func (b Binding) check() (problems []error) {
 			add("has the binding %q with a property %q, which cannot be set", b.Name, name)
 		}
 		if _, err := json.Marshal(value); err != nil {
-			add("has the binding %q with a property %q that JSON cannot tell: %w", b.Name, name, err)
+			add("has the binding %q with a property %q that cannot be encoded as JSON: %w", b.Name, name, err)
 		}
 	}
 	return problems
 }
 
-// json returns the binding as JSON: type, direction and name, then the others
-// by their names.
+// json returns the binding as JSON: type, direction and name, then its properties sorted by name.
 func (b Binding) json() (json.RawMessage, error) {
 	direction := "in"
 	if b.Out {
@@ -243,11 +239,12 @@ func (b Binding) json() (json.RawMessage, error) {
 	return out.Bytes(), nil
 }
 
-// isPattern reports whether the host substitutes settings or parts of a trigger in a value.
+// isPattern reports whether the host replaces parts of value with settings or with parts of the
+// trigger.
 func isPattern(value string) bool { return strings.ContainsAny(value, "%{") }
 
-// isSchedule reports whether text may be the schedule of a timer: five or six fields of a
-// crontab, or an interval.
+// isSchedule reports whether text may be the schedule of a timer: five or six cron fields, or an
+// interval.
 func isSchedule(text string) bool {
 	if d, err := settings.ParseTimeSpan(text); err == nil {
 		return d > 0

@@ -13,21 +13,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// An Item is one value of an output: the bytes of a message or blob, or a document.
+// An Item is one value of an output: the bytes of a message or blob, or a JSON document.
 type Item struct {
 	content  []byte
-	document bool // content is a JSON value, not text
+	document bool // content is JSON, not text
 }
 
 // Types of outputs.
 var (
-	// messageKinds take text or bytes; JSON is just text to them.
+	// messageKinds accept text or bytes. They treat JSON as text.
 	messageKinds = []string{"queue", "serviceBus", "eventHub", "blob", "kafka", "rabbitMQ"}
-	// onceKinds are written once in a call.
+	// onceKinds can be written once per call.
 	onceKinds = []string{"blob", "http"}
 )
 
-// Encode returns the item for a value that a function puts into an output of a type.
+// Encode returns the item for a value in an output of the given type.
 func Encode(kind string, item any) (Item, error) {
 	switch v := item.(type) {
 	case []byte:
@@ -47,23 +47,23 @@ func Encode(kind string, item any) (Item, error) {
 	return Item{content: text, document: !slices.Contains(messageKinds, kind)}, nil
 }
 
-// OutputValue returns an output's items as the answer to an invocation has them. The host
-// guesses
-// (azure-functions-host: Workers/Http/HttpScriptInvocationResultExtensions.cs, Binding/FunctionBinding.cs):
+// OutputValue encodes the items of an output for the answer to an invocation. It takes into account how
+// the host interprets values (azure-functions-host:
+// Workers/Http/HttpScriptInvocationResultExtensions.cs, Binding/FunctionBinding.cs):
 //
-//  1. A string that could be Base64 is decoded, which would corrupt the text
-//     "test". So what is text or bytes goes as Base64.
-//  2. An array becomes a message for each element, and so does a string that
-//     looks like one; Base64 keeps the latter whole. The elements of an array are
-//     not decoded. So several texts go as strings.
-//  3. A string that looks like a date becomes one on the way and is written in
-//     another form. In Base64 it is safe; among several texts it is not.
+//  1. The host decodes a string that looks like Base64, such as "test". One text or byte slice is
+//     therefore sent as Base64.
+//  2. The host turns an array, or a string that looks like an array, into one message per element.
+//     Base64 prevents this for a string. The host does not decode elements, so several texts are sent
+//     as strings.
+//  3. The host reformats a string that looks like a date. Base64 prevents this for one text, but
+//     several texts cannot be protected.
 func OutputValue(kind string, items []Item) (json.RawMessage, error) {
 	if len(items) == 1 {
 		return oneValue(items[0])
 	}
 	if slices.Contains(onceKinds, kind) {
-		return nil, fmt.Errorf("has been put %d times, and can be written once", len(items))
+		return nil, fmt.Errorf("has %d items, but can be written only once per call", len(items))
 	}
 	var list []json.RawMessage
 	for _, item := range items {
@@ -74,9 +74,9 @@ func OutputValue(kind string, items []Item) (json.RawMessage, error) {
 		text := string(item.content)
 		switch {
 		case !utf8.ValidString(text):
-			return nil, errors.New("has several items that are not UTF-8 text: the host can take one in a call")
+			return nil, errors.New("has several items that are not UTF-8 text; the host accepts only one per call")
 		case looksLikeDate.MatchString(text):
-			return nil, fmt.Errorf("has several items of which one is %q: the host would write that date in another form. Put it into JSON", text)
+			return nil, fmt.Errorf("has several items, one of them %q: the host would reformat this date; encode it in JSON", text)
 		}
 		element, err := jsontext.Marshal(text)
 		if err != nil {
@@ -94,5 +94,5 @@ func oneValue(item Item) (json.RawMessage, error) {
 	return json.Marshal(base64.StdEncoding.EncodeToString(item.content))
 }
 
-// looksLikeDate matches text that Newtonsoft's reader parses as a date.
+// looksLikeDate matches text that Newtonsoft.Json parses as a date.
 var looksLikeDate = regexp.MustCompile(`^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}.*|/Date\(.*\)/)$`)

@@ -13,35 +13,34 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// A Shape says how to decode a value of an invocation. The form in which the host sends a
-// value is ambiguous: text, the JSON of an object and Base64 are all strings
+// A Shape determines how a value of an invocation is decoded. The host sends values in ambiguous forms
 // (azure-functions-host: Workers/MessageExtensions/ScriptInvocationContextExtensions.cs,
 // GetHttpScriptInvocationContextValue):
 //
-//  1. Bytes come as a string with their Base64.
-//  2. A time comes as a string with its ISO form.
-//  3. An object comes as a JSON object.
-//  4. Everything else comes as a string with its JSON: the text hello as
-//     "\"hello\"", 1 as "1", a missing input as "null".
+//  1. Bytes are a string that contains Base64.
+//  2. A time is a string in ISO format.
+//  3. An object is a JSON object.
+//  4. Any other value is a string that contains JSON: the text hello is "\"hello\"", 1 is "1", and a
+//     missing input is "null".
 //
-// So the type in the function's registration decides.
+// Therefore the type of the Go value decides.
 type Shape struct {
 	kind    shapeKind
-	Batch   bool // a list, kind is that of its elements
-	MayLack bool // null means that there is none
+	Batch   bool // a list of such values
+	MayLack bool // null means that the value is missing
 }
 
 type shapeKind int
 
 const (
-	documentShape shapeKind = iota // what encoding/json makes of it
+	documentShape shapeKind = iota // decoded by encoding/json
 	textShape
 	binaryShape
 	momentShape
-	scalarShape // a number or a bool
+	scalarShape // a number or a Boolean
 )
 
-// ShapeOf returns the shape of values that become a t.
+// ShapeOf returns the shape of values that are decoded into t.
 func ShapeOf(t reflect.Type) Shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -61,7 +60,7 @@ func ShapeOf(t reflect.Type) Shape {
 	return Shape{}
 }
 
-// BatchShapeOf is [ShapeOf] for a trigger in which a slice means several values.
+// BatchShapeOf is like [ShapeOf], for a trigger that passes several values as a slice.
 func BatchShapeOf(t reflect.Type) Shape {
 	s := ShapeOf(t)
 	if s.kind == documentShape && t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]() {
@@ -71,7 +70,7 @@ func BatchShapeOf(t reflect.Type) Shape {
 	return s
 }
 
-// Decode stores a value of an invocation in what into points to.
+// Decode decodes a value of an invocation into a pointer.
 func (s Shape) Decode(raw json.RawMessage, into any) error {
 	plain, err := s.plain(raw)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s Shape) Decode(raw json.RawMessage, into any) error {
 	return json.Unmarshal(plain, into)
 }
 
-// plain returns the JSON from which encoding/json makes the value.
+// plain converts the value to the JSON that encoding/json decodes.
 func (s Shape) plain(raw json.RawMessage) (json.RawMessage, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -96,10 +95,10 @@ func (s Shape) plain(raw json.RawMessage) (json.RawMessage, error) {
 	return s.fromString(text)
 }
 
-// IsBinary reports whether the value becomes bytes.
+// IsBinary reports whether the value is decoded into bytes.
 func (s Shape) IsBinary() bool { return s.kind == binaryShape }
 
-// fromString decodes a string.
+// fromString converts the content of a JSON string.
 func (s Shape) fromString(text string) (json.RawMessage, error) {
 	inner, quoted := jsontext.Unquote(json.RawMessage(text))
 	switch {
@@ -112,10 +111,10 @@ func (s Shape) fromString(text string) (json.RawMessage, error) {
 	case s.kind != momentShape && json.Valid([]byte(text)):
 		return s.fromJSON(json.RawMessage(text))
 	}
-	return s.fromText(text) // a time, or a text that a simpler host has not quoted
+	return s.fromText(text) // a time, or text that a host did not quote
 }
 
-// fromText decodes text without quotes.
+// fromText converts unquoted text.
 func (s Shape) fromText(text string) (json.RawMessage, error) {
 	switch s.kind {
 	case textShape:
@@ -141,7 +140,7 @@ func (s Shape) fromText(text string) (json.RawMessage, error) {
 	return jsontext.Quote(text), nil
 }
 
-// fromJSON decodes a value that is not a string.
+// fromJSON converts a value that is not a string.
 func (s Shape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
 	if string(raw) == "null" || s.kind == documentShape || s.kind == scalarShape {
 		return raw, nil
@@ -153,11 +152,11 @@ func (s Shape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
 	return s.fromText(compact.String())
 }
 
-// deepestQuotes bounds how often a list is quoted: once by event hubs, twice by Cosmos DB.
+// deepestQuotes limits how often a list is unquoted. Event Hubs quotes it once, Cosmos DB twice.
 const deepestQuotes = 4
 
-// plainBatch unquotes a list and decodes its elements: bytes are Base64, texts are strings
-// that are quoted once, and JSON may be such a text.
+// plainBatch unquotes a list and converts its elements. Bytes are Base64, texts are strings that are
+// quoted once, and JSON may be such a text.
 func (s Shape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
 	for range deepestQuotes {
 		text, isText := jsontext.Unquote(raw)
@@ -195,7 +194,7 @@ func (s Shape) plainElement(raw json.RawMessage) (json.RawMessage, error) {
 	return s.fromText(text)
 }
 
-// fromBase64 returns the JSON of the bytes in text, which may be Base64 or plain.
+// fromBase64 converts bytes, encoded as Base64 or as plain text, to JSON.
 func fromBase64(text string) (json.RawMessage, error) {
 	content, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -204,8 +203,8 @@ func fromBase64(text string) (json.RawMessage, error) {
 	return json.Marshal(content)
 }
 
-// moments are the forms of times: with an offset, as .NET's DateTimeOffset, and
-// without one, as its DateTime, which is in UTC.
+// moments lists the formats of times: with an offset, like .NET's DateTimeOffset, and without one, like
+// its DateTime, which is in UTC.
 var moments = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "01/02/2006 15:04:05 -07:00", "01/02/2006 15:04:05"}
 
 func parseMoment(text string) (time.Time, error) {
@@ -214,11 +213,11 @@ func parseMoment(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time", text)
+	return time.Time{}, fmt.Errorf("%q is not a valid time", text)
 }
 
-// decodeFields stores values in the fields of a struct, or in a map, that into
-// points to. Names are matched as encoding/json does, without regard to case.
+// decodeFields decodes values into a pointer to a struct or map. Names are matched like in
+// encoding/json, without regard to case.
 func decodeFields(values map[string]json.RawMessage, into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() || (v.Elem().Kind() != reflect.Struct && v.Elem().Kind() != reflect.Map) {

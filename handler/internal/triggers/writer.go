@@ -20,13 +20,13 @@ import (
 // FileName is the name of the file that makes a folder a function.
 const FileName = "function.json"
 
-// generatedBy marks a function.json that this package wrote and may change and remove. The
-// host ignores it.
+// generatedBy marks a function.json that this package has written and may change or remove. The host
+// ignores the mark.
 const generatedBy = "handler -write-functions"
 
-// Write writes the function.json of each function below root, a folder with a host.json,
-// if it is missing or different. It removes files that it wrote for other functions, adds
-// the extension bundle to host.json if a binding needs it, and reports changes to out.
+// Write writes the function.json of each function below root, if it is missing or different. root
+// contains a host.json. Write removes files that it wrote for other functions, adds the extension
+// bundle to host.json if a binding needs it, and reports its changes to out.
 func Write(root string, functions []*Function, out io.Writer) error {
 	host, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
 	if err != nil {
@@ -49,7 +49,7 @@ func Write(root string, functions []*Function, out io.Writer) error {
 	return w.removeBundle(host)
 }
 
-// A writer writes files below root and reports that to out.
+// A writer writes files below root and reports changes to out.
 type writer struct {
 	root string
 	out  io.Writer
@@ -59,7 +59,7 @@ func (w writer) tell(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.out, format+"\n", args...)
 }
 
-// write writes a function's file unless it is up to date.
+// write writes the file of a function unless it is up to date.
 func (w writer) write(f *Function) error {
 	text, err := f.json()
 	if err != nil {
@@ -85,7 +85,7 @@ func (w writer) write(f *Function) error {
 	return nil
 }
 
-// removeOthers removes the files of other functions that this package wrote.
+// removeOthers removes generated files of functions that are not in functions.
 func (w writer) removeOthers(functions []*Function) error {
 	entries, err := os.ReadDir(w.root)
 	if err != nil {
@@ -98,12 +98,12 @@ func (w writer) removeOthers(functions []*Function) error {
 		}
 		old, err := os.ReadFile(path)
 		if err != nil || !isGenerated(old) {
-			continue // no function, or not ours
+			continue // not a function, or not generated
 		}
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		_ = os.Remove(filepath.Dir(path)) // if nothing else is in it
+		_ = os.Remove(filepath.Dir(path)) // succeeds only if the folder is empty
 		w.tell("removed %s", path)
 	}
 	return nil
@@ -116,14 +116,14 @@ func isGenerated(functionJSON []byte) bool {
 	return json.Unmarshal(settings.PlainJSON(functionJSON), &file) == nil && file.GeneratedBy == generatedBy
 }
 
-// Bundle is the member of host.json that lets the host load extensions.
+// Bundle is the member of host.json that makes the host load extensions.
 const Bundle = `
   "extensionBundle": {
     "id": "Microsoft.Azure.Functions.ExtensionBundle",
     "version": "[4.*, 5.0.0)"
   },`
 
-// addBundle adds the extension bundle to host.json unless it has one.
+// addBundle adds the extension bundle to host.json, unless it has one.
 func (w writer) addBundle(host []byte, function, kind string) error {
 	found, err := settings.ParseHostJSON(host)
 	if err != nil {
@@ -145,7 +145,7 @@ func (w writer) addBundle(host []byte, function, kind string) error {
 	return nil
 }
 
-// removeBundle removes the extension bundle from host.json if addBundle added it.
+// removeBundle removes an extension bundle that addBundle added to host.json.
 func (w writer) removeBundle(host []byte) error {
 	before, after, found := bytes.Cut(host, []byte(Bundle))
 	if !found {
@@ -162,9 +162,8 @@ func (w writer) writeHost(text []byte) error {
 	return os.WriteFile(filepath.Join(w.root, settings.HostJSONFile), text, 0o644)
 }
 
-// RouteFunctions returns an HTTP function for each path, with its methods. Each
-// function has keys of its own in the portal and a line of its own in the output
-// of `func start`.
+// RouteFunctions returns an HTTP function for each path, with the path's methods. Each function has its
+// own keys in the portal and its own line in the output of `func start`.
 func RouteFunctions(methods map[string][]string) ([]*Function, error) {
 	var functions []*Function
 	seen := map[string]string{}
@@ -175,7 +174,7 @@ func RouteFunctions(methods map[string][]string) ([]*Function, error) {
 		}
 		f := HTTPFunction(routeName(path), route, "function", methods[path])
 		if other, taken := seen[strings.ToLower(f.Name)]; taken {
-			return nil, fmt.Errorf("the routes %q and %q would both be function %s: without -per-route one function takes all of them", other, path, f.Name)
+			return nil, fmt.Errorf("the routes %q and %q would both be function %s: without -per-route one function serves all of them", other, path, f.Name)
 		}
 		seen[strings.ToLower(f.Name)] = path
 		functions = append(functions, f)
@@ -183,8 +182,8 @@ func RouteFunctions(methods map[string][]string) ([]*Function, error) {
 	return functions, nil
 }
 
-// HTTPFunction returns a function whose requests the host passes on, of callers with its
-// key, or of everybody if authLevel is "anonymous".
+// HTTPFunction returns an HTTP function whose requests the host forwards. Callers need its key unless
+// authLevel is "anonymous".
 func HTTPFunction(name, route, authLevel string, methods []string) *Function {
 	slices.Sort(methods)
 	return &Function{
@@ -196,7 +195,7 @@ func HTTPFunction(name, route, authLevel string, methods []string) *Function {
 	}
 }
 
-// HostRoute returns an echo path in the syntax of the host's routes.
+// HostRoute converts an echo path to the route syntax of the host.
 func HostRoute(path string) (string, error) {
 	var out []string
 	for segment := range strings.SplitSeq(path, "/") {
@@ -206,14 +205,14 @@ func HostRoute(path string) (string, error) {
 		case segment == "*":
 			segment = "{*path}"
 		case strings.ContainsAny(segment, ":*{}"):
-			return "", fmt.Errorf("the route %q has the segment %q, which the host has no form for: without -per-route one function takes all routes", path, segment)
+			return "", fmt.Errorf("the route %q has the segment %q, which the host does not support: without -per-route one function serves all routes", path, segment)
 		}
 		out = append(out, segment)
 	}
 	route := strings.Join(out, "/")
 	for _, reserved := range []string{"admin", "runtime"} { // azure-functions-host: Host/ScriptHost.cs
 		if strings.HasPrefix(strings.ToLower(route), reserved) {
-			return "", fmt.Errorf("the route %q begins with %q, which the host keeps for itself", path, reserved)
+			return "", fmt.Errorf("the route %q starts with %q, which the host reserves", path, reserved)
 		}
 	}
 	return route, nil
@@ -221,9 +220,9 @@ func HostRoute(path string) (string, error) {
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// routeName returns the name of the function for a path: "orders/:id" becomes
-// http-orders-id. Names of routes that end in * sort last among those that begin
-// alike, since the host tries functions in order of their names.
+// routeName returns the name of the function for a path: "orders/:id" becomes http-orders-id. The host
+// tries functions in order of their names, so the name of a route that ends in * sorts last among those
+// with the same prefix.
 func routeName(path string) string {
 	name := "http-" + strings.Trim(notInName.ReplaceAllString(path, "-"), "-")
 	if strings.HasSuffix(path, "*") {

@@ -28,14 +28,13 @@ const (
 	// RetryUnavailable is the Retry-After of status 503, in seconds.
 	RetryUnavailable = "5"
 
-	// HeaderInvocationID is a header that the host adds to requests that it passes on
-	// (azure-functions-host: Workers/Http/HttpWorkerConstants.cs).
+	// HeaderInvocationID is a header that the host adds to forwarded requests (azure-functions-host:
+	// Workers/Http/HttpWorkerConstants.cs).
 	HeaderInvocationID = "X-Azure-Functions-InvocationId"
 )
 
-// RecoverPanics answers a panic in a route with status 500 and logs it with its
-// stack. Without it the connection would break, and a proxying host would send
-// the same request again.
+// RecoverPanics answers a panic in a route with status 500 and logs it with its stack. Otherwise the
+// connection would break, and a proxying host would send the same request again.
 func RecoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -45,7 +44,7 @@ func RecoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 					return
 				}
 				if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-					panic(p) // net/http's way to break a connection on purpose
+					panic(p) // net/http breaks connections with this panic
 				}
 				log.Error("panic in a route", "method", c.Request().Method, "path", c.Request().URL.Path,
 					"requestId", RequestID(c), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -56,11 +55,11 @@ func RecoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 	}
 }
 
-// errPanicked is the error of a request whose route panicked. The panic was logged.
+// errPanicked is the error of a request whose route panicked. The panic is logged already.
 var errPanicked = AnswerWith(http.StatusInternalServerError, ErrorBody{Message: messageInternal})
 
-// Identify gives each request an ID, which is in the answer: the caller's, else that of the
-// host's invocation, else a new one.
+// Identify gives each request an ID and returns it in the answer. It uses the caller's ID, the ID of
+// the host's invocation, or a new ID.
 func Identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
@@ -76,11 +75,11 @@ func Identify(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// RequestID returns the ID of a request, which [Identify] gave it.
+// RequestID returns the ID that [Identify] gave a request.
 func RequestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// AnswerErrors returns the error handler, which answers a request with its error and logs
-// unexpected ones.
+// AnswerErrors returns an error handler that answers a request with its error, and logs unexpected
+// errors.
 func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		a := answerTo(err, IsManagement(c))
@@ -90,7 +89,7 @@ func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 				"status", a.status, "requestId", RequestID(c), "error", secrets.Line(err))
 		}
 		if c.Response().Committed {
-			return // too late to say anything
+			return // too late for an answer
 		}
 		if a.status == http.StatusServiceUnavailable {
 			c.Response().Header().Set(echo.HeaderRetryAfter, RetryUnavailable)
@@ -106,8 +105,8 @@ func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 	}
 }
 
-// severity is the level at which a request is logged that failed with err. A caller's mistake,
-// for which .NET has the status 500 or 501, is no error of the app.
+// severity returns the log level of a failed request. A mistake of the caller is not an error of the
+// app, even if .NET answers it with status 500 or 501.
 func severity(err error) slog.Level {
 	if errors.As(err, new(*durable.InstanceStateError)) || errors.Is(err, durable.ErrNotSupported) {
 		return slog.LevelInfo
@@ -115,8 +114,7 @@ func severity(err error) slog.Level {
 	return slog.LevelError
 }
 
-// WriteJSON answers with v as JSON. Unlike echo's own method it leaves <, > and & in URLs
-// as they are.
+// WriteJSON answers with v as JSON. Unlike echo's method it does not escape <, > and & in URLs.
 func WriteJSON(c echo.Context, status int, v any) error {
 	text, err := jsontext.Marshal(v)
 	if err != nil {
@@ -128,9 +126,9 @@ func WriteJSON(c echo.Context, status int, v any) error {
 	return c.Blob(status, ContentTypeJSON, text)
 }
 
-// An ErrorBody is the body of an error in the .NET extension
-// (WebJobs.Extensions.DurableTask/HttpRequestMessageExtensions.cs,
-// CreateErrorResponse). StackTrace is always empty: a caller has no use for it.
+// An ErrorBody is the error body of the .NET extension
+// (WebJobs.Extensions.DurableTask/HttpRequestMessageExtensions.cs, CreateErrorResponse). StackTrace is
+// always empty, because callers cannot use it.
 type ErrorBody struct {
 	Message string `json:"Message"`
 	*ErrorCause
@@ -138,20 +136,19 @@ type ErrorBody struct {
 	InstancesDeleted *int `json:"instancesDeleted,omitempty"`
 }
 
-// An ErrorCause is the part of an [ErrorBody] about an exception.
+// An ErrorCause is the exception in an [ErrorBody].
 type ErrorCause struct {
 	ExceptionMessage string `json:"ExceptionMessage"`
 	ExceptionType    string `json:"ExceptionType"`
 	StackTrace       string `json:"StackTrace"`
 }
 
-// WithCause returns a body with message and err.
+// WithCause returns a body with message and err as the exception.
 func WithCause(message string, err error) ErrorBody {
 	return ErrorBody{Message: message, ErrorCause: &ErrorCause{ExceptionMessage: secrets.Line(err), ExceptionType: exceptionType(err)}}
 }
 
-// exceptionType returns the .NET exception that corresponds to an error, for callers that
-// check the type.
+// exceptionType returns the .NET exception type for an error. Some callers check it.
 func exceptionType(err error) string {
 	var (
 		syntax *json.SyntaxError
@@ -190,10 +187,10 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.body.Message }
 
-// AnswerWith returns an error that is answered with a status and a body.
+// AnswerWith returns an error that is answered with status and body.
 func AnswerWith(status int, body ErrorBody) error { return &answerError{status, body} }
 
-// A purgeError is the error of a purge that removed some instances.
+// A purgeError is the error of a purge that has removed some instances.
 type purgeError struct {
 	error
 	purged int
@@ -201,36 +198,34 @@ type purgeError struct {
 
 func (e *purgeError) Unwrap() error { return e.error }
 
-// WithPurged returns err for an answer that also says how many instances were purged.
+// WithPurged adds the number of purged instances to the answer for err.
 func WithPurged(err error, purged int) error { return &purgeError{err, purged} }
 
-// BadRequest returns an error with status 400 and a sentence that says why.
+// BadRequest returns an error with status 400. The message is a sentence.
 func BadRequest(format string, args ...any) error {
 	return &answerError{http.StatusBadRequest, ErrorBody{Message: fmt.Sprintf(format, args...)}}
 }
 
-// BadArgument returns an error with status 400 for an ArgumentException of .NET: Python's
-// client reads the exception's message when a start is refused
-// (HttpApiHandler.cs, HandleRequestAsync).
+// BadArgument returns an error with status 400 that corresponds to .NET's ArgumentException. Python's
+// client reads the exception's message when a start is refused (HttpApiHandler.cs, HandleRequestAsync).
 func BadArgument(format string, args ...any) error {
 	cause := &ErrorCause{ExceptionMessage: fmt.Sprintf(format, args...), ExceptionType: "System.ArgumentException"}
 	return &answerError{http.StatusBadRequest, ErrorBody{Message: messageBadArgument, ErrorCause: cause}}
 }
 
-// invalidJSON refuses a request body.
+// invalidJSON returns the error for a request body that is not valid JSON.
 func invalidJSON(err error) error {
 	return &answerError{http.StatusBadRequest, WithCause("Invalid JSON content", err)}
 }
 
-// An answer is an HTTP status and what goes with it: a body, or none.
+// An answer is an HTTP status with an optional body.
 type answer struct {
 	status int
 	body   *ErrorBody
 }
 
-// answerTo maps an error to an HTTP answer. Callers get the text of errors of the
-// management API, as from the extension; of the app's own routes only that of the error
-// types below.
+// answerTo maps an error to an HTTP answer. The management API always returns the error's text, like
+// the extension. The app's own routes return it only for the error types below.
 func answerTo(err error, management bool) answer {
 	if e, ok := errors.AsType[*purgeError](err); ok {
 		a := answerTo(e.error, management)
@@ -288,8 +283,7 @@ func answerTo(err error, management bool) answer {
 	return answer{http.StatusInternalServerError, &body}
 }
 
-// StatusOf returns the HTTP status of an error, and a sentence for a page that says what
-// went wrong.
+// StatusOf returns the HTTP status of an error and a message for a page.
 func StatusOf(err error) (status int, message string) {
 	a := answerTo(err, true)
 	if a.body == nil {
@@ -301,14 +295,14 @@ func StatusOf(err error) (status int, message string) {
 	return a.status, a.body.Message
 }
 
-// outageMessage says why the hub's storage cannot be used.
+// outageMessage returns a message about an outage of the hub's storage.
 func outageMessage(err error) string {
 	_, damaged := errors.AsType[*embedded.CorruptError](err)
 	switch {
 	case damaged:
-		return "The task hub's file is damaged where it is needed. Restore it from a backup, or use another file."
+		return "The part of the task hub's file that the request needs is damaged. Restore it from a backup, or use another file."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
-		return "There is no room on the disk for the task hub's file. Make room, and try again."
+		return "The disk of the task hub's file is full. Free space and try again."
 	case taskhub.IsUncertain(err):
 		return "The request may or may not have happened. Look at the instance, or try again."
 	case taskhub.IsDamaged(err):
@@ -316,14 +310,14 @@ func outageMessage(err error) string {
 	case taskhub.IsStopped(err):
 		return "The task hub was deleted. Restart the app to create it again."
 	case taskhub.IsDeletedHub(err):
-		return "The task hub was deleted. It is made again: try again later."
+		return "The task hub was deleted. The app creates it again: try again later."
 	case errors.Is(err, fs.ErrNotExist):
 		return "The task hub's file was deleted or moved. Put it back, or restart the app."
 	}
 	return "The storage of the task hub cannot be reached or does not answer. Try again later."
 }
 
-// echoMessage returns the sentence in an error that echo or a route made.
+// echoMessage returns the message in an error of echo or of a route.
 func echoMessage(e *echo.HTTPError) string {
 	switch m := e.Message.(type) {
 	case string:

@@ -18,27 +18,28 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// ErrBodies is the error of a body for which there is no memory at the moment.
+// ErrBodies is the error of a body for which no memory is left at the moment.
 var ErrBodies = AnswerWith(http.StatusServiceUnavailable, ErrorBody{
-	Message: "The app is busy with as many bytes of request bodies as it takes at once. Try again later.",
+	Message: "The app is processing too many large request bodies. Try again later.",
 })
 
 // errLateBody is the error of a body that does not arrive in time.
 var errLateBody = AnswerWith(http.StatusRequestTimeout, ErrorBody{
-	Message: fmt.Sprintf("The request body did not come within %v.", BodyTime),
+	Message: fmt.Sprintf("The request body did not arrive within %v.", BodyTime),
 })
 
-// A BodyRoom bounds the memory of the bodies of all requests in flight.
+// A BodyRoom limits the memory of the bodies of all requests in flight.
 type BodyRoom struct {
 	Left    atomic.Int64
-	Freeing atomic.Bool // memory will be given back
+	Freeing atomic.Bool // memory will be returned to the system soon
 }
 
 const (
-	// LargeBody is the length from which on the memory of a body is returned to the
-	// system at once. The garbage collector does so only when as much again is in use.
+	// LargeBody is the size of a body from which its memory is returned to the system soon. By itself,
+	// the garbage collector waits until the process uses as much again.
 	LargeBody = 16 << 20
-	// freeAfter is the time from the request to that: what it started uses the body, too.
+	// freeAfter is the delay between the request and the return of its memory. The work that the
+	// request started may use the body, too.
 	freeAfter = 5 * time.Second
 )
 
@@ -59,16 +60,16 @@ func (b *BodyRoom) take(n int64) bool {
 	return false
 }
 
-// A RoomedBody is a body that takes room as it is read, until the request ends. Callers who
-// send nothing take no room. A body for which there is no room left fails at once: bodies
-// that wait for each other would wait for ever.
+// A RoomedBody is a body that reserves memory while it is read, until the request ends. A caller that
+// sends nothing reserves none. If no memory is left, the body fails at once: bodies that wait for each
+// other would wait forever.
 type RoomedBody struct {
 	io.ReadCloser
 	Room   *BodyRoom
 	Taken  int64
-	read   int64 // what has come, whether there was room for it or not
+	read   int64 // received bytes, including those without room
 	Answer http.ResponseWriter
-	paced  bool // fails when nothing arrives for bodyTime
+	paced  bool // fails if nothing arrives for BodyTime
 }
 
 func (b *RoomedBody) Read(p []byte) (int, error) {
@@ -77,12 +78,12 @@ func (b *RoomedBody) Read(p []byte) (int, error) {
 	b.read += int64(n)
 	switch {
 	case !b.Room.take(int64(n)):
-		b.Room.Left.Add(b.Taken) // at once, or the others would fail, too
+		b.Room.Left.Add(b.Taken) // release at once, or other bodies would fail, too
 		b.Taken, n, err = 0, 0, ErrBodies
 	case b.paced && errors.Is(err, os.ErrDeadlineExceeded):
 		err = errLateBody
 	case err == io.EOF:
-		b.wait(time.Time{}) // or its end would be taken for a caller who is gone
+		b.wait(time.Time{}) // otherwise the deadline would look like a disconnected caller
 	}
 	b.Taken += int64(n)
 	if err != nil && err != io.EOF {
@@ -91,29 +92,28 @@ func (b *RoomedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait sets the deadline of the next read. A recorder does not support it.
+// wait sets the deadline of the next read. A recorder does not support deadlines.
 func (b *RoomedBody) wait(until time.Time) {
 	if b.paced {
 		_ = http.NewResponseController(b.Answer).SetReadDeadline(until)
 	}
 }
 
-// closeAfter closes the connection after the answer to a request whose body was not read,
-// since the answer would wait for the rest of it.
+// closeAfter closes the connection after the answer to a request whose body was not read. Otherwise the
+// server would read the rest of the body first.
 func closeAfter(answer http.ResponseWriter) { answer.Header().Set(echo.HeaderConnection, "close") }
 
-// FirstRead is the initial size of the memory for a body.
+// FirstRead is the initial buffer size for a body.
 const FirstRead = 64 << 10
 
-// ReadAll reads a request's body into memory of its length, if that is known. The memory
-// grows fourfold with what has arrived, so that a long body that does not arrive takes
-// little.
+// ReadAll reads a request's body. If the length is known, the final buffer has that size. The buffer
+// grows fourfold as data arrives, so a long body that does not arrive uses little memory.
 func ReadAll(r *http.Request) ([]byte, error) {
 	var text []byte
 	for {
 		if len(text) == cap(text) {
-			more := max(FirstRead, 3*len(text)+1)                       // a round length has room for its end, too
-			if left := int(r.ContentLength) - len(text) + 1; left > 0 { // one more, to see the end
+			more := max(FirstRead, 3*len(text)+1)                       // 1 extra byte for the end of a body with a power-of-two length
+			if left := int(r.ContentLength) - len(text) + 1; left > 0 { // 1 extra byte to detect the end
 				more = min(more, left)
 			}
 			text = append(make([]byte, 0, len(text)+more), text...)
@@ -131,33 +131,31 @@ func ReadAll(r *http.Request) ([]byte, error) {
 
 // Limits of requests to the management API.
 const (
-	// MaxHeader bounds the header of a request, its first line included.
+	// MaxHeader is the largest header of a request in bytes, including the request line.
 	MaxHeader = 64 << 10
 
-	// BodyTime is how long a caller may take to send a body, answerTime how long
-	// to take an answer.
+	// BodyTime limits the time to receive a body, AnswerTime the time to send an answer.
 	BodyTime   = 2 * time.Minute
 	AnswerTime = 2 * time.Minute
 
-	// MaxJSONDepth bounds how deeply a body may be nested. More than ten thousand
-	// could not be encoded in an answer.
+	// MaxJSONDepth is the largest nesting depth of a body. Depths above ten thousand could not be
+	// encoded in an answer.
 	MaxJSONDepth = 512
 
-	// MaxName bounds the names of entities, operations and events in bytes.
+	// MaxName is the largest length of the names of entities, operations and events, in bytes.
 	MaxName = durable.MaxNameLength
 )
 
-// LimitAnswer bounds the time to send a request's answer. The app's own routes may stream
-// and have no bound: [Unlimited] comes before each request.
+// LimitAnswer limits the time to send a request's answer. The app's own routes may stream and have no
+// limit; see [Unlimited].
 func LimitAnswer(c echo.Context) {
 	c.Response().Before(func() {
-		// A recorder does not support it, and a connection that is gone needs none.
+		// A recorder does not support deadlines. A closed connection needs none.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(AnswerTime))
 	})
 }
 
-// Unlimited removes the bound that [LimitAnswer] set for the previous request on the
-// connection.
+// Unlimited removes the limit that [LimitAnswer] set for the previous request on the same connection.
 func Unlimited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Time{})
@@ -165,8 +163,8 @@ func Unlimited(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// ReadBody returns a request's body, which must be JSON, as it is but for blanks
-// around it; nil if it is empty.
+// ReadBody returns a request's body, which must be JSON, without surrounding white space. It returns
+// nil for an empty body.
 func ReadBody(c echo.Context) (json.RawMessage, error) {
 	text, err := BodyText(c)
 	if err != nil {
@@ -175,7 +173,7 @@ func ReadBody(c echo.Context) (json.RawMessage, error) {
 	return ParseJSON(text, invalidJSON)
 }
 
-// BodyText returns a request's body, which must come within bodyTime.
+// BodyText returns a request's body, which must arrive within [BodyTime].
 func BodyText(c echo.Context) ([]byte, error) {
 	control := http.NewResponseController(c.Response())
 	_ = control.SetReadDeadline(time.Now().Add(BodyTime))
@@ -184,9 +182,9 @@ func BodyText(c echo.Context) ([]byte, error) {
 		return nil, errLateBody
 	}
 	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, ErrBodies) {
-		return nil, BadRequest("The request body ends early or is badly chunked: %s.", secrets.Line(err))
+		return nil, BadRequest("The request body is incomplete or its chunks are not valid: %s.", secrets.Line(err))
 	}
-	// A deadline that passes later would be taken for a caller who is gone.
+	// Reset the deadline. If it passed later, it would look like a disconnected caller.
 	_ = control.SetReadDeadline(time.Time{})
 	if err == nil && !utf8.Valid(text) {
 		err = BadRequest("The request body must be valid UTF-8.")
@@ -194,7 +192,7 @@ func BodyText(c echo.Context) ([]byte, error) {
 	return text, err
 }
 
-// TooDeep reports whether JSON is nested more deeply than maxJSONDepth.
+// TooDeep reports whether JSON is nested more deeply than [MaxJSONDepth].
 func TooDeep(text []byte) bool {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -215,8 +213,8 @@ func TooDeep(text []byte) bool {
 	return false
 }
 
-// ParseJSON returns text, which must be JSON, as it is but for blanks around it;
-// nil if it is empty. Invalid makes an answer of what is wrong with it.
+// ParseJSON returns text, which must be JSON, without surrounding white space. It returns nil for empty
+// text. invalid converts the syntax error to the returned error.
 func ParseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) {
 	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
 	if len(text) == 0 {
@@ -224,7 +222,7 @@ func ParseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) 
 	}
 	if !json.Valid(text) {
 		var any json.RawMessage
-		return nil, invalid(json.Unmarshal(text, &any)) // it says why
+		return nil, invalid(json.Unmarshal(text, &any)) // returns the reason
 	}
 	if TooDeep(text) {
 		return nil, BadRequest("The JSON is nested more than %d deep.", MaxJSONDepth)

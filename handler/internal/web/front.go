@@ -12,20 +12,20 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A Config says where a server listens, and which requests it takes.
+// A Config configures a [Front].
 type Config struct {
-	Address          string // that the server listens on
+	Address          string // address of the server
 	BehindHost       bool   // requests come through the Functions host
 	RoutePrefix      string
-	SiteHostname     string // the public one, if requests do not tell it
-	UseForwardedHost bool   // X-Forwarded-Host and -Proto count standalone, too
-	LocalOnly        bool   // only this machine should call the app, and it asks for no key
+	SiteHostname     string // public host name, for requests that do not provide one
+	UseForwardedHost bool   // use X-Forwarded-Host and -Proto in a standalone server, too
+	LocalOnly        bool   // accept requests only from this machine: the app has no key or runs below Core Tools
 
-	MaxBody, MaxBodies int64 // bytes of one request's body, and of all at once
+	MaxBody, MaxBodies int64 // bytes of one body, and of all bodies at the same time
 }
 
-// A Front is the middleware that all requests pass first. It recognises requests to the
-// management API, refuses those of other sites' pages, and bounds bodies.
+// A Front is the first middleware for all requests. It recognizes requests to the management API,
+// refuses requests from pages of other sites, and limits bodies.
 type Front struct {
 	cfg    Config
 	Bodies BodyRoom
@@ -38,7 +38,7 @@ func New(cfg Config) *Front {
 	return f
 }
 
-// ManagementBases returns the paths of the management API, first the one for URLs.
+// ManagementBases returns the paths of the management API. URLs use the first one.
 func (f *Front) ManagementBases() []string {
 	bases := []string{GroupPath(f.cfg.RoutePrefix) + ManagementPath}
 	if !f.cfg.BehindHost {
@@ -47,8 +47,8 @@ func (f *Front) ManagementBases() []string {
 	return bases
 }
 
-// baseOf returns the base that path is below or at, without regard to case, as
-// the extension matches literals; "" if it is none of them.
+// baseOf returns the path of the management API that path is at or below, or "". Like the extension it
+// ignores case.
 func (f *Front) baseOf(path string) string {
 	for _, base := range f.ManagementBases() {
 		if len(path) >= len(base) && strings.EqualFold(path[:len(base)], base) && (len(path) == len(base) || path[len(base)] == '/') {
@@ -58,8 +58,7 @@ func (f *Front) baseOf(path string) string {
 	return ""
 }
 
-// CanonicalPath changes the case of the literal part of a path to the management API to
-// that of its routes.
+// CanonicalPath replaces the base in a path to the management API with its spelling in the routes.
 func (f *Front) CanonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -68,8 +67,8 @@ func (f *Front) CanonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		c.Set(BaseKey, base)
-		// None of the literals is ever escaped, so that the path and its escaped
-		// form begin alike.
+		// The base contains no characters that are escaped, so the path and its escaped form start with
+		// the same base.
 		spelled := *r.URL
 		spelled.Path = base + spelled.Path[len(base):]
 		if spelled.RawPath != "" {
@@ -80,17 +79,16 @@ func (f *Front) CanonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Origin returns the scheme and host under which the caller knows the app.
+// Origin returns the scheme and host under which the caller reaches the app.
 //
-// Behind a host that proxies, X-Forwarded-Host and -Proto tell it, and Host is
-// this server's own address. Behind one that forwards, Host is the public one,
-// and what is in front of the host may tell the scheme. What no header tells
-// comes from WEBSITE_HOSTNAME and from the rule by which the host makes the
-// URLs of webhooks: https, except on the developer's own machine
+// Behind a proxying host, X-Forwarded-Host and -Proto contain them, and Host is this server's own
+// address. Behind a forwarding host, Host is the public host, and a proxy in front of the host may
+// provide the scheme. If no header provides a value, the host is WEBSITE_HOSTNAME, and the scheme is
+// https except on a developer's machine. The Functions host uses the same rule for the URLs of webhooks
 // (azure-functions-host: WebHooks/DefaultScriptWebHookProvider.cs).
 //
-// Standalone, only the request itself counts, unless the app is configured to be behind a
-// proxy of its own: everybody who can reach the server could send other headers.
+// A standalone server uses only the request itself, unless it is configured to be behind a proxy: any
+// caller could send the other headers.
 func (f *Front) Origin(r *http.Request) string {
 	if !f.cfg.BehindHost && !f.cfg.UseForwardedHost {
 		scheme := "http"
@@ -116,12 +114,12 @@ func (f *Front) Origin(r *http.Request) string {
 	return scheme + "://" + host
 }
 
-// RefusePages refuses requests of other sites' pages to an app that is for this machine
-// only: one that listens on loopback without a key, or runs below `func start`. A
-// developer's browser could send them to the app's own routes and the management API.
+// RefusePages refuses requests from pages of other sites to an app that only this machine may use: an
+// app that listens on a loopback address without a key, or runs below `func start`. Otherwise such a
+// page could call the app through the developer's browser.
 //
-// An app that other machines can reach decides which pages may call its own routes. So
-// does one behind a proxy of its own.
+// An app that other machines can reach decides itself which pages may call its routes. So does an app
+// behind its own proxy.
 func (f *Front) RefusePages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if f.cfg.LocalOnly && (!f.cfg.UseForwardedHost || IsManagement(c)) {
@@ -139,22 +137,22 @@ func (f *Front) RefusePages(next echo.HandlerFunc) echo.HandlerFunc {
 // CheckOrigin refuses unsafe requests from pages of another origin.
 func (f *Front) CheckOrigin(r *http.Request) error {
 	asked := *r
-	_, asked.Host, _ = strings.Cut(f.Origin(r), "://") // a host that proxies puts its own in r
+	_, asked.Host, _ = strings.Cut(f.Origin(r), "://") // a proxying host replaces Host in r
 	if err := http.NewCrossOriginProtection().Check(&asked); err != nil {
 		return AnswerWith(http.StatusForbidden, ErrorBody{Message: "A page of another site may not do this: " + err.Error() + "."})
 	}
 	return nil
 }
 
-// checkHost refuses requests of a page whose host name resolves to an address of this
-// machine (DNS rebinding): to the browser the app is then the page's own server. Such a
-// request names the page's host; a user of this machine calls it localhost or by address.
+// checkHost protects against DNS rebinding, where the host name of a page resolves to an address of
+// this machine and the browser takes the app for the page's own server. Such a request contains the
+// page's host name. A user of this machine uses localhost or an address.
 func (f *Front) checkHost(r *http.Request) error {
 	if f.cfg.UseForwardedHost || !fromThisMachine(r) {
 		return nil
 	}
 	hosts := []string{r.Host}
-	if f.cfg.BehindHost { // a page can send that header, too, if the host forwards
+	if f.cfg.BehindHost { // if the host forwards, a page can send this header
 		for _, list := range r.Header.Values("X-Forwarded-Host") {
 			hosts = append(hosts, strings.Split(list, ",")...)
 		}
@@ -169,8 +167,8 @@ func (f *Front) checkHost(r *http.Request) error {
 	return nil
 }
 
-// LimitBody bounds the body of a request, and the bodies of all requests. A body whose
-// length is known and for which there is no room is refused before it is sent.
+// LimitBody limits the body of a request and the total size of all bodies. It refuses a body whose
+// known length is too large before the body is sent.
 func (f *Front) LimitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -186,7 +184,7 @@ func (f *Front) LimitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		body := &RoomedBody{
 			ReadCloser: http.MaxBytesReader(c.Response(), r.Body, f.cfg.MaxBody), Room: &f.Bodies, Answer: c.Response(),
-			paced: !IsManagement(c), // there the time of the whole is bounded
+			paced: !IsManagement(c), // BodyText limits the time of bodies of the management API
 		}
 		defer func() {
 			f.Bodies.Left.Add(body.Taken)
@@ -199,11 +197,11 @@ func (f *Front) LimitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// hostName matches a host with or without a port.
+// hostName matches a host with an optional port.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%a-z]+\])(:[0-9]{1,5})?$`)
 
-// firstOf returns the first of the values that proxies on the way have put
-// into a header, which is the one the caller saw.
+// firstOf returns the first value in a header that several proxies have extended. It is the value that
+// the caller used.
 func firstOf(list string) string {
 	first, _, _ := strings.Cut(list, ",")
 	return strings.TrimSpace(first)
@@ -216,8 +214,8 @@ func firstHost(list string) string {
 	return ""
 }
 
-// isLocal reports whether host is on the developer's own machine or network:
-// localhost, or an IP address.
+// isLocal reports whether host is localhost or an IP address, that is on the developer's machine or
+// network.
 func isLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -229,8 +227,8 @@ func isLocal(host string) bool {
 	return err == nil
 }
 
-// IsLoopback reports whether only this machine can reach an address, which is a
-// host with a port or without.
+// IsLoopback reports whether an address is a loopback address. The address is a host with an optional
+// port.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -243,8 +241,8 @@ func IsLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// fromLocalPage reports whether a request comes from a page of a server on this machine,
-// such as a front end under development.
+// fromLocalPage reports whether a request comes from a page of a server on this machine, such as a
+// front end in development.
 func fromLocalPage(r *http.Request) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
 	if err != nil {
@@ -254,8 +252,8 @@ func fromLocalPage(r *http.Request) bool {
 	return IsLoopback(host) || strings.HasSuffix(host, ".localhost")
 }
 
-// fromThisMachine reports whether a request came over the loopback network. Only there can
-// an app without a key be reached.
+// fromThisMachine reports whether a request came over the loopback network. An app without a key is
+// reachable only there.
 func fromThisMachine(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()
@@ -269,8 +267,8 @@ func nameOf(host string) string {
 	return strings.Trim(host, "[]")
 }
 
-// isOurName reports whether a host cannot be that of another site's page: it is an
-// address, a name that browsers do not resolve, or the app's own.
+// isOurName reports whether host cannot be the host of another site's page. It is an address, a name
+// that browsers do not resolve, or the app's own name.
 func isOurName(host, site string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if isLocal(host) || host == "" || strings.HasSuffix(host, ".localhost") {
@@ -283,25 +281,24 @@ func isOurName(host, site string) bool {
 	return strings.EqualFold(own, host)
 }
 
-// Where the management API is, after the route prefix and, standalone only, as
-// in the .NET extension.
+// Paths of the management API: below the route prefix, and the path of the .NET extension, which only a
+// standalone server has.
 const (
 	ManagementPath = "/durabletask"
 	WebhookPath    = "/runtime/webhooks/durabletask"
 
-	// ConsolePath is where the web console is below [ManagementPath].
+	// ConsolePath is the path of the web console, relative to [ManagementPath].
 	ConsolePath = "/console"
 )
 
-// BaseKey is the key in an echo.Context of the base path of a request to the management
-// API.
+// BaseKey is the key in an [echo.Context] of the base path of a request to the management API.
 const BaseKey = "durablefunctions.base"
 
-// IsManagement reports whether a request is one to the management API.
+// IsManagement reports whether a request is for the management API.
 func IsManagement(c echo.Context) bool { return c.Get(BaseKey) != nil }
 
-// escapedPath returns the path as it came. Unlike [url.URL.EscapedPath] it bears
-// characters that should have been escaped, such as curl sends.
+// escapedPath returns the path as it was sent. Unlike [url.URL.EscapedPath] it keeps characters that
+// should have been escaped, which curl sends.
 func escapedPath(u *url.URL) string {
 	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path && path != "" {
 		return u.RawPath
@@ -309,9 +306,9 @@ func escapedPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// SegmentsBelow returns the segments of a request's path below base, decoded
-// one by one, so that an escaped slash stays in its segment. ok is false if one
-// is empty or cannot be decoded.
+// SegmentsBelow returns the segments of a request's path below base. It decodes each segment
+// separately, so an escaped slash does not split a segment. It returns ok = false if a segment is empty
+// or cannot be decoded.
 func SegmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
 	rest := strings.Trim(escapedPath(u)[len(base):], "/")
 	if rest == "" {
@@ -327,12 +324,13 @@ func SegmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
 	return segments, true
 }
 
-// MendSlashes returns a segment as it was before a proxying Functions host changed it: the
-// host decodes a path, except escaped slashes, and then escapes all percent signs, so that
-// "a%2Fb" becomes "a%252Fb". An original "%252F" cannot be distinguished. Use it for names
-// that callers choose: names of events may have slashes, and IDs with one are refused in
-// each mode of the host. IDs of existing instances stay as they are, since another client
-// may have made one with "%2F".
+// MendSlashes restores a segment that a proxying Functions host has changed. The host decodes the path
+// except escaped slashes, and then escapes all percent signs, so "a%2Fb" becomes "a%252Fb". An original
+// "%252F" cannot be distinguished.
+//
+// Use MendSlashes only for names that callers choose, such as names of events, which may contain
+// slashes. Do not use it for IDs of existing instances: another client may have created an ID with
+// "%2F".
 func MendSlashes(r *http.Request, segment string) string {
 	if r.Header.Get("X-Ms-Invocation-Id") == "" { // the host forwards or wraps
 		return segment
@@ -340,7 +338,7 @@ func MendSlashes(r *http.Request, segment string) string {
 	return strings.NewReplacer("%2F", "/", "%2f", "/").Replace(segment)
 }
 
-// GroupPath returns the path at which routes with the given prefix begin.
+// GroupPath returns the path of the group of routes with the given prefix.
 func GroupPath(prefix string) string {
 	if prefix == "" {
 		return ""

@@ -10,11 +10,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Query holds the parameters of a URL by their names in lower case: the
-// extension does not mind their case.
+// A Query maps the names of query parameters in lower case to their values. The extension ignores the
+// case of names.
 type Query map[string][]string
 
-// ParseQuery reads what can be read of a query string, as .NET does.
+// ParseQuery parses a query string. Like .NET it skips what it cannot parse.
 func ParseQuery(raw string) Query {
 	q := Query{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -32,7 +32,7 @@ func ParseQuery(raw string) Query {
 	return q
 }
 
-// Text returns the first value of a parameter, "" if it is not given.
+// Text returns the first value of a parameter, or "".
 func (q Query) Text(name string) string {
 	if values := q[strings.ToLower(name)]; len(values) > 0 {
 		return values[0]
@@ -40,7 +40,7 @@ func (q Query) Text(name string) string {
 	return ""
 }
 
-// Boolean returns a parameter that is true or false in any case, else byDefault
+// Boolean returns a parameter that is true or false in any case, otherwise byDefault
 // (HttpApiHandler.cs, TryGetBooleanQueryParameterValue).
 func (q Query) Boolean(name string, byDefault bool) bool {
 	switch strings.ToLower(strings.TrimSpace(q.Text(name))) {
@@ -52,14 +52,14 @@ func (q Query) Boolean(name string, byDefault bool) bool {
 	return byDefault
 }
 
-// Number returns a whole number; ok is false if there is none.
+// Number returns a whole number. It returns ok = false if the parameter is not one.
 func (q Query) Number(name string) (n int, ok bool) {
 	n, err := strconv.Atoi(strings.TrimSpace(q.Text(name)))
 	return n, err == nil
 }
 
-// Seconds returns a time given in seconds, with a fraction if need be; ok is
-// false if there is none. Times too long for a duration are cut.
+// Seconds returns a duration in seconds, which may have a fraction. It returns ok = false if the
+// parameter is not a number. It limits durations that are too long.
 func (q Query) Seconds(name string) (d time.Duration, ok bool) {
 	s, err := strconv.ParseFloat(strings.TrimSpace(q.Text(name)), 64)
 	if err != nil || math.IsNaN(s) {
@@ -69,9 +69,9 @@ func (q Query) Seconds(name string) (d time.Duration, ok bool) {
 	return time.Duration(min(max(s, -longest), longest) * float64(time.Second)), true
 }
 
-// Statuses returns the runtime statuses in a parameter that may be repeated and
-// hold lists. Names count in their own case, numbers too; what is neither is
-// dropped (HttpApiHandler.cs, TryGetIEnumerableQueryParameterValue).
+// Statuses returns the runtime statuses in a parameter that may be repeated and may contain lists. It
+// accepts names, which are case-sensitive, and numbers, and ignores other values (HttpApiHandler.cs,
+// TryGetIEnumerableQueryParameterValue).
 func (q Query) Statuses(name string) []history.RuntimeStatus {
 	var out []history.RuntimeStatus
 	for _, list := range q[strings.ToLower(name)] {
@@ -87,8 +87,8 @@ func (q Query) Statuses(name string) []history.RuntimeStatus {
 	return out
 }
 
-// timeLayouts are the forms in which times are accepted, after the date and
-// time are joined by "T". Those without a zone are UTC.
+// timeLayouts lists the accepted formats of times, with "T" between date and time. Times without a zone
+// are in UTC.
 var timeLayouts = []string{
 	"2006-01-02T15:04:05.999999999Z07:00",
 	"2006-01-02T15:04:05.999999999Z0700",
@@ -102,22 +102,22 @@ var timeLayouts = []string{
 	time.RFC1123,
 }
 
-// Time returns a point in time; zero if there is none that can be read
-// (HttpApiHandler.cs, TryGetDateTimeQueryParameterValue).
+// Time returns a point in time, or the zero time if the parameter cannot be parsed (HttpApiHandler.cs,
+// TryGetDateTimeQueryParameterValue).
 func (q Query) Time(name string) time.Time {
 	t, _ := ParseTime(q.Text(name))
 	return t
 }
 
-// ParseTime reads a point in time, which can be the zero one; ok is false if it
-// cannot be read.
+// ParseTime parses a point in time, which may be the zero time. It returns ok = false if text is not
+// valid.
 func ParseTime(text string) (t time.Time, ok bool) {
 	text = strings.TrimSpace(text)
-	// Python writes years before 1000 without zeros in front.
+	// Python writes years before 1000 without leading zeros.
 	if year, _, found := strings.Cut(text, "-"); found && len(year) > 0 && len(year) < 4 && isDigits(year) {
 		text = strings.Repeat("0", 4-len(year)) + text
 	}
-	// A "+" before the zone that was not escaped has become a blank.
+	// An unescaped "+" before the zone has been decoded as a space.
 	if at := len(text) - len(" 00:00"); at > len("2006-01-02T") && text[at] == ' ' && isDigits(text[at+1:at+3]) && text[at+3] == ':' {
 		text = text[:at] + "+" + text[at+1:]
 	}
@@ -138,13 +138,13 @@ func ParseTime(text string) (t time.Time, ok bool) {
 func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 const (
-	// defaultPageSize is the default size of a page, maxPageSize the most that a table
-	// returns at once.
+	// defaultPageSize is the default size of a page. maxPageSize is the largest number of rows that a
+	// table returns at once.
 	defaultPageSize = 100
 	maxPageSize     = 1000
 )
 
-// PageSize returns how much a page of a list has.
+// PageSize returns the size of a page of a list.
 func (q Query) PageSize() (int, error) {
 	size, given := q.Number("top")
 	switch {
