@@ -17,81 +17,79 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// Config says how an [Account] behaves. The zero value answers at once, without
-// faults.
+// Config configures an [Account]. The zero value answers immediately and without faults.
 type Config struct {
-	// Seed decides about latencies and about what is left to chance.
+	// Seed determines latencies and all other random choices.
 	Seed uint64
 
-	// MinLatency and MaxLatency bound how long a request is on its way, and again
-	// how long its answer is. If MaxLatency is zero there is no latency.
+	// MinLatency and MaxLatency bound the latency of each request and of each response. If
+	// MaxLatency is zero, both arrive immediately.
 	MinLatency, MaxLatency time.Duration
 
-	// Delay returns how much longer a request takes, half of it before its effect
-	// and half after, when so many requests to its service are under way with it;
-	// nil means that none does. It is called once for each request, when it is sent.
+	// Delay returns an additional duration of a request: half of it passes before the effect
+	// and half after. underway is the number of requests in flight to the same service,
+	// including r. Delay is called once for each request, when it is sent. Default: no delay.
 	Delay func(r Request, underway int) time.Duration
 
-	// Bandwidth returns how many bytes of an answer's body arrive per second; 0, or a nil
-	// function, means that all arrive at once. It must depend on nothing but its argument
-	// and what the test controls.
+	// Bandwidth returns the transfer rate of a response's body in bytes per second. 0 means an
+	// immediate transfer; default: 0. It must depend only on its argument and on the state that
+	// the test controls.
 	Bandwidth func(Request) int
 
-	// Loose makes the account promise no more than the service's documentation
-	// does: messages are not received in the order in which they were sent, and
-	// pages of a query or a list may be short, or empty, and yet have a continuation.
+	// Loose makes the account guarantee only what the service documents: messages are received
+	// in any order, and a page of a query or a list may be short or empty and still have a
+	// continuation.
 	Loose bool
 
-	// MaxBlocks is how many blocks an append blob can have; zero means 50,000, as
-	// the service has it.
+	// MaxBlocks is the maximum number of blocks of an append blob. Zero means the service's
+	// limit of 50,000.
 	MaxBlocks int
 
 	// DeletionDelay is the time during which a deleted queue, table or container cannot be
 	// created again. Default: none.
 	DeletionDelay time.Duration
 
-	// Directories makes flat lists of blobs show the directories that the blobs are in, as
-	// accounts with a hierarchical namespace do.
+	// Directories makes flat lists of blobs include directories, as in accounts with a
+	// hierarchical namespace.
 	Directories bool
 
-	// Forbid returns the error code of a request that the account refuses with the status
-	// 403, or an empty text. Default: the account refuses none.
+	// Forbid returns an error code if the account refuses a request with status 403, else "".
+	// Default: no refusals.
 	Forbid func(Request) (code string)
 
-	// Decide chooses what goes wrong with a request; nil means that nothing does.
-	// It is called once for each request, before it is sent. It must depend on
-	// nothing but its argument and what the test controls.
+	// Decide returns the fault of a request. It is called once for each request, before the
+	// request is sent. It must depend only on its argument and on the state that the test
+	// controls. Default: no faults.
 	Decide func(Request) Fault
 
-	// RetryAfter is the Retry-After header of throttled requests, in whole seconds. Zero
-	// means no header.
+	// RetryAfter is the Retry-After header of throttled requests, in whole seconds. Zero means
+	// no header.
 	RetryAfter time.Duration
 
-	// Watch is told of each request that took effect or was refused, before the next
-	// one is looked at; nil means that nobody is. It must not call the account.
+	// Watch is called after each request that took effect or was refused, before the next one
+	// is processed. It must not call the account.
 	Watch func(View, Entry)
 }
 
-// A View is an account as it is at one instant.
+// View is an account at one instant.
 type View struct{ a *Account }
 
-// An Account is a storage account in memory. Its methods may be called from
-// several goroutines at once.
+// Account is a storage account in memory. Its methods are safe for concurrent use.
 type Account struct {
 	cfg   Config
 	start time.Time
 
-	underway sync.WaitGroup // requests, also those that nobody waits for any more
-	late     atomic.Int32   // requests that are slow or of a frozen worker
+	underway sync.WaitGroup // all requests, including those whose callers have given up
+	late     atomic.Int32   // requests that are slow or come from a frozen worker
 
-	mu         sync.Mutex // protects the following
-	lastTick   time.Time  // of the last write, since ETags are made of it
+	mu         sync.Mutex // protects the fields below
+	lastTick   time.Time  // the time of the last write; each write has its own time, because ETags contain it
 	queues     map[string]*queue
-	tables     map[string]*table // by their names in lower case
+	tables     map[string]*table // by name in lower case
 	containers map[string]*container
-	deleted    map[string]time.Time // when queues, tables and containers were deleted, by service and name
-	asked      map[uint64]int       // how often each thing was asked for
-	busy       map[string]int       // requests under way, by service
+	deleted    map[string]time.Time // the times of deletions, by service and name
+	asked      map[uint64]int       // the number of requests and random numbers so far, by key
+	busy       map[string]int       // requests in flight, by service
 	log        []Entry
 }
 
@@ -109,21 +107,22 @@ func New(cfg Config) *Account {
 	}
 }
 
-// ConnectionString leads to the account if the transport is one of its workers.
-// The key is of no meaning: nothing is authenticated.
+// ConnectionString returns the connection string of the account for clients whose transport is
+// a [Worker]. The account checks no credentials, so the key is arbitrary.
 func (a *Account) ConnectionString() string {
 	return "DefaultEndpointsProtocol=https;AccountName=sim;AccountKey=c2ltdWxhdGVk;EndpointSuffix=core.windows.net"
 }
 
-// Wait returns when no request is under way, also none that nobody waits for any
-// more. A bubble must not end before.
+// Wait waits until no request is in flight, including those whose callers have given up. Call
+// it before the end of a bubble.
 func (a *Account) Wait() { a.underway.Wait() }
 
-// Late returns how many requests are on their way that are slow or of a worker
-// that is frozen. They may take effect when nobody expects it any more.
+// Late returns the number of requests in flight that are slow or come from a frozen worker.
+// They may take effect after their callers have given up.
 func (a *Account) Late() int { return int(a.late.Load()) }
 
-// tick returns the time of a write, which no other write has. a.mu is held.
+// tick returns the time of a write, which differs from the time of any other write. a.mu is
+// locked.
 func (a *Account) tick() time.Time {
 	now := time.Now().UTC().Truncate(100 * time.Nanosecond)
 	if !now.After(a.lastTick) {
@@ -133,7 +132,7 @@ func (a *Account) tick() time.Time {
 	return now
 }
 
-// A Message is a queue message as it is stored.
+// Message is a stored queue message.
 type Message struct {
 	ID           string
 	Text         string
@@ -141,26 +140,26 @@ type Message struct {
 	DequeueCount int
 }
 
-// Queues returns the names of all queues, in order.
-func (a *Account) Queues() []string { return look(a, View.Queues) }
+// Queues returns the names of all queues in order.
+func (a *Account) Queues() []string { return withView(a, View.Queues) }
 
-// Queues is [Account.Queues].
+// Queues is like [Account.Queues].
 func (v View) Queues() []string { return slices.Sorted(maps.Keys(v.a.queues)) }
 
-// look returns what an account has.
-func look[T any](a *Account, what func(View) T) T {
+// withView calls what with a view of the account.
+func withView[T any](a *Account, what func(View) T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return what(View{a})
 }
 
-// Messages returns what is in a queue, invisible messages too, in the order in
-// which they become visible.
+// Messages returns the messages of a queue, including invisible ones, in the order of
+// visibility.
 func (a *Account) Messages(queueName string) []Message {
-	return look(a, func(v View) []Message { return v.Messages(queueName) })
+	return withView(a, func(v View) []Message { return v.Messages(queueName) })
 }
 
-// Messages is [Account.Messages].
+// Messages is like [Account.Messages].
 func (v View) Messages(queueName string) []Message {
 	q := v.a.queues[queueName]
 	if q == nil {
@@ -174,8 +173,8 @@ func (v View) Messages(queueName string) []Message {
 	return all
 }
 
-// Put puts a message into a queue as if it had been received so often before, and
-// reports whether there is such a queue.
+// Put enqueues a message with the given dequeue count. It returns false if the queue does not
+// exist.
 func (a *Account) Put(queueName, text string, dequeueCount int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,7 +190,7 @@ func (a *Account) Put(queueName, text string, dequeueCount int) bool {
 	return true
 }
 
-// Tables returns the names of all tables, in order.
+// Tables returns the names of all tables in order.
 func (a *Account) Tables() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -203,23 +202,23 @@ func (a *Account) Tables() []string {
 	return names
 }
 
-// A Row is an entity of a table with its columns as JSON values.
+// Row is an entity of a table, with its columns as JSON values.
 type Row struct {
 	PartitionKey, RowKey string
 	Columns              map[string]string
 }
 
-// Text returns a column of text, empty if there is none.
+// Text returns the value of a text column, or "" if the row lacks it.
 func (r Row) Text(column string) string {
 	return jsonText(r.Columns[column])
 }
 
-// Rows returns what is in a table, in the order of its keys.
+// Rows returns the entities of a table in the order of their keys.
 func (a *Account) Rows(tableName string) []Row {
-	return look(a, func(v View) []Row { return v.Rows(tableName) })
+	return withView(a, func(v View) []Row { return v.Rows(tableName) })
 }
 
-// Rows is [Account.Rows].
+// Rows is like [Account.Rows].
 func (v View) Rows(tableName string) []Row {
 	t := v.a.tables[foldName(tableName)]
 	if t == nil {
@@ -232,7 +231,7 @@ func (v View) Rows(tableName string) []Row {
 	return all
 }
 
-// Row returns the row with the keys; ok is false if there is none.
+// Row returns the row with the given keys; ok is false if it does not exist.
 func (a *Account) Row(tableName, partitionKey, rowKey string) (row Row, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,21 +246,21 @@ func (a *Account) Row(tableName, partitionKey, rowKey string) (row Row, ok bool)
 	return e.row(), true
 }
 
-// HasBlob reports whether there is a blob.
+// HasBlob reports whether a blob exists.
 func (v View) HasBlob(containerName, name string) bool {
 	c := v.a.containers[containerName]
 	return c != nil && c.blobs[name] != nil
 }
 
-// A Blob is a blob as it is stored.
+// Blob is a stored blob.
 type Blob struct {
 	Container, Name string
 	Content         []byte
-	LeaseID         string // of the lease that is active now, if any
+	LeaseID         string // of the active lease, or ""
 	Metadata        http.Header
 }
 
-// Blobs returns the blobs of all containers, in the order of their names.
+// Blobs returns the blobs of all containers in the order of their names.
 func (a *Account) Blobs() []Blob {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -282,9 +281,9 @@ func (a *Account) Blobs() []Blob {
 	return all
 }
 
-// Restore replaces blobs by copies of themselves, as tools do that copy or undelete a
-// container: content and metadata are the same, ETags are new, and no copy has a lease. It
-// replaces the blobs whose names contain a text.
+// Restore replaces each blob whose name contains text by a copy of itself, as tools do that
+// copy or undelete a container. A copy has the same content and metadata, a new ETag and no
+// lease.
 func (a *Account) Restore(text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,8 +298,8 @@ func (a *Account) Restore(text string) {
 	}
 }
 
-// Vanish removes blobs of a container without a request, as a lifecycle rule does, and returns
-// their number. is selects them by their names.
+// Vanish removes the blobs of a container for whose names is returns true, without a request,
+// like a lifecycle rule. It returns their number.
 func (a *Account) Vanish(containerName string, is func(name string) bool) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -310,8 +309,8 @@ func (a *Account) Vanish(containerName string, is func(name string) bool) int {
 	return before - len(c.blobs)
 }
 
-// Shorten cuts off the end of an append blob, as a failover of the account to another region can. It
-// reports whether the blob was longer.
+// Shorten truncates an append blob, as a failover of the account to another region can. It
+// returns false if the blob is not longer than size.
 func (a *Account) Shorten(containerName, blobName string, size int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -324,16 +323,15 @@ func (a *Account) Shorten(containerName, blobName string, size int) bool {
 	return true
 }
 
-// Chance returns a source of numbers in [0, 1) for what a worker leaves to
-// chance, such as how long it waits before it tries again. The n-th number for a
-// purpose depends on the seed, the worker and the purpose only.
+// Chance returns the source of a worker's random numbers in [0, 1), such as for retry delays.
+// The n-th number for a purpose depends only on the seed, the worker and the purpose.
 func (a *Account) Chance(worker string) func(purpose string) float64 {
 	return func(purpose string) float64 {
 		return fraction(a.roll("chance", worker, withoutNoise(purpose)))
 	}
 }
 
-// roll returns the next number of those that the seed assigns to a purpose.
+// roll returns the next random number for a purpose.
 func (a *Account) roll(purpose ...string) uint64 {
 	key := hashOf(purpose...)
 	a.mu.Lock()
@@ -343,20 +341,21 @@ func (a *Account) roll(purpose ...string) uint64 {
 	return mix(a.cfg.Seed, key, uint64(n))
 }
 
-// Turns returns what a worker's callers at one instant call, to come one after the other. Their
-// order depends on the seed, the worker, and the names and contents. Callers that have these in
-// common get different times, since the runtime fires timers of one instant in a random order.
+// Turns returns a function that orders a worker's concurrent callers. Each call waits for a
+// time that depends on the seed, the worker, the name and the content. Callers with the same
+// name and content wait for different times, because the runtime fires timers of the same
+// instant in random order.
 func (a *Account) Turns(worker string) func(ctx context.Context, name string, content io.Reader) {
 	return func(ctx context.Context, name string, content io.Reader) {
 		if ctx.Err() != nil {
 			return
 		}
 		if text, err := url.PathUnescape(name); err == nil {
-			name = text // noise between escapes is not recognized
+			name = text // withoutNoise does not recognize noise in escaped text
 		}
 		sum := uint64(0)
 		if s, ok := content.(io.ReadSeeker); ok {
-			body, _ := io.ReadAll(s) // in memory
+			body, _ := io.ReadAll(s) // content is in memory
 			_, _ = s.Seek(0, io.SeekStart)
 			sum = fingerprint(body)
 		}
@@ -364,7 +363,7 @@ func (a *Account) Turns(worker string) func(ctx context.Context, name string, co
 	}
 }
 
-// latency returns how long a request, or its answer, is on its way.
+// latency returns the latency of a request or a response.
 func (a *Account) latency(roll uint64) time.Duration {
 	if a.cfg.MaxLatency <= 0 {
 		return 0
@@ -373,7 +372,7 @@ func (a *Account) latency(roll uint64) time.Duration {
 	return a.cfg.MinLatency + time.Duration(fraction(roll)*float64(span)) + 1
 }
 
-// record appends to the log. a.mu is held.
+// record appends to the log. a.mu is locked.
 func (a *Account) record(x *exchange, answer *reply) {
 	e := Entry{Request: *x.r, Asked: x.asked.Sub(a.start), At: time.Since(a.start), Fault: x.fault}
 	if answer != nil {
@@ -385,22 +384,22 @@ func (a *Account) record(x *exchange, answer *reply) {
 	}
 }
 
-// note records a request that did not arrive.
-func (a *Account) note(x *exchange, answer *reply) {
+// recordUndelivered records a request that was not delivered.
+func (a *Account) recordUndelivered(x *exchange, answer *reply) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x.at, x.id = time.Now(), requestID(x.r.Roll)
 	a.record(x, answer)
 }
 
-// Log returns all requests so far in the order in which they took effect.
+// Log returns the requests so far in the order of their effects.
 func (a *Account) Log() []Entry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.log)
 }
 
-// Trace returns the log as text, one request a line.
+// Trace returns the log as text, one request per line.
 func (a *Account) Trace() string {
 	var b strings.Builder
 	for _, e := range a.Log() {
@@ -410,8 +409,8 @@ func (a *Account) Trace() string {
 	return b.String()
 }
 
-// apply makes a change and returns the entity as it is afterwards, nil if it
-// was deleted, and what takes the change back.
+// apply applies a change to a table. It returns the resulting entity, nil after a deletion, and
+// a function that undoes the change.
 func (a *Account) apply(t *table, op *operation) (after *entity, undo func(), failure *reply) {
 	wanted := op.entity
 	old := t.get(wanted.partitionKey, wanted.rowKey)
@@ -451,18 +450,16 @@ func (a *Account) apply(t *table, op *operation) (after *entity, undo func(), fa
 	return wanted, restore, nil
 }
 
-// Worker returns a worker of the account. Workers of different names have
-// different latencies. A worker that was killed can be followed by another one
-// of its name.
+// Worker returns a worker of the account. Latencies depend on the name. A killed worker can be
+// followed by another one with the same name.
 func (a *Account) Worker(name string) *Worker {
 	return &Worker{account: a, name: name, dead: make(chan struct{})}
 }
 
-// admit numbers a request and decides what goes wrong with it, and how much longer
-// than usual it takes.
+// admit determines the random number, the fault and the additional delay of a request.
 func (a *Account) admit(r *Request) (fault Fault, delay time.Duration) {
 	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.queryText()), r.header.Get("x-ms-lease-action"))
-	if r.Operation != "AppendBlock" { // whose checksums and numbers differ with the GUIDs and times beside them
+	if r.Operation != "AppendBlock" { // its body has checksums and lengths that differ with the GUIDs and times in it
 		r.key = mix(r.key, fingerprint(r.Body))
 	}
 	a.mu.Lock()
@@ -481,14 +478,14 @@ func (a *Account) admit(r *Request) (fault Fault, delay time.Duration) {
 	return fault, delay
 }
 
-// leave notes that a request is answered.
+// leave records that a request was answered.
 func (a *Account) leave(r *Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.busy[r.Service]--
 }
 
-// serve lets the request take effect.
+// serve applies a request.
 func (a *Account) serve(x *exchange) *reply {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -509,7 +506,7 @@ func (a *Account) serve(x *exchange) *reply {
 	case BlobService:
 		answer = blobService{a}.serveBlob(r)
 	default:
-		answer = refusal(r.Service, http.StatusBadRequest, "InvalidUri", "no service of this account: "+r.host)
+		answer = refusal(r.Service, http.StatusBadRequest, "InvalidUri", "the account has no such service: "+r.host)
 	}
 	switch r.Operation {
 	case "DeleteQueue", "DeleteTable", "DeleteContainer":
@@ -521,7 +518,7 @@ func (a *Account) serve(x *exchange) *reply {
 	return answer
 }
 
-// forbid returns the error code of a request that the account refuses.
+// forbid returns the error code of a forbidden request, else "".
 func (a *Account) forbid(r *Request) string {
 	if a.cfg.Forbid == nil {
 		return ""
@@ -529,7 +526,8 @@ func (a *Account) forbid(r *Request) string {
 	return a.cfg.Forbid(*r)
 }
 
-// beingDeleted returns the refusal to create what is still being deleted, or nil.
+// beingDeleted returns a refusal if the queue, table or container is still being deleted, else
+// nil.
 func (a *Account) beingDeleted(service, name string) *reply {
 	at, was := a.deleted[service+"/"+strings.ToLower(name)]
 	if !was || time.Since(at) >= a.cfg.DeletionDelay {
@@ -539,8 +537,8 @@ func (a *Account) beingDeleted(service, name string) *reply {
 	return refusal(service, http.StatusConflict, what+"BeingDeleted", "The specified "+strings.ToLower(what)+" is being deleted.")
 }
 
-// Snapshot makes a snapshot of a blob, without which the blob cannot be deleted. It returns
-// false if the blob does not exist.
+// Snapshot creates a snapshot of a blob; the blob can then be deleted only together with its
+// snapshots. It returns false if the blob does not exist.
 func (a *Account) Snapshot(containerName, blobName string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// tables and queue return clients of a worker.
+// tables returns a client for a table that it creates.
 func tables(t *testing.T, a *azsim.Account, w *azsim.Worker) *aztables.Client {
 	t.Helper()
 	options := azcore.ClientOptions{Transport: w, Retry: policy.RetryOptions{MaxRetries: -1}}
@@ -42,11 +42,11 @@ func insert(ctx context.Context, c *aztables.Client, row string) error {
 	return err
 }
 
-func TestWorker_MeetsFaults(t *testing.T) {
+func TestWorker_SuffersEachFault(t *testing.T) {
 	for _, tt := range []struct {
 		fault   azsim.Fault
 		applied bool
-		status  int // of the answer, 0 if there is none
+		status  int // of the response; 0 if it is lost
 		dead    bool
 	}{
 		{azsim.None, true, 201, false},
@@ -77,14 +77,14 @@ func TestWorker_MeetsFaults(t *testing.T) {
 				refused, answered := errors.AsType[*azcore.ResponseError](err)
 				switch {
 				case err == nil && tt.status != 201:
-					t.Errorf("no error, want status %d", tt.status)
+					t.Errorf("no error; want status %d", tt.status)
 				case answered && refused.StatusCode != tt.status:
-					t.Errorf("status %d, want %d", refused.StatusCode, tt.status)
+					t.Errorf("status %d; want %d", refused.StatusCode, tt.status)
 				case err != nil && !answered && tt.status != 0:
-					t.Errorf("error %v, want status %d", err, tt.status)
+					t.Errorf("error %v; want status %d", err, tt.status)
 				}
 				if applied := len(a.Rows("Rows")) == 1; applied != tt.applied {
-					t.Errorf("the row is there: %t, want %t", applied, tt.applied)
+					t.Errorf("the row exists: %t; want %t", applied, tt.applied)
 				}
 				if err := insert(t.Context(), c, "next"); (err != nil) != tt.dead {
 					t.Errorf("the next request: %v; the worker is dead: %t", err, tt.dead)
@@ -94,7 +94,8 @@ func TestWorker_MeetsFaults(t *testing.T) {
 	}
 }
 
-// What a worker sent before it froze, or gave up waiting for, takes effect later.
+// Requests that a worker sent before it froze take effect later, even if their callers have
+// given up.
 func TestWorker_IsFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
@@ -108,19 +109,19 @@ func TestWorker_IsFrozen(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if err := insert(ctx, c, "r"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that the deadline is exceeded", err)
+			t.Errorf("error %v; want context.DeadlineExceeded", err)
 		}
 		if len(a.Rows("Rows")) != 0 || a.Late() == 0 {
 			t.Errorf("%d rows and %d late requests while the worker is frozen", len(a.Rows("Rows")), a.Late())
 		}
 		time.Sleep(time.Minute)
 		if n := len(a.Rows("Rows")); n != 1 {
-			t.Errorf("%d rows after the thaw, want 1", n)
+			t.Errorf("%d rows after the freeze; want 1", n)
 		}
 	})
 }
 
-// A worker whose clock is ahead sends and receives times of its own.
+// A worker whose clock is ahead sends and receives times of its own clock.
 func TestWorker_HasAClockOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := azsim.New(azsim.Config{Seed: 1})
@@ -142,13 +143,13 @@ func TestWorker_HasAClockOfItsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := *peeked.Messages[0].MessageText; got != tt.want {
-				t.Errorf("text %q, want %q", got, tt.want)
+				t.Errorf("text %q; want %q", got, tt.want)
 			}
 		}
 	})
 }
 
-// However a loose account cuts pages, all rows come, once each.
+// A loose account may end pages anywhere, but a query still returns each row once.
 func TestAccount_LooseQueriesFindEveryRowOnce(t *testing.T) {
 	a := azsim.New(azsim.Config{Seed: 3, Loose: true})
 	c := tables(t, a, a.Worker("w"))
@@ -178,7 +179,7 @@ func TestAccount_LooseQueriesFindEveryRowOnce(t *testing.T) {
 			short++
 		}
 		if want := "00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 "; rows.String() != want {
-			t.Fatalf("rows %s, want each once", rows.String())
+			t.Fatalf("rows %s; want each once", rows.String())
 		}
 	}
 	if short == 0 {

@@ -9,11 +9,11 @@ import (
 const (
 	maxBlocks   = 50_000
 	maxBlock    = 100 << 20
-	maxOldBlock = 4 << 20      // with versions of the service before longBlocks
-	longBlocks  = "2022-11-02" // versions are dates
+	maxOldBlock = 4 << 20      // for service versions before longBlocks
+	longBlocks  = "2022-11-02" // a service version; versions are dates
 )
 
-// appendBlock appends to a blob. Its checks come in the order in which Azurite has them.
+// appendBlock appends to a blob. The order of its checks is the same as in Azurite.
 func appendBlock(a blobService, b *blob, r *Request) *reply {
 	longest := maxBlock
 	if r.header.Get("x-ms-version") < longBlocks {

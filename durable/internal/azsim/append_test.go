@@ -15,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// blobs returns a client for a container of a worker, which it creates.
+// blobs returns a worker's client for a container that it creates.
 func blobs(t *testing.T, a *azsim.Account, w *azsim.Worker) *container.Client {
 	t.Helper()
 	options := azcore.ClientOptions{Transport: w, Retry: policy.RetryOptions{MaxRetries: -1}}
@@ -44,9 +44,9 @@ func add(t *testing.T, b *appendblob.Client, text string) error {
 	return err
 }
 
-// What is appended has checksums over GUIDs and times, so it must not decide when the
-// request arrives, or what becomes of it.
-func TestAppendBlob_IsAskedForTheSameWhateverIsAppended(t *testing.T) {
+// Appended blocks contain checksums over GUIDs and times. They must influence neither the time
+// of the request nor its fault.
+func TestAppendBlob_ContentDoesNotAffectTheTrace(t *testing.T) {
 	trace := func(texts ...string) (asked string) {
 		synctest.Test(t, func(t *testing.T) {
 			a := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: time.Second})
@@ -67,15 +67,15 @@ func TestAppendBlob_IsAskedForTheSameWhateverIsAppended(t *testing.T) {
 	}
 	first, second := trace("one", "two"), trace("other", "texts")
 	if first != second {
-		t.Errorf("traces\n%s\n%s\nwant the same", first, second)
+		t.Errorf("the traces differ:\n%s\n%s", first, second)
 	}
 	if !strings.Contains(first, "CreateAppendBlob") || strings.Count(first, "AppendBlock") != 2 {
-		t.Errorf("trace\n%s\nwant a CreateAppendBlob and two AppendBlock", first)
+		t.Errorf("trace\n%s\nwant one CreateAppendBlob and two AppendBlocks", first)
 	}
 }
 
-// A clock that is ahead moves no times in what has lengths and checksums.
-func TestAppendBlob_KeepsItsBytesWhateverTheClock(t *testing.T) {
+// A skewed clock changes no times in a body that has lengths and checksums.
+func TestAppendBlob_IsNotChangedByASkewedClock(t *testing.T) {
 	a := azsim.New(azsim.Config{})
 	w := a.Worker("w")
 	w.Skew(time.Hour)
@@ -84,11 +84,11 @@ func TestAppendBlob_KeepsItsBytesWhateverTheClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(a.Blobs()[0].Content); got != frame {
-		t.Errorf("content %q, want %q", got, frame)
+		t.Errorf("content %q; want %q", got, frame)
 	}
 }
 
-// However a loose account cuts pages, all blobs come, once each.
+// A loose account may end pages anywhere, but a list still returns each blob once.
 func TestAccount_LooseListsFindEveryBlobOnce(t *testing.T) {
 	a := azsim.New(azsim.Config{Seed: 3, Loose: true})
 	c := blobs(t, a, a.Worker("w"))
@@ -112,7 +112,7 @@ func TestAccount_LooseListsFindEveryBlobOnce(t *testing.T) {
 			short++
 		}
 		if want := "p00/log-1 p00/log-2 p00/log-3 p00/log-4 "; names.String() != want {
-			t.Fatalf("blobs %s, want each once", names.String())
+			t.Fatalf("blobs %s; want each once", names.String())
 		}
 	}
 	if short == 0 {
@@ -140,6 +140,6 @@ func TestRestore_KeepsTheContentAndDropsTheLeases(t *testing.T) {
 	a.Restore("")
 	after, err := b.GetProperties(t.Context(), nil)
 	if err != nil || *after.LeaseState != lease.StateTypeAvailable || *after.ETag == *before.ETag || string(a.Blobs()[0].Content) != "text" {
-		t.Errorf("%v, %s, ETag %s, which was %s; want the text, no lease and a new ETag", err, *after.LeaseState, *after.ETag, *before.ETag)
+		t.Errorf("%v, lease %s, ETag %s, formerly %s; want the content, no lease and a new ETag", err, *after.LeaseState, *after.ETag, *before.ETag)
 	}
 }

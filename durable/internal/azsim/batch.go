@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The service's bounds on a transaction.
+// The service's limits of a transaction.
 const (
 	maxOperations = 100
 	maxBatchBytes = 4 << 20
@@ -35,8 +35,8 @@ func checkOperations(ops []*operation) (failed int, failure *reply) {
 	return 0, nil
 }
 
-// readTransaction reads the operations of a transaction. If one of them is bad,
-// those before it are returned with why.
+// readTransaction parses the operations of a transaction. If one of them is invalid, it returns
+// those before it and the failure.
 func readTransaction(r *Request) (boundary string, ops []*operation, failed int, failure *reply) {
 	bad := func(err error) (string, []*operation, int, *reply) {
 		return "", nil, 0, refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: "+err.Error())
@@ -74,7 +74,7 @@ func readTransaction(r *Request) (boundary string, ops []*operation, failed int,
 	}
 }
 
-// readPart reads one operation: a request within a request.
+// readPart parses one operation of a transaction, which is an HTTP request.
 func readPart(text []byte) (*operation, *reply) {
 	head, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
 	first, lines, _ := strings.Cut(string(head), "\r\n")
@@ -95,7 +95,7 @@ func readPart(text []byte) (*operation, *reply) {
 	return readOperation(method, lastSegment(u.Path), header, bytes.TrimSpace(body))
 }
 
-// indexed puts the number of the operation before a refusal's message.
+// indexed adds the operation's number to the message of a refusal.
 func indexed(i int, failure *reply) *reply {
 	message := failure.message
 	if !strings.HasPrefix(message, "0:") {
@@ -106,7 +106,7 @@ func indexed(i int, failure *reply) *reply {
 	return out
 }
 
-// transactionAnswer wraps the answers to operations.
+// transactionAnswer combines the answers to the operations.
 func transactionAnswer(boundary string, answers []*reply) *reply {
 	inner := "changesetresponse_" + strings.TrimPrefix(boundary, "changeset_")
 	var b bytes.Buffer

@@ -50,12 +50,12 @@ func refuseBlob(status int, code, message string) *reply {
 	return refusal(BlobService, status, code, message)
 }
 
-// etagOf makes an ETag of a blob or a container of the time of its change.
+// etagOf returns the ETag of a blob or a container that was changed at a time.
 func etagOf(at time.Time) string { return fmt.Sprintf(`"0x%X"`, at.UnixNano()) }
 
-// matchBlob holds a request's conditions against a blob.
+// matchBlob checks the conditions of a request. It returns a refusal or nil.
 func matchBlob(b *blob, r *Request) *reply {
-	etag := strings.Trim(b.etag, `"`) // lists have it without quotes, and so it is accepted
+	etag := strings.Trim(b.etag, `"`) // lists return ETags without quotes, and the service accepts these
 	wanted, unwanted := strings.Trim(r.header.Get("If-Match"), `"`), strings.Trim(r.header.Get("If-None-Match"), `"`)
 	switch {
 	case wanted != "" && wanted != "*" && wanted != etag:
@@ -75,8 +75,7 @@ func sum(content []byte) string {
 	return base64.StdEncoding.EncodeToString(s[:])
 }
 
-// answer tells of a blob, and what it holds, or the part of that which is asked
-// for.
+// answer returns a blob's properties and its content or the requested range.
 func (b *blob) answer(r *Request) *reply {
 	answer := newReply(http.StatusOK, "ETag", b.etag, "Last-Modified", b.changed.UTC().Format(http.TimeFormat),
 		"x-ms-blob-type", b.kind, "x-ms-creation-time", b.created.UTC().Format(http.TimeFormat), "Accept-Ranges", "bytes",
@@ -86,7 +85,7 @@ func (b *blob) answer(r *Request) *reply {
 	} else {
 		answer.header.Set("Content-MD5", b.md5)
 	}
-	b.lease.tell(answer)
+	b.lease.addHeaders(answer)
 	copyMetadata(answer.header, b.metadata)
 	answer.with(b.contentType, b.content)
 	span := r.header.Get("x-ms-range")
@@ -106,7 +105,7 @@ func (b *blob) answer(r *Request) *reply {
 	answer.status, answer.body = http.StatusPartialContent, b.content[first:last+1]
 	answer.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(b.content)))
 	answer.header.Set("Content-Length", strconv.Itoa(last+1-first))
-	answer.header.Del("Content-MD5") // it is that of the whole
+	answer.header.Del("Content-MD5") // it is the hash of the whole content
 	return answer
 }
 
@@ -114,7 +113,7 @@ func (b *blob) writeItem(w *bytes.Buffer, withMetadata bool) {
 	w.WriteString("<Blob><Name>")
 	writeEscaped(w, b.name)
 	props := newReply(0)
-	b.lease.tell(props)
+	b.lease.addHeaders(props)
 	fmt.Fprintf(w, "</Name><Properties><Creation-Time>%s</Creation-Time><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length>"+
 		"<Content-Type>%s</Content-Type><BlobType>%s</BlobType><LeaseStatus>%s</LeaseStatus><LeaseState>%s</LeaseState></Properties>",
 		b.created.UTC().Format(http.TimeFormat), b.changed.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content), b.contentType, b.kind,
@@ -130,7 +129,7 @@ func (b *blob) writeItem(w *bytes.Buffer, withMetadata bool) {
 	w.WriteString("</Blob>")
 }
 
-// A blobService serves the blobs of an account.
+// blobService serves the blobs of an account.
 type blobService struct{ *Account }
 
 func (a blobService) serveBlob(r *Request) *reply {
@@ -168,7 +167,7 @@ func (a blobService) serveBlob(r *Request) *reply {
 	}
 	switch r.Operation {
 	case "GetBlob", "GetBlobProperties":
-		if r.header.Get("x-ms-lease-id") != "" { // a read needs none, but if it has one it must be right
+		if r.header.Get("x-ms-lease-id") != "" { // reads need no lease ID, but a wrong one is refused
 			if failure := b.lease.allowsWrite(r); failure != nil {
 				return failure
 			}
@@ -198,7 +197,7 @@ func (a blobService) createContainer(c *container, r *Request) *reply {
 	if c != nil {
 		return refuseBlob(http.StatusConflict, "ContainerAlreadyExists", "The specified container already exists.")
 	}
-	if !validQueueName(r.Target) { // the same rules
+	if !validQueueName(r.Target) { // containers have the same rules
 		return refuseBlob(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
 	}
 	if refused := a.beingDeleted(BlobService, r.Target); refused != nil {
@@ -223,7 +222,7 @@ func (a blobService) serveContainer(c *container, r *Request) *reply {
 		return newReply(http.StatusAccepted)
 	case "GetContainerProperties":
 		answer := newReply(http.StatusOK, "ETag", c.etag, "Last-Modified", c.changed.Format(http.TimeFormat))
-		c.lease.tell(answer)
+		c.lease.addHeaders(answer)
 		copyMetadata(answer.header, c.metadata)
 		return answer
 	case "SetContainerMetadata":

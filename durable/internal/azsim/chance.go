@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// mix makes one well-spread number out of several (the finalizer of
-// splitmix64, for each).
+// mix combines numbers into one well-distributed number. It applies the finalizer of splitmix64
+// to each.
 func mix(numbers ...uint64) uint64 {
 	h := uint64(0x9E3779B97F4A7C15)
 	for _, n := range numbers {
@@ -22,17 +22,17 @@ func mix(numbers ...uint64) uint64 {
 func hashOf(parts ...string) uint64 {
 	h := fnv.New64a()
 	for _, p := range parts {
-		_, _ = io.WriteString(h, p) // never fails
+		_, _ = io.WriteString(h, p) // cannot fail
 		_, _ = h.Write([]byte{0})
 	}
 	return h.Sum64()
 }
 
-// fraction returns a number of a generator as one in [0, 1).
+// fraction converts a random number to one in [0, 1).
 func fraction(roll uint64) float64 { return float64(roll>>11) / (1 << 53) }
 
-// fingerprint is a body without its noise, as a number. Nobody can tell what is
-// noise in a body that is not text, so that counts for nothing.
+// fingerprint returns a hash of a body without noise. It is 0 for a body that is not text,
+// because noise cannot be recognized there.
 func fingerprint(body []byte) uint64 {
 	if len(body) == 0 {
 		return 0
@@ -44,6 +44,6 @@ func fingerprint(body []byte) uint64 {
 		return 0
 	}
 	h := fnv.New64a()
-	_, _ = h.Write(appendWithoutNoise(nil, body)) // never fails
+	_, _ = h.Write(appendWithoutNoise(nil, body)) // cannot fail
 	return h.Sum64()
 }

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// download is the body of an answer on its way to a worker.
+// download is the body of a response in transfer to a worker.
 type download struct {
 	ctx  context.Context
 	rest []byte
-	rate int   // bytes per second; 0 means all at once
-	err  error // after rest
+	rate int   // bytes per second; 0 means unlimited
+	err  error // returned after rest
 }
 
-// newDownload returns the body of the exchange's answer, which arrives at the account's bandwidth.
+// newDownload returns the body of the exchange's response. It arrives with the account's
+// bandwidth.
 func newDownload(ctx context.Context, x *exchange, body []byte) io.ReadCloser {
 	d := &download{ctx: ctx, rest: body, err: io.EOF}
 	if x.a.cfg.Bandwidth != nil {
@@ -26,7 +27,7 @@ func newDownload(ctx context.Context, x *exchange, body []byte) io.ReadCloser {
 	return d
 }
 
-// Read implements [io.Reader]. It returns a tenth of a second's bytes at most.
+// Read implements [io.Reader]. With a bandwidth, it returns at most the bytes of 0.1 s.
 func (d *download) Read(p []byte) (int, error) {
 	if d.ctx.Err() != nil {
 		return 0, context.Cause(d.ctx)

@@ -16,7 +16,7 @@ import (
 	"unicode/utf16"
 )
 
-// The types of columns that JSON does not tell apart.
+// The column types that JSON cannot express.
 const (
 	edmInt64    = "Edm.Int64"
 	edmDouble   = "Edm.Double"
@@ -28,9 +28,9 @@ const (
 // column is a property of an entity, with its value as JSON.
 type column struct {
 	name  string
-	typ   string // empty for text, booleans and 32-bit numbers
+	typ   string // empty for text, booleans and 32-bit integers
 	json  json.RawMessage
-	value any // string, bool, int64, float64, time.Time or []byte, for filters
+	value any // string, bool, int64, float64, time.Time or []byte; used by filters
 }
 
 type entity struct {
@@ -40,8 +40,7 @@ type entity struct {
 	etag                 string
 }
 
-// readEntity reads an entity out of the body of a request. Its keys may be
-// missing there.
+// readEntity parses an entity in a request's body. The body may lack the keys.
 func readEntity(body []byte) (*entity, error) {
 	e := &entity{}
 	types := map[string]string{}
@@ -71,7 +70,7 @@ func readEntity(body []byte) (*entity, error) {
 	return e, nil
 }
 
-// eachProperty calls f for the properties of an object, in their order.
+// eachProperty calls f for the properties of an object in order.
 func eachProperty(body []byte, f func(name string, raw json.RawMessage)) error {
 	if !json.Valid(body) {
 		return errors.New("not an object")
@@ -92,8 +91,8 @@ func eachProperty(body []byte, f func(name string, raw json.RawMessage)) error {
 	return nil
 }
 
-// valueLength returns the length of the JSON value that text begins with, which
-// is valid.
+// valueLength returns the length of the JSON value at the start of text. The JSON must be
+// valid.
 func valueLength(text []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -109,7 +108,7 @@ func valueLength(text []byte) int {
 			depth++
 		case c == '}' || c == ']':
 			if depth--; depth <= 0 {
-				return i + 1 + depth // the end of what the value is in does not count
+				return i + 1 + depth // without the closing bracket of an enclosing value
 			}
 		case depth == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n'):
 			return i
@@ -118,7 +117,7 @@ func valueLength(text []byte) int {
 	return len(text)
 }
 
-// parse sets c.value, and c.typ and c.json as the service answers them.
+// parse sets c.value, and changes c.typ to the form in which the service returns it.
 func (c *column) parse() error {
 	switch first := c.json[0]; {
 	case first == 't' || first == 'f':
@@ -129,7 +128,7 @@ func (c *column) parse() error {
 	case first == '"':
 		return c.parseText(jsonText(string(c.json)))
 	}
-	return fmt.Errorf("%s is neither text nor a number", c.json)
+	return fmt.Errorf("%s is not text, a number or a boolean", c.json)
 }
 
 func (c *column) parseNumber(n json.Number) error {
@@ -140,7 +139,7 @@ func (c *column) parseNumber(n json.Number) error {
 	f, err := n.Float64()
 	c.value = f
 	if c.typ == edmDouble && strings.ContainsAny(n.String(), ".eE") {
-		c.typ = "" // it shows
+		c.typ = "" // the number has a fraction or an exponent, which implies the type
 	}
 	return err
 }
@@ -149,7 +148,7 @@ func (c *column) parseText(s string) (err error) {
 	switch c.typ {
 	case edmInt64:
 		c.value, err = strconv.ParseInt(s, 10, 64)
-	case edmDouble: // NaN and infinities are text
+	case edmDouble: // NaN and the infinities are text
 		c.value, err = strconv.ParseFloat(s, 64)
 	case edmDateTime:
 		c.value, err = time.Parse(time.RFC3339Nano, s)
@@ -163,7 +162,7 @@ func (c *column) parseText(s string) (err error) {
 	return err
 }
 
-// The service's bounds on entities.
+// The service's limits of an entity.
 const (
 	maxColumns    = 252
 	maxTextUnits  = 32 << 10
@@ -172,7 +171,7 @@ const (
 	maxEntitySize = 1 << 20
 )
 
-// check returns why the service refuses an entity, nil if it takes it.
+// check returns the refusal of an invalid entity, or nil.
 func (e *entity) check() *reply {
 	for _, key := range []string{e.partitionKey, e.rowKey} {
 		if len(utf16.Encode([]rune(key))) > maxKeyUnits || strings.ContainsFunc(key, notInKeys) {
@@ -201,7 +200,7 @@ func notInKeys(c rune) bool {
 	return c < 0x20 || 0x7F <= c && c <= 0x9F || c == '/' || c == '\\' || c == '#' || c == '?'
 }
 
-// set gives e the value of c, in the place of one that it had.
+// set adds or replaces a column.
 func (e *entity) set(c column) {
 	if i := slices.IndexFunc(e.columns, func(o column) bool { return o.name == c.name }); i >= 0 {
 		e.columns[i] = c
@@ -210,7 +209,7 @@ func (e *entity) set(c column) {
 	e.columns = append(e.columns, c)
 }
 
-// value returns a column's value for a filter.
+// value returns the value of a column for a filter.
 func (e *entity) value(name string) (any, bool) {
 	switch name {
 	case "PartitionKey":
@@ -228,7 +227,7 @@ func (e *entity) value(name string) (any, bool) {
 	return nil, false
 }
 
-// stamp gives an entity the time of its last change, which makes its ETag.
+// stamp sets the time of an entity's last change, which also determines its ETag.
 func (e *entity) stamp(at time.Time) {
 	e.timestamp = at
 	e.etag = "W/\"datetime'" + url.QueryEscape(at.Format(ticks)) + "'\""
@@ -236,7 +235,8 @@ func (e *entity) stamp(at time.Time) {
 
 const ticks = "2006-01-02T15:04:05.0000000Z"
 
-// writeJSON writes e as an answer does, with the wanted columns, or all.
+// writeJSON writes e in the form of a response, with the wanted columns; an empty list means
+// all.
 func (e *entity) writeJSON(b *bytes.Buffer, wanted []string) {
 	property := func(name string, value []byte) {
 		b.WriteByte(',')
@@ -279,7 +279,7 @@ func quoted(s string) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		panic(err) // text always encodes
+		panic(err) // text can always be encoded
 	}
 	return bytes.TrimRight(b.Bytes(), "\n")
 }

@@ -6,40 +6,39 @@ import (
 	"time"
 )
 
-// A Fault is something that goes wrong with a request.
+// Fault is a fault of a request.
 type Fault int
 
 // The faults.
 const (
-	// None lets the request pass.
+	// None causes no fault.
 	None Fault = iota
 	// Throttle refuses the request with 503 ServerBusy.
 	Throttle
-	// FailBefore loses the request: it has no effect and gets no answer.
+	// FailBefore loses the request: it has no effect and no response.
 	FailBefore
-	// FailAfter loses the answer: the request has had its effect.
+	// FailAfter loses the response after the request has taken effect.
 	FailAfter
-	// RefuseAfter answers 500 though the request has had its effect.
+	// RefuseAfter returns status 500 although the request has taken effect.
 	RefuseAfter
-	// Slow lets the request take effect after several seconds, even if the worker
-	// does not wait for it so long.
+	// Slow delays the request's effect by 2 s to 60 s, even if the worker gives up earlier.
 	Slow
-	// KillBefore ends the worker's life before the request has an effect.
+	// KillBefore kills the worker before the request takes effect.
 	KillBefore
-	// KillAfter ends it as soon as the request has had its effect.
+	// KillAfter kills the worker as soon as the request has taken effect.
 	KillAfter
-	// FreezeAfter loses the answer, and freezes the worker for a while, which makes
-	// its next attempt come late.
+	// FreezeAfter loses the response and freezes the worker for 5 s to 45 s, which delays its
+	// retry.
 	FreezeAfter
-	// Twice delivers the request two times, one right after the other, as a
-	// middlebox may. The answer is that of the second.
+	// Twice delivers the request twice in a row, as a middlebox may. The worker gets the second
+	// response.
 	Twice
-	// Echo answers the request, and delivers it once more after several seconds.
+	// Echo answers the request and delivers it again after 2 s to 60 s.
 	Echo
-	// Late loses the connection, and delivers the request after several seconds.
+	// Late resets the connection and delivers the request after 2 s to 60 s.
 	Late
-	// Cut resets the connection in the middle of the answer's body, after the request
-	// has had its effect. An answer without a body is lost.
+	// Cut resets the connection during the response's body, after the request has taken effect.
+	// A response without a body is lost.
 	Cut
 )
 
@@ -55,13 +54,13 @@ func (f Fault) String() string {
 	return names[f]
 }
 
-// Errors that the transport returns instead of an answer.
+// Errors that the transport returns instead of a response.
 var (
 	errLost   = errors.New("azsim: the connection was reset")
 	errKilled = errors.New("azsim: the process is dead")
 )
 
-// refused is the answer of an overloaded service.
+// refused returns the response of an overloaded service.
 func refused(r *Request, f Fault) *reply {
 	if f == RefuseAfter {
 		return refusal(r.Service, http.StatusInternalServerError, "InternalError", "The server encountered an internal error. Please retry the request.")
@@ -69,12 +68,12 @@ func refused(r *Request, f Fault) *reply {
 	return refusal(r.Service, http.StatusServiceUnavailable, "ServerBusy", "The server is busy.")
 }
 
-// stall is for how long a worker is frozen that lost an answer.
-func stall(roll uint64) time.Duration {
+// freezeTime returns how long FreezeAfter freezes the worker.
+func freezeTime(roll uint64) time.Duration {
 	return 5*time.Second + time.Duration(fraction(roll)*float64(40*time.Second))
 }
 
-// slowness is how long a slow request is on its way.
-func slowness(roll uint64) time.Duration {
+// slowDelay returns the delay of a slow request.
+func slowDelay(roll uint64) time.Duration {
 	return 2*time.Second + time.Duration(fraction(roll)*float64(58*time.Second))
 }

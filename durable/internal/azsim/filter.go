@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// predicate says whether an entity is selected.
+// predicate reports whether an entity matches a filter.
 type predicate func(*entity) bool
 
-// parseFilter reads an OData filter: comparisons of a column with a literal, or
-// the other way round, and, or, not and parentheses. A comparison with a column
-// that an entity does not have, or that is of another type, is false.
+// parseFilter parses an OData filter: comparisons of columns and literals, and, or, not and
+// parentheses. A comparison is false if the entity lacks the column or its type differs.
 func parseFilter(text string) (predicate, error) {
 	if strings.TrimSpace(text) == "" {
 		return func(*entity) bool { return true }, nil
@@ -26,7 +25,7 @@ func parseFilter(text string) (predicate, error) {
 		return nil, err
 	}
 	if p.skip(); p.rest != "" {
-		return nil, fmt.Errorf("filter goes on with %q", p.rest)
+		return nil, fmt.Errorf("filter has %q after its end", p.rest)
 	}
 	return f, nil
 }
@@ -37,7 +36,7 @@ type filterParser struct {
 
 func (p *filterParser) skip() { p.rest = strings.TrimLeft(p.rest, " \t") }
 
-// word takes a name or an operator, empty if there is none.
+// word consumes a name or an operator and returns it. It returns "" before anything else.
 func (p *filterParser) word() string {
 	p.skip()
 	n := 0
@@ -49,7 +48,7 @@ func (p *filterParser) word() string {
 	return w
 }
 
-// accept takes the given word if it is next.
+// accept consumes the given word if it is next.
 func (p *filterParser) accept(word string) bool {
 	before := p.rest
 	if p.word() == word {
@@ -100,7 +99,7 @@ func (p *filterParser) not() (predicate, error) {
 		}
 		p.skip()
 		if !strings.HasPrefix(p.rest, ")") {
-			return nil, errors.New("a parenthesis is not closed")
+			return nil, errors.New("missing )")
 		}
 		p.rest = p.rest[1:]
 		return f, nil
@@ -108,7 +107,7 @@ func (p *filterParser) not() (predicate, error) {
 	return p.comparison()
 }
 
-// operand is a column or a literal.
+// operand is a column, or a literal if column is empty.
 type operand struct {
 	column string
 	value  any
@@ -135,10 +134,10 @@ func (p *filterParser) comparison() (predicate, error) {
 	}[operator]
 	if !ok {
 		p.rest = rest
-		if left.column != "" { // a column of truth values
+		if left.column != "" { // a boolean column
 			return func(e *entity) bool { v, _ := left.of(e); return v == true }, nil
 		}
-		return nil, fmt.Errorf("%q is no comparison", operator)
+		return nil, fmt.Errorf("%q is not a comparison operator", operator)
 	}
 	right, err := p.operand()
 	if err != nil {
@@ -156,7 +155,7 @@ func (p *filterParser) operand() (operand, error) {
 	p.skip()
 	switch {
 	case p.rest == "":
-		return operand{}, errors.New("filter ends too soon")
+		return operand{}, errors.New("filter ends too early")
 	case p.rest[0] == '\'':
 		text, err := p.text()
 		return operand{value: text}, err
@@ -179,18 +178,18 @@ func (p *filterParser) operand() (operand, error) {
 	return operand{column: w}, nil
 }
 
-// text takes a text between apostrophes.
+// text consumes a quoted text.
 func (p *filterParser) text() (string, error) {
 	end := endOfText(p.rest[1:])
 	if end < 0 {
-		return "", errors.New("a text is not closed")
+		return "", errors.New("missing closing apostrophe")
 	}
 	text := strings.ReplaceAll(p.rest[1:1+end], "''", "'")
 	p.rest = p.rest[end+2:]
 	return text, nil
 }
 
-// typed takes the text of a literal such as datetime'2026-01-02T03:04:05Z'.
+// typed consumes the quoted part of a literal such as datetime'2026-01-02T03:04:05Z'.
 func (p *filterParser) typed(prefix string) (operand, error) {
 	text, err := p.text()
 	if err != nil {
@@ -203,7 +202,7 @@ func (p *filterParser) typed(prefix string) (operand, error) {
 				return operand{value: t}, nil
 			}
 		}
-		return operand{}, fmt.Errorf("%q is no time", text)
+		return operand{}, fmt.Errorf("%q is not a valid time", text)
 	case "guid":
 		return operand{value: text}, nil
 	case "X", "x":
@@ -216,7 +215,7 @@ func (p *filterParser) typed(prefix string) (operand, error) {
 		}
 		return operand{value: b}, err
 	}
-	return operand{}, fmt.Errorf("%q is no kind of literal", prefix)
+	return operand{}, fmt.Errorf("%q is not a literal type", prefix)
 }
 
 func (p *filterParser) number() (operand, error) {
@@ -238,8 +237,7 @@ func (p *filterParser) number() (operand, error) {
 	return operand{value: f}, err
 }
 
-// compareValues compares two values of one type; ok is false if they are of
-// different types.
+// compareValues compares two values; ok is false if their types differ.
 func compareValues(x, y any) (c int, ok bool) {
 	switch x := x.(type) {
 	case string:

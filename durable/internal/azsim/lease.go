@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// lease is the right to change a blob or a container.
+// lease is a lease on a blob or a container.
 type lease struct {
 	id      string
-	span    time.Duration // of an acquire or a renewal; negative for ever
-	until   time.Time     // when it ends, or is broken; zero for never
-	broken  bool          // until is the end of breaking
-	present bool          // there was one, and it was not released
+	span    time.Duration // of the acquisition; negative means infinite
+	until   time.Time     // when it expires or its breaking ends; zero means never
+	broken  bool          // it is breaking or broken
+	present bool          // it was acquired and not released
 }
 
-// The states of a lease.
+// leaseState is the state of a lease.
 type leaseState string
 
 const (
@@ -41,8 +41,8 @@ func (l *lease) state(now time.Time) leaseState {
 	return leased
 }
 
-// tell adds what properties say of a lease to an answer.
-func (l *lease) tell(r *reply) {
+// addHeaders adds the lease properties to a response.
+func (l *lease) addHeaders(r *reply) {
 	state := l.state(time.Now())
 	r.header.Set("x-ms-lease-state", string(state))
 	r.header.Set("x-ms-lease-status", l.status())
@@ -62,8 +62,7 @@ func (l *lease) status() string {
 	return "unlocked"
 }
 
-// allowsWrite returns why a write with the request's lease is refused, nil if it
-// is not.
+// allowsWrite returns the refusal of a write with the request's lease ID, or nil.
 func (l *lease) allowsWrite(r *Request) *reply {
 	given := r.header.Get("x-ms-lease-id")
 	kind := "Blob"
@@ -83,7 +82,7 @@ func (l *lease) allowsWrite(r *Request) *reply {
 		if given != "" {
 			return refuseBlob(http.StatusPreconditionFailed, "LeaseNotPresentWith"+kind+"Operation", "There is currently no lease on the blob.")
 		}
-		l.present = false // a write to it ends a lease that is over
+		l.present = false // a write ends an expired or broken lease
 	}
 	return nil
 }
@@ -98,7 +97,7 @@ func (l *lease) acquire(r *Request, answer *reply, state leaseState, now time.Ti
 	switch {
 	case err != nil || seconds != -1 && (seconds < 15 || seconds > 60):
 		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-lease-duration")
-	case proposed != "" && identifier([]byte(proposed), 0) != len(proposed): // a GUID, in one of its forms
+	case proposed != "" && identifier([]byte(proposed), 0) != len(proposed): // must be a GUID
 		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-proposed-lease-id")
 	case state == breaking || state == leased && proposed != l.id:
 		return refuseBlob(http.StatusConflict, "LeaseAlreadyPresent", "There is already a lease present.")

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Azurite has the same limit of blocks, but takes minutes to get there, and allows long
-// blocks with all versions of the service.
-func TestAppendBlob_TakesSoManyBlocksOfSuchLengths(t *testing.T) {
+// Azurite has the same limit of blocks, but reaching it takes minutes. It allows large blocks
+// with all service versions.
+func TestAppendBlob_LimitsTheNumberAndSizeOfBlocks(t *testing.T) {
 	const older, newer = "2022-10-31", "2022-11-02"
 	for _, tt := range []struct {
 		configured, blocks, length int
@@ -38,7 +38,7 @@ func TestAppendBlob_TakesSoManyBlocksOfSuchLengths(t *testing.T) {
 			}
 			defer answer.Body.Close()
 			if got := answer.Header.Get("x-ms-error-code"); got != tt.want {
-				t.Errorf("answer %s with code %q, want code %q", answer.Status, got, tt.want)
+				t.Errorf("status %s with code %q; want code %q", answer.Status, got, tt.want)
 			}
 		})
 	}

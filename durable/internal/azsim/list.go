@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// listBlobs answers with the blobs whose names begin with a prefix, and with a
-// delimiter with the folders that they are in.
+// listBlobs lists the blobs whose names start with a prefix. With a delimiter it also lists
+// folders.
 func listBlobs(a blobService, c *container, r *Request) *reply {
 	prefix, delimiter, marker := r.query.Get("prefix"), r.query.Get("delimiter"), r.query.Get("marker")
 	most, err := strconv.Atoi(r.query.Get("maxresults"))
@@ -52,17 +52,17 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 	return newReply(http.StatusOK).with("application/xml", b.Bytes())
 }
 
-// An item of a list is a blob or, if that is nil, what blobs are in: a directory, or with a
-// delimiter a folder. Items are in the order of their markers.
+// item is an item of a list: a blob or, if blob is nil, a directory or (with a delimiter) a
+// folder. Items are ordered by marker.
 type item struct {
 	name   string
 	marker string
 	blob   *blob
 }
 
-// inOrder returns what a list with a prefix contains. Clients make up parts of many names, so the
-// order by name differs from run to run. The order here depends on the other parts of the names,
-// the times of creation and the seed.
+// inOrder returns the items with a prefix. Clients generate parts of many names, so the order
+// by name would differ between runs. The order instead depends on the other parts of the names,
+// the creation times and the seed.
 func inOrder(a blobService, c *container, prefix, delimiter string) (all []item) {
 	seen := map[string]bool{}
 	add := func(name string, b *blob, place uint64) {
@@ -88,8 +88,8 @@ func inOrder(a blobService, c *container, prefix, delimiter string) (all []item)
 	return all
 }
 
-// writeDirectory writes the entry of a directory. The service adds the metadata whether it
-// is asked for or not.
+// writeDirectory writes the item of a directory. Like the service, it always includes the
+// metadata.
 func writeDirectory(w *bytes.Buffer, name string) {
 	w.WriteString("<Blob><Name>")
 	writeEscaped(w, name)

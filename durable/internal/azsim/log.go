@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// An Entry tells of a request that took effect or failed on its way.
+// Entry describes a request that took effect or failed.
 type Entry struct {
 	Request
-	Asked  time.Duration // when it was sent, since the account was made
-	At     time.Duration // when it took effect
+	Asked  time.Duration // when it was sent, relative to the account's creation
+	At     time.Duration // when it took effect, relative to the account's creation
 	Fault  Fault
-	Status int    // 0 if it did not arrive
-	Code   string // of an error
+	Status int    // 0 if it was lost
+	Code   string // the error code
 	Answer []byte
 }
 
-// String returns what the entry tells, on one line, without what differs between
-// two runs of one seed.
+// String returns a line that is the same in all runs with the same seed.
 func (e Entry) String() string {
 	what := fmt.Sprintf("%14v %-3s %-22s %s", e.At, e.Worker, e.Operation, withoutNoise(e.Path))
 	if e.query.Has("$filter") {
@@ -29,7 +28,7 @@ func (e Entry) String() string {
 		}
 	}
 	key := e.key
-	if e.Service != BlobService { // whose names and sizes differ with the GUIDs in them
+	if e.Service != BlobService { // blob names and sizes differ with the GUIDs in them
 		key = mix(key, fingerprint(e.Answer))
 	}
 	return fmt.Sprintf("%s %08x", what, uint32(key))

@@ -5,15 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// Noise is what differs between two runs of one seed without meaning anything:
-// identifiers that somebody made up, times, and numbers that goroutines took in
-// the order in which they happened to run.
+// Noise is text that differs between runs with the same seed without a meaning: generated
+// identifiers, times, and numbers that depend on the order in which goroutines ran.
 
-// withoutNoise returns text with a tilde in the place of each piece of noise.
+// withoutNoise returns text with each piece of noise replaced by a tilde.
 func withoutNoise(text string) string { return string(appendWithoutNoise(nil, []byte(text))) }
 
-// appendWithoutNoise appends to b the text with a tilde in the place of each
-// piece of noise.
+// appendWithoutNoise appends text to b with each piece of noise replaced by a tilde.
 func appendWithoutNoise(b, text []byte) []byte {
 	for i := 0; i < len(text); {
 		n := 0
@@ -37,8 +35,8 @@ func appendWithoutNoise(b, text []byte) []byte {
 	return b
 }
 
-// inStack returns the length of what begins text and differs between two stack traces of one
-// panic: the number of a goroutine or a bubble, or an address.
+// inStack returns the length of the noise of a stack trace at the start of text, or 0. Such noise
+// is the number of a goroutine or a bubble, or an address.
 func inStack(text []byte) int {
 	for _, word := range []string{"goroutine ", "bubble "} {
 		if rest, ok := bytes.CutPrefix(text, []byte(word)); ok {
@@ -53,14 +51,14 @@ func inStack(text []byte) int {
 	return 0
 }
 
-// isText reports whether a body is text, as JSON and XML are.
+// isText reports whether a body is text, such as JSON or XML.
 func isText(body []byte) bool { return bytes.IndexByte(body, 0) < 0 && utf8.Valid(body) }
 
 func isHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// span returns how many bytes at the beginning of text are of a kind.
+// span returns the number of bytes at the start of text for which kind returns true.
 func span(text []byte, kind func(byte) bool) int {
 	n := 0
 	for n < len(text) && kind(text[n]) {
@@ -69,13 +67,13 @@ func span(text []byte, kind func(byte) bool) int {
 	return n
 }
 
-// identifier returns the length of the GUID, the time or the random part of a
-// blob's name that begins at text[i], 0 if none does.
+// identifier returns the length of a GUID, a time or the random part of a blob name at text[i],
+// or 0.
 func identifier(text []byte, i int) int {
 	rest := text[i:]
 	n := span(rest, isHex)
 	switch {
-	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child, which is made of its parent's execution
+	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child, which is derived from its parent's execution ID
 		return 0
 	case n == 32:
 		return n
@@ -89,8 +87,8 @@ func identifier(text []byte, i int) int {
 	return 0
 }
 
-// follows reports whether text begins with groups of hexadecimal digits of the
-// given lengths, each after a hyphen.
+// follows reports whether text starts with groups of hexadecimal digits of the given lengths,
+// each after a hyphen.
 func follows(text []byte, lengths ...int) bool {
 	for _, n := range lengths {
 		if len(text) < n+1 || text[0] != '-' || span(text[1:n+1], isHex) != n {
@@ -101,8 +99,8 @@ func follows(text []byte, lengths ...int) bool {
 	return len(text) == 0 || !isHex(text[0])
 }
 
-// instantAt returns the length of the time that text begins with, such as
-// 2026-01-02T03:04:05.6789Z; colons may be escaped.
+// instantAt returns the length of a time at the start of text, such as
+// 2026-01-02T03:04:05.6789Z, or 0. Colons may be escaped.
 func instantAt(text []byte) int {
 	const shape = "0000-00-00T00:00:00"
 	n := 0
@@ -127,9 +125,8 @@ func instantAt(text []byte) int {
 	return n
 }
 
-// sequenceNumber returns the length of SequenceNumber and its value, 0 if text
-// does not begin with it. What is between them is a quote, escaped or not, and a
-// colon.
+// sequenceNumber returns the length of SequenceNumber and its value at the start of text, or 0.
+// Between them are a quote, which may be escaped, and a colon.
 func sequenceNumber(text []byte) int {
 	const name = "SequenceNumber"
 	if len(text) < len(name) || string(text[:len(name)]) != name {

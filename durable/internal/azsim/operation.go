@@ -11,11 +11,11 @@ type operation struct {
 	method  string // POST inserts, PUT replaces, PATCH merges, DELETE deletes
 	entity  *entity
 	ifMatch string
-	echo    bool // the answer has the entity
+	echo    bool // the response contains the entity
 }
 
-// readOperation reads a change off a request. path is the part of the address
-// that names the entity.
+// readOperation parses a change from a request. path is the part of the address that names the
+// entity.
 func readOperation(method, path string, header http.Header, body []byte) (*operation, *reply) {
 	op := &operation{method: method, entity: &entity{}, ifMatch: header.Get("If-Match")}
 	if over := header.Get("X-HTTP-Method"); over != "" {
@@ -46,7 +46,7 @@ func readOperation(method, path string, header http.Header, body []byte) (*opera
 	return op, nil
 }
 
-// readKeys reads the keys out of Table(PartitionKey='a',RowKey='b').
+// readKeys parses the keys in Table(PartitionKey='a',RowKey='b').
 func readKeys(path string) (partitionKey, rowKey string, ok bool) {
 	_, keys, found := strings.Cut(path, "(")
 	keys, closed := strings.CutSuffix(keys, ")")
@@ -72,8 +72,8 @@ func readKeys(path string) (partitionKey, rowKey string, ok bool) {
 	return partitionKey, rowKey, rest == ""
 }
 
-// endOfText returns where a text ends in which apostrophes are doubled, -1 if it
-// does not.
+// endOfText returns the index of the closing apostrophe of a text with doubled apostrophes, or
+// -1.
 func endOfText(s string) int {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\'' {
@@ -87,14 +87,14 @@ func endOfText(s string) int {
 	return -1
 }
 
-// condition holds a change against the entity that it is of, nil if there is
-// none.
+// condition checks the condition of a change. old is the current entity, or nil. It returns a
+// refusal or nil.
 func (op *operation) condition(old *entity) *reply {
 	switch {
 	case op.ifMatch == "" && op.method == http.MethodDelete:
 		return refuseTable(http.StatusBadRequest, "InvalidInput", "The If-Match header is missing.")
 	case op.ifMatch == "":
-		return nil // made if it is not there
+		return nil // it is created if it does not exist
 	case old == nil:
 		return refuseTable(http.StatusNotFound, "ResourceNotFound", "The specified resource does not exist.")
 	case op.ifMatch != "*" && op.ifMatch != old.etag:
@@ -103,7 +103,7 @@ func (op *operation) condition(old *entity) *reply {
 	return nil
 }
 
-// answer tells of a change that was made.
+// answer returns the response to a change. after is the resulting entity, or nil.
 func (op *operation) answer(after *entity) *reply {
 	if after == nil {
 		return newReply(http.StatusNoContent)

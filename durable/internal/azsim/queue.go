@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// The service's bounds on queues.
+// The service's limits of queues.
 const (
 	maxMessageBytes = 64 << 10
 	maxReceive      = 32
@@ -24,14 +24,14 @@ const (
 
 type queue struct {
 	metadata http.Header
-	messages []*message // in the order in which they were sent
+	messages []*message // in the order of sending
 }
 
 type message struct {
 	id, receipt  string
 	text         string
 	insertedAt   time.Time
-	expiresAt    time.Time // zero for never
+	expiresAt    time.Time // zero means never
 	visibleAt    time.Time
 	dequeueCount int
 	changes      int // of the receipt
@@ -47,7 +47,7 @@ func validQueueName(name string) bool {
 	})
 }
 
-// expire drops the messages whose time to live is over.
+// expire removes expired messages.
 func (q *queue) expire(now time.Time) {
 	q.messages = slices.DeleteFunc(q.messages, func(m *message) bool { return !m.expiresAt.IsZero() && !now.Before(m.expiresAt) })
 }
@@ -66,7 +66,7 @@ func outOfRange(name string) *reply {
 		"One of the query parameters specified in the request URI is outside the permissible range: "+name)
 }
 
-// readMessage reads the text out of a body; ok is false if there is none.
+// readMessage parses the text of a message; ok is false if the body is invalid.
 func readMessage(body []byte) (text string, ok bool) {
 	var m struct {
 		MessageText string
@@ -87,8 +87,8 @@ func (m *message) changeReceipt(roll uint64) {
 	m.receipt = fmt.Sprintf("r%x.%08x", m.changes, uint32(mix(roll, 6)))
 }
 
-// owned returns the message that a request is about, if its receipt is the
-// last.
+// owned returns the message of a request. It returns a refusal if the receipt is not the
+// latest.
 func (q *queue) owned(r *Request) (*message, *reply) {
 	m := q.find(strings.TrimPrefix(r.rest(), "messages/"))
 	switch {
@@ -100,7 +100,7 @@ func (q *queue) owned(r *Request) (*message, *reply) {
 	return m, nil
 }
 
-// What an answer tells of messages besides their identity.
+// The optional parts of a message in a response.
 const (
 	withReceipt = 1 << iota
 	withText
@@ -130,7 +130,8 @@ func messagesXML(messages []*message, parts int) []byte {
 	return b.Bytes()
 }
 
-// writeEscaped writes text into XML as the service does: quotes stay.
+// writeEscaped writes text with the same XML escapes as the service, which does not escape
+// quotes.
 func writeEscaped(b *bytes.Buffer, text string) {
 	for _, c := range text {
 		switch c {
@@ -150,7 +151,7 @@ func writeEscaped(b *bytes.Buffer, text string) {
 	}
 }
 
-// metadataOf returns the metadata among a request's headers.
+// metadataOf returns the metadata in a request's headers.
 func metadataOf(h http.Header) http.Header {
 	metadata := http.Header{}
 	copyMetadata(metadata, h)
@@ -165,7 +166,7 @@ func copyMetadata(to, from http.Header) {
 	}
 }
 
-// A queueService serves the queues of an account.
+// queueService serves the queues of an account.
 type queueService struct{ *Account }
 
 func (a queueService) serveQueue(r *Request) *reply {

@@ -2,17 +2,17 @@ package azsim
 
 import "sync"
 
-// A RateLimit refuses requests to one service beyond a rate with 503 ServerBusy.
+// RateLimit refuses requests to one service above a rate with 503 ServerBusy.
 type RateLimit struct {
 	Service   string
-	PerSecond float64 // allowed requests; a burst may be as large
+	PerSecond float64 // the allowed requests per second, and the maximum burst
 
-	mu               sync.Mutex // protects the following
+	mu               sync.Mutex // protects the fields below
 	limits           Standard
 	allowed, refused int
 }
 
-// Decide is for [Config.Decide].
+// Decide implements [Config.Decide].
 func (l *RateLimit) Decide(r Request) Fault {
 	if r.Service != l.Service {
 		return None

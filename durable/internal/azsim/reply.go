@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// reply is the account's answer to a request.
+// reply is the account's response to a request.
 type reply struct {
 	status  int
-	code    string // of an error
-	message string // of an error
+	code    string // the error code
+	message string // the error message
 	header  http.Header
 	body    []byte
 }
@@ -33,8 +33,7 @@ func (r *reply) with(contentType string, body []byte) *reply {
 	return r
 }
 
-// refusal is an answer that says why nothing was done, in the words of the
-// service.
+// refusal returns an error response with the service's message.
 func refusal(service string, status int, code, message string) *reply {
 	r := newReply(status, "x-ms-error-code", code)
 	r.code, r.message = code, message
@@ -51,12 +50,12 @@ func odataError(code, message string) []byte {
 	}
 	body, err := json.Marshal(map[string]any{"odata.error": map[string]any{"code": code, "message": text{"en-US", message}}})
 	if err != nil {
-		panic(err) // text always encodes
+		panic(err) // text can always be encoded
 	}
 	return body
 }
 
-// response returns r as what a transport returns for raw.
+// response returns r as the response of a transport to raw.
 func (r *reply) response(raw *http.Request, id string, now time.Time) *http.Response {
 	h := r.header.Clone()
 	h.Set("x-ms-request-id", id)
@@ -74,8 +73,7 @@ func (r *reply) response(raw *http.Request, id string, now time.Time) *http.Resp
 	}
 }
 
-// jsonText returns the text that a JSON string stands for, and other values as
-// they are written.
+// jsonText returns the value of a JSON string. It returns any other JSON unchanged.
 func jsonText(raw string) string {
 	if n := len(raw) - 1; n > 0 && raw[0] == '"' && raw[n] == '"' && isPlain(raw[1:n]) {
 		return raw[1:n]
@@ -87,7 +85,7 @@ func jsonText(raw string) string {
 	return raw
 }
 
-// isPlain reports whether JSON has a text as it is, between quotes.
+// isPlain reports whether a text needs no escapes in JSON.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -97,7 +95,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// partAnswer writes the answer to one operation of a transaction.
+// writePart writes the response to one operation of a transaction.
 func (r *reply) writePart(b *bytes.Buffer, boundary string) {
 	fmt.Fprintf(b, "--%s\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nHTTP/1.1 %d %s\r\n", boundary, r.status, http.StatusText(r.status))
 	for _, name := range []string{"Content-Type", "Preference-Applied", "ETag"} {
@@ -110,7 +108,7 @@ func (r *reply) writePart(b *bytes.Buffer, boundary string) {
 	b.WriteString("\r\n")
 }
 
-// skewed returns r with all times in it moved by d.
+// skewed returns r with all times shifted by d.
 func (r *reply) skewed(d time.Duration) *reply {
 	if d == 0 {
 		return r

@@ -19,36 +19,34 @@ const (
 	BlobService  = "blob"
 )
 
-// A Request is what a worker asks the account for.
+// Request is a worker's request to the account.
 type Request struct {
 	Worker  string
 	Service string
-	// Operation is the name that the documentation of the service gives it, such
-	// as PutMessage.
+	// Operation is the operation's name in the documentation of the service, such as
+	// PutMessage.
 	Operation string
 	// Target is the queue, table or container.
 	Target string
-	// Path is the whole path within the account.
+	// Path is the complete path within the account.
 	Path string
-	// Body is what is sent, in the clock of the account.
+	// Body is the request's body, with times of the account's clock.
 	Body []byte
-	// Number counts the worker's requests, from 1, in the order in which they
-	// were made.
+	// Number is the number of the worker's request, counted from 1.
 	Number int
-	// Roll is a random number that depends on the seed, the worker, what is asked
-	// for and how often it was asked for before.
+	// Roll is a random number. It depends on the seed, the worker, the request and the number
+	// of identical requests before it.
 	Roll uint64
 
 	method string
-	key    uint64 // what is asked for, as a number
+	key    uint64 // a hash of the request
 	query  url.Values
 	header http.Header
-	host   string // of the service, with scheme
+	host   string // of the service, with the scheme
 }
 
-// newRequest reads a request off the wire. Addresses are those of the service,
-// https://account.queue.core.windows.net/…, or have the service as the host and
-// the account in the path.
+// newRequest parses an HTTP request. The host is the service's, such as
+// account.queue.core.windows.net, or names only the service; the account is then in the path.
 func newRequest(worker string, raw *http.Request) (*Request, error) {
 	var body []byte
 	if raw.Body != nil {
@@ -63,7 +61,7 @@ func newRequest(worker string, raw *http.Request) (*Request, error) {
 		Worker: worker, Body: body, method: raw.Method, query: raw.URL.Query(), header: http.Header{},
 		Path: raw.URL.Path, host: raw.URL.Scheme + "://" + raw.URL.Host,
 	}
-	for name, values := range raw.Header { // the clients write some names in lower case
+	for name, values := range raw.Header { // clients write some names in lower case
 		r.header[http.CanonicalHeaderKey(name)] = values
 	}
 	for label := range strings.SplitSeq(raw.URL.Hostname(), ".") {
@@ -87,16 +85,16 @@ func newRequest(worker string, raw *http.Request) (*Request, error) {
 	return r, nil
 }
 
-// Header returns a header of the request, "" if it has none of the name.
+// Header returns a header of the request, or "".
 func (r *Request) Header(name string) string { return r.header.Get(name) }
 
-// rest returns what follows the target in the path.
+// rest returns the part of the path after the target.
 func (r *Request) rest() string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
 	return rest
 }
 
-// queryText returns the query as text without escapes.
+// queryText returns the query without escapes.
 func (r *Request) queryText() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(r.query)) {
@@ -139,7 +137,7 @@ func tableOperation(r *Request, path string) string {
 		"PATCH", "MergeEntity", "MERGE", "MergeEntity", "DELETE", "DeleteEntity")
 }
 
-// batchTarget finds the table of a transaction in its first operation.
+// batchTarget returns the table of the first operation of a transaction.
 func batchTarget(body []byte) string {
 	for line := range bytes.Lines(body) {
 		text, found := strings.CutSuffix(strings.TrimRight(string(line), "\r\n"), " HTTP/1.1")
@@ -155,8 +153,8 @@ func batchTarget(body []byte) string {
 	return ""
 }
 
-// lastSegment returns the part of a path that names an entity or a table. Keys
-// may have slashes in them.
+// lastSegment returns the part of a path that names an entity or a table. Keys may contain
+// slashes.
 func lastSegment(path string) string {
 	head, keys, found := strings.Cut(path, "(")
 	head = head[strings.LastIndex(head, "/")+1:]
@@ -190,7 +188,7 @@ func blobOperation(r *Request, rest string) string {
 	return choose(r.method, "PUT", "PutBlob", "GET", "GetBlob", "HEAD", "GetBlobProperties", "DELETE", "DeleteBlob")
 }
 
-// choose returns the value that follows key, or key itself.
+// choose returns the value that follows key in pairs, or key itself.
 func choose(key string, pairs ...string) string {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i] == key {
@@ -200,8 +198,8 @@ func choose(key string, pairs ...string) string {
 	return key
 }
 
-// seconds returns a query parameter that counts seconds, the given value if it
-// is not there; ok is false if it is not within its bounds.
+// seconds returns a numeric query parameter, or otherwise if it is missing; ok is false if it
+// is out of bounds.
 func (r *Request) seconds(name string, otherwise, lo, hi int) (n int, ok bool) {
 	text := r.query.Get(name)
 	if text == "" {
@@ -211,7 +209,7 @@ func (r *Request) seconds(name string, otherwise, lo, hi int) (n int, ok bool) {
 	return n, err == nil && lo <= n && n <= hi
 }
 
-// move moves all times in what is asked by d.
+// move shifts all times in the request by d.
 func (r *Request) move(d time.Duration) {
 	if d == 0 {
 		return

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// shiftTimes returns text with all times in it moved by d: those of JSON and XML.
-// Those in ETags, which are escaped, stay, as does what is not text, which has
-// lengths and checksums.
+// shiftTimes returns text with all times in JSON or XML shifted by d. Times in ETags, which are
+// escaped, stay unchanged. So does a body that is not text, because it may contain lengths and
+// checksums.
 func shiftTimes(text []byte, d time.Duration) []byte {
 	if d == 0 {
 		return text
@@ -20,7 +20,7 @@ func shiftTimes(text []byte, d time.Duration) []byte {
 	if !isText(text) {
 		return text
 	}
-	var moved []byte // text up to done; nil as long as there is nothing to move
+	var moved []byte // the text up to done; nil until a time is shifted
 	done := 0
 	for i := 0; i < len(text); {
 		n, layout := instantIn(text[i:])
@@ -28,7 +28,7 @@ func shiftTimes(text []byte, d time.Duration) []byte {
 			i++
 			continue
 		}
-		if t, err := time.Parse(layout, string(text[i:i+n])); err == nil && t.Year() >= 1902 && t.Year() <= 9998 { // others stand for never
+		if t, err := time.Parse(layout, string(text[i:i+n])); err == nil && t.Year() >= 1902 && t.Year() <= 9998 { // other years stand for never
 			moved = append(moved, text[done:i]...)
 			moved = t.Add(d).UTC().AppendFormat(moved, writtenAs(layout))
 			done = i + n
@@ -41,7 +41,7 @@ func shiftTimes(text []byte, d time.Duration) []byte {
 	return append(moved, text[done:]...)
 }
 
-// writtenAs returns the layout in which a time is written that was read in another.
+// writtenAs returns the layout that formats a time parsed with the given layout.
 func writtenAs(layout string) string {
 	switch layout {
 	case time.RFC1123:
@@ -54,15 +54,14 @@ func writtenAs(layout string) string {
 	return ticks
 }
 
-// zoneless is how times are written whose zone was lost, as those are by which
-// entities order what they are told. They are in UTC all the same.
+// zoneless is the layout of times without a zone. Entities order messages by such times. They are
+// in UTC.
 const zoneless = "2006-01-02T15:04:05"
 
-// compact is how times are written in the keys of rows.
+// compact is the layout of times in row keys.
 const compact = "20060102T150405.0000000Z"
 
-// instantIn returns the length and the layout of the time that text begins with,
-// 0 if it does not begin with one.
+// instantIn returns the length and the layout of the time at the start of text, or 0.
 func instantIn(text []byte) (n int, layout string) {
 	const rfc1123 = len("Mon, 02 Jan 2006 15:04:05 GMT")
 	switch {
@@ -92,8 +91,7 @@ func instantIn(text []byte) (n int, layout string) {
 	return n, zoneless
 }
 
-// shaped reports whether text begins with a digit where shape has 0, and with
-// what shape has elsewhere.
+// shaped reports whether text starts like shape, with any digit in place of each 0.
 func shaped(text []byte, shape string) bool {
 	if len(text) < len(shape) {
 		return false
@@ -106,7 +104,7 @@ func shaped(text []byte, shape string) bool {
 	return true
 }
 
-// unpacked returns what is compressed in body; ok is false if nothing is.
+// unpacked decompresses body; ok is false for other bodies.
 func unpacked(body []byte) (text []byte, ok bool) {
 	if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
 		return nil, false
@@ -122,7 +120,7 @@ func unpacked(body []byte) (text []byte, ok bool) {
 func packed(text []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, _ = w.Write(text) // never fails, into memory
+	_, _ = w.Write(text) // cannot fail in memory
 	_ = w.Close()
 	return b.Bytes()
 }

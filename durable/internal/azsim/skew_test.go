@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestSkew_MovesTimesAndNothingElse(t *testing.T) {
+func TestSkew_ShiftsOnlyTimes(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no time", "nothing to see", "nothing to see"},
 		{"JSON", `{"At":"2026-01-02T03:04:05.5Z","b":1}`, `{"At":"2026-01-02T03:05:05.5000000Z","b":1}`},
@@ -22,15 +22,15 @@ func TestSkew_MovesTimesAndNothingElse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := string(shiftTimes([]byte(c.text), time.Minute)); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
+				t.Errorf("got %s; want %s", got, c.want)
 			}
 		})
 	}
 }
 
-func TestSkew_MovesTimesThatAreCompressed(t *testing.T) {
+func TestSkew_ShiftsTimesInCompressedText(t *testing.T) {
 	moved, ok := unpacked(shiftTimes(packed([]byte(`{"At":"2026-01-02T03:04:05Z"}`)), time.Minute))
 	if want := `{"At":"2026-01-02T03:05:05.0000000Z"}`; !ok || string(moved) != want {
-		t.Errorf("got %s, want %s", moved, want)
+		t.Errorf("got %s; want %s", moved, want)
 	}
 }

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// A Standard is what a standard account in the region of its users mostly is like: how long
-// it takes, and how much it lets them ask for. Its methods are for [Config]. The zero value
-// is ready; it is for one account.
+// Standard simulates the latency and the limits of a typical standard account in the region of
+// its users. Use its methods in the [Config] of one account. The zero value is ready to use.
 //
-// Times are distributed log-normally, in the middle and at the 99th percentile as here:
+// Durations have a log-normal distribution with these medians and 99th percentiles:
 //
 //	appending a block            12 ms    60 ms
 //	everything else               6 ms    30 ms
 //
-// What is asked beyond a limit is refused with 503 ServerBusy. Limits are as the
-// documentation of the service has them, of a second:
+// Requests above a limit are refused with 503 ServerBusy. The limits per second are those in
+// the service's documentation:
 //
 //	requests to a blob              500
 //	messages of a queue           2,000
-//	entities of a table's partition 2,000, of which only requests are counted here
+//	entities of a table partition 2,000; only requests are counted here
 //	requests to the account      20,000
 type Standard struct {
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // protects the fields below
 	buckets map[string]*bucket
 	refused int
 }
 
-// bucket has what may still be asked for. It is full after a second without requests.
+// bucket counts the requests that are still allowed. It is full after a second without
+// requests.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -44,7 +44,7 @@ const (
 	accountLimit = 20_000
 )
 
-// Delay is for [Config.Delay].
+// Delay implements [Config.Delay].
 func (*Standard) Delay(r Request, _ int) time.Duration {
 	middle, long := otherMiddle, otherLong
 	if r.Operation == "AppendBlock" {
@@ -53,21 +53,21 @@ func (*Standard) Delay(r Request, _ int) time.Duration {
 	return logNormal(fraction(mix(r.Roll, 8)), middle, long)
 }
 
-// logNormal returns the time at a place in [0, 1) of the log-normal distribution that has the
-// given times in its middle and at its 99th percentile.
+// logNormal returns the value at a quantile in [0, 1) of the log-normal distribution with the
+// given median and 99th percentile.
 func logNormal(place float64, middle, long time.Duration) time.Duration {
 	deviations := func(p float64) float64 { return math.Sqrt2 * math.Erfinv(2*p-1) }
 	spread := math.Log(float64(long)/float64(middle)) / deviations(0.99)
 	return time.Duration(float64(middle) * math.Exp(spread*deviations(max(place, 1e-9))))
 }
 
-// Decide is for [Config.Decide].
+// Decide implements [Config.Decide].
 func (s *Standard) Decide(r Request) Fault {
 	of, limit := r.Service+" "+r.Target, float64(queueLimit)
 	switch r.Service {
 	case BlobService:
 		of, limit = r.Service+" "+r.Path, blobLimit
-		if r.rest() == "" { // of the container, which has no limit of its own
+		if r.rest() == "" { // a container has no limit of its own
 			limit = accountLimit
 		}
 	case TableService:
@@ -85,14 +85,14 @@ func (s *Standard) Decide(r Request) Fault {
 	return None
 }
 
-// Refused returns how many requests were over a limit.
+// Refused returns the number of refused requests.
 func (s *Standard) Refused() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused
 }
 
-// take reports whether one more request is within a limit. s.mu is held.
+// take reports whether one more request is within a limit. s.mu is locked.
 func (s *Standard) take(of string, limit float64) bool {
 	now := time.Now()
 	b := s.buckets[of]

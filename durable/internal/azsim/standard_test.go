@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestStandard_TakesAsLongAsItSays(t *testing.T) {
+func TestStandard_HasTheDocumentedDurations(t *testing.T) {
 	var s Standard
 	for operation, want := range map[string][2]time.Duration{
 		"AppendBlock": {12 * time.Millisecond, 60 * time.Millisecond},
@@ -21,16 +21,16 @@ func TestStandard_TakesAsLongAsItSays(t *testing.T) {
 		slices.Sort(all)
 		for i, place := range []int{len(all) / 2, len(all) * 99 / 100} {
 			if got := all[place]; got < want[i]*95/100 || got > want[i]*105/100 {
-				t.Errorf("%s: request %d of %d takes %v, want %v", operation, place, len(all), got, want[i])
+				t.Errorf("%s: the duration at place %d of %d is %v; want %v", operation, place, len(all), got, want[i])
 			}
 		}
 		if all[0] <= 0 || all[len(all)-1] > time.Second {
-			t.Errorf("%s takes %v to %v", operation, all[0], all[len(all)-1])
+			t.Errorf("%s: durations range from %v to %v", operation, all[0], all[len(all)-1])
 		}
 	}
 }
 
-func TestStandard_RefusesWhatIsOverALimit(t *testing.T) {
+func TestStandard_RefusesRequestsOverALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			name  string
@@ -56,16 +56,16 @@ func TestStandard_RefusesWhatIsOverALimit(t *testing.T) {
 					}
 				}
 				if counted := s.Refused() - before; counted != n {
-					t.Errorf("%s: %d were refused, %d are counted", tt.name, n, counted)
+					t.Errorf("%s: %d requests were refused, but Refused returned %d", tt.name, n, counted)
 				}
 				return n
 			}
 			if n := refused(tt.limit + 7); n != 7 {
-				t.Errorf("%s: %d of %d at once are refused, want 7", tt.name, n, tt.limit+7)
+				t.Errorf("%s: %d of %d simultaneous requests were refused; want 7", tt.name, n, tt.limit+7)
 			}
 			time.Sleep(time.Second / 2)
 			if n := refused(tt.limit); n != tt.limit/2 {
-				t.Errorf("%s: half a second later %d of %d are refused, want half of them", tt.name, n, tt.limit)
+				t.Errorf("%s: half a second later, %d of %d requests were refused; want half of them", tt.name, n, tt.limit)
 			}
 		}
 	})

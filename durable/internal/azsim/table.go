@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// maxPage is the most entities that one answer has.
+// maxPage is the maximum number of entities in a response.
 const maxPage = 1000
 
 type table struct {
 	name     string
 	entities map[[2]string]*entity
-	order    []*entity // by their keys; nil if it has to be made anew
+	order    []*entity // by key; nil if it must be rebuilt
 }
 
-// foldName returns what makes two names of tables the same.
+// foldName returns a table's name in lower case, because names are case-insensitive.
 func foldName(name string) string { return strings.ToLower(name) }
 
 func (t *table) sorted() []*entity {
@@ -58,7 +58,7 @@ func validTableName(name string) bool {
 	})
 }
 
-func selected(r *Request) []string {
+func selectedColumns(r *Request) []string {
 	text := r.query.Get("$select")
 	if text == "" || text == "*" {
 		return nil
@@ -66,7 +66,7 @@ func selected(r *Request) []string {
 	return strings.Split(text, ",")
 }
 
-// toToken and fromToken turn keys into continuations, which clients cannot read.
+// toToken and fromToken convert keys to and from opaque continuation tokens.
 func toToken(key string) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(key))
 	return "1!" + strconv.Itoa(len(text)) + "!" + text
@@ -77,8 +77,8 @@ func fromToken(token string) (key string, ok bool) {
 	return string(text), err == nil && toToken(string(text)) == token
 }
 
-// continuationOf returns where a query is to go on. As the service does, it refuses a
-// parameter that is there and is empty.
+// continuationOf returns the entity at which a query continues. Like the service, it refuses an
+// empty parameter.
 func continuationOf(r *Request) (first *entity, ok bool) {
 	partitionKey, ok := fromToken(r.query.Get("NextPartitionKey"))
 	rowKey := ""
@@ -88,7 +88,7 @@ func continuationOf(r *Request) (first *entity, ok bool) {
 	return &entity{partitionKey: partitionKey, rowKey: rowKey}, ok
 }
 
-// A tableService serves the tables of an account.
+// tableService serves the tables of an account.
 type tableService struct{ *Account }
 
 func (a tableService) serveTable(r *Request) *reply {
@@ -124,7 +124,7 @@ func (a tableService) serveTable(r *Request) *reply {
 	if failure != nil {
 		return failure
 	}
-	_ = undo // of a single operation nothing is taken back
+	_ = undo // a single operation is never undone
 	return op.answer(e)
 }
 
@@ -135,7 +135,7 @@ func (a tableService) queryTables() *reply {
 	}
 	body, err := json.Marshal(map[string]any{"value": value})
 	if err != nil {
-		panic(err) // names always encode
+		panic(err) // names can always be encoded
 	}
 	return newReply(http.StatusOK).with("application/json", body)
 }
@@ -169,13 +169,13 @@ func (a tableService) getEntity(t *table, r *Request) *reply {
 		return refuseTable(http.StatusNotFound, "ResourceNotFound", "The specified resource does not exist.")
 	}
 	var b bytes.Buffer
-	e.writeJSON(&b, selected(r))
+	e.writeJSON(&b, selectedColumns(r))
 	body := append(fmt.Appendf(nil, `{"odata.metadata":"%s/$metadata#%s/@Element",`, r.host, t.name), b.Bytes()[1:]...)
 	return newReply(http.StatusOK, "ETag", e.etag).with("application/json;odata=minimalmetadata", body)
 }
 
-// queryEntities answers with the entities from where the continuation says that
-// match the filter, as many as go into a page.
+// queryEntities returns a page of the entities that match the filter, starting at the
+// continuation.
 func (a tableService) queryEntities(t *table, r *Request) *reply {
 	matches, err := parseFilter(r.query.Get("$filter"))
 	if err != nil {
@@ -206,20 +206,20 @@ func (a tableService) queryEntities(t *table, r *Request) *reply {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		e.writeJSON(&b, selected(r))
+		e.writeJSON(&b, selectedColumns(r))
 	}
 	b.WriteString("]}")
 	answer := newReply(http.StatusOK)
 	if end < len(found) {
 		answer.header.Set("x-ms-continuation-NextPartitionKey", toToken(found[end].partitionKey))
-		if row := found[end].rowKey; row != "" { // as the service may do; Azurite returns an empty header
+		if row := found[end].rowKey; row != "" { // the service may omit this header; Azurite returns it empty
 			answer.header.Set("x-ms-continuation-NextRowKey", toToken(row))
 		}
 	}
 	return answer.with("application/json;odata=minimalmetadata", b.Bytes())
 }
 
-// transact makes all changes of a transaction or none.
+// transact applies all changes of a transaction or none.
 func (a tableService) transact(t *table, r *Request) *reply {
 	if len(r.Body) > maxBatchBytes {
 		return refuseTable(http.StatusRequestEntityTooLarge, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")

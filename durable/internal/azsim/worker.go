@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// A Worker is a process that has the account for its storage: the transport of
-// its clients. What it does to a worker it does to the whole process, as far as
-// the account can see it.
+// Worker is a process that uses the account: the transport of its clients. For the account, a
+// fault of a worker is a fault of the whole process.
 type Worker struct {
 	account *Account
 	name    string
 
-	mu       sync.Mutex // protects the following
+	mu       sync.Mutex // protects the fields below
 	requests int
-	frozenAt time.Time // when it was frozen first
-	thaw     time.Time // until then nothing comes in or goes out
+	frozenAt time.Time // when it was first frozen
+	thaw     time.Time // the end of the freeze
 	skew     time.Duration
 	dead     chan struct{} // closed when the worker is killed
 }
@@ -26,8 +25,8 @@ type Worker struct {
 // Name returns the worker's name.
 func (w *Worker) Name() string { return w.name }
 
-// Kill ends the worker's life: no request that it makes from now on has an
-// effect, and what is on its way may arrive or not.
+// Kill kills the worker. Its later requests have no effect; requests in flight may or may not
+// be delivered.
 func (w *Worker) Kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,9 +49,8 @@ func (w *Worker) isDead() bool {
 	}
 }
 
-// Freeze keeps all requests and answers of the worker from passing for d, as if
-// the process had no processor for as long. What it wants to send meanwhile
-// takes effect afterwards, even if it does not wait for it.
+// Freeze blocks all requests and responses of the worker for d, as if the process got no
+// processor time. The requests take effect afterwards, even if their callers have given up.
 func (w *Worker) Freeze(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,16 +61,15 @@ func (w *Worker) Freeze(d time.Duration) {
 	w.thaw = now.Add(d)
 }
 
-// FrozenSince returns when the worker was frozen first; ok is false if it never was.
+// FrozenSince returns when the worker was first frozen; ok is false if it never was.
 func (w *Worker) FrozenSince() (at time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.frozenAt, !w.frozenAt.IsZero()
 }
 
-// Skew makes the worker's clock be ahead of the account's by d, in whole seconds,
-// which may be negative: all times that it sends or receives are changed by as
-// much.
+// Skew sets the worker's clock ahead of the account's by d, truncated to seconds; d may be
+// negative. All times that the worker sends or receives are shifted.
 func (w *Worker) Skew(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,14 +82,14 @@ func (w *Worker) clockAhead() time.Duration {
 	return w.skew
 }
 
-// frozen returns for how long nothing passes.
+// frozen returns the remaining time of the freeze.
 func (w *Worker) frozen() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Until(w.thaw)
 }
 
-// Do implements the policy.Transporter of azcore.
+// Do implements policy.Transporter of azcore.
 func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	ctx := raw.Context()
 	if ctx.Err() != nil {
@@ -109,7 +106,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	w.mu.Unlock()
 	x := exchange{w: w, a: w.account, r: r, asked: time.Now(), done: make(chan struct{})}
 	x.fault, x.delay = w.account.admit(r)
-	if x.a.cfg.MaxLatency <= 0 && x.fault == None && x.delay == 0 && w.frozen() <= 0 { // nothing to wait for
+	if x.a.cfg.MaxLatency <= 0 && x.fault == None && x.delay == 0 && w.frozen() <= 0 { // nothing delays it
 		x.run()
 	} else {
 		x.a.underway.Go(x.run)
@@ -133,7 +130,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// exchange is a request on its way, and its answer.
+// exchange is a request in flight and its response.
 type exchange struct {
 	w     *Worker
 	a     *Account
@@ -142,7 +139,7 @@ type exchange struct {
 	fault Fault
 	delay time.Duration
 
-	// Written by run, which then closes done.
+	// Set by run before it closes done.
 	done  chan struct{}
 	reply *reply
 	err   error
@@ -150,48 +147,48 @@ type exchange struct {
 	id    string
 }
 
-// run takes the request to the account and the answer back.
+// run delivers the request to the account and the response to the worker.
 func (x *exchange) run() {
 	defer close(x.done)
 	defer x.a.leave(x.r)
 	time.Sleep(x.delay / 2)
-	x.err = x.there()
+	x.err = x.deliver()
 	time.Sleep(x.delay / 2)
-	x.pass(mix(x.r.Roll, 2))
+	x.awaitTransfer(mix(x.r.Roll, 2))
 	if x.w.isDead() {
 		x.err = errKilled
 	}
 }
 
-// there takes the request to the account.
-func (x *exchange) there() error {
-	born := x.w.isDead()
-	x.pass(mix(x.r.Roll, 1))
+// deliver delivers the request to the account.
+func (x *exchange) deliver() error {
+	deadBefore := x.w.isDead()
+	x.awaitTransfer(mix(x.r.Roll, 1))
 	switch {
-	case born:
+	case deadBefore:
 		return errKilled
-	case x.w.isDead() && x.r.Roll&1 == 0: // it died meanwhile, and this was not sent
+	case x.w.isDead() && x.r.Roll&1 == 0: // the worker died before the request left it
 		return errKilled
 	}
 	switch x.fault {
 	case FailBefore:
-		x.a.note(x, nil)
+		x.a.recordUndelivered(x, nil)
 		return errLost
 	case Throttle:
 		x.reply = refused(x.r, x.fault)
 		if after := x.a.cfg.RetryAfter; after > 0 {
 			x.reply.header.Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 		}
-		x.a.note(x, x.reply)
+		x.a.recordUndelivered(x, x.reply)
 		return nil
 	case KillBefore:
-		x.a.note(x, nil)
+		x.a.recordUndelivered(x, nil)
 		x.w.Kill()
 		return errKilled
 	case Slow:
 		x.a.late.Add(1)
 		defer x.a.late.Add(-1)
-		time.Sleep(slowness(mix(x.r.Roll, 3)))
+		time.Sleep(slowDelay(mix(x.r.Roll, 3)))
 	case Late:
 		x.deliverLate()
 		return errLost
@@ -213,7 +210,7 @@ func (x *exchange) there() error {
 		x.w.Kill()
 		return errKilled
 	case FreezeAfter:
-		x.w.Freeze(stall(mix(x.r.Roll, 4)))
+		x.w.Freeze(freezeTime(mix(x.r.Roll, 4)))
 		return errLost
 	case Cut:
 		if len(x.reply.body) == 0 {
@@ -224,8 +221,8 @@ func (x *exchange) there() error {
 	return nil
 }
 
-// pass waits for as long as it takes between worker and account.
-func (x *exchange) pass(roll uint64) {
+// awaitTransfer waits for the latency between worker and account, and until the worker is not frozen.
+func (x *exchange) awaitTransfer(roll uint64) {
 	if x.w.frozen() > 0 {
 		x.a.late.Add(1)
 		defer x.a.late.Add(-1)
@@ -238,20 +235,20 @@ func (x *exchange) pass(roll uint64) {
 	}
 }
 
-// copyOf returns the exchange of a copy of a request, which nobody waits for.
+// copyOf returns the exchange of a duplicate request, whose response is discarded.
 func (x *exchange) copyOf() *exchange {
 	r := *x.r
 	r.Roll = mix(r.Roll, 7)
 	return &exchange{w: x.w, a: x.a, r: &r, asked: x.asked, fault: x.fault}
 }
 
-// deliverLate delivers the copy of a request after several seconds.
+// deliverLate delivers a duplicate of the request after several seconds.
 func (x *exchange) deliverLate() {
 	late := x.copyOf()
 	x.a.late.Add(1)
 	x.a.underway.Go(func() {
 		defer x.a.late.Add(-1)
-		time.Sleep(slowness(mix(late.r.Roll, 3)))
+		time.Sleep(slowDelay(mix(late.r.Roll, 3)))
 		x.a.serve(late)
 	})
 }

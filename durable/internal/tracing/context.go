@@ -46,19 +46,19 @@ func decode(t *history.TraceContext) trace.SpanContext {
 // offsetTime is the form of a DateTimeOffset in JSON.
 const offsetTime = "2006-01-02T15:04:05.9999999-07:00"
 
-// begun is the span of a running orchestration. It is stored, with the parent's context, in the
+// rootSpan is the span of a running orchestration. It is stored, with the parent's context, in the
 // event that starts the orchestration.
-type begun struct {
+type rootSpan struct {
 	parent trace.SpanContext
 	span   trace.SpanContext
 	at     time.Time
 }
 
-// begin returns the span of the orchestration whose parent is in t, and t with that span added.
-// If t has a span, the worker of the first episode chose it, and begin returns that one
-// (TraceHelper.cs, StartTraceActivityForOrchestrationExecution). begin returns nil if t has no
-// valid parent.
-func begin(t *history.TraceContext, now time.Time) (*begun, *history.TraceContext) {
+// startRootSpan returns the span of the orchestration whose parent is in t, and t with that span
+// added. If t has a span, the worker of the first episode chose it, and startRootSpan returns that
+// one (TraceHelper.cs, StartTraceActivityForOrchestrationExecution). It returns nil and t if t has
+// no valid parent.
+func startRootSpan(t *history.TraceContext, now time.Time) (*rootSpan, *history.TraceContext) {
 	parent := decode(t)
 	if !parent.IsValid() {
 		return nil, t
@@ -66,10 +66,10 @@ func begin(t *history.TraceContext, now time.Time) (*begun, *history.TraceContex
 	if t.ID != nil && t.SpanID != nil {
 		id, err := trace.SpanIDFromHex(*t.SpanID)
 		if err == nil {
-			return &begun{parent: parent, span: parent.WithSpanID(id).WithRemote(false), at: startTime(t, now)}, t
+			return &rootSpan{parent: parent, span: parent.WithSpanID(id).WithRemote(false), at: startTime(t, now)}, t
 		}
 	}
-	b := &begun{parent: parent, span: parent.WithSpanID(newSpanID()).WithRemote(false), at: now}
+	b := &rootSpan{parent: parent, span: parent.WithSpanID(newSpanID()).WithRemote(false), at: now}
 	kept := *t
 	kept.ID = new(traceParent(b.span))
 	kept.SpanID = new(b.span.SpanID().String())

@@ -60,7 +60,7 @@ func stampRequest(request string, parent trace.SpanContext, now time.Time) strin
 
 // stampRequests makes an orchestration's span the parent of its entity requests, both in its
 // messages and in its history.
-func stampRequests(cp *provider.Checkpoint, b *begun, now time.Time) {
+func stampRequests(cp *provider.Checkpoint, b *rootSpan, now time.Time) {
 	for n, m := range cp.Messages {
 		raised, ok := m.Event.(*history.EventRaised)
 		if !ok || !isEntity(m.Target.InstanceID) || raised.Input == nil || entity.IsRelease(raised.Name) {

@@ -11,10 +11,10 @@ import (
 
 // Instance writes the spans of an instance that a worker runs. A nil Instance does nothing.
 type Instance struct {
-	tracer *Tracer
-	start  *history.ExecutionStarted
-	begun  *begun                // nil if the orchestration is not traced
-	open   map[int]history.Event // scheduled and not completed, by event ID
+	tracer   *Tracer
+	start    *history.ExecutionStarted
+	rootSpan *rootSpan             // nil if the orchestration is not traced
+	open     map[int]history.Event // scheduled and not completed, by event ID
 }
 
 // learn processes events of the history.
@@ -23,9 +23,9 @@ func (i *Instance) learn(events []history.Event, now time.Time) {
 		switch e := e.(type) {
 		case *history.ExecutionStarted:
 			i.start, i.open = e, map[int]history.Event{}
-			i.begun, _ = begin(e.ParentTraceContext, now)
+			i.rootSpan, _ = startRootSpan(e.ParentTraceContext, now)
 		case *history.TaskScheduled, *history.TimerCreated, *history.SubOrchestrationInstanceCreated:
-			if i.begun != nil {
+			if i.rootSpan != nil {
 				i.open[e.Head().EventID] = e
 			}
 		default:
@@ -42,7 +42,7 @@ func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 	if i == nil {
 		return
 	}
-	start, b := i.start, i.begun
+	start, b := i.start, i.rootSpan
 	for n, e := range cp.NewEvents {
 		switch e := e.(type) {
 		case *history.ExecutionStarted:
@@ -52,7 +52,7 @@ func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 				cp.NewEvents[n] = e
 			}
 			var kept *history.TraceContext
-			if b, kept = begin(e.ParentTraceContext, now); kept != e.ParentTraceContext {
+			if b, kept = startRootSpan(e.ParentTraceContext, now); kept != e.ParentTraceContext {
 				e = new(*e)
 				e.ParentTraceContext = kept
 				cp.NewEvents[n] = e
@@ -85,7 +85,7 @@ func lineage(t *history.TraceContext) *history.TraceContext {
 }
 
 // stampTask gives an activity its parent: a span from here to its completion.
-func stampTask(cp *provider.Checkpoint, e *history.TaskScheduled, b *begun) history.Event {
+func stampTask(cp *provider.Checkpoint, e *history.TaskScheduled, b *rootSpan) history.Event {
 	c := encode(b.span.WithSpanID(newSpanID()))
 	for n, m := range cp.Activities {
 		if sent, ok := m.Event.(*history.TaskScheduled); ok && sent.EventID == e.EventID {
@@ -99,7 +99,7 @@ func stampTask(cp *provider.Checkpoint, e *history.TaskScheduled, b *begun) hist
 	return e
 }
 
-func stampChild(cp *provider.Checkpoint, e *history.SubOrchestrationInstanceCreated, b *begun) history.Event {
+func stampChild(cp *provider.Checkpoint, e *history.SubOrchestrationInstanceCreated, b *rootSpan) history.Event {
 	id := newSpanID()
 	for n, m := range cp.Messages {
 		start, ok := m.Event.(*history.ExecutionStarted)
@@ -116,7 +116,7 @@ func stampChild(cp *provider.Checkpoint, e *history.SubOrchestrationInstanceCrea
 
 // stampEvents writes a span for each event that is sent to an orchestration and makes the span
 // the event's parent. Messages to entities are requests and get no span here.
-func (i *Instance) stampEvents(cp *provider.Checkpoint, start *history.ExecutionStarted, b *begun, now time.Time) {
+func (i *Instance) stampEvents(cp *provider.Checkpoint, start *history.ExecutionStarted, b *rootSpan, now time.Time) {
 	for n, m := range cp.Messages {
 		raised, ok := m.Event.(*history.EventRaised)
 		if !ok || isEntity(m.Target.InstanceID) || isEntity(start.Instance.InstanceID) {
@@ -141,15 +141,15 @@ func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
 	if i == nil {
 		return
 	}
-	if cp.ContinuedAsNew && i.begun != nil {
+	if cp.ContinuedAsNew && i.rootSpan != nil {
 		i.ended(history.ContinuedAsNew, nil, now)
 	}
 	for n, e := range cp.NewEvents {
-		if id, ok := history.Completes(e); ok && i.begun != nil {
+		if id, ok := history.Completes(e); ok && i.rootSpan != nil {
 			i.returned(i.open[id], e, now)
 		}
 		i.learn(cp.NewEvents[n:n+1], now)
-		if end, ok := e.(*history.ExecutionCompleted); ok && i.begun != nil {
+		if end, ok := e.(*history.ExecutionCompleted); ok && i.rootSpan != nil {
 			i.ended(end.Status, end.Failure, now)
 		}
 	}
@@ -159,8 +159,8 @@ func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
 func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails, now time.Time) {
 	attrs := functionAttributes("orchestration", i.start.Name, i.start.Version, i.start.Instance.InstanceID)
 	p := past{
-		id: i.begun.span.SpanID(), parent: i.begun.parent, name: spanName("orchestration", i.start.Name, i.start.Version),
-		kind: trace.SpanKindServer, from: i.begun.at, to: now, attrs: append(attrs, keyStatus.String(status.String())),
+		id: i.rootSpan.span.SpanID(), parent: i.rootSpan.parent, name: spanName("orchestration", i.start.Name, i.start.Version),
+		kind: trace.SpanKindServer, from: i.rootSpan.at, to: now, attrs: append(attrs, keyStatus.String(status.String())),
 	}
 	switch {
 	case f != nil:
@@ -169,12 +169,12 @@ func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails
 		p.failure = new("the orchestration failed")
 	}
 	i.tracer.write(p)
-	i.begun = nil
+	i.rootSpan = nil
 }
 
 // returned writes the span of a completed task.
 func (i *Instance) returned(scheduled, back history.Event, now time.Time) {
-	p := past{parent: i.begun.span, kind: trace.SpanKindClient, to: now, failure: failureOf(back)}
+	p := past{parent: i.rootSpan.span, kind: trace.SpanKindClient, to: now, failure: failureOf(back)}
 	instanceID := i.start.Instance.InstanceID
 	switch e := scheduled.(type) {
 	case *history.TaskScheduled:

@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// first and second are the IDs of leases.
+// Lease IDs.
 const first, second = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
-// appender takes notes of what is done to one append blob.
+// appender records the results of operations on one append blob.
 type appender struct {
 	*account
 	*appendblob.Client
@@ -44,7 +44,8 @@ func (a appender) create(ctx context.Context, step string, c blob.AccessConditio
 	return *resp.ETag
 }
 
-// where says at which position to append, and up to which length of the blob; -1 is any.
+// where is a condition of an append: the position, and the maximum length of the blob
+// afterwards; -1 means none.
 type where struct{ position, most int64 }
 
 func anywhere() where { return where{-1, -1} }
@@ -222,7 +223,7 @@ func appendScript(ctx context.Context, a *account, name string) {
 	listFlat(ctx, a, name, "p02/", 1)
 }
 
-// listFlat lists blobs with their metadata and their properties.
+// listFlat lists blobs with their metadata and properties.
 func listFlat(ctx context.Context, a *account, name, prefix string, most int32) {
 	o := &container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}}
 	if most > 0 {
@@ -246,7 +247,7 @@ func listFlat(ctx context.Context, a *account, name, prefix string, most int32) 
 	}
 }
 
-// expiryScript lets leases run out.
+// expiryScript waits until leases expire.
 func expiryScript(ctx context.Context, a *account, name string) {
 	none := blob.AccessConditions{}
 	blobs := map[string]appender{}
@@ -257,8 +258,8 @@ func expiryScript(ctx context.Context, a *account, name string) {
 		blobs[what] = b
 	}
 	for _, what := range []string{"renewed", "written", "taken", "broken"} {
-		for state := lease.StateTypeLeased; state == lease.StateTypeLeased; { // how often that is asked must not be noted
-			time.Sleep(100 * time.Millisecond) // real time: Azurite's leases end in real time
+		for state := lease.StateTypeLeased; state == lease.StateTypeLeased; { // do not record the number of attempts
+			time.Sleep(100 * time.Millisecond) // Azurite's leases expire in real time
 			if resp, err := blobs[what].GetProperties(ctx, nil); err == nil {
 				state = *resp.LeaseState
 			}
@@ -284,9 +285,9 @@ func expiryScript(ctx context.Context, a *account, name string) {
 	b.renew(ctx, "renew what ran out and was broken", first)
 }
 
-// Where Azurite does not do what the documentation of the service says, the simulated
-// account does that. If this fails Azurite has changed, and the step may go to a script.
-func TestAccount_DoesAsTheServiceIsDocumentedWhereAzuriteDoesNot(t *testing.T) {
+// Where Azurite differs from the service's documentation, the simulated account follows the
+// documentation. If this test fails, Azurite has changed and the step can move to a script.
+func TestAccount_FollowsTheDocumentationWhereAzuriteDiffers(t *testing.T) {
 	azurite, container := azuritetest.Start(t), fmt.Sprint("documented", runNumber.Add(1))
 	none := blob.AccessConditions{}
 	for _, tt := range []struct {
@@ -295,19 +296,20 @@ func TestAccount_DoesAsTheServiceIsDocumentedWhereAzuriteDoesNot(t *testing.T) {
 		azurite, simulated string
 	}{
 		{
-			// "Get Blob", range: beyond what there is, as the byte after the last one is.
+			// "Get Blob", range: a range that starts at the end of the blob is invalid.
 			"a read from exactly the end", func(ctx context.Context, a appender) { a.read(ctx, "step", 5, 0, none) },
 			"step: 0 bytes 5-4/5 AppendBlob true", "step: 416 InvalidRange ",
 		},
 		{
-			// "Put Blob", x-ms-lease-id: the write succeeds only if the ID is that of an active lease.
+			// "Put Blob", x-ms-lease-id: the write succeeds only if the ID is that of an active
+			// lease.
 			"a blob that is created with a lease", func(ctx context.Context, a appender) {
 				a.remove(ctx, "delete", none)
 				a.create(ctx, "step", leasedAs(first))
 			}, "step: true true", "step: 412 LeaseNotPresentWithBlobOperation false false",
 		},
 		{
-			// "Lease Blob", x-ms-proposed-lease-id: a GUID, else 400.
+			// "Lease Blob", x-ms-proposed-lease-id: must be a GUID, else 400.
 			"a lease ID that is no GUID", func(ctx context.Context, a appender) { a.acquire(ctx, "step", "mine", 15) },
 			"step: true", "step: 400 InvalidHeaderValue false",
 		},
@@ -329,8 +331,8 @@ func TestAccount_DoesAsTheServiceIsDocumentedWhereAzuriteDoesNot(t *testing.T) {
 	}
 }
 
-// Leases run out at the same time, which takes Azurite a while.
-func TestAccount_LetsLeasesRunOutAsAzuriteDoes(t *testing.T) {
+// The leases expire in parallel, because Azurite needs real time for it.
+func TestAccount_ExpiresLeasesLikeAzurite(t *testing.T) {
 	t.Parallel()
 	want, name := newAccount(t, azuritetest.Start(t), nil), fmt.Sprint("expiry", runNumber.Add(1))
 	expiryScript(t.Context(), want, name)

@@ -28,7 +28,7 @@ func withLease(id string) *blockblob.UploadOptions {
 	}}
 }
 
-// listBlobs lists the blobs of a container flat, in folders and in pages.
+// listBlobs lists the blobs of a container: flat, by folder and in pages.
 func listBlobs(ctx context.Context, a *account, name string) {
 	c := a.blobs.ServiceClient().NewContainerClient(name)
 	for pages := c.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{MaxResults: new(int32(2))}); pages.More(); {

@@ -26,12 +26,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// exchange is a request as it was sent to Azurite, and the answer.
+// exchange is a request that was sent to Azurite, and the response.
 type exchange struct {
-	begin, end     time.Duration // since the recording began
+	begin, end     time.Duration // since the start of the recording
 	method         string
 	service        string
-	path           string // within the account
+	path           string // in the account
 	query          string
 	header         http.Header
 	body           []byte
@@ -41,15 +41,15 @@ type exchange struct {
 	accountAddress string
 }
 
-// receives reports whether the request receives messages.
+// receives reports whether the request receives queue messages.
 func (e *exchange) receives() bool {
 	return e.service == "queue" && e.method == http.MethodGet && strings.HasSuffix(e.path, "/messages")
 }
 
-// due returns when to make the request again. When exactly it took effect is not
-// known: a message that it hid was visible again no later than if it had taken
-// effect in the end, and if it received messages, those were visible then that
-// were when it began. What became visible meanwhile may or may not be among them.
+// due returns when to repeat the request. The exact time of its effect is unknown. A request
+// that hides a message is repeated at its end, because the message was visible again no later
+// than after an effect at that time. A request that receives messages is repeated at its start.
+// Messages that became visible between start and end may or may not have been received.
 func (e *exchange) due() time.Duration {
 	if e.receives() {
 		return e.begin
@@ -57,8 +57,8 @@ func (e *exchange) due() time.Duration {
 	return e.end
 }
 
-// recorder is a transport that keeps what passes, one request at a time, so that
-// their order is known.
+// recorder is a transport that records requests and responses. It sends one request at a time,
+// so that their order is known.
 type recorder struct {
 	counter *azuritetest.Counter
 	begin   time.Time
@@ -99,9 +99,8 @@ func (r *recorder) record(call azuritetest.Call, req *http.Request, next func() 
 	return resp, err
 }
 
-// What a hub asked of Azurite has the same answers when it is asked of the
-// simulated account at the same times.
-func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
+// The simulated account answers a hub's requests, repeated at the same times, like Azurite.
+func TestAccount_AnswersARecordedRunLikeAzurite(t *testing.T) {
 	recorded := recordRun(t)
 	synctest.Test(t, func(t *testing.T) {
 		sim := azsim.New(azsim.Config{Seed: 1})
@@ -115,18 +114,19 @@ func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
 				want, got = p.play(t, e)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("request %d, %s %s%s?%s: answers (-Azurite +simulated):\n%s", i, e.method, e.service, e.path, e.query, diff)
+				t.Fatalf("request %d, %s %s%s?%s: responses (-Azurite +simulated):\n%s", i, e.method, e.service, e.path, e.query, diff)
 			}
 		}
 	})
 	t.Logf("%d requests", len(recorded))
 }
 
-// player asks the simulated account what was asked of Azurite. Names are what
-// accounts make up, message IDs and ETags, by what Azurite had made up. It
-// gives rows that are written together one ETag; versions are those of rows that were
-// read, by their keys and what Azurite had. receipts has pop receipts by the message ID and
-// the receipt of Azurite, which may give two messages the same receipt.
+// player repeats Azurite's requests on the simulated account.
+//
+// names maps message IDs and ETags of Azurite to those of the simulated account. Azurite gives
+// rows that are written together the same ETag, so versions holds the ETags of rows that were
+// read, by row key and Azurite's ETag. receipts holds pop receipts, by message ID and Azurite's
+// receipt, because Azurite may give two messages the same receipt.
 type player struct {
 	transport *azsim.Worker
 	names     map[string]string
@@ -134,7 +134,7 @@ type player struct {
 	versions  map[[2]string]string
 }
 
-// play makes a request and returns what is compared of both answers.
+// play repeats a request. It returns the compared parts of both responses.
 func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
 	t.Helper()
 	address := fmt.Sprintf("https://sim.%s.core.windows.net%s", e.service, p.translate(e.path))
@@ -165,13 +165,13 @@ func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
 	return compared(e.service, e.status, e.answered, e.answer), compared(e.service, resp.StatusCode, resp.Header, answer)
 }
 
-// made finds what accounts make up in an answer.
+// made matches the message IDs and ETags of a response.
 var made = regexp.MustCompile(`<MessageId>([^<]*)<|(?i:etag)"?: ?"?(W/\\?"datetime'[^']*'\\?")`)
 
-// message finds the path of a message.
+// message matches the path of a message.
 var message = regexp.MustCompile(`/messages/([^/]+)$`)
 
-// messageOf returns the message ID in a path, or "" if it has none.
+// messageOf returns the message ID in a path, or "".
 func messageOf(path string) string {
 	if found := message.FindStringSubmatch(path); found != nil {
 		return found[1]
@@ -179,11 +179,11 @@ func messageOf(path string) string {
 	return ""
 }
 
-// received finds the messages in an answer, with their receipts.
+// received matches the messages of a response, with their receipts.
 var received = regexp.MustCompile(`(?s)<MessageId>([^<]*)<.*?<PopReceipt>([^<]*)<`)
 
-// learn notes what the simulated account has made up in the place of what
-// Azurite had. id is the message ID of the request, or "".
+// learn records the IDs, ETags and receipts of the simulated account for those of Azurite. id
+// is the message ID of the request, or "".
 func (p *player) learn(id string, wasHeader, isHeader http.Header, was, is string) {
 	if w, i := wasHeader.Get("ETag"), isHeader.Get("ETag"); w != "" && i != "" {
 		p.names[w] = i
@@ -206,13 +206,13 @@ func (p *player) learn(id string, wasHeader, isHeader http.Header, was, is strin
 	}
 }
 
-// version is a row of a page, as far as its ETag goes.
+// version is the key and the ETag of a row.
 type version struct {
 	RowKey string
 	ETag   string `json:"odata.etag"`
 }
 
-// versionsIn returns the rows of an answer, if it is a page of some.
+// versionsIn returns the rows of a response, if that is a page of rows.
 func versionsIn(answer string) []version {
 	var page struct{ Value []version }
 	if json.Unmarshal([]byte(answer), &page) != nil {
@@ -221,7 +221,7 @@ func versionsIn(answer string) []version {
 	return page.Value
 }
 
-// conditional finds an operation of a transaction on a row that must have an ETag.
+// conditional matches an operation of a transaction with an If-Match header.
 var conditional = regexp.MustCompile(`RowKey='([^']*)'[^\n]*\n(?:[^\n]+\n)*?[Ii]f-[Mm]atch: ([^\r\n]*)`)
 
 // translateVersions replaces the ETags of rows that were read.
@@ -235,7 +235,7 @@ func (p *player) translateVersions(text string) string {
 	})
 }
 
-// popReceipt finds the receipt in a query.
+// popReceipt matches the receipt in a query.
 var popReceipt = regexp.MustCompile(`popreceipt=([^&]*)`)
 
 // translateReceipt replaces the receipt of a message.
@@ -249,7 +249,7 @@ func (p *player) translateReceipt(id, query string) string {
 	})
 }
 
-// translate replaces names of Azurite by those of the simulated account.
+// translate replaces names of Azurite by names of the simulated account.
 func (p *player) translate(text string) string {
 	for was, is := range p.names {
 		for _, escape := range []func(string) string{func(s string) string { return s }, url.QueryEscape, url.PathEscape} {
@@ -259,13 +259,13 @@ func (p *player) translate(text string) string {
 	return text
 }
 
-// compared returns what clients read of an answer.
+// compared returns the parts of a response that clients read.
 func compared(service string, status int, header http.Header, body []byte) []string {
 	out := []string{fmt.Sprint(status), header.Get("x-ms-error-code"), header.Get("x-ms-lease-id")}
 	text := string(body)
 	switch {
 	case status >= 400:
-		out = out[:1] // the codes of tables are in their bodies, those of HEAD are not
+		out = out[:1] // tables return the code in the body, HEAD returns none
 	case service == "table" && strings.Contains(text, "--"):
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "HTTP/1.1") {
@@ -295,8 +295,8 @@ func compared(service string, status int, header http.Header, body []byte) []str
 
 func double(_ context.Context, n string) (string, error) { return n + n, nil }
 
-// doubles calls an activity once, three times at once with what does not fit into a
-// message, and waits a second.
+// doubles calls an activity once, then three times in parallel with a payload that does not fit
+// into a message, and waits for a second.
 func doubles(ctx *durable.Context, n string) (int, error) {
 	first, err := durable.CallActivity(ctx, double, n).Await()
 	if err != nil {
@@ -311,10 +311,10 @@ func doubles(ctx *durable.Context, n string) (int, error) {
 	return len(strings.Join(all, "")), err
 }
 
-// runNumber makes names unique, because all runs of this process share Azurite.
+// runNumber makes names unique: all tests of this process share Azurite.
 var runNumber atomic.Int32
 
-// recordRun runs a hub on Azurite and returns what it asked for.
+// recordRun runs a hub on Azurite and returns its requests.
 func recordRun(t *testing.T) []*exchange {
 	t.Helper()
 	connection := azuritetest.Start(t)
@@ -344,7 +344,7 @@ func recordRun(t *testing.T) []*exchange {
 			t.Fatal(err)
 		}
 		if n, err := instance.Wait(patient); err != nil || n != 240_000 {
-			t.Fatalf("the instance returned %d, %v; want 240000", n, err)
+			t.Fatalf("the instance returned %d (%v); want 240000", n, err)
 		}
 		if _, err := instance.Purge(patient); err != nil {
 			t.Fatal(err)

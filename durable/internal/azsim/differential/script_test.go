@@ -1,5 +1,5 @@
-// Package differential_test holds the simulated account against Azurite: the
-// same requests must have the same answers, as far as clients read them.
+// Package differential_test compares the simulated account with Azurite. Both must answer the
+// same requests in the same way, in the parts that clients read.
 package differential_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// account is an account under test, and what it answered.
+// account is an account under test, with its recorded answers.
 type account struct {
 	queues *azqueue.ServiceClient
 	tables *aztables.ServiceClient
@@ -44,7 +44,7 @@ func newAccount(t *testing.T, connection string, transport policy.Transporter) *
 	return a
 }
 
-// note keeps what a step came to.
+// note records the result of a step.
 func (a *account) note(step string, err error, values ...any) {
 	line := step + ":"
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
@@ -58,8 +58,8 @@ func (a *account) note(step string, err error, values ...any) {
 	a.notes = append(a.notes, line+" "+strings.TrimSpace(fmt.Sprintln(values...)))
 }
 
-// innerError returns the status and the code that the answer to a transaction
-// has inside.
+// innerError returns the status and the code of the failed operation in the response to a
+// transaction.
 func innerError(refused *azcore.ResponseError) string {
 	if refused.StatusCode != 202 || refused.RawResponse == nil {
 		return ""
@@ -77,9 +77,9 @@ func innerError(refused *azcore.ResponseError) string {
 	return status[:3] + " " + code + " at " + index
 }
 
-// Each script asks for everything of one service that task hubs use, and for
-// what must be refused.
-func TestAccount_AnswersAsAzuriteDoes(t *testing.T) {
+// Each script covers all operations of one service that task hubs use, and requests that must
+// be refused.
+func TestAccount_AnswersLikeAzurite(t *testing.T) {
 	scripts := []struct {
 		name string
 		run  func(context.Context, *account, string)

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 )
 
-// columns returns an entity as text, without what no two accounts have in common.
+// columns returns an entity as text, without values that are unique to an account.
 func columns(raw []byte) string {
 	var all map[string]any
 	if err := json.Unmarshal(raw, &all); err != nil {
@@ -116,7 +116,7 @@ func transactionScript(ctx context.Context, a *account, name string) {
 	transact("a hundred", many...)
 }
 
-// listAll notes all entities that match a filter, in pages of three.
+// listAll records all entities that match a filter, in pages of three.
 func listAll(ctx context.Context, a *account, t *aztables.Client, filter string) {
 	format := aztables.MetadataFormatMinimal
 	options := &aztables.ListEntitiesOptions{Format: &format, Top: new(int32(3))}
