@@ -123,10 +123,10 @@ func TestAccount_AnswersARecordedRunLikeAzurite(t *testing.T) {
 
 // player repeats Azurite's requests on the simulated account.
 //
-// names maps message IDs and ETags of Azurite to those of the simulated account. Azurite gives
-// rows that are written together the same ETag, so versions holds the ETags of rows that were
-// read, by row key and Azurite's ETag. receipts holds pop receipts, by message ID and Azurite's
-// receipt, because Azurite may give two messages the same receipt.
+// names maps the message IDs and ETags of Azurite to the ones of the simulated account. Azurite
+// gives rows that are written together the same ETag, so versions maps row keys and ETags of rows
+// that were read. Azurite may also give two messages the same receipt, so receipts maps message IDs
+// and receipts.
 type player struct {
 	transport *azsim.Worker
 	names     map[string]string
@@ -182,7 +182,7 @@ func messageOf(path string) string {
 // received matches the messages of a response, with their receipts.
 var received = regexp.MustCompile(`(?s)<MessageId>([^<]*)<.*?<PopReceipt>([^<]*)<`)
 
-// learn records the IDs, ETags and receipts of the simulated account for those of Azurite. id
+// learn records which IDs, ETags and receipts of the simulated account correspond to Azurite's. id
 // is the message ID of the request, or "".
 func (p *player) learn(id string, wasHeader, isHeader http.Header, was, is string) {
 	if w, i := wasHeader.Get("ETag"), isHeader.Get("ETag"); w != "" && i != "" {
