@@ -15,16 +15,16 @@ import (
 // (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting).
 const RolePatience = 10 * time.Minute
 
-// codeRoleMissing refuses an identity without a role. It is also the answer until a new role
-// assignment has reached the service.
+// codeRoleMissing is the error code for an identity without a role. The service also returns it until
+// a new role assignment has taken effect.
 const codeRoleMissing = "AuthorizationPermissionMismatch"
 
-// AwaitRole is the log message of a process that retries because a role assignment may still
-// be on its way to the services.
+// AwaitRole is the log message of a process that retries because a new role assignment may not have
+// taken effect yet.
 const AwaitRole = "the storage account refuses access because the app's identity has no role; " +
 	"a new role assignment takes up to 10 minutes to take effect, so the app retries"
 
-// accessAdvice says which setting to change after a refusal with the status 403.
+// accessAdvice contains the setting to change, by the error code of a response with status 403.
 var accessAdvice = map[string]string{
 	codeRoleMissing: "assign the roles Storage Queue Data Contributor, Storage Table Data Contributor and Storage Blob Data Owner to the app's identity",
 	"KeyBasedAuthenticationNotPermitted": "the account does not allow shared keys: connect with an identity (__accountName), " +
@@ -40,10 +40,10 @@ var accessAdvice = map[string]string{
 	"InsufficientAccountPermissions":    "the SAS needs the permissions rwdlacup",
 }
 
-// AccessError is a refusal with the status 403: the account does not let this app in.
+// AccessError is a response with status 403: the storage account refuses access.
 type AccessError struct {
 	Code   string // such as AuthorizationFailure
-	Advice string // the setting to change; empty if that is not known
+	Advice string // the setting to change; empty if unknown
 	Cause  error
 }
 
@@ -58,12 +58,11 @@ func (e *AccessError) Error() string {
 // Unwrap returns the cause.
 func (e *AccessError) Unwrap() error { return e.Cause }
 
-// IsRoleMissing reports whether the refusal ends by itself once a new role assignment has
-// reached the service.
+// IsRoleMissing reports whether the identity has no role. A new role assignment may end this error.
 func (e *AccessError) IsRoleMissing() bool { return e.Code == codeRoleMissing }
 
-// explained returns a refusal with the status 403 as an *[AccessError], and any other error
-// as it is.
+// explained converts an error with status 403 into an *[AccessError]. It returns other errors
+// unchanged.
 func explained(err error) error {
 	if StatusOf(err) != http.StatusForbidden || errors.As(err, new(*AccessError)) {
 		return err
@@ -71,9 +70,9 @@ func explained(err error) error {
 	return &AccessError{Code: CodeOf(err), Advice: accessAdvice[CodeOf(err)], Cause: err}
 }
 
-// AccessWait decides what a process that starts does after an error: retry because a role
-// assignment may still be on its way, or give up because the account refuses access. Without
-// either it is an error like others. since is the time since the first attempt.
+// AccessWait decides how a starting process handles an error. retry is true if a new role assignment
+// may not have taken effect yet, giveUp if the account refuses access for another reason. Both are
+// false for any other error. since is the time since the first attempt.
 func AccessWait(err error, since time.Duration) (retry, giveUp bool) {
 	refusal, ok := errors.AsType[*AccessError](err)
 	if !ok {
@@ -83,10 +82,10 @@ func AccessWait(err error, since time.Duration) (retry, giveUp bool) {
 	return retry, !retry
 }
 
-// errNoToken marks errors of credentials: the request that needed the token was not sent.
+// errNoToken marks errors of credentials. The request that needed the token was not sent.
 var errNoToken = errors.New("no access token for the storage account")
 
-// markedCredential marks the errors of a credential.
+// markedCredential marks the errors of a credential with errNoToken.
 type markedCredential struct{ azcore.TokenCredential }
 
 // GetToken implements [azcore.TokenCredential].

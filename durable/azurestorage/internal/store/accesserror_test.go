@@ -48,7 +48,7 @@ func TestAccessError_NamesTheSettingToChange(t *testing.T) {
 	}
 }
 
-func TestIsConflict_IsOnlyTrueOfWritesThatLost(t *testing.T) {
+func TestIsConflict_IsTrueOnlyForOvertakenWrites(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		code   string
@@ -73,7 +73,7 @@ func TestIsConflict_IsOnlyTrueOfWritesThatLost(t *testing.T) {
 			t.Errorf("%d %s: %v, want %v", tt.status, tt.code, got, tt.want)
 		}
 		if tt.status == http.StatusConflict && !tt.want && ignoreExisting(err) == nil {
-			t.Errorf("%s is taken for a resource that exists", tt.code)
+			t.Errorf("isExisting(%q) = true, want false", tt.code)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (noToken) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acc
 	return azcore.AccessToken{}, errors.New("the identity endpoint does not answer")
 }
 
-// neverAsked is the transport of requests that must not be sent.
+// neverAsked is a transport that must not be used.
 type neverAsked struct{ t *testing.T }
 
 func (n neverAsked) Do(r *http.Request) (*http.Response, error) {
@@ -106,13 +106,13 @@ func TestCredential_FailureSendsNothingAndIsTransient(t *testing.T) {
 			"container": func() error { return NewContainer(s.Blobs, s.BlobEndpoint, "container").Create(t.Context()) },
 		} {
 			if err := ask(); err == nil || !WasNotApplied(err) || !IsTransient(err) {
-				t.Errorf("%s: %v, was not applied %v, is transient %v; want an error with both", what, err, WasNotApplied(err), IsTransient(err))
+				t.Errorf("%s: %v, WasNotApplied %v, IsTransient %v; want an error with both true", what, err, WasNotApplied(err), IsTransient(err))
 			}
 		}
 	})
 }
 
-// simulated returns clients of a simulated account.
+// simulated returns clients for a simulated account.
 func simulated(t *testing.T, account *azsim.Account) *Services {
 	t.Helper()
 	c, err := ParseAccount(account.ConnectionString())
@@ -126,7 +126,7 @@ func simulated(t *testing.T, account *azsim.Account) *Services {
 	return s
 }
 
-func TestCreate_WaitsUntilTheServiceHasDeletedTheOneBefore(t *testing.T) {
+func TestCreate_WaitsForTheDeletionOfAnEarlierResource(t *testing.T) {
 	for _, delay := range []time.Duration{40 * time.Second, 110 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			account := azsim.New(azsim.Config{DeletionDelay: delay})
@@ -156,7 +156,7 @@ func TestCreate_WaitsUntilTheServiceHasDeletedTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestRemove_TakesSnapshotsWithTheBlob(t *testing.T) {
+func TestRemove_DeletesSnapshotsWithTheBlob(t *testing.T) {
 	account := azsim.New(azsim.Config{})
 	c := NewContainer(simulated(t, account).Blobs, "https://sim.blob.core.windows.net", "container")
 	if err := c.Create(t.Context()); err != nil {
@@ -170,14 +170,14 @@ func TestRemove_TakesSnapshotsWithTheBlob(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !account.Snapshot("container", name) {
-			t.Fatal("there is no blob to make a snapshot of")
+			t.Fatal("cannot create a snapshot: the blob does not exist")
 		}
 		if err := remove(name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if left := account.Blobs(); len(left) > 0 {
-		t.Errorf("%+v are left", left)
+		t.Errorf("%+v remain, want none", left)
 	}
 }
 
@@ -198,6 +198,6 @@ func TestListInfo_SkipsDirectories(t *testing.T) {
 		names = append(names, b.Name)
 	}
 	if got := strings.Join(names, " "); err != nil || got != "a/b/c a/d e" {
-		t.Errorf("the list has %q, %v; want the blobs alone", got, err)
+		t.Errorf("the list has %q, %v; want only the blobs", got, err)
 	}
 }

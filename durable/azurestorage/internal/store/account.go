@@ -11,17 +11,17 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-// Account says where a storage account is and how to prove who is asking.
+// Account contains the endpoints of a storage account, and the credentials to access it.
 type Account struct {
-	Name               string // needed to sign with Key
-	Key                string // shared key, Base64; empty if there is none
-	SAS                string // shared access signature, without "?"; empty if there is none
+	Name               string // required with Key
+	Key                string // shared key, as Base64; empty if unused
+	SAS                string // shared access signature, without "?"; empty if unused
 	Credential         azcore.TokenCredential
-	Queue, Table, Blob string // endpoints without a slash at the end; a hub in blobs alone needs Blob only
-	Missing            string // what to set for the endpoints that are empty; "A, B"
+	Queue, Table, Blob string // endpoints without a trailing slash; a hub that uses only blobs needs only Blob
+	Missing            string // settings to set for the empty endpoints, as "A, B"
 }
 
-// miss notes what to set for an endpoint that is empty.
+// miss adds the setting for an empty endpoint to Missing.
 func (a *Account) miss(setting string) {
 	if a.Missing != "" {
 		a.Missing += ", "
@@ -29,17 +29,17 @@ func (a *Account) miss(setting string) {
 	a.Missing += setting
 }
 
-// The account that every Azurite has. Its key is public.
+// The account of every Azurite instance. Its key is public.
 const (
 	DevelopmentAccount = "devstoreaccount1"
 	DevelopmentKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// defaultSuffix is the end of the addresses of accounts in the public cloud.
+// defaultSuffix is the domain of storage endpoints in the public cloud.
 const defaultSuffix = "core.windows.net"
 
-// ParseAccount reads an Azure Storage connection string. Errors do not repeat the text,
-// since it holds a secret.
+// ParseAccount parses an Azure Storage connection string. Its errors do not contain the connection
+// string, which includes a secret.
 func ParseAccount(s string) (Account, error) {
 	fields, err := connectionFields(s)
 	if err != nil {
@@ -91,8 +91,7 @@ func ParseAccount(s string) (Account, error) {
 	return c, nil
 }
 
-// connectionFields returns the fields of a connection string by their names in
-// lower case.
+// connectionFields returns the fields of a connection string, by name in lower case.
 func connectionFields(s string) (map[string]string, error) {
 	fields := map[string]string{}
 	for part := range strings.SplitSeq(s, ";") {
@@ -129,8 +128,7 @@ func developmentAccountAt(proxy string) (Account, error) {
 	}, nil
 }
 
-// endpoint checks that value is an address and returns it without a slash at
-// the end.
+// endpoint checks that value is a URL and returns it without a trailing slash.
 func endpoint(name, value string) (string, error) {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" {
@@ -139,9 +137,9 @@ func endpoint(name, value string) (string, error) {
 	return strings.TrimRight(value, "/"), nil
 }
 
-// ResolveAccount finds the account that the Functions host would use under the given
-// name, among settings that lookup knows. If there are no settings for it, names are
-// those that were looked for.
+// ResolveAccount returns the storage account that the Functions host uses for the connection with the
+// given name. lookup returns settings. If no setting exists for the connection, names contains the
+// settings that ResolveAccount has looked up.
 func ResolveAccount(name string, lookup func(string) (string, bool)) (a Account, names []string, err error) {
 	names = []string{"AzureWebJobs" + name, name}
 	if strings.HasPrefix(name, "AzureWebJobs") {
@@ -161,8 +159,8 @@ func ResolveAccount(name string, lookup func(string) (string, bool)) (a Account,
 	return Account{}, names, nil
 }
 
-// identityAccount reads the settings of an identity-based connection. found
-// is false if there are none at all.
+// identityAccount reads the settings of an identity-based connection. found is false if none of its
+// settings exist.
 func identityAccount(name string, lookup func(string) (string, bool)) (c Account, found bool, err error) {
 	setting := func(suffix string) string {
 		value, _ := lookup(name + "__" + suffix)

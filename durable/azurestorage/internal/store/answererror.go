@@ -10,28 +10,27 @@ import (
 	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// An answerError is an answer of a storage service with the status 400 or higher. Its text is
-// one line. The text of the SDK also has the headers and the body.
-type answerError struct {
+// A responseError is a response of a storage service with status 400 or higher. Its text is a single
+// line; the SDK's text also contains the headers and the body.
+type responseError struct {
 	refusal error // an *azcore.ResponseError
 	text    string
 }
 
-// Error names the request, the status, the service's code and message, and the ID of the
-// request.
-func (e *answerError) Error() string { return e.text }
+// Error returns the request, the status, the service's code and message, and the request ID.
+func (e *responseError) Error() string { return e.text }
 
 // Unwrap returns the *azcore.ResponseError.
-func (e *answerError) Unwrap() error { return e.refusal }
+func (e *responseError) Unwrap() error { return e.refusal }
 
-// messages match the message in the body of an error, up to the end of the line.
+// messages matches the message in the body of an error response, up to the end of the line.
 var messages = regexp.MustCompile(`<Message>([^<\r\n]*)|"message"\s*:\s*\{[^}]*?"value"\s*:\s*"([^"\\]*)`)
 
-// answerPolicy returns error answers as an *[answerError].
-type answerPolicy struct{}
+// responseErrorPolicy converts error responses into a *[responseError].
+type responseErrorPolicy struct{}
 
 // Do implements policy.Policy.
-func (answerPolicy) Do(req *policy.Request) (*http.Response, error) {
+func (responseErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Next()
 	if err != nil || resp.StatusCode < http.StatusBadRequest {
 		return resp, err
@@ -45,6 +44,6 @@ func (answerPolicy) Do(req *policy.Request) (*http.Response, error) {
 	}
 	url := *req.Raw().URL
 	url.RawQuery = ""
-	return nil, &answerError{refusal, fmt.Sprintf("%s %s: status %d %s%s (request %s)", req.Raw().Method, &url, resp.StatusCode,
+	return nil, &responseError{refusal, fmt.Sprintf("%s %s: status %d %s%s (request %s)", req.Raw().Method, &url, resp.StatusCode,
 		cmp.Or(code, http.StatusText(resp.StatusCode)), message, resp.Header.Get("x-ms-request-id"))}
 }

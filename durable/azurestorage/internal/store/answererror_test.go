@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// errorAnswers is a transport that answers each request with one error.
+// errorAnswers is a transport that answers every request with the same error.
 type errorAnswers struct {
 	status  int
 	headers map[string]string

@@ -18,26 +18,26 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
 
-// AppendBlob is an append blob of a container. Each method makes one request: only who
-// knows what it was for can say whether it may be made again.
+// AppendBlob is an append blob of a container. Each method sends one request, because only the caller
+// can decide whether it may be repeated.
 type AppendBlob struct {
 	Name   string
 	client *appendblob.Client
 }
 
-// AppendBlob returns the append blob with the name, which need not exist.
+// AppendBlob returns the append blob with the given name. The blob need not exist.
 func (s *Container) AppendBlob(name string) *AppendBlob {
 	return &AppendBlob{Name: name, client: s.Client.NewAppendBlobClient(name)}
 }
 
-// Forever is the length of a lease that does not run out.
+// Forever is the duration of a lease that does not expire.
 const Forever time.Duration = -time.Second
 
-// AnyPosition lets an append go wherever the blob ends.
+// AnyPosition appends at the end of the blob, whatever its length is.
 const AnyPosition = -1
 
-// Create makes the blob, empty, and returns its ETag. [IsConflict] is true of the error if
-// there is one.
+// Create creates an empty blob and returns its ETag. If the blob exists, [IsConflict] is true for the
+// error.
 func (b *AppendBlob) Create(ctx context.Context, metadata map[string]string) (etag string, err error) {
 	options := &appendblob.CreateOptions{
 		HTTPHeaders: Octets, Metadata: map[string]*string{},
@@ -52,8 +52,8 @@ func (b *AppendBlob) Create(ctx context.Context, metadata map[string]string) (et
 	return string(Value(resp.ETag)), err
 }
 
-// Append adds a block under a lease, at the position at which the blob must end, and returns
-// the position at which the block begins, and how many blocks there are with it.
+// Append appends a block under a lease. The length of the blob must be position. Append returns the
+// position of the block, and the number of blocks including it.
 func (b *AppendBlob) Append(ctx context.Context, block []byte, leaseID string, position int64) (at int64, blocks int, err error) {
 	options := &appendblob.AppendBlockOptions{
 		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: &blob.LeaseAccessConditions{LeaseID: &leaseID}},
@@ -69,9 +69,9 @@ func (b *AppendBlob) Append(ctx context.Context, block []byte, leaseID string, p
 	return at, int(Value(resp.BlobCommittedBlockCount)), nil
 }
 
-// AppendTo appends a block to an append blob without a lease, and returns the number of blocks.
-// After an attempt without an answer the block may be there twice. [IsBlobGone] is true of the
-// error if the blob does not exist.
+// AppendTo appends a block to an append blob without a lease, and returns the number of blocks. If the
+// response to an attempt is lost, the blob may contain the block twice. If the blob does not exist,
+// [IsBlobGone] is true for the error.
 func (s *Container) AppendTo(ctx context.Context, name string, block []byte) (blocks int, err error) {
 	err = Retry(ctx, "append to blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		resp, err := s.Client.NewAppendBlobClient(name).AppendBlock(ctx, streaming.NopCloser(bytes.NewReader(block)), nil)
@@ -81,7 +81,7 @@ func (s *Container) AppendTo(ctx context.Context, name string, block []byte) (bl
 	return blocks, err
 }
 
-// Restart creates an append blob, empty, in the place of any blob with this name.
+// Restart creates an empty append blob and replaces any blob with this name.
 func (s *Container) Restart(ctx context.Context, name string, metadata map[string]string) error {
 	options := &appendblob.CreateOptions{HTTPHeaders: Octets, Metadata: map[string]*string{}}
 	for key, value := range metadata {
@@ -93,21 +93,21 @@ func (s *Container) Restart(ctx context.Context, name string, metadata map[strin
 	})
 }
 
-// BlobPart is a part of a blob, and what the answer says of the blob.
+// BlobPart is a part of a blob, with the properties of the blob.
 type BlobPart struct {
 	Content  []byte
-	Size     int64 // of the whole blob
+	Size     int64 // size of the whole blob
 	ETag     string
 	Metadata map[string]string
 }
 
-// Read returns up to count bytes from an offset on, or all if count is 0. The service refuses
-// an offset at the end of the blob with the status 416, but for offset 0. If the answer breaks
-// off, Read returns the bytes that arrived with the error.
+// Read returns up to count bytes from offset, or all bytes from offset if count is 0. The service
+// answers an offset at the end of the blob with status 416, except for offset 0. If the response is
+// incomplete, Read returns the received bytes and an error.
 func (b *AppendBlob) Read(ctx context.Context, offset, count int64) (BlobPart, error) {
 	span := blob.HTTPRange{Offset: offset, Count: count}
 	if offset == 0 {
-		span.Count = 0 // no range fits an empty blob
+		span.Count = 0 // no range is valid for an empty blob
 	}
 	resp, err := b.client.DownloadStream(ctx, &blob.DownloadStreamOptions{Range: span})
 	if err != nil {
@@ -130,12 +130,12 @@ func (b *AppendBlob) Read(ctx context.Context, offset, count int64) (BlobPart, e
 	return part, err
 }
 
-// errReplaced is the error of a blob that was deleted and created again during a download.
-var errReplaced = errors.New("the blob was replaced while it was read")
+// errReplaced means that the blob was deleted and created again during a download.
+var errReplaced = errors.New("the blob was replaced during the download")
 
-// Download is [AppendBlob.Read] that retries, and continues where an answer broke off: an
-// attempt that brings bytes does not count as failed. With an error it returns the bytes
-// that arrived.
+// Download is [AppendBlob.Read] with retries. After an incomplete response it continues at the next
+// byte; an attempt that returns bytes does not count as failed. After an error it returns the received
+// bytes.
 func (b *AppendBlob) Download(ctx context.Context, offset, count int64) (got BlobPart, err error) {
 	for {
 		have := int64(len(got.Content))
@@ -171,7 +171,7 @@ func (b *AppendBlob) Download(ctx context.Context, offset, count int64) (got Blo
 	}
 }
 
-// plain returns metadata with its keys in lower case: headers do not keep theirs.
+// plain returns metadata with keys in lower case, because HTTP headers do not preserve case.
 func plain(metadata map[string]*string) map[string]string {
 	m := make(map[string]string, len(metadata))
 	for key, value := range metadata {
@@ -180,8 +180,7 @@ func plain(metadata map[string]*string) map[string]string {
 	return m
 }
 
-// Remove deletes the blob, which must have the ETag unless that is empty, and the lease
-// unless that is.
+// Remove deletes the blob. If leaseID or etag is not empty, the blob must have this lease or ETag.
 func (b *AppendBlob) Remove(ctx context.Context, leaseID, etag string) error {
 	conditions := &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)}
 	if leaseID != "" {
@@ -198,8 +197,8 @@ func ifMatch(etag string) *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: new(azcore.ETag(etag))}
 }
 
-// Acquire takes a lease for 15 to 60 seconds or [Forever]. The blob must have the ETag
-// unless that is empty. Who has the lease with this ID already has it for as long from now.
+// Acquire acquires a lease for 15 to 60 seconds, or [Forever]. If etag is not empty, the blob must
+// have this ETag. If the lease with this ID is active already, Acquire renews it for d.
 func (b *AppendBlob) Acquire(ctx context.Context, leaseID string, d time.Duration, etag string) error {
 	return b.lease(leaseID, func(c *lease.BlobClient) error {
 		_, err := c.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{ModifiedAccessConditions: ifMatch(etag)})
@@ -207,7 +206,7 @@ func (b *AppendBlob) Acquire(ctx context.Context, leaseID string, d time.Duratio
 	})
 }
 
-// Renew restarts a lease's time.
+// Renew renews a lease for its full duration.
 func (b *AppendBlob) Renew(ctx context.Context, leaseID string) error {
 	return b.lease(leaseID, func(c *lease.BlobClient) error {
 		_, err := c.RenewLease(ctx, nil)
@@ -215,7 +214,7 @@ func (b *AppendBlob) Renew(ctx context.Context, leaseID string) error {
 	})
 }
 
-// Change gives a lease another ID. It may have that already.
+// Change changes the ID of a lease. The lease may have the new ID already.
 func (b *AppendBlob) Change(ctx context.Context, leaseID, to string) error {
 	return b.lease(leaseID, func(c *lease.BlobClient) error {
 		_, err := c.ChangeLease(ctx, to, nil)
@@ -231,7 +230,7 @@ func (b *AppendBlob) Release(ctx context.Context, leaseID string) error {
 	})
 }
 
-// Break ends the lease at once, whichever process has it. The blob must have the ETag.
+// Break ends the current lease immediately, including leases of other processes. The blob must have the ETag.
 func (b *AppendBlob) Break(ctx context.Context, etag string) error {
 	return b.lease("", func(c *lease.BlobClient) error {
 		_, err := c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: ifMatch(etag)})
@@ -247,7 +246,7 @@ func (b *AppendBlob) lease(id string, ask func(*lease.BlobClient) error) error {
 	return ask(c)
 }
 
-// quoted returns an ETag as conditions have it. Lists have it without quotes.
+// quoted returns an ETag in quotes, the form of conditions. Lists omit the quotes.
 func quoted(etag string) string { return `"` + strings.Trim(etag, `"`) + `"` }
 
 // BlobInfo is the entry of a blob in a list.
@@ -260,15 +259,15 @@ type BlobInfo struct {
 	Metadata map[string]string
 }
 
-// ListInfo lists the blobs whose names begin with prefix, in the order of their names. pages
-// is the number of requests: a list of several pages shows no single moment. [IsContainerMissing]
-// is true of the error if the container does not exist.
+// ListInfo lists the blobs with the given name prefix, ordered by name. pages is the number of
+// requests; a list of several pages is not a consistent snapshot. If the container does not exist,
+// [IsContainerMissing] is true for the error.
 func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, err error) {
 	blobs, pages, _, err = s.list(ctx, prefix)
 	return blobs, pages, err
 }
 
-// ListAt is [Container.ListInfo] that returns the time of the list by the storage's clock.
+// ListAt is [Container.ListInfo] that also returns the time of the list by the service's clock.
 func (s *Container) ListAt(ctx context.Context, prefix string) (blobs []BlobInfo, at time.Time, err error) {
 	blobs, _, at, err = s.list(ctx, prefix)
 	return blobs, at, err

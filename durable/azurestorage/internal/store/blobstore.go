@@ -20,20 +20,20 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Container is one container of the hub. Text is compressed in it.
+// Container is a blob container of a task hub. [Container.Write] compresses text.
 type Container struct {
 	Name   string
-	URL    string // the container's address
+	URL    string // URL of the container
 	Client *container.Client
 }
 
-// NewContainer returns the container with the name, which need not exist. endpoint is the
-// address of the blob service.
+// NewContainer returns the container with the given name, which need not exist. endpoint is the URL of
+// the blob service.
 func NewContainer(service *azblob.Client, endpoint, name string) *Container {
 	return &Container{Name: name, URL: endpoint + "/" + name, Client: service.ServiceClient().NewContainerClient(name)}
 }
 
-// Create makes the container if it is not there.
+// Create creates the container if it does not exist.
 func (s *Container) Create(ctx context.Context) error {
 	return retryCreation(ctx, "create container "+s.Name, func(ctx context.Context) error {
 		_, err := s.Client.Create(ctx, nil)
@@ -41,17 +41,17 @@ func (s *Container) Create(ctx context.Context) error {
 	})
 }
 
-// BreakLease ends the lease on the container at once, whichever process has it.
+// BreakLease ends the current lease on the container immediately, including leases of other processes.
 func (s *Container) BreakLease(ctx context.Context) error {
 	c, err := lease.NewContainerClient(s.Client, nil)
 	if err != nil {
 		return err
 	}
 	_, err = c.BreakLease(ctx, &lease.ContainerBreakOptions{BreakPeriod: new(int32(0))})
-	return Ignore(err, http.StatusConflict) // it has run out
+	return Ignore(err, http.StatusConflict) // no lease is active
 }
 
-// CreateBlob writes a blob as it is, unless it is there already.
+// CreateBlob writes an uncompressed blob, unless it exists.
 func (s *Container) CreateBlob(ctx context.Context, name string, content []byte) error {
 	return Retry(ctx, "create blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		_, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{
@@ -64,8 +64,9 @@ func (s *Container) CreateBlob(ctx context.Context, name string, content []byte)
 	})
 }
 
-// ReplaceBlob overwrites a blob that must have the ETag. [IsConflict] is true of the error if it
-// has another, also if an earlier attempt of this call succeeded without an answer.
+// ReplaceBlob overwrites a blob that has the given ETag. If it has another ETag, [IsConflict] is true
+// for the error. This is also the case if the response to a successful attempt of the same call was
+// lost.
 func (s *Container) ReplaceBlob(ctx context.Context, name string, content []byte, etag string) error {
 	return Retry(ctx, "replace blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		_, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{
@@ -75,8 +76,8 @@ func (s *Container) ReplaceBlob(ctx context.Context, name string, content []byte
 	})
 }
 
-// Write compresses text into a blob. The container comes to be with the first
-// blob (DurableTask.AzureStorage/MessageManager.cs, UploadToBlobAsync).
+// Write compresses text into a blob. It creates the container with the first blob
+// (DurableTask.AzureStorage/MessageManager.cs, UploadToBlobAsync).
 func (s *Container) Write(ctx context.Context, name string, text []byte) error {
 	content, err := wire.Compress(text)
 	if err != nil {
@@ -98,16 +99,16 @@ func (s *Container) Write(ctx context.Context, name string, text []byte) error {
 	return Retry(ctx, what, upload)
 }
 
-// Read returns the text that write put into a blob.
+// Read returns the text in a blob that [Container.Write] has written.
 func (s *Container) Read(ctx context.Context, name string) (text []byte, err error) {
 	return s.ReadUpTo(ctx, name, wire.MaxDecompressed)
 }
 
-// errLongText says that a blob has more text than was asked for.
-var errLongText = errors.New("the text is longer than wanted")
+// errTextTooLong means that a blob contains more text than the caller accepts.
+var errTextTooLong = errors.New("the text exceeds the requested size")
 
-// ReadUpTo is read of a text that is wanted if it has no more bytes than limit. Of another
-// it reads little, and returns errLongText.
+// ReadUpTo returns the text in a blob if it has at most limit bytes. Otherwise it returns
+// errTextTooLong, without a download of the whole blob if possible.
 func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (text []byte, err error) {
 	isLong := func(n int64) bool { return limit < wire.MaxDecompressed && n > limit }
 	var content []byte
@@ -123,7 +124,7 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 		if long = isLong(Value(resp.ContentLength)); long {
 			return nil
 		}
-		size := int64(wire.MaxDecompressed) // if the answer does not say
+		size := int64(wire.MaxDecompressed) // if the response has no length
 		if resp.ContentLength != nil {
 			size = min(*resp.ContentLength, size)
 		}
@@ -137,7 +138,7 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 		return err
 	})
 	if err == nil && (long || isLong(wire.TextSize(content))) {
-		err = errLongText
+		err = errTextTooLong
 	}
 	if err != nil {
 		return nil, err
@@ -148,11 +149,11 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 	return text, nil
 }
 
-// errCut says that an answer ended in the middle.
-var errCut = errors.New("the answer was cut off")
+// errTruncated means that a response was incomplete.
+var errTruncated = errors.New("the response is incomplete")
 
-// ReadAt fills p with what a blob has from an offset on. The error wraps
-// [io.ErrUnexpectedEOF] if the blob is shorter.
+// ReadAt fills p with the content of a blob, starting at offset. If the blob is too short, the error
+// wraps [io.ErrUnexpectedEOF].
 func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []byte) error {
 	what, isShort := "read blob "+s.Name+"/"+name, false
 	err := Retry(ctx, what, func(ctx context.Context) error {
@@ -168,7 +169,7 @@ func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []b
 		}
 		_, err = io.ReadFull(resp.Body, p)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return errCut
+			return errTruncated
 		}
 		return err
 	})
@@ -178,12 +179,12 @@ func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []b
 	return err
 }
 
-// ReadPart reads a part of a blob as it is, see [AppendBlob.Download].
+// ReadPart reads a part of an uncompressed blob, see [AppendBlob.Download].
 func (s *Container) ReadPart(ctx context.Context, name string, offset, count int64) (BlobPart, error) {
 	return s.AppendBlob(name).Download(ctx, offset, count)
 }
 
-// Delete deletes the container with all blobs.
+// Delete deletes the container with all its blobs.
 func (s *Container) Delete(ctx context.Context) error {
 	return Retry(ctx, "delete container "+s.Name, func(ctx context.Context) error {
 		_, err := s.Client.Delete(ctx, nil)
@@ -191,7 +192,7 @@ func (s *Container) Delete(ctx context.Context) error {
 	})
 }
 
-// Remove deletes a blob if it is there.
+// Remove deletes a blob if it exists.
 func (s *Container) Remove(ctx context.Context, name string) error {
 	return Retry(ctx, "delete blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		_, err := s.Client.NewBlobClient(name).Delete(ctx, &blob.DeleteOptions{DeleteSnapshots: withSnapshots})
@@ -199,12 +200,12 @@ func (s *Container) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// withSnapshots deletes a blob together with its snapshots. Without it, the service refuses to
-// delete a blob that has any.
+// withSnapshots deletes a blob together with its snapshots. Without this option, the service rejects
+// the deletion of a blob with snapshots.
 var withSnapshots = new(blob.DeleteSnapshotsOptionTypeInclude)
 
-// isDirectory reports whether an entry of a flat list is a directory. Accounts with a
-// hierarchical namespace list directories among the blobs.
+// isDirectory reports whether an entry of a flat list is a directory. Accounts with a hierarchical
+// namespace list directories as blobs.
 func isDirectory(item *container.BlobItem) bool {
 	if item.Properties != nil && Value(item.Properties.ResourceType) == "directory" {
 		return true
@@ -217,18 +218,19 @@ func isDirectory(item *container.BlobItem) bool {
 	return false
 }
 
-// Octets is the content type of blobs.
+// Octets is the content type of all blobs.
 var Octets = &blob.HTTPHeaders{BlobContentType: new("application/octet-stream")}
 
-// Unpacking bounds the bytes of text that all hubs of the process unpack at a time.
+// Unpacking limits the bytes of text that all hubs of the process decompress at the same time.
 var Unpacking = semaphore.NewWeighted(2 * wire.MaxDecompressed)
 
-// Downloading bounds the bytes of packed blobs that all hubs of the process have at a
-// time. Acquire it before the room for unpacking, never after, so that no two wait for each other.
+// Downloading limits the bytes of compressed blobs that all hubs of the process hold at the same time.
+// To prevent a deadlock, acquire Downloading before Unpacking.
 var Downloading = semaphore.NewWeighted(2 * wire.MaxDecompressed)
 
-// Unpack is [wire.Decompress] of a blob that another program may have written. It waits while
-// too much is being unpacked, and fails if there is more text than the blob says.
+// Unpack decompresses a blob that another program may have written, as [wire.Decompress] does. It
+// waits while too much text is being decompressed. It fails if the blob contains more text than its
+// header says.
 func Unpack(ctx context.Context, data []byte) ([]byte, error) {
 	size := min(wire.TextSize(data), wire.MaxDecompressed)
 	if err := Unpacking.Acquire(ctx, size); err != nil {
@@ -242,14 +244,14 @@ func Unpack(ctx context.Context, data []byte) ([]byte, error) {
 	return text, nil
 }
 
-// List returns the names that begin with prefix and have no slash after that.
+// List returns the blob names that start with prefix and contain no slash after it.
 func (s *Container) List(ctx context.Context, prefix string) (names []string, err error) {
 	options := &container.ListBlobsHierarchyOptions{Prefix: &prefix}
 	for {
 		var page container.ListBlobsHierarchyResponse
 		err := Retry(ctx, "list blobs of "+s.Name, func(ctx context.Context) (err error) {
 			page, err = s.Client.NewListBlobsHierarchyPager("/", options).NextPage(ctx)
-			return Ignore(err, http.StatusNotFound) // the container comes to be with the first blob
+			return Ignore(err, http.StatusNotFound) // the first Write creates the container
 		})
 		if err != nil || page.Segment == nil {
 			return names, err
@@ -271,5 +273,5 @@ func (s *Container) RemoveAll(ctx context.Context, names []string) error {
 	return Each(ctx, blobDeletesAtOnce, names, func(ctx context.Context, _ int, name string) error { return s.Remove(ctx, name) })
 }
 
-// blobDeletesAtOnce is how many blobs of a list are deleted at a time.
+// blobDeletesAtOnce is the maximum number of concurrent deletes of one call.
 const blobDeletesAtOnce = 16

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Each calls f for each of items, limit at a time. It returns the first error, with which
-// the context that f gets ends.
+// Each calls f for every item, with at most limit concurrent calls. A negative limit means no limit.
+// Each returns the first error, which also cancels the context of the other calls.
 func Each[T any](ctx context.Context, limit int, items []T, f func(ctx context.Context, i int, item T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(limit)

@@ -18,7 +18,7 @@ import (
 // Usage counts the requests to the services of an account.
 type Usage struct{ Queues, Tables, Blobs Count }
 
-// of returns the count of a service.
+// of returns the counter of a service.
 func (u *Usage) of(service string) *Count {
 	switch service {
 	case storageop.Queue:
@@ -29,16 +29,16 @@ func (u *Usage) of(service string) *Count {
 	return &u.Blobs
 }
 
-// A Count is how many requests there were to a service.
+// A Count is the number of requests to a service, and of failed requests.
 type Count struct{ requests, errors atomic.Int64 }
 
-// Usage returns the count as that of a service.
+// Usage returns the numbers under the name of a service.
 func (c *Count) Usage(service string) provider.Usage {
 	return provider.Usage{Part: service, Requests: c.requests.Load(), Errors: c.errors.Load()}
 }
 
-// measured returns a transport that counts what it passes on to the services of the
-// accounts, and records it if m is not nil.
+// measured returns a transport that counts the requests to the services of the accounts. If m is not
+// nil, it also records them in m.
 func measured(next policy.Transporter, m *metering.Hub, usage *Usage, accounts ...Account) policy.Transporter {
 	t := &measuredTransport{next: next, meter: m, services: map[string]service{}}
 	for _, c := range accounts {
@@ -59,12 +59,12 @@ type measuredTransport struct {
 
 type service struct {
 	name      string
-	pathStyle bool // the account is in the path
+	pathStyle bool // the account name is part of the path
 	count     *Count
 }
 
-// Do sends req, and notes how it was answered and, for the meter, how long that took. What
-// its sender has given up before is not sent, and does not count.
+// Do sends req and counts it by its outcome. It also reports the outcome and the duration to the
+// meter. It does not send a request whose context has ended already.
 func (t *measuredTransport) Do(req *http.Request) (*http.Response, error) {
 	if req.Context().Err() != nil {
 		return nil, context.Cause(req.Context())
@@ -86,12 +86,12 @@ func (t *measuredTransport) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// add counts a request by what came of it, and returns that. A request that its sender gave
-// up is no error of the storage.
+// add counts a request and returns its outcome. A request that its caller canceled is not counted as
+// an error.
 func (c *Count) add(req *http.Request, resp *http.Response, err error) metering.Answer {
-	answer := answerOf(resp, err)
+	answer := outcomeOf(resp, err)
 	if c == nil {
-		return answer // of a host that is not one of the services
+		return answer // the host is not one of the services
 	}
 	c.requests.Add(1)
 	if answer != metering.OK && answer != metering.Conflict && !errors.Is(req.Context().Err(), context.Canceled) {
@@ -100,7 +100,7 @@ func (c *Count) add(req *http.Request, resp *http.Response, err error) metering.
 	return answer
 }
 
-func answerOf(resp *http.Response, err error) metering.Answer {
+func outcomeOf(resp *http.Response, err error) metering.Answer {
 	if err != nil {
 		return metering.NoAnswer
 	}

@@ -8,42 +8,42 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Queue is one storage queue of the hub.
+// Queue is a storage queue of a task hub.
 type Queue struct {
 	Name   string
 	Client *azqueue.QueueClient
 }
 
 const (
-	// MaxReceive is the most messages that the service returns at once.
+	// MaxReceive is the service's maximum number of messages in one receive.
 	MaxReceive = 32
-	// MessagesAtOnce bounds how many messages are sent or deleted at a time.
+	// MessagesAtOnce is the maximum number of concurrent sends or deletes of one call.
 	MessagesAtOnce = 32
 )
 
-// NewQueue returns the queue with the name, which need not exist.
+// NewQueue returns the queue with the given name. The queue need not exist.
 func NewQueue(service *azqueue.ServiceClient, name string) *Queue {
 	return &Queue{Name: name, Client: service.NewQueueClient(name)}
 }
 
-// Message is a message as a receive returned it.
+// Message is a received message.
 type Message struct {
 	ID           string
-	Receipt      string // what proves that we have it; every update brings another
+	Receipt      string // pop receipt; every update returns a new one
 	Text         string
 	DequeueCount int
 	InsertedOn   time.Time
-	VisibleAt    time.Time // when others may receive it
+	VisibleAt    time.Time // when the visibility timeout ends, by the service's clock
 
-	AskedAt   time.Time     // when the request was sent, by the local clock
-	HiddenFor time.Duration // from when the service took that up
+	AskedAt   time.Time     // time of the request, by the local clock
+	HiddenFor time.Duration // visibility timeout, from the time at which the service processed the request
 }
 
-// Until returns when others may receive it, by our clock: not before that.
+// Until returns the earliest end of the visibility timeout by the local clock.
 func (m Message) Until() time.Time { return m.AskedAt.Add(m.HiddenFor) }
 
-// Age returns for how long the message had been in its queue when it was received; zero if it was not received. It is by the clock of the service, from
-// which ours may differ.
+// Age returns the time that the message had been in its queue when it was received, by the service's
+// clock. It returns zero for a message that was not received.
 func (m Message) Age() time.Duration {
 	if m.VisibleAt.IsZero() {
 		return 0
@@ -51,7 +51,7 @@ func (m Message) Age() time.Duration {
 	return m.VisibleAt.Sub(m.InsertedOn) - m.HiddenFor
 }
 
-// Create makes the queue if it is not there.
+// Create creates the queue if it does not exist.
 func (q *Queue) Create(ctx context.Context) error {
 	return retryCreation(ctx, "create queue "+q.Name, func(ctx context.Context) error {
 		_, err := q.Client.Create(ctx, nil)
@@ -59,9 +59,9 @@ func (q *Queue) Create(ctx context.Context) error {
 	})
 }
 
-// Put sends a message that becomes visible after delay. Where several copies
-// do no harm, duplicates allows to send again when the fate of an attempt is
-// unknown; otherwise only attempts that certainly failed are repeated.
+// Put enqueues a message that becomes visible after delay. If duplicates is true, Put may enqueue the
+// message again after an attempt with unknown outcome. Otherwise it repeats only attempts that
+// certainly failed.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, duplicates bool) (m Sent, err error) {
 	options := &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}
 	if seconds := int32(delay / time.Second); seconds > 0 {
@@ -85,17 +85,15 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 	return m, err
 }
 
-// Sent is a message that was put into a queue. With its ID and receipt it can be
-// deleted until a worker receives it.
+// Sent is an enqueued message. It can be deleted with its ID and receipt until a worker receives it.
 type Sent struct {
 	ID, Receipt string
-	Twice       bool      // there may be another one of it, of an attempt that was not answered
-	AskedAt     time.Time // when the request was sent, by the local clock
+	Twice       bool      // an attempt with unknown outcome may have enqueued it twice
+	AskedAt     time.Time // time of the request, by the local clock
 }
 
-// Receive returns up to n messages and hides them from others for lock. It
-// makes one attempt: if the answer is lost, the messages come back by
-// themselves.
+// Receive receives up to n messages and hides them for lock. It makes one attempt. If the response is
+// lost, the messages reappear when their visibility timeout ends.
 func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Message, error) {
 	var messages []Message
 	err := Once(ctx, func(ctx context.Context) error {
@@ -123,9 +121,9 @@ func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Messa
 	return messages, err
 }
 
-// Update sets when m becomes visible to others, counted from now, and returns
-// its new receipt. The text goes along, since the service would blank it
-// otherwise. An error for which isGone is true means that others have it.
+// Update hides m for delay from now and returns m with its new receipt. It sends the text again,
+// because the service would otherwise clear it. If [IsGone] is true for the error, another worker has
+// received or deleted the message.
 func (q *Queue) Update(ctx context.Context, m Message, delay time.Duration) (Message, error) {
 	err := Retry(ctx, "update message "+m.ID+" in queue "+q.Name, func(ctx context.Context) error {
 		resp, err := q.Client.UpdateMessage(ctx, m.ID, m.Receipt, m.Text, &azqueue.UpdateMessageOptions{
@@ -141,8 +139,8 @@ func (q *Queue) Update(ctx context.Context, m Message, delay time.Duration) (Mes
 	return m, err
 }
 
-// Remove deletes a message. gone means that it was not there or that others
-// have it, which is as good: it is not ours to delete.
+// Remove deletes a message. gone means that the message was deleted already, or that another worker
+// has received it and will delete it.
 func (q *Queue) Remove(ctx context.Context, id, receipt string) (gone bool, err error) {
 	err = Retry(ctx, "delete message "+id+" from queue "+q.Name, func(ctx context.Context) error {
 		_, err := q.Client.DeleteMessage(ctx, id, receipt, nil)
@@ -164,7 +162,7 @@ func Value[T any](p *T) T {
 	return *p
 }
 
-// Length returns how many messages a queue has, those included that are hidden.
+// Length returns the number of messages in a queue, including hidden messages.
 func (q *Queue) Length(ctx context.Context) (n int, err error) {
 	err = Retry(ctx, "count messages of queue "+q.Name, func(ctx context.Context) error {
 		resp, err := q.Client.GetProperties(ctx, nil)
@@ -176,8 +174,8 @@ func (q *Queue) Length(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Load returns how many messages wait in the queue, and for how long the first
-// of them has. Hidden ones count only if one is visible, but for Stored.
+// Load returns the number of messages in a queue and the age of the first visible one. Length and
+// Latency are 0 if all messages are hidden. Otherwise Length includes hidden messages, as Stored always does.
 func (q *Queue) Load(ctx context.Context, now time.Time) (load provider.QueueLoad, err error) {
 	err = Retry(ctx, "look into queue "+q.Name, func(ctx context.Context) error {
 		load = provider.QueueLoad{}

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A Nudge cuts a pause short. One that comes outside of a pause ends the next
-// one; several are as good as one.
+// A Nudge ends a pause early. A nudge outside of a pause ends the next pause. Several nudges have the
+// same effect as one.
 type Nudge chan struct{}
 
-// NewNudge returns a nudge that was not given.
+// NewNudge returns a new Nudge.
 func NewNudge() Nudge { return make(Nudge, 1) }
 
-// Give ends the pause, or the next one.
+// Give ends the current pause, or the next one.
 func (n Nudge) Give() {
 	select {
 	case n <- struct{}{}:
@@ -20,10 +20,9 @@ func (n Nudge) Give() {
 	}
 }
 
-// Pause waits for d, or until ctx ends. True means that it was cut short by a
-// nudge.
+// Pause waits for d, until a nudge arrives, or until ctx ends. It returns true if a nudge arrived.
 func (n Nudge) Pause(ctx context.Context, d time.Duration) (nudged bool) {
-	select { // a pause of no time must not depend on chance
+	select { // without this check, a pause of 0 would be random
 	case <-n:
 		return true
 	default:

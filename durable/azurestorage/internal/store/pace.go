@@ -14,22 +14,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 )
 
-// Pace watches how long a service takes to answer, and from that bounds how many
-// requests are in flight to it: one that answers slowly gets fewer, so that who works
-// on the hub does not keep it slow (additive increase, multiplicative decrease).
+// Pace limits the requests in flight to a service according to its latency: while responses are slow,
+// it sends fewer requests at a time (additive increase, multiplicative decrease). This keeps the
+// workers of a hub from overloading the service.
 //
-// A service that refuses requests because it is overloaded gets none for a pause, and then a
-// limited number per second (see [throttle]).
+// After a refusal because of overload, it sends no request for a pause, and then a limited number per
+// second (see [throttle]).
 type Pace struct {
-	Most int // requests in flight at a time
+	Most int // maximum number of requests in flight
 
-	mu       sync.Mutex // protects the following
-	limit    float64    // of those that wait for their turn
-	Running  int        // of those
+	mu       sync.Mutex // guards the following fields
+	limit    float64    // current limit for requests that wait for their turn
+	Running  int        // requests with a turn
 	Turns    []chan struct{}
-	InFlight map[*http.Request]time.Time // since when, all of them
-	recent   time.Duration               // how long the slowest of late took
-	cutAt    time.Time                   // when limit was cut last
+	InFlight map[*http.Request]time.Time // all requests in flight, with their start times
+	recent   time.Duration               // decaying maximum of recent latencies
+	cutAt    time.Time                   // time of the last decrease of limit
 
 	throttle  throttle
 	urgent    []chan struct{} // turns of urgent requests; they wait for the throttle only
@@ -40,20 +40,20 @@ type Pace struct {
 }
 
 const (
-	// slowAnswer is how long an answer may take before fewer are asked for.
+	// slowAnswer is the latency at which the limit is decreased.
 	slowAnswer = time.Second
-	// LeastInFlight is to how many that goes down.
+	// LeastInFlight is the minimum of the limit.
 	LeastInFlight = 4
 )
 
-// NewPace returns a pace that allows at most so many requests in flight.
+// NewPace returns a Pace for at most most requests in flight.
 func NewPace(most int) *Pace {
 	return &Pace{Most: most, limit: float64(most), InFlight: map[*http.Request]time.Time{}}
 }
 
-// Latency returns how long an answer may take now: as long as the slowest of late did,
-// or as that which is waited for has taken so far. Behind a throttle, an answer to an urgent
-// request takes at least as long as its turn.
+// Latency returns the expected latency of a request: the recent maximum, or the age of the oldest
+// request in flight if that is higher. While the throttle is active, it is at least the time until the
+// turn of a new urgent request.
 func (p *Pace) Latency() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,8 +64,8 @@ func (p *Pace) Latency() time.Duration {
 	return max(slowest, time.Duration(len(p.urgent))*p.throttle.interval())
 }
 
-// Rate returns the number of requests per second that the throttle allows, and false if it
-// limits nothing.
+// Rate returns the requests per second that the throttle allows. limited is false if the throttle is
+// inactive.
 func (p *Pace) Rate() (perSecond float64, limited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +73,8 @@ func (p *Pace) Rate() (perSecond float64, limited bool) {
 	return p.throttle.rate, p.throttle.rate > 0
 }
 
-// busyWait is the longest wait for a turn at which clients are served. A client's request
-// takes up to three turns, one after another, and has 30 seconds.
+// busyWait is the longest wait for a turn at which the hub accepts client requests. A client request
+// takes up to three consecutive turns, and times out after 30 seconds.
 const busyWait = 8 * time.Second
 
 // IsBusy reports whether a new request would wait for its turn for longer than busyWait.
@@ -83,13 +83,13 @@ func (p *Pace) IsBusy() bool {
 	defer p.mu.Unlock()
 	now := time.Now()
 	gap := max(p.gap, p.throttle.interval())
-	if now.After(p.throttle.next) { // the service may be slower now than before; requests in flight may end together
+	if now.After(p.throttle.next) { // the service may have become slower; requests in flight may end together
 		gap = max(gap, now.Sub(p.gapBegan)/time.Duration(max(1, p.Running)))
 	}
 	return max(p.throttle.next.Sub(now), time.Duration(len(p.Turns))*gap) > busyWait
 }
 
-// Watch returns a transport whose requests p gets to know.
+// Watch returns a transport that reports its requests to p.
 func (p *Pace) Watch(next policy.Transporter) policy.Transporter { return &watcher{next, p} }
 
 type watcher struct {
@@ -120,24 +120,25 @@ func (w *watcher) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// answered records the answer to a request that was sent at since. p.mu is held.
+// answered records the response to a request that was sent at since. The caller holds p.mu.
 func (p *Pace) answered(since, now time.Time) {
 	took := now.Sub(since)
 	p.recent = max(took, p.recent-(p.recent-took)/8)
 	switch {
 	case took < slowAnswer:
 		p.limit = min(p.limit+1/p.limit, float64(p.Most))
-	case since.After(p.cutAt): // else it was sent before fewer were asked for
+	case since.After(p.cutAt): // otherwise the request was sent before the last decrease
 		p.limit, p.cutAt = max(p.limit/2, min(LeastInFlight, float64(p.Most))), now
 	}
 }
 
-// isOverload reports whether a service refuses a request because it receives too many.
+// isOverload reports whether a service refuses a request because of overload.
 func isOverload(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
 }
 
-// retryAfter returns the time for which a service wants no request, 0 if it names none.
+// retryAfter returns the time for which a service accepts no requests, 0 if the response does not
+// contain one.
 func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil {
@@ -149,7 +150,7 @@ func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	return 0
 }
 
-// Bound returns a transport that sends requests as soon as it is their turn.
+// Bound returns a transport that waits for a turn before it sends a request.
 func (p *Pace) Bound(next policy.Transporter) policy.Transporter { return &limiter{next, p} }
 
 type limiter struct {
@@ -157,7 +158,7 @@ type limiter struct {
 	pace *Pace
 }
 
-// Do sends req when its turn comes. An urgent request waits for the throttle only.
+// Do sends req when its turn comes. An urgent request waits only for the throttle.
 func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	turn, _ := req.Context().Value(turnKey{}).(*turn)
 	if turn != nil {
@@ -181,7 +182,7 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 // Begin waits for a turn.
 func (p *Pace) Begin(ctx context.Context) error { return p.begin(ctx, false) }
 
-// begin waits for a turn. An urgent request never ends its turn.
+// begin waits for a turn. The caller must not end the turn of an urgent request.
 func (p *Pace) begin(ctx context.Context, urgent bool) error {
 	p.mu.Lock()
 	queue := &p.Turns
@@ -194,7 +195,7 @@ func (p *Pace) begin(ctx context.Context, urgent bool) error {
 	*queue = append(*queue, turn)
 	p.next()
 	p.mu.Unlock()
-	select { // a turn that has come counts, even if ctx has ended
+	select { // a turn counts even if ctx has ended
 	case <-turn:
 		return nil
 	default:
@@ -210,7 +211,7 @@ func (p *Pace) begin(ctx context.Context, urgent bool) error {
 		*queue = slices.Delete(*queue, i, i+1)
 		return ctx.Err()
 	}
-	if !urgent { // its turn came at the same time
+	if !urgent { // the turn came at the same time
 		p.Running--
 		p.next()
 	}
@@ -224,7 +225,7 @@ func (p *Pace) end() {
 	p.next()
 }
 
-// next gives turns to waiting requests, as many as the limits allow now. p.mu is held.
+// next gives turns to waiting requests as far as the limits allow. The caller holds p.mu.
 func (p *Pace) next() {
 	for now := time.Now(); ; {
 		others := len(p.Turns) > 0 && p.Running < int(p.limit)
@@ -247,13 +248,13 @@ func (p *Pace) next() {
 	}
 }
 
-// give gives the first turn, and returns the others.
+// give gives the first waiting request its turn and returns the others.
 func give(waiting []chan struct{}) []chan struct{} {
 	waiting[0] <- struct{}{}
 	return waiting[1:]
 }
 
-// measureGap ends the time between two turns at a turn that was given now. p.mu is held.
+// measureGap records the time since the previous turn. The caller holds p.mu.
 func (p *Pace) measureGap(now time.Time) {
 	if len(p.Turns) == 0 {
 		p.gap = 0
@@ -263,7 +264,7 @@ func (p *Pace) measureGap(now time.Time) {
 	p.gapBegan = now
 }
 
-// wakeIn calls next after a time, unless a call is pending. p.mu is held.
+// wakeIn calls next after a wait, unless a call is scheduled already. The caller holds p.mu.
 func (p *Pace) wakeIn(wait time.Duration) {
 	if p.wake != nil {
 		return
@@ -276,15 +277,15 @@ func (p *Pace) wakeIn(wait time.Duration) {
 	})
 }
 
-// Urgent returns a context whose requests wait for the throttle only. A late renewal of a
-// message causes more requests than a timely one.
+// Urgent returns a context whose requests wait only for the throttle. Use it for renewals of
+// visibility timeouts: a late renewal causes more requests than it saves.
 func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
 
 type urgentKey struct{}
 
 func isUrgent(ctx context.Context) bool { return ctx.Value(urgentKey{}) != nil }
 
-// Count adds to all what requests to the service hold.
+// Count adds the numbers of requests to the service to all.
 func (p *Pace) Count(all inuse.Counts, service string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

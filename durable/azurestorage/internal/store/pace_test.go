@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// answering is a service that answers each request after the same time.
+// answering is a service that answers every request after the same time.
 type answering struct {
 	after  time.Duration
 	status func(n int) int // status of the n-th request, from 1; nil means 200
@@ -50,8 +50,9 @@ func get(ctx context.Context, t *testing.T, transport policy.Transporter) (int, 
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// A message is hidden from the time of its request, which may wait for its turn before.
-func TestPace_KnowsWhenARequestIsSent(t *testing.T) {
+// The visibility timeout of a message starts when its request is sent, not while the request waits for
+// its turn.
+func TestPace_RecordsWhenARequestIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, service := NewPace(1), &answering{after: 10 * time.Second}
 		transport, began := p.Bound(service), time.Now()
@@ -84,7 +85,7 @@ func refuseFirst(n int) func(int) int {
 	}
 }
 
-// After a refusal the service gets no request for the time that it names, not even an urgent one.
+// After a refusal, not even an urgent request is sent before the time in Retry-After.
 func TestPace_SendsNothingUntilRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "": firstPause / 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestPace_SendsNothingUntilRetryAfter(t *testing.T) {
 	}
 }
 
-// Requests that are refused at the same time are one burst.
+// Simultaneous refusals are one burst.
 func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &answering{after: 10 * time.Millisecond, status: func(i int) int {
@@ -146,7 +147,7 @@ func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
 	})
 }
 
-// Answers to few requests do not show that the service accepts many.
+// A low request rate does not show that the service accepts a higher one.
 func TestPace_DoesNotRaiseARateThatIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPace(16)
@@ -175,7 +176,7 @@ func send(t *testing.T, transport policy.Transporter, n int) {
 	all.Wait()
 }
 
-// A canceled caller takes no turn from others.
+// A canceled caller does not use up a turn.
 func TestPace_ACanceledCallerTakesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {"20"}}}
@@ -195,19 +196,19 @@ func TestPace_ACanceledCallerTakesNoTurn(t *testing.T) {
 			t.Errorf("%d, %v after %d requests", status, err, len(service.sent))
 		}
 		if p.Running != 0 || len(p.Turns) != 0 || len(p.urgent) != 0 {
-			t.Errorf("%d requests run, and %d and %d wait", p.Running, len(p.Turns), len(p.urgent))
+			t.Errorf("%d requests run, %d and %d wait; want none", p.Running, len(p.Turns), len(p.urgent))
 		}
 	})
 }
 
-// A pause that the service asks for counts as a wait only if it is long.
+// The service counts as busy during a pause only if the pause is long.
 func TestPace_IsBusyDuringALongPauseOnly(t *testing.T) {
 	for after, want := range map[string]bool{"5": false, "20": true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := NewPace(16)
 			service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {after}}}
 			transport := p.Bound(p.Watch(service))
-			time.Sleep(time.Hour) // the time since the last turn is not a wait
+			time.Sleep(time.Hour) // the time since the last turn does not count as a wait
 			send(t, transport, 1)
 			var all sync.WaitGroup
 			all.Go(func() { send(t, transport, 3) })
@@ -222,7 +223,7 @@ func TestPace_IsBusyDuringALongPauseOnly(t *testing.T) {
 	}
 }
 
-// A service is busy only if a request waits for longer than a client can.
+// A service is busy only if a request would wait longer than a client can wait.
 func TestPace_IsBusyOnlyIfTheWaitIsLong(t *testing.T) {
 	for _, tt := range []struct {
 		after   time.Duration

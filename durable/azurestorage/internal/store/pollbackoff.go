@@ -12,20 +12,20 @@ import (
 // MinPollingInterval is the first pause after a queue was found empty.
 const MinPollingInterval = 50 * time.Millisecond
 
-// PollBackoff decides how long to wait before an empty queue is looked at
-// again: not at all, then the minimum, then longer and longer by a random
-// exponent, up to a maximum (DurableTask.AzureStorage/BackoffPollingHelper.cs,
-// GetNextDelay and Reset). The zero value, with max set, is how polling begins.
+// PollBackoff calculates the pauses between polls of an empty queue. The first pause is zero and the
+// second is MinPollingInterval. Then they grow by a random exponent up to Max
+// (DurableTask.AzureStorage/BackoffPollingHelper.cs, GetNextDelay and Reset). The zero value with Max
+// set is ready to use.
 type PollBackoff struct {
 	Max      time.Duration
 	current  time.Duration
 	exponent int
-	outage   time.Duration // how long the last pause after a failed look was at most; 0 after one that was answered
+	outage   time.Duration // upper limit of the last pause after a failed poll; 0 after a successful one
 }
 
-// Wait waits after a poll of what that found so many messages, until the next poll is due
-// or a nudge says that this process sent a message. After failed polls it waits longer and
-// longer, until one succeeds.
+// Wait waits after a poll of what until the next poll is due, or until wake reports that this process
+// has enqueued a message. found is the number of messages of the poll. After failed polls (err is not
+// nil) the pauses grow until a poll succeeds.
 func (b *PollBackoff) Wait(ctx context.Context, wake Nudge, what string, found int, err error) {
 	if err != nil {
 		b.outage = min(max(2*b.outage, FirstOutageDelay), MaxOutageDelay)
@@ -38,8 +38,7 @@ func (b *PollBackoff) Wait(ctx context.Context, wake Nudge, what string, found i
 	}
 }
 
-// next returns how long to wait after another empty answer. random is in
-// [0, 1).
+// next returns the pause after another empty poll. random is in [0, 1).
 func (b *PollBackoff) next(random float64) time.Duration {
 	wait := b.current
 	if b.current < b.Max {
@@ -58,14 +57,14 @@ func (b *PollBackoff) next(random float64) time.Duration {
 	return wait
 }
 
-// reset makes the next wait the minimum: something was received, or this
-// process sent something to the queue.
+// reset restarts the backoff at the minimum, after messages were received or this process has enqueued
+// one.
 func (b *PollBackoff) reset() {
 	b.current = min(MinPollingInterval, b.Max)
 	b.exponent = 1
 }
 
-// The pauses between attempts while the storage account is down.
+// The pauses between polls while the storage account is unreachable.
 const (
 	FirstOutageDelay = 250 * time.Millisecond
 	MaxOutageDelay   = 10 * time.Second

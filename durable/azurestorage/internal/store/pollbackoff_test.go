@@ -10,10 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// DurableTask.AzureStorage/BackoffPollingHelper.cs, GetNextDelay: with the
-// random factor in its middle the pauses are the recorded ones of an idle
-// queue.
-func TestPollBackoff_PausesAsBackoffPollingHelperDoes(t *testing.T) {
+// With the middle value of the random factor, the pauses equal the recorded pauses of an idle queue
+// (DurableTask.AzureStorage/BackoffPollingHelper.cs, GetNextDelay).
+func TestPollBackoff_PausesAsBackoffPollingHelper(t *testing.T) {
 	b := PollBackoff{Max: 3 * time.Second}
 	var got []int64
 	for range 11 {
@@ -40,9 +39,8 @@ func TestPollBackoff_StaysWithinTheRandomFactor(t *testing.T) {
 	}
 }
 
-// BackoffPollingHelper.cs, Reset: a signal or a message begins anew with the
-// minimum, not with zero.
-func TestPollBackoff_BeginsWithTheMinimumAfterReset(t *testing.T) {
+// A signal or a message restarts the pauses at the minimum, not at zero (BackoffPollingHelper.cs, Reset).
+func TestPollBackoff_RestartsAtTheMinimumAfterReset(t *testing.T) {
 	b := PollBackoff{Max: 30 * time.Second}
 	for range 8 {
 		b.next(0.5)
@@ -55,7 +53,7 @@ func TestPollBackoff_BeginsWithTheMinimumAfterReset(t *testing.T) {
 	}
 }
 
-func TestPollBackoff_NeverPausesForLongerThanItsMaximum(t *testing.T) {
+func TestPollBackoff_NeverExceedsItsMaximum(t *testing.T) {
 	for _, most := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 60 * time.Millisecond, time.Second} {
 		b := PollBackoff{Max: most}
 		for range 10 {
@@ -70,12 +68,12 @@ func TestPollBackoff_NeverPausesForLongerThanItsMaximum(t *testing.T) {
 	}
 }
 
-// What one look comes to decides how the next pauses go on: looks that find nothing (e),
-// something (m), or nothing before a nudge comes (n), and looks that fail (x).
-func TestPollBackoff_BeginsAnewAfterWhatSucceeds(t *testing.T) {
+// The result of each poll determines the next pause. A poll finds nothing (e) or a message (m), finds
+// nothing and is followed by a nudge (n), or fails (x).
+func TestPollBackoff_RestartsAfterSuccess(t *testing.T) {
 	const most = 30 * time.Second
 	idle, outage := strings.Repeat("e", 30), strings.Repeat("x", 30)
-	for looks, want := range map[string][2]time.Duration{ // the last pause: at least, at most
+	for looks, want := range map[string][2]time.Duration{ // minimum and maximum of the last pause
 		idle:                {most, most},
 		outage:              {MaxOutageDelay / 2, MaxOutageDelay},
 		idle + "m":          {0, 0},
@@ -83,7 +81,7 @@ func TestPollBackoff_BeginsAnewAfterWhatSucceeds(t *testing.T) {
 		idle + "me":         {MinPollingInterval, MinPollingInterval},
 		idle + "ne":         {MinPollingInterval, MinPollingInterval},
 		idle + "mxe":        {MinPollingInterval, MinPollingInterval},
-		idle + "xe":         {most, most}, // that it failed says nothing of the queue
+		idle + "xe":         {most, most}, // a failed poll does not change the backoff
 		idle + outage + "e": {most, most},
 		idle + "x":          {FirstOutageDelay / 2, FirstOutageDelay},
 		outage + "ex":       {FirstOutageDelay / 2, FirstOutageDelay},
@@ -91,7 +89,7 @@ func TestPollBackoff_BeginsAnewAfterWhatSucceeds(t *testing.T) {
 		outage + "nx":       {FirstOutageDelay / 2, FirstOutageDelay},
 		outage + "exx":      {FirstOutageDelay, 2 * FirstOutageDelay},
 		outage + "m":        {0, 0},
-		outage + "e":        {0, 0}, // the first of all that finds nothing
+		outage + "e":        {0, 0}, // the first poll that finds nothing
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b, wake := PollBackoff{Max: most}, NewNudge()

@@ -20,9 +20,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
-// Requests in flight to one service. An emulator is one thread of one process
-// and only gets slower beyond its figure; for the real service it is .NET's,
-// for each core
+// Limits of the requests in flight to one service. An emulator is a single-threaded process, which
+// only becomes slower with more requests. The limit for Azure is .NET's, per core
 // (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
 // MaxStorageOperationConcurrency).
 const (
@@ -30,17 +29,16 @@ const (
 	concurrencyPerCore  = 25
 )
 
-// Services are the clients of the three services: of one account, or the queues
-// of one and the rest of another. They make each
-// request once: whether a failed one may be made again is decided where it is
-// known what it was for.
+// Services contains the clients of the three services. They belong to one account, or the queues
+// belong to one account and the rest to another. The clients do not retry: only the caller knows
+// whether a request may be repeated.
 type Services struct {
 	Queues *azqueue.ServiceClient
 	Tables *aztables.ServiceClient
 	Blobs  *azblob.Client
 
-	// leases and leaseBlobs are tables and blobs without the bound on requests in
-	// flight, so that keeping a partition never waits behind the work on it.
+	// Leases and LeaseBlobs are clients without the limit on requests in flight, so that lease
+	// renewals never wait behind other work.
 	Leases     *aztables.ServiceClient
 	LeaseBlobs *azblob.Client
 
@@ -52,9 +50,9 @@ type Services struct {
 	Usage *Usage
 }
 
-// NewServices returns the clients of the services, which may be in two accounts. They
-// send by transport, or by a client of their own if it is nil. missing gets each answer by
-// which a queue or a table does not exist.
+// NewServices returns clients of the services, which may belong to two accounts. They send requests
+// through transport; if it is nil, through a new HTTP client. missing is called with every response
+// that reports a missing queue or table.
 func NewServices(queues, tables Account, transport policy.Transporter, meter *metering.Hub, missing func(error)) (*Services, error) {
 	if queues.Queue == "" && queues.Blob != "" || tables.Table == "" && tables.Blob != "" {
 		return nil, fmt.Errorf("the storage connection has no endpoint for queues or tables: %s not set", cmp.Or(queues.Missing, tables.Missing))
@@ -63,7 +61,7 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 		return nil, fmt.Errorf("no storage connection")
 	}
 	if tables.Table == "" {
-		return nil, fmt.Errorf("no connection to the tracking store")
+		return nil, fmt.Errorf("no storage connection for the tracking store")
 	}
 	bound := max(requestBound(queues.Queue), requestBound(tables.Table))
 	if transport == nil {
@@ -93,8 +91,8 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 	return s, nil
 }
 
-// NewBlobServices returns the clients of the blob service alone, which usage counts. See
-// [NewServices].
+// NewBlobServices returns clients of the blob service only: bounded with and urgent without the limit
+// on requests in flight. usage counts their requests. See [NewServices].
 func NewBlobServices(account Account, transport policy.Transporter, meter *metering.Hub, usage *Usage) (bounded, urgent *azblob.Client, err error) {
 	if account.Blob == "" {
 		return nil, nil, fmt.Errorf("no storage connection")
@@ -107,7 +105,7 @@ func NewBlobServices(account Account, transport policy.Transporter, meter *meter
 	return newBlobServices(account, pace.Watch(measured(transport, meter, usage, account)), pace)
 }
 
-// newBlobServices returns a client with a bound on the requests in flight and one without.
+// newBlobServices returns a client with and a client without the limit on requests in flight.
 func newBlobServices(account Account, transport policy.Transporter, pace *Pace) (bounded, urgent *azblob.Client, err error) {
 	if bounded, err = newBlobService(account, clientOptions(account.Blob, pace.Bound(transport))); err != nil {
 		return nil, nil, fmt.Errorf("open blob service: %w", err)
@@ -118,9 +116,9 @@ func newBlobServices(account Account, transport policy.Transporter, pace *Pace) 
 	return bounded, urgent, nil
 }
 
-// serviceVersion is the version of the queue and blob services that requests ask for. It is
-// the oldest that has all that they use. The SDKs ask for their newest, which other clouds and
-// older emulators may refuse.
+// serviceVersion is the requested version of the queue and blob services. It is the oldest version
+// with all used features. The SDKs request their newest version, which other clouds and older
+// emulators may reject.
 const serviceVersion = "2022-11-02"
 
 // versionPolicy sets serviceVersion.
@@ -132,7 +130,7 @@ func (versionPolicy) Do(req *policy.Request) (*http.Response, error) {
 	return req.Next()
 }
 
-// missingPolicy reports answers that say that a queue or a table does not exist.
+// missingPolicy reports responses that a queue or a table does not exist.
 type missingPolicy struct{ tell func(error) }
 
 // Do implements policy.Policy.
@@ -146,15 +144,14 @@ func (p missingPolicy) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Optional returns a context whose requests are for what a hub need not have.
+// Optional returns a context for requests to queues and tables that need not exist.
 func Optional(ctx context.Context) context.Context {
 	return context.WithValue(ctx, optionalKey{}, true)
 }
 
 type optionalKey struct{}
 
-// requestBound returns how many requests may be in flight to the service at an
-// endpoint.
+// requestBound returns the maximum number of requests in flight to the service at an endpoint.
 func requestBound(endpoint string) int {
 	if isEmulator(endpoint) {
 		return emulatorConcurrency
@@ -167,8 +164,8 @@ func clientOptions(endpoint string, t policy.Transporter, perCall ...policy.Poli
 		Transport:       t,
 		Retry:           policy.RetryOptions{MaxRetries: -1},
 		Telemetry:       policy.TelemetryOptions{ApplicationID: "durablefunctions-go"},
-		PerCallPolicies: append([]policy.Policy{answerPolicy{}}, perCall...),
-		// Credentials over plain HTTP go to an emulator only.
+		PerCallPolicies: append([]policy.Policy{responseErrorPolicy{}}, perCall...),
+		// Only an emulator gets credentials over plain HTTP.
 		InsecureAllowCredentialWithHTTP: isEmulator(endpoint),
 	}
 }
@@ -220,17 +217,16 @@ func newBlobService(c Account, o azcore.ClientOptions) (*azblob.Client, error) {
 	return azblob.NewClientWithSharedKeyCredential(c.Blob, key, options)
 }
 
-// isEmulator reports whether an endpoint is one of an emulator: it has the
-// account in its path instead of its host name.
+// isEmulator reports whether an endpoint belongs to an emulator, which has the account in the path
+// instead of the host name.
 func isEmulator(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	return err == nil && strings.Trim(u.Path, "/") != ""
 }
 
-// newHTTPClient returns the client that all services share. It keeps as many
-// connections as there can be requests, and lets idle ones go before the
-// server does: Azurite closes them after five seconds, and a request sent at
-// that moment would fail with its fate unknown.
+// newHTTPClient returns the client that all services share. It keeps as many connections as there can
+// be requests. It closes idle connections before the server does: Azurite closes them after five
+// seconds, and a request at that moment would fail with an unknown outcome.
 func newHTTPClient(local bool, bound int) *http.Client {
 	idle := 60 * time.Second
 	if local {
@@ -249,7 +245,7 @@ func newHTTPClient(local bool, bound int) *http.Client {
 	}}
 }
 
-// Health records whether a part of the storage account answers.
+// Health records whether the parts of a storage account are reachable.
 type Health interface {
 	OK(part string)
 	Failed(part string, err error)

@@ -16,9 +16,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// Error codes of the storage services that decisions depend on. While a queue,
-// table or container is being deleted it can be neither used nor created; the
-// codes for that have an ending in common.
+// Error codes of the storage services. While a queue, table or container is being deleted, it can
+// neither be used nor created; the codes of these errors end with codeSuffixBeingDeleted.
 const (
 	codeSuffixBeingDeleted = "BeingDeleted"
 	CodeMessageNotFound    = "MessageNotFound"
@@ -33,8 +32,7 @@ const (
 	codeTableNotFound      = "TableNotFound"
 )
 
-// StatusOf returns the HTTP status that err stands for, 0 if there was no
-// answer at all.
+// StatusOf returns the HTTP status of err, 0 if err is not a response.
 func StatusOf(err error) int {
 	if e, ok := errors.AsType[*TransactionError](err); ok {
 		return e.Status
@@ -45,8 +43,7 @@ func StatusOf(err error) int {
 	return 0
 }
 
-// CodeOf returns the storage error code that err stands for, "" if there is
-// none.
+// CodeOf returns the storage error code of err, "" if it has none.
 func CodeOf(err error) string {
 	if e, ok := errors.AsType[*TransactionError](err); ok {
 		return e.Code
@@ -57,12 +54,12 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// IsConflict reports whether err says that a conditional write lost: the row is
-// there already, its ETag is another, or it was deleted since, as a purge does
-// (a table that is not there has a code of its own).
+// IsConflict reports whether a conditional write failed because of another write: the row exists, has
+// another ETag, or was deleted meanwhile, for example by a purge. A missing table is not a conflict;
+// it has its own code.
 //
-// Other refusals with the status 409 are not conflicts: an immutability policy, snapshots, or the
-// number of blocks refuses the write however often it is repeated.
+// Other responses with status 409 are not conflicts either. An immutability policy, snapshots or the
+// number of blocks reject the write no matter how often it is repeated.
 func IsConflict(err error) bool {
 	switch StatusOf(err) {
 	case http.StatusConflict:
@@ -76,35 +73,34 @@ func IsConflict(err error) bool {
 	return false
 }
 
-// conflictCodes are the codes, with the status 409, of writes that lost against another
-// process. The codes for a name that exists already are not among them.
+// conflictCodes are the codes with status 409 for writes that another process has overtaken. Codes for
+// existing names are matched by isExisting.
 var conflictCodes = []string{
 	"UpdateConditionNotSatisfied", "ConditionNotMet",
 	"LeaseAlreadyPresent", "LeaseAlreadyBroken", "LeaseIdMismatchWithLeaseOperation", "LeaseNotPresentWithLeaseOperation",
 	"LeaseIsBreakingAndCannotBeAcquired", "LeaseIsBreakingAndCannotBeChanged", "LeaseIsBrokenAndCannotBeRenewed",
 }
 
-// isExisting reports whether a code says that what a request creates exists.
+// isExisting reports whether a code means that the resource to create exists.
 func isExisting(code string) bool { return strings.HasSuffix(code, "AlreadyExists") }
 
-// IsNotFound reports whether err says that what was asked for does not exist.
+// IsNotFound reports whether err means that the requested resource does not exist.
 func IsNotFound(err error) bool { return StatusOf(err) == http.StatusNotFound }
 
-// IsBlobGone reports whether err says that a blob is not there, in a container that is.
+// IsBlobGone reports whether err means that a blob does not exist, although its container exists.
 func IsBlobGone(err error) bool { return CodeOf(err) == codeBlobNotFound }
 
-// IsContainerMissing reports whether err says that the container does not exist.
+// IsContainerMissing reports whether err means that the container does not exist.
 func IsContainerMissing(err error) bool { return CodeOf(err) == codeContainerNotFound }
 
-// IsMissing reports whether err says that a queue or a table is not there.
+// IsMissing reports whether err means that a queue or a table does not exist.
 func IsMissing(err error) bool {
 	code := CodeOf(err)
 	return code == codeQueueNotFound || code == codeTableNotFound
 }
 
-// IsGone reports whether err, of a queue message's delete or update, says that
-// the message is not ours any more: it was deleted, or it became visible and another
-// worker received it.
+// IsGone reports whether err, from the deletion or update of a queue message, means that this process
+// no longer owns the message: it was deleted, or it became visible and another worker received it.
 func IsGone(err error) bool {
 	switch CodeOf(err) {
 	case CodeMessageNotFound, CodePopReceiptMismatch:
@@ -113,13 +109,13 @@ func IsGone(err error) bool {
 	return IsNotFound(err)
 }
 
-// IsTransient reports whether the same request may succeed when it is made
-// again. It says nothing about whether the request took effect.
+// IsTransient reports whether a repetition of the request may succeed. The failed request may have
+// taken effect; see [WasNotApplied].
 func IsTransient(err error) bool {
 	switch status := StatusOf(err); status {
 	case 0:
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNeverSent)
-	case http.StatusConflict: // it was deleted a moment ago; creating it works later
+	case http.StatusConflict: // the resource is being deleted; a later creation succeeds
 		return strings.HasSuffix(CodeOf(err), codeSuffixBeingDeleted)
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -129,9 +125,8 @@ func IsTransient(err error) bool {
 	}
 }
 
-// WasNotApplied reports whether the failed request certainly had no effect. A
-// refusal by a status that stands for overload is not certain: it may come from
-// a gateway before which the request had passed.
+// WasNotApplied reports whether the failed request certainly had no effect. It is false for statuses
+// that mean overload, because a gateway may return them after the service has processed the request.
 func WasNotApplied(err error) bool {
 	if errors.Is(err, ErrNeverSent) || errors.Is(err, errNoToken) {
 		return true
@@ -143,17 +138,16 @@ func WasNotApplied(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// IsServerBusy reports whether an overloaded service refused the request and did not process
-// it. A gateway, which the request may have passed before, does not answer with this code.
+// IsServerBusy reports whether an overloaded service rejected the request without processing it. Only
+// the service itself returns this code, not a gateway.
 func IsServerBusy(err error) bool { return CodeOf(err) == codeServerBusy }
 
-// ErrNeverSent marks errors that kept a request from being sent.
+// ErrNeverSent marks errors of requests that were not sent.
 var ErrNeverSent = errors.New("request was not sent")
 
-// Attempts at an idempotent operation, the delay after the first of them, and
-// the time that each may take. Two that take all of it are enough: a service that answers
-// so slowly must not get more requests for it. An operation that the service refuses is
-// retried for refusedFor.
+// Limits of retries. After MaxAttempts, an operation is retried only while the service refuses it, for
+// up to refusedFor. Each attempt may take attemptTimeout. Two attempts without a response are enough,
+// because a service that is so slow must not get more requests.
 const (
 	MaxAttempts     = 4
 	FirstRetryDelay = 30 * time.Millisecond
@@ -162,15 +156,14 @@ const (
 	refusedFor      = 30 * time.Second
 )
 
-// Retry makes attempts at an operation that may be repeated without harm until
-// one succeeds, fails for good, or enough are made. The error says what was
-// tried.
+// Retry repeats an idempotent operation until it succeeds, fails permanently, or the limits of retries
+// are reached. The error contains what, the name of the operation.
 func Retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	return RetryIf(ctx, what, IsTransient, attempt)
 }
 
-// RetryIf is retry for an operation that may be repeated only after failures
-// for which again is true.
+// RetryIf is [Retry] for an operation that may be repeated only after errors for which again returns
+// true.
 func RetryIf(ctx context.Context, what string, again func(error) bool, attempt func(ctx context.Context) error) error {
 	for retries := NewRetries(); ; {
 		err := Once(attempts(ctx, retries.made+1), attempt)
@@ -193,7 +186,7 @@ func RetryIf(ctx context.Context, what string, again func(error) bool, attempt f
 // Retries decides whether an operation is retried.
 type Retries struct {
 	begun time.Time
-	made  int           // failed attempts
+	made  int           // number of failed attempts
 	delay time.Duration // before the next attempt
 }
 
@@ -203,10 +196,10 @@ func NewRetries() *Retries { return &Retries{begun: time.Now(), delay: FirstRetr
 // Made returns the number of failed attempts.
 func (r *Retries) Made() int { return r.made }
 
-// Again waits for the next attempt after one has failed with err. It returns false if the
-// operation is not retried: MaxAttempts have failed and the service did not refuse the last
-// one, refusedFor has passed, the limit of [RetryBefore] or the deadline is too close, or ctx
-// has ended.
+// Again waits before the next attempt after an attempt has failed with err. It returns false if the
+// operation must not be retried: ctx has ended, or MaxAttempts have failed and one of these conditions
+// holds. The service did not refuse the last attempt, refusedFor has passed, or the limit of
+// [RetryBefore] or the deadline is too close.
 func (r *Retries) Again(ctx context.Context, what string, err error) bool {
 	r.made++
 	passed, wait := time.Since(r.begun), Jitter(ctx, what, r.delay)
@@ -218,11 +211,11 @@ func (r *Retries) Again(ctx context.Context, what string, err error) bool {
 	return pause.For(ctx, wait)
 }
 
-// isRefusal reports whether err is the answer of a service that may accept the request later.
+// isRefusal reports whether err is a response of a service that may accept the request later.
 func isRefusal(err error) bool { return StatusOf(err) != 0 && IsTransient(err) }
 
-// isTooLate reports whether the time after a wait is past the deadline of ctx or past the
-// limit of [RetryBefore].
+// isTooLate reports whether the time after the wait is past the deadline of ctx or the limit of
+// [RetryBefore].
 func isTooLate(ctx context.Context, wait time.Duration) bool {
 	at := time.Now().Add(wait)
 	deadline, ok := ctx.Deadline()
@@ -230,16 +223,16 @@ func isTooLate(ctx context.Context, wait time.Duration) bool {
 	return ok && !at.Before(deadline) || limited && !at.Before(before)
 }
 
-// RetryBefore returns a context whose operations are not retried after limit, for example
-// the end of a lease. The first MaxAttempts follow each other quickly and ignore the limit.
+// RetryBefore returns a context whose operations are not retried after limit, for example the expiry
+// of a lease. The first MaxAttempts attempts follow each other quickly and ignore the limit.
 func RetryBefore(ctx context.Context, limit time.Time) context.Context {
 	return context.WithValue(ctx, retryBeforeKey{}, limit)
 }
 
 type retryBeforeKey struct{}
 
-// Once makes one attempt that ends within attemptTimeout. The time for which its
-// requests wait for their turn does not count: they have not been sent yet.
+// Once makes one attempt, limited by attemptTimeout. Time during which its requests wait for their
+// turn does not count.
 func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -247,7 +240,7 @@ func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	defer timer.Stop()
 	err := attempt(context.WithValue(ctx, turnKey{}, &turn{timer: timer, at: time.Now()}))
 	if err != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v: %w", attemptTimeout, context.DeadlineExceeded)
+		return fmt.Errorf("no response within %v: %w", attemptTimeout, context.DeadlineExceeded)
 	}
 	return err
 }
@@ -255,28 +248,27 @@ func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 // A turn records when an attempt may send its request.
 type turn struct {
 	timer *time.Timer // ends the attempt
-	at    time.Time   // when the turn came; before that, when the attempt began
+	at    time.Time   // time of the turn; before the turn, start of the attempt
 }
 
 // turnKey is the context key of an attempt's *turn.
 type turnKey struct{}
 
-// sentAt returns the earliest time at which the last request of an attempt was sent.
+// sentAt returns the earliest possible time of an attempt's last request.
 func sentAt(ctx context.Context) time.Time { return ctx.Value(turnKey{}).(*turn).at }
 
-// Jitter returns a duration between half of d and d that is left to chance, so
-// that those who failed together do not come back together. The purpose is what
-// is waited for.
+// Jitter returns a random duration between d/2 and d, so that processes that failed together do not
+// retry together. purpose names the random source.
 func Jitter(ctx context.Context, purpose string, d time.Duration) time.Duration {
 	return d/2 + time.Duration(chance.Float64(ctx, purpose)*float64(d/2+1))
 }
 
-// deletionPatience is the longest wait for the service to delete a queue, a table or a
-// container. Until then the service refuses to create one with the same name.
+// deletionPatience is the maximum time to wait for the service to delete a queue, a table or a
+// container. Until then, a resource with the same name cannot be created.
 const deletionPatience = 2 * time.Minute
 
-// retryCreation is [Retry] of the creation of a resource. It also waits until the service has
-// deleted an earlier one with the same name.
+// retryCreation is [Retry] for the creation of a resource. It also waits until the service has deleted
+// an earlier resource with the same name.
 func retryCreation(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	begun := time.Now()
 	for delay := time.Second; ; delay = min(2*delay, 5*time.Second) {
@@ -288,8 +280,8 @@ func retryCreation(ctx context.Context, what string, attempt func(ctx context.Co
 	}
 }
 
-// ignoreExisting returns nil instead of the error that says that a resource to
-// create exists.
+// ignoreExisting returns nil if err means that the resource to create exists. It returns other errors
+// unchanged.
 func ignoreExisting(err error) error {
 	if code := CodeOf(err); StatusOf(err) == http.StatusConflict && (code == "" || isExisting(code)) {
 		return nil
@@ -297,7 +289,7 @@ func ignoreExisting(err error) error {
 	return err
 }
 
-// Ignore returns nil instead of an error of one of the given statuses.
+// Ignore returns nil if err has one of the statuses. It returns other errors unchanged.
 func Ignore(err error, statuses ...int) error {
 	if err != nil && slices.Contains(statuses, StatusOf(err)) {
 		return nil
@@ -305,7 +297,7 @@ func Ignore(err error, statuses ...int) error {
 	return err
 }
 
-// attemptKey is the key under which a context has the number of a repeated attempt.
+// attemptKey is the context key of the number of a repeated attempt.
 type attemptKey struct{}
 
 // attempts returns the context of the n-th attempt.
@@ -316,8 +308,7 @@ func attempts(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, attemptKey{}, n)
 }
 
-// IsUnreadable reports whether err is the fault of what is stored: it cannot be
-// decoded, or is not there.
+// IsUnreadable reports whether err means that stored data is missing or cannot be decoded.
 func IsUnreadable(err error) bool {
 	_, damaged := errors.AsType[*wire.DamageError](err)
 	return damaged || IsNotFound(err) && !IsMissing(err)

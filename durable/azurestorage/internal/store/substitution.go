@@ -11,27 +11,27 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 )
 
-// substitution is a request to the table service that the SDK signs and sends
-// in the place of the one that it was asked for.
+// substitution is a request to the table service that the SDK signs and sends instead of the request
+// that it was called for.
 type substitution struct {
-	method      string // empty: as it was
-	url         string // empty: as it was; the query, which may be a signature, stays in any case
-	ifMatch     string // empty: none
+	method      string // empty: unchanged
+	url         string // empty: unchanged; the query, which may be a signature, never changes
+	ifMatch     string // empty: no header
 	contentType string
 	body        []byte
 }
 
 type substitutionKey struct{}
 
-// substitute returns a context for a call of the SDK that makes it send r.
+// substitute returns a context that makes a call of the SDK send r.
 func substitute(ctx context.Context, r substitution) context.Context {
 	return context.WithValue(ctx, substitutionKey{}, r)
 }
 
-// placeholderEntity is the row that the SDK gets; the real body takes its place.
+// placeholderEntity is the row that the SDK receives; the substitution replaces it.
 var placeholderEntity = []byte(`{"PartitionKey":"p","RowKey":"r"}`)
 
-// substitutionPolicy does what substitute says. It runs before the request is
+// substitutionPolicy applies the substitution in a request's context. It runs before the request is
 // signed.
 type substitutionPolicy struct{}
 

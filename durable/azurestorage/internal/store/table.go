@@ -12,21 +12,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Table is one table of the hub. Its methods make one request each, unless
-// they say otherwise.
+// Table is a table of a task hub. Unless documented otherwise, its methods send one request and do not
+// retry.
 type Table struct {
 	Name     string
-	endpoint string // of the service
+	endpoint string // URL of the service
 	Client   *aztables.Client
 }
 
-// NewTable returns the table with the name, which need not exist. endpoint is the address
-// of the table service.
+// NewTable returns the table with the given name, which need not exist. endpoint is the URL of the
+// table service.
 func NewTable(service *aztables.ServiceClient, endpoint, name string) *Table {
 	return &Table{Name: name, endpoint: endpoint, Client: service.NewClient(name)}
 }
 
-// Create makes the table if it is not there.
+// Create creates the table if it does not exist.
 func (t *Table) Create(ctx context.Context) error {
 	return retryCreation(ctx, "create table "+t.Name, func(ctx context.Context) error {
 		_, err := t.Client.CreateTable(ctx, nil)
@@ -34,25 +34,25 @@ func (t *Table) Create(ctx context.Context) error {
 	})
 }
 
-// Insert adds a row; it is a conflict if there is one.
+// Insert inserts a row. If the row exists, the error is a conflict.
 func (t *Table) Insert(ctx context.Context, e wire.Row) (etag string, err error) {
 	return t.write(ctx, http.MethodPost, e, "")
 }
 
-// Replace puts e in the place of the row that has the ETag.
+// Replace replaces the row that has the ETag with e.
 func (t *Table) Replace(ctx context.Context, e wire.Row, etag string) (newETag string, err error) {
 	return t.write(ctx, http.MethodPut, e, etag)
 }
 
-// Merge changes those columns that e has in the row with the ETag; "*" is any
-// ETag, and with "" the row is made if there is none.
+// Merge changes the columns of e in the row that has the ETag. "*" matches any ETag. With "", Merge
+// inserts the row if it does not exist.
 func (t *Table) Merge(ctx context.Context, e wire.Row, etag string) (newETag string, err error) {
 	return t.write(ctx, http.MethodPatch, e, etag)
 }
 
-// write makes one request that changes a row. aztables refuses rows with an
-// empty key, of which DurableTask has two kinds; so it gets a placeholder,
-// and sends the real row.
+// write sends one request that changes a row. aztables rejects rows with an empty key, which two kinds
+// of DurableTask's rows have. It therefore receives a placeholder, and a substitution sends the real
+// row.
 func (t *Table) write(ctx context.Context, method string, e wire.Row, etag string) (newETag string, err error) {
 	path := "/" + t.Name
 	if method != http.MethodPost {
@@ -65,39 +65,36 @@ func (t *Table) write(ctx context.Context, method string, e wire.Row, etag strin
 	return string(resp.ETag), err
 }
 
-// Get returns a row as JSON; not found is an error for which isNotFound is
-// true.
+// Get returns a row as JSON. If the row does not exist, [IsNotFound] is true for the error.
 func (t *Table) Get(ctx context.Context, partitionKey, rowKey string) ([]byte, error) {
 	format := aztables.MetadataFormatMinimal
 	resp, err := t.Client.GetEntity(ctx, partitionKey, rowKey, &aztables.GetEntityOptions{Format: &format})
 	return resp.Value, err
 }
 
-// MaxPageSize is the most rows that the service returns at once.
+// MaxPageSize is the service's maximum number of rows in one page.
 const MaxPageSize = 1000
 
 // Query selects rows.
 type Query struct {
 	Filter string
-	// columns to return; all if it is empty.
+	// Columns to return; empty means all.
 	Columns []string
-	// top bounds the rows of a page; 0 is the service's bound.
+	// Top is the maximum number of rows in a page; 0 means the service's maximum.
 	Top int
-	// continuation is where to go on, from the page before.
+	// Continuation is the continuation of the previous page.
 	Continuation string
 }
 
-// Page returns one page of rows as JSON, and the continuation if there are
-// more. It makes several attempts. A page can be empty and yet not the last.
+// Page returns one page of rows as JSON, and the continuation if more rows follow. It retries. A page
+// may be empty without being the last page.
 //
-// The service says where a page ends in two headers, such as "1!8!U21pdGg-", which is
-// Base64 of its own kind, and "1!8!QmVuOTk5". The one for the row key may be empty or
-// missing; where the service does that it has not been documented. It must then be
-// missing in the next request, too: if it is empty there, the service answers 400
-// (https://github.com/Azure/azure-sdk-for-js/issues/20913). Azurite returns an empty
-// one for an empty row key, as all rows of the instances table have it, and takes it
-// either way
-// (https://learn.microsoft.com/rest/api/storageservices/query-timeout-and-pagination).
+// The service returns a continuation in two headers, in its own Base64 encoding, such as
+// "1!8!U21pdGg-" and "1!8!QmVuOTk5". The header of the row key may be empty or missing; the
+// documentation does not say when. The next request must then omit it: the service answers an empty
+// one with status 400 (https://github.com/Azure/azure-sdk-for-js/issues/20913). Azurite returns an
+// empty header for an empty row key, which all rows of the instances table have, and accepts both
+// forms (https://learn.microsoft.com/rest/api/storageservices/query-timeout-and-pagination).
 func (t *Table) Page(ctx context.Context, q Query) (rows [][]byte, continuation string, err error) {
 	format := aztables.MetadataFormatMinimal
 	options := &aztables.ListEntitiesOptions{Format: &format}
@@ -137,7 +134,7 @@ func (t *Table) Page(ctx context.Context, q Query) (rows [][]byte, continuation 
 	return rows, continuation, err
 }
 
-// All calls each with every row that matches q, page by page.
+// All calls each for every row that q selects, page by page.
 func (t *Table) All(ctx context.Context, q Query, each func(row []byte) error) error {
 	for {
 		rows, continuation, err := t.Page(ctx, q)
@@ -156,8 +153,8 @@ func (t *Table) All(ctx context.Context, q Query, each func(row []byte) error) e
 	}
 }
 
-// RemoveAll deletes rows together, or one by one, the last first, if some of them are
-// gone already (DurableTask.AzureStorage/Storage/Table.cs, DeleteBatchAsync).
+// RemoveAll deletes rows in one transaction. If some of them do not exist, it deletes the rows one by
+// one, the last first (DurableTask.AzureStorage/Storage/Table.cs, DeleteBatchAsync).
 func (t *Table) RemoveAll(ctx context.Context, ops []Operation) error {
 	err := Retry(ctx, "delete rows of table "+t.Name, func(ctx context.Context) error {
 		_, err := t.Transact(ctx, ops)
@@ -174,10 +171,10 @@ func (t *Table) RemoveAll(ctx context.Context, ops []Operation) error {
 	return nil
 }
 
-// Remove deletes a row if it is there.
+// Remove deletes a row if it exists.
 func (t *Table) Remove(ctx context.Context, e wire.Row) error { return t.RemoveRow(ctx, e, "*") }
 
-// RemoveRow deletes a row, if it is there, that must have the ETag.
+// RemoveRow deletes a row if it exists. The row must have the ETag.
 func (t *Table) RemoveRow(ctx context.Context, e wire.Row, etag string) error {
 	return Retry(ctx, "delete row of table "+t.Name, func(ctx context.Context) error {
 		_, err := t.Transact(ctx, []Operation{{Method: http.MethodDelete, Entity: e, IfMatch: etag}})

@@ -2,40 +2,40 @@ package store
 
 import "time"
 
-// A throttle limits the rate of requests to an overloaded service. After a refusal the
-// service gets no request for the time that it names, or for a pause that grows with each
-// refusal in a row. The rate halves once for each burst of refusals, and grows with each
-// answer. The zero value limits nothing.
+// A throttle limits the rate of requests to an overloaded service. After a refusal, the service gets
+// no requests for the time in its response, or else for a pause that grows with each consecutive
+// refusal. The rate halves once per burst of refusals, and grows with each successful response. The
+// zero value does not limit requests.
 type throttle struct {
 	rate    float64       // requests per second; 0 means no limit
 	next    time.Time     // earliest time of the next request
-	refusal time.Time     // first refusal of the last burst
-	pause   time.Duration // after the last burst; 0 if an answer has come since
+	refusal time.Time     // time of the first refusal of the last burst
+	pause   time.Duration // pause after the last burst; 0 after a successful response
 
-	answers  int       // since counted
-	counted  time.Time // a second ago or less
-	previous int       // answers in the second before counted
+	answers  int       // number of responses since counted
+	counted  time.Time // at most a second ago
+	previous int       // number of responses in the second before counted
 }
 
 const (
-	// The rate after the first refusal is half of the answers in the last second, but at
-	// least firstRate.
+	// The rate after the first refusal is half of the responses in the last second, but at least
+	// firstRate.
 	firstRate = 10
 	leastRate = 0.5
-	// Each answer increases the rate by this share, up to twice the answers in the last
+	// Each successful response increases the rate by this share, up to twice the responses in the last
 	// second.
 	rateGrowth = 0.05
-	// throttleMemory is the time after the last refusal from which the rate has no limit.
+	// throttleMemory is the time after the last refusal at which the limit ends.
 	throttleMemory = time.Minute
 
 	firstPause = 250 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// refused records the refusal of a request that was sent at sent. The service wants no
-// request for the time after; 0 means that it does not name a time.
+// refused records a refusal of a request that was sent at sent. after is the time in the response for
+// which the service accepts no requests, 0 if it has none.
 func (t *throttle) refused(sent, now time.Time, after time.Duration, jitter func(time.Duration) time.Duration) {
-	if !sent.After(t.refusal) { // of the last burst
+	if !sent.After(t.refusal) { // part of the last burst
 		t.hold(now.Add(after))
 		return
 	}
@@ -52,27 +52,27 @@ func (t *throttle) refused(sent, now time.Time, after time.Duration, jitter func
 	t.hold(now.Add(after))
 }
 
-// hold allows no request before until.
+// hold allows no requests before until.
 func (t *throttle) hold(until time.Time) {
 	if until.After(t.next) {
 		t.next = until
 	}
 }
 
-// answered records the answer to a request that was sent at sent.
+// answered records a successful response to a request that was sent at sent.
 func (t *throttle) answered(sent, now time.Time) {
 	most := max(firstRate, 2*float64(t.lastSecond(now)))
 	t.answers++
 	if t.rate > 0 && sent.After(t.refusal) {
 		t.pause = 0
-		if t.rate < most { // a rate that is not used must not grow without bound
+		if t.rate < most { // an unused rate must not grow without limit
 			t.rate = min(t.rate*(1+rateGrowth), most)
 		}
 	}
 }
 
-// lastSecond returns the number of answers in the last second, or in the second before if
-// those were more.
+// lastSecond returns the number of responses in the current or in the previous second, whichever is
+// higher.
 func (t *throttle) lastSecond(now time.Time) int {
 	switch passed := now.Sub(t.counted); {
 	case passed >= 2*time.Second:
@@ -98,7 +98,7 @@ func (t *throttle) interval() time.Duration {
 	return time.Duration(float64(time.Second) / t.rate)
 }
 
-// forget removes the limit if the last refusal is longer than throttleMemory ago.
+// forget removes the limit if the last refusal is older than throttleMemory.
 func (t *throttle) forget(now time.Time) {
 	if t.rate > 0 && now.Sub(t.refusal) > throttleMemory && now.After(t.next) {
 		t.rate = 0

@@ -19,41 +19,41 @@ import (
 	"github.com/google/uuid"
 )
 
-// The service's bounds on an entity-group transaction.
+// The service's limits for an entity group transaction.
 const (
 	MaxTransactionOperations = 100
 	MaxTransactionBytes      = 4 << 20
 )
 
-// OperationOverhead is what an operation adds to a transaction besides its JSON.
+// OperationOverhead is the maximum size of an operation in a transaction without its JSON, in bytes.
 const OperationOverhead = 1024
 
 // Operation is one operation of a transaction.
 type Operation struct {
 	Method  string // POST inserts, PUT replaces, PATCH merges, DELETE deletes
 	Entity  wire.Row
-	IfMatch string // for PUT and PATCH, "" means insert if it is not there
+	IfMatch string // for PUT and PATCH, "" means insert if missing
 }
 
-// TransactionError is the refusal of a transaction; nothing of it was done.
+// TransactionError means that the service rejected a transaction. None of its operations was applied.
 type TransactionError struct {
-	Index   int // of the operation that was refused, -1 if unknown
+	Index   int // index of the rejected operation, -1 if unknown
 	Status  int
 	Code    string
 	Message string
 }
 
-// Error says which operation was refused and why.
+// Error names the rejected operation and the reason.
 func (e *TransactionError) Error() string {
 	return fmt.Sprintf("operation %d of the transaction: status %d %s: %s", e.Index, e.Status, e.Code, e.Message)
 }
 
-// Transact does all operations on one partition of the table or none, once,
-// and returns the new ETag of each.
+// Transact applies all operations, which belong to one partition, or none. It returns the new ETag of
+// each row. It does not retry.
 //
-// The body is built here, because aztables would double apostrophes in keys in
-// the wrong place, decode and encode each entity again, and keep the ETags for
-// itself. The SDK still signs and sends it.
+// Transact builds the request body itself. aztables would double apostrophes in keys in the wrong
+// place, decode and encode every entity again, and not return the ETags. The SDK still signs and sends
+// the request.
 func (t *Table) Transact(ctx context.Context, ops []Operation) ([]string, error) {
 	if err := checkTransaction(ops); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNeverSent, err)
@@ -80,8 +80,7 @@ func (t *Table) Transact(ctx context.Context, ops []Operation) ([]string, error)
 	return ParseTransaction(text, len(ops))
 }
 
-// checkTransaction makes sure of what Azurite does not check but the service
-// does.
+// checkTransaction checks rules of the service that Azurite does not check.
 func checkTransaction(ops []Operation) error {
 	if len(ops) == 0 || len(ops) > MaxTransactionOperations {
 		return fmt.Errorf("transaction of %d operations; want 1 to %d", len(ops), MaxTransactionOperations)
@@ -127,18 +126,18 @@ func TransactionBody(endpoint, tableName string, ops []Operation) (body []byte, 
 	return b.Bytes(), "batch_" + id
 }
 
-// keysURL returns the part of an entity's address that names it.
+// keysURL returns the part of an entity's URL with its keys.
 func keysURL(partitionKey, rowKey string) string {
 	return "(PartitionKey='" + escapeKeyURL(partitionKey) + "',RowKey='" + escapeKeyURL(rowKey) + "')"
 }
 
 func escapeKeyURL(key string) string { return url.PathEscape(Doubled(key)) }
 
-// Doubled doubles apostrophes, as OData wants them within a string.
+// Doubled doubles apostrophes, the escape in an OData string.
 func Doubled(s string) string { return strings.ReplaceAll(s, "'", "''") }
 
-// ParseTransaction reads the answer to a transaction of n operations: the new
-// ETags, or why one was refused.
+// ParseTransaction parses the response to a transaction of n operations. It returns the new ETags, or
+// the reason why an operation was rejected.
 func ParseTransaction(text []byte, n int) ([]string, error) {
 	var etags []string
 	var status int
@@ -165,13 +164,13 @@ func ParseTransaction(text []byte, n int) ([]string, error) {
 		return nil, &TransactionError{Index: -1, Status: status}
 	}
 	if len(etags) != n {
-		return nil, fmt.Errorf("answer to a transaction of %d operations has %d parts", n, len(etags))
+		return nil, fmt.Errorf("response to a transaction of %d operations has %d parts", n, len(etags))
 	}
 	return etags, nil
 }
 
-// newTransactionError reads the body of the refusal. Its message begins with
-// the index of the operation.
+// newTransactionError parses the body of a rejection. Its message starts with the index of the
+// operation.
 func newTransactionError(part, status int, body []byte) error {
 	var answer struct {
 		Error struct {
@@ -194,8 +193,7 @@ func newTransactionError(part, status int, body []byte) error {
 	return e
 }
 
-// placeholderTransaction is the transaction that the SDK gets; the real body takes its
-// place.
+// placeholderTransaction is the transaction that the SDK receives; the substitution replaces it.
 var placeholderTransaction = []aztables.TransactionAction{{
 	ActionType: aztables.TransactionTypeAdd,
 	Entity:     []byte(`{"PartitionKey":"","RowKey":""}`),

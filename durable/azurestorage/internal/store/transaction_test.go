@@ -35,7 +35,7 @@ func TestParseTransaction_ReturnsTheETagOfEveryOperation(t *testing.T) {
 	}
 }
 
-func TestParseTransaction_SaysWhichOperationWasRefusedAndWhy(t *testing.T) {
+func TestParseTransaction_ReportsTheRejectedOperation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer string
 		want   TransactionError
@@ -61,18 +61,18 @@ func TestParseTransaction_SaysWhichOperationWasRefusedAndWhy(t *testing.T) {
 				t.Errorf("refusal (-want +got):\n%s", diff)
 			}
 			if !IsConflict(err) || IsTransient(err) {
-				t.Errorf("isConflict %v, isTransient %v; want a conflict for good", IsConflict(err), IsTransient(err))
+				t.Errorf("IsConflict %v, IsTransient %v; want a permanent conflict", IsConflict(err), IsTransient(err))
 			}
 		})
 	}
 }
 
-func TestParseTransaction_RefusesAnAnswerWithPartsMissing(t *testing.T) {
+func TestParseTransaction_RejectsIncompleteResponses(t *testing.T) {
 	if _, err := ParseTransaction([]byte(acceptedTransaction), 3); err == nil {
-		t.Error("an answer with two parts to three operations passed")
+		t.Error("no error for a response with two parts to three operations")
 	}
 	if _, err := ParseTransaction(nil, 1); err == nil {
-		t.Error("an empty answer passed")
+		t.Error("no error for an empty response")
 	}
 }
 
@@ -89,7 +89,7 @@ func FuzzParseTransaction(f *testing.F) {
 	})
 }
 
-func TestTransactionBody_NamesRowsAsODataDoes(t *testing.T) {
+func TestTransactionBody_EncodesKeysAsOData(t *testing.T) {
 	text, _ := TransactionBody("http://host/account", "HubHistory", []Operation{
 		{Method: http.MethodPut, Entity: wire.Row{PartitionKey: "it's ü/", RowKey: "0000000000000000"}},
 		{Method: http.MethodPatch, Entity: wire.Row{PartitionKey: "it's ü/", RowKey: "sentinel"}, IfMatch: "W/\"1\""},
@@ -109,7 +109,7 @@ func TestTransactionBody_NamesRowsAsODataDoes(t *testing.T) {
 	}
 }
 
-func TestCheckTransaction_RefusesWhatTheServiceWould(t *testing.T) {
+func TestCheckTransaction_RejectsWhatTheServiceRejects(t *testing.T) {
 	op := func(partition, row string) Operation {
 		return Operation{Method: http.MethodPut, Entity: wire.Row{PartitionKey: partition, RowKey: row}}
 	}
@@ -124,7 +124,7 @@ func TestCheckTransaction_RefusesWhatTheServiceWould(t *testing.T) {
 		"one row twice":  {op("p", "1"), op("p", "1")},
 	} {
 		if err := checkTransaction(ops); err == nil {
-			t.Errorf("%s: passed", name)
+			t.Errorf("%s: no error", name)
 		}
 	}
 	if err := checkTransaction(many[:100]); err != nil {
