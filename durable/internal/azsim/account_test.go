@@ -122,7 +122,7 @@ func TestWorker_IsFrozen(t *testing.T) {
 }
 
 // A worker whose clock is ahead sends and receives times of its own clock.
-func TestWorker_HasAClockOfItsOwn(t *testing.T) {
+func TestWorker_HasItsOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := azsim.New(azsim.Config{Seed: 1})
 		ahead := a.Worker("ahead")

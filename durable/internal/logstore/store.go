@@ -310,13 +310,13 @@ func (s *Store) flush() {
 		}
 		if err == nil {
 			if failures > 0 {
-				s.log.Info("the database can be written again")
+				s.log.Info("writes to the database succeed again")
 			}
 			s.pacer.Step(size)
 			return
 		}
 		if failures == 0 {
-			s.log.Error("cannot write to the database; what is new stays in the journal", "error", err)
+			s.log.Error("cannot write to the database; new data stays in the journal, and the write is retried", "error", err)
 		}
 		timer := time.NewTimer(s.Limits.Retry)
 		select {

@@ -220,7 +220,7 @@ func TestTimers_AreDispatchedWhenDue(t *testing.T) {
 	})
 }
 
-func TestStart_OfAnIDThatExists(t *testing.T) {
+func TestStart_RefusesOrReplacesAnExistingInstance(t *testing.T) {
 	bubble(t, func(s *stage) {
 		item := s.begin(provider.Checkpoint{})
 		s.release(item)

@@ -164,7 +164,7 @@ const maxIDLength = 4096
 func CheckID(id string) error {
 	switch {
 	case id == "":
-		return errors.New("message names no instance")
+		return errors.New("message has no instance ID")
 	case len(id) > maxIDLength:
 		return fmt.Errorf("instance ID has %d bytes; the limit is %d", len(id), maxIDLength)
 	}

@@ -127,7 +127,7 @@ func (t tables) events(execution uint64) ([]history.Event, error) {
 	var past []history.Event
 	for _, e := range episodes {
 		if e.Key != string(eventKey(execution, len(past))) {
-			return nil, t.Damage(historyTable, []byte(e.Key), errors.New("events before it are missing"))
+			return nil, t.Damage(historyTable, []byte(e.Key), errors.New("the preceding events are missing"))
 		}
 		if past, err = decodeEpisode(past, e.Value); err != nil {
 			return nil, t.Damage(historyTable, []byte(e.Key), err)

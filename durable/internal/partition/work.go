@@ -167,7 +167,7 @@ func (w *work) drain() {
 	select {
 	case <-drained:
 	case <-timeout.C:
-		w.cfg.Logger.Warn("stopped while work is in flight; it will be dispatched again")
+		w.cfg.Logger.Warn("drain timeout exceeded; work in flight will be dispatched again")
 	case <-w.closing:
 	}
 

@@ -20,7 +20,7 @@ func TestShare_EachCaseIsInOneShare(t *testing.T) {
 	}
 }
 
-func TestShare_RefusesOtherTexts(t *testing.T) {
+func TestShare_RejectsInvalidTexts(t *testing.T) {
 	for _, text := range []string{"", "1", "0/2", "3/2", "-1/2", "1/2/3", "1/2x", " 1/2", "01/2", "a/b"} {
 		s := Share{1, 1}
 		if err := s.Set(text); err == nil {

@@ -118,7 +118,7 @@ func TestInstance_IsNotTracedWithoutAParent(t *testing.T) {
 	}
 }
 
-func TestSpanIDs_AreValidAndTakeTheChosenOne(t *testing.T) {
+func TestSpanIDs_AreValidAndUseTheChosenID(t *testing.T) {
 	var g SpanIDs
 	trc, id := g.NewIDs(context.Background())
 	if !trc.IsValid() || !id.IsValid() {

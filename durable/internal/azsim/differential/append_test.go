@@ -301,8 +301,7 @@ func TestAccount_FollowsTheDocumentationWhereAzuriteDiffers(t *testing.T) {
 			"step: 0 bytes 5-4/5 AppendBlob true", "step: 416 InvalidRange ",
 		},
 		{
-			// "Put Blob", x-ms-lease-id: the write succeeds only if the ID is that of an active
-			// lease.
+			// "Put Blob", x-ms-lease-id: without an active lease with this ID, the write fails.
 			"a blob that is created with a lease", func(ctx context.Context, a appender) {
 				a.remove(ctx, "delete", none)
 				a.create(ctx, "step", leasedAs(first))
