@@ -26,7 +26,7 @@ type Config struct {
 	// MaxLatency is zero, both arrive immediately.
 	MinLatency, MaxLatency time.Duration
 
-	// Delay returns an additional duration of a request: half of it passes before the effect
+	// Delay returns an additional duration of a request. Half of it passes before the effect
 	// and half after. underway is the number of requests in flight to the same service,
 	// including r. Delay is called once for each request, when it is sent. Default: no delay.
 	Delay func(r Request, underway int) time.Duration
@@ -36,8 +36,8 @@ type Config struct {
 	// the test controls.
 	Bandwidth func(Request) int
 
-	// Loose makes the account guarantee only what the service documents: messages are received
-	// in any order, and a page of a query or a list may be short or empty and still have a
+	// Loose makes the account guarantee only what the service documents. Messages are then
+	// received in any order. A page of a query or a list may be short or empty and still have a
 	// continuation.
 	Loose bool
 
@@ -459,7 +459,7 @@ func (a *Account) Worker(name string) *Worker {
 // admit determines the random number, the fault and the additional delay of a request.
 func (a *Account) admit(r *Request) (fault Fault, delay time.Duration) {
 	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.queryText()), r.header.Get("x-ms-lease-action"))
-	if r.Operation != "AppendBlock" { // its body has checksums and lengths that differ with the GUIDs and times in it
+	if r.Operation != "AppendBlock" { // its checksums and lengths depend on GUIDs and times
 		r.key = mix(r.key, fingerprint(r.Body))
 	}
 	a.mu.Lock()

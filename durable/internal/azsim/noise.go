@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Noise is text that differs between runs with the same seed without a meaning: generated
-// identifiers, times, and numbers that depend on the order in which goroutines ran.
+// Noise is text that differs between runs with the same seed but has no meaning. Examples are
+// generated identifiers, times, and numbers that depend on the order of goroutines.
 
 // withoutNoise returns text with each piece of noise replaced by a tilde.
 func withoutNoise(text string) string { return string(appendWithoutNoise(nil, []byte(text))) }
@@ -73,7 +73,7 @@ func identifier(text []byte, i int) int {
 	rest := text[i:]
 	n := span(rest, isHex)
 	switch {
-	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child, which is derived from its parent's execution ID
+	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child orchestration is not noise
 		return 0
 	case n == 32:
 		return n

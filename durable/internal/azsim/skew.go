@@ -28,7 +28,7 @@ func shiftTimes(text []byte, d time.Duration) []byte {
 			i++
 			continue
 		}
-		if t, err := time.Parse(layout, string(text[i:i+n])); err == nil && t.Year() >= 1902 && t.Year() <= 9998 { // other years stand for never
+		if t, err := time.Parse(layout, string(text[i:i+n])); err == nil && t.Year() >= 1902 && t.Year() <= 9998 { // others mean never
 			moved = append(moved, text[done:i]...)
 			moved = t.Add(d).UTC().AppendFormat(moved, writtenAs(layout))
 			done = i + n

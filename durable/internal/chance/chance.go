@@ -10,8 +10,8 @@ import (
 	"math/rand/v2"
 )
 
-// Source returns a number in [0, 1). purpose names what the number is for: a source can then
-// return numbers to a goroutine that do not depend on other goroutines.
+// Source returns a number in [0, 1). purpose names what the number is for. A source can return
+// a separate sequence for each purpose, which does not depend on the order of goroutines.
 type Source func(purpose string) float64
 
 type (

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// behaviour says what simulated work does: it ends, it crashes the process before its end, or
-// one of its goroutines crashes the process after its end.
-type behaviour int
+// behavior is the behavior of simulated work. It ends, crashes the process before its end, or
+// leaves a goroutine that crashes the process after its end.
+type behavior int
 
 const (
-	good behaviour = iota
+	good behavior = iota
 	crashesBefore
 	crashesAfter
 	crashesAnywhere // before or after its end, or between the end and the recording of it
@@ -22,13 +22,13 @@ const (
 
 type simulatedWork struct {
 	name string
-	behaviour
+	behavior
 	instance string
 }
 
-// process simulates a process. It runs the work in random order until all work has ended or is
-// set aside, or until a crash; it then returns the name of the work. Work is delivered a second
-// time.
+// process simulates a process that runs the work in random order, each work at most twice. It
+// stops when all work has ended or is set aside, or at a crash. It returns the name of the work
+// that crashed.
 func process(chance *rand.Rand, counts Counts, all map[simulatedWork]bool) (crashed string) {
 	var order []simulatedWork
 	for w := range all {
@@ -40,7 +40,7 @@ func process(chance *rand.Rand, counts Counts, all map[simulatedWork]bool) (cras
 		if counts.setAside(w.name); !all[w] || counts.Holds(w.name) {
 			continue
 		}
-		does := w.behaviour
+		does := w.behavior
 		if does == crashesAnywhere && chance.IntN(2) == 0 {
 			does = crashesBefore
 		}
@@ -71,10 +71,10 @@ func TestCounts_EndEveryCrashLoop(t *testing.T) {
 		functions, crashing := 1+chance.IntN(3), map[string]bool{}
 		for i := range chance.IntN(20) {
 			name := fmt.Sprintf("f%d", chance.IntN(functions))
-			w := simulatedWork{behaviour: behaviour(chance.IntN(4)), instance: fmt.Sprint(i % 7)}
+			w := simulatedWork{behavior: behavior(chance.IntN(4)), instance: fmt.Sprint(i % 7)}
 			w.name = Work("activity", name, "e", i, w.instance)
 			all[w] = true
-			if w.behaviour != good {
+			if w.behavior != good {
 				crashing[functionOf(w.name)] = true
 			}
 		}

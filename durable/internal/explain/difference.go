@@ -20,7 +20,7 @@ type Difference struct {
 	At        time.Time         // when the event was recorded; zero without an event
 	Recorded  string            // the recorded action
 	Produced  string            // the action of the code
-	Where     []string          // the source lines of the difference, or those that wait, such as "order.go:103"; nil if unknown
+	Where     []string          // the lines that differ or wait, such as "order.go:103"; nil if unknown
 
 	// Err is nil if only the ends of the execution differ.
 	Err *replay.NonDeterminismError

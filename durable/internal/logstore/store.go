@@ -35,9 +35,9 @@ type Base interface {
 	// its first read. It returns [ErrClosed] after Close.
 	View(f func(Reader) error) error
 	// Write atomically stores a layer's changes and the number of its last group. closing means
-	// that the base then has everything and the log is not needed. After an *[UncertainError],
-	// the base must not be written again. Write returns [ErrClosed] if the base is about to be
-	// closed; the layer then stays in the log.
+	// that the base then has all groups, so that the log is not needed. After an
+	// *[UncertainError], the base must not be written again. Write returns [ErrClosed] if the
+	// base is about to be closed; the layer then stays in the log.
 	Write(l *Layer, closing bool) error
 	// Close closes the base.
 	Close() error
@@ -128,8 +128,7 @@ func (s *Store) Start() {
 }
 
 // View calls f with the current records. Writes wait until f returns. It locks mu before it
-// opens the base: a layer that is flushed at the same time is then in memory, in the base, or
-// in both.
+// opens the base. Otherwise it could miss a layer that is flushed between the two.
 func (s *Store) View(f func(*View) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -119,9 +119,9 @@ func (v *View) Last(table Table, group uint64) ([]byte, error) {
 // afterAll sorts after the rest of any key of a group.
 const afterAll = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
-// Scan calls f with each record of a table from the key from, in order, until f returns true or
-// an error. f must not change the store. Records that cannot be read end the scan with a
-// *[RangeError], unless f returned the error.
+// Scan calls f with each record of a table in the order of the keys, starting at from. It stops
+// when f returns true or an error. f must not change the store. Records that cannot be read end
+// the scan with a *[RangeError], unless f returned the error.
 func (v *View) Scan(table Table, from string, f func(key string, value []byte) (stop bool, err error)) error {
 	changes := v.changes(table, from)
 	// pass calls f with the changed records for whose keys before returns true.

@@ -18,8 +18,9 @@ type Writer[T any] struct {
 	wake  chan struct{} // holds one token
 	due   *time.Timer   // wakes the goroutine when a lazy operation is due; may wake it early
 	done  chan struct{} // closed when the goroutine has returned
-	// Used by the goroutine and kept between groups to save allocations: the changes of the
-	// group, and the size of the last group's changes in bytes, at most maxRoom.
+	// Used by the goroutine, and kept between groups to save allocations. staged holds the
+	// changes of the group. size is the size of the previous group's changes in bytes, at most
+	// maxRoom.
 	staged *Layer
 	size   int
 

@@ -8,7 +8,7 @@
 //	txn        changes of records, and their effects on work
 //
 // A client's request, a checkpoint or a result is an operation. One goroutine commits all
-// pending operations as one group: it applies them to the records, makes the changes durable,
+// pending operations as one group. It applies them to the records, makes the changes durable,
 // and then runs their effects on work. Operations that arrive during a write join the next
 // group.
 //

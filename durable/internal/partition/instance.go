@@ -12,8 +12,8 @@ type instance struct {
 
 	// inbox holds the messages to dispatch, by number.
 	inbox []*message
-	// early holds messages that cannot be dispatched yet: completions of actions that are not
-	// in the history, and messages that precede a start that is not due.
+	// early holds messages that cannot be dispatched yet. These are completions of actions that
+	// are not in the history, and messages that precede a start that is not due.
 	early []*message
 	// timers holds messages that are not due, unordered.
 	timers []*message

@@ -78,8 +78,9 @@ func (p *Partition) Close() (first bool, err error) {
 
 // saveDeliveries stores the delivery counts of the activities that are not done. Without them,
 // the next Open must assume that each one was dispatched again. It must be the last operation.
-// It replaces each record by one with a new key: a changed record in the base could return
-// after its removal and run the activity again (see Transient in [logstore.TableInfo]).
+// It moves each record to a new key. If it changed a record in the base instead, that record
+// could return after the activity is done, and the activity would run again (see Transient in
+// [logstore.TableInfo]).
 func (p *Partition) saveDeliveries(t *txn) error {
 	p.mu.Lock() // released before the base is read, which can be slow
 	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
@@ -411,8 +412,9 @@ func (p *Partition) Backlog() (b Backlog) {
 	return b
 }
 
-// Before returns the number of messages that will be dispatched before those of an instance; 0
-// if the instance is not ready. served is true if work is being dispatched.
+// Before returns the number of messages that will be dispatched ahead of an instance's
+// messages. The number is 0 if the instance is not ready. served is true if work is being
+// dispatched.
 func (p *Partition) Before(id string) (messages int, served bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

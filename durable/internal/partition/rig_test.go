@@ -118,7 +118,7 @@ func (b *base) Get(table logstore.Table, key []byte) (found []byte, err error) {
 
 func (b *base) Scan(table logstore.Table, from []byte, f func([]byte, func() ([]byte, error)) (bool, error)) (err error) {
 	if p := b.partition.Load(); p != nil {
-		for tries := 0; !p.mu.TryLock(); runtime.Gosched() { // time.Sleep would not advance a bubble's clock while mu is locked
+		for tries := 0; !p.mu.TryLock(); runtime.Gosched() { // a bubble's clock stands still meanwhile
 			if tries++; tries == 1e8 {
 				return errors.New("the base was read while mu was locked")
 			}

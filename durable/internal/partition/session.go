@@ -21,7 +21,7 @@ type session struct {
 	changed chan struct{}
 
 	// Used only by the session's caller: the number and the ID of the dispatched execution, and
-	// the index of its next event. number is 0 if the instance had no execution.
+	// the index of its next event. The number is 0 if the instance had no execution.
 	number    uint64
 	execution string
 	next      int
@@ -103,7 +103,7 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 			c.deliver = append(c.deliver, msg)
 		case provider.Wait:
 			c.early = append(c.early, m)
-		case provider.Foreign, provider.Discard: // a transaction changes an execution together with its messages, so no later message can belong to it
+		case provider.Foreign, provider.Discard: // an execution is stored with its messages: none follows
 			c.discard = append(c.discard, m)
 		}
 	}

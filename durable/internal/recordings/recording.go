@@ -279,8 +279,8 @@ func CoreTools(tb testing.TB) []CoreToolsLine {
 	return all
 }
 
-// AsReturned returns the JSON of a row in the form in which the table service returns it: with
-// an ETag and a Timestamp, and with types before values.
+// AsReturned returns the JSON of a row in the form of a response of the table service: with an
+// ETag and a Timestamp, and with types before values.
 func AsReturned(row []byte) []byte {
 	const changed = "2026-11-20T18:34:03.1008020Z"
 	return []byte(`{"odata.etag":"W/\"datetime'` + strings.ReplaceAll(changed, ":", "%3A") + `'\"",` +

@@ -74,9 +74,9 @@ func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 	}
 }
 
-// lineage returns the trace context of the next generation: the same parent without a span, so
-// that the next generation gets its own (DurableTask.Core/TaskOrchestrationDispatcher.cs, where
-// it copies the trace context to preserve lineage).
+// lineage returns the trace context of the next generation, which keeps the parent and gets a
+// span of its own (DurableTask.Core/TaskOrchestrationDispatcher.cs, where it copies the trace
+// context to preserve lineage).
 func lineage(t *history.TraceContext) *history.TraceContext {
 	if t == nil {
 		return nil

@@ -123,8 +123,8 @@ func waitUntilCompleted(t *testing.T, c *durable.Client, id durable.InstanceID) 
 	t.Fatal("the instance did not complete after the rewind")
 }
 
-// numbered returns the spans as lines: the parent, the kind and the name, whether it failed,
-// and the number of its ID among the spans with the same kind and name.
+// numbered returns the spans as lines. Each line has the parent, the kind, the name and whether
+// the span failed. Its last number counts the span IDs with the same kind and name.
 func numbered(spans tracetest.SpanStubs) []string {
 	names, numbers, ids := map[api.SpanID]string{}, map[api.SpanID]int{}, map[string]int{}
 	for _, s := range spans {

@@ -258,7 +258,7 @@ func expiryScript(ctx context.Context, a *account, name string) {
 		blobs[what] = b
 	}
 	for _, what := range []string{"renewed", "written", "taken", "broken"} {
-		for state := lease.StateTypeLeased; state == lease.StateTypeLeased; { // do not record the number of attempts
+		for state := lease.StateTypeLeased; state == lease.StateTypeLeased; { // unrecorded: the number of attempts varies
 			time.Sleep(100 * time.Millisecond) // Azurite's leases expire in real time
 			if resp, err := blobs[what].GetProperties(ctx, nil); err == nil {
 				state = *resp.LeaseState

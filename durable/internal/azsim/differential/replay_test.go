@@ -46,10 +46,10 @@ func (e *exchange) receives() bool {
 	return e.service == "queue" && e.method == http.MethodGet && strings.HasSuffix(e.path, "/messages")
 }
 
-// due returns when to repeat the request. The exact time of its effect is unknown. A request
-// that hides a message is repeated at its end, because the message was visible again no later
-// than after an effect at that time. A request that receives messages is repeated at its start.
-// Messages that became visible between start and end may or may not have been received.
+// due returns when to repeat the request, whose exact time of effect is unknown. A request that
+// receives messages is repeated at its start: it returned the messages that were visible then.
+// It may also have returned messages that became visible later. Other requests are repeated at
+// their end: the messages that they hide then become visible no earlier than in Azurite.
 func (e *exchange) due() time.Duration {
 	if e.receives() {
 		return e.begin

@@ -179,8 +179,8 @@ func (w write) apply(b []byte, from, to int) []byte {
 	return b
 }
 
-// Lose writes to another folder what a power loss at this moment could leave. It copies files
-// that were never opened through the disk with copyFile, and assumes that they are synced.
+// Lose writes to another folder what a power loss at this moment could leave. Files that were
+// never opened through the disk are assumed to be synced; Lose copies them with copyFile.
 // copyFile must copy a consistent state of a file.
 func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) error) error {
 	d.mu.Lock()
