@@ -15,11 +15,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// backUpHub does random operations on a hub, and writes backups of it, in a child. Its argument is a
-// seed and the paths of the hub and of the backups' folder. It reports each backup:
+// backUpHub runs in a child process. It makes random operations on a hub and writes backups of it.
+// Its argument contains a seed, the path of the hub and the folder of the backups. It reports each
+// backup:
 //
-//	B path  begins
-//	D path  is done
+//	B path  started
+//	D path  done
 func backUpHub(arg string) error {
 	var seed uint64
 	var path, folder string
@@ -29,7 +30,7 @@ func backUpHub(arg string) error {
 	return torture(seed, false, path, func(hub *embedded.Hub) error {
 		r := rand.New(rand.NewPCG(seed, 99))
 		for n := 0; ; n++ {
-			time.Sleep(time.Duration(100+r.IntN(100)) * time.Millisecond) // real time: operations of other goroutines come between two backups
+			time.Sleep(time.Duration(100+r.IntN(100)) * time.Millisecond) // real time: lets operations of other goroutines run between two backups
 			to := filepath.Join(folder, fmt.Sprintf("backup-%d.db", n))
 			say("B %s", to)
 			if _, err := hub.Backup(context.Background(), to); err != nil {
@@ -40,9 +41,9 @@ func backUpHub(arg string) error {
 	})
 }
 
-// Under load a backup has all that was acknowledged before it, everything exactly once, and
-// work continues on it.
-func TestBackup_UnderLoadHasAllThatWasAcknowledged(t *testing.T) {
+// A backup under load contains everything acknowledged before it, each item once. Work can continue
+// on the backup.
+func TestBackup_UnderLoadContainsEverythingAcknowledged(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	if *tortureSeed != 0 {
@@ -52,10 +53,10 @@ func TestBackup_UnderLoadHasAllThatWasAcknowledged(t *testing.T) {
 	folder := t.TempDir()
 	c := startChild(t, "backups", fmt.Sprintf("%d %s %s", seed, filepath.Join(t.TempDir(), "hub.db"), folder))
 	if got := c.line(t); got != "open" {
-		t.Fatalf("the child says %q", got)
+		t.Fatalf("unexpected output of the child: %q", got)
 	}
 	v, begun, path := newVictim(), "", ""
-	var later []string // what was acknowledged since the backup began
+	var later []string // acknowledged since the backup started
 	for done := 0; done < testshare.Amount(12, 4); {
 		line := c.line(t)
 		switch kind := line[:1]; {
@@ -93,10 +94,10 @@ func TestBackup_ReplacesNoFile(t *testing.T) {
 	}
 	for _, to := range []string{path, hub.Path()} {
 		if _, err := hub.Backup(t.Context(), to); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("a backup over %s: %v, want that it exists", to, err)
+			t.Errorf("Backup to the existing file %s: %v, want fs.ErrExist", to, err)
 		}
 	}
 	if content, err := os.ReadFile(path); err != nil || string(content) != "other data" {
-		t.Errorf("the file has %q, %v", content, err)
+		t.Errorf("the existing file now has %q, %v", content, err)
 	}
 }

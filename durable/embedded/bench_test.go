@@ -16,9 +16,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// BenchmarkHelloSequence runs sequences of three activities, by checkpoints
-// made by hand: what is measured is the provider alone. One operation is one
-// sequence.
+// BenchmarkHelloSequence runs sequences of three activities with hand-made checkpoints, so that it
+// measures only the provider. One operation is one sequence.
 func BenchmarkHelloSequence(b *testing.B) {
 	for _, relaxed := range []bool{false, true} {
 		for _, inFlight := range []int{1, 64} {
@@ -31,8 +30,8 @@ func BenchmarkHelloSequence(b *testing.B) {
 	}
 }
 
-// BenchmarkSequentialActivities runs one instance of 500 activities, with its
-// session kept and without. One operation is one instance.
+// BenchmarkSequentialActivities runs one instance of 500 activities, with and without an extended
+// session. One operation is one instance.
 func BenchmarkSequentialActivities(b *testing.B) {
 	for _, relaxed := range []bool{false, true} {
 		for _, extended := range []bool{false, true} {
@@ -46,7 +45,7 @@ func BenchmarkSequentialActivities(b *testing.B) {
 	}
 }
 
-// BenchmarkStart starts instances that nobody runs.
+// BenchmarkStart starts instances that no worker runs.
 func BenchmarkStart(b *testing.B) {
 	for _, relaxed := range []bool{false, true} {
 		for _, inFlight := range []int{1, 64} {
@@ -66,8 +65,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkBesideQueries runs sequences, one at a time, while a client queries a hub with
-// 20,000 other instances. One operation is one sequence.
+// BenchmarkBesideQueries runs one sequence at a time while a client queries a hub with 20,000 other
+// instances. One operation is one sequence.
 func BenchmarkBesideQueries(b *testing.B) {
 	for name, q := range map[string]*provider.Query{
 		"none":     nil,
@@ -96,8 +95,8 @@ func BenchmarkBesideQueries(b *testing.B) {
 	}
 }
 
-// BenchmarkPurgeMany purges instances that have ended, found in pages of 100. One
-// operation is one instance, whose cost must not depend on how many there are.
+// BenchmarkPurgeMany purges completed instances, found in pages of 100. One operation is one
+// instance. Its cost must not depend on the number of instances.
 func BenchmarkPurgeMany(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprint("of=", n), func(b *testing.B) {
@@ -133,8 +132,8 @@ func BenchmarkPurgeMany(b *testing.B) {
 	}
 }
 
-// fill starts n instances, and waits for their ends if somebody works. Else they are to
-// start much later.
+// fill starts n instances and waits for their ends if a worker is running. Otherwise the instances
+// are scheduled for much later.
 func (x *bench) fill(b *testing.B, n int) {
 	var at time.Time
 	if !x.works {
@@ -164,7 +163,7 @@ func mode(relaxed bool) string {
 	return "durable"
 }
 
-// A bench is a hub and an engine of the least kind.
+// A bench is a hub with a minimal engine.
 type bench struct {
 	tb       testing.TB
 	hub      *embedded.Hub
@@ -290,7 +289,7 @@ func (x *bench) ended(id string) {
 	}
 }
 
-// sequences runs b.N instances, a number of them at a time.
+// sequences runs b.N instances, inFlight at a time.
 func (x *bench) sequences(b *testing.B, inFlight int) {
 	var next atomic.Int64
 	took := make([]time.Duration, b.N)
@@ -303,7 +302,7 @@ func (x *bench) sequences(b *testing.B, inFlight int) {
 				if i >= b.N {
 					return
 				}
-				// As random as the IDs that clients make.
+				// IDs as random as the ones that clients generate.
 				id := fmt.Sprintf("%016x", uint64(i+1)*0x9e3779b97f4a7c15)
 				c := make(chan struct{})
 				x.mu.Lock()

@@ -15,50 +15,47 @@ const (
 	DefaultPageSize        = 100
 )
 
-// Config configures a [Hub]. Each field that is zero has the default that its
-// comment names.
+// Config configures a [Hub]. A zero field has the default that its comment states.
 type Config struct {
-	// Relaxed lets writes return before they are on the disk. Acknowledged writes
-	// then survive a crash of the process, but a crash of the machine or a loss of
-	// power can lose the last moments. The hub stays consistent. Default: an
-	// acknowledged write is on the disk.
+	// Relaxed lets writes return before they are on the disk. Acknowledged writes then survive a
+	// crash of the process. A crash of the machine or a power loss can lose the most recent ones;
+	// the hub stays consistent. Default: an acknowledged write is on the disk.
 	Relaxed bool
 
 	// AllowNetworkFile opens a file on a network file system (NFS, SMB or CIFS, such as Azure
-	// Files), which Open otherwise refuses with a *[NetworkFileError]: locks and memory maps
-	// are not safe there, and two processes can damage the file. Linux only; other platforms
-	// do not check.
+	// Files). Without it, Open fails with a *[NetworkFileError]. Locks and memory maps are not safe
+	// there, and two processes can damage the file. Linux only; other platforms do not check.
 	AllowNetworkFile bool
 
-	// LockTimeout is how long Open waits for another process to close the file.
-	// Default 1 s; 1 ms to an hour.
+	// LockTimeout limits how long Open waits for another process to close the file. Default 1 s; 1
+	// ms to an hour.
 	LockTimeout time.Duration
 
-	// DrainTimeout is how long Run waits for work in flight after its context has
-	// ended. Default 5 s; up to an hour.
+	// DrainTimeout limits how long Run waits for work in flight after its context has ended.
+	// Default 5 s; 0 to an hour.
 	DrainTimeout time.Duration
 
-	// AbandonDelay is the time until abandoned work is dispatched again. It doubles
-	// with every attempt up to MaxAbandonDelay. The defaults are those
-	// of DurableTask.AzureStorage: 2 s, 10 minutes. At least 1 ms; at most a day.
+	// AbandonDelay is the delay before abandoned work is dispatched again. It doubles with each
+	// attempt, up to MaxAbandonDelay. The defaults are the same as in DurableTask.AzureStorage: 2 s
+	// and 10 minutes. At least 1 ms; at most a day.
 	AbandonDelay    time.Duration
 	MaxAbandonDelay time.Duration
 
-	// PageSize is the number of instances on a page if the query does not set one.
-	// Default 100; 1 to 10,000.
+	// PageSize is the number of instances on a page if the query does not set one. Default 100; 1
+	// to 10,000.
 	PageSize int
 
-	// Contact is an address of this process, such as the URL of its management API.
-	// It is [HeldError.Contact] of other processes that try to open the file.
+	// Contact is an address of this process, such as the URL of its management API. Other processes
+	// that try to open the file get it as [HeldError.Contact].
 	Contact string
 
 	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
 
-	compact bool // compacts the file in any case
+	compact bool // compact the file even if little of it is free
 }
 
-// WithDefaults returns a copy of c in which every field has its value.
+// WithDefaults returns a copy of c in which zero fields have their defaults.
 func (c Config) WithDefaults() Config {
 	set(&c.LockTimeout, DefaultLockTimeout)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
@@ -78,8 +75,8 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns an error that names the first field that is out of range, its
-// value and the range. A zero field is in range and has its default.
+// Validate returns an error that names the first field that is out of range, its value and the
+// range. Zero fields have their defaults.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	const day = 24 * time.Hour

@@ -41,9 +41,8 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 			hub = open(t, path, cfg)
 			return hub
 		},
-		// The files as they are at some instant are what a process that dies
-		// leaves. They are small here, so that nothing goes into the database
-		// meanwhile.
+		// A copy of the files shows what a process that dies leaves behind. The hub is small, so
+		// nothing is written to the database meanwhile.
 		Kill: func(t *testing.T) provider.Provider {
 			path = filepath.Join(t.TempDir(), "hub.db")
 			for _, suffix := range []string{".journal-0", ".journal-1", ""} {
@@ -67,7 +66,7 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 	}
 }
 
-// open opens a hub that is closed when the test ends.
+// open opens a hub and closes it at the end of the test.
 func open(tb testing.TB, path string, cfg embedded.Config) *embedded.Hub {
 	tb.Helper()
 	hub, err := embedded.Open(path, cfg)
@@ -82,12 +81,12 @@ func open(tb testing.TB, path string, cfg embedded.Config) *embedded.Hub {
 	return hub
 }
 
-// run runs a hub until the test ends or the returned function is called.
+// run runs a hub until the end of the test, or until stop is called.
 func run(tb testing.TB, hub *embedded.Hub) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { // awaited by stop
+	go func() { // stop waits for it
 		defer close(done)
 		if err := hub.Run(ctx); err != nil && !errors.Is(err, embedded.ErrClosed) {
 			tb.Errorf("Run: %v", err)

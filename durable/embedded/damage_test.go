@@ -13,9 +13,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Whatever a disk makes of a hub's file, the process lives, and what is read
-// is what was written or an error.
-func TestHub_LivesWithDamageOfAnyKind(t *testing.T) {
+// Whatever damage the hub's file has, the process survives, and a read returns the written data or
+// an error.
+func TestHub_SurvivesDamageOfAnyKind(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	x := &bench{tb: t, hub: open(t, path, impatient), ctx: t.Context(), done: make(map[string]chan struct{})}
@@ -56,7 +56,7 @@ func TestHub_LivesWithDamageOfAnyKind(t *testing.T) {
 		for range 1 << r.IntN(8) {
 			harmed[r.IntN(len(harmed))] = byte(r.Uint32())
 		}
-		if r.IntN(4) == 0 { // a page that went astray
+		if r.IntN(4) == 0 { // a misplaced page
 			from, to := r.IntN(len(harmed)/4096), r.IntN(len(harmed)/4096)
 			copy(harmed[to*4096:to*4096+4096], content[from*4096:])
 		}
@@ -77,7 +77,7 @@ func TestHub_LivesWithDamageOfAnyKind(t *testing.T) {
 	}
 }
 
-// use reads all instances of a hub that may be damaged, and goes on with them.
+// use reads all instances of a hub that may be damaged, and continues to work with it.
 func use(t *testing.T, seed uint64, hub *embedded.Hub, sound map[string]int) {
 	t.Helper()
 	for id, want := range sound {

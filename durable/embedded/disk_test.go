@@ -26,8 +26,8 @@ func init() {
 	children["full-relaxed"] = func(path string) error { return fillDisk(path, true) }
 }
 
-// fillDisk fills a hub up to a limit of the operating system on the size of
-// files, which is what a full disk is to it, and then lifts the limit.
+// fillDisk fills a hub up to a file size limit of the operating system, which has the effect of a
+// full disk, and then lifts the limit.
 func fillDisk(path string, relaxed bool) error {
 	signal.Ignore(syscall.SIGXFSZ) // the write fails instead
 	ctx := context.Background()
@@ -54,11 +54,11 @@ func fillDisk(path string, relaxed bool) error {
 		err = start(n)
 	}
 	if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), path) {
-		return fmt.Errorf("instance %d: got %w, want an error that names the file and that it cannot grow", n-1, err)
+		return fmt.Errorf("instance %d: got %w, want EFBIG with the name of the file", n-1, err)
 	}
-	for range 3 { // it goes on failing, and can be read
+	for range 3 { // writes still fail, and reads work
 		if err := start(n); !errors.Is(err, syscall.EFBIG) {
-			return fmt.Errorf("one more instance: got %w", err)
+			return fmt.Errorf("another instance: got %w", err)
 		}
 	}
 	if err := hub.Check(ctx); !errors.Is(err, syscall.EFBIG) {
@@ -76,21 +76,21 @@ func fillDisk(path string, relaxed bool) error {
 		return fmt.Errorf("read while the disk is full: %w", err)
 	}
 	if _, err := hub.Instance(ctx, fmt.Sprintf("instance %d", n-1), provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-		return fmt.Errorf("an instance whose start failed: got %w", err)
+		return fmt.Errorf("read of the instance whose start failed: %w", err)
 	}
 	if err := limitFiles(syscall.RLIM_INFINITY & (1<<63 - 1)); err != nil {
 		return err
 	}
 	for range 2 {
 		if err := hub.Check(ctx); err != nil {
-			return fmt.Errorf("check after there was room again: %w", err)
+			return fmt.Errorf("check with free space again: %w", err)
 		}
 	}
 	if err := start(n); err != nil {
-		return fmt.Errorf("start after there was room again: %w", err)
+		return fmt.Errorf("start with free space again: %w", err)
 	}
 	fmt.Println(n)
-	select {} // killed by the test, which looks at what is left
+	select {} // the test kills the child and checks the files
 }
 
 func limitFiles(size uint64) error {
@@ -102,7 +102,7 @@ func limitFiles(size uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l)
 }
 
-func TestHub_FailsWhileTheDiskIsFullAndGoesOnAfterwards(t *testing.T) {
+func TestHub_FailsWhileTheDiskIsFullAndContinuesAfterwards(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"full", "full-relaxed"} {
 		path := filepath.Join(t.TempDir(), "hub.db")
@@ -117,7 +117,7 @@ func TestHub_FailsWhileTheDiskIsFullAndGoesOnAfterwards(t *testing.T) {
 			s, err := hub.Instance(t.Context(), fmt.Sprintf("instance %d", i), provider.Fetch{Input: true})
 			if i == n-1 {
 				if !errors.Is(err, provider.ErrInstanceNotFound) {
-					t.Errorf("the instance whose start failed: got %v", err)
+					t.Errorf("read of the instance whose start failed: %v", err)
 				}
 				continue
 			}
@@ -128,8 +128,8 @@ func TestHub_FailsWhileTheDiskIsFullAndGoesOnAfterwards(t *testing.T) {
 	}
 }
 
-// asNobody calls f on a thread that has no rights but those of others. The
-// thread ends with its goroutine.
+// asNobody calls f on a thread that accesses files as the user nobody (65534) if this process runs
+// as root. The thread ends with its goroutine.
 func asNobody(t *testing.T, f func() error) error {
 	t.Helper()
 	result := make(chan error)
@@ -146,10 +146,10 @@ func asNobody(t *testing.T, f func() error) error {
 	return <-result
 }
 
-func TestOpen_SaysThatItMayNotWrite(t *testing.T) {
+func TestOpen_ReportsMissingWritePermission(t *testing.T) {
 	t.Parallel()
 	_, sound := closedHub(t)
-	// The folder above t.TempDir belongs to this user only.
+	// The parent of t.TempDir belongs to this user only.
 	top, err := os.MkdirTemp("", "embedded") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestOpen_SaysThatItMayNotWrite(t *testing.T) {
 			return err
 		})
 		if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: Open returned %v, want an error that says that it is not permitted and names the file", tt.name, err)
+			t.Errorf("%s: Open returned %v, want os.ErrPermission with the name of the file", tt.name, err)
 		}
 		chmod(dir, 0o755)
 		if tt.file != 0 {

@@ -8,17 +8,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// ErrClosed is the error of a [Hub] that is used after [Hub.Close].
+// ErrClosed is returned by a [Hub] after [Hub.Close].
 var ErrClosed = logstore.ErrClosed
 
-// HeldError is the error of a hub's file that another process has open, or that
-// this process has opened before.
+// HeldError is the error of [Open] if another process has the file open, or this process has opened
+// it before.
 type HeldError struct {
 	Path string
-	// Holder describes who has the file, such as "process 4711 on host edge-1";
-	// empty if that is not known.
+	// Holder describes the process that has the file open, such as "process 4711 on host edge-1".
+	// It is empty if unknown.
 	Holder string
-	// Contact is the holder's [Config.Contact].
+	// Contact is the [Config.Contact] of that process.
 	Contact string
 }
 
@@ -31,12 +31,12 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("task hub %s is in use by %s; only one process at a time can open it", e.Path, holder)
 }
 
-// FormatError is the error of a hub's file of a newer format than this package
-// knows. The file was not changed.
+// FormatError is the error of a file whose format is newer than this package. The file was not
+// changed.
 type FormatError struct {
 	Path      string
 	Version   uint64 // of the file
-	Supported uint64 // the newest that this package knows
+	Supported uint64 // newest version that this package knows
 }
 
 // Error names the file and both versions.
@@ -44,21 +44,19 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("task hub %s has format version %d; this program knows versions up to %d: use a newer program", e.Path, e.Version, e.Supported)
 }
 
-// NetworkFileError is the error of a hub's file on a network file system. No file was created
-// or changed.
+// NetworkFileError is the error of a file on a network file system. No file was created or changed.
 type NetworkFileError struct {
 	Path       string
-	FileSystem string // such as NFS
+	FileSystem string // for example NFS
 }
 
-// Error names the file and says what to do.
+// Error names the file and the required action.
 func (e *NetworkFileError) Error() string {
 	return fmt.Sprintf("task hub %s is on a network file system (%s), where locks and memory maps are not safe: "+
 		"use a path on a local disk, or a storage account; to force it, set storageProvider.allowNetworkFile (Config.AllowNetworkFile)", e.Path, e.FileSystem)
 }
 
-// CorruptError is the error of a hub's file that is damaged or not a task hub. The
-// file was not changed.
+// CorruptError is the error of a file that is damaged or not a task hub. The file was not changed.
 type CorruptError struct {
 	Path  string
 	Cause error
@@ -72,7 +70,7 @@ func (e *CorruptError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Cause }
 
-// fileError returns the error of a hub's file as the type that callers know.
+// fileError converts an error of the package hubfile to a public error type.
 func fileError(path string, err error) error {
 	if held, ok := errors.AsType[*hubfile.HeldError](err); ok {
 		return &HeldError{Path: path, Holder: held.Holder, Contact: held.Contact}
@@ -92,9 +90,8 @@ func fileError(path string, err error) error {
 	return err
 }
 
-// Delete deletes the files of the task hub at path. It fails with a *[HeldError]
-// if a process has it open, and with [fs.ErrNotExist] if there is none. It does
-// not check the files.
+// Delete deletes the files of the task hub at path without checking them. It fails with a
+// *[HeldError] if a process has the hub open, and with [fs.ErrNotExist] if the file does not exist.
 func Delete(path string) error {
 	if err := hubfile.Delete(path); err != nil {
 		return fmt.Errorf("delete task hub: %w", fileError(path, err))

@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A hub is there when its file is opened, and whatever was acknowledged is
-// there again when it is opened the next time.
+// A hub is created when its file is first opened. Acknowledged data is available when it is opened
+// again.
 func Example() {
 	dir, err := os.MkdirTemp("", "hub")
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// FlushAt makes layers go into the database when they have reached a size, so
-// that tests see it happen.
+// FlushAt sets the size in bytes at which a layer is written to the database, so that tests can
+// observe it.
 func (h *Hub) FlushAt(size int64) {
-	// The field is the writer's.
+	// The writer owns the field.
 	err := h.Update(context.Background(), func(*logstore.Txn) error {
 		h.store.Limits.Flush = size
 		return nil
@@ -19,9 +19,9 @@ func (h *Hub) FlushAt(size int64) {
 	}
 }
 
-// Damage makes the record of an instance one that cannot be read.
+// Damage makes the record of an instance undecodable.
 func (h *Hub) Damage(ctx context.Context, id string) error {
-	const instances = 0 // of partition.Tables
+	const instances = 0 // index in partition.Tables
 	return h.Update(ctx, func(t *logstore.Txn) error {
 		t.Put(instances, []byte(id), []byte{255})
 		return nil

@@ -22,7 +22,7 @@ import (
 
 var impatient = embedded.Config{LockTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 
-// holdHub opens a hub and keeps it until it is killed.
+// holdHub opens a hub and holds it until the process is killed.
 func holdHub(path string) error {
 	if _, err := embedded.Open(path, embedded.Config{}); err != nil {
 		return err
@@ -32,7 +32,7 @@ func holdHub(path string) error {
 	return nil
 }
 
-func TestOpen_RefusesAHubThatAnotherProcessHas(t *testing.T) {
+func TestOpen_RefusesAHubOpenInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	c := startChild(t, "hold", path)
@@ -43,13 +43,13 @@ func TestOpen_RefusesAHubThatAnotherProcessHas(t *testing.T) {
 		t.Fatalf("Open returned %v, want a *HeldError", err)
 	}
 	if want := fmt.Sprintf("process %d on host ", c.Process.Pid); held.Path != path || !strings.HasPrefix(held.Holder, want) {
-		t.Errorf("the error has path %s and holder %q, want %s and %q", held.Path, held.Holder, path, want)
+		t.Errorf("HeldError has path %s and holder %q, want %s and %q", held.Path, held.Holder, path, want)
 	}
 	c.kill()
 	open(t, path, impatient)
 }
 
-func TestOpen_RefusesAHubThatThisProcessHas(t *testing.T) {
+func TestOpen_RefusesAHubOpenInThisProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	hub := open(t, path, impatient)
@@ -62,7 +62,7 @@ func TestOpen_RefusesAHubThatThisProcessHas(t *testing.T) {
 	open(t, path, impatient)
 }
 
-func TestOpen_MakesFoldersAndLeavesOneFileWhenClosed(t *testing.T) {
+func TestOpen_CreatesFoldersAndCloseLeavesOneFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not", "there")
 	hub := open(t, filepath.Join(dir, "hub.db"), impatient)
@@ -71,11 +71,11 @@ func TestOpen_MakesFoldersAndLeavesOneFileWhenClosed(t *testing.T) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "hub.db" {
-		t.Errorf("the folder has %v, %v, want hub.db alone", entries, err)
+		t.Errorf("the folder contains %v, %v, want only hub.db", entries, err)
 	}
 }
 
-func TestHub_SaysThatItIsClosed(t *testing.T) {
+func TestHub_ReturnsErrClosedAfterClose(t *testing.T) {
 	t.Parallel()
 	hub := open(t, filepath.Join(t.TempDir(), "hub.db"), impatient)
 	run(t, hub)
@@ -108,7 +108,7 @@ func startInstance(t *testing.T, hub *embedded.Hub, id string) error {
 	return hub.StartInstance(t.Context(), provider.TaskMessage{Event: start, Target: start.Instance}, nil)
 }
 
-// closedHub makes a hub with instances, and returns its file and what is in it.
+// closedHub creates a hub with instances and returns its file and the file's content.
 func closedHub(t *testing.T) (path string, content []byte) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "hub.db")
@@ -128,7 +128,7 @@ func closedHub(t *testing.T) (path string, content []byte) {
 	return path, content
 }
 
-func TestOpen_RefusesFilesThatAreNoSoundHub(t *testing.T) {
+func TestOpen_RefusesFilesThatAreNotAValidHub(t *testing.T) {
 	t.Parallel()
 	_, sound := closedHub(t)
 	edited := func(edit func(*bolt.Tx) error) func(t *testing.T, path string) {
@@ -148,7 +148,7 @@ func TestOpen_RefusesFilesThatAreNoSoundHub(t *testing.T) {
 	}
 	changed := func(at int, b byte) []byte {
 		c := bytes.Clone(sound)
-		c[at], c[at+4096] = b, b // both headers
+		c[at], c[at+4096] = b, b // in both headers
 		return c
 	}
 	for _, tt := range []struct {
@@ -204,7 +204,7 @@ func TestOpen_RefusesANewerFormat(t *testing.T) {
 func TestOpen_RefusesAFolder(t *testing.T) {
 	t.Parallel()
 	if _, err := embedded.Open(t.TempDir(), impatient); err == nil || !strings.Contains(err.Error(), "directory") {
-		t.Errorf("Open returned %v, want an error that says that it is a directory", err)
+		t.Errorf("Open returned %v, want an error that names a directory", err)
 	}
 }
 
@@ -224,7 +224,7 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// unchanged checks that a file is as it was and has no other beside it.
+// unchanged fails unless the file has its previous content and no other files are beside it.
 func unchanged(t *testing.T, path string, before []byte) {
 	t.Helper()
 	if !bytes.Equal(read(t, path), before) {
@@ -232,11 +232,11 @@ func unchanged(t *testing.T, path string, before []byte) {
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
-		t.Errorf("beside the file there is %v, %v", entries, err)
+		t.Errorf("files beside the hub's file: %v, %v", entries, err)
 	}
 }
 
-func TestOpen_WritesToNobodyElsesFileByALink(t *testing.T) {
+func TestOpen_DoesNotWriteThroughALink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, mine := filepath.Join(dir, "hub.db"), filepath.Join(dir, "mine.txt")
@@ -251,7 +251,7 @@ func TestOpen_WritesToNobodyElsesFileByALink(t *testing.T) {
 	}
 	hub := open(t, path, embedded.Config{})
 	if text, err := os.ReadFile(mine); err != nil || string(text) != "mine" {
-		t.Errorf("what the link leads to says %q, %v", text, err)
+		t.Errorf("the target of the link contains %q, %v", text, err)
 	}
 	if info, err := os.Lstat(path + ".owner"); err != nil || !info.Mode().IsRegular() {
 		t.Errorf("the owner's file is %v, %v", info, err)
@@ -261,7 +261,7 @@ func TestOpen_WritesToNobodyElsesFileByALink(t *testing.T) {
 	}
 }
 
-func TestHub_TakesNothingAndTellsNothingWhenItsFileIsGone(t *testing.T) {
+func TestHub_FailsReadsAndWritesWhenItsFileIsGone(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(path string) error{
 		"deleted": os.Remove,
@@ -279,37 +279,37 @@ func TestHub_TakesNothingAndTellsNothingWhenItsFileIsGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		patience.Until(t, "a read finds the file "+name, func() bool { // a read looks at most each second
+		patience.Until(t, "a read finds the file "+name, func() bool { // reads check the file at most once a second
 			_, err = hub.Instance(t.Context(), "before", provider.Fetch{})
 			return err != nil
 		})
 		for what, err := range readings(t, hub, err) {
 			if !errors.As(err, new(*fs.PathError)) || !strings.Contains(err.Error(), "was deleted or moved") {
-				t.Errorf("%s: %s returned %v, want that the file was deleted or moved", name, what, err)
+				t.Errorf("%s: %s returned %v, want an error about a deleted or moved file", name, what, err)
 			}
 		}
 		if err := startInstance(t, hub, "after"); !errors.As(err, new(*fs.PathError)) || !strings.Contains(err.Error(), "was deleted or moved") {
-			t.Errorf("%s: %v, want that the file was deleted or moved", name, err)
+			t.Errorf("%s: %v, want an error about a deleted or moved file", name, err)
 		}
 		if name == "moved" {
 			if err := os.Rename(path+".bak", path); err != nil {
 				t.Fatal(err)
 			}
 			if err := startInstance(t, hub, "again"); err != nil {
-				t.Errorf("put back: %v", err)
+				t.Errorf("start after the file was put back: %v", err)
 			}
 			for what, err := range readings(t, hub, nil) {
 				if err != nil {
-					t.Errorf("put back: %s returned %v", what, err)
+					t.Errorf("after the file was put back: %s returned %v", what, err)
 				}
 			}
 		}
-		_ = hub.Close() // there is nothing to keep
+		_ = hub.Close() // nothing must be kept
 	}
 }
 
-// readings returns the errors of all that reads from a hub with an instance "before",
-// besides the given one of Instance.
+// readings returns the errors of all reads of the instance "before", including the given error of
+// Instance.
 func readings(t *testing.T, hub *embedded.Hub, instance error) map[string]error {
 	_, list := hub.Instances(t.Context(), provider.Query{})
 	_, past := hub.History(t.Context(), "before")

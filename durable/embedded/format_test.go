@@ -26,10 +26,10 @@ import (
 
 var rewriteFormat = flag.Bool("format.rewrite", false, "write the files of the current format in testdata, after a change that older builds need not read")
 
-// A hub of each format that there was, left behind by a process that died, is opened
-// with all that was in its database and in its journal. The files of a format are
-// written once, by the build that introduced it, and stay as they are.
-func TestOpen_ReadsWhatEachFormatLeft(t *testing.T) {
+// A process left a hub of each format version without closing it. Open must recover everything in
+// its database and its journal. The files of a format were written once, by the version that
+// introduced it, and must not change.
+func TestOpen_ReadsFilesOfEveryFormatVersion(t *testing.T) {
 	t.Parallel()
 	for format := 1; format <= hubfile.FormatVersion; format++ {
 		for _, relaxed := range []bool{false, true} {
@@ -51,9 +51,9 @@ func TestOpen_ReadsWhatEachFormatLeft(t *testing.T) {
 	}
 }
 
-// A file is that of an exact hub if it was created as one and nothing was imported. Files of
-// before that was noted may be of either kind.
-func TestOpen_KnowsWhetherSomethingWasImported(t *testing.T) {
+// A hub is exact if this version created it and nothing was imported. The kind of files of older
+// versions is unknown.
+func TestOpen_RestoresWhetherDataWasImported(t *testing.T) {
 	t.Parallel()
 	isExact := func(path string) bool {
 		h, err := Open(path, Config{})
@@ -70,7 +70,7 @@ func TestOpen_KnowsWhetherSomethingWasImported(t *testing.T) {
 	created, filled, old := filepath.Join(t.TempDir(), "hub.db"), filepath.Join(t.TempDir(), "hub.db"), filepath.Join(t.TempDir(), "hub.db")
 	for _, when := range []string{"when it is created", "when it is opened again"} {
 		if !isExact(created) {
-			t.Errorf("a new hub is not exact %s", when)
+			t.Errorf("a new hub is not exact %s; want exact", when)
 		}
 	}
 	h, err := Open(filled, Config{})
@@ -81,24 +81,24 @@ func TestOpen_KnowsWhetherSomethingWasImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.IsExact() {
-		t.Error("a hub that is filled is exact")
+		t.Error("a hub with an import is exact; want not exact")
 	}
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if isExact(filled) {
-		t.Error("a hub that was filled is exact when it is opened again")
+		t.Error("a hub with an import is exact when it is opened again; want not exact")
 	}
 	unpackHub(t, filepath.Join("testdata", "format1", "durable"), old)
 	if isExact(old) {
-		t.Error("a hub of which nothing is known is exact")
+		t.Error("a hub of an older version is exact; want not exact")
 	}
 }
 
 var ignoringTimes = cmpopts.IgnoreTypes(time.Time{})
 
-// sampleHub makes a hub that has something of everything, some of it in the database
-// and some in the journal, and leaves its files as a process does that dies.
+// sampleHub creates a hub that uses all features of the format, partly in the database and partly
+// in the journal. It leaves the files as a dead process does.
 func sampleHub(t *testing.T, path string, relaxed bool) {
 	t.Helper()
 	live := filepath.Join(t.TempDir(), "live.db")
@@ -113,7 +113,7 @@ func sampleHub(t *testing.T, path string, relaxed bool) {
 	r.Must(r.Close())
 
 	r = openRunning(t, live, relaxed)
-	r.Raise("runs", strings.Repeat("a long name ", 3000)) // in several pieces
+	r.Raise("runs", strings.Repeat("a long name ", 3000)) // stored in several pieces
 	r.StartAt("scheduled", time.Now().Add(1000*time.Hour))
 	r.Start("gone")
 	r.stop()
@@ -138,19 +138,19 @@ func openRunning(t *testing.T, path string, relaxed bool) *running {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { // awaited by stop
+	go func() { // stop waits for it
 		defer close(done)
-		_ = h.Run(ctx) // nil, or that the hub is closed
+		_ = h.Run(ctx) // nil, or the error that the hub is closed
 	}()
 	r := &running{&partitiontest.Stage{T: t, Hub: h}, h, func() { cancel(); <-done }}
 	t.Cleanup(func() {
 		r.stop()
-		_ = h.Close() // may have been closed
+		_ = h.Close() // may be closed already
 	})
 	return r
 }
 
-// contents opens a hub and returns what is in it.
+// contents opens a hub and returns everything that it exports.
 func contents(t *testing.T, path string, relaxed bool) (all exported) {
 	t.Helper()
 	h, err := Open(path, Config{Relaxed: relaxed, Logger: slog.New(slog.DiscardHandler)})
@@ -166,7 +166,7 @@ func contents(t *testing.T, path string, relaxed bool) (all exported) {
 	return all
 }
 
-// exported is what a hub exports.
+// exported is the exported content of a hub.
 type exported struct {
 	States    []provider.InstanceState
 	Histories [][]history.Event
@@ -190,7 +190,7 @@ func (e *exported) Message(_ context.Context, m provider.TaskMessage) error {
 	return nil
 }
 
-// packHub writes the files of a hub, as they are, into a folder of testdata.
+// packHub copies the files of a hub to a folder of testdata.
 func packHub(t *testing.T, path, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

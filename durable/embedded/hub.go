@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Hub is a task hub in one file, open in this process.
+// Hub is a task hub in one file, open in this process. It is safe for concurrent use.
 type Hub struct {
 	*engine
 
@@ -22,10 +22,10 @@ type Hub struct {
 	log   *slog.Logger
 	file  *hubfile.File
 	store *logstore.Store
-	began uint64 // the number of the last group when the file was opened
+	began uint64 // number of the last group when the file was opened
 }
 
-// engine has the methods of the Hub that do not depend on where it is.
+// engine provides the methods of Hub that do not depend on the storage.
 type engine = partition.Partition
 
 var (
@@ -40,13 +40,13 @@ var (
 	_ provider.UsageReporter = (*Hub)(nil)
 )
 
-// Open opens the task hub in the file at path, and creates it if there is none.
-// While it is open there are files beside it, whose names are the same with the
-// suffixes ".journal-0", ".journal-1" and ".owner", and while it is compacted ".compact".
+// Open opens the task hub in the file at path and creates it if it does not exist. While the hub is
+// open, there are files beside it with the same name and the suffixes ".journal-0", ".journal-1"
+// and ".owner", and ".compact" during a compaction.
 //
-// It fails with a *[HeldError] if another process has the file open, with a
-// *[FormatError] if the file is of a newer version, and with a *[CorruptError] if
-// it is damaged or not a task hub.
+// Open fails with a *[HeldError] if another process has the file open, with a *[FormatError] if the
+// file has a newer format, and with a *[CorruptError] if it is damaged or not a task hub. It fails
+// with a *[NetworkFileError] if the file is on a network file system.
 func Open(path string, cfg Config) (*Hub, error) {
 	h, err := open(path, cfg)
 	if err != nil {
@@ -87,11 +87,10 @@ func open(path string, cfg Config) (*Hub, error) {
 	return h, nil
 }
 
-// Compact rewrites the file of the task hub at path without its free space, which [Open]
-// does by itself if most of the file is free, and returns how many bytes the file had
-// before and has now. Meanwhile the disk needs room for both. If it cannot be rewritten it
-// stays as it is. Compact fails as Open does, and with [fs.ErrNotExist] if there is no
-// file.
+// Compact rewrites the file of the task hub at path without its free space. It returns the size of
+// the file before and after, in bytes. [Open] compacts a file by itself if most of it is free. The
+// disk needs space for both files meanwhile. If the rewrite fails, the file does not change.
+// Compact has the errors of Open, and [fs.ErrNotExist] if the file does not exist.
 func Compact(path string, cfg Config) (before, after int64, err error) {
 	if before, err = sizeOf(path); err != nil {
 		return 0, 0, fmt.Errorf("compact task hub: %w", err)
@@ -116,11 +115,11 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// Path returns the name of the hub's file.
+// Path returns the absolute path of the hub's file.
 func (h *Hub) Path() string { return h.path }
 
-// Close finishes the writes that are under way and closes the file. Call it after
-// Run has returned. Locks that are still held are revoked.
+// Close completes the pending writes and closes the file. Call it after Run has returned. It
+// revokes locks that are still held.
 func (h *Hub) Close() error {
 	first, err := h.engine.Close()
 	if !first {
@@ -132,7 +131,7 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// fileError returns an error of the file as callers know it, and logs a panic.
+// fileError converts an error of the file to a public error type. It logs panics of the database.
 func (h *Hub) fileError(err error) error {
 	if panicked, ok := errors.AsType[*hubfile.PanicError](err); ok {
 		h.log.Error("the database panicked", "path", h.path, "error", panicked, "stack", string(panicked.Stack))
@@ -140,8 +139,8 @@ func (h *Hub) fileError(err error) error {
 	return fileError(h.path, err)
 }
 
-// Check implements [provider.Checker]. The file must be in its place, and it must be
-// possible to write to it.
+// Check implements [provider.Checker]. It fails if the file was deleted, moved or cannot be
+// written.
 func (h *Hub) Check(ctx context.Context) error {
 	if err := h.file.CheckPlace(); err != nil {
 		return err
@@ -149,22 +148,22 @@ func (h *Hub) Check(ctx context.Context) error {
 	return h.engine.Check(ctx)
 }
 
-// IsSole implements [provider.Sole]: one process has the file.
+// IsSole implements [provider.Sole]: only one process can use the hub.
 func (h *Hub) IsSole() bool { return true }
 
-// Usage implements [provider.UsageReporter], by the groups of operations that were written
-// together. Errors of the file are in what [Hub.Check] returns.
+// Usage implements [provider.UsageReporter]. A request is a group of operations that were written
+// together. Errors are not counted; [Hub.Check] reports errors of the file.
 func (h *Hub) Usage() []provider.Usage {
 	return []provider.Usage{{Part: "file", Requests: int64(h.store.Newest() - h.began), Errors: -1}}
 }
 
-// IsExact implements [provider.Exact]: a checkpoint is one record of the file. Files of hubs
-// that were filled by Import are not exact, nor are those of versions before this one that
-// did not note which those were.
+// IsExact implements [provider.Exact]. A checkpoint is one record of the file. A hub that was
+// filled by Import is not exact. Neither is a hub that an older version created without recording
+// this.
 func (h *Hub) IsExact() bool { return h.file.IsExact() }
 
-// Import implements [provider.Portable]. A hub whose import failed looks like a complete one:
-// import into a file of another name, and rename it afterwards.
+// Import implements [provider.Portable]. After a failed import the hub looks like a complete one.
+// Import into a file of another name and rename it afterwards.
 func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
 	return h.engine.Import(ctx, func(w provider.HubWriter) error {
 		if err := h.file.SetInexact(); err != nil {
@@ -174,15 +173,16 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 	})
 }
 
-// Backup writes the hub as it is at one moment into a new file at path, and returns its size in
-// bytes. Workers and clients may use the hub meanwhile: the backup has all that was acknowledged
-// before, and nothing that came later. The file is a closed hub with mode 0600, without free space. It gets its name
-// when it is complete and on the disk. Backup fails with [fs.ErrExist] if there is a file at path.
+// Backup writes the hub as of one moment to a new file at path and returns its size in bytes.
+// Workers and clients may use the hub meanwhile. The backup contains everything acknowledged before
+// that moment and nothing later. The file is a closed hub with mode 0600 and without free space. It
+// gets its name when it is complete and on the disk. Backup fails with [fs.ErrExist] if there is a
+// file at path.
 //
-// The space of records that change during a backup is used again only after it, so the hub's file
-// grows. Once the file grows beyond its memory map, 4 GiB or the next GiB, changes stay in memory until the
-// backup ends; writes stall when these are 64 MB, and reads of other records stall at once.
-// On Windows this happens as soon as the file grows.
+// The space of records that change during a backup is reused only after it, so the hub's file
+// grows. When the file exceeds its memory map (4 GiB or the next GiB), changes stay in memory until
+// the backup ends. Writes stall when these changes have 64 MB, and reads of other records stall at
+// once. On Windows this happens as soon as the file grows.
 func (h *Hub) Backup(ctx context.Context, path string) (size int64, err error) {
 	err = h.store.Snapshot(func(v *logstore.View) (err error) {
 		size, err = h.file.Backup(ctx, path, v)

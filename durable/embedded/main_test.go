@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// children are what this program does as the child of a test, by the value of
-// an environment variable. Some are added where the operating system allows.
+// children maps the value of an environment variable to the function that this program runs as the
+// child of a test. Some entries are added only on some operating systems.
 var children = map[string]func(path string) error{
 	"hold":    holdHub,
 	"torture": tortureHub,
@@ -28,22 +28,22 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// More tests run at a time than there are processors, since they mostly wait.
+	// Run more tests in parallel than there are processors, because most of them wait.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8") // a number in range
+		_ = f.Value.Set("8") // a number in the valid range
 	}
 	os.Exit(m.Run())
 }
 
-// A child is this program in another process.
+// A child is this program running in another process.
 type child struct {
 	*exec.Cmd
 	out *bufio.Scanner
 	err strings.Builder
 }
 
-// startChild starts a child, which is killed when the test ends.
+// startChild starts a child process, which is killed at the end of the test.
 func startChild(t *testing.T, role, path string) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -66,10 +66,10 @@ func startChild(t *testing.T, role, path string) *child {
 	return c
 }
 
-// kill ends the child without its having a say.
+// kill kills the child.
 func (c *child) kill() {
 	_ = c.Process.Kill() // fails only if it has ended
-	_ = c.Wait()         // reports that it was killed
+	_ = c.Wait()         // returns an error because it was killed
 }
 
 // line returns the next line of the child's output.

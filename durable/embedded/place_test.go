@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 )
 
-func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
+func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestUsage_CountsTheWritesSinceTheFileWasOpened(t *testing.T) {
 		}
 		after := hub.Usage()[0]
 		if before.Part != "file" || before.Requests > 1 || after.Requests-before.Requests != 3 || after.Errors != -1 {
-			t.Errorf("the usage is %+v, and after three starts %+v", before, after)
+			t.Errorf("Usage: %+v, after three starts %+v", before, after)
 		}
 		if err := hub.Close(); err != nil {
 			t.Fatal(err)

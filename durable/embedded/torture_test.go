@@ -24,10 +24,9 @@ var (
 	tortureSeed   = flag.Uint64("torture.seed", 0, "seed of what it does; 0 takes one from the time")
 )
 
-// A process that does random operations on a hub is killed again and again,
-// without warning. After each time, whatever it was told to be done must be
-// there, everything exactly once.
-func TestHub_KeepsWhatItAcknowledgedWhenItsProcessIsKilled(t *testing.T) {
+// A process that makes random operations on a hub is killed repeatedly without warning. Afterwards
+// everything acknowledged must exist, exactly once.
+func TestHub_KeepsAcknowledgedWritesWhenItsProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	seed := *tortureSeed
 	if seed == 0 {
@@ -44,9 +43,9 @@ func TestHub_KeepsWhatItAcknowledgedWhenItsProcessIsKilled(t *testing.T) {
 	for round := 0; round < rounds || len(v.missing()) > 0 && round < 100; round++ {
 		c := startChild(t, "torture", fmt.Sprintf("%d %v %s", seed+uint64(round), round%3 == 2, path))
 		if got := c.line(t); got != "open" {
-			t.Fatalf("round %d: the child says %q", round, got)
+			t.Fatalf("round %d: unexpected output of the child: %q", round, got)
 		}
-		killed := time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { _ = c.Process.Kill() }) // real time: a process dies at a random time
+		killed := time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { _ = c.Process.Kill() }) // real time: the process dies at a random time
 		for c.out.Scan() {
 			v.note(t, c.out.Text())
 		}
@@ -72,11 +71,11 @@ func TestHub_KeepsWhatItAcknowledgedWhenItsProcessIsKilled(t *testing.T) {
 	}
 }
 
-// A victim is what a hub's processes were told to be done.
+// A victim records the acknowledged operations of a hub's processes.
 type victim struct {
 	counts   map[string]int
 	started  map[string]bool
-	sent     map[string][]string // tokens, by instance
+	sent     map[string][]string // tokens by instance
 	commits  map[string]commitNote
 	finished map[taskKey]bool
 }
@@ -104,7 +103,7 @@ func newVictim() *victim {
 	}
 }
 
-// note takes a line of the child's.
+// note records one line of the child's output.
 func (v *victim) note(t *testing.T, line string) {
 	t.Helper()
 	f := strings.Fields(line)
@@ -112,7 +111,7 @@ func (v *victim) note(t *testing.T, line string) {
 	var n int
 	if len(f) > 3 {
 		if _, err := fmt.Sscan(f[3], &n); err != nil {
-			t.Fatalf("the child says %q", line)
+			t.Fatalf("unexpected output of the child: %q", line)
 		}
 	}
 	switch f[0] {
@@ -125,25 +124,24 @@ func (v *victim) note(t *testing.T, line string) {
 	case "A":
 		v.finished[taskKey{f[1], f[2], n}] = true
 	default:
-		t.Fatalf("the child says %q", line)
+		t.Fatalf("unexpected output of the child: %q", line)
 	}
 }
 
-// found is what is in a hub of one instance.
+// found is the content of a hub for one instance.
 type found struct {
 	state   *provider.InstanceState
 	past    []history.Event
 	pending []provider.TaskMessage
-	session provider.Session // that took the first of them
+	session provider.Session // session of the first messages
 }
 
-// verify opens what a killed process left and compares it with what that was
-// told.
+// verify opens the files of a killed process and compares them with the acknowledged operations.
 func (v *victim) verify(t *testing.T, path string) {
 	t.Helper()
 	hub, err := embedded.Open(path, impatient)
 	if err != nil {
-		t.Fatalf("open what is left: %v", err)
+		t.Fatalf("open the files of the killed process: %v", err)
 	}
 	stop := run(t, hub)
 	all := make(map[string]*found)
@@ -170,17 +168,17 @@ func (v *victim) verify(t *testing.T, path string) {
 	if len(faults) > 0 {
 		t.Errorf("%d faults:\n%s", len(faults), strings.Join(faults[:min(20, len(faults))], "\n"))
 	}
-	// What is in hand is not given back: the copy is not needed any more.
+	// Work in flight is not released: the copy is not needed any more.
 	go stop()
 	if err := hub.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 }
 
-// faults compares what is in a hub with what its processes were told.
+// faults compares the content of a hub with the acknowledged operations.
 func (v *victim) faults(all map[string]*found, activities map[taskKey]int) faults {
 	var list faults
-	raised := make(map[string][]string) // by instances, by target
+	raised := make(map[string][]string) // by instance, by target
 	for id, f := range all {
 		for _, e := range f.past {
 			if e, ok := e.(*history.EventSent); ok {
@@ -201,14 +199,13 @@ func (v *victim) faults(all map[string]*found, activities map[taskKey]int) fault
 	return list
 }
 
-// faults are what is wrong with a hub.
+// faults lists the defects of a hub.
 type faults []string
 
 func (l *faults) add(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
 
-// takeAll takes everything that is pending, and keeps it. It returns how much
-// that was. What comes for an instance that was taken before comes to its session,
-// such as a timer that was not due then.
+// takeAll fetches all pending work and keeps it locked. It returns the amount. Later messages for a
+// fetched instance, such as fired timers, are delivered to its session.
 func takeAll(t *testing.T, hub *embedded.Hub, all map[string]*found, activities map[taskKey]int) (taken int) {
 	t.Helper()
 	for _, f := range all {
@@ -244,8 +241,8 @@ func takeAll(t *testing.T, hub *embedded.Hub, all map[string]*found, activities 
 	}
 }
 
-// checkCommit checks that the history has what was last committed. There may
-// be one commit more, which was on its way.
+// checkCommit verifies that the history contains the last acknowledged commit. It may contain one
+// more that was in flight.
 func (v *victim) checkCommit(list *faults, id string, f *found) {
 	c, ok := v.commits[id]
 	if !ok || f.state.Instance.ExecutionID != c.execution { // it may have continued as new since
@@ -271,8 +268,8 @@ func kinds(past []history.Event) string {
 	return b.String()
 }
 
-// checkEvents checks that every event that was sent to an instance, by a
-// client or by another instance, is in its history or pending, once.
+// checkEvents verifies that each event sent to an instance, by a client or another instance, is
+// either in its history or pending, exactly once.
 func (v *victim) checkEvents(list *faults, id string, f *found, raised []string) {
 	count := make(map[string]int)
 	for _, e := range f.past {
@@ -287,11 +284,11 @@ func (v *victim) checkEvents(list *faults, id string, f *found, raised []string)
 	}
 	for token, n := range count {
 		if n != 1 {
-			list.add("event %s of %s is there %d times", token, id, n)
+			list.add("event %s of %s occurs %d times", token, id, n)
 		}
 	}
 	if f.state.Status.IsTerminal() {
-		return // nobody wants what was not taken
+		return // pending events of an ended instance do not matter
 	}
 	for _, token := range v.sent[id] {
 		if count[token] == 0 {
@@ -305,8 +302,8 @@ func (v *victim) checkEvents(list *faults, id string, f *found, raised []string)
 	}
 }
 
-// checkWork checks that each activity and timer of a history is pending, or
-// has a result that is, or that the history has, once.
+// checkWork verifies that each activity and timer of a history is either pending or has one result,
+// which is pending or in the history.
 func checkWork(list *faults, f *found, activities map[taskKey]int) {
 	if f.state.Status.IsTerminal() {
 		return

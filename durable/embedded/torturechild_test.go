@@ -19,15 +19,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A torturer does random operations on a hub until it is killed, and reports
-// each on its standard output once it was acknowledged:
+// A torturer makes random operations on a hub until it is killed. It reports each acknowledged
+// operation on standard output:
 //
 //	S instance                     started
 //	E instance token               sent an event
 //	C instance execution n digest  committed: the history has n events
 //	A instance execution task      completed an activity
 //
-// Tokens are unique: a message that is lost or comes twice shows.
+// Tokens are unique, so that lost and duplicated messages are detected.
 type torturer struct {
 	hub    *embedded.Hub
 	seed   uint64
@@ -37,8 +37,8 @@ type torturer struct {
 	ids []string
 }
 
-// tortureHub is what a child does. Its argument is a seed, whether the hub is
-// relaxed, and the hub's path.
+// tortureHub runs in a child process. Its argument contains a seed, whether the hub is relaxed, and
+// the hub's path.
 func tortureHub(arg string) error {
 	var seed uint64
 	var relaxed bool
@@ -49,7 +49,7 @@ func tortureHub(arg string) error {
 	return torture(seed, relaxed, path, nil)
 }
 
-// torture does random operations on a hub. It also runs a function, which may be nil.
+// torture makes random operations on a hub. It also runs more, which may be nil.
 func torture(seed uint64, relaxed bool, path string, more func(*embedded.Hub) error) error {
 	ctx := context.Background()
 	hub, err := embedded.Open(path, embedded.Config{
@@ -90,8 +90,7 @@ func torture(seed uint64, relaxed bool, path string, more func(*embedded.Hub) er
 	return <-errs
 }
 
-// say reports an acknowledged operation in one write, which a pipe takes as a
-// whole.
+// say reports an acknowledged operation in a single write, which is atomic on a pipe.
 func say(format string, args ...any) {
 	_, _ = fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
@@ -203,13 +202,13 @@ func (x *torturer) orchestrate(r *rand.Rand) error {
 	return item.Session.Release(ctx)
 }
 
-// decide returns a checkpoint that takes all messages and decides at random.
+// decide returns a checkpoint that consumes all messages and has random decisions.
 func (x *torturer) decide(r *rand.Rand, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) *provider.Checkpoint {
 	now := history.NewHeader(time.Now())
 	cp := &provider.Checkpoint{Instance: instance}
 	cp.NewEvents = append(cp.NewEvents, &history.OrchestratorStarted{Header: now})
 	if r.IntN(25) == 0 && len(past) > 0 {
-		// The events that came are kept, so that they can be counted.
+		// The consumed events are kept in the history, so that they can be counted.
 		cp.Instance.ExecutionID, cp.ContinuedAsNew = "e"+x.token(), true
 		cp.NewEvents = append(cp.NewEvents, &history.ExecutionStarted{Header: now, Name: "Orchestrator", Instance: cp.Instance})
 		for _, e := range past {
@@ -230,7 +229,7 @@ func (x *torturer) decide(r *rand.Rand, instance history.OrchestrationInstance, 
 		}
 		return history.Header{EventID: id, Timestamp: now.Timestamp}
 	}
-	for range r.IntN(5) / 3 { // so that there are not more and more of them
+	for range r.IntN(5) / 3 { // limits their number
 		task := &history.TaskScheduled{Header: head(), Name: x.token()}
 		cp.NewEvents = append(cp.NewEvents, task)
 		cp.Activities = append(cp.Activities, provider.TaskMessage{Event: task, Target: cp.Instance})
@@ -253,13 +252,13 @@ func (x *torturer) decide(r *rand.Rand, instance history.OrchestrationInstance, 
 	return cp
 }
 
-// digest sums events up.
+// digest returns a hash of the events.
 func digest(events []history.Event) uint64 {
 	h := fnv.New64a()
 	for _, e := range events {
 		b, err := json.Marshal(e)
 		if err != nil {
-			panic(err) // events hold plain data only
+			panic(err) // events contain only plain data
 		}
 		_, _ = fmt.Fprintf(h, "%v %s\n", e.Type(), b)
 	}

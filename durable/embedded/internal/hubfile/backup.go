@@ -7,10 +7,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// backupFill is the share of a page that a backup fills. It writes records in the order of their keys.
+// backupFill is the share of a page that a backup fills. It can be high because records are written
+// in key order.
 const backupFill = 0.9
 
-// copyTable writes the records of a table into a new bucket, in transactions of compactTxn bytes.
+// copyTable writes the records of a table to a new bucket, in transactions of compactTxn bytes.
 func copyTable(ctx context.Context, db *bolt.DB, v *logstore.View, t logstore.Table, name string) error {
 	for next, more := "", true; more; {
 		more = false

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// A stepped context calls step whenever it is asked for its error.
+// A stepped context calls step for each call of Err.
 type stepped struct {
 	context.Context
 	step func() error
@@ -20,7 +20,7 @@ type stepped struct {
 
 func (s stepped) Err() error { return s.step() }
 
-// backup writes a backup of an open store, and calls step before each record.
+// backup writes a backup of an open store. It calls step before each record.
 func backup(t *testing.T, s *opened, path string, step func() error) error {
 	t.Helper()
 	return s.Snapshot(func(v *logstore.View) error {
@@ -29,7 +29,7 @@ func backup(t *testing.T, s *opened, path string, step func() error) error {
 	})
 }
 
-func TestBackup_HasTheRecordsOfOneMoment(t *testing.T) {
+func TestBackup_ContainsTheRecordsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	const seed = 7
 	t.Logf("seed %d", seed)
@@ -53,10 +53,10 @@ func TestBackup_HasTheRecordsOfOneMoment(t *testing.T) {
 		}
 		copied := openStore(t, path, quiet)
 		if got := storedIn(t, copied); got.indexIn([]model{want}) < 0 {
-			t.Error("the backup does not hold the records of the moment at which it began")
+			t.Error("the backup differs from the hub at the start of the backup")
 		}
 		if !copied.file.IsExact() || copied.file.Opens != s.file.Opens+1 || copied.file.Crashes != s.file.Crashes {
-			t.Errorf("the backup is exact: %v, was opened %d times, has %d crashes; want true, %d, %d",
+			t.Errorf("the backup has exact %v, opens %d, crashes %d; want true, %d, %d",
 				copied.file.IsExact(), copied.file.Opens, copied.file.Crashes, s.file.Opens+1, s.file.Crashes)
 		}
 		copied.die()
@@ -72,9 +72,9 @@ func TestBackup_HasTheRecordsOfOneMoment(t *testing.T) {
 	}
 }
 
-// A process can die at each step of a backup: the incomplete file does not open, and has
-// another name.
-func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
+// A process may die at any step of a backup. The incomplete file has another name and cannot be
+// opened.
+func TestBackup_AnIncompleteFileCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
 	m, r, next := newModel(), rand.New(rand.NewPCG(3, 3)), uint64(0)
@@ -96,7 +96,7 @@ func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
 		steps++
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
 		if err != nil || len(files) != 1 || files[0] == path {
-			t.Fatalf("the folder has %q, %v; want one file of another name", files, err)
+			t.Fatalf("the folder contains %q, %v; want one file of another name", files, err)
 		}
 		content, err := os.ReadFile(files[0])
 		if err != nil {
@@ -107,7 +107,7 @@ func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f, err := Open(left, quiet); !errors.As(err, new(*CorruptError)) {
-			t.Fatalf("after %d records the incomplete file opens: %v, %v", steps, f, err)
+			t.Fatalf("after %d records Open accepts the incomplete file: %v, %v", steps, f, err)
 		}
 		return nil
 	}
@@ -116,18 +116,18 @@ func TestBackup_LeavesNoIncompleteFileThatOpens(t *testing.T) {
 	}
 	copied := openStore(t, path, quiet)
 	if got := storedIn(t, copied); got.indexIn([]model{m}) < 0 {
-		t.Error("the backup does not hold the records of the hub")
+		t.Error("the backup differs from the hub")
 	}
 	copied.die()
 	if steps < 20 {
-		t.Errorf("there were %d steps, want more", steps)
+		t.Errorf("got %d steps, want more", steps)
 	}
 	if err := backup(t, s, path, look); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a backup over a file: %v, want that it exists", err)
+		t.Errorf("Backup to an existing file: %v, want fs.ErrExist", err)
 	}
 	canceled, other := errors.New("canceled"), filepath.Join(t.TempDir(), "other.db")
 	if err := backup(t, s, other, func() error { return canceled }); !errors.Is(err, canceled) {
-		t.Errorf("a canceled backup: %v", err)
+		t.Errorf("canceled Backup: %v", err)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(other)); err != nil || len(entries) > 0 {
 		t.Errorf("a canceled backup leaves %v, %v", entries, err)

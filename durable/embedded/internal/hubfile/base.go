@@ -12,22 +12,22 @@ import (
 	boltErrors "go.etcd.io/bbolt/errors"
 )
 
-// In the database a record is one or more pieces, whose keys are the record's
-// and the number of the piece in two bytes. bbolt rewrites whole pages, so large
-// values must not share pages with values that change.
+// In the database a record consists of one or more pieces. The key of a piece is the record's key
+// followed by the piece number in two bytes. bbolt rewrites whole pages, so large values must not
+// share pages with values that change.
 //
-// A piece begins with a checksum over its key and all that follows, and a byte
-// that is 1 if more pieces follow: the database does not check its data.
+// A piece starts with a checksum, because the database does not check its data. The checksum covers
+// the key and the rest of the piece. A flag byte follows, which is 1 if the record has more pieces.
 
 const (
-	maxPiece   = 16 << 10 // bytes of a record in one piece
+	maxPiece   = 16 << 10 // maximum record bytes in a piece
 	pieceHead  = 5        // checksum and flags
 	flagMore   = 1
 	maxPieces  = 1 << 16
-	keyNumbers = 2 // bytes that a piece's number takes in its key
+	keyNumbers = 2 // size of the piece number in a key
 )
 
-// maxRecord is the size of the largest record, 1 GiB.
+// maxRecord limits the size of a record to 1 GiB.
 const maxRecord = maxPiece * maxPieces
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
@@ -38,13 +38,13 @@ func checksum(key, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, checksums), checksums, rest)
 }
 
-// bucket is a table in the database, in a transaction.
+// bucket is a table of the database in a transaction.
 type bucket struct {
 	*bolt.Bucket
 	name string
 }
 
-// put stores a record in the place of one with the same key.
+// put stores a record and replaces an existing one.
 func (b bucket) put(key, value []byte) error {
 	if len(value) >= maxRecord {
 		return fmt.Errorf("a record of %d bytes is too large; the limit is %d", len(value), maxRecord)
@@ -71,10 +71,10 @@ func (b bucket) put(key, value []byte) error {
 	}
 }
 
-// remove deletes a record if it is there.
+// remove deletes a record if it exists.
 func (b bucket) remove(key []byte) error { return b.removeFrom(key, 0) }
 
-// removeFrom deletes a record's pieces from the given one on.
+// removeFrom deletes the pieces of a record from piece n on.
 func (b bucket) removeFrom(key []byte, n int) error {
 	for ; ; n++ {
 		k := pieceKey(key, n)
@@ -87,8 +87,8 @@ func (b bucket) removeFrom(key []byte, n int) error {
 	}
 }
 
-// get returns a record, nil if there is none. The record must not be changed, and
-// is valid until the transaction ends.
+// get returns a record, or nil if it does not exist. The record must not be modified and is valid
+// until the transaction ends.
 func (b bucket) get(key []byte) ([]byte, error) {
 	k := pieceKey(key, 0)
 	v := b.Get(k)
@@ -98,7 +98,7 @@ func (b bucket) get(key []byte) ([]byte, error) {
 	return b.whole(key, k, v)
 }
 
-// whole returns the record whose first piece is given.
+// whole returns a record, given its first piece.
 func (b bucket) whole(key, k, v []byte) ([]byte, error) {
 	value, more, err := b.open(k, v)
 	if err != nil || !more {
@@ -120,7 +120,7 @@ func (b bucket) whole(key, k, v []byte) ([]byte, error) {
 	return bytes.Join(pieces, nil), nil
 }
 
-// open checks a piece and returns what it holds.
+// open verifies a piece and returns its content.
 func (b bucket) open(k, v []byte) (value []byte, more bool, err error) {
 	if len(v) < pieceHead || binary.BigEndian.Uint32(v) != checksum(k, v[4:]) {
 		return nil, false, &logstore.DamageError{Table: b.name, Key: bytes.Clone(k), Cause: errChecksum}
@@ -128,8 +128,8 @@ func (b bucket) open(k, v []byte) (value []byte, more bool, err error) {
 	return v[pieceHead:], v[4]&flagMore != 0, nil
 }
 
-// scan calls f with the key of each record from the given one on, in order, until f
-// returns true or an error. Keys and values are valid until the transaction ends.
+// scan calls f for each record from key from on, in order, until f returns true or an error. Keys
+// and values are valid until the transaction ends.
 func (b bucket) scan(from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
 	c := b.Cursor()
 	for k, v := c.Seek(pieceKey(from, 0)); k != nil; k, v = c.Next() {
@@ -145,8 +145,7 @@ func (b bucket) scan(from []byte, f func(key []byte, value func() ([]byte, error
 	return nil
 }
 
-// last returns the key of the last record that begins with prefix, nil if
-// there is none.
+// last returns the key of the last record that starts with prefix, or nil.
 func (b bucket) last(prefix []byte) []byte {
 	c := b.Cursor()
 	k, _ := c.Seek(after(prefix))
@@ -162,8 +161,8 @@ func (b bucket) last(prefix []byte) []byte {
 	return key
 }
 
-// after returns the first key that is greater than all keys with a prefix, which is
-// a number and never the greatest.
+// after returns the first key after all keys with the prefix. The prefix is a group number, never
+// the maximum.
 func after(prefix []byte) []byte {
 	return binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(prefix)+1)
 }
@@ -186,9 +185,9 @@ func splitPieceKey(k []byte) (key []byte, n int) {
 // reader is a [logstore.LateReader] of a transaction.
 type reader struct {
 	db      *bolt.DB
-	tx      *bolt.Tx // nil until it begins
+	tx      *bolt.Tx // nil until Begin
 	tables  logstore.Tables
-	buckets [logstore.MaxTables]*bolt.Bucket // opened when they are needed
+	buckets [logstore.MaxTables]*bolt.Bucket // opened on demand
 }
 
 func newReader(tx *bolt.Tx, tables logstore.Tables) *reader {
@@ -207,14 +206,14 @@ func (r *reader) Begin() (err error) {
 	return err
 }
 
-// end ends a transaction that only read.
+// end ends a read-only transaction.
 func (r *reader) end() {
 	if r.tx != nil {
 		_ = r.tx.Rollback() // fails only if it has ended
 	}
 }
 
-// bucket returns a table's bucket.
+// bucket returns the bucket of a table.
 func (r *reader) bucket(t logstore.Table) (bucket, error) {
 	if err := r.Begin(); err != nil {
 		return bucket{}, err
@@ -266,7 +265,7 @@ func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 	return b.last(logstore.NumberKey(group)), nil
 }
 
-// store puts a layer's changes into the transaction, in the order of the keys.
+// store writes the changes of a layer to the transaction, in key order.
 func (r *reader) store(l *logstore.Layer) error {
 	for id := range r.tables {
 		b, err := r.bucket(logstore.Table(id))

@@ -7,7 +7,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-func TestBucket_NoticesDamagedAndMissingPieces(t *testing.T) {
+func TestBucket_DetectsDamagedAndMissingPieces(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
 	defer func() { _ = s.Close() }()
@@ -22,9 +22,9 @@ func TestBucket_NoticesDamagedAndMissingPieces(t *testing.T) {
 			v[100] ^= 1
 			return b.Put(pieceKey(key, 1), v)
 		}},
-		{"a piece that is gone", func(b bucket) error { return b.Delete(pieceKey(key, 2)) }},
+		{"a missing piece", func(b bucket) error { return b.Delete(pieceKey(key, 2)) }},
 		{"a piece in another's place", func(b bucket) error { return b.Put(pieceKey(key, 1), b.Get(pieceKey(key, 2))) }},
-		{"a piece that is cut off", func(b bucket) error { return b.Put(pieceKey(key, 0), []byte{1, 2}) }},
+		{"a truncated piece", func(b bucket) error { return b.Put(pieceKey(key, 0), []byte{1, 2}) }},
 	} {
 		err := s.file.db.Update(func(tx *bolt.Tx) error {
 			b, err := newReader(tx, testTables).bucket(instancesTable)
@@ -35,13 +35,13 @@ func TestBucket_NoticesDamagedAndMissingPieces(t *testing.T) {
 				return err
 			}
 			if got, err := b.get(key); err != nil || len(got) != len(value) {
-				t.Fatalf("before the harm: %d bytes, %v", len(got), err)
+				t.Fatalf("read before the damage: %d bytes, %v", len(got), err)
 			}
 			if err := harm.do(b); err != nil {
 				return err
 			}
 			if got, err := b.get(key); err == nil {
-				t.Errorf("%s: %d bytes were read as if nothing was", harm.name, len(got))
+				t.Errorf("%s: got %d bytes and no error", harm.name, len(got))
 			}
 			return nil
 		})

@@ -15,29 +15,29 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Open compacts a file if at least minFree bytes of it are free, and more than are in use.
-// It does not if more than maxUsed are in use, since that takes long.
+// Open compacts a file if at least minFree bytes are free and more than the used bytes. Above
+// maxUsed used bytes it does not, because that would take long.
 const (
 	minFree = 16 << 20
 	maxUsed = 256 << 20
 )
 
-// compactTxn is how many bytes are copied in one transaction.
+// compactTxn is the number of bytes that are copied in one transaction.
 const compactTxn = 1 << 20
 
-// errNoCompaction is the error on Windows. A file that is open cannot be renamed there,
-// and while it is closed another process could open it.
+// errNoCompaction is the error on Windows. There an open file cannot be renamed, and another
+// process could open the file while it is closed.
 var errNoCompaction = errors.New("a task hub's file cannot be compacted on Windows")
 
 func compactPath(path string) string { return path + ".compact" }
 
-// compact replaces the file of an open database with a copy that has no free space, always
-// or if that is worth it, and returns the database that is open then, also if there is an
-// error. The file stays as it is until the copy is complete and synced. A copy that an
-// earlier process did not complete is deleted.
+// compact replaces the file of an open database with a copy without free space, if always is set or
+// enough space is free. It returns the database that is open afterwards, even if there is an error.
+// The file does not change until the copy is complete and synced. compact deletes an incomplete
+// copy of an earlier process.
 //
-// It must come before all other changes of a locked hub, and the folder is synced before
-// it returns: after a loss of power either file may have the name, and they hold the same.
+// Call compact before any other change of a locked hub. It syncs the folder before it returns:
+// after a power loss the path may refer to either file, and both have the same content.
 func compact(db *bolt.DB, path string, always bool, log *slog.Logger) (*bolt.DB, error) {
 	path, err := filepath.EvalSymlinks(path) // a rename would replace the link
 	if err != nil {
@@ -54,7 +54,7 @@ func compact(db *bolt.DB, path string, always bool, log *slog.Logger) (*bolt.DB,
 		return db, nil
 	}
 	if !always && used > maxUsed {
-		log.Info("most of the task hub's file is free; to compact it takes a while, so stop the app when there is time and run `hub compact`",
+		log.Info("most of the task hub's file is free space; compacting it takes a while: stop the app and run `hub compact`",
 			"freeBytes", free, "usedBytes", used)
 		return db, nil
 	}
@@ -63,7 +63,7 @@ func compact(db *bolt.DB, path string, always bool, log *slog.Logger) (*bolt.DB,
 		return db, fmt.Errorf("compact: %w", err)
 	}
 	if err != nil {
-		log.Warn("cannot compact the task hub's file; it stays as it is", "error", err)
+		log.Warn("cannot compact the task hub's file; it is unchanged", "error", err)
 		return db, nil
 	}
 	if err := errors.Join(disk.Of(path).SyncDir(filepath.Dir(path)), db.Close()); err != nil {
@@ -73,7 +73,8 @@ func compact(db *bolt.DB, path string, always bool, log *slog.Logger) (*bolt.DB,
 	return compacted, nil
 }
 
-// replaceCompact gives the name of a database to a compact copy, and returns that, locked.
+// replaceCompact renames a compact copy of a database to the path of the database, and returns the
+// copy, locked.
 func replaceCompact(old *bolt.DB, path string) (_ *bolt.DB, err error) {
 	if runtime.GOOS == "windows" {
 		return nil, errNoCompaction
@@ -83,13 +84,13 @@ func replaceCompact(old *bolt.DB, path string) (_ *bolt.DB, err error) {
 		return nil, err
 	}
 	d, name := disk.Of(path), compactPath(path)
-	db, err := openBolt(name, time.Second, &bolt.Options{NoSync: true, InitialMmapSize: mapped()})
+	db, err := openBolt(name, time.Second, &bolt.Options{NoSync: true, InitialMmapSize: initialMapSize()})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = errors.Join(db.Close(), os.Remove(name)) // err is why
+			_ = errors.Join(db.Close(), os.Remove(name)) // err is returned instead
 		}
 	}()
 	if err := errors.Join(keepOwner(name, was), os.Chmod(name, was.Mode().Perm())); err != nil {
@@ -109,7 +110,7 @@ func replaceCompact(old *bolt.DB, path string) (_ *bolt.DB, err error) {
 	return db, d.Rename(name, path)
 }
 
-// spaceOf returns how many bytes of a database are free, and how many in use.
+// spaceOf returns the free and the used bytes of a database.
 func spaceOf(path string) (free, used int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -132,7 +133,7 @@ func spaceOf(path string) (free, used int64, err error) {
 		return 0, 0, &CorruptError{fmt.Errorf("read the list of free pages: %w", err)}
 	}
 	pages := uint64(binary.NativeEndian.Uint16(b[10:]))
-	if pages == 0xFFFF { // then the first entry is the number
+	if pages == 0xFFFF { // the first entry is the count
 		pages = binary.NativeEndian.Uint64(b[pageHead:])
 	}
 	used = int64(h.highWater-min(pages, h.highWater)) * h.pageSize

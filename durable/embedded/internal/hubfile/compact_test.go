@@ -18,7 +18,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// fill makes the file of a store large: some records stay, and many are deleted again.
+// fill makes the file of a store large. It keeps some records and deletes many.
 func fill(t *testing.T, s *opened, deleted int) (left model) {
 	t.Helper()
 	left = newModel()
@@ -37,7 +37,7 @@ func fill(t *testing.T, s *opened, deleted int) (left model) {
 		}
 	}
 	change(func(t *logstore.Txn, key []byte) { t.Put(instancesTable, key, make([]byte, 1<<20)) })
-	if err := s.Close(); err != nil { // all of it goes to the database
+	if err := s.Close(); err != nil { // writes everything to the database
 		t.Fatal(err)
 	}
 	*s = *newStore(t, s.file.path)
@@ -54,7 +54,7 @@ func sizeOf(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// wantOnly checks that nothing is left in a folder but the files of an open hub.
+// wantOnly fails if a folder contains files that do not belong to an open hub.
 func wantOnly(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -62,20 +62,20 @@ func wantOnly(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	if len(entries) != 4 {
-		t.Errorf("the folder of an open hub has %v", entries)
+		t.Errorf("the folder of an open hub contains %v", entries)
 	}
 }
 
-func TestFile_IsCompactedWhenThatPays(t *testing.T) {
+func TestFile_IsCompactedIfMostOfItIsFreeOrOnRequest(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		deleted int // MiB
 		always  bool
 		shrinks bool
 	}{
-		"most is free":                    {24, false, true},
-		"little is free":                  {4, false, false},
-		"little is free, but it is asked": {4, true, true},
+		"most is free":   {24, false, true},
+		"little is free": {4, false, false},
+		"little is free, but compaction is requested": {4, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,18 +91,18 @@ func TestFile_IsCompactedWhenThatPays(t *testing.T) {
 			before := sizeOf(t, path)
 			o := quiet
 			o.Compact = test.always
-			for range 2 { // it stays as it is then
+			for range 2 { // the second time the file does not change
 				s = openStore(t, path, o)
 				s.Start()
 				after := sizeOf(t, path)
 				if after < before/4 != test.shrinks {
-					t.Errorf("the file has %d bytes, before it was opened %d", after, before)
+					t.Errorf("the file has %d bytes, and had %d before it was opened", after, before)
 				}
 				if got := storedIn(t, s); got.indexIn([]model{want}) < 0 {
-					t.Error("the file holds something else than before")
+					t.Error("the content of the file has changed")
 				}
 				if s.file.db.NoSync {
-					t.Error("the database is not synced any more")
+					t.Error("the database is no longer synced")
 				}
 				if err := s.file.CheckPlace(); err != nil {
 					t.Error(err)
@@ -118,18 +118,18 @@ func TestFile_IsCompactedWhenThatPays(t *testing.T) {
 	}
 }
 
-// A process that dies, or a loss of power, leaves a whole hub at each step.
-func TestFile_SurvivesALossOfPowerWhileItIsCompacted(t *testing.T) {
+// After a process death or a power loss at any step, a complete hub remains.
+func TestFile_SurvivesAPowerLossDuringCompaction(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
 	want := fill(t, s, 6)
-	s.die() // what was deleted last is in the journal only
+	s.die() // the last deletions are only in the journal
 	o, r := quiet, rand.New(rand.NewPCG(2, 2))
 	o.Compact = true
 	steps := map[string]bool{}
 	for step, lost := 0, true; lost; step++ {
-		for range testshare.Amount(4, 1) { // what lasts is left to chance
+		for range testshare.Amount(4, 1) { // which writes survive is random
 			from, image := t.TempDir(), t.TempDir()
 			copyHub(t, path, filepath.Join(from, "hub.db"))
 			d, restore, err := powerloss.Under(from)
@@ -157,7 +157,7 @@ func TestFile_SurvivesALossOfPowerWhileItIsCompacted(t *testing.T) {
 			}
 			s := openStore(t, filepath.Join(image, "hub.db"), quiet)
 			if got := storedIn(t, s); got.indexIn([]model{want}) < 0 {
-				t.Errorf("step %d: a loss of power left something else", step)
+				t.Errorf("step %d: the content differs after a power loss", step)
 			}
 			wantOnly(t, image)
 			if err := s.Close(); err != nil {
@@ -166,18 +166,18 @@ func TestFile_SurvivesALossOfPowerWhileItIsCompacted(t *testing.T) {
 		}
 	}
 	if !steps["sync"] || !steps["rename"] || !steps["sync folder"] {
-		t.Errorf("the power was lost before %v", steps)
+		t.Errorf("power losses happened before %v; want other steps", steps)
 	}
 }
 
-// A fullDisk has no room for a copy of a file.
+// A fullDisk has no space for a copy of a file.
 type fullDisk struct{ disk.System }
 
 func (fullDisk) Rename(string, string) error { return errFull }
 
 var errFull = errors.New("no space left on device")
 
-func TestFile_StaysAsItIsIfItCannotBeCompacted(t *testing.T) {
+func TestFile_IsUnchangedIfItCannotBeCompacted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
@@ -191,14 +191,14 @@ func TestFile_StaysAsItIsIfItCannotBeCompacted(t *testing.T) {
 	o := quiet
 	o.Compact = true
 	if _, err := Open(path, o); !errors.Is(err, errFull) {
-		t.Errorf("asked to compact it: %v", err)
+		t.Errorf("Open with Compact: %v", err)
 	}
-	s = openStore(t, path, quiet) // it would pay
+	s = openStore(t, path, quiet) // compaction would be worthwhile
 	if after := sizeOf(t, path); after != before {
-		t.Errorf("the file has %d bytes, before it was opened %d", after, before)
+		t.Errorf("the file has %d bytes, and had %d before it was opened", after, before)
 	}
 	if got := storedIn(t, s); got.indexIn([]model{want}) < 0 {
-		t.Error("the file holds something else than before")
+		t.Error("the content of the file has changed")
 	}
 	wantOnly(t, filepath.Dir(path))
 	if err := s.Close(); err != nil {
@@ -206,7 +206,7 @@ func TestFile_StaysAsItIsIfItCannotBeCompacted(t *testing.T) {
 	}
 }
 
-func TestFile_KeepsItsModeAndPlaceWhenItIsCompacted(t *testing.T) {
+func TestFile_KeepsItsModeAndLinkWhenItIsCompacted(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip(errNoCompaction)
@@ -227,15 +227,15 @@ func TestFile_KeepsItsModeAndPlaceWhenItIsCompacted(t *testing.T) {
 	}
 	is, err := os.Lstat(at)
 	if err != nil || is.Mode() != 0o640 || os.SameFile(was, is) {
-		t.Errorf("the file has mode %v, and is the same: %v, %v", is.Mode(), os.SameFile(was, is), err)
+		t.Errorf("the file has mode %v, same file %v, %v", is.Mode(), os.SameFile(was, is), err)
 	}
 	if l, err := os.Lstat(link); err != nil || l.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link has become %v, %v", l, err)
+		t.Errorf("the link is now %v, %v", l, err)
 	}
 }
 
-// A process that waits for the lock of a file gets that of the file which has replaced it.
-func TestFile_ThatIsCompactedIsNotOpenedTwice(t *testing.T) {
+// A process that waits for the lock of a file opens the file that has replaced it.
+func TestFile_IsNotOpenedTwiceDuringCompaction(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the test waits until a process has the file open, which only /proc of Linux shows")
@@ -266,10 +266,10 @@ func TestFile_ThatIsCompactedIsNotOpenedTwice(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for opens(t, path) < 2 { // the waiting one goes on to the new file, and waits for that
+	for opens(t, path) < 2 { // the waiting process opens the new file and waits for its lock
 		select {
 		case <-waited:
-			t.Fatal("two have the file")
+			t.Fatal("two processes have the file open")
 		default:
 			runtime.Gosched()
 		}
@@ -283,7 +283,7 @@ func TestFile_ThatIsCompactedIsNotOpenedTwice(t *testing.T) {
 	}
 }
 
-// opens returns how often the file that now has a name is open in this process.
+// opens returns how often the current file at path is open in this process.
 func opens(t *testing.T, path string) (n int) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")

@@ -12,8 +12,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// createFile creates an empty hub at path unless there is a file. The name becomes
-// durable with those of the journal's files.
+// createFile creates an empty hub at path unless a file exists. Its name becomes durable with the
+// names of the journal files.
 func createFile(path string, tables logstore.Tables) error {
 	err := newFile(path, func(db *bolt.DB) error {
 		return db.Update(func(tx *bolt.Tx) error { return layOut(tx, tables) })
@@ -24,8 +24,9 @@ func createFile(path string, tables logstore.Tables) error {
 	return err
 }
 
-// newFile creates a database at path that fill fills. It fails with [fs.ErrExist] if there is a
-// file. The file gets its name when it is complete, so that no process sees half of it.
+// newFile creates a database at path with the content that fill writes. It fails with [fs.ErrExist]
+// if the file exists. The file gets its name when it is complete, so that no process sees a partial
+// file.
 func newFile(path string, fill func(*bolt.DB) error) error {
 	if _, err := os.Stat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
@@ -46,7 +47,7 @@ func newFile(path string, fill func(*bolt.DB) error) error {
 	if err := errors.Join(fill(db), db.Close()); err != nil {
 		return err
 	}
-	// Unlike a rename, a link does not replace a file of another process.
+	// Unlike a rename, a link does not replace the file of another process.
 	err = os.Link(f.Name(), path)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return os.Rename(f.Name(), path) // a file system without links

@@ -20,69 +20,69 @@ import (
 	boltErrors "go.etcd.io/bbolt/errors"
 )
 
-// FormatVersion is the version of the layout of the file and its journal. A
-// file of a newer one is refused.
+// FormatVersion is the version of the layout of the file and its journal. Files with a newer
+// version are refused.
 const FormatVersion = 1
 
-// hubBucket is the database's bucket beside those of records. Its values are
-// numbers as varints, but for the ID.
+// hubBucket is the bucket of the hub's own values. They are varints, except for the ID. The other
+// buckets contain records.
 const hubBucket = "hub"
 
 var (
 	formatKey  = []byte("format")
-	idKey      = []byte("id")      // random; the journal's checksums begin with it
-	appliedKey = []byte("applied") // the last group of the journal that is in the database
-	opensKey   = []byte("opens")   // how often it was opened
-	openKey    = []byte("open")    // 1 while a process has it open, and after a crash
-	crashesKey = []byte("crashes") // how often one died
-	exactKey   = []byte("exact")   // 1 if nothing was imported; versions before did not note it
+	idKey      = []byte("id")      // random; part of the journal's checksums
+	appliedKey = []byte("applied") // last journal group in the database
+	opensKey   = []byte("opens")   // number of opens
+	openKey    = []byte("open")    // 1 while a process has the file open, and after a crash
+	crashesKey = []byte("crashes") // number of processes that did not close the file
+	exactKey   = []byte("exact")   // 1 if nothing was imported; older versions did not set it
 )
 
 // Options configure [Open].
 type Options struct {
-	// Tables are the hub's, whose names the file has.
+	// Tables are the tables of the hub. Their names are stored in the file.
 	Tables logstore.Tables
-	// LockTimeout is how long Open waits for another process to close the file.
+	// LockTimeout limits how long Open waits for another process to close the file.
 	LockTimeout time.Duration
-	// Relaxed lets the journal acknowledge what the disk may not have yet.
+	// Relaxed lets the journal acknowledge groups that may not be on the disk yet.
 	Relaxed bool
-	// Compact rewrites the file without its free space in any case. Otherwise Open does
-	// so if most of it is free.
+	// Compact rewrites the file without its free space even if little of it is free. By default
+	// Open does so only if most of it is free.
 	Compact bool
-	// AllowNetwork opens a file on a network file system.
+	// AllowNetwork permits a file on a network file system.
 	AllowNetwork bool
-	// Contact is where others can ask this process for what is in the hub.
+	// Contact is an address at which other processes can reach this one.
 	Contact string
-	// Logger is the store's, too. It has the hub's path.
+	// Logger is also the logger of the store. It should include the hub's path.
 	Logger *slog.Logger
 
-	statfs func(folder string) (magic uint32, known bool) // nil means that of the platform
+	statfs func(folder string) (magic uint32, known bool) // nil for the function of the platform
 }
 
-// File is the file of a hub, open in this process. It is the [logstore.Base] of
-// the hub's store; the journal beside it is the [logstore.Log].
+// File is the file of a hub, open in this process. It is the [logstore.Base] of the hub's store.
+// The journal beside it is the [logstore.Log].
 type File struct {
-	// Opens is how often the hub was opened, with this time.
+	// Opens is the number of times the hub was opened, including this one.
 	Opens uint64
-	// Crashes is how often a process died that had the hub open.
+	// Crashes is the number of processes that died while they had the hub open.
 	Crashes uint64
 
 	path    string
 	tables  logstore.Tables
 	log     *slog.Logger
 	db      *bolt.DB
-	info    os.FileInfo // of the database, when it was opened
+	info    os.FileInfo // of the database when it was opened
 	journal *journal
-	last    uint64       // the last group in the database, when it was opened
-	seen    atomic.Int64 // when the file was last seen in its place, in Unix nanoseconds
+	last    uint64       // last group in the database when it was opened
+	seen    atomic.Int64 // when the file was last found at its path, in Unix nanoseconds
 	closed  atomic.Bool
 	exact   atomic.Bool
 }
 
-// Open opens a hub's files, creates them if there are none, writes the groups that
-// are only in the journal to the database, and marks the hub as open. It changes
-// nothing in files that are not a valid hub of a known format. The error is a
-// *[HeldError], *[VersionError], *[CorruptError] or *[NetworkError] if that is the reason.
+// Open opens a hub's files and creates them if they do not exist. It writes groups that are only in
+// the journal to the database and marks the hub as open. It does not change files that are not a
+// valid hub of a known format. The error can be a *[HeldError], *[VersionError], *[CorruptError] or
+// *[NetworkError].
 func Open(path string, o Options) (_ *File, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -99,14 +99,14 @@ func Open(path string, o Options) (_ *File, err error) {
 	if err := inspectFile(path, o.LockTimeout); err != nil {
 		return nil, err
 	}
-	db, err := openBolt(path, o.LockTimeout, &bolt.Options{InitialMmapSize: mapped()})
+	db, err := openBolt(path, o.LockTimeout, &bolt.Options{InitialMmapSize: initialMapSize()})
 	if err != nil {
 		return nil, err
 	}
 	f := &File{path: path, tables: o.Tables, log: o.Logger, db: db}
 	defer func() {
 		if err != nil {
-			_ = f.db.Close() // err is why
+			_ = f.db.Close() // err is returned instead
 			if f.journal != nil {
 				_ = f.journal.close()
 			}
@@ -127,7 +127,7 @@ func Open(path string, o Options) (_ *File, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = removeOwner(path) // err matters more
+			_ = removeOwner(path) // err is more important
 		}
 	}()
 	if f.journal, err = openJournal(path, id, o.Relaxed); err != nil {
@@ -147,11 +147,11 @@ func (f *File) Store() *logstore.Store {
 	return logstore.New(f, f.journal, logstore.NewLayer(f.tables, f.last), f.log)
 }
 
-// recover returns the changes that are in the journal and not in the database.
+// recover returns the changes that are in the journal but not in the database.
 //
-// If groups were lost, the journal can still have groups that came after them.
-// Their numbers must not be used again, or they would pass for the continuation of
-// new groups. So the layer ends with the greatest of the numbers.
+// If groups were lost, the journal can still contain later groups. If their numbers were used
+// again, they would look like the continuation of new groups. So the layer ends with the highest of
+// their numbers.
 func (f *File) recover(applied uint64) (*logstore.Layer, error) {
 	l := logstore.NewLayer(f.tables, applied)
 	groups, lost, err := f.journal.recover(applied)
@@ -171,7 +171,7 @@ func (f *File) recover(applied uint64) (*logstore.Layer, error) {
 	return l, nil
 }
 
-// View implements [logstore.Base]. Who finds all in memory costs no transaction.
+// View implements [logstore.Base]. A view that finds everything in memory opens no transaction.
 func (f *File) View(see func(logstore.Reader) error) error {
 	if f.closed.Load() {
 		return logstore.ErrClosed
@@ -189,7 +189,7 @@ func (f *File) Write(l *logstore.Layer, closing bool) error {
 	return f.write(l, func(*bolt.Bucket) error { return nil })
 }
 
-// write stores a layer, with what changes in the hub's own bucket.
+// write stores a layer and the change that mark makes to the hub's own bucket.
 func (f *File) write(l *logstore.Layer, mark func(hub *bolt.Bucket) error) error {
 	var txid int
 	err := guard(func() error {
@@ -206,15 +206,15 @@ func (f *File) write(l *logstore.Layer, mark func(hub *bolt.Bucket) error) error
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("write database: %w", f.certain(txid, err))
+		return fmt.Errorf("write database: %w", f.commitError(txid, err))
 	}
 	return nil
 }
 
-// certain returns the error of a transaction, as a *[logstore.UncertainError] if
-// the transaction is visible all the same, or if that cannot be found out. Another
-// transaction could then overwrite pages that are still needed.
-func (f *File) certain(txid int, cause error) error {
+// commitError returns the error of a failed transaction. It is a *[logstore.UncertainError] if the
+// transaction is visible nevertheless, or if that is unknown. Another transaction could then
+// overwrite pages that are still in use.
+func (f *File) commitError(txid int, cause error) error {
 	var seen int
 	err := guard(func() error {
 		return f.db.View(func(tx *bolt.Tx) error {
@@ -228,11 +228,10 @@ func (f *File) certain(txid int, cause error) error {
 	return cause
 }
 
-// Backup writes the records of a view of the hub into a new file at path, and returns its size
-// in bytes. The new hub has an ID of its own, so a journal of another hub does not count as its
-// journal. The file gets its name when it is complete and on the disk. The bucket that makes it a hub comes
-// last, so [Open] refuses an incomplete file under any name. Backup fails with
-// [fs.ErrExist] if there is a file at path.
+// Backup writes the records of a view to a new file at path and returns the file's size in bytes.
+// The new hub has its own ID, so it ignores the journal of another hub. The file gets its name when
+// it is complete and on the disk. The bucket that makes it a hub is written last, so [Open] refuses
+// an incomplete file under any name. Backup fails with [fs.ErrExist] if there is a file at path.
 func (f *File) Backup(ctx context.Context, path string, v *logstore.View) (size int64, err error) {
 	err = newFile(path, func(db *bolt.DB) error {
 		db.NoSync = true // the last transaction syncs all of them
@@ -260,10 +259,10 @@ func (f *File) Close() error {
 	return f.db.Close()
 }
 
-// IsExact reports whether nothing was imported into the hub.
+// IsExact reports whether nothing was ever imported into the hub.
 func (f *File) IsExact() bool { return f.exact.Load() }
 
-// SetInexact notes that something is imported into the hub, for good.
+// SetInexact records permanently that data was imported into the hub.
 func (f *File) SetInexact() error {
 	f.exact.Store(false)
 	return guard(func() error {
@@ -271,25 +270,24 @@ func (f *File) SetInexact() error {
 	})
 }
 
-// Abandon closes the files as they are, for Open to recover from.
+// Abandon closes the files without writing pending changes. Open can recover from them.
 func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.Close()) }
 
-// RemoveOwner deletes the note of which process has the hub open.
+// RemoveOwner deletes the file that identifies the process using the hub.
 func (f *File) RemoveOwner() error { return removeOwner(f.path) }
 
-// placeFor is how long [File.WasInPlace] relies on the last check.
-const placeFor = time.Second
+// placeCheckInterval is the time for which [File.WasInPlace] trusts the last check.
+const placeCheckInterval = time.Second
 
-// WasInPlace is CheckPlace unless that has succeeded less than a second ago.
+// WasInPlace is CheckPlace, but does nothing if the last check succeeded within placeCheckInterval.
 func (f *File) WasInPlace() error {
-	if time.Since(time.Unix(0, f.seen.Load())) < placeFor {
+	if time.Since(time.Unix(0, f.seen.Load())) < placeCheckInterval {
 		return nil
 	}
 	return f.CheckPlace()
 }
 
-// CheckPlace returns an error if the file has been deleted or renamed: what is
-// written to it would be lost.
+// CheckPlace returns an error if the file was deleted or renamed. Writes to it would be lost.
 func (f *File) CheckPlace() error {
 	now, err := os.Stat(f.path)
 	if err == nil && !os.SameFile(f.info, now) {
@@ -303,7 +301,7 @@ func (f *File) CheckPlace() error {
 	return nil
 }
 
-// inspectFile checks an existing file while no other process can write it.
+// inspectFile verifies an existing file while it is locked against writes of other processes.
 func inspectFile(path string, timeout time.Duration) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -313,14 +311,14 @@ func inspectFile(path string, timeout time.Duration) error {
 		return fmt.Errorf("%s is a directory", path)
 	}
 	if info.Size() == 0 {
-		return &CorruptError{errors.New("the file is empty; delete it to begin a new task hub")}
+		return &CorruptError{errors.New("the file is empty; delete it to create a new task hub")}
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	db, err := openBolt(path, timeout, &bolt.Options{ReadOnly: true}) // for its lock
+	db, err := openBolt(path, timeout, &bolt.Options{ReadOnly: true}) // takes the lock
 	if err == nil {
 		defer func() { _ = db.Close() }()
 		if err := inspect(f); err != nil {
@@ -329,15 +327,15 @@ func inspectFile(path string, timeout time.Duration) error {
 		return nil
 	}
 	if _, damage := readHeader(f, info.Size()); damage != nil && !errors.As(err, new(*HeldError)) {
-		return &CorruptError{damage} // clearer than err
+		return &CorruptError{damage} // it is clearer than err
 	}
 	return err
 }
 
-// mapped returns how much address space a database is given to grow in. When it grows
-// beyond, it waits for all who read, and those who come then wait, too. Where a file is
-// made as large as its map, or address space is scarce, it is none.
-func mapped() int {
+// initialMapSize returns the size of a database's initial memory map. A database that outgrows its
+// map waits for the end of all readers, and new readers wait, too. It is 0 on platforms where the
+// file would become as large as the map, or where address space is scarce.
+func initialMapSize() int {
 	if runtime.GOOS == "windows" || strconv.IntSize < 64 {
 		return 0
 	}
@@ -345,7 +343,7 @@ func mapped() int {
 	return int(size)
 }
 
-// openBolt opens a database. Errors have this package's types.
+// openBolt opens a database. It converts errors to the types of this package.
 func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB, err error) {
 	o.Timeout = max(timeout, time.Millisecond)
 	o.FreelistType = bolt.FreelistMapType
@@ -364,14 +362,14 @@ func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB,
 		if err := db.Close(); err != nil {
 			return nil, err
 		}
-		if _, err := os.Stat(path); err != nil { // opening would create it
+		if _, err := os.Stat(path); err != nil { // opening would create the file
 			return nil, err
 		}
 		return openBolt(path, timeout, o)
 	}
 	switch {
 	case err == nil:
-		db.AllocSize = 32 << 10 // of the file beyond what is needed; a layer is written at once
+		db.AllocSize = 32 << 10 // growth of the file beyond what is needed; a layer is written at once
 		return db, nil
 	case errors.Is(err, boltErrors.ErrTimeout):
 		held := &HeldError{}
@@ -381,7 +379,7 @@ func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB,
 		return nil, held
 	case errors.As(err, new(*PanicError)):
 		if file != nil {
-			file.Close() // with its lock
+			file.Close() // releases its lock
 		}
 		return nil, &CorruptError{err}
 	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
@@ -390,7 +388,7 @@ func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB,
 	return nil, err
 }
 
-// isAt reports whether an open file is still the one at path.
+// isAt reports whether an open file is still the file at path.
 func isAt(f *os.File, path string) bool {
 	opened, err := f.Stat()
 	if err != nil {
@@ -400,8 +398,8 @@ func isAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// checkFormat checks that the database is a hub of a known format, and returns the
-// hub's ID and the last group that the database has.
+// checkFormat verifies that the database is a hub of a known format. It returns the hub's ID and
+// the last group in the database.
 func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 	var format uint64
 	err = guard(func() error {
@@ -419,7 +417,7 @@ func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 				return err
 			}
 			if open != 0 && !hasJournal(f.path) {
-				return fmt.Errorf("its process crashed, and its journal, %s and the like, is missing", journalPath(f.path, 0))
+				return fmt.Errorf("its process crashed and its journal files are missing (%s and -1); restore them", journalPath(f.path, 0))
 			}
 			r := newReader(tx, f.tables)
 			for t := range f.tables {
@@ -445,7 +443,7 @@ func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 	return id, applied, nil
 }
 
-// markOpened notes that a process has the hub open.
+// markOpened records that a process has the hub open.
 func (f *File) markOpened(hub *bolt.Bucket) error {
 	var errs [4]error
 	var open, exact uint64
@@ -466,7 +464,7 @@ func (f *File) markOpened(hub *bolt.Bucket) error {
 
 func markClosed(hub *bolt.Bucket) error { return putNumber(hub, openKey, 0) }
 
-// number returns a number of the hub bucket, 0 if it is not there.
+// number returns a number of the hub bucket. A missing number is 0.
 func number(hub *bolt.Bucket, key []byte) (uint64, error) {
 	b := hub.Get(key)
 	if b == nil {
@@ -483,22 +481,20 @@ func putNumber(hub *bolt.Bucket, key []byte, n uint64) error {
 	return hub.Put(key, binary.AppendUvarint(nil, n))
 }
 
-// Delete deletes the files of the hub at path. It fails with a *[HeldError] if a
-// process has it open, and with [fs.ErrNotExist] if there is none. What else may be
-// wrong with the file does not matter.
+// Delete deletes the files of the hub at path without verifying them. It fails with a *[HeldError]
+// if a process has the hub open, and with [fs.ErrNotExist] if the file does not exist.
 func Delete(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	db, err := openBolt(path, 10*time.Millisecond, &bolt.Options{ReadOnly: true}) // for its lock
+	db, err := openBolt(path, 10*time.Millisecond, &bolt.Options{ReadOnly: true}) // takes the lock
 	if errors.As(err, new(*HeldError)) {
 		return err
 	}
 	if db != nil {
 		defer func() { _ = db.Close() }() // it was only read
 	}
-	// The journal goes first: without it, a file that was not closed cannot be opened
-	// as it was some time ago.
+	// Delete the journal first. Without it, an unclosed file cannot be opened in an older state.
 	for _, name := range []string{journalPath(path, 0), journalPath(path, 1), ownerPath(path), compactPath(path), path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

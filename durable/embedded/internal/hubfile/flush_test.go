@@ -10,17 +10,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// put stores a record as a group of its own.
+// put stores a record in a group of its own.
 func (s *opened) put(id logstore.Table, key string, value []byte) error {
 	return s.change(func(t *logstore.Txn) { t.Put(id, []byte(key), value) })
 }
 
-func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
+func TestStore_ContinuesWhileTheDatabaseIsFull(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
 	s.Limits.Flush = 100_000
-	s.limit(t, 64<<10) // the database: what is in the journal stays there
+	s.limit(t, 64<<10) // limits the database; groups stay in the journal
 	value := make([]byte, 10_000)
 	n := 0
 	put := func() error { return s.put(instancesTable, fmt.Sprintf("instance %d", n), value) }
@@ -31,7 +31,7 @@ func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
 	}
 	s.await(t, "a flush fails", func(_ bool, failure error) bool { return failure != nil })
 	if flushing, _ := s.Flushing(); !flushing {
-		t.Error("the layer that could not be flushed is gone")
+		t.Error("the unflushed layer is missing")
 	}
 	s.limit(t, 0)
 	s.await(t, "the store retries the flush", func(_ bool, failure error) bool { return failure == nil })
@@ -53,10 +53,10 @@ func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
 	}
 }
 
-// limit sets how large the database may get, as a full disk does; 0 lifts it.
+// limit limits the size of the database, as a full disk does. 0 removes the limit.
 func (s *opened) limit(t *testing.T, size int) {
 	t.Helper()
-	tx, err := s.file.db.Begin(true) // no other may be under way
+	tx, err := s.file.db.Begin(true) // waits for other write transactions
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (s *opened) limit(t *testing.T, size int) {
 	}
 }
 
-// await waits for a state of flushing.
+// await waits for a state of the flush.
 func (s *opened) await(t *testing.T, what string, is func(flushing bool, failure error) bool) {
 	t.Helper()
 	patience.Until(t, what, func() bool { return is(s.Flushing()) })
@@ -84,19 +84,19 @@ func TestStore_RefusesWritesWhenTheDatabaseIsFullForLong(t *testing.T) {
 		err = s.put(instancesTable, fmt.Sprintf("instance %d", n), value)
 	}
 	if err == nil || !strings.Contains(err.Error(), "write database") {
-		t.Fatalf("got %v, want an error of the database", err)
+		t.Fatalf("got %v, want a database error", err)
 	}
 	s.limit(t, 0)
 	s.await(t, "the store retries the flush", func(_ bool, failure error) bool { return failure == nil })
 	if err := s.put(instancesTable, "one more", value); err != nil {
-		t.Errorf("put after there was room again: %v", err)
+		t.Errorf("put with free space again: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestStore_ThatCannotBeClosedInOrderKeepsItsJournal(t *testing.T) {
+func TestStore_KeepsItsJournalIfCloseFails(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
@@ -106,7 +106,7 @@ func TestStore_ThatCannotBeClosedInOrderKeepsItsJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err == nil {
-		t.Fatal("close returned no error although the database is full")
+		t.Fatal("Close with a full database returned no error")
 	}
 	s = newStore(t, path)
 	defer func() { _ = s.Close() }()

@@ -13,53 +13,52 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// journal is a [logstore.Log]. One sync makes a group durable; the database takes
-// two, and writes whole pages.
+// journal implements [logstore.Log]. One sync makes a group durable. The database would need two
+// syncs and writes whole pages.
 //
-// The journal has two files, which take turns: one is written while the groups of
-// the other go to the database. They are overwritten, not truncated, because a
-// sync is faster if the file does not grow. Each record has the number of its
-// group, so that records of an earlier turn are recognised: groups are numbered
-// without gaps, and the number of a record in the files is never used again.
-// After lost groups the numbers go on after the last of them.
+// The journal has two files, used in turn: one is written while the groups of the other go to the
+// database. The files are overwritten, not truncated, because a sync is faster if the file does not
+// grow. Each record contains the number of its group. Numbers have no gaps and are never used
+// again, so records of earlier turns are recognized. If groups are lost, numbering continues after
+// the last lost group.
 type journal struct {
 	path    string
 	files   [2]disk.File
 	sizes   [2]int64
-	current int   // the file that is written
-	offset  int64 // where the next record goes
+	current int   // index of the file being written
+	offset  int64 // offset of the next record
 	seed    uint32
 	relaxed bool
 	buf     []byte
-	check   func() error // whether the journal's hub is in its place
+	check   func() error // returns an error if the hub's file is not at its path
 }
 
-// The layout of a record:
+// Layout of a record:
 //
-//	length of the payload (4 bytes) · checksum (4) · number (8) · flags (1) · payload · padding to 8 bytes
+//	payload length (4 bytes) · checksum (4) · number (8) · flags (1) · payload · padding to 8 bytes
 //
-// The checksum is over the hub's ID, so that a foreign journal is recognised,
-// and all of the record but itself and the padding.
+// The checksum covers the hub's ID and the record without the checksum and the padding. It detects
+// the journal of another hub.
 const (
 	recordHead  = 17
 	recordAlign = 8
-	flagRelaxed = 1 // the record was not synced before the next was written
+	flagRelaxed = 1 // the record was not synced before the next one was written
 	maxGroup    = 1 << 30
 )
 
-// A file is extended by stretches of zeros: by as much as it has, but at least and at most
-// these many bytes. The group that needs a stretch waits until the disk has it, so the
-// first is short, and so is the journal of a hub that does little.
+// A journal file grows by zero-filled stretches. A stretch is as long as the file, within these
+// limits in bytes. The group that needs a stretch waits until it is on the disk. So the first
+// stretch is short, and the journal of a rarely used hub stays small.
 const (
 	minStretch = 64 << 10
 	maxStretch = 256 << 10
 )
 
-const maxKept = 4 << 20 // bytes of a buffer that is kept for the next group
+const maxKept = 4 << 20 // maximum size of a buffer that is kept for the next group, in bytes
 
 func journalPath(path string, i int) string { return fmt.Sprintf("%s.journal-%d", path, i) }
 
-// openJournal opens a hub's journal files and creates those that are missing.
+// openJournal opens a hub's journal files and creates missing ones.
 func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
 	j := &journal{path: path, seed: crc32.Checksum(id, checksums), relaxed: relaxed, check: func() error { return nil }}
 	for i := range j.files {
@@ -80,7 +79,7 @@ func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
 	return j, nil
 }
 
-// hasJournal reports whether both files of a hub's journal are there.
+// hasJournal reports whether both journal files of a hub exist.
 func hasJournal(path string) bool {
 	for i := range 2 {
 		if _, err := os.Stat(journalPath(path, i)); err != nil {
@@ -100,7 +99,7 @@ func (j *journal) close() error {
 	return errors.Join(errs...)
 }
 
-// Close implements [logstore.Log]. It deletes the files if they are applied.
+// Close implements [logstore.Log]. It deletes the files if applied is true.
 func (j *journal) Close(applied bool) error {
 	err := j.close()
 	if !applied {
@@ -140,8 +139,8 @@ func (j *journal) Append(number uint64, payload []byte) error {
 	return nil
 }
 
-// appendLong is Append for a payload that is too long to be copied. The head, which has the
-// checksum, is written last.
+// appendLong appends a payload that is too long to be copied to the buffer. It writes the head,
+// which contains the checksum, last.
 func (j *journal) appendLong(number uint64, payload []byte) error {
 	if err := j.check(); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (j *journal) encode(b []byte, number uint64, payload []byte) []byte {
 	return b
 }
 
-// head appends the head of a record to b, without its checksum.
+// head appends the head of a record to b, with an empty checksum.
 func (j *journal) head(b []byte, number uint64, length int) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(length))
 	b = append(b, 0, 0, 0, 0)
@@ -190,13 +189,13 @@ func (j *journal) head(b []byte, number uint64, length int) []byte {
 	return append(b, flags)
 }
 
-// checksum returns that of the record that b holds.
+// checksum returns the checksum of the record in b.
 func (j *journal) checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Update(j.seed, checksums, b[:4]), checksums, b[8:])
 }
 
-// grow extends the current file to an offset by writing zeros, so that a sync need
-// not write the file's size and its blocks.
+// grow extends the current file with zeros, so that a later sync need not write the file's size and
+// block list. It does nothing in relaxed mode.
 func (j *journal) grow(f disk.File, to int64) error {
 	if j.relaxed {
 		return nil
@@ -209,7 +208,7 @@ func (j *journal) Reserve(bytes int64) error {
 	return j.lengthen(j.files[j.current], j.offset+min(bytes, maxGroup)+recordHead)
 }
 
-// lengthen extends the current file to an offset with zeros.
+// lengthen extends the current file with zeros to at least the offset to.
 func (j *journal) lengthen(f disk.File, to int64) error {
 	size := max(j.sizes[j.current], j.offset)
 	if to <= size {
@@ -234,31 +233,29 @@ func (j *journal) lengthen(f disk.File, to int64) error {
 // Size implements [logstore.Log].
 func (j *journal) Size() int64 { return j.offset }
 
-// Turn implements [logstore.Log]. It goes on with the other file, whose groups
-// are in the database.
+// Turn implements [logstore.Log]. The journal continues in the other file, whose groups are in the
+// database.
 func (j *journal) Turn() {
 	j.current = 1 - j.current
 	j.offset = 0
 }
 
-// group is a record of the journal.
+// group is a decoded record of the journal.
 type group struct {
 	number  uint64
 	relaxed bool
 	payload []byte
 }
 
-// errJournalGap is the error of a journal that lacks groups.
+// errJournalGap means that groups are missing from the journal.
 var errJournalGap = errors.New("groups are missing from the journal")
 
-// recover returns the groups that follow the one with the given number, in
-// order.
+// recover returns the groups after group after, in order.
 //
-// The journal ends at the first record that is not whole: the process died while
-// it was written. If whole records follow, and records were synced, it was damaged
-// later, and recover fails. A relaxed journal can lose any record with the power.
-// lost is the greatest number of a record that cannot be used because records
-// before it are missing, 0 if there is none.
+// The journal ends at the first incomplete record: the process died while writing it. If complete
+// synced records follow, the journal was damaged later, and recover fails. A relaxed journal can
+// lose any record in a power loss. lost is the highest number of a record that is unusable because
+// earlier records are missing, or 0.
 func (j *journal) recover(after uint64) (groups []group, lost uint64, err error) {
 	var runs [2][]group
 	for i, f := range j.files {
@@ -269,7 +266,7 @@ func (j *journal) recover(after uint64) (groups []group, lost uint64, err error)
 		run, rest := j.run(b)
 		later, greatest := j.later(rest, run, after)
 		if greatest > 0 && !later.relaxed {
-			return nil, 0, fmt.Errorf("%w: %d is there, and one before it is damaged", errJournalGap, later.number)
+			return nil, 0, fmt.Errorf("%w: a group before group %d is damaged", errJournalGap, later.number)
 		}
 		lost = max(lost, greatest)
 		for len(run) > 0 && run[0].number <= after {
@@ -287,10 +284,10 @@ func (j *journal) recover(after uint64) (groups []group, lost uint64, err error)
 		last := run[len(run)-1].number
 		if want := after + 1; run[0].number != want {
 			if !run[0].relaxed {
-				return nil, 0, fmt.Errorf("%w: %d follows %d", errJournalGap, run[0].number, after)
+				return nil, 0, fmt.Errorf("%w: group %d follows group %d", errJournalGap, run[0].number, after)
 			}
 			lost = max(lost, last)
-			continue // no later run follows either
+			continue // no later run follows
 		}
 		groups = append(groups, run...)
 		after = last
@@ -298,8 +295,7 @@ func (j *journal) recover(after uint64) (groups []group, lost uint64, err error)
 	return groups, lost, nil
 }
 
-// run returns the groups at the start of b, which are numbered without gaps, and
-// the bytes after them.
+// run returns the consecutive groups at the start of b, and the bytes after them.
 func (j *journal) run(b []byte) (run []group, rest []byte) {
 	for {
 		g, size, ok := j.decode(b)
@@ -311,8 +307,8 @@ func (j *journal) run(b []byte) (run []group, rest []byte) {
 	}
 }
 
-// later looks in the bytes after a run for groups that were written after it. It
-// returns the first, and the greatest number of any, 0 if there is none.
+// later looks for newer groups in the bytes after a run. It returns the first one and the highest
+// number. The number is 0 if it finds no group.
 func (j *journal) later(rest []byte, run []group, after uint64) (first group, greatest uint64) {
 	if len(run) > 0 {
 		after = max(after, run[len(run)-1].number)
@@ -333,8 +329,8 @@ func (j *journal) later(rest []byte, run []group, after uint64) (first group, gr
 	return first, greatest
 }
 
-// decode returns the record at the start of b and its size; ok is false if there
-// is no whole record.
+// decode returns the record at the start of b and its size. ok is false if b does not start with a
+// complete record.
 func (j *journal) decode(b []byte) (g group, size int, ok bool) {
 	if len(b) < recordHead {
 		return group{}, 0, false

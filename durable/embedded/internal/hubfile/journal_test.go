@@ -23,7 +23,7 @@ func newJournal(t *testing.T, path string, relaxed bool) *journal {
 	return j
 }
 
-// payloadOf returns what the tests write as a group: its size varies.
+// payloadOf returns the payload of a test group. Its size varies.
 func payloadOf(number uint64) []byte {
 	return bytes.Repeat([]byte{byte(number)}, int(number*number*37%5000)+1)
 }
@@ -37,20 +37,20 @@ func (j *journal) mustAppend(t *testing.T, numbers ...uint64) {
 	}
 }
 
-// recovered opens a journal anew and returns the numbers of the groups in it.
+// recovered opens a journal and returns the numbers of its groups.
 func recovered(t *testing.T, path string, after uint64) (numbers []uint64, lost bool, err error) {
 	t.Helper()
 	groups, greatest, err := newJournal(t, path, false).recover(after)
 	for _, g := range groups {
 		if !bytes.Equal(g.payload, payloadOf(g.number)) {
-			t.Errorf("group %d is not what was written", g.number)
+			t.Errorf("group %d has a wrong payload", g.number)
 		}
 		numbers = append(numbers, g.number)
 	}
 	return numbers, greatest > 0, err
 }
 
-// expect checks what a journal holds after a group.
+// expect verifies the groups of a journal after a given group.
 func expect(t *testing.T, path string, after uint64, want ...uint64) {
 	t.Helper()
 	got, lost, err := recovered(t, path, after)
@@ -62,7 +62,7 @@ func expect(t *testing.T, path string, after uint64, want ...uint64) {
 	}
 }
 
-func TestJournal_HoldsWhatWasAppended(t *testing.T) {
+func TestJournal_ReturnsAppendedGroups(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "hub.db")
@@ -75,7 +75,7 @@ func TestJournal_HoldsWhatWasAppended(t *testing.T) {
 		j.mustAppend(t, 4, 5)
 		expect(t, path, 0, 1, 2, 3, 4, 5)
 		expect(t, path, 3, 4, 5)
-		j.Turn() // 1 to 3 are in the database
+		j.Turn() // groups 1 to 3 are in the database
 		j.mustAppend(t, 6)
 		expect(t, path, 3, 4, 5, 6)
 		expect(t, path, 5, 6)
@@ -84,7 +84,7 @@ func TestJournal_HoldsWhatWasAppended(t *testing.T) {
 }
 
 // A long payload is written in parts.
-func TestJournal_HoldsLongPayloads(t *testing.T) {
+func TestJournal_ReturnsLongPayloads(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "hub.db")
@@ -100,17 +100,17 @@ func TestJournal_HoldsLongPayloads(t *testing.T) {
 		j.mustAppend(t, recordAlign+2)
 		groups, lost, err := newJournal(t, path, relaxed).recover(0)
 		if err != nil || lost != 0 || len(groups) != recordAlign+2 {
-			t.Fatalf("%d groups, %d lost, %v; want %d, none lost", len(groups), lost, err, recordAlign+2)
+			t.Fatalf("got %d groups, %d lost, %v; want %d and none lost", len(groups), lost, err, recordAlign+2)
 		}
 		for n, payload := range want {
 			if string(groups[n].payload) != payload {
-				t.Errorf("group %d has another payload", n+1)
+				t.Errorf("group %d has a wrong payload", n+1)
 			}
 		}
 	}
 }
 
-func TestJournal_EndsWhereARecordIsTorn(t *testing.T) {
+func TestJournal_EndsAtAnIncompleteRecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	j := newJournal(t, path, false)
@@ -124,7 +124,7 @@ func TestJournal_EndsWhereARecordIsTorn(t *testing.T) {
 	}
 	for at := begin; at < end; at += 43 {
 		torn := bytes.Clone(whole)
-		clear(torn[at:end]) // the disk has the record up to here only
+		clear(torn[at:end]) // only a part of the record is on the disk
 		torn[end-1] = ^whole[end-1]
 		if err := os.WriteFile(journalPath(path, 0), torn, 0o600); err != nil {
 			t.Fatal(err)
@@ -137,14 +137,14 @@ func TestJournal_EndsWhereARecordIsTorn(t *testing.T) {
 	expect(t, path, 0, 1, 2)
 }
 
-func TestJournal_ARecordThatFailedIsReplacedByTheNext(t *testing.T) {
+func TestJournal_TheNextRecordReplacesAFailedOne(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	j := newJournal(t, path, false)
 	j.mustAppend(t, 1)
 	at := j.offset
 	j.mustAppend(t, 2)
-	j.offset = at // as if the caller had been told that 2 failed
+	j.offset = at // as if the append of group 2 had failed
 	if err := j.Append(2, payloadOf(2)[:1]); err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +154,8 @@ func TestJournal_ARecordThatFailedIsReplacedByTheNext(t *testing.T) {
 	}
 }
 
-// In a synced journal no record follows one that is not whole, unless the disk
-// has gone bad. Then what was acknowledged is lost, and that must not go unseen.
+// In a synced journal, a complete record after an incomplete one means that the disk is damaged.
+// Acknowledged groups are then lost, which must be reported.
 func TestJournal_RefusesDamageBeforeSyncedRecords(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
@@ -170,14 +170,14 @@ func TestJournal_RefusesDamageBeforeSyncedRecords(t *testing.T) {
 		got, lost, err := recovered(t, path, 0)
 		switch {
 		case relaxed && (err != nil || !lost || !cmp.Equal(got, []uint64{1})):
-			t.Errorf("relaxed: got %v, lost %v, %v, want what comes before the damage", got, lost, err)
+			t.Errorf("relaxed: got %v, lost %v, %v, want the groups before the damage", got, lost, err)
 		case !relaxed && !errors.Is(err, errJournalGap):
 			t.Errorf("durable: got %v, %v, want %v", got, err, errJournalGap)
 		}
 	}
 }
 
-func TestJournal_RefusesWhatDoesNotFollowTheDatabase(t *testing.T) {
+func TestJournal_RefusesGroupsThatDoNotFollowTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "hub.db")
@@ -185,16 +185,16 @@ func TestJournal_RefusesWhatDoesNotFollowTheDatabase(t *testing.T) {
 		got, lost, err := recovered(t, path, 3)
 		switch {
 		case relaxed && (err != nil || !lost || len(got) > 0):
-			t.Errorf("relaxed: got %v, lost %v, %v, want nothing", got, lost, err)
+			t.Errorf("relaxed: got %v, lost %v, %v, want no groups", got, lost, err)
 		case !relaxed && !errors.Is(err, errJournalGap):
 			t.Errorf("durable: got %v, %v, want %v", got, err, errJournalGap)
 		}
 		expect(t, path, 4, 5, 6)
-		expect(t, path, 100) // left from an earlier turn
+		expect(t, path, 100) // left by an earlier turn
 	}
 }
 
-func TestJournal_DoesNotReadThatOfAnotherHub(t *testing.T) {
+func TestJournal_IgnoresTheJournalOfAnotherHub(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	j, err := openJournal(path, []byte("another ID"), false)
@@ -227,12 +227,12 @@ func FuzzJournal(f *testing.F) {
 			}
 		}
 		if g, greatest := j.later(rest, run, after); greatest > 0 && (g.number <= after || g.number > greatest) {
-			t.Errorf("group %d is not later than %d, or is later than %d", g.number, after, greatest)
+			t.Errorf("group %d is not between %d and %d", g.number, after, greatest)
 		}
 	})
 }
 
-func TestJournal_NamesWhatItCannotWrite(t *testing.T) {
+func TestJournal_ReportsFailedWrites(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	j := newJournal(t, path, true)
@@ -245,13 +245,13 @@ func TestJournal_NamesWhatItCannotWrite(t *testing.T) {
 	j.mustAppend(t, 1)
 	j.files[0] = readOnly
 	if err := j.Append(2, payloadOf(2)); err == nil || errors.As(err, new(*logstore.UncertainError)) {
-		t.Errorf("append returned %v, want an error that says that it was not written", err)
+		t.Errorf("append returned %v, want an error that is not uncertain", err)
 	}
 	j.files[0] = good
 	expect(t, path, 0, 1)
 	j.mustAppend(t, 2)
 	expect(t, path, 0, 1, 2)
 	if err := j.Append(3, make([]byte, maxGroup)); err == nil {
-		t.Errorf("a group of %d bytes was written", maxGroup)
+		t.Errorf("a group of %d bytes was accepted", maxGroup)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// networkFileSystems maps numbers that statfs(2) returns to file systems whose locks and memory
-// maps do not protect bbolt: another machine may open the same file.
+// networkFileSystems maps the f_type values of statfs(2) to the names of network file systems.
+// Their locks and memory maps do not protect bbolt: another machine may open the same file.
 var networkFileSystems = map[uint32]string{
 	0x6969:     "NFS",
 	0x517B:     "SMB",
@@ -22,7 +22,7 @@ func (e *NetworkError) Error() string {
 	return fmt.Sprintf("the file is on a network file system (%s), whose locks and memory maps are not safe", e.FileSystem)
 }
 
-// refuseNetwork returns a *[NetworkError] if magic is the number of a network file system.
+// refuseNetwork returns a *[NetworkError] if magic is the type of a network file system.
 func refuseNetwork(magic uint32) error {
 	if name, ok := networkFileSystems[magic]; ok {
 		return &NetworkError{FileSystem: name}
@@ -30,8 +30,8 @@ func refuseNetwork(magic uint32) error {
 	return nil
 }
 
-// checkLocal returns a *[NetworkError] if a file's folder is on a network file system. It
-// returns nil if the platform does not tell.
+// checkLocal returns a *[NetworkError] if the file's folder is on a network file system. It returns
+// nil if the platform does not report the type.
 func checkLocal(path string, statfs func(folder string) (magic uint32, known bool)) error {
 	magic, known := statfs(filepath.Dir(path))
 	if !known {

@@ -2,7 +2,7 @@ package hubfile
 
 import "syscall"
 
-// fileSystemOf returns the number of the file system that a folder is on.
+// fileSystemOf returns the type of the file system of a folder.
 func fileSystemOf(folder string) (magic uint32, known bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(folder, &s); err != nil {

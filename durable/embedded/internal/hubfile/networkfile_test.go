@@ -25,7 +25,7 @@ func TestOpen_RefusesNetworkFileSystemsUnlessForced(t *testing.T) {
 				t.Errorf("file system %#x, forced %v: %v; want a refusal: %v", magic, force, err, want)
 			}
 			if _, statErr := os.Stat(path); refused && !errors.Is(statErr, os.ErrNotExist) {
-				t.Errorf("file system %#x: a file was made", magic)
+				t.Errorf("file system %#x: a file was created", magic)
 			}
 			if f != nil {
 				_ = f.Close()
@@ -39,6 +39,6 @@ func TestCheckLocal_AllowsFilesOfUnknownPlatforms(t *testing.T) {
 		t.Error(err)
 	}
 	if err := checkLocal(filepath.Join(t.TempDir(), "hub.db"), fileSystemOf); err != nil {
-		t.Errorf("the folder for temporary files: %v", err)
+		t.Errorf("the temporary folder: %v", err)
 	}
 }

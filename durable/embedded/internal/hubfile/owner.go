@@ -8,15 +8,14 @@ import (
 	"os"
 )
 
-// owner describes the process that has a hub's file open. It is in a file beside
-// that.
+// owner identifies the process that has a hub open. It is stored in a file beside the hub's.
 type owner struct {
 	PID     int    `json:"pid"`
 	Host    string `json:"host"`
 	Contact string `json:"contact,omitempty"`
 }
 
-// ownerPath returns the name of the file beside the hub's.
+// ownerPath returns the path of the owner file of a hub.
 func ownerPath(path string) string { return path + ".owner" }
 
 func thisOwner(contact string) owner {
@@ -27,8 +26,7 @@ func thisOwner(contact string) owner {
 	return owner{PID: os.Getpid(), Host: host, Contact: contact}
 }
 
-// readOwner reads the owner's file; ok is false if that is missing or not
-// readable.
+// readOwner reads the owner file. ok is false if it is missing or invalid.
 func readOwner(path string) (o owner, ok bool) {
 	b, err := os.ReadFile(ownerPath(path))
 	if err != nil || json.Unmarshal(b, &o) != nil {
@@ -42,7 +40,7 @@ func (o owner) write(path string) error {
 	if err != nil {
 		return err
 	}
-	// An existing file is not overwritten but deleted: it could be a link.
+	// Delete an existing file instead of overwriting it: it could be a link.
 	err = removeOwner(path)
 	var f *os.File
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a file the owner of another one, so that whoever could open that can
-// open this.
+// keepOwner copies the user and group of another file to a file, so that the same users can open
+// it.
 func keepOwner(path string, of fs.FileInfo) error {
 	s, ok := of.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -29,8 +29,8 @@ func (m *model) clone() (c model) {
 	return c
 }
 
-// storedIn returns what the database of a store holds, which is all where it was just
-// opened.
+// storedIn returns the content of a store's database. If the store was just opened, that is its
+// whole content.
 func storedIn(t *testing.T, s *opened) model {
 	t.Helper()
 	m := newModel()
@@ -57,7 +57,7 @@ func storedIn(t *testing.T, s *opened) model {
 	return m
 }
 
-// indexIn returns which of several states m is, the latest of them, -1 if none.
+// indexIn returns the index of the latest of the states that equals m, or -1.
 func (m *model) indexIn(states []model) int {
 	for i, s := range slices.Backward(states) {
 		same := true
@@ -71,11 +71,10 @@ func (m *model) indexIn(states []model) int {
 	return -1
 }
 
-// The power goes at any moment: between two calls of the disk, while the journal turns,
-// while a layer goes into the database. A hub that is not relaxed has all that was
-// acknowledged, and of the group that was being written all or nothing. One that is
-// relaxed is in a state that it was in once since it was opened.
-func TestStore_SurvivesLossesOfPower(t *testing.T) {
+// The power is lost at any moment: between two disk calls, while the journal turns, while a layer
+// is written to the database. A durable hub keeps everything acknowledged, and all or nothing of
+// the group being written. A relaxed hub returns to one of its states since it was opened.
+func TestStore_SurvivesPowerLosses(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testshare.Amount(24, 6)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -96,7 +95,7 @@ func TestStore_SurvivesLossesOfPower(t *testing.T) {
 	}
 }
 
-// powered is a store, on a disk that loses power.
+// powered is a store on a disk that loses power.
 type powered struct {
 	*testing.T
 	r       *rand.Rand
@@ -106,8 +105,8 @@ type powered struct {
 	disk    *powerloss.Disk
 	next    uint64
 	losses  int
-	// states are those that the store was in since it was opened, in order; the last
-	// one was acknowledged.
+	// states are the states of the store since it was opened, in order. The last one was
+	// acknowledged.
 	states []model
 }
 
@@ -127,7 +126,7 @@ func (p *powered) open(dir string) {
 	p.s = s
 }
 
-// step changes the store, and may let the power go meanwhile or after that.
+// step changes the store. The power may be lost during the change or after it.
 func (p *powered) step() {
 	p.Helper()
 	now := p.states[len(p.states)-1].clone()
@@ -136,7 +135,7 @@ func (p *powered) step() {
 		at = p.r.IntN(4)
 	}
 	calls := 0
-	p.disk.Before(func(string) { // while change waits
+	p.disk.Before(func(string) { // runs while change waits
 		if calls++; calls == at+1 {
 			image = p.lose()
 		}
@@ -151,24 +150,24 @@ func (p *powered) step() {
 	switch p.r.IntN(20) {
 	case 0:
 		p.resume(p.lose(), p.states)
-	case 1: // a layer may be on its way into the database
+	case 1: // a layer may be on its way to the database
 		if err := p.s.Close(); err != nil {
 			p.Fatal(err)
 		}
 		p.states = p.states[len(p.states)-1:]
 		p.open(p.dir)
 		if got := storedIn(p.T, p.s); got.indexIn(p.states) < 0 {
-			p.Fatal("a store that was closed and opened holds something else")
+			p.Fatal("the content of the store has changed after closing and opening it")
 		}
 	}
 }
 
-// lose returns a folder with what a loss of power leaves.
+// lose returns a folder with the files that a power loss leaves.
 func (p *powered) lose() (dir string) {
 	p.losses++
 	dir, err := os.MkdirTemp(p.TempDir(), "")
 	if err != nil {
-		panic(err) // Fatal must not be called by the writer's goroutine
+		panic(err) // Fatal must not be called in the writer's goroutine
 	}
 	err = p.disk.Lose(p.r, dir, func(from, to string) error {
 		if filepath.Base(from) != "hub.db" {
@@ -182,8 +181,8 @@ func (p *powered) lose() (dir string) {
 	return dir
 }
 
-// resume goes on with what a loss of power has left. The store was in some states, the
-// last of which it may have been about to reach.
+// resume opens the files that a power loss left. states are the states before it; the last one may
+// not have been acknowledged.
 func (p *powered) resume(dir string, states []model) {
 	p.Helper()
 	p.s.closeFiles()
@@ -193,20 +192,20 @@ func (p *powered) resume(dir string, states []model) {
 	acknowledged := len(p.states) - 1
 	switch {
 	case i < 0:
-		p.Fatalf("after %d states and a loss of power, the hub is in one that it was never in", len(states))
+		p.Fatalf("after %d states and a power loss, the hub has a state that it never had", len(states))
 	case !p.relaxed && i < acknowledged:
-		p.Fatalf("after a loss of power, the hub is in state %d, though %d was acknowledged", i, acknowledged)
+		p.Fatalf("after a power loss the hub is in state %d; %d was acknowledged", i, acknowledged)
 	}
 	p.states = []model{states[i]}
 }
 
-// closeFiles leaves a store as a process does that ends, with its flusher.
+// closeFiles leaves a store as an ending process does, together with its flusher.
 func (s *opened) closeFiles() {
 	s.Stop()
 	s.die()
 }
 
-// bbolt syncs its pages before what makes them count, unless it is told not to.
+// By default bbolt syncs its pages before it commits them. The package must not disable that.
 func TestStore_LetsTheDatabaseSync(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
@@ -222,7 +221,7 @@ func TestStore_LetsTheDatabaseSync(t *testing.T) {
 	}
 }
 
-// A group that is not relaxed costs a sync, one that is costs none.
+// A durable group takes one sync, a relaxed group none.
 func TestStore_SyncsEachGroupUnlessItIsRelaxed(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
@@ -246,21 +245,21 @@ func TestStore_SyncsEachGroupUnlessItIsRelaxed(t *testing.T) {
 	}
 }
 
-// A layer that is going into the database when the hub is closed gets there, before
-// what came after it.
-func TestStore_IsClosedWithALayerOnItsWay(t *testing.T) {
+// When the hub is closed while a layer is being written to the database, that layer is written
+// before the later changes.
+func TestStore_CanBeClosedWhileALayerIsWritten(t *testing.T) {
 	t.Parallel()
 	for _, relaxed := range []bool{false, true} {
 		cfg := quiet
 		cfg.Relaxed = relaxed
 		path := filepath.Join(t.TempDir(), "hub.db")
-		s := openStore(t, path, cfg) // nobody flushes
+		s := openStore(t, path, cfg) // no flusher is running
 		s.Limits.Flush = 2_000
 		r, m, next := rand.New(rand.NewPCG(3, 3)), newModel(), uint64(0)
 		for flushing := false; !flushing; flushing, _ = s.Flushing() {
 			m.change(t, s, r, &next)
 		}
-		for range 5 { // in the layer above
+		for range 5 { // in the next layer
 			m.change(t, s, r, &next)
 		}
 		if err := s.Close(); err != nil {
@@ -268,7 +267,7 @@ func TestStore_IsClosedWithALayerOnItsWay(t *testing.T) {
 		}
 		s = newStore(t, path)
 		if got := storedIn(t, s); got.indexIn([]model{m}) < 0 {
-			t.Errorf("relaxed %v: the store was opened with something else than it was closed with", relaxed)
+			t.Errorf("relaxed %v: the content of the store has changed after closing and opening it", relaxed)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -276,8 +275,9 @@ func TestStore_IsClosedWithALayerOnItsWay(t *testing.T) {
 	}
 }
 
-// A record may end with the file, or shortly before, where no other fits.
-func TestJournal_TakesGroupsThatFillTheFile(t *testing.T) {
+// A record may end exactly at the end of the file, or shortly before it, where no other record
+// fits.
+func TestJournal_StoresGroupsThatFillTheFile(t *testing.T) {
 	t.Parallel()
 	for left := range 3 * recordAlign {
 		for _, relaxed := range []bool{false, true} {
@@ -289,21 +289,21 @@ func TestJournal_TakesGroupsThatFillTheFile(t *testing.T) {
 			j.mustAppend(t, 2)
 			groups, lost, err := newJournal(t, path, relaxed).recover(0)
 			if err != nil || lost > 0 || len(groups) != 2 || len(groups[0].payload) != minStretch-recordHead-left {
-				t.Errorf("%d bytes left, relaxed %v: %d groups, lost %d, %v", left, relaxed, len(groups), lost, err)
+				t.Errorf("%d bytes free, relaxed %v: %d groups, lost %d, %v", left, relaxed, len(groups), lost, err)
 			}
-			if err := os.Truncate(journalPath(path, 0), int64(minStretch-left)); err != nil { // with no padding
+			if err := os.Truncate(journalPath(path, 0), int64(minStretch-left)); err != nil { // removes the padding
 				t.Fatal(err)
 			}
 			groups, _, err = newJournal(t, path, relaxed).recover(0)
 			if err != nil || len(groups) != 1 {
-				t.Errorf("%d bytes left, relaxed %v, cut off there: %d groups, %v; want the first", left, relaxed, len(groups), err)
+				t.Errorf("%d bytes free, relaxed %v, truncated there: %d groups, %v; want the first", left, relaxed, len(groups), err)
 			}
 		}
 	}
 }
 
-// The files of a journal grow seldom, in stretches: a sync then need not write how long the
-// file is and where. The first stretch is short.
+// The journal files grow rarely, in stretches, so that most syncs need not write the file's size
+// and block list. The first stretch is short.
 func TestJournal_GrowsByStretches(t *testing.T) {
 	t.Parallel()
 	const group, groups = 700, 3000
@@ -323,10 +323,10 @@ func TestJournal_GrowsByStretches(t *testing.T) {
 		want = append(want, size)
 	}
 	if !slices.Equal(sizes, want) {
-		t.Errorf("the file had the sizes %v, want %v", sizes, want)
+		t.Errorf("the file grew to the sizes %v, want %v", sizes, want)
 	}
 	j.Turn()
-	j.Turn() // as often as it was written, it has the length that it needs
+	j.Turn() // after the second turn each file has its final size
 	for n := range uint64(groups) {
 		if err := j.Append(groups+n+1, make([]byte, group)); err != nil {
 			t.Fatal(err)
@@ -337,10 +337,10 @@ func TestJournal_GrowsByStretches(t *testing.T) {
 	}
 }
 
-// Records of earlier turns begin just where new ones do, if all are of a size. The power
-// goes at any moment, and takes any blocks of what was not synced: what is left ends with
-// the last group that was acknowledged, or with the one after it.
-func TestJournal_TellsItsRecordsFromThoseOfEarlierTurns(t *testing.T) {
+// If all records have the same size, old records start exactly where new ones do. A power loss at
+// any moment removes random unsynced blocks. The remaining groups must end with the last
+// acknowledged group or the next one.
+func TestJournal_DistinguishesRecordsOfEarlierTurns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testshare.Amount(12, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -369,11 +369,11 @@ func TestJournal_TellsItsRecordsFromThoseOfEarlierTurns(t *testing.T) {
 				groups, lost, err := left.recover(applied)
 				last := applied + uint64(len(groups))
 				if err != nil || lost > 0 || last != acknowledged && last != acknowledged+1 {
-					t.Fatalf("groups to %d are left, %d is lost, %v; %d was acknowledged", last, lost, err, acknowledged)
+					t.Fatalf("groups up to %d remain, %d lost, %v; %d was acknowledged", last, lost, err, acknowledged)
 				}
 				for i, g := range groups {
 					if want := applied + uint64(i) + 1; g.number != want || !bytes.Equal(g.payload, payload(want)) {
-						t.Fatalf("group %d is another", want)
+						t.Fatalf("group %d has a wrong payload", want)
 					}
 				}
 			})
@@ -382,7 +382,7 @@ func TestJournal_TellsItsRecordsFromThoseOfEarlierTurns(t *testing.T) {
 					t.Fatal(err)
 				}
 				acknowledged++
-				if r.IntN(4) == 0 { // the part before the one that ends is in the database
+				if r.IntN(4) == 0 { // the groups before the current file's are in the database
 					j.Turn()
 					applied, turned = turned, acknowledged
 				}

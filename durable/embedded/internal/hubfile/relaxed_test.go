@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// openRelaxed opens a relaxed store, which flushes nothing while it is open.
+// openRelaxed opens a relaxed store that does not flush while it is open.
 func openRelaxed(t *testing.T, path string, log *strings.Builder) *opened {
 	t.Helper()
 	o := quiet
@@ -36,17 +36,16 @@ func (s *opened) instances(t *testing.T) (ids []string) {
 	return ids
 }
 
-// A loss of power takes a group away from the middle of a relaxed journal, and
-// those after it are dropped with it: the hub has gone back to a state that it
-// once had. What is dropped stays so, however many groups are written in its
-// place before the process is killed. The dropped records are still in the
-// files, just where the new ones end, or in the file that is not written.
-func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
+// A power loss removes a group from the middle of a relaxed journal. The groups after it are
+// discarded, too, so the hub returns to an earlier state. Discarded groups must not reappear,
+// however many groups are written before the process is killed. They may still be in the files,
+// right where the new ones end, or in the file that is not being written.
+func TestStore_GroupsLostInAPowerLossStayLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		files   [2][]string // what each file of the journal holds
-		damaged int         // the record of the first file that never reached the disk
+		files   [2][]string // groups in each journal file
+		damaged int         // index of the lost record in the first file
 		kept    []string
 	}{
 		{"the start of the only file", [2][]string{{"a1", "a2", "a3", "a4"}}, 0, nil},
@@ -71,7 +70,7 @@ func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
 				var offsets []int64
 				for i, ids := range tt.files {
 					if i > 0 && len(ids) > 0 {
-						s.file.journal.Turn() // as when the layer is flushed, which takes its time
+						s.file.journal.Turn() // as at the start of a slow flush
 					}
 					for _, id := range ids {
 						offsets = append(offsets, put(id))
@@ -85,7 +84,7 @@ func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
 
 				s = openRelaxed(t, path, &log)
 				if diff := cmp.Diff(tt.kept, s.instances(t)); diff != "" {
-					t.Errorf("after the loss of power (-want +got):\n%s", diff)
+					t.Errorf("groups after the power loss (-want +got):\n%s", diff)
 				}
 				want := tt.kept
 				for i := range added {
@@ -98,12 +97,12 @@ func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
 				for range 2 {
 					s = openRelaxed(t, path, &log)
 					if diff := cmp.Diff(want, s.instances(t)); diff != "" {
-						t.Errorf("after the process was killed (-want +got):\n%s", diff)
+						t.Errorf("groups after the process was killed (-want +got):\n%s", diff)
 					}
 					s.die()
 				}
 				if n := strings.Count(log.String(), "did not reach the disk"); n != 1 {
-					t.Errorf("the log says %d times that something was lost, want once:\n%s", n, &log)
+					t.Errorf("the log reports a loss %d times, want once:\n%s", n, &log)
 				}
 			})
 		}

@@ -53,7 +53,7 @@ type opened struct {
 	w    *logstore.Writer[*logstore.Txn]
 }
 
-// openStore opens a store, which flushes nothing until it is started.
+// openStore opens a store. It does not flush until the flusher is started.
 func openStore(t *testing.T, path string, o Options) *opened {
 	t.Helper()
 	f, err := Open(path, o)
@@ -77,7 +77,7 @@ func newStore(t *testing.T, path string) *opened {
 	return s
 }
 
-// change makes changes durable, as a group.
+// change makes changes durable as one group.
 func (s *opened) change(f func(t *logstore.Txn)) error {
 	return s.w.Do(context.Background(), func(t *logstore.Txn) error {
 		f(t)
@@ -85,27 +85,27 @@ func (s *opened) change(f func(t *logstore.Txn)) error {
 	})
 }
 
-// endWriter ends the writer, whose last group is empty.
+// endWriter closes the writer, whose last group is empty.
 func (s *opened) endWriter() {
 	_ = s.w.Close(func(*logstore.Txn) error { return nil }) // fails if the file is closed
 }
 
-// Close closes the store with all that is in it.
+// Close closes the store and writes everything to the database.
 func (s *opened) Close() error {
 	s.endWriter()
 	return s.Store.Close()
 }
 
-// die leaves a store as a process does that is killed.
+// die leaves a store as a killed process does.
 func (s *opened) die() {
 	s.endWriter()
 	s.file.Abandon()
 }
 
-// A model is what a store should hold: records by table and key.
+// A model is the expected content of a store: records by table and key.
 type model [tableCount]map[string][]byte
 
-// change makes random changes in a store, as one group, and in its model.
+// change makes random changes to a store, as one group, and to its model.
 func (m *model) change(t *testing.T, s *opened, r *rand.Rand, next *uint64) {
 	t.Helper()
 	var txn *logstore.Txn
@@ -140,7 +140,7 @@ func (m *model) change(t *testing.T, s *opened, r *rand.Rand, next *uint64) {
 					set(id, key, nil)
 					break
 				}
-				for _, k := range keys { // groups go as a whole
+				for _, k := range keys { // deletes a whole group
 					if groupOf(k) == groupOf(key) {
 						set(id, k, nil)
 					}
@@ -162,7 +162,7 @@ func (m *model) change(t *testing.T, s *opened, r *rand.Rand, next *uint64) {
 	}
 }
 
-// grown returns a key at the end of a group of the history, or of a new group.
+// grown returns a key at the end of a history group, or of a new group.
 func (m *model) grown(r *rand.Rand, next *uint64) string {
 	keys := slices.Sorted(maps.Keys(m[historyTable]))
 	if len(keys) == 0 || r.IntN(4) == 0 {
@@ -216,7 +216,7 @@ func (m *model) check(t *testing.T, s *opened) {
 					return err
 				}
 				if len(want) == 0 && last != nil || len(want) > 0 && string(last) != want[len(want)-1].Key {
-					t.Errorf("last of group %d is %q, want that of %v", group, last, want)
+					t.Errorf("last key of group %d is %q, want the last of %v", group, last, want)
 				}
 			}
 		}
@@ -228,7 +228,7 @@ func (m *model) check(t *testing.T, s *opened) {
 				err := tables.Scan(id, from, func(key string, value []byte) (bool, error) {
 					got = append(got, key)
 					if string(value) != string(m[id][key]) {
-						t.Errorf("record %q of %s is another", key, testTables[id].Name)
+						t.Errorf("record %q of %s has a wrong value", key, testTables[id].Name)
 					}
 					return false, nil
 				})
@@ -247,7 +247,7 @@ func (m *model) check(t *testing.T, s *opened) {
 	}
 }
 
-func TestStore_HoldsWhatAModelHolds(t *testing.T) {
+func TestStore_MatchesAModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testshare.Amount(6, 2)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 					}
 					s = newStore(t, path)
 				case 1:
-					s.await(t, "the flush ends", func(flushing bool, _ error) bool { return !flushing }) // or the copy of the database would not be of one time
+					s.await(t, "the flush ends", func(flushing bool, _ error) bool { return !flushing }) // else the copy of the database would not be consistent
 					copied := filepath.Join(t.TempDir(), "hub.db")
 					copyHub(t, path, copied)
 					if err := s.Close(); err != nil {
@@ -289,7 +289,7 @@ func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left, err := filepath.Glob(path + ".journal*"); err != nil || len(left) > 0 {
-				t.Errorf("a closed store leaves %v, %v", left, err)
+				t.Errorf("files beside a closed store: %v, %v", left, err)
 			}
 			s = newStore(t, path)
 			m.check(t, s)
@@ -300,7 +300,7 @@ func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 	}
 }
 
-// copyHub copies the files of an open hub, as a process that dies leaves them.
+// copyHub copies the files of an open hub, as a dead process leaves them.
 func copyHub(t *testing.T, from, to string) {
 	t.Helper()
 	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
@@ -310,7 +310,7 @@ func copyHub(t *testing.T, from, to string) {
 	}
 }
 
-func TestStore_APanicFailsItsOperationOnly(t *testing.T) {
+func TestStore_APanicFailsOnlyItsOperation(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
 	if err := s.change(func(*logstore.Txn) { panic("a bug") }); !errors.As(err, new(*PanicError)) {
@@ -324,9 +324,9 @@ func TestStore_APanicFailsItsOperationOnly(t *testing.T) {
 	}
 }
 
-// What is written while a snapshot lasts is not in it, even once that has got to the
-// database before the snapshot reads there.
-func TestStore_ASnapshotSeesNothingThatCameLater(t *testing.T) {
+// A snapshot does not contain later writes, even if they reach the database before the snapshot
+// reads there.
+func TestStore_ASnapshotDoesNotSeeLaterWrites(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
 	defer func() { _ = s.Close() }()
@@ -343,7 +343,7 @@ func TestStore_ASnapshotSeesNothingThatCameLater(t *testing.T) {
 		s.await(t, "the flush ends", func(flushing bool, _ error) bool { return !flushing })
 		return v.Scan(instancesTable, "", func(key string, value []byte) (bool, error) {
 			if key != "a" || string(value) != "before" {
-				t.Errorf("the snapshot has %s with %d bytes", key, len(value))
+				t.Errorf("the snapshot contains %s with %d bytes", key, len(value))
 			}
 			return false, nil
 		})
@@ -353,8 +353,8 @@ func TestStore_ASnapshotSeesNothingThatCameLater(t *testing.T) {
 	}
 }
 
-// What is in memory is read without a transaction of the database.
-func TestStore_ReadsInMemoryWithoutTheDatabase(t *testing.T) {
+// Records in memory are read without a database transaction.
+func TestStore_ReadsFromMemoryWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
 	if err := errors.Join(s.put(instancesTable, "a", []byte("in memory")), s.file.db.Close()); err != nil {
@@ -368,14 +368,14 @@ func TestStore_ReadsInMemoryWithoutTheDatabase(t *testing.T) {
 		return value, err
 	}
 	if value, err := read("a"); err != nil || string(value) != "in memory" {
-		t.Errorf("a record in memory: %q, %v", value, err)
+		t.Errorf("get of a record in memory: %q, %v", value, err)
 	}
 	if value, err := read("b"); !errors.Is(err, logstore.ErrClosed) {
-		t.Errorf("one that only the database could have: %q, %v; want %v", value, err, logstore.ErrClosed)
+		t.Errorf("get of a record that is not in memory: %q, %v; want %v", value, err, logstore.ErrClosed)
 	}
 	s.die()
 	if value, err := read("a"); !errors.Is(err, logstore.ErrClosed) {
-		t.Errorf("after the file was closed: %q, %v; want %v", value, err, logstore.ErrClosed)
+		t.Errorf("get after the file was closed: %q, %v; want %v", value, err, logstore.ErrClosed)
 	}
 	s.Stop()
 }

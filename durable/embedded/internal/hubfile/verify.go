@@ -10,28 +10,26 @@ import (
 	"os"
 )
 
-// header is the newest valid one of a bbolt file's two meta pages
-// (go.etcd.io/bbolt/internal/common/meta.go).
+// header is the newest valid meta page of a bbolt file (go.etcd.io/bbolt/internal/common/meta.go).
 type header struct {
 	pageSize  int64
-	root      uint64 // the page of the root bucket
+	root      uint64 // page of the root bucket
 	freelist  uint64
-	highWater uint64 // no page from here on is in use
+	highWater uint64 // pages from this one on are unused
 	txid      uint64
 }
 
 const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
-	metaStart   = 16 // after the page's own header
+	metaStart   = 16 // after the page header
 	metaSize    = 64
 )
 
 var errNoHeader = errors.New("it has no valid header")
 
-// readHeader reads the header of a file of the given size and checks that the file
-// is not truncated: bbolt maps it into memory, and a page beyond its end would be a
-// fault that ends the process.
+// readHeader reads the header of a file of the given size and verifies that the file is not
+// truncated. bbolt maps the file into memory, and an access beyond its end would end the process.
 func readHeader(f io.ReaderAt, size int64) (header, error) {
 	var newest header
 	for pageSize := int64(1024); pageSize <= 64<<10; pageSize *= 2 {
@@ -45,7 +43,7 @@ func readHeader(f io.ReaderAt, size int64) (header, error) {
 	if newest.pageSize == 0 {
 		return header{}, errNoHeader
 	}
-	if newest.highWater > uint64(size) { // and what it is multiplied with would overflow
+	if newest.highWater > uint64(size) { // the product below would overflow
 		return header{}, fmt.Errorf("it is cut off: it has %d bytes and should have %d pages", size, newest.highWater)
 	}
 	if want := int64(newest.highWater) * newest.pageSize; size < want {
@@ -75,8 +73,8 @@ func readMeta(f io.ReaderAt, at int64) (header, bool) {
 	return h, true
 }
 
-// inspect checks an existing file before the database writes to it: the header, and
-// all pages if the file is not large. It changes nothing.
+// inspect verifies an existing file before the database writes to it: the header, and all pages
+// unless the file is large. It changes nothing.
 func inspect(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -92,18 +90,15 @@ func inspect(f *os.File) error {
 	return verify(f, h)
 }
 
-// maxVerified is the size up to which all pages of a file are checked when it is
-// opened, which takes some 50 ms. Crashes do not damage a file, because it is
-// synced, but disks can.
+// maxVerified is the maximum size of a file whose pages are all verified when it is opened, which
+// takes about 50 ms. Crashes do not damage a file, because it is synced, but disks can.
 const maxVerified = 32 << 20
 
-// verify checks the pages of a bbolt file: that each is well formed, that it is
-// either used once or free, that keys are in order, and that pieces of records have
-// their checksums. It reads the file and does not map it, so that a wrong page
-// number does not end the process.
+// verify verifies the pages of a bbolt file: each is well formed and is either used once or free,
+// keys are in order, and record pieces have valid checksums. It reads the file without mapping it,
+// so that a wrong page number does not end the process.
 //
-// An error in the list of free pages would let the next write destroy a page that is
-// in use.
+// An error in the list of free pages would let the next write destroy a page in use.
 func verify(f io.ReaderAt, h header) error {
 	v := verifier{f: f, h: h, seen: make([]bool, h.highWater)}
 	if h.highWater < 4 {
@@ -133,25 +128,25 @@ type verifier struct {
 	seen []bool
 }
 
-// The layout of pages (go.etcd.io/bbolt/internal/common/page.go).
+// Layout of pages (go.etcd.io/bbolt/internal/common/page.go).
 const (
 	pageHead     = 16
 	elementSize  = 16
 	branchFlag   = 0x01
 	leafFlag     = 0x02
 	freelistFlag = 0x10
-	bucketFlag   = 0x01 // on an element of a leaf
+	bucketFlag   = 0x01 // of a leaf element
 	bucketHead   = 16
 	maxDepth     = 64
 )
 
-// leafCheck checks one element of a leaf.
+// leafCheck verifies one element of a leaf.
 type leafCheck func(isBucket bool, key, value []byte, depth int) error
 
-// topLevel checks an element of the root bucket.
+// topLevel verifies an element of the root bucket.
 func (v *verifier) topLevel(isBucket bool, key, value []byte, depth int) error {
 	if !isBucket || len(value) < bucketHead {
-		return errors.New("a bucket is not well formed")
+		return errors.New("a bucket is malformed")
 	}
 	check := checkRecord
 	if string(key) == hubBucket {
@@ -163,7 +158,7 @@ func (v *verifier) topLevel(isBucket bool, key, value []byte, depth int) error {
 	return v.elements(value[bucketHead:], nil, nil, check, depth+1)
 }
 
-// checkRecord checks an element of a bucket of records.
+// checkRecord verifies an element of a bucket of records.
 func checkRecord(isBucket bool, key, value []byte, _ int) error {
 	if isBucket {
 		return errors.New("a bucket is among the records")
@@ -177,7 +172,7 @@ func checkRecord(isBucket bool, key, value []byte, _ int) error {
 
 func anything(bool, []byte, []byte, int) error { return nil }
 
-// page reads a page with its overflow pages, and marks them as used.
+// page reads a page with its overflow pages and marks them as used.
 func (v *verifier) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= v.h.highWater {
 		return nil, errors.New("is out of range")
@@ -188,11 +183,11 @@ func (v *verifier) page(id uint64) ([]byte, error) {
 	}
 	order := binary.NativeEndian
 	if got := order.Uint64(head[:]); got != id {
-		return nil, fmt.Errorf("calls itself %d", got)
+		return nil, fmt.Errorf("has the page number %d", got)
 	}
 	overflow := uint64(order.Uint32(head[12:]))
 	if overflow >= v.h.highWater-id {
-		return nil, errors.New("runs over the end")
+		return nil, errors.New("extends beyond the file")
 	}
 	for used := id; used <= id+overflow; used++ {
 		if v.seen[used] {
@@ -207,8 +202,8 @@ func (v *verifier) page(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// node checks the tree of pages below id, whose keys lie between two bounds; a nil
-// bound is none.
+// node verifies the tree of pages below id. Its keys must be at least from and less than before;
+// nil means no bound.
 func (v *verifier) node(id uint64, from, before []byte, check leafCheck, depth int) error {
 	b, err := v.page(id)
 	if err == nil {
@@ -220,7 +215,7 @@ func (v *verifier) node(id uint64, from, before []byte, check leafCheck, depth i
 	return nil
 }
 
-// elements checks the elements of a page.
+// elements verifies the elements of a page.
 func (v *verifier) elements(b []byte, from, before []byte, check leafCheck, depth int) error {
 	order := binary.NativeEndian
 	if len(b) < pageHead || depth > maxDepth {
@@ -240,10 +235,10 @@ func (v *verifier) elements(b []byte, from, before []byte, check leafCheck, dept
 		var key, value []byte
 		var err error
 		if flags == branchFlag {
-			key, _, err = cut(e, order.Uint32(e), order.Uint32(e[4:]), 0)
+			key, _, err = element(e, order.Uint32(e), order.Uint32(e[4:]), 0)
 			below = append(below, order.Uint64(e[8:]))
 		} else {
-			key, value, err = cut(e, order.Uint32(e[4:]), order.Uint32(e[8:]), order.Uint32(e[12:]))
+			key, value, err = element(e, order.Uint32(e[4:]), order.Uint32(e[8:]), order.Uint32(e[12:]))
 		}
 		switch {
 		case err != nil:
@@ -272,16 +267,16 @@ func (v *verifier) elements(b []byte, from, before []byte, check leafCheck, dept
 	return nil
 }
 
-// cut returns the key and value of the element at the start of b.
-func cut(b []byte, pos, keySize, valueSize uint32) (key, value []byte, err error) {
+// element returns the key and value of the element at the start of b.
+func element(b []byte, pos, keySize, valueSize uint32) (key, value []byte, err error) {
 	start, mid, end := uint64(pos), uint64(pos)+uint64(keySize), uint64(pos)+uint64(keySize)+uint64(valueSize)
 	if end > uint64(len(b)) {
-		return nil, nil, errors.New("a record runs over the end")
+		return nil, nil, errors.New("a record extends beyond its page")
 	}
 	return b[start:mid], b[mid:end], nil
 }
 
-// freelist checks the list of free pages.
+// freelist verifies the list of free pages.
 func (v *verifier) freelist() error {
 	b, err := v.page(v.h.freelist)
 	if err != nil {
@@ -290,10 +285,10 @@ func (v *verifier) freelist() error {
 	order := binary.NativeEndian
 	flags, n := order.Uint16(b[8:]), uint64(order.Uint16(b[10:]))
 	if flags != freelistFlag {
-		return fmt.Errorf("page %d should be the list of free pages and is of type %#x", v.h.freelist, flags)
+		return fmt.Errorf("page %d is of type %#x; want the list of free pages", v.h.freelist, flags)
 	}
 	ids := b[pageHead:]
-	if n == 0xFFFF && len(ids) >= 8 { // then the first entry is the number
+	if n == 0xFFFF && len(ids) >= 8 { // the first entry is the count
 		n, ids = order.Uint64(ids), ids[8:]
 	}
 	if n > uint64(len(ids)/8) {
