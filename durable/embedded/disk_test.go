@@ -26,8 +26,8 @@ func init() {
 	children["full-relaxed"] = func(path string) error { return fillDisk(path, true) }
 }
 
-// fillDisk fills a hub up to a file size limit of the operating system, which has the effect of a
-// full disk, and then lifts the limit.
+// fillDisk fills a hub up to a file size limit of the operating system, and then lifts the limit.
+// The limit has the effect of a full disk.
 func fillDisk(path string, relaxed bool) error {
 	signal.Ignore(syscall.SIGXFSZ) // the write fails instead
 	ctx := context.Background()
@@ -128,8 +128,8 @@ func TestHub_FailsWhileTheDiskIsFullAndContinuesAfterwards(t *testing.T) {
 	}
 }
 
-// asNobody calls f on a thread that accesses files as the user nobody (65534) if this process runs
-// as root. The thread ends with its goroutine.
+// asNobody calls f on a thread that accesses files as user 65534 if this process runs as root. The
+// thread ends with its goroutine.
 func asNobody(t *testing.T, f func() error) error {
 	t.Helper()
 	result := make(chan error)

@@ -41,12 +41,14 @@ var (
 )
 
 // Open opens the task hub in the file at path and creates it if it does not exist. While the hub is
-// open, there are files beside it with the same name and the suffixes ".journal-0", ".journal-1"
-// and ".owner", and ".compact" during a compaction.
+// open, there are files beside it: path with the suffixes ".journal-0", ".journal-1" and ".owner".
+// During a compaction there is also ".compact".
 //
-// Open fails with a *[HeldError] if another process has the file open, with a *[FormatError] if the
-// file has a newer format, and with a *[CorruptError] if it is damaged or not a task hub. It fails
-// with a *[NetworkFileError] if the file is on a network file system.
+// Errors of Open:
+//   - *[HeldError]: another process has the file open.
+//   - *[FormatError]: the file has a newer format.
+//   - *[CorruptError]: the file is damaged or not a task hub.
+//   - *[NetworkFileError]: the file is on a network file system.
 func Open(path string, cfg Config) (*Hub, error) {
 	h, err := open(path, cfg)
 	if err != nil {

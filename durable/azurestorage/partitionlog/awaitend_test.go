@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// A caller that waits for the end of an instance keeps waiting while the instance's partition moves
-// to another worker, and returns when the instance ends there. The hub stays healthy meanwhile.
+// A caller waits for the end of an instance while the instance's partition moves to another worker.
+// The call returns when the instance ends there. The hub stays healthy meanwhile.
 func TestAwaitEnd_SurvivesTheHandOverOfAPartition(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		a, _ := s.open("a")

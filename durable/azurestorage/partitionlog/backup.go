@@ -25,9 +25,9 @@ import (
 // 3. the groups appended to the logs since read 1
 // 4. the groups appended since read 3; the backup uses only those that the rule below requires
 //
-// No message is lost. A message that was sent before read 1 and is not among the messages to be
-// sent was in the mailbox before read 2, or was received before read 3. A later message is in a
-// group of read 3 or 4. The backup keeps it even if a later group says that it was sent.
+// No message is lost. Consider a message that was sent before read 1 and is not among the messages
+// to be sent. It was in the mailbox before read 2, or was received before read 3. A later message
+// is in a group of read 3 or 4. The backup keeps it even if a later group says that it was sent.
 //
 // No message arrives before it is sent. A partition can receive before read 3 a message that its
 // sender sends after the sender's read 3. The prefix of the sender then grows up to that message

@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A worker that acquires a partition of an imported hub knows that messages may be delivered twice,
-// even if it opened the hub before the import.
+// A worker that acquires a partition of an imported hub knows that messages may be delivered twice.
+// It knows that even if it opened the hub before the import.
 func TestHub_IsNotExactAfterAnImport(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		worker, _ := s.open("worker")

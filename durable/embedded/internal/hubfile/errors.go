@@ -37,8 +37,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("the database panicked: %v", e.Value) }
 
-// guard calls f. It converts a panic, or a fault at an address beyond the file, to a *[PanicError],
-// so that a damaged file does not end the process.
+// guard calls f. It converts a panic, or a fault at an address beyond the file, to a *[PanicError].
+// So a damaged file does not end the process.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

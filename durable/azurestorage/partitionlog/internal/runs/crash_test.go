@@ -29,11 +29,11 @@ func (s *stage) writeScript() {
 	}
 }
 
-// reopen opens the base from the last committed manifest, as another process does after a crash,
-// and deletes the files that the manifest does not name.
+// reopen opens the base from the last committed manifest, as another process does after a crash. It
+// deletes the files that the manifest does not name.
 func (s *stage) reopen() {
 	s.Helper()
-	_ = s.Close() // makes no call that could help
+	_ = s.Close() // makes no calls
 	s.files.follow(nil)
 	s.open()
 	for _, name := range s.files.names() {
