@@ -72,8 +72,8 @@ func TestAccess_TheEnvironmentSaysAddressAndKey(t *testing.T) {
 	}
 }
 
-// What a route of the app hands out to callers without a key works for them, and
-// is no key to anything else.
+// The URLs in the answer of an app's route give a caller without the key access to one instance and to
+// nothing else.
 func TestAccess_URLsOfAnAppsRouteOpenOneInstance(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
@@ -97,7 +97,7 @@ func TestAccess_URLsOfAnAppsRouteOpenOneInstance(t *testing.T) {
 	}
 }
 
-// Whatever happens, the log tells neither the key nor the codes made of it.
+// The log contains neither the key nor codes derived from it.
 func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -132,7 +132,7 @@ func starterThatPanics(api *echo.Group, _ *durable.Client) {
 	api.Any("/panic", func(echo.Context) error { panic("told") })
 }
 
-// On each provider, over HTTP: the URLs that a start was answered with.
+// The URLs in the answer to a start are valid for that instance only, on each provider.
 func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
 	t.Parallel()
 	for name, open := range everyHub {
@@ -152,7 +152,7 @@ func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
 				}
 				return payload
 			}
-			// all asks for everything that a code is good for, and returns how often that is refused.
+			// refused sends all requests that a code authorizes, and returns how many are refused.
 			refused := func(p ManagementPayload) (n int) {
 				t.Helper()
 				for uri, method := range map[string]string{
@@ -197,8 +197,8 @@ func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
 	}
 }
 
-// Codes of earlier versions have no time, and instances that other programs started have
-// none that is known.
+// Codes of earlier versions contain no time, and the start time of instances from other programs is not
+// known.
 func TestAccess_ACodeIsNotBoundByWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	a := management.Access{Key: theKey}
@@ -231,8 +231,8 @@ func TestAccess_ACodeIsNotBoundByWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// Who has the key costs no read of the instance, and who asks for the status by a code
-// none besides that of the status.
+// A request with the key does not read the instance for authorization. A status request with a code
+// reads it once.
 func TestAccess_ACodeCostsOneReadAtMost(t *testing.T) {
 	t.Parallel()
 	hub := &countedHub{fullHub: newFullHub()}
@@ -278,7 +278,7 @@ func (h *countedHub) Instance(ctx context.Context, id string, fetch provider.Fet
 	return h.fullHub.Instance(ctx, id, fetch)
 }
 
-// request sends a request and returns the answer.
+// request sends a request and returns the answer. headers are alternating names and values.
 func request(t *testing.T, method, url string, headers ...string) (status int, body []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("1"))

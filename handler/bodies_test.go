@@ -18,8 +18,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Bodies beyond the room for all of them are refused, at the app's own routes too,
-// whether their length is known or not, and what was taken up is given back.
+// The server refuses bodies above the total limit, also at the app's own routes, with and without a
+// known length. It releases the memory that they reserved.
 func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 	t.Parallel()
 	const size = 1000
@@ -47,7 +47,7 @@ func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 		s.ServeHTTP(w, r)
 		return w
 	}
-	for range 2 { // the second round finds all room given back
+	for range 2 { // the second round needs all memory of the first
 		var holding sync.WaitGroup
 		for _, known := range []bool{true, false} {
 			holding.Go(func() {
@@ -85,8 +85,7 @@ func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 	}
 }
 
-// Callers who send nothing of their bodies, or stop on the way, take up what they have
-// sent, and that not for ever.
+// A caller that sends only a part of a body reserves memory only for that part, and not forever.
 func TestBodies_TakeUpWhatHasComeOfThem(t *testing.T) {
 	t.Parallel()
 	app := App{Routes: func(api *echo.Group, _ *durable.Client) {
@@ -141,8 +140,7 @@ func TestBodies_TakeUpWhatHasComeOfThem(t *testing.T) {
 	})
 }
 
-// The memory of a large body is given back whether the request was answered or refused
-// on the way.
+// The memory of a large body is returned to the system after an answer, and after a refusal halfway.
 func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -168,7 +166,7 @@ func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 			s := readyServer(t, app, fakeConfig(t, newFakeHub()))
 			s.cfg.MaxRequestBodies = tt.room
 			s.front.Bodies.Left.Store(tt.room)
-			body := io.LimitReader(blanks{}, tt.length) // of no known length
+			body := io.LimitReader(blanks{}, tt.length) // of unknown length
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost:8080/api/read", body))
 			if freeing := s.front.Bodies.Freeing.Load(); w.Code != tt.code || freeing != tt.frees {
@@ -178,7 +176,7 @@ func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 	}
 }
 
-// blanks are blanks without end.
+// blanks is an endless body of spaces.
 type blanks struct{}
 
 func (blanks) Read(p []byte) (int, error) {
@@ -188,8 +186,7 @@ func (blanks) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Bodies that come at the same time and have no room together do not wait for each
-// other: who finds none fails, and the others end.
+// If concurrent bodies need more memory than is left, some fail and the others complete. None waits.
 func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
 	t.Parallel()
 	var room web.BodyRoom
@@ -208,7 +205,7 @@ func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
 			case err == nil:
 				continue
 			case errors.Is(err, web.ErrBodies):
-				refused++ // its route does not end before the others read on
+				refused++ // as if its route did not end before the other bodies are read
 			case errors.Is(err, io.EOF):
 				whole++
 				room.Left.Add(b.Taken)
@@ -221,7 +218,7 @@ func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
 	}
 }
 
-// The memory for a body grows with what has come, and is in the end as large as it is.
+// The buffer of a body grows with the received data and ends with the size of the body.
 func TestBodies_MemoryGrowsWithWhatHasCome(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, web.FirstRead - 1, web.FirstRead, web.FirstRead + 1, 5 * web.FirstRead, 3 << 20} {
@@ -242,8 +239,7 @@ func TestBodies_MemoryGrowsWithWhatHasCome(t *testing.T) {
 	}
 }
 
-// A growing body comes piece by piece, and finds little more memory than there has to
-// be for it.
+// A growing body arrives in pieces. It fails the test if the buffer is much larger than necessary.
 type growing struct {
 	t    *testing.T
 	left []byte

@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// starter is an app with a route of its own that starts something.
+// starter is an app with a route that starts an instance.
 var starter = App{Routes: func(api *echo.Group, _ *durable.Client) {
 	api.Any("/orders", func(c echo.Context) error { return CheckStatus(c, "a b/é") })
 }}
@@ -74,7 +74,7 @@ func TestCheckStatus_URLsHaveTheCallersPathAndKey(t *testing.T) {
 			t.Errorf("%s: Location is %s, want %s", tt.target, got, tt.want)
 		}
 	}
-	// A request to the extension's own path gets URLs there.
+	// A request to the extension's path gets URLs with that path.
 	s := readyServer(t, App{}, fakeConfig(t, newFakeHub()))
 	w := call(s, "POST", "/runtime/webhooks/DURABLETASK/orchestrators/Greet/i", "")
 	if got, want := w.Header().Get("Location"), "http://localhost:8080/runtime/webhooks/durabletask/instances/i?taskHub=MyHub&connection=Storage"; got != want {
@@ -135,8 +135,7 @@ func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
 	}
 }
 
-// httpSettings.useForwardedHost (HttpApiHandler.cs, GetBaseUrl): an app that
-// stands behind a proxy of its own.
+// httpSettings.useForwardedHost (HttpApiHandler.cs, GetBaseUrl) is for an app behind its own proxy.
 func TestCheckStatus_StandaloneBelievesTheProxyIfToldTo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
 
-// The process that has a local file writes the backup. The tool reports a missing file.
+// The process that holds a local file writes the backup. The command reports a missing file.
 func TestHubBackup_OfALocalFileIsForTheManagementAPI(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
 
-// embeddedHub returns the configuration of an app whose hub is in a file that is there.
+// embeddedHub returns the configuration of an app with a hub in an existing file.
 func embeddedHub(t *testing.T) Config {
 	t.Helper()
 	cfg := Config{Root: t.TempDir(), StorageType: Embedded}.WithDefaults()
@@ -45,7 +45,7 @@ func TestHubCopy_RefusesToCopyAHubOntoItself(t *testing.T) {
 		{"embedded", "embedded"},
 		{"embedded", "embedded:" + cfg.hubFile()},
 		{"embedded:" + link, "embedded"},
-		{"embedded", "embedded:" + filepath.Join(cfg.Root, "other.db")}, // which the copy would be made in
+		{"embedded", "embedded:" + filepath.Join(cfg.Root, "other.db")}, // the temporary file of the copy
 		{"azurestorage", "azurestorage:" + DefaultConnectionName},
 	} {
 		began := time.Now()
@@ -78,8 +78,8 @@ func (r refusing) Export(context.Context, provider.HubWriter, provider.ExportOpt
 	return r.err
 }
 
-// The source is opened with the number of partitions that it has. That of the target stays
-// as it is configured, and so does the source's if it has that already.
+// The copy opens the source with the partition count that the source has. It does not change the count
+// of the target, nor a count of the source that is correct already.
 func TestHubCopy_TakesTheCountOfPartitionsFromItsSource(t *testing.T) {
 	t.Parallel()
 	of := func(hub error) error {
@@ -89,7 +89,7 @@ func TestHubCopy_TakesTheCountOfPartitionsFromItsSource(t *testing.T) {
 	for _, tt := range []struct {
 		name, from, to string
 		err            error
-		queues, logs   int // how many partitions each kind has then
+		queues, logs   int // partition count of each type afterwards
 		want           bool
 	}{
 		{"of queues", "azurestorage", "partitionlog", of(wrong), 16, 4, true},

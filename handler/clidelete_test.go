@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
 
-// A deletable is a hub that a worker has, or fails, or neither.
+// A deletable is a hub that is idle, is used by a worker, or fails.
 type deletable struct {
 	err     error
 	deleted bool

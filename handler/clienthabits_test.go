@@ -11,10 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// azure-functions-durable 1.x: models/DurableOrchestrationClient.py,
-// models/RpcManagementOptions.py, models/utils/http_utils.py. It encodes bodies
-// twice, spells booleans as Python does, leaves out what is false, and calls the
-// connection by another name.
+// Requests of azure-functions-durable 1.x (models/DurableOrchestrationClient.py,
+// models/RpcManagementOptions.py, models/utils/http_utils.py). The client encodes bodies twice, spells
+// Booleans as in Python, omits false values, and uses connectionName instead of connection.
 func TestManagement_BearsTheHabitsOfPythonsClient(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
@@ -59,8 +58,8 @@ func TestManagement_BearsTheHabitsOfPythonsClient(t *testing.T) {
 	}
 }
 
-// Logic Apps, Data Factory and the like know nothing but 202, Location and
-// Retry-After (HttpApiHandler.cs, HandleGetStatusRequestAsync).
+// Logic Apps, Data Factory and similar callers only use 202, Location and Retry-After
+// (HttpApiHandler.cs, HandleGetStatusRequestAsync).
 func TestStatus_LocationLeadsFrom202ToTheEnd(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
@@ -78,8 +77,8 @@ func TestStatus_LocationLeadsFrom202ToTheEnd(t *testing.T) {
 	}
 }
 
-// Entities are instances, too, and among those that are listed
-// (ext: HttpApiHandler.cs, HandleGetStatusRequestAsync of many instances).
+// Entities are instances, too, and appear in lists (HttpApiHandler.cs, HandleGetStatusRequestAsync of
+// many instances).
 func TestList_HasEntitiesUnlessThePrefixLeavesThemOut(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
@@ -95,8 +94,8 @@ func TestList_HasEntitiesUnlessThePrefixLeavesThemOut(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync: what is created
-// from now on is not purged.
+// Instances that are created from now on are not purged (HttpApiHandler.cs,
+// HandleDeleteHistoryWithFiltersRequestAsync).
 func TestPurgeMany_EndsNowUnlessToldOtherwise(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
@@ -107,7 +106,7 @@ func TestPurgeMany_EndsNowUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-// The extension's Options/DurableTaskOptions.cs, OverridableExistingInstanceStates.
+// See Options/DurableTaskOptions.cs of the extension, OverridableExistingInstanceStates.
 func TestStart_ReplacesALiveInstanceIfAnyStateIsOverridable(t *testing.T) {
 	t.Parallel()
 	for overridable, want := range map[durable.OverridableStates]int{durable.NonRunningStates: http.StatusConflict, durable.AnyState: http.StatusAccepted} {

@@ -22,7 +22,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// An idVerb is a verb of the hub tool that accepts the ID of an instance.
+// An idVerb is a verb of `app hub` that accepts an instance ID.
 type idVerb struct {
 	rest    []string // the arguments after the ID
 	filters bool     // the verb accepts filters
@@ -46,7 +46,7 @@ var idVerbs = map[string]idVerb{
 
 var allStatuses = []history.RuntimeStatus{history.Pending, history.Running, history.Suspended, history.Completed, history.Failed, history.Terminated}
 
-// verbHub is a hub with instances in all statuses that no worker runs, and the hub tool.
+// verbHub is a hub with instances in all statuses and without a worker, for runs of `app hub`.
 type verbHub struct {
 	t        *testing.T
 	server   *Server
@@ -128,7 +128,7 @@ func (h *verbHub) RoundTrip(r *http.Request) (*http.Response, error) {
 	return inProcess{h.server}.RoundTrip(r)
 }
 
-// A verbRun is the result of one run of the tool.
+// A verbRun is the result of one run of `app hub`.
 type verbRun struct {
 	out, errs         string
 	code              int
@@ -153,7 +153,7 @@ func (h *verbHub) run(args ...string) verbRun {
 	return verbRun{out.String(), errs.String(), code, h.requests.Load(), h.changes.Load()}
 }
 
-// refuses checks that the tool exits with code, prints one line, and changes nothing.
+// refuses checks that the command exits with code, prints one line, and changes nothing.
 func (h *verbHub) refuses(code int, args ...string) verbRun {
 	h.t.Helper()
 	got := h.run(args...)
@@ -245,8 +245,8 @@ func TestHubVerbs_RefuseAnIDThatDoesNotFit(t *testing.T) {
 	h.refuses(hubcli.ExitNotFound, "entity", "get", "counter", "nobody")
 }
 
-// A dry run with an ID has the exit code of the real run, and a filter that matches does not
-// change the code.
+// A dry run with an ID has the exit code of the real run. A filter that matches does not change the
+// code.
 func TestHubVerbs_DryRunsExitAsRealRuns(t *testing.T) {
 	t.Parallel()
 	runs := map[string][]string{}
@@ -318,7 +318,7 @@ func TestHubVerbs_FilterWithoutAMatchIsNoFailure(t *testing.T) {
 	}
 }
 
-// Errors of the tool have no lines of a log among them.
+// The command prints only errors and no log.
 func TestHubTool_PrintsErrorsWithoutALog(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, "app", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`),
@@ -327,7 +327,7 @@ func TestHubTool_PrintsErrorsWithoutALog(t *testing.T) {
 	cmd.Args = append(cmd.Args, "hub", "terminate", "one")
 	var errs strings.Builder
 	cmd.Stderr = &errs
-	_ = cmd.Run() // the exit code is checked
+	_ = cmd.Run() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != hubcli.ExitUnavailable || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), " hub terminate: ") {
 		t.Errorf("exit code %d with %s", code, errs.String())
 	}

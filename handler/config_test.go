@@ -12,8 +12,7 @@ import (
 
 const storageSetting = "AzureWebJobsStorage=UseDevelopmentStorage=true"
 
-// configured makes a Config of a host.json and variables, besides those that
-// name a storage account.
+// configured returns the Config for a host.json and environment variables, plus a storage connection.
 func configured(t *testing.T, hostJSON string, environ ...string) Config {
 	t.Helper()
 	found, err := settings.ParseHostJSON([]byte(hostJSON))
@@ -23,12 +22,12 @@ func configured(t *testing.T, hostJSON string, environ ...string) Config {
 	return configure(settings.Environment{}, found, append(environ, storageSetting))
 }
 
-// durableTaskJSON wraps members of extensions.durableTask into a host.json.
+// durableTaskJSON returns a host.json with members of extensions.durableTask.
 func durableTaskJSON(members string) string {
 	return `{"version": "2.0", "extensions": {"durableTask": {` + members + `}}}`
 }
 
-// nested puts a setting into a host.json of its own.
+// nested returns a host.json with one setting.
 func nested(path, value string) string {
 	if object, name, ok := strings.Cut(path, "."); ok {
 		return durableTaskJSON(`"` + object + `": {"` + name + `": ` + value + `}`)
@@ -54,7 +53,7 @@ func TestConfig_EverySettingHasItsDefaultAndTakesGoodValues(t *testing.T) {
 			if got := tt.get(cfg); got != want {
 				t.Errorf("%s = %s: became %v, want %v", tt.path, value, got, want)
 			}
-			// Names do not mind their case.
+			// Names are not case-sensitive.
 			if got := tt.get(configured(t, nested(strings.ToLower(tt.path), value), settingEnvironment...)); tt.path != "storageProvider" && !strings.Contains(tt.path, ".") && got != want {
 				t.Errorf("%s = %s: became %v, want %v", strings.ToLower(tt.path), value, got, want)
 			}
@@ -92,7 +91,7 @@ func TestConfig_VariableOverridesHostJSON(t *testing.T) {
 		name := "AzureFunctionsJobHost__extensions__durableTask__" + strings.ReplaceAll(tt.path, ".", "__")
 		for value := range tt.bad {
 			cfg := configured(t, nested(tt.path, value), append(settingEnvironment, name+"="+tt.overridden)...)
-			// An object in the file stays one, whatever a variable of its name says.
+			// A variable with the name of an object in the file has no effect.
 			if got := tt.get(cfg); (got != tt.override || cfg.Problem != nil) && value != "{}" && value != "[]" {
 				t.Errorf("%s = %s with %s=%s: became %v, %v, want %v", tt.path, value, name, tt.overridden, got, cfg.Problem, tt.override)
 			}
@@ -180,8 +179,7 @@ The setting extensions.durableTasks is not a known setting and has no effect (ho
 	}
 }
 
-// DurableTaskOptions.cs, ResolveDefaultHubName; AzureStorageOptions.cs,
-// ValidateHubName with slots.
+// See DurableTaskOptions.cs, ResolveDefaultHubName; AzureStorageOptions.cs, ValidateHubName with slots.
 func TestConfig_DefaultHubNameIsTheSites(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

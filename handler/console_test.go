@@ -33,7 +33,7 @@ func TestConsole_IsServedWhereTheAppItselfCanTellWhoCalls(t *testing.T) {
 				t.Errorf("%s: %s: %d %s, want %d", tt.name, path, w.Code, w.Body, tt.want)
 			}
 		}
-		// The rest of the API is as closed as it was, whatever stands before a path.
+		// The rest of the API still needs a key, with any path prefix.
 		for _, path := range []string{"/../instances", "/..%2Finstances", "/instances/running/terminate", "%2F..%2Finstances"} {
 			if w := call(s, http.MethodGet, consolePath+path, ""); strings.Contains(w.Body.String(), "runtimeStatus") {
 				t.Errorf("%s: %s: %d %s", tt.name, path, w.Code, w.Body)
@@ -80,7 +80,7 @@ func TestAccess_AReadKeyNeedsAnotherKey(t *testing.T) {
 	}
 }
 
-// What is wrong with the configuration stands on the page about it.
+// The hub page shows configuration problems.
 func TestConsole_ShowsWhatIsWrongWithTheConfiguration(t *testing.T) {
 	t.Parallel()
 	cfg := fakeConfig(t, newFullHub())
@@ -94,7 +94,7 @@ func TestConsole_ShowsWhatIsWrongWithTheConfiguration(t *testing.T) {
 	}
 }
 
-// An overview asks the storage for no instances.
+// The overview lists no instances from the storage.
 func TestConsole_CountsNothingThatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()

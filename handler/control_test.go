@@ -22,7 +22,7 @@ import (
 type fullHub struct {
 	*fakeHub
 	rewound []string // IDs and reasons
-	cannot  error    // of the purge of the instance "failed"
+	cannot  error    // the error of a purge of the instance "failed"
 }
 
 func (h *fullHub) Purge(_ context.Context, id string, _ *provider.InstanceState) error {
@@ -49,13 +49,13 @@ func (h *fullHub) Rewind(_ context.Context, id, reason string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := h.instances[id]; i != nil && i.Status == history.Pending {
-		return provider.ErrInstanceChanged // it was only started
+		return provider.ErrInstanceChanged // it has only started
 	}
 	h.rewound = append(h.rewound, id+": "+reason)
 	return nil
 }
 
-// allStatuses puts an instance of each status, named for it, into the hub.
+// allStatuses adds one instance for each status, with the status as its ID.
 func (h *fullHub) allStatuses() {
 	for s := history.Running; s <= history.Suspended; s++ {
 		h.put(strings.ToLower(s.String()), s, func(i *provider.InstanceState) { i.Input = new(`"in"`) })
@@ -68,9 +68,8 @@ func newFullHub() *fullHub {
 	return h
 }
 
-// HttpApiHandler.cs, HandleSuspendInstanceRequestAsync and
-// HandleResumeInstanceRequestAsync; DurableClient.cs, SuspendAsync and
-// ResumeAsync.
+// See HttpApiHandler.cs, HandleSuspendInstanceRequestAsync and HandleResumeInstanceRequestAsync;
+// DurableClient.cs, SuspendAsync and ResumeAsync.
 func TestSuspendAndResume_AreTakenInTheRightStatusOnly(t *testing.T) {
 	t.Parallel()
 	wrong := func(operation, id, status string) string {
@@ -118,7 +117,7 @@ func TestSuspendAndResume_AreTakenInTheRightStatusOnly(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, HandleRewindInstanceRequestAsync.
+// See HttpApiHandler.cs, HandleRewindInstanceRequestAsync.
 func TestRewind_IsForFailedInstancesAndSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
@@ -143,7 +142,7 @@ func TestRewind_IsForFailedInstancesAndSaysWhyNot(t *testing.T) {
 		`"ExceptionMessage":"rewind instance failed: not supported by the provider of the task hub","ExceptionType":"System.NotSupportedException","StackTrace":""}`)
 }
 
-// HttpApiHandler.cs, HandleRestartInstanceRequestAsync.
+// See HttpApiHandler.cs, HandleRestartInstanceRequestAsync.
 func TestRestart_StartsTheSameAgain(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
@@ -201,7 +200,7 @@ func TestRestart_WaitsForTheOutputWhenAskedTo(t *testing.T) {
 	})
 }
 
-// HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync.
+// See HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync.
 func TestPurge_RemovesOneThatHasEnded(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
@@ -228,7 +227,7 @@ func TestPurge_RemovesOneThatHasEnded(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync.
+// See HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync.
 func TestPurgeMany_RemovesOnlyWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"

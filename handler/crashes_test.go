@@ -22,7 +22,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// crasher is an app with functions that nothing can recover from.
+// crasher is an app whose functions panic on their own goroutines.
 var crasher = App{Functions: []*durable.Function{
 	durable.Orchestrator("Good", idle),
 	durable.Orchestrator("activity", func(ctx *durable.Context, _ string) (string, error) {
@@ -70,7 +70,7 @@ func (*crashingEntity) Crash(*durable.EntityContext, durable.Void) (durable.Void
 	select {}
 }
 
-// now lets the goroutines of crashLater panic. Their activity has ended long since.
+// now makes the goroutines of crashLater panic, long after their activity has completed.
 var now = make(chan struct{})
 
 func crashLater(context.Context, string) (string, error) {
@@ -90,10 +90,10 @@ func crashNow(context.Context, string) (string, error) {
 	return "", nil
 }
 
-// crasherLease is the variable that makes partitions' leases shorter than settings can.
+// crasherLease is the variable that sets a shorter lease of partitions than settings allow.
 const crasherLease = "HANDLER_TEST_LEASE"
 
-// runCrasher is Main with the crasher.
+// runCrasher is Main for the crasher.
 func runCrasher() {
 	lease, err := time.ParseDuration(os.Getenv(crasherLease))
 	if err != nil || len(os.Args) > 1 {
@@ -110,11 +110,11 @@ func runCrasher() {
 	}
 }
 
-// A machine has a crasher running again and again.
+// A machine restarts a crasher repeatedly.
 type machine struct {
 	*testing.T
-	name    string // of what it starts
-	role    string // that the program plays
+	name    string // suffix of what the test starts
+	role    string // role of the program
 	root    string
 	environ []string
 
@@ -122,7 +122,7 @@ type machine struct {
 	base    string
 }
 
-// newMachine returns one whose app has a hub that the given part of host.json says.
+// newMachine returns a machine whose app has the given members of extensions.durableTask.
 func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
 	t.Helper()
 	m := &machine{T: t, name: uuid.NewString()[:8], role: "crasher", root: t.TempDir(), environ: append(environ, "PORT=0", "GOTRACEBACK=single")}
@@ -132,7 +132,7 @@ func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
 	return m
 }
 
-// start starts the process, which ends when the test does.
+// start starts the process. It ends with the test.
 func (m *machine) start() {
 	m.Helper()
 	cmd := command(m.T, m.role, "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
@@ -141,7 +141,7 @@ func (m *machine) start() {
 	m.base = addressIn(m.T, m.process.lineWith("msg=listening"))
 }
 
-// crashed waits for the process to end with a panic.
+// crashed waits until the process ends with a panic.
 func (m *machine) crashed() {
 	m.Helper()
 	m.process.rest()
@@ -156,7 +156,7 @@ func (m *machine) kill() {
 	_ = m.process.wait()
 }
 
-// post sends a request. A process that crashes may not come to answer.
+// post sends a request. If crashing is true, the process may end without an answer.
 func (m *machine) post(path string, crashing bool) {
 	m.Helper()
 	r, err := http.NewRequestWithContext(m.Context(), http.MethodPost, m.base+managed+path, nil)
@@ -185,7 +185,7 @@ func (m *machine) becomes(id, want string) {
 	})
 }
 
-// entityExists signals an entity, and waits until it has a state.
+// entityExists signals an entity and waits until it has a state.
 func (m *machine) entityExists(key string) {
 	m.Helper()
 	m.post("entities/crasher/"+key+"?op=set", false)
@@ -195,7 +195,7 @@ func (m *machine) entityExists(key string) {
 	})
 }
 
-// hub runs the command line of the app and returns what it prints.
+// hub runs `app hub` and returns its output.
 func (m *machine) hub(args ...string) string {
 	m.Helper()
 	cmd := command(m.T, "crasher", "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
@@ -210,9 +210,9 @@ func (m *machine) hub(args ...string) string {
 
 const inAFile = `"storageProvider": {"type": "embedded"}`
 
-// One instance cannot keep an app in a crash loop: what was under way at two crashes is
-// set aside, whatever it is, and a function that crashes the process after the end of its
-// work at five. Others go on. It is taken up again on demand.
+// One instance cannot keep an app in a crash loop. Work that was in flight at two crashes is set aside.
+// A function that crashes the process after its work has ended is set aside after five crashes. Other
+// work continues. An operator can release the work.
 func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -254,7 +254,7 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 			m.becomes("good", "Completed")
 			m.entityExists("good")
 
-			// A kill is no crash, and a start does not forget.
+			// A kill does not count as a crash, and a start does not reset the counts.
 			m.kill()
 			m.start()
 			m.process.lineWith("held back")
@@ -270,8 +270,8 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 	}
 }
 
-// Each machine counts on its own: what is set aside on one crashes each other one twice
-// as well, at most, and all of them run then.
+// Each machine counts crashes separately. Work that is set aside on one machine crashes each other
+// machine at most twice. Then all machines run.
 func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 	t.Parallel()
 	connection := "AzureWebJobsStorage=" + azuritetest.Start(t)
@@ -289,7 +289,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")
 			a.start()
 			a.process.lineWith("storage answers")
-			a.hub(start...) // what the process itself is asked for, and does not come to answer, can be gone with it
+			a.hub(start...) // a request to the crashing process itself could be lost
 			for _, m := range []*machine{a, b} {
 				if m == b {
 					a.kill()

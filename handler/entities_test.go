@@ -14,7 +14,7 @@ import (
 
 const answerJSON = "\nContent-Type: application/json; charset=utf-8"
 
-// entityHub has entities as .NET stores them, and one that was deleted.
+// entityHub is a hub with entities as .NET stores them, including a deleted one.
 func entityHub() *fakeHub {
 	hub := newFakeHub()
 	put := func(id, state, status string) {
@@ -30,7 +30,7 @@ func entityHub() *fakeHub {
 	return hub
 }
 
-// HttpApiHandler.cs, HandleGetEntityRequestAsync.
+// See HttpApiHandler.cs, HandleGetEntityRequestAsync.
 func TestReadEntity_AnswersWithTheState(t *testing.T) {
 	t.Parallel()
 	s := readyServer(t, App{}, fakeConfig(t, entityHub()))
@@ -49,7 +49,7 @@ func TestReadEntity_AnswersWithTheState(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, HandleListEntitiesRequestAsync.
+// See HttpApiHandler.cs, HandleListEntitiesRequestAsync.
 func TestListEntities_AnswersKeyForKey(t *testing.T) {
 	t.Parallel()
 	hub := entityHub()
@@ -78,14 +78,14 @@ func TestListEntities_AnswersKeyForKey(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, HandlePostEntityOperationRequestAsync.
+// See HttpApiHandler.cs, HandlePostEntityOperationRequestAsync.
 func TestSignalEntity_SendsTheBodyAsInput(t *testing.T) {
 	t.Parallel()
 	const jsonType, textType = "application/json; charset=utf-8", "text/plain"
 	for _, c := range []struct {
 		name, method, path, media, body string
-		want                            string // of the answer
-		target, request                 string // what is sent, as far as it is always the same
+		want                            string // the expected answer
+		target, request                 string // the constant part of the expected message
 	}{
 		{"an operation", "POST", "counter/k%201?op=add", jsonType, ` {"n": 7} `, "202", "@counter@k 1", `{"op":"add","signal":true,"input":"{\"n\":7}","id":`},
 		{"without an input", "POST", "Counter/K?op=Get", jsonType, "", "202", "@counter@K", `{"op":"Get","signal":true,"id":`},

@@ -80,8 +80,8 @@ func TestEventGrid_KeyIsThatOfTheSettingAndIsNotShown(t *testing.T) {
 	}
 }
 
-// A topic that never answers holds nothing up; what it was to be told last is
-// told, or given up, when the app stops.
+// A topic that does not answer delays nothing. When the app stops, it sends the last events or discards
+// them.
 func TestEventGrid_IsToldOfAnAppsOrchestrations(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 100)
@@ -131,7 +131,7 @@ func TestEventGrid_ThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// startAppOnFile runs an app with cfg on a hub in a file of its own.
+// startAppOnFile runs an app with cfg and a new hub in a file.
 func startAppOnFile(t *testing.T, cfg Config) *fileApp {
 	t.Helper()
 	log := &logBuffer{}

@@ -27,8 +27,8 @@ func makeThumbnail(ctx *durable.Context, picture string) (string, error) {
 	return durable.CallActivity(ctx, resize, picture).Await()
 }
 
-// The async HTTP API pattern: the app's own route starts an orchestration and
-// answers 202 with the URL that tells how it goes.
+// The async HTTP API pattern: a route of the app starts an orchestration and answers 202 with the URL
+// of the status.
 func ExampleCheckStatus() {
 	app := handler.App{
 		Functions: []*durable.Function{
@@ -46,8 +46,8 @@ func ExampleCheckStatus() {
 		},
 	}
 
-	// handler.Main(app) would do the rest. Here the hub is a file, and the test's
-	// own server stands in for the Functions host.
+	// handler.Main(app) does the rest in a program. This example uses a hub in a file, and a test
+	// server instead of the Functions host.
 	folder, err := os.MkdirTemp("", "example")
 	if err != nil {
 		fmt.Println(err)

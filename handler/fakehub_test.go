@@ -15,18 +15,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A fakeHub is a task hub in memory that has no work for anybody. Instances
-// stay as they are until a test changes them.
+// A fakeHub is a task hub in memory without any work for workers. Instances change only if a test
+// changes them.
 type fakeHub struct {
-	mu        sync.Mutex // protects the following
+	mu        sync.Mutex // guards the fields below
 	instances map[string]*provider.InstanceState
 	histories map[string][]history.Event
 	sent      []provider.TaskMessage
 	queries   []provider.Query
-	outage    error // what every client call fails with
-	ran       int   // calls of Run that ended
-	refusal   error // what Run fails with
-	// unreadable is on each page of instances.
+	outage    error // the error of every client call
+	ran       int   // number of calls of Run that have returned
+	refusal   error // the error of Run
+	// unreadable is part of every page of instances.
 	unreadable []provider.UnreadableInstance
 }
 
@@ -86,8 +86,7 @@ func fetched(state *provider.InstanceState, fetch provider.Fetch) *provider.Inst
 	return &copied
 }
 
-// Instances hands out pages in order of IDs; a continuation is the first ID of
-// the next page.
+// Instances returns pages ordered by ID. A continuation is the first ID of the next page.
 func (h *fakeHub) Instances(_ context.Context, q provider.Query) (*provider.Page, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +160,7 @@ func (h *fakeHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 	return nil, ctx.Err()
 }
 
-// fail makes every client call fail with err, or none if it is nil.
+// fail makes every client call fail with err. nil ends the outage.
 func (h *fakeHub) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,14 +181,14 @@ func (h *fakeHub) put(id string, status history.RuntimeStatus, change func(*prov
 	h.instances[id] = state
 }
 
-// messages returns what was sent to instances.
+// messages returns the messages sent to instances.
 func (h *fakeHub) messages() []provider.TaskMessage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.sent)
 }
 
-// fakeConfig is a configuration on hub.
+// fakeConfig returns a configuration for hub.
 func fakeConfig(t testing.TB, hub provider.Provider) Config {
 	t.Helper()
 	cfg := Config{RoutePrefix: "api", Provider: hub, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -197,7 +196,7 @@ func fakeConfig(t testing.TB, hub provider.Provider) Config {
 	return cfg
 }
 
-// readyServer is a server that has found its hub.
+// readyServer returns a server that is ready.
 func readyServer(t testing.TB, app App, cfg Config) *Server {
 	t.Helper()
 	s := New(app, cfg)
@@ -209,8 +208,7 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 	return s
 }
 
-// wantNothingInUse fails if a server that answers nobody any more has not been given back
-// all the room for bodies.
+// wantNothingInUse fails the test if a server without requests has not released all memory for bodies.
 func wantNothingInUse(t testing.TB, s *Server) {
 	t.Helper()
 	if left := s.front.Bodies.Left.Load(); left != s.cfg.MaxRequestBodies {
@@ -218,7 +216,7 @@ func wantNothingInUse(t testing.TB, s *Server) {
 	}
 }
 
-// call sends one request to s. A body makes it one with JSON.
+// call sends one request to s. If body is not empty, its content type is JSON.
 func call(s *Server, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://localhost:8080"+target, strings.NewReader(body))
 	if body != "" {

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// A page of another site can neither act nor, having had its own name looked up as
-// this machine's address, read: by no route, the app's own included, wherever only
-// this machine should call.
+// If only this machine should call an app, a page of another site can use no route of it, including the
+// app's own. It can neither change anything nor, by DNS rebinding, read anything.
 func TestPages_OfOtherSitesActOnNoRouteOfThisMachine(t *testing.T) {
 	t.Parallel()
 	type app struct {
@@ -59,7 +58,7 @@ func TestPages_OfOtherSitesActOnNoRouteOfThisMachine(t *testing.T) {
 		}
 		for page, headers := range evil {
 			if page == "the same, proxied" && !cfg.BehindHost {
-				continue // there nobody believes the header
+				continue // this app ignores the header
 			}
 			if got := ask("/api/orders", headers); (got == http.StatusForbidden) != a.guarded {
 				t.Errorf("%s: %s at the app's own route: %d", a.name, page, got)
@@ -82,8 +81,8 @@ func TestPages_OfOtherSitesActOnNoRouteOfThisMachine(t *testing.T) {
 	}
 }
 
-// A page at evil.example whose name is looked up as 127.0.0.1 is of the same
-// origin as the app, to the browser.
+// DNS rebinding: if the name of evil.example resolves to 127.0.0.1, the browser considers its page and
+// the app to have the same origin.
 func TestAccess_NamesOfOthersAreRefusedOnThisMachine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// hostRoot is a folder with the given host.json.
+// hostRoot returns a folder with the given host.json.
 func hostRoot(t *testing.T, hostJSON string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -26,7 +26,7 @@ func hostRoot(t *testing.T, hostJSON string) string {
 	return root
 }
 
-// runWrite is -write-functions for an app; it returns what it tells.
+// runWrite runs -write-functions for an app and returns its output.
 func runWrite(t *testing.T, app App, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -45,7 +45,7 @@ func fileText(t *testing.T, path ...string) string {
 
 const bundledHost = `{"version": "2.0", "extensionBundle": {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.*, 5.0.0)"}}`
 
-// All functions of the golden app, as testdata/functions.json has them.
+// Compares the function.json of all triggers of the golden app with testdata/functions.json.
 func TestWriteFunctions_WritesABindingForEachThingThatIsSaid(t *testing.T) {
 	t.Parallel()
 	root := hostRoot(t, bundledHost)
@@ -138,7 +138,7 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 	}
 }
 
-// Everybody may call the console's function, and nothing else through it.
+// Anyone may call the console's function, and only the console through it.
 func TestWriteFunctions_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
 	t.Parallel()
 	root := hostRoot(t, `{}`)

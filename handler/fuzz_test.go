@@ -16,8 +16,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// Whatever is in host.json and in a variable that overrides it, reading it ends,
-// with a configuration that can be used or with a problem that says where it is.
+// For any host.json and any variable that overrides it, the result is a usable configuration or a
+// problem with its source.
 func FuzzHostJSON(f *testing.F) {
 	sample, err := os.ReadFile("../" + settings.HostJSONFile)
 	if err != nil {
@@ -57,8 +57,7 @@ func FuzzHostJSON(f *testing.F) {
 	})
 }
 
-// Whatever is asked, there is an answer, which is not the server's fault, and
-// its body is JSON or nothing.
+// Any request gets an answer that is not a server error. The body is JSON or empty.
 func FuzzManagement(f *testing.F) {
 	for _, exchanges := range transcripts() {
 		for _, x := range exchanges {
@@ -71,7 +70,7 @@ func FuzzManagement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, query, body string, isJSON bool) {
 		target, err := url.Parse("http://localhost:8080" + managed + path)
 		if err != nil || strings.Contains(strings.ToLower(query), "timeout") {
-			return // net/http refuses it, or it would only wait
+			return // net/http refuses the request, or the request only waits
 		}
 		target.RawQuery = query
 		r, err := http.NewRequest(method, target.String(), strings.NewReader(body))

@@ -13,14 +13,14 @@ import (
 
 var eventTime = time.Date(2026, 1, 5, 10, 20, 30, 123456700, time.UTC)
 
-// at returns the header of an event some time after the example's first.
+// at returns the header of an event at the given time after the first event.
 func at(id int, after time.Duration) history.Header {
 	return history.Header{EventID: id, IsPlayed: true, Timestamp: eventTime.Add(after)}
 }
 
 const none = history.NoEventID
 
-// everyEvent is a history with an event of every type, in no sensible order.
+// everyEvent returns a history with an event of every type, in no meaningful order.
 func everyEvent() []history.Event {
 	return []history.Event{
 		&history.OrchestratorStarted{Header: at(none, 0)},
@@ -59,7 +59,7 @@ func everyEvent() []history.Event {
 	}
 }
 
-// DurableClient.cs, ConvertOrchestrationStateToStatus, the eight rules.
+// Covers the eight rules of DurableClient.cs, ConvertOrchestrationStateToStatus.
 func TestShapeHistory_ShowsEveryEventAsTheExtensionDoes(t *testing.T) {
 	t.Parallel()
 	want := `{"EventType":"ExecutionStarted","Input":"{\"city\":\"Oslo\"}","Correlation":null,"ParentTraceContext":{"TraceParent":"00-1-2-01","TraceState":null,"Id":null,"SpanId":null,"ActivityStartTime":null},"ScheduledStartTime":"2026-01-05T11:20:30.1234567Z","Generation":0,"GenerateNewTrace":false,"Timestamp":"2026-01-05T10:20:30.1234567Z","FunctionName":"MyOrchestrator"}
@@ -122,7 +122,7 @@ func TestShapeHistory_LeavesInputsAndOutputsOutUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// Two scheduling events with one ID make the original answer 400.
+// The extension answers 400 to two scheduling events with one ID.
 func TestShapeHistory_BearsTwoEventsOfOneID(t *testing.T) {
 	t.Parallel()
 	got := management.ShapeHistory([]history.Event{

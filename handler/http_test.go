@@ -16,7 +16,7 @@ import (
 
 type durableClient = durable.Client
 
-// failing is an app whose routes fail, each in its own way.
+// failing is an app with routes that fail in different ways.
 var failing = App{Routes: func(api *echo.Group, client *durable.Client) {
 	api.GET("/panic", func(echo.Context) error { panic("kaboom") })
 	api.GET("/panic-late", func(c echo.Context) error {
@@ -65,7 +65,7 @@ func TestRoutes_ErrorsAndPanicsGetTheAnswerThatFits(t *testing.T) {
 		{"POST /api/start", "", "409" + head + `{"Message":"An Orchestration instance with the status Running already exists."}`},
 		{"POST /api/long", "", "400" + head + `{"Message":"The name of an orchestrator must not exceed 1024 bytes; 1025 are given."}`},
 		{"POST /api/bytes", "", "400" + head + `{"Message":"EventRaised.Name is not valid UTF-8; encode it, for instance as Base64"}`},
-		{"POST /api/fine", "", "404" + head + `{"Message":"Not Found"}`}, // as the host does
+		{"POST /api/fine", "", "404" + head + `{"Message":"Not Found"}`}, // like the host
 		{"GET /api/nowhere", "", "404" + head + `{"Message":"Not Found"}`},
 		{"GET /nowhere", "", "404" + head + `{"Message":"Not Found"}`},
 	} {

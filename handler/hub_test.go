@@ -19,9 +19,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A logBuffer keeps what is logged.
+// A logBuffer stores the log.
 type logBuffer struct {
-	mu   sync.Mutex // protects the following
+	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer
 }
 
@@ -31,7 +31,7 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// count returns how many lines contain text.
+// count returns the number of lines that contain text.
 func (b *logBuffer) count(text string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,14 +16,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A fakeIdentity gives tokens that are good for an hour, a second after it was
-// asked.
+// A fakeIdentity returns tokens that are valid for one hour. Each request takes one second.
 type fakeIdentity struct {
 	mu      sync.Mutex
-	asked   []string // for which scopes and tenants
+	asked   []string // scopes and tenants of the requests
 	made    []durable.ManagedIdentity
 	err     error
-	refresh time.Duration // when to refresh a token; 0: it does not say
+	refresh time.Duration // refresh time of a token; 0 for none
 }
 
 func (f *fakeIdentity) credential(m durable.ManagedIdentity) (azcore.TokenCredential, error) {
@@ -154,7 +153,7 @@ func TestIdentityTokens_AreGotByTheNextWhenOneGivesUp(t *testing.T) {
 		})
 		synctest.Wait()
 		all.Go(func() { wantToken(t, p, forManagement, "token 2") })
-		all.Go(func() { // it gives up while it waits for its turn
+		all.Go(func() { // it is canceled while it waits for its turn
 			if _, err := p.Token(ctx, forManagement); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
 			}
@@ -175,8 +174,7 @@ func TestIdentityTokens_DoNotPileUp(t *testing.T) {
 	})
 }
 
-// Azure's libraries refuse an authority that is not reached safely: the
-// credential would go there.
+// Azure's libraries refuse an authority without TLS, because the credential would be sent there.
 func TestIdentityTokens_RefuseAnAuthorityWithoutTLS(t *testing.T) {
 	t.Setenv("AZURE_TENANT_ID", "t")
 	t.Setenv("AZURE_CLIENT_ID", "c")

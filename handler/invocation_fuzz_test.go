@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// FuzzInvocation sends anything to functions of every shape: the answer is
-// always JSON that is not empty, with status 200 or 500, or the request is none
-// of the host's; and no text, bytes or time that is encoded as the host does it
-// arrives as another.
+// FuzzInvocation sends arbitrary invocations to functions of every shape. The answer is non-empty JSON
+// with status 200 or 500, unless the request is not an invocation. Text, bytes and times that are
+// encoded like the host encodes them arrive unchanged.
 func FuzzInvocation(f *testing.F) {
 	paths, err := filepath.Glob("testdata/invocations/*.txt")
 	if err != nil {
@@ -65,7 +64,7 @@ func FuzzInvocation(f *testing.F) {
 	})
 }
 
-// inputOf is an invocation whose payload is a text: JSON of its JSON.
+// inputOf returns an invocation whose payload is a text, encoded twice as JSON.
 func inputOf(t *testing.T, text string) string {
 	t.Helper()
 	inner, err := json.Marshal(text)
@@ -75,7 +74,7 @@ func inputOf(t *testing.T, text string) string {
 	return wrap(t, string(inner))
 }
 
-// wrap is an invocation whose payload is the JSON of v.
+// wrap returns an invocation whose payload is v as JSON.
 func wrap(t *testing.T, v any) string {
 	t.Helper()
 	value, err := json.Marshal(v)

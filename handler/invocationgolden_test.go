@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A sighting is what a function of the golden app saw of an invocation.
+// A sighting records what a function of the golden app received.
 type sighting struct {
 	Payload  any
 	Metadata any           `json:",omitempty"`
@@ -25,14 +25,14 @@ type sighting struct {
 	Retry    *RetryContext `json:",omitempty"`
 }
 
-// sightings keeps what the functions of a golden app saw last.
+// sightings holds the last sighting of a golden app.
 type sightings struct {
-	mu   sync.Mutex // protects the following
+	mu   sync.Mutex // guards the fields below
 	last sighting
 }
 
-// watched is a function that notes what it sees. Metadata, if not nil, is
-// decoded into what it points to; then goes on with next.
+// watched returns a function that records its invocation and then calls next. If metadata is not nil,
+// the function decodes the metadata into it.
 func watched[T any](s *sightings, metadata any, next func(*Invocation, T) error) func(context.Context, *Invocation, T) error {
 	return func(_ context.Context, call *Invocation, payload T) error {
 		s.mu.Lock()
@@ -56,8 +56,8 @@ type goldenOrder struct {
 	Placed time.Time `json:"placed"`
 }
 
-// goldenApp has a function for every type of trigger, and for each kind of
-// payload and output that makes a difference on the wire.
+// goldenApp has a function for each type of trigger, and for each kind of payload and output with its
+// own encoding.
 func goldenApp(s *sightings) App {
 	type queueMetadata struct {
 		ID                            string
@@ -150,9 +150,8 @@ func goldenApp(s *sightings) App {
 	}}
 }
 
-// Each file in testdata/invocations is an invocation as the host sends it, what
-// the function sees of it, and the answer. The first of the three is written by
-// hand, after the host's serialisation.
+// Each file in testdata/invocations contains an invocation by the host, the values that the function
+// receives, and the answer. The invocations are written by hand, in the host's serialization.
 func TestInvocation_EveryTriggerIsDecodedAndAnswered(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/invocations/*.txt")
@@ -196,8 +195,8 @@ func indented(t *testing.T, v any) string {
 	return out.String()
 }
 
-// host: HttpScriptInvocationResultExtensions.cs; what the host makes of an
-// output is what was put.
+// The host writes exactly the items that a function has put into an output (azure-functions-host:
+// HttpScriptInvocationResultExtensions.cs).
 func TestOutputs_ArriveAsTheyWerePut(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -238,11 +237,10 @@ func TestOutputs_ArriveAsTheyWerePut(t *testing.T) {
 	}
 }
 
-// asTheHostWrites returns what the host writes of an output's value: a string
-// that is Base64 is decoded, and stays one item; otherwise a list, or a string
-// that is one, is an item for each element
-// (azure-functions-host: HttpScriptInvocationResultExtensions.cs,
-// GetBindingValue; Binding/FunctionBinding.cs, BindAsyncCollectorAsync).
+// asTheHostWrites returns the items that the host writes for the value of an output. It decodes a
+// string in Base64 into one item. Otherwise each element of a list, or of a string that contains a
+// list, is an item (azure-functions-host: HttpScriptInvocationResultExtensions.cs, GetBindingValue;
+// Binding/FunctionBinding.cs, BindAsyncCollectorAsync).
 func asTheHostWrites(t *testing.T, value json.RawMessage) []string {
 	t.Helper()
 	text, isText := jsontext.Unquote(value)
@@ -276,7 +274,7 @@ func TestOutputs_ThatTheHostWouldCorruptAreRefused(t *testing.T) {
 		want  string
 	}{
 		{"queue", []any{[]byte{0xff}, []byte("a")}, "several items that are not UTF-8"},
-		{"queue", []any{"a", "2026-08-20T10:11:12"}, `one is "2026-08-20T10:11:12"`},
+		{"queue", []any{"a", "2026-08-20T10:11:12"}, `one of them "2026-08-20T10:11:12"`},
 		{"blob", []any{"a", "b"}, "has 2 items"},
 	} {
 		var items []triggers.Item

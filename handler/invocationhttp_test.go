@@ -15,10 +15,10 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// handlerAddress is where the host finds the server in tests of invocations.
+// handlerAddress is the server's address in tests of invocations.
 const handlerAddress = "127.0.0.1:8080"
 
-// hosted is a server behind the host.
+// hosted returns a server behind the host.
 func hosted(t *testing.T, app App) (*Server, *logBuffer) {
 	t.Helper()
 	cfg, log := loggedConfig(t, newFakeHub())
@@ -26,7 +26,7 @@ func hosted(t *testing.T, app App) (*Server, *logBuffer) {
 	return readyServer(t, app, cfg), log
 }
 
-// newHosted is hosted for a fuzz test, without a log.
+// newHosted is like hosted, for a fuzz test and without a log.
 func newHosted(f *testing.F, app App) *Server {
 	f.Helper()
 	s := New(app, Config{RoutePrefix: "api", BehindHost: true, Address: handlerAddress, Provider: newFakeHub(), Logger: slog.New(slog.DiscardHandler)})
@@ -37,7 +37,7 @@ func newHosted(f *testing.F, app App) *Server {
 	return s
 }
 
-// invoke sends an invocation as the host does.
+// invoke sends an invocation like the host.
 func invoke(s *Server, function, body string, headers ...string) (int, string) {
 	w := call(s, http.MethodPost, "/"+function, body, append([]string{"Host", handlerAddress, web.HeaderInvocationID, "the-invocation"}, headers...)...)
 	return w.Code, w.Body.String()
@@ -56,8 +56,9 @@ var mirror = App{Routes: func(api *echo.Group, _ *durableClient) {
 	api.GET("/picture", func(c echo.Context) error { return c.Blob(http.StatusOK, "image/png", []byte{0xff, 0xfe}) })
 }}
 
-// host: DefaultHttpWorkerService.cs; an answer that is empty never ends the
-// invocation, one with another status than 2xx loses its text.
+// The invocation of an HTTP function must have status 200 and a body: an empty answer never completes
+// the invocation, and the text of an answer with another status is lost (azure-functions-host:
+// DefaultHttpWorkerService.cs).
 func TestInvocation_OfAnHTTPFunctionIsAnsweredByTheRoutes(t *testing.T) {
 	t.Parallel()
 	s, log := hosted(t, mirror)
@@ -121,8 +122,8 @@ func TestInvocation_OfAnotherTriggerFailsWithAReason(t *testing.T) {
 	}
 }
 
-// Whoever calls an HTTP function, even one without a route prefix, must not be
-// able to start other functions with a payload of his own.
+// A caller of an HTTP function, even without a route prefix, must not be able to start other functions
+// with its own payload.
 func TestInvocation_FromTheHostCanBeToldApartOrTheAppDoesNotServe(t *testing.T) {
 	t.Parallel()
 	ran := 0
@@ -169,13 +170,13 @@ func TestInvocation_IsTakenFromTheHostOnly(t *testing.T) {
 		{"Host", "shop.example.com"},                                                        // forwarded
 		{"Host", handlerAddress, "X-Forwarded-Host", "shop.example.com"},                    // proxied
 		{"Host", handlerAddress, "X-Forwarded-For", "10.1.2.3"},                             // proxied
-		{"Host", handlerAddress, "X-Original-Host", "shop.example.com", "Via", "1.1 proxy"}, // of a gateway
+		{"Host", handlerAddress, "X-Original-Host", "shop.example.com", "Via", "1.1 proxy"}, // from a gateway
 	} {
 		if w := call(s, "POST", "/Count", body, headers...); w.Code != http.StatusNotFound {
 			t.Errorf("%v: %d %s, want 404", headers, w.Code, w.Body)
 		}
 	}
-	// Wrapped, a request has the Host that its caller sent.
+	// A wrapped request has the Host header of its caller.
 	wrapped := `{"Data":{"req":{"Url":"http://` + handlerAddress + `/Count","Method":"POST","Headers":{},"Body":` + strconv.Quote(body) + `}},"Metadata":{}}`
 	if code, answer := invoke(s, "functions", wrapped); code != http.StatusOK || !strings.Contains(answer, `"statusCode":404`) {
 		t.Errorf("wrapped: %d %s, want 404 in it", code, answer)

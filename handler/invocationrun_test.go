@@ -39,7 +39,7 @@ func TestInvocation_WhatGoesWrongIsAFailureWithALogLine(t *testing.T) {
 		{"a panic", manual(func(context.Context, *Invocation, string) error { panic("kaboom") }), manualBody, "panic: kaboom"},
 		{"a nil map", manual(func(context.Context, *Invocation, string) error {
 			var m map[string]int
-			m["a"] = 1 //nolint:staticcheck // the panic is what is tested
+			m["a"] = 1 //nolint:staticcheck // the test needs this panic
 			return nil
 		}), manualBody, "assignment to entry in nil map"},
 		{"Goexit", manual(func(context.Context, *Invocation, string) error {
@@ -142,7 +142,7 @@ func TestInvocation_ThatRunsOverIsAnsweredAndCannotWriteAnyMore(t *testing.T) {
 			if took := time.Since(began); took != tt.wantAfter {
 				t.Errorf("%s: answered after %v, want %v", tt.name, took, tt.wantAfter)
 			}
-			time.Sleep(2 * time.Hour) // lets the function end
+			time.Sleep(2 * time.Hour) // until the function ends
 			if log.count("too late") > 0 {
 				t.Errorf("%s: it has written afterwards", tt.name)
 			}
@@ -179,7 +179,7 @@ func TestApp_FunctionsThatCannotBeAreToldToThoseWhoCall(t *testing.T) {
 	}
 }
 
-// Tests of functions make invocations of their own.
+// Tests of functions create invocations themselves.
 func TestInvocation_ItsZeroValueCanBeUsed(t *testing.T) {
 	t.Parallel()
 	var call Invocation

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// lookup returns what is in nested objects, the zero value if it is not there.
+// lookup returns a value in nested objects, or the zero value.
 func lookup[T any](in map[string]any, path ...string) T {
 	var value any = in
 	for _, name := range path {
@@ -24,8 +24,8 @@ func resolve(document map[string]any, ref string) map[string]any {
 	return lookup[map[string]any](document, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
 }
 
-// violations says in what a value differs from a JSON schema, of which it knows
-// what the schemas here use.
+// violations returns where a value violates a JSON schema. It supports the features that the schemas
+// here use.
 func violations(document, schema map[string]any, value any, where string) (wrong []string) {
 	if ref, ok := schema["$ref"].(string); ok {
 		return violations(document, resolve(document, ref), value, where)
@@ -126,7 +126,7 @@ func readFile(t *testing.T, path string) []byte {
 	return text
 }
 
-// The checker itself must tell something.
+// The checker itself must find violations.
 func TestViolations_AreTold(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any

@@ -17,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// A pipeListener accepts connections that tests make, in the time of a bubble.
+// A pipeListener accepts connections that tests create in a synctest bubble.
 type pipeListener struct{ conns chan net.Conn }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
@@ -39,7 +39,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// inBubble serves hub while test runs, which gets a way to connect.
+// inBubble serves hub while test runs. dial opens a connection.
 func inBubble(t *testing.T, hub *fakeHub, test func(t *testing.T, dial func() net.Conn)) {
 	t.Helper()
 	serveInBubble(t, App{}, fakeConfig(t, hub), test)
@@ -66,7 +66,7 @@ func serveInBubble(t *testing.T, app App, cfg Config, test func(t *testing.T, di
 	})
 }
 
-// send writes text, which the other side must read.
+// send writes text. It blocks until the other side reads it.
 func send(t *testing.T, to io.Writer, text string) {
 	t.Helper()
 	if _, err := io.WriteString(to, text); err != nil {
@@ -109,7 +109,7 @@ func TestLimits_BodyThatComesTooSlowlyIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A body that is not whole is the caller's mistake.
+// An incomplete body is a mistake of the caller.
 func TestLimits_BodyThatIsCutOffOrBadlyChunkedIsABadRequest(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{
@@ -149,8 +149,8 @@ func TestLimits_HeaderThatComesTooSlowlyEndsTheConnection(t *testing.T) {
 	})
 }
 
-// An answer that nobody takes must not keep what it is made of for ever, and one
-// that is waited for is not cut off by the time for bodies.
+// If no client reads an answer, the server closes the connection. The time limit of bodies does not
+// apply while a request waits for an instance.
 func TestLimits_AnswersAreNotWaitedForAndWaitingIsNotLimited(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
@@ -183,7 +183,7 @@ func TestLimits_HeaderHasALength(t *testing.T) {
 		defer sending.Wait()
 		defer conn.Close()
 		sending.Go(func() {
-			// The answer may come before all of it was read.
+			// The answer may arrive before the server has read everything.
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("x", 2*web.MaxHeader)+"\r\n\r\n")
 		})
 		if got := statusLine(t, conn); got != "HTTP/1.1 431 Request Header Fields Too Large" {
@@ -203,7 +203,7 @@ func TestLimits_DepthIsCountedOutsideOfStrings(t *testing.T) {
 			t.Errorf("%.20s…: %v, want %v", text, got, want)
 		}
 	}
-	// One that was stored all the same does not keep a status from being told.
+	// A payload that is stored anyway does not prevent the answer.
 	hub := newFakeHub()
 	hub.put("i", history.Completed, func(s *provider.InstanceState) {
 		s.Output = new(strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999))

@@ -15,9 +15,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
-// A thousand callers at a time, or a hundred under -short, each send a start, a start that
-// waits in vain for the end, an event, and an invocation that ends only when the invocations
-// of all callers run. The server answers all requests, and keeps nothing of them.
+// A thousand concurrent callers, or a hundred under -short, each send four requests: a start, a start
+// that waits until its timeout, an event, and an invocation that ends only when the invocations of all
+// callers run. The server answers all of them and retains nothing.
 func TestServer_ManyCallersAtATimeLeaveNothingBehind(t *testing.T) {
 	hub := newFullHub()
 	cfg := fakeConfig(t, hub)
@@ -49,7 +49,7 @@ func TestServer_ManyCallersAtATimeLeaveNothingBehind(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		r.Host = cfg.Address // as the host sends it
+		r.Host = cfg.Address // like the host
 		r.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(r)
 		if err != nil {
@@ -108,7 +108,7 @@ func usage() used {
 	return used{runtime.NumGoroutine(), m.HeapAlloc}
 }
 
-// clear forgets everything.
+// clear removes everything.
 func (h *fakeHub) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

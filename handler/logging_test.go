@@ -38,8 +38,8 @@ func TestLogging_FormatIsTextOrJSON(t *testing.T) {
 	}
 }
 
-// The page lists each log event by its name in the .NET extension, with its level, and lists
-// no others.
+// The page lists exactly the log events of the source, by their names in the .NET extension and with
+// their levels.
 func TestLogging_ThePageHasEachEvent(t *testing.T) {
 	t.Parallel()
 	const page = "../durable/docs/reference-metrics.md"
@@ -52,7 +52,7 @@ func TestLogging_ThePageHasEachEvent(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s has no table of log events", page)
 	}
-	listed := map[string]bool{} // whether it is in the source
+	listed := map[string]bool{} // whether the event is in the source
 	levels := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\| (.*?) \\|").FindAllStringSubmatch(table, -1) {
 		for name := range strings.SplitSeq(row[1], ", ") {

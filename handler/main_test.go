@@ -23,8 +23,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// childRole is the variable that makes the test program play another: "app"
-// runs Main, "host" starts an app as the Functions host does and waits.
+// childRole is the variable that selects another role of the test program. For example, "app" runs
+// Main, and "host" starts an app like the Functions host and waits.
 const childRole = "HANDLER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is the test program in the given role, in a folder with the given
-// host.json. Nothing of the settings that this process may have is handed down.
+// command returns the test program in a role, in a folder with the given host.json. It inherits no
+// settings from this process.
 func command(t *testing.T, role, hostJSON string, environ ...string) *exec.Cmd {
 	t.Helper()
 	root := t.TempDir()
@@ -69,7 +69,7 @@ type process struct {
 	*testing.T
 	cmd    *exec.Cmd
 	stdout io.ReadCloser
-	out    *bufio.Reader // of stdout
+	out    *bufio.Reader // reads stdout
 }
 
 // program starts the test program in a role.
@@ -78,7 +78,7 @@ func program(t *testing.T, role, hostJSON string, environ ...string) *process {
 	return launch(t, command(t, role, hostJSON, environ...))
 }
 
-// launch starts a command, which ends with the test.
+// launch starts a command. It ends with the test.
 func launch(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()
@@ -91,13 +91,13 @@ func launch(t *testing.T, cmd *exec.Cmd) *process {
 	var log bytes.Buffer
 	p := &process{t, cmd, pipe, bufio.NewReader(io.TeeReader(pipe, &log))}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // it may have ended already
 		if t.Failed() {
 			_ = pipe.(*os.File).SetReadDeadline(time.Now().Add(time.Second)) // a child may keep the pipe open
 			_, _ = io.Copy(io.Discard, p.out)
 			t.Logf("the log of process %d ends with:\n%s", cmd.Process.Pid, processtest.Last(log.String()))
 		}
-		_ = cmd.Wait() // the test may have called it
+		_ = cmd.Wait() // the test may have called it already
 	})
 	return p
 }
@@ -136,7 +136,7 @@ func (p *process) lineWith(text string) string {
 func (p *process) rest() string {
 	p.Helper()
 	var text []byte
-	p.limited(func() { text, _ = io.ReadAll(p.out) }) // the exit code shows whether it ended well
+	p.limited(func() { text, _ = io.ReadAll(p.out) }) // the exit code shows whether it succeeded
 	return string(text)
 }
 
@@ -155,7 +155,7 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// addressIn returns the URL in the line that tells it.
+// addressIn returns the URL in a log line.
 func addressIn(t *testing.T, line string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(line, "address=")
@@ -166,7 +166,7 @@ func addressIn(t *testing.T, line string) string {
 	return address
 }
 
-// deadStorage is a connection to a port on which no process listens.
+// deadStorage returns a connection to a port on which no process listens.
 func deadStorage(t *testing.T) string {
 	t.Helper()
 	at := "http://127.0.0.1:" + reservedPort(t) + "/a"
@@ -190,9 +190,9 @@ func TestMain_StopsOnSIGTERMWithCode0(t *testing.T) {
 	}
 }
 
-// The Functions host takes a line on standard error for an error, or for a warning
-// if it has "warn" in it, and all of standard output for information
-// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+// The Functions host logs a line of standard error as an error, or as a warning if it contains "warn".
+// It logs standard output as information (azure-functions-host:
+// Workers/ProcessManagement/WorkerProcess.cs).
 func TestMain_BehindTheHostWarningsAndErrorsGoToStandardError(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
@@ -214,13 +214,13 @@ func TestMain_BehindTheHostWarningsAndErrorsGoToStandardError(t *testing.T) {
 	}
 }
 
-// On its own a program logs everything to standard output.
+// A standalone program writes its whole log to standard output.
 func TestMain_LogsNothingToStandardError(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
 		p, errs := programWithErrors(t, "{", "PORT=0", "DURABLE_LOG_LEVEL=debug", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
 		p.lineWith("listening")
-		p.lineWith("ERROR") // host.json is wrong
+		p.lineWith("ERROR") // host.json is not valid
 		p.signal(syscall.SIGTERM)
 		p.lineWith("stopped")
 		if err := p.wait(); err != nil || errs.Len() > 0 {
@@ -229,7 +229,7 @@ func TestMain_LogsNothingToStandardError(t *testing.T) {
 	}
 }
 
-// programWithErrors starts an app whose standard error is kept.
+// programWithErrors starts an app and captures its standard error.
 func programWithErrors(t *testing.T, hostJSON string, environ ...string) (*process, *bytes.Buffer) {
 	t.Helper()
 	cmd := command(t, "app", hostJSON, environ...)
@@ -268,7 +268,7 @@ func TestMain_PortThatMakesNoSenseEndsTheProgram(t *testing.T) {
 	}
 }
 
-// What a variable says that is only read where a program begins.
+// Covers variables that are read only at the start of a program.
 func TestMain_BeginsAsEachVariableSays(t *testing.T) {
 	t.Parallel()
 	logged := func(environ ...string) string {
@@ -280,7 +280,7 @@ func TestMain_BeginsAsEachVariableSays(t *testing.T) {
 	without := logged()
 	for variable, e := range programEffects {
 		value, expression := e.value, e.logged
-		if variable == "PORT" { // another one may be taken
+		if variable == "PORT" { // another port may be in use
 			value = reservedPort(t)
 			expression = strings.ReplaceAll(expression, e.value, value)
 		}
@@ -291,7 +291,7 @@ func TestMain_BeginsAsEachVariableSays(t *testing.T) {
 	}
 }
 
-// local.settings.json is what `func start` reads; standalone it is read here.
+// A standalone program reads local.settings.json itself. Behind Core Tools `func start` reads it.
 func TestMain_StandaloneReadsLocalSettings(t *testing.T) {
 	t.Parallel()
 	run := func(environ ...string) string {
@@ -314,7 +314,7 @@ func TestMain_StandaloneReadsLocalSettings(t *testing.T) {
 	}
 }
 
-// host: EmptyProcessRegistry.cs; on Linux a handler outlives a killed host.
+// On Linux a handler outlives a killed host (azure-functions-host: EmptyProcessRegistry.cs).
 func TestMain_EndsByItselfWhenTheHostIsKilled(t *testing.T) {
 	t.Parallel()
 	port := reservedPort(t)
@@ -334,8 +334,8 @@ func TestMain_EndsByItselfWhenTheHostIsKilled(t *testing.T) {
 	patience.Until(t, "the handler ends", func() bool { return syscall.Kill(child, 0) != nil || isZombie(child) })
 }
 
-// isZombie reports whether a process has ended but nobody has taken notice: in
-// a container without an init, an orphan stays like that.
+// isZombie reports whether a process has ended but was not reaped. In a container without an init
+// process, orphans stay in this state.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -345,8 +345,8 @@ func isZombie(pid int) bool {
 	return strings.HasPrefix(after, "Z")
 }
 
-// When the host is killed nobody reads the handler's output any more; writing
-// to it must not end the handler before it has given its leases back.
+// After the host is killed, the output pipe of the handler is broken. A write must not end the handler
+// before it has released its leases.
 func TestMain_OutputThatNobodyReadsDoesNotKill(t *testing.T) {
 	t.Parallel()
 	p := program(t, "app", "{}", "PORT=0", deadStorage(t))

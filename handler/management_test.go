@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told is the part of an answer that tests look at.
+// told formats the parts of an answer that tests compare.
 func told(s *Server, method, target, body string, headers ...string) string {
 	w := call(s, method, target, body, headers...)
 	out := fmt.Sprint(w.Code)
@@ -50,8 +50,7 @@ func compare(t *testing.T, what, got, want string) {
 	}
 }
 
-// HttpApiHandler.cs, HandleStartOrchestratorRequestAsync and
-// CreateCheckStatusResponseMessage.
+// See HttpApiHandler.cs, HandleStartOrchestratorRequestAsync and CreateCheckStatusResponseMessage.
 func TestStart_AnswersWithTheCheckStatusPayload(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
@@ -142,7 +141,7 @@ func TestStart_RefusesWhatCannotBeStarted(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
+// See HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
 func TestStart_WaitsForTheOutputWhenAskedTo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -195,8 +194,7 @@ func TestStart_WaitingEndsWhenTheServerStops(t *testing.T) {
 	})
 }
 
-// HttpApiHandler.cs, HandleTerminateInstanceRequestAsync and
-// HandleRaiseEventRequestAsync.
+// See HttpApiHandler.cs, HandleTerminateInstanceRequestAsync and HandleRaiseEventRequestAsync.
 func TestMessages_AreSentToLiveInstancesOnly(t *testing.T) {
 	t.Parallel()
 	const refusedType = `{"Message":"Only application/json request content is supported"}`
@@ -243,8 +241,8 @@ func TestMessages_AreSentToLiveInstancesOnly(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, HandleRequestAsync: "known path, wrong verb or unknown
-// operation" is 404, never 405.
+// An unknown path, a wrong method and an unknown operation all get status 404, not 405
+// (HttpApiHandler.cs, HandleRequestAsync).
 func TestManagement_WhatDoesNotExistIs404WithoutABody(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()

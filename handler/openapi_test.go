@@ -13,9 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// Each exchange of the transcripts goes to a documented route and is answered
-// with a documented status and a body of the documented form; each documented
-// status is the answer to one of them.
+// Each exchange of the transcripts uses a documented route and has a documented status and body. Each
+// documented status occurs in an exchange.
 func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 	t.Parallel()
 	server := readyServer(t, App{}, fakeConfig(t, newFullHub()))
@@ -50,7 +49,7 @@ func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 	}
 }
 
-// describedRoutes returns in what the document's routes differ from routes.
+// describedRoutes returns the differences between the routes in the document and routes.
 func describedRoutes(document map[string]any, routes []management.Route) (wrong []string) {
 	var want, got []string
 	for _, r := range routes {
@@ -74,7 +73,7 @@ func describedRoutes(document map[string]any, routes []management.Route) (wrong 
 	return wrong
 }
 
-// undocumented says in what an answer differs from what the document says.
+// undocumented returns the differences between an answer and the document.
 func undocumented(document map[string]any, route *management.Route, got answered) (wrong []string) {
 	operation := lookup[map[string]any](document, "paths", "/"+route.Path, strings.ToLower(route.Method))
 	answer, ok := lookup[map[string]any](operation, "responses")[strconv.Itoa(got.status)].(map[string]any)
@@ -99,7 +98,7 @@ func undocumented(document map[string]any, route *management.Route, got answered
 		wrong = append(wrong, fmt.Sprintf("status %d: %s", got.status, problem))
 	}
 	for name := range headersOf(answer) {
-		if _, ok := got.header[http.CanonicalHeaderKey(name)]; !ok && name != management.HeaderUnreadable { // it is there if it says something
+		if _, ok := got.header[http.CanonicalHeaderKey(name)]; !ok && name != management.HeaderUnreadable { // set only if something is unreadable
 			wrong = append(wrong, fmt.Sprintf("status %d lacks the header %s", got.status, name))
 		}
 	}
@@ -111,7 +110,7 @@ func headersOf(answer map[string]any) map[string]any {
 	return headers
 }
 
-// The schema of host.json takes the repository's and tells mistakes.
+// The schema of host.json accepts the repository's file and finds mistakes.
 func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	t.Parallel()
 	text, err := settings.HostSchema(settingRows())

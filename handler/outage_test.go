@@ -15,8 +15,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
-// What the storage refuses for now is no fault of the app: whoever asks is told to
-// come again.
+// A temporary refusal by the storage is not an error of the app. The answer advises the caller to try
+// again.
 func TestOutage_OfEachStatusIsAnswered503(t *testing.T) {
 	t.Parallel()
 	refusals := []azcore.ResponseError{ // of a hub that is deleted while it is in use
@@ -62,8 +62,7 @@ func (silentHub) Instances(ctx context.Context, _ provider.Query) (*provider.Pag
 	return nil, silence(ctx)
 }
 
-// Every route that asks the storage is answered within half a minute, also if the
-// storage never answers.
+// Every route that reads the storage answers within half a minute, even if the storage never answers.
 func TestOutage_SilentStorageKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +78,7 @@ func TestOutage_SilentStorageKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// A busyHub has more to do than it can.
+// A busyHub is overloaded.
 type busyHub struct{ *fakeHub }
 
 func (busyHub) Check(context.Context) error { return nil }
@@ -105,7 +104,7 @@ func TestOutage_BusyStorageGetsNoNewWork(t *testing.T) {
 	}
 }
 
-// Readiness follows the storage, which is asked once for all who want to know.
+// Readiness follows the storage. All callers share one check.
 func TestReady_FollowsTheStorage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// everyHub has, for each provider, what opens an empty hub of it.
+// everyHub maps each provider to a function that opens an empty hub.
 var everyHub = map[string]func(t testing.TB) provider.Provider{
 	"memory": func(testing.TB) provider.Provider { return newFakeHub() },
 	"embedded": func(t testing.TB) provider.Provider {
@@ -49,7 +49,7 @@ var everyHub = map[string]func(t testing.TB) provider.Provider{
 	},
 }
 
-// HTTP takes blanks off the ends of headers, and clients may refuse other characters.
+// HTTP trims spaces from headers, and clients may refuse other characters.
 func TestPages_FollowEachOtherOverHTTPOnEachProvider(t *testing.T) {
 	t.Parallel()
 	for name, open := range everyHub {
@@ -97,7 +97,7 @@ func TestPages_FollowEachOtherOverHTTPOnEachProvider(t *testing.T) {
 	}
 }
 
-// followPages returns the IDs that a list tells of, from its first page to its last.
+// followPages returns the IDs in all pages of a list.
 func followPages(t *testing.T, url string) (ids []string, pages int) {
 	t.Helper()
 	for token := ""; ; {
@@ -152,8 +152,7 @@ func page(t *testing.T, url, token string) (status int, p listPage) {
 	return answer.StatusCode, p
 }
 
-// A page of large inputs ends before the number of instances that it may have, and the
-// rest follows.
+// A page of large inputs contains fewer instances than its maximum, and further pages follow.
 func TestPages_EndWithTheirBytesOnEachProvider(t *testing.T) {
 	t.Parallel()
 	for name, open := range everyHub {

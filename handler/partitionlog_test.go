@@ -23,7 +23,7 @@ func TestPartitionLog_HasItsSettingsFromHostJSON(t *testing.T) {
 	const logs = `"type": "partitionlog"`
 	for _, tt := range []struct {
 		members string
-		want    []any // partitions, lease, longest poll, hub
+		want    []any // partitions, lease, longest polling interval, hub
 	}{
 		{logs, []any{4, 30 * time.Second, time.Second, "MyHub"}},
 		{logs + `, "partitionCount": 64, "partitionLeaseInterval": "00:00:20", "maxQueuePollingInterval": "00:00:05"`, []any{64, 20 * time.Second, 5 * time.Second, "MyHub"}},
@@ -76,13 +76,13 @@ func TestPartitionLog_TellsWhatItsSettingsMayBe(t *testing.T) {
 	}
 }
 
-// onLogs runs an app whose hub is in partition logs of an account in memory.
+// onLogs runs an app with a hub in partition logs of an account in memory.
 func onLogs(t *testing.T, see func(a *settingsApp)) {
 	t.Helper()
 	onLogsWith(t, effect{}, see)
 }
 
-// onLogsWith is onLogs for an app with other properties.
+// onLogsWith is like onLogs, for an app with other properties.
 func onLogsWith(t *testing.T, e effect, see func(a *settingsApp)) {
 	t.Helper()
 	e.with, e.see = []string{inLogs}, func(a *settingsApp) any { see(a); return nil }
@@ -136,7 +136,7 @@ func TestPartitionLog_AContainerThatIsNoHubIsToldAndLeftAsItIs(t *testing.T) {
 			if err != nil || answer.StatusCode != http.StatusCreated {
 				a.Fatal(answer, err)
 			}
-			_ = answer.Body.Close() // it is in memory
+			_ = answer.Body.Close() // the answer is in memory
 		}
 		put("?restype=container", "")
 		for body, want := range map[string]string{
@@ -255,8 +255,8 @@ func TestPartitionLog_IsDeletedIfNobodyHasItOrByForce(t *testing.T) {
 	})
 }
 
-// An app starts and serves the other partitions if one is damaged, also if the app's first
-// request is for that one.
+// An app starts and serves the other partitions if one is damaged, even if the app's first request is
+// for the damaged one.
 func TestPartitionLog_AnAppStartsWithADamagedPartition(t *testing.T) {
 	t.Parallel()
 	onLogsWith(t, effect{idle: true}, func(a *settingsApp) {
@@ -277,7 +277,7 @@ func TestPartitionLog_AnAppStartsWithADamagedPartition(t *testing.T) {
 	})
 }
 
-// A caller repeats a request whose process lost the partition meanwhile.
+// A caller repeats a request whose process has lost the partition meanwhile.
 func TestPartitionLog_ALostPartitionIsAnswered503(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()

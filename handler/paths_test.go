@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Seen on the host 4.1045: a proxied path has its slashes escaped twice.
+// Observed on host 4.1045: it escapes the slashes of a proxied path twice.
 func TestPaths_NamesOfEventsKeepTheirSlashesBehindTheHost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -36,8 +36,8 @@ func TestPaths_NamesOfEventsKeepTheirSlashesBehindTheHost(t *testing.T) {
 	}
 }
 
-// An ID with a slash is refused however the host passes it on, and one that has
-// "%2F" can be asked about behind a host that proxies.
+// An ID with a slash is refused in every mode of the host. An instance whose ID contains "%2F" can be
+// read behind a proxying host.
 func TestPaths_IDsWithASlashAreRefusedInEachMode(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// BenchmarkPayload measures how many bytes are allocated for each byte of a large
-// payload on its way: of an input from the request that starts an instance into the
-// hub, and from there into the answer of a request for its status.
+// BenchmarkPayload measures the allocated bytes per byte of a large payload. It measures an input from
+// the start request to the hub, and from the hub to the answer of a status request.
 func BenchmarkPayload(b *testing.B) {
 	const length = 16 << 20
 	input := []byte(`"` + strings.Repeat("x", length-2) + `"`)
@@ -44,7 +43,7 @@ func BenchmarkPayload(b *testing.B) {
 	}
 }
 
-// An unread answer is thrown away as it is written.
+// An unread answer discards what is written.
 type unread struct {
 	header http.Header
 	code   int

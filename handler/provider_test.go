@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// The account for the tables is found as that for the queues is, by a connection
-// string or by an identity.
+// The account for the tables is resolved like the account for the queues, by a connection string or an
+// identity.
 func TestConfig_TablesCanHaveAnAccountOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{

@@ -23,11 +23,11 @@ import (
 
 func quick(*durable.Context, struct{}) (string, error) { return "done", nil }
 
-// A fileApp is a server that runs on a hub in a file.
+// A fileApp is a server with a hub in a file.
 type fileApp struct {
 	*Server
 	log  *logBuffer
-	stop func() error // awaits the end of run
+	stop func() error // waits until Run has returned
 }
 
 func startFileApp(t *testing.T, path string) *fileApp {
@@ -44,7 +44,7 @@ func runFileApp(t *testing.T, s *Server, log *logBuffer) *fileApp {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }() // awaited by stop
+	go func() { ended <- s.Run(ctx) }() // received by stop
 	a := &fileApp{Server: s, log: log}
 	stopped := false
 	a.stop = func() error {
@@ -65,13 +65,13 @@ func (a *fileApp) ask(method, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-// await asks until the answer has the given status.
+// await repeats a request until the answer has the given status.
 func (a *fileApp) await(t *testing.T, method, target string, status int) string {
 	t.Helper()
 	return a.awaitAnswer(t, method, target, status, "")
 }
 
-// awaitAnswer asks until the answer has the given status and its body contains a text.
+// awaitAnswer repeats a request until the answer has the given status and its body contains a text.
 func (a *fileApp) awaitAnswer(t *testing.T, method, target string, status int, text string) (body string) {
 	t.Helper()
 	var last string
@@ -121,7 +121,7 @@ func TestServer_RunsOnAFileAndClosesIt(t *testing.T) {
 	}
 }
 
-// What is asked of a hub whose file was deleted is answered as what is sent to it.
+// Reads of a hub whose file was deleted get the same answer as writes.
 func TestServer_SaysOfEveryRequestThatTheFileWasDeleted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
@@ -140,11 +140,10 @@ func TestServer_SaysOfEveryRequestThatTheFileWasDeleted(t *testing.T) {
 			t.Errorf("%s %s: 503 %s, want that the file was deleted or moved", r[0], r[1], body)
 		}
 	}
-	_ = a.stop() // there is nothing to keep
+	_ = a.stop() // the hub has nothing to save
 }
 
-// When the Functions host restarts an app, the process before lives for a
-// moment and has the file.
+// When the Functions host restarts an app, the previous process may still hold the file for a moment.
 func TestServer_WaitsForTheProcessThatHasTheFileAndThenWorks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
@@ -163,8 +162,8 @@ func TestServer_WaitsForTheProcessThatHasTheFileAndThenWorks(t *testing.T) {
 	a.completes(t)
 }
 
-// A file that the app cannot work with is told of with its name, and is left as
-// it is; the process lives on.
+// The answer contains the name of an unusable file. The app does not change the file and continues to
+// run.
 func TestServer_TellsWhatIsWrongWithTheFile(t *testing.T) {
 	t.Parallel()
 	holding := func(content string) func(t *testing.T, path string) {
@@ -200,7 +199,7 @@ func TestServer_TellsWhatIsWrongWithTheFile(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "hub.db")
 			tt.make(t, path)
-			before, _ := os.ReadFile(path) // nothing of a folder
+			before, _ := os.ReadFile(path) // fails for a folder
 			a := startFileApp(t, path)
 			body := a.awaitAnswer(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable, tt.want)
 			if !strings.Contains(body, path) {
@@ -219,14 +218,14 @@ func TestServer_TellsWhatIsWrongWithTheFile(t *testing.T) {
 	}
 }
 
-// newHubFile makes a hub in a file that nobody has.
+// newHubFile creates a hub in a file that no process holds.
 func newHubFile(t *testing.T, path string) {
 	t.Helper()
 	hub, err := embedded.Open(path, embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hub.Instances(t.Context(), provider.Query{}); err != nil { // makes the file
+	if _, err := hub.Instances(t.Context(), provider.Query{}); err != nil { // creates the file
 		t.Fatal(err)
 	}
 	if err := hub.Close(); err != nil {
@@ -234,7 +233,7 @@ func newHubFile(t *testing.T, path string) {
 	}
 }
 
-// newerHub makes a hub that a later version of the program has written.
+// newerHub creates a hub with the format version of a later program.
 func newerHub(t *testing.T, path string) {
 	t.Helper()
 	newHubFile(t, path)

@@ -22,8 +22,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// A parcel is the input of an orchestrator that has done one thing or another before it
-// waits, by the bits of Shape.
+// A parcel is the input of an orchestrator. The bits of Shape select what it does before it waits.
 type parcel struct {
 	Shape    int
 	Insured  bool
@@ -32,7 +31,7 @@ type parcel struct {
 
 const delivered = durable.Event[string]("Delivered")
 
-// A shop is a version of an app: one that insures has changed its orchestrator.
+// A shop is a version of an app. A shop that insures has a changed orchestrator.
 type shop struct{ insures bool }
 
 func (s shop) ship(ctx *durable.Context, p parcel) (string, error) {
@@ -77,7 +76,7 @@ func (s shop) functions() []*durable.Function {
 	}
 }
 
-// hubRun runs a command of the hub tool, of a shop, on a hub.
+// hubRun runs `app hub` of a shop on a hub.
 func hubRun(t *testing.T, s *Server, of shop, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e strings.Builder
@@ -91,12 +90,12 @@ func hubRun(t *testing.T, s *Server, of shop, args ...string) (out, errs string,
 	return o.String(), e.String(), code
 }
 
-// With 10,000 there are 137 that the change breaks.
+// With 10,000 instances, the change breaks 137.
 var liveInstances = flag.Int("verify.instances", 320, "how `many` live instances are verified")
 
 func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 	t.Parallel()
-	const every = 73 // each so-manieth is insured
+	const every = 73 // every 73rd instance is insured
 	instances := *liveInstances
 	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{})
 	if err != nil {
@@ -130,7 +129,7 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 			live["child of "+p.Delivery] = true
 		}
 	}
-	for id := range live { // until all wait for the event
+	for id := range live { // until all instances wait for the event
 		patience.Until(t, id+" waits for the event", func() bool {
 			w, err := client.Why(t.Context(), durable.InstanceID(id))
 			return err == nil && slices.ContainsFunc(w.Reasons, func(r durable.Reason) bool { return r.Kind == durable.ReasonEvent })

@@ -14,9 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// What the routes of the management API want of callers, where there is a key. The lists
-// are written by hand, and what is tested takes no part in them: a route that comes to be
-// in the second or third is open to more than who has the key.
+// Credentials that the routes of the management API require if there is a key. The lists are written by
+// hand and do not depend on the tested code. A route in the second or third list is open to callers
+// without the key.
 var (
 	routesWithTheKey = []string{
 		"POST orchestrators/{functionName}", "POST orchestrators/{functionName}/{instanceId}",
@@ -26,21 +26,21 @@ var (
 		"GET instances", "DELETE instances",
 		"POST makeprimary", "POST undecodable/retry", "POST backup", "GET scale", "GET configuration", "GET openapi.json",
 	}
-	routesWithACode = []string{ // of the instance, which a start hands out
+	routesWithACode = []string{ // of the instance, which a start returns
 		"GET instances/{instanceId}", "GET instances/{instanceId}/tracking",
 		"GET instances/{instanceId}/why", "GET instances/{instanceId}/history", "DELETE instances/{instanceId}",
 		"POST instances/{instanceId}/raiseEvent/{eventName}", "POST instances/{instanceId}/terminate", "POST instances/{instanceId}/suspend",
 		"POST instances/{instanceId}/resume", "POST instances/{instanceId}/rewind", "POST instances/{instanceId}/restart",
 	}
-	routesForAll = []string{"GET health/live", "GET health/ready"} // which say whether the app serves, and not why not
+	routesForAll = []string{"GET health/live", "GET health/ready"} // without the reasons
 
-	// routesWithoutAHub are answered whatever state the hub is in, and at once.
+	// routesWithoutAHub are answered at once in every state of the hub.
 	routesWithoutAHub = []string{"GET configuration", "GET openapi.json", "GET health/live", "GET health/ready"}
 
 	allRoutes = slices.Concat(routesWithTheKey, routesWithACode, routesForAll)
 )
 
-// methodAndPath returns a route by hand as one asks for it, below the API's path.
+// methodAndPath returns the method and an example path of a route, relative to the API.
 func methodAndPath(route string) (method, path string) {
 	method, path, _ = strings.Cut(route, " ")
 	return method, strings.NewReplacer("{instanceId}", "running", "{functionName}", "Greet", "{eventName}", "E", "{entityName}", "n", "{entityKey}", "k").Replace(path)
@@ -68,8 +68,7 @@ func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
 	}
 }
 
-// What else one can ask for has a handler of echo: nothing beside the management API, the
-// console and the questions whether the app lives.
+// Only the management API, the console and the health checks have handlers.
 func TestAccess_NothingIsServedBesideTheManagementAPI(t *testing.T) {
 	t.Parallel()
 	for behindHost, want := range map[bool][]string{
@@ -88,8 +87,8 @@ func TestAccess_NothingIsServedBesideTheManagementAPI(t *testing.T) {
 	}
 }
 
-// Every route, and every other method at its path, wants the key, the code of the
-// instance, or nothing, and that as the lists say.
+// Every route, and every other method at its path, requires the key, the code of the instance, or
+// nothing, as listed.
 func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
 	t.Parallel()
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}
@@ -122,8 +121,8 @@ func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
 	}
 }
 
-// A page of another site can ask no route to do something, and one whose name was looked
-// up as this machine's address can ask none at all.
+// A page of another site can use no route to change anything. With DNS rebinding it can use no route at
+// all.
 func TestPages_OfOtherSitesAskNoRouteForAnything(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
@@ -153,7 +152,7 @@ func TestPages_OfOtherSitesAskNoRouteForAnything(t *testing.T) {
 	}
 }
 
-// Until there is a hub, routes that need one wait for it and then say that there is none.
+// Until the hub is open, routes that need it wait for it and then fail. Other routes answer at once.
 func TestRoutes_WithoutAHubAreAnsweredAtOnceIfTheyNeedNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

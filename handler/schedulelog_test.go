@@ -15,8 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
-// toldTo returns what a log of text has as records with a name of .NET, without
-// the times and IDs.
+// toldTo returns the records of a text log that have a .NET event name, without times and IDs.
 func toldTo(log *bytes.Buffer) []string {
 	var lines []string
 	for line := range strings.Lines(log.String()) {
@@ -28,8 +27,8 @@ func toldTo(log *bytes.Buffer) []string {
 	return lines
 }
 
-// WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
-// StartNewAsync and SignalEntityAsyncInternal.
+// See WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs, StartNewAsync and
+// SignalEntityAsyncInternal.
 func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
 	var log bytes.Buffer
 	hub := newFakeHub()
@@ -78,7 +77,7 @@ func TestIdentityTokens_TellTheLogByTheNamesOfDotNet(t *testing.T) {
 		p := identityOf(f)
 		p.log = NewLogger(&log, slog.LevelDebug)
 		wantToken(t, p, forManagement, "token 1")
-		wantToken(t, p, forManagement, "token 1") // which it has
+		wantToken(t, p, forManagement, "token 1") // from the cache
 		f.err = errors.New("no identity")
 		time.Sleep(57 * time.Minute)
 		wantToken(t, p, forManagement, "token 1")

@@ -20,8 +20,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// plantedKeys have the shapes of Azure's keys: of a storage account, a topic, a
-// newer topic, a function app.
+// plantedKeys have the formats of Azure's keys: of a storage account, a topic, a newer topic and a
+// function app.
 var plantedKeys = []string{
 	"q0n7V1xZ4kd0Yw8mGQ3Jp2sT9bRfLh6UcEaXoNi5KtvMzB+HyWDgS/jOIurPlA8eCqF7x1Z2v3B4n5M6a7S8dA==",
 	"kZ8f3Qw1R5t7Yu9Io2Pa4Sd6Fg8Hj0Kl1Zx3Cv5Bn7M=",
@@ -29,7 +29,7 @@ var plantedKeys = []string{
 	"t3Yb-Kq9_Wm2Zr7Xc5Vn8Lp1Hs4Gd6Jf0Aa3Ss5Dd7Ff9Gg1Hh3Jj5Kk==",
 }
 
-// planted are the forms in which a secret comes to stand where it should not.
+// planted lists texts that may contain a secret by mistake.
 var planted = []func(key string) string{
 	func(key string) string {
 		return "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=" + key + ";EndpointSuffix=core.windows.net"
@@ -50,16 +50,14 @@ var planted = []func(key string) string{
 	func(key string) string { return key },
 }
 
-// plantedVariables are the environment variables besides settings whose text is
-// told of.
+// plantedVariables are the environment variables whose text the app may show. Settings are tested
+// separately.
 var plantedVariables = []string{
 	"AzureWebJobsStorage", "AzureWebJobsStorage__accountName", "AzureWebJobsStorage__blobServiceUri", "AzureWebJobsStorage__credential",
 	"ConnectionStrings__Storage", "DURABLE_LOG_LEVEL", "DURABLE_LOG_FORMAT", "DURABLE_ADDRESS",
 }
 
-// Wherever a secret was written, none of what the app says of its settings tells
-// it: no answer, no line of the log, no output of a command.
-// A logger masks by itself, whoever it is given to.
+// Every logger masks secrets itself.
 func TestSecrets_AreMaskedByEachLogger(t *testing.T) {
 	t.Parallel()
 	for name, newLogger := range map[string]func(io.Writer, slog.Level) *slog.Logger{"text": NewLogger, "JSON": NewJSONLogger} {
@@ -71,8 +69,8 @@ func TestSecrets_AreMaskedByEachLogger(t *testing.T) {
 	}
 }
 
-// Not every secret looks like one: what stands where a setting should be named, and is
-// no such name, is not told at all.
+// Some secrets do not look like one. A value in place of a setting name that is not a valid name is not
+// shown.
 func TestSecrets_ThatStandForTheNameOfASettingAreNotTold(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"storageProvider.connectionName", "storageProvider.trackingStoreConnectionName", "notifications.eventGrid.keySettingName"} {
@@ -97,7 +95,7 @@ func FuzzSecrets_AreInNoOutput(f *testing.F) {
 	f.Fuzz(func(t *testing.T, where, form, which uint8, inFile bool, before, after string) {
 		key, row := plantedKeys[int(which)%len(plantedKeys)], int(where)%(len(rows)+len(plantedVariables))
 		text := planted[int(form)%len(planted)](key)
-		if text != key { // around one that stands alone there is nothing
+		if text != key { // a key that stands alone has no surrounding text
 			text = before + text + after
 		}
 		hostJSON, variable := "{}", ""
@@ -105,7 +103,7 @@ func FuzzSecrets_AreInNoOutput(f *testing.F) {
 		case row >= len(rows):
 			variable = plantedVariables[row-len(rows)]
 		case rows[row].FullPath() == routePrefixPath && text == key:
-			return // it would be a part of all URLs
+			return // it would be part of every URL
 		case rows[row].Absolute:
 			hostJSON = nestedBelow(rows[row].Path, text)
 		default:
@@ -126,8 +124,7 @@ func FuzzSecrets_AreInNoOutput(f *testing.F) {
 	})
 }
 
-// saidOf returns all that an app says whose settings were found, and in which
-// the given variable has a text.
+// saidOf returns everything that an app shows about its settings, with text in the given variable.
 func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text string) string {
 	var out bytes.Buffer
 	env := settings.Environment{}
@@ -138,7 +135,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 		env.LogFormat = text
 	}
 	environ := []string{variable + "=" + text}
-	if inFile { // no connection is resolved then, but its name is told
+	if inFile { // the connection is not resolved then, but its name is shown
 		environ = append(environ, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__type=embedded")
 	}
 	cfg := configure(env, found, environ)
@@ -180,7 +177,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	return out.String()
 }
 
-// nestedBelow is a host.json in which path is a text.
+// nestedBelow returns a host.json with text at path.
 func nestedBelow(path, text string) string {
 	value, err := json.Marshal(text)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// anyPort is a configuration on a free port of the loopback interface.
+// anyPort returns a configuration for a free port on the loopback interface.
 func anyPort(t *testing.T, hub *fakeHub) (Config, *logBuffer) {
 	t.Helper()
 	cfg, log := loggedConfig(t, hub)
@@ -26,8 +26,7 @@ func anyPort(t *testing.T, hub *fakeHub) (Config, *logBuffer) {
 	return cfg, log
 }
 
-// start runs s until the test ends, or until the returned function is called,
-// which returns what Run returned.
+// start runs s until the test ends or stop is called. stop returns the result of Run.
 func start(t *testing.T, s *Server) (base string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,7 +71,7 @@ func get(t *testing.T, url string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// A hub whose storage never answers must not keep / from being answered.
+// A storage that never answers must not delay the answer to /.
 func TestServer_AnswersAtOnceWhateverTheStorageDoes(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
@@ -131,7 +130,7 @@ func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
 
 func TestServer_StopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
-	// Half-way through the time a request is told.
+	// After half of the shutdown time, the contexts of requests are canceled.
 	app := App{Routes: func(api *echo.Group, _ *durableClient) {
 		api.GET("/stuck", func(c echo.Context) error {
 			<-c.Request().Context().Done()
@@ -145,7 +144,7 @@ func TestServer_StopDoesNotWaitForEver(t *testing.T) {
 		synctest.Wait()
 	})
 
-	// At its end nobody waits for what has not heeded it.
+	// After the complete time, the server does not wait any longer.
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		cfg := fakeConfig(t, newFakeHub())
@@ -169,7 +168,7 @@ func TestServer_StopDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// A stuckHub does not end when it should.
+// A stuckHub does not stop.
 type stuckHub struct {
 	*fakeHub
 	release <-chan struct{}
@@ -182,7 +181,7 @@ func (h stuckHub) Run(context.Context) error {
 
 func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:forbidigo // the port stays taken
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:forbidigo // the port stays in use
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +197,7 @@ func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
 func TestServer_AnAddressThatIsNoneIsToldByItsVariable(t *testing.T) {
 	t.Parallel()
 	cfg, _ := anyPort(t, newFakeHub())
-	cfg.Address, cfg.Key = "192.0.2.1:0", strings.Repeat("k", shortestKey) // an address of documentation, RFC 5737
+	cfg.Address, cfg.Key = "192.0.2.1:0", strings.Repeat("k", shortestKey) // an address for documentation, RFC 5737
 	err := New(App{}, cfg).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "set DURABLE_ADDRESS") || strings.Contains(err.Error(), "PORT") {
 		t.Errorf("error is %v", err)
@@ -223,7 +222,7 @@ func TestServer_WarnsOfTriggersThatTheHostDoesNotKnow(t *testing.T) {
 	}
 }
 
-// The host gives a restarted handler the port of the one before.
+// The host gives a restarted handler the port of its predecessor.
 func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", processtest.ReservePort(t))) //nolint:forbidigo // the port stays reserved

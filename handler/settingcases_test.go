@@ -9,16 +9,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 )
 
-// A settingCase is one setting: how to read back what became of it, a value of
-// each kind that it takes, and what is said of values that it does not.
+// A settingCase describes one setting: how to read its effective value, valid values of each kind, and
+// the errors of invalid values.
 type settingCase struct {
-	path       string // below extensions.durableTask
+	path       string // relative to extensions.durableTask
 	get        func(Config) any
 	byDefault  any
-	good       map[string]any // JSON text to result
+	good       map[string]any // JSON text to effective value
 	bad        map[string]string
 	overridden string // text of a variable
-	override   any    // its result
+	override   any    // its effective value
 }
 
 const (

@@ -8,8 +8,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// settingsTable returns the documentation's table of the settings with an effect or, if inert is
-// true, of the settings without one.
+// settingsTable returns the documentation's table of the settings with an effect or, if inert is true,
+// of the settings without one.
 func settingsTable(inert bool) string {
 	var out strings.Builder
 	if inert {
@@ -30,7 +30,7 @@ func settingsTable(inert bool) string {
 	return out.String()
 }
 
-// defaultsOf returns the default in words, those of plans too.
+// defaultsOf describes the default, also on hosting plans with their own default.
 func defaultsOf(row *settingRow) string {
 	out := row.Initial
 	if text := row.OnPlan[settings.PlanConsumption]; text != "" {
@@ -42,7 +42,7 @@ func defaultsOf(row *settingRow) string {
 	return out
 }
 
-// aliasesOf names the other names of a setting.
+// aliasesOf lists the older names of a setting.
 func aliasesOf(row *settingRow) string {
 	if len(row.Older) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func aliasesOf(row *settingRow) string {
 	return ". `" + strings.Join(row.Older, "`, `") + "` is an older name of it"
 }
 
-// flatNames returns the names that settings have in the flat shape, in order.
+// flatNames returns the sorted names of settings in the flat schema.
 func flatNames() []string {
 	var names []string
 	for _, row := range settingRows() {

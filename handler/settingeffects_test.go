@@ -28,23 +28,22 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// An effect is what can be seen of a setting from outside: of an app that runs with it.
+// An effect is the observable effect of a setting on a running app.
 type effect struct {
 	path   string
-	values map[string]any           // JSON to what is seen with it
-	see    func(a *settingsApp) any // uses the app, and returns what it sees
-	with   []string                 // other settings that there are then, PATH=VALUE
+	values map[string]any           // JSON value to observed effect
+	see    func(a *settingsApp) any // uses the app and returns the observed effect
+	with   []string                 // further settings, PATH=VALUE
 	hosted bool                     // behind the host
-	either bool                     // it has the same effect on hubs of the other types, which are looked at, too
-	idle   bool                     // a client only: nobody works
-	// variable names what is turned instead of a setting; values are its texts.
+	either bool                     // the effect is the same on hubs of the other types, which are tested, too
+	idle   bool                     // only a client, without a worker
+	// variable names an environment variable to test instead of a setting. values contains its texts.
 	variable string
 	process  settings.Environment // the other variables
 }
 
-// Each setting that has an effect is turned in host.json, of an app that then runs on
-// storage in memory, and the effect is seen in what the app does: in its answers, its
-// requests to the storage and others, and what its functions see.
+// Changes each setting that has an effect in the host.json of an app on storage in memory. The effect
+// is observed in the app's answers, in its requests to the storage and to others, and in its functions.
 func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	t.Parallel()
 	effects := map[string]effect{}
@@ -64,7 +63,7 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 			for i, hub := range hubs {
 				t.Run(fmt.Sprintf("%s=%s, %v", row.Path, value, hub), func(t *testing.T) {
 					t.Parallel()
-					if i != n%len(hubs) { // the short run has one hub of each setting
+					if i != n%len(hubs) { // a short run tests one type of hub per setting
 						processtest.LeaveToFull(t)
 					}
 					found, err := settings.ParseHostJSON([]byte(wrapped(row.FullPath(), value)))
@@ -88,8 +87,8 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	}
 }
 
-// The same for the variables that are read beside the settings. Those that say how the
-// program begins are turned where there is a program.
+// The same for environment variables. Variables that a program reads at its start are tested with a
+// program.
 func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	t.Parallel()
 	turned := map[string]bool{}
@@ -101,7 +100,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		for value, want := range e.values {
 			t.Run(e.variable+"="+value, func(t *testing.T) {
 				t.Parallel()
-				e := e // of its own: others turn it to other values meanwhile
+				e := e // a copy: other subtests change it meanwhile
 				fields := reflect.ValueOf(&e.process).Elem()
 				for i := range fields.NumField() {
 					if fields.Type().Field(i).Tag.Get("envconfig") == e.variable {
@@ -129,7 +128,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		}
 		names, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), "|") // of the first column
 		for _, match := range regexp.MustCompile("`([A-Z][A-Za-z_]+)`").FindAllStringSubmatch(names, -1) {
-			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt; all effects of settings
+			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt; the effects of all settings
 			if !turned[match[1]] && !elsewhere {
 				t.Errorf("nobody looks at the effect of %s, which %s has", match[1], settingsPage)
 			}
@@ -141,7 +140,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	}
 }
 
-// isSeen runs an app in a bubble and compares what is seen of it.
+// isSeen runs an app in a bubble and compares the observed effect.
 func (e effect) isSeen(t *testing.T, found settings.Settings, want any) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +150,7 @@ func (e effect) isSeen(t *testing.T, found settings.Settings, want any) {
 	})
 }
 
-// hubsOf says in which hubs an effect is looked at.
+// hubsOf returns the types of hubs on which an effect is tested.
 func hubsOf(e effect) []StorageType {
 	if e.either {
 		return []StorageType{AzureStorage, Embedded, PartitionLog}
@@ -159,7 +158,7 @@ func hubsOf(e effect) []StorageType {
 	return []StorageType{AzureStorage}
 }
 
-// wrapped puts a value into a host.json of its own.
+// wrapped returns a host.json with one setting.
 func wrapped(path, value string) string {
 	for names := strings.Split(path, "."); len(names) > 0; names = names[:len(names)-1] {
 		value = fmt.Sprintf("{%q: %s}", names[len(names)-1], value)
@@ -167,7 +166,7 @@ func wrapped(path, value string) string {
 	return value
 }
 
-// A settingsApp is an app that runs, in a bubble, with a storage account in memory.
+// A settingsApp is an app that runs in a bubble with a storage account in memory.
 type settingsApp struct {
 	*testing.T
 
@@ -176,22 +175,22 @@ type settingsApp struct {
 	account *azuritetest.Account
 	began   time.Time
 
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // guards the fields below
 	sent    []sent
-	answers []int          // of who gets the app's own requests, the last of them for ever
-	runs    int            // how often orchestrators began, replays included
-	atOnce  map[string]int // how many of a function run
-	peaks   map[string]int // how many ran at most
-	hold    chan struct{}  // closed when those who wait may go on
+	answers []int          // statuses for the app's own requests; the last one repeats
+	runs    int            // number of runs of orchestrators, including replays
+	atOnce  map[string]int // running calls per function
+	peaks   map[string]int // largest number of running calls
+	hold    chan struct{}  // closed to release waiting calls
 }
 
-// sent is a request that the app has sent to somebody.
+// sent is a request that the app has sent.
 type sent struct {
 	at   time.Duration
 	text string // method, host, path and query, headers and body
 }
 
-// runSettingsApp runs an app with a host.json, and returns what e sees of it.
+// runSettingsApp runs an app with a host.json and returns the observed effect.
 func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 	a := &settingsApp{
 		T: t, account: azuritetest.Simulated(), began: time.Now(), answers: []int{http.StatusOK},
@@ -231,12 +230,12 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 		if err := errors.Join(<-ended, a.server.hub.Close()); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(10 * time.Second) // until an orchestrator that was given up has napped
+		time.Sleep(10 * time.Second) // until an orchestrator that was given up has slept
 	}()
 	return e.see(a)
 }
 
-// A recorded sends requests, and keeps them.
+// A recorded sends requests and records them.
 type recorded func(*http.Request) (*http.Response, error)
 
 func (r recorded) Do(req *http.Request) (*http.Response, error)        { return r(req) }
@@ -258,7 +257,7 @@ func (a *settingsApp) recorded(send recorded) recorded {
 	}
 }
 
-// answer answers what the app asks others than the storage.
+// answer answers the app's requests to services other than the storage.
 func (a *settingsApp) answer(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -273,7 +272,7 @@ func (a *settingsApp) answer(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// requests returns those that match a pattern, as what it has in parentheses.
+// requests returns the requests that match a pattern: the last group of the pattern, and their times.
 func (a *settingsApp) requests(pattern string) (texts []string, at []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,7 +285,7 @@ func (a *settingsApp) requests(pattern string) (texts []string, at []time.Durati
 	return texts, at
 }
 
-// lately returns for how long those that match a pattern were apart in the end, to the second.
+// lately returns the time between the last two requests that match a pattern, rounded to seconds.
 func (a *settingsApp) lately(pattern string) time.Duration {
 	_, at := a.requests(pattern)
 	if len(at) < 2 {
@@ -295,7 +294,7 @@ func (a *settingsApp) lately(pattern string) time.Duration {
 	return (at[len(at)-1] - at[len(at)-2]).Round(time.Second)
 }
 
-// first returns what the first of them has in parentheses.
+// first returns the last group of a pattern in the first request that matches.
 func (a *settingsApp) first(pattern string) string {
 	texts, _ := a.requests(pattern)
 	if len(texts) == 0 {
@@ -304,18 +303,18 @@ func (a *settingsApp) first(pattern string) string {
 	return texts[0]
 }
 
-// number returns how many requests match a pattern.
+// number returns the number of requests that match a pattern.
 func (a *settingsApp) number(pattern string) int {
 	texts, _ := a.requests(pattern)
 	return len(texts)
 }
 
-// ask asks the app below the management API's path.
+// ask sends a request to the management API.
 func (a *settingsApp) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	return call(a.server, method, managed+path, body, headers...)
 }
 
-// start starts an instance of an orchestrator with the ID i, and lets some time pass.
+// start starts an instance of an orchestrator with the ID i and waits for a time.
 func (a *settingsApp) start(name, input string, passes time.Duration) int {
 	a.Helper()
 	w := a.ask("POST", "orchestrators/"+name, input)
@@ -323,13 +322,13 @@ func (a *settingsApp) start(name, input string, passes time.Duration) int {
 	return w.Code
 }
 
-// status returns what the app says of instance i.
+// status returns the status of instance i.
 func (a *settingsApp) status() (status struct{ RuntimeStatus, Output any }) {
-	_ = json.Unmarshal(a.ask("GET", "instances/i", "").Body.Bytes(), &status) // nothing is told of one that does not exist
+	_ = json.Unmarshal(a.ask("GET", "instances/i", "").Body.Bytes(), &status) // the answer is empty if the instance does not exist
 	return status
 }
 
-// app has functions for all that one wants to see.
+// app returns the functions for all effects.
 func (a *settingsApp) app() App {
 	nap := func(context.Context, int) (durable.Void, error) {
 		return durable.Void{}, a.napping("activity")
@@ -425,7 +424,7 @@ func (n *napper) Fail(_ *durable.EntityContext, _ int) (int, error) {
 	return 0, errors.New("no")
 }
 
-// Count counts how often it is done.
+// Count increments the state.
 func (n *napper) Count(_ *durable.EntityContext, _ int) (int, error) {
 	*n++
 	return 0, nil
@@ -437,7 +436,7 @@ func (a *settingsApp) count(n *int) {
 	*n++
 }
 
-// napping takes ten seconds, in which one sees how many do the same.
+// napping takes ten seconds and counts concurrent calls.
 func (a *settingsApp) napping(what string) error {
 	a.mu.Lock()
 	a.atOnce[what]++

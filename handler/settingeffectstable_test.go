@@ -71,7 +71,7 @@ func engineEffects() []effect {
 			return a.peaks[what]
 		}
 	}
-	// runs has events come 15 seconds after each other, and the last 45 seconds later.
+	// runs raises events 15 seconds apart, and the last one after 45 seconds.
 	runs := func(a *settingsApp) any {
 		a.start("Wait/i", "", 15*time.Second)
 		for _, passes := range []time.Duration{15 * time.Second, 45 * time.Second, 0} {
@@ -118,7 +118,7 @@ func engineEffects() []effect {
 		{path: "maxConcurrentEntityFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("entity")},
 		{path: "maxEntityOperationBatchSize", values: map[string]any{`1`: 3, `100`: 1}, see: func(a *settingsApp) any {
 			a.ask("POST", "entities/Napper/e?op=nap", "1")
-			time.Sleep(time.Second) // the first is performed when the others come
+			time.Sleep(time.Second) // the first operation runs when the others arrive
 			for range 3 {
 				a.ask("POST", "entities/Napper/e?op=nap", "1")
 			}
@@ -128,13 +128,14 @@ func engineEffects() []effect {
 			return a.number("(POST|PUT|PATCH) .*Instances.*@napper@e") - before
 		}},
 		{
-			// Another entity gets the second of two messages without the first, and others later.
+			// Another entity receives the second of two messages without the first. Further messages
+			// follow later.
 			path: "entityMessageReorderWindowInMinutes", with: []string{"storageProvider.partitionCount=1"},
 			values: map[string]any{`0`: "3, without a date", `7`: "3, with a date", `30`: "2, with a date"}, see: func(a *settingsApp) any {
 				a.start("Signal", `"e"`, time.Minute)
 				messages, _ := a.requests("^POST .*<MessageText>(.*@napper@e.*)</MessageText>")
 				second := html.UnescapeString(messages[0])
-				if strings.Contains(second, `Predecessor\":\"0001`) { // they are sent in any order
+				if strings.Contains(second, `Predecessor\":\"0001`) { // messages are sent in any order
 					second = html.UnescapeString(messages[1])
 				}
 				a.account.Put("testhubname-control-00", strings.Replace(second, "@napper@e", "@napper@other", 1), 0)
@@ -169,11 +170,11 @@ func engineEffects() []effect {
 	}
 }
 
-// inLogs puts the hub into partition logs.
+// inLogs stores the hub in partition logs.
 const inLogs = "storageProvider.type=partitionLog"
 
 func storageEffects() []effect {
-	// A message that a worker has hidden is waited for by who copies the hub.
+	// A copy of the hub waits for a message that another worker has hidden.
 	hidden := func(a *settingsApp) any {
 		a.start("Quick/i", "", 0)
 		queue := "https://sim.queue.core.windows.net/" + a.first("^POST [^/]*/([^/]*-control-..)/")
@@ -185,7 +186,7 @@ func storageEffects() []effect {
 		if err != nil || answer.StatusCode != http.StatusOK {
 			a.Fatal(answer, err)
 		}
-		_ = answer.Body.Close() // it is in memory
+		_ = answer.Body.Close() // the answer is in memory
 		from, err := a.server.openProvider()
 		if err != nil {
 			a.Fatal(err)
@@ -222,7 +223,7 @@ func storageEffects() []effect {
 			return err == nil
 		}},
 		{
-			// What is acknowledged without a sync of its own says so in the journal.
+			// The journal marks writes that are acknowledged without a sync.
 			path: "storageProvider.relaxedDurability", with: []string{"storageProvider.type=embedded", "storageProvider.path=hub.db"},
 			values: map[string]any{`true`: byte(1), `false`: byte(0)}, see: func(a *settingsApp) any {
 				a.start("Quick/i", "", time.Second)
@@ -390,7 +391,7 @@ func edgeEffects() []effect {
 	)
 	grid := func(member string) string { return "notifications.eventGrid." + member }
 	endpoint, key := grid("topicEndpoint=https://topic.example/api"), grid("keySettingName=TOPIC_KEY")
-	// told has an instance begin and end, and returns what pattern has of what the topic is told.
+	// told runs an instance and returns what the requests to the topic contain.
 	told := func(name, pattern string, answers ...int) func(a *settingsApp) any {
 		return func(a *settingsApp) any {
 			a.answers = append(a.answers[:0], answers...)
@@ -444,7 +445,7 @@ func edgeEffects() []effect {
 	}
 }
 
-// variableEffects are those of variables, each with two of its texts.
+// variableEffects are the effects of environment variables, with two values each.
 func variableEffects() []effect {
 	code := func(path string) func(*settingsApp) any {
 		return func(a *settingsApp) any { return call(a.server, "GET", path, "").Code }
@@ -458,7 +459,7 @@ func variableEffects() []effect {
 	const whole, consumption = 30*time.Minute - 10*time.Second, 5*time.Minute - 10*time.Second
 	return []effect{
 		{variable: "FUNCTIONS_CUSTOMHANDLER_PORT", values: map[string]any{"": 200, "7071": 404}, see: code(web.WebhookPath + "/instances")},
-		{variable: "DURABLE_READ_KEY", values: map[string]any{"": 200, theKey: 503}, see: code(managed + "instances")}, // it needs DURABLE_KEY
+		{variable: "DURABLE_READ_KEY", values: map[string]any{"": 200, theKey: 503}, see: code(managed + "instances")}, // DURABLE_READ_KEY requires DURABLE_KEY
 		{variable: "DURABLE_KEY", values: map[string]any{"": 200, theKey: 401}, see: code(managed + "instances")},
 		{variable: "WEBSITE_HOSTNAME", hosted: true, values: map[string]any{"one.example": true, "two.example": false}, see: func(a *settingsApp) any {
 			return strings.Contains(a.ask("POST", "orchestrators/Quick", "", "Host", "").Body.String(), "//one.example/")
@@ -483,8 +484,8 @@ func variableEffects() []effect {
 	}
 }
 
-// programEffects are what a program logs, as an expression, if a variable has a value,
-// and not without it.
+// programEffects maps a variable to a value, and to a regular expression for the log that matches only
+// with this value.
 var programEffects = map[string]struct{ value, logged string }{
 	"PORT":                    {"18080", `address=http://127\.0\.0\.1:18080`},
 	"DURABLE_ADDRESS":         {"0.0.0.0", `address=http://(0\.0\.0\.0|\[::\]):`},

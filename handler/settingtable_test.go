@@ -40,7 +40,7 @@ func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 	}
 }
 
-// current compares a file with what it should be, or writes it.
+// current compares a file with its wanted content, or writes it.
 func current(t *testing.T, path, want string) {
 	t.Helper()
 	if *rewrite {
@@ -84,9 +84,8 @@ func TestSettings_SchemaIsThatOfTheTable(t *testing.T) {
 	current(t, schemaFile, schema.String())
 }
 
-// The host.json of the sample and that of a new app are what people copy: short
-// JSON without comments, so that every tool reads it, and nothing in it is wrong
-// or without effect.
+// Users copy the host.json of the sample and of a new app. These files must be short JSON without
+// comments, which every tool can read, and contain no invalid or ineffective settings.
 func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"../" + settings.HostJSONFile, "starter/" + settings.HostJSONFile, "../" + settings.LocalSettingsFile, "starter/" + settings.LocalSettingsFile} {
@@ -114,7 +113,7 @@ func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 	}
 }
 
-// Editors find the schema by what the sample's host.json says.
+// The sample's host.json names its schema, so that editors find it.
 func TestSettings_SampleHostJSONNamesItsSchema(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../" + settings.HostJSONFile)
@@ -158,7 +157,7 @@ func TestSettings_FlatShapeOfVersion1IsRead(t *testing.T) {
 	}
 }
 
-// Each name of the flat shape does what the setting does that it is taken for.
+// Each name in the flat schema has the effect of its setting.
 func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 	t.Parallel()
 	flat := map[string]string{}
@@ -175,7 +174,7 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 		delete(flat, c.path)
 		for value, want := range c.good {
 			if value == "null" || strings.HasPrefix(name, "hub") && strings.Contains(value, "null") {
-				continue // as if it were not given
+				continue // counts as missing
 			}
 			cfg := configured(t, `{"durableTask": {"`+name+`": `+value+`}}`, settingEnvironment...)
 			if got := c.get(cfg); got != want || cfg.Problem != nil {
@@ -188,7 +187,7 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 	}
 }
 
-// AzureStorageDurabilityProviderFactory.cs warns of it, and goes on.
+// AzureStorageDurabilityProviderFactory.cs warns and continues.
 func TestSettings_ABatchBeyondTheBufferIsRemarkedOn(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, durableTaskJSON(`"storageProvider": {"controlQueueBufferThreshold": 10}`))
@@ -198,8 +197,7 @@ func TestSettings_ABatchBeyondTheBufferIsRemarkedOn(t *testing.T) {
 	}
 }
 
-// DefaultPlatformInformation.cs, IsInConsumptionPlan;
-// AzureStorageDurabilityProviderFactory.cs.
+// See DefaultPlatformInformation.cs, IsInConsumptionPlan; AzureStorageDurabilityProviderFactory.cs.
 func TestSettings_DefaultsFollowThePlan(t *testing.T) {
 	t.Parallel()
 	consumption := []any{10, 5, 128, time.Duration(0)}
@@ -261,7 +259,7 @@ func TestEffective_TellsValuesAndSourcesButNoSecrets(t *testing.T) {
 	}
 }
 
-// An operator sees at a glance what was set: a hundred defaults would hide it.
+// The log shows only changed settings, because a hundred defaults would hide them.
 func TestConfiguration_LogTellsAtInfoWhatDiffersAndAtDebugAll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// The API of .NET has the status 500 for some mistakes of callers.
+// The API of .NET answers some mistakes of callers with status 500.
 func TestLogging_LevelOfARequestFollowsTheFault(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()

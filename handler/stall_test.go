@@ -27,7 +27,7 @@ func (h *hanger) orchestrate(*durable.Context, string) (string, error) {
 	return "", nil
 }
 
-// app runs an app that reports code after a tenth of a second.
+// app runs an app that reports stalled code after 100 ms.
 func (h *hanger) app(t *testing.T, stallTimeout time.Duration) *Server {
 	t.Helper()
 	s := localApp(t, func(cfg *Config) {
@@ -40,10 +40,10 @@ func (h *hanger) app(t *testing.T, stallTimeout time.Duration) *Server {
 	return s
 }
 
-// A stalled function has these texts in the log and in the answers for an operator.
+// A stalled function has these texts in the log and in answers for operators.
 type stalled struct{ waiting, function, kind, text, waitsFor string }
 
-// sees waits until all that is said of an instance names a function that does not yield.
+// sees waits until all answers about an instance name a function that does not yield.
 func (want stalled) sees(t *testing.T, s *Server, id string) {
 	t.Helper()
 	patience.Until(t, want.function+" is in the health", func() bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// HttpApiHandler.cs, HandleGetStatusRequestAsync; StatusResponsePayload.cs.
+// See HttpApiHandler.cs, HandleGetStatusRequestAsync; StatusResponsePayload.cs.
 func TestStatus_CodeAndHeadersFollowTheRuntimeStatus(t *testing.T) {
 	t.Parallel()
 	for status := history.Running; status <= history.Suspended; status++ {
@@ -65,7 +65,7 @@ func TestStatus_TellsTheExampleOfTheDocumentation(t *testing.T) {
 			`"createdTime":"2026-01-05T10:20:30Z","lastUpdatedTime":"2026-01-05T10:20:41Z","version":"1.2"}`)
 }
 
-// ContextImplementations/DurableClient.cs, ParseToJToken.
+// See ContextImplementations/DurableClient.cs, ParseToJToken.
 func TestPayloadJSON_KeepsJSONAndQuotesAnythingElse(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -103,7 +103,7 @@ func FuzzPayloadJSON(f *testing.F) {
 	})
 }
 
-// HttpApiHandler.cs, HandleGetStatusRequestAsync of many instances.
+// See HttpApiHandler.cs, HandleGetStatusRequestAsync of many instances.
 func TestList_PagesWithTheContinuationHeader(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
@@ -155,7 +155,7 @@ func TestList_PassesFiltersOn(t *testing.T) {
 	}
 }
 
-// HttpApiHandler.cs, TryGetDateTimeQueryParameterValue.
+// See HttpApiHandler.cs, TryGetDateTimeQueryParameterValue.
 func TestParseTime_IsLenient(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -173,7 +173,7 @@ func TestParseTime_IsLenient(t *testing.T) {
 	}
 }
 
-// Large outputs stay in the store.
+// The app does not read large outputs that the request omits.
 func TestList_ReadsNoPayloadThatTheRequestLeavesOut(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()

@@ -20,12 +20,11 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// fileLimit is how large files can be for a [runOnFullDisk], in bytes.
+// fileLimit is the largest size of files in [runOnFullDisk], in bytes.
 const fileLimit = 3 << 20
 
-// runOnFullDisk is Main with an app that has room for so much only, until it is asked to
-// make room. A limit of the operating system on the size of files is what a full disk is
-// to it.
+// runOnFullDisk is Main with an app on a full disk, until a request makes room. It limits the size of
+// files with RLIMIT_FSIZE, which has the same effect as a full disk.
 func runOnFullDisk() {
 	signal.Ignore(syscall.SIGXFSZ) // the write fails instead
 	var limit syscall.Rlimit
@@ -50,7 +49,7 @@ func runOnFullDisk() {
 	})
 }
 
-// send sends a request to the app and returns the answer's status and body.
+// send sends a request to the app and returns the status and body of the answer.
 func (m *machine) send(method, path, body string) (int, string) {
 	m.Helper()
 	r, err := http.NewRequestWithContext(m.Context(), method, m.base+path, strings.NewReader(body))
@@ -69,7 +68,7 @@ func (m *machine) send(method, path, body string) (int, string) {
 	return answer.StatusCode, string(told)
 }
 
-// isReady waits until the app says whether it is ready, and returns why not.
+// isReady waits until the app's readiness is as wanted, and returns the answer.
 func (m *machine) isReady(want bool) (body string) {
 	m.Helper()
 	patience.Until(m.T, fmt.Sprintf("it is ready: %v", want), func() bool {
@@ -80,8 +79,8 @@ func (m *machine) isReady(want bool) (body string) {
 	return body
 }
 
-// A disk on which there is no room for large inputs makes the app not ready, although
-// small ones still fit, until there is room again.
+// If the disk has no room for large inputs, the app is not ready, although small inputs still fit. It
+// becomes ready when there is room again.
 func TestReady_SaysThatTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, inAFile)
@@ -116,8 +115,8 @@ func TestReady_SaysThatTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// A hub that is deleted while the app runs makes it not ready, and every request is told
-// so, until the storage lets it be made again: after a deletion that takes half a minute.
+// If the hub is deleted while the app runs, the app is not ready and all requests report it. Azure
+// Storage allows the hub to be created again only after half a minute.
 func TestReady_SaysThatTheHubIsDeletedUntilItIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	account := azuritetest.Start(t)

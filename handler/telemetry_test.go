@@ -48,7 +48,7 @@ func TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt(t *testing.T) {
 	}
 }
 
-// The SDK reads the environment itself, so it has to be the real one.
+// The SDK reads the environment of the process, so the test sets it.
 func TestTelemetry_SendsSpansAndMetricsToTheReceiver(t *testing.T) {
 	var mu sync.Mutex
 	bodies := map[string]string{}

@@ -12,13 +12,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
-// An auditedHub is one that keeps an audit.
+// An auditedHub is a hub with tracking records.
 type auditedHub struct {
 	*fullHub
 	records map[string][]provider.TrackingRecord
 }
 
-// Tracking hands out pages; a continuation is the number of the first record.
+// Tracking returns pages. A continuation is the number of the first record.
 func (h *auditedHub) Tracking(_ context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
 	first := 0
 	if q.Continuation != "" {
@@ -35,8 +35,7 @@ func (h *auditedHub) Tracking(_ context.Context, id string, q provider.TrackingQ
 	return page, h.outage
 }
 
-// withAudit makes the app's hub one with the audit of an orchestration that
-// greets, and fails for the greeting that it got.
+// withAudit gives the app's hub the tracking records of an orchestration that fails.
 func withAudit(cfg *Config) {
 	head := func(id, second int) history.Header {
 		return history.Header{EventID: id, Timestamp: fakeTime.Add(time.Duration(second) * time.Second)}

@@ -14,8 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
-// An exchange is a request to a hub of its own, as a command line for curl, and
-// the answer.
+// An exchange is a request to a new hub, as a curl command line, and the answer.
 type exchange struct {
 	note    string
 	method  string
@@ -23,7 +22,7 @@ type exchange struct {
 	body    string
 	headers []string
 
-	hub func() *fullHub // nil for one with an instance of every status
+	hub func() *fullHub // nil for a hub with an instance in every status
 	app func(*Config)   // changes the server's configuration
 	was func(*Server)   // changes the server's state
 }
@@ -46,7 +45,7 @@ func (x exchange) command() string {
 	return out + " 'http://localhost:8080" + x.target + "'"
 }
 
-// What differs from run to run.
+// Parts of answers that differ between runs.
 var changing = []struct {
 	what *regexp.Regexp
 	with string
@@ -55,10 +54,10 @@ var changing = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "0123456789abcdef0123456789abcdef"},
 	{regexp.MustCompile(`\bcode=[\w-]{54}\b`), "code=CODE-OF-INSTANCE-AND-TIME"},
 	{regexp.MustCompile(`"appRoot":"[^"]*"`), `"appRoot":"/app"`},
-	{regexp.MustCompile(`("settings":\[\{.*?\}),.*?\](,"notices")`), "$1, …]$2"}, // their number and defaults are the table's business
+	{regexp.MustCompile(`("settings":\[\{.*?\}),.*?\](,"notices")`), "$1, …]$2"}, // the table of settings determines their number and defaults
 }
 
-// send returns the answer, as it is and as it is written down.
+// send returns the answer, and its text for the transcript.
 func (x exchange) send(t *testing.T) (got answered, text string) {
 	t.Helper()
 	newHub := x.hub
@@ -88,7 +87,7 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 		t.Fatal(err)
 	}
 	path, query, _ := strings.Cut(x.target, "?")
-	r.URL = &url.URL{Scheme: "http", Host: target.Host, Opaque: path, RawQuery: query} // as it is, not cleaned
+	r.URL = &url.URL{Scheme: "http", Host: target.Host, Opaque: path, RawQuery: query} // the original path, not cleaned
 	r.Host = "localhost:8080"
 	if x.body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -105,7 +104,7 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp.TransferEncoding, resp.ContentLength = nil, int64(len(body)) // how it is cut up is nobody's business
+	resp.TransferEncoding, resp.ContentLength = nil, int64(len(body)) // omit the chunks
 	dump, err := httputil.DumpResponse(resp, false)
 	if err != nil {
 		t.Fatal(err)
@@ -114,12 +113,12 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 	for _, c := range changing {
 		text = c.what.ReplaceAllString(text, c.with)
 	}
-	text = regexp.MustCompile(`Content-Length: \d\d+\r\n`).ReplaceAllString(text, "") // follows from the body, and differs with what was replaced
+	text = regexp.MustCompile(`Content-Length: \d\d+\r\n`).ReplaceAllString(text, "") // follows from the body and differs with the replaced parts
 	text = strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n") + "\n"
 	return answered{x, s.api, resp.StatusCode, resp.Header, body}, text
 }
 
-// answered is an answer that was got.
+// answered is an exchange with its answer.
 type answered struct {
 	exchange
 	management *management.API
@@ -128,7 +127,7 @@ type answered struct {
 	answer     []byte
 }
 
-// route returns the route that the request went to, nil if there is none.
+// route returns the route of the request, or nil.
 func (a answered) route(t *testing.T) *management.Route {
 	t.Helper()
 	path, _, _ := strings.Cut(a.target, "?")
@@ -151,8 +150,8 @@ func (a answered) route(t *testing.T) *management.Route {
 	return nil
 }
 
-// Every route in every state, as curl would show it. The files are what the API
-// is: whoever changes one changes the API.
+// The files show every route in every state, like curl. They define the API: a change of a file is a
+// change of the API.
 func TestTranscripts_AreWhatTheAPIAnswers(t *testing.T) {
 	t.Parallel()
 	for name, exchanges := range transcripts() {

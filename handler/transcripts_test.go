@@ -12,7 +12,7 @@ import (
 
 const managed = "/api/durabletask/"
 
-// transcripts returns what is asked, by the name of a file.
+// transcripts returns the exchanges of each file.
 func transcripts() map[string][]exchange {
 	return map[string][]exchange{
 		"start":     startExchanges(),
@@ -43,7 +43,7 @@ func whyExchanges() (all []exchange) {
 	return all
 }
 
-// states are the IDs of instances, named for their status, and of none.
+// states returns the IDs of instances in each status, and an ID that does not exist.
 func states() []string {
 	out := []string{}
 	for s := history.Running; s <= history.Suspended; s++ {
@@ -52,7 +52,7 @@ func states() []string {
 	return append(out, "missing")
 }
 
-// endsAtOnce is a hub in which every instance that is started has ended.
+// endsAtOnce makes every started instance end at once.
 func endsAtOnce(status history.RuntimeStatus, output string) func(*Config) {
 	return func(cfg *Config) {
 		cfg.Provider = &endingHub{cfg.Provider.(*fullHub), status, output}
@@ -108,7 +108,7 @@ func startExchanges() []exchange {
 	return out
 }
 
-// exampleHub has one instance with all that can be told of one.
+// exampleHub has an instance with all properties.
 func exampleHub() *fullHub {
 	h := newFullHub()
 	h.put("full", history.Completed, func(s *provider.InstanceState) {

@@ -136,7 +136,7 @@ func refusedExchanges() []exchange {
 	}
 }
 
-// A loadedHub is one that tells its load and has a primary app.
+// A loadedHub reports its load and has a primary app.
 type loadedHub struct{ *fullHub }
 
 func withLoad(cfg *Config) {

@@ -24,24 +24,24 @@ type receipt struct{ Order, Text string }
 // receipts is a queue that functions write to.
 var receipts = handler.QueueOutput[receipt]("receipts", "receipts-to-print")
 
-// confirm runs for each message of a queue: its JSON comes as an order.
+// confirm runs for each message of a queue. The message is an order in JSON.
 func confirm(_ context.Context, call *handler.Invocation, o order) error {
 	if o.Cents <= 0 {
-		return fmt.Errorf("order %s costs nothing", o.ID) // the message comes again, and in the end is put aside
+		return fmt.Errorf("order %s costs nothing", o.ID) // the host redelivers the message and finally moves it to the poison queue
 	}
 	receipts.Put(call, receipt{o.ID, fmt.Sprintf("%d.%02d paid", o.Cents/100, o.Cents%100)})
 	call.Logf("confirmed %s", o.ID)
 	return nil
 }
 
-// nightly runs at half past two, and starts an orchestration.
+// nightly runs at 2:30 a.m. and starts an orchestration.
 func nightly(ctx context.Context, call *handler.Invocation, _ handler.TimerInfo) error {
 	_, err := durable.Start(ctx, call.Client, makeThumbnail, "the day's pictures")
 	return err
 }
 
-// Functions of any trigger stand beside durable functions and HTTP routes.
-// `go run . -write-functions .` writes the function.json of each.
+// An app can combine functions with triggers, durable functions and HTTP routes. `go run .
+// -write-functions .` writes the function.json of each trigger.
 func ExampleTrigger() {
 	app := handler.App{
 		Functions: []*durable.Function{
@@ -54,8 +54,8 @@ func ExampleTrigger() {
 		},
 	}
 
-	// handler.Main(app) would do the rest. Here the example plays the Functions
-	// host, which sends each message as JSON, and gets what is to be written.
+	// handler.Main(app) does the rest in a program. This example plays the Functions host: it sends
+	// each message as JSON and receives the outputs.
 	const address = "127.0.0.1:0"
 	folder, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A keeperHub has messages that nobody can decode.
+// A keeperHub has messages that cannot be decoded.
 type keeperHub struct {
 	*fakeHub
 	messages []provider.UndecodableMessage

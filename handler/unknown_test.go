@@ -17,7 +17,7 @@ import (
 
 func idle(*durable.Context, string) (string, error) { return "", nil }
 
-// unknownApp runs an app that knows two orchestrators on a hub in a local file.
+// unknownApp runs an app with two orchestrators on a hub in a local file.
 func unknownApp(t *testing.T, change func(*Config)) *Server {
 	t.Helper()
 	return localApp(t, change,
@@ -141,8 +141,8 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 	}
 }
 
-// An instance that is held back since its code has changed is told of like one of an unknown
-// function, and hub why says how the code differs.
+// An instance that is held back because its code has changed appears in its status and in the health
+// check, like an instance of an unknown function. hub why shows the difference.
 func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic, cfg.Worker.NoExtendedSessions = true, true })
@@ -163,8 +163,8 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	}
 }
 
-// An instance of a version that the app does not take is named in its status, in health and in why,
-// and can be terminated.
+// An instance whose version the app does not take appears in its status, in the health check and in hub
+// why. It can be terminated.
 func TestVersionMismatch_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.Version = "1.0" })

@@ -10,8 +10,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
-// Each route is sent what is not valid UTF-8 in each place of its path, each parameter
-// and its body. An instance with U+FFFD in the same place is not to be taken for it.
+// Sends invalid UTF-8 to each route, in each place of the path, in each parameter and in the body. An
+// instance with U+FFFD in the same place must not be used instead.
 func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	const bad = "%FF"
@@ -57,7 +57,7 @@ func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// A hub may have from elsewhere what is not valid UTF-8.
+// Other programs may have stored invalid UTF-8 in a hub.
 func TestList_IsValidJSONWhateverIsStored(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()

@@ -17,7 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// DurableClient.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
+// See DurableClient.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
 func TestWaitOrCheckStatus_AnswersWithTheOutputOrWhereToAsk(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
