@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The Functions Core Tools carry version 1.4 of DurableTask.AzureStorage, which
-// numbers EventRaised 14 and knows no sender.
+// The Functions Core Tools contain version 1.4 of DurableTask.AzureStorage. Its EventRaised has number
+// 14, and its messages have no sender.
 func TestDecodeEnvelope_ReadsTheCoreTools(t *testing.T) {
 	var got []*Envelope
 	for _, line := range recordings.CoreTools(t) {
@@ -66,8 +66,8 @@ func TestDecodeEnvelope_ReadsTheCoreTools(t *testing.T) {
 	}
 }
 
-// Their rows have no execution, no generation and no tags; a reader must not take
-// the execution for another one.
+// The Core Tools' rows have no execution ID, generation and tags. A reader must not interpret this as
+// another execution.
 func TestDecodeInstanceRow_ReadsTheCoreTools(t *testing.T) {
 	got := map[string]*InstanceRow{}
 	for _, line := range recordings.CoreTools(t) {

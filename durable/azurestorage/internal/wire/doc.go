@@ -1,6 +1,8 @@
-// Package wire has the bytes of a task hub in Azure Storage, as DurableTask.AzureStorage
-// lays them out: rows of tables, messages of queues, events as JSON, blobs of large
-// values, and the names of tables, queues and containers.
+// Package wire encodes and decodes the data of a task hub in the formats of DurableTask.AzureStorage:
+// table rows, queue messages, events as JSON, and blobs with large values. It also names tables,
+// queues and containers.
 //
-// It is pure: it makes no request, starts no goroutine and reads no clock.
+// The package is pure: it sends no requests, starts no goroutines and reads no clock. The encoders
+// write the same bytes as .NET, with the exceptions that their comments list; tests compare them with
+// recordings.
 package wire

@@ -13,12 +13,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An Row is a row of a table as it is sent to the service. Columns that are
-// null are left out: the service drops them anyway, and a merge leaves the
-// stored value of both kinds alone.
+// A Row is a table row in the form in which it is sent to the service. Null columns are omitted: the
+// service drops them, and a merge keeps the stored value in both cases.
 //
-// Its JSON is made here because the SDK's own doubles apostrophes in the keys,
-// which would store an instance under a key that .NET never looks for.
+// Row encodes its own JSON because the SDK's encoder doubles apostrophes in keys. It would store an
+// instance under a key that .NET never reads.
 type Row struct {
 	PartitionKey string
 	RowKey       string
@@ -26,17 +25,17 @@ type Row struct {
 	Properties []property
 }
 
-// A property is a column's value with its EDM type.
+// A property is the value of a column, with its EDM type.
 type property struct {
 	Name string
 	Edm  edmType
-	Text string // of a String; a DateTime as sent
-	num  int32  // of an Int32; 1 for a Boolean that is true
+	Text string // for String and DateTime, as sent
+	num  int32  // for Int32 and Boolean (1 means true)
 }
 
 type edmType int
 
-// The EDM types of the columns that DurableTask uses.
+// The EDM types of DurableTask's columns.
 const (
 	EDMString edmType = iota
 	EDMInt32
@@ -44,21 +43,18 @@ const (
 	EDMDateTime
 )
 
-// LargeTextColumns are the columns whose values go to a blob when they are too
-// large, and those that count in the estimated size
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// VariableSizeEntityProperties).
+// LargeTextColumns are the columns whose values are stored in blobs when they are too large. They are
+// also the columns that count in the size estimate
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, VariableSizeEntityProperties).
 var LargeTextColumns = [...]string{
 	"Name", "Input", "Result", "Output", "Reason", "Details", "Correlation", "FailureDetails", "Tags",
 }
 
-// MaxColumnUnits is how many UTF-16 code units a column of largeTextColumns may
-// have (AzureTableTrackingStore.cs, MaxTablePropertySizeInBytes, which is 60 KiB
-// of UTF-16).
+// MaxColumnUnits is the maximum size of a column of [LargeTextColumns], in UTF-16 code units: 60 KiB
+// (AzureTableTrackingStore.cs, MaxTablePropertySizeInBytes).
 const MaxColumnUnits = 60 * 1024 / 2
 
-// BlobNameSuffix makes the name of the column that holds the blob's name out of
-// the one whose value is in the blob.
+// BlobNameSuffix is the suffix of the column that contains the name of another column's blob.
 const BlobNameSuffix = "BlobName"
 
 func (e *Row) set(p property) {
@@ -80,10 +76,10 @@ func (e *Row) remove(name string) {
 	}
 }
 
-// SetString sets a column to text.
+// SetString sets a String column.
 func (e *Row) SetString(name, v string) { e.set(property{Name: name, Edm: EDMString, Text: v}) }
 
-// setOptional sets a column to null if v is nil.
+// setOptional sets a String column, or removes it if v is nil.
 func (e *Row) setOptional(name string, v *string) {
 	if v == nil {
 		e.remove(name)
@@ -92,7 +88,7 @@ func (e *Row) setOptional(name string, v *string) {
 	e.SetString(name, *v)
 }
 
-// SetInt cuts v to 32 bits; no number of ours gets there.
+// SetInt sets an Int32 column. It limits v to 32 bits, which no number of DurableTask exceeds.
 func (e *Row) SetInt(name string, v int) {
 	n := int32(max(math.MinInt32, min(math.MaxInt32, v)))
 	e.set(property{Name: name, Edm: EDMInt32, num: n})
@@ -106,12 +102,12 @@ func (e *Row) setBool(name string, v bool) {
 	e.set(p)
 }
 
-// SetTime sets a column to a time.
+// SetTime sets a DateTime column.
 func (e *Row) SetTime(name string, t time.Time) {
 	e.set(property{Name: name, Edm: EDMDateTime, Text: formatEDMTime(t)})
 }
 
-// SetOptionalTime sets a column to null if t is zero.
+// SetOptionalTime sets a DateTime column, or removes it if t is zero.
 func (e *Row) SetOptionalTime(name string, t time.Time) {
 	if t.IsZero() {
 		e.remove(name)
@@ -120,13 +116,12 @@ func (e *Row) SetOptionalTime(name string, t time.Time) {
 	e.SetTime(name, t)
 }
 
-// minEDMTime is the earliest time that a table can hold.
+// minEDMTime is the earliest time that a table can store.
 var minEDMTime = time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// formatEDMTime writes a DateTime with 7 decimals, as Azure.Data.Tables does. A
-// time that a table cannot hold, such as that of a message which came without
-// one, becomes the earliest that it can: a refused row would block its instance
-// for ever.
+// formatEDMTime formats a DateTime with seven decimals, as Azure.Data.Tables does. It replaces times
+// that a table cannot store, such as the zero time of a message without one, by the earliest possible
+// time. Otherwise the service would reject the row, and the instance could not continue.
 func formatEDMTime(t time.Time) string {
 	t = t.UTC()
 	if t.Before(minEDMTime) {
@@ -135,13 +130,13 @@ func formatEDMTime(t time.Time) string {
 	return t.Format("2006-01-02T15:04:05.0000000Z")
 }
 
-// Text returns the value of a String column, empty if it is null.
+// Text returns the value of a String column, empty if the row does not have it.
 func (e *Row) Text(name string) string {
 	v, _ := e.LookUp(name)
 	return v
 }
 
-// LookUp returns the value of a text column, and whether there is one.
+// LookUp returns the value of a String column, and whether the row has it.
 func (e *Row) LookUp(name string) (v string, ok bool) {
 	for i := range e.Properties {
 		if p := &e.Properties[i]; p.Name == name && p.Edm == EDMString {
@@ -151,8 +146,7 @@ func (e *Row) LookUp(name string) (v string, ok bool) {
 	return "", false
 }
 
-// LargeColumns returns the columns that are too large for the table, whose
-// values must go to blobs.
+// LargeColumns returns the columns whose values must be stored in blobs.
 func (e *Row) LargeColumns() []string {
 	var large []string
 	for _, name := range LargeTextColumns {
@@ -163,12 +157,11 @@ func (e *Row) LargeColumns() []string {
 	return large
 }
 
-// maxTextUnits is how many UTF-16 code units a column may have at most.
+// maxTextUnits is the service's maximum size of a String column, in UTF-16 code units.
 const maxTextUnits = 32 * 1024
 
-// Fit shortens the columns that do not go to blobs, as .NET would not find them
-// there, and are larger than the service takes: a refused row would block its
-// instance for ever.
+// Fit shortens all columns that exceed the service's limit and are not in [LargeTextColumns]. .NET
+// would not find the values of such columns in blobs, and a rejected row would block its instance.
 func (e *Row) Fit() {
 	for i := range e.Properties {
 		p := &e.Properties[i]
@@ -178,11 +171,11 @@ func (e *Row) Fit() {
 	}
 }
 
-// JSONColumns are the columns that hold JSON, which cannot be cut anywhere.
+// JSONColumns are the columns that contain JSON, which must not be truncated.
 var JSONColumns = []string{"OrchestrationInstance", "ParentInstance", "Tags", "ParentTraceContext", "State"}
 
-// fitted returns a column's text, or what is left of one of more than limit
-// UTF-16 code units. What is JSON stays JSON.
+// fitted returns the text of a column, shortened if it has more than limit UTF-16 code units. JSON
+// stays valid JSON.
 func fitted(column, text string, limit int) string {
 	switch {
 	case len(text) <= limit || utf16Length(text) <= limit:
@@ -195,8 +188,9 @@ func fitted(column, text string, limit int) string {
 	return truncateUTF16(text, limit-utf16Length(provider.CutMark)) + provider.CutMark
 }
 
-// ColumnBlobName names the blob for the value of a column. random, with 31 bits, keeps workers that race for one row apart
-// (AzureTableTrackingStore.cs, GetBlobName).
+// ColumnBlobName returns a name for the blob with the value of a column. random, of which 31 bits are
+// used, keeps the blobs of workers apart that write the same row (AzureTableTrackingStore.cs,
+// GetBlobName).
 func (e *Row) ColumnBlobName(column string, random uint32) string {
 	kind := e.Text("EventType")
 	if kind == "" {
@@ -205,20 +199,18 @@ func (e *Row) ColumnBlobName(column string, random uint32) string {
 	return fmt.Sprintf("%s/history-%s-%s-%08X-%s.json.gz", e.PartitionKey, e.RowKey, kind, random&math.MaxInt32, column)
 }
 
-// Offload replaces the value of a column by the name of the blob that has it
-// (AzureTableTrackingStore.cs, CompressLargeMessageAsync).
+// Offload replaces the value of a column by the name of its blob (AzureTableTrackingStore.cs,
+// CompressLargeMessageAsync).
 func (e *Row) Offload(column, blobName string) {
 	e.SetString(column, "")
 	e.SetString(column+BlobNameSuffix, blobName)
 }
 
-// OffloadedTo returns the name of the blob that a column went to, empty if it
-// went to none.
+// OffloadedTo returns the name of a column's blob, empty if the value is in the row.
 func (e *Row) OffloadedTo(column string) string { return e.Text(column + BlobNameSuffix) }
 
-// SizeEstimate returns roughly how many bytes e takes up in a transaction: 1 KiB
-// and its variable columns in UTF-16 (AzureTableTrackingStore.cs,
-// GetEstimatedByteCount).
+// SizeEstimate returns the approximate size of e in a transaction, in bytes: 1 KiB plus the large text
+// columns in UTF-16 (AzureTableTrackingStore.cs, GetEstimatedByteCount).
 func (e *Row) SizeEstimate() int {
 	n := 1024
 	for _, name := range LargeTextColumns {
@@ -227,7 +219,7 @@ func (e *Row) SizeEstimate() int {
 	return n
 }
 
-// utf16Length returns how many UTF-16 code units s has.
+// utf16Length returns the length of s in UTF-16 code units.
 func utf16Length(s string) int {
 	n := 0
 	for _, r := range s {
@@ -239,8 +231,7 @@ func utf16Length(s string) int {
 	return n
 }
 
-// truncateUTF16 returns the longest beginning of s that has at most limit UTF-16
-// code units.
+// truncateUTF16 returns the longest prefix of s with at most limit UTF-16 code units.
 func truncateUTF16(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -258,8 +249,8 @@ func truncateUTF16(s string, limit int) string {
 	return s
 }
 
-// JSON returns the body of a request that writes e. The service infers Int32, Boolean and
-// String; a DateTime is annotated.
+// JSON returns the body of a request that writes e. The service infers Int32, Boolean and String;
+// DateTime columns are annotated.
 func (e *Row) JSON() []byte {
 	size := 64 + len(e.PartitionKey) + len(e.RowKey)
 	for i := range e.Properties {
@@ -291,14 +282,14 @@ func (e *Row) JSON() []byte {
 	return w.buf
 }
 
-// columnJSON returns what write writes, for a column that holds JSON.
+// columnJSON returns the output of write, for a column that contains JSON.
 func columnJSON(write func(w *jsonWriter)) string {
 	var w jsonWriter
 	write(&w)
 	return string(w.buf)
 }
 
-// TagsColumn returns the value of a Tags column: the text null for no tags.
+// TagsColumn returns the value of a Tags column; without tags it is the text "null".
 func TagsColumn(tags map[string]string) string {
 	if tags == nil {
 		return JSONNull
@@ -306,7 +297,7 @@ func TagsColumn(tags map[string]string) string {
 	return columnJSON(func(w *jsonWriter) { w.tagsValue(tags) })
 }
 
-// FailureColumn returns what a column of failure details holds.
+// FailureColumn returns the value of a FailureDetails column; without a failure it is the text "null".
 func FailureColumn(f *history.FailureDetails) string {
 	if f == nil {
 		return JSONNull
@@ -321,5 +312,5 @@ func traceContextColumn(c *history.TraceContext) string {
 	return columnJSON(func(w *jsonWriter) { w.traceContext(c) })
 }
 
-// JSONNull is what a column of JSON holds where .NET has null.
+// JSONNull is the value of a JSON column for .NET's null.
 const JSONNull = "null"

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestEntityJSON_AnnotatesWhatJSONCannotSay(t *testing.T) {
+func TestEntityJSON_AnnotatesDateTimes(t *testing.T) {
 	e := Row{PartitionKey: "it's^0a\"key", RowKey: "é"}
 	e.SetString("S", "a\"b\n'c'\u2028")
 	e.setOptional("Null", nil)
@@ -20,7 +20,7 @@ func TestEntityJSON_AnnotatesWhatJSONCannotSay(t *testing.T) {
 	e.setBool("B", true)
 	e.SetTime("T", time.Date(2026, 11, 20, 18, 33, 36, 789905100, time.UTC))
 	e.SetOptionalTime("NoTime", time.Time{})
-	// Apostrophes in keys are not doubled: they are only in URLs.
+	// Apostrophes in keys are doubled only in URLs.
 	want := `{"PartitionKey":"it's^0a\"key","RowKey":"é","S":"a\"b\n'c'\u2028","I":-1,"TooLarge":2147483647,"B":true,` +
 		`"T":"2026-11-20T18:33:36.7899051Z","T@odata.type":"Edm.DateTime"}`
 	if diff := cmp.Diff(string(e.JSON()), want); diff != "" {
@@ -28,7 +28,7 @@ func TestEntityJSON_AnnotatesWhatJSONCannotSay(t *testing.T) {
 	}
 }
 
-func TestEntity_SettingAColumnAgainReplacesIt(t *testing.T) {
+func TestEntity_ReplacesAColumnThatIsSetAgain(t *testing.T) {
 	e := Row{}
 	e.SetString("A", "1")
 	e.SetString("B", "2")
@@ -45,7 +45,7 @@ func TestEntity_SettingAColumnAgainReplacesIt(t *testing.T) {
 
 // DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // MaxTablePropertySizeInBytes: 60 KiB in UTF-16.
-func TestLargeColumns_AreThoseBeyond30720CodeUnits(t *testing.T) {
+func TestLargeColumns_ExceedTheLimitOf30720CodeUnits(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		column string
@@ -71,12 +71,12 @@ func TestLargeColumns_AreThoseBeyond30720CodeUnits(t *testing.T) {
 		e.SetString(column, largeText)
 	}
 	if diff := cmp.Diff(e.LargeColumns(), LargeTextColumns[:]); diff != "" {
-		t.Errorf("all of them (-got +want):\n%s", diff)
+		t.Errorf("all large columns (-got +want):\n%s", diff)
 	}
 }
 
 // AzureTableTrackingStore.cs, GetBlobName.
-func TestColumnBlobName_IsThatOfDotNet(t *testing.T) {
+func TestColumnBlobName_MatchesDotNet(t *testing.T) {
 	row := EncodeHistoryRow(&history.ExecutionCompleted{Result: &largeText}, "a/b", 2, "e")
 	instance := EncodeNewInstance(&history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "instmid"}, Input: &largeText}, "Hub", "", time.Now())
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestColumnBlobName_IsThatOfDotNet(t *testing.T) {
 	}
 }
 
-func TestOffload_EmptiesTheColumnAndNamesTheBlob(t *testing.T) {
+func TestOffload_ReplacesTheValueByTheBlobName(t *testing.T) {
 	e := EncodeHistoryRow(&history.TaskCompleted{Result: &largeText}, "i", 5, "e")
 	if got := e.OffloadedTo("Result"); got != "" {
 		t.Errorf("before: %q", got)
@@ -133,8 +133,8 @@ func TestTruncateUTF16_NeverSplitsACharacter(t *testing.T) {
 	}
 }
 
-// A row that the service refuses would block its instance for ever.
-func TestFit_LeavesNothingThatTheServiceRefuses(t *testing.T) {
+// A row that the service rejects would block its instance.
+func TestFit_ShortensWhatTheServiceRejects(t *testing.T) {
 	long := strings.Repeat("é", 2<<20)
 	for _, ev := range []history.Event{
 		&history.GenericEvent{Data: &long}, &history.TaskScheduled{Version: long, ParentTraceContext: &history.TraceContext{TraceState: &long}},

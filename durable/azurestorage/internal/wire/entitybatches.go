@@ -6,40 +6,39 @@ import (
 	"strings"
 )
 
-// The messages of an entity's batch are put into their queues hidden, before the batch's
-// state is stored, and made visible after it. If the process dies in between they become
-// visible by themselves: a .NET worker that takes the entity over has no outbox, and need
-// not send them.
+// The messages of an entity's batch are enqueued hidden before the batch's state is stored, and made
+// visible afterwards. If the process crashes in between, they become visible when their visibility
+// timeout ends. A .NET worker that takes over the entity has no outbox and need not send them.
 //
-// Such a message names its batch, which .NET ignores. This receiver asks the entity's
-// sentinel whether the batch counted. A message that was delivered in memory, or made
-// visible, belongs to a batch that counted.
+// A hidden message contains the name of its batch, which .NET ignores. The receiver reads the entity's
+// sentinel to find out whether the batch was committed. Messages that were delivered in memory or made
+// visible belong to committed batches.
 
-// A run is a sequence of batches with messages that one worker does of an entity, from
-// reading the history until a batch fails. In a run, batch n counted if and only if
-// n <= the last number that counted. So a message of a batch that did not count is known
-// as such whenever it becomes visible, however many batches have followed.
+// A run is a sequence of batches with messages that one worker processes for an entity, from loading
+// the history until a batch fails. Within a run, batch n is committed if and only if n is at most the
+// number of the last committed batch. The messages of an uncommitted batch are therefore recognized at
+// any later time, no matter how many batches have followed.
 
-// EntityBatchesColumn is the column of an entity's sentinel that says which batches with
-// messages counted: the runs that were last, the newest first, as MARK:NUMBER of the
-// last batch that counted. Numbers go on from run to run. A merge of .NET's leaves it
-// alone. Earlier versions wrote the number of the last batch, and marks of it and those
+// EntityBatchesColumn is the column of an entity's sentinel that records the committed batches with
+// messages. It lists the latest runs, newest first, as MARK:NUMBER, with the number of the last
+// committed batch. Numbers increase across runs. .NET's merges do not change the column. Earlier
+// versions wrote the number of the last batch, followed by the marks of that batch and the batches
 // before it.
 const EntityBatchesColumn = "EntityBatches"
 
-// runsKnown is how many runs the sentinel names.
-const runsKnown = 16
+// maxRuns is the maximum number of runs in the column.
+const maxRuns = 16
 
-// EntityBatches are the batches that counted, as a sentinel names them.
+// EntityBatches is the content of the column: the latest runs with committed batches, newest first.
 type EntityBatches []batchRun // the newest first
 
 // batchRun is a run of an entity's batches.
 type batchRun struct {
 	mark string
-	last int // that counted
+	last int // number of the last committed batch
 }
 
-// ParseEntityBatches reads the column.
+// ParseEntityBatches parses the column.
 func ParseEntityBatches(column string) (b EntityBatches) {
 	words := strings.Fields(column)
 	if len(words) > 0 && !strings.Contains(words[0], ":") {
@@ -51,7 +50,7 @@ func ParseEntityBatches(column string) (b EntityBatches) {
 	}
 	for _, word := range words {
 		mark, number, _ := strings.Cut(word, ":")
-		last, _ := strconv.Atoi(number) // another program's
+		last, _ := strconv.Atoi(number) // 0 for the text of another program
 		b = append(b, batchRun{mark, last})
 	}
 	return b
@@ -66,8 +65,8 @@ func (b EntityBatches) String() string {
 	return strings.Join(words, " ")
 }
 
-// Next returns what is to be known once the next batch of the run with the given mark
-// has counted.
+// Next returns the content of the column after the next batch of the run with the given mark is
+// committed.
 func (b EntityBatches) Next(mark string) EntityBatches {
 	if len(b) == 0 {
 		return EntityBatches{{mark, 1}}
@@ -77,15 +76,15 @@ func (b EntityBatches) Next(mark string) EntityBatches {
 		before = b[1:]
 	}
 	runs := append(EntityBatches{{mark, last}}, before...)
-	return runs[:min(len(runs), runsKnown)]
+	return runs[:min(len(runs), maxRuns)]
 }
 
-// Name returns what messages of the last batch say of it.
+// Name returns the name of the last batch, for its messages.
 func (b EntityBatches) Name() string { return fmt.Sprintf("%d %s", b[0].last, b[0].mark) }
 
-// Counted reports whether a batch with the given name counted. One of a run that is older
-// than the known ones is taken to have counted: receivers know requests and answers
-// that they got before.
+// Counted reports whether the batch with the given name was committed. It returns true for batches of
+// runs that are older than the recorded runs; the receiver detects requests and responses that it has
+// processed already.
 func (b EntityBatches) Counted(name string) bool {
 	number, mark, _ := strings.Cut(name, " ")
 	n, err := strconv.Atoi(number)
@@ -97,5 +96,5 @@ func (b EntityBatches) Counted(name string) bool {
 			return n <= run.last
 		}
 	}
-	return len(b) == runsKnown && n <= b[runsKnown-1].last
+	return len(b) == maxRuns && n <= b[maxRuns-1].last
 }

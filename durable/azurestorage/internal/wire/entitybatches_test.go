@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Workers take an entity from each other, and some of their batches do not count. Of each
-// batch of the last runs, however long ago it was, the sentinel says whether it counted.
-func TestEntityBatches_TellWhichCounted(t *testing.T) {
+// Several workers own an entity in turn, and some of their batches are not committed. For every batch
+// of the recorded runs, the sentinel shows whether it was committed.
+func TestEntityBatches_RecordWhichBatchesWereCommitted(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -17,16 +17,16 @@ func TestEntityBatches_TellWhichCounted(t *testing.T) {
 		for n := range 500 {
 			if mark == "" {
 				runs++
-				mark = fmt.Sprintf("%08d", runs) // digits only, as a mark can be
+				mark = fmt.Sprintf("%08d", runs) // a mark may consist of digits only
 			}
 			after := ParseEntityBatches(column).Next(mark)
-			counted[after.Name()] = r.IntN(50) > 0 || runs == runsKnown
+			counted[after.Name()] = r.IntN(50) > 0 || runs == maxRuns
 			if counted[after.Name()] {
 				column = after.String()
 			} else {
 				mark = ""
 			}
-			if r.IntN(100) == 0 && runs < runsKnown { // another worker takes the entity
+			if r.IntN(100) == 0 && runs < maxRuns { // another worker takes over the entity
 				mark = ""
 			}
 			if n%50 > 0 {
@@ -34,19 +34,19 @@ func TestEntityBatches_TellWhichCounted(t *testing.T) {
 			}
 			for name, want := range counted {
 				if got := ParseEntityBatches(column).Counted(name); got != want {
-					t.Fatalf("seed %d: batch %q counted: %v, want %v; the sentinel says %q", seed, name, got, want, column)
+					t.Fatalf("seed %d: Counted(%q) = %v, want %v; the column is %q", seed, name, got, want, column)
 				}
 			}
 		}
 	}
 }
 
-// Batches that earlier versions named are known, and those of runs that are forgotten are
-// taken for ones that counted.
-func TestEntityBatches_TellOfOlderOnes(t *testing.T) {
+// The format of earlier versions is readable, and batches of older runs than the recorded ones count as
+// committed.
+func TestEntityBatches_TreatOldRunsAsCommitted(t *testing.T) {
 	t.Parallel()
 	long := EntityBatches{}
-	for n := range 2 * runsKnown {
+	for n := range 2 * maxRuns {
 		long = long.Next(fmt.Sprint("run", n))
 	}
 	for _, tt := range []struct {
@@ -63,7 +63,7 @@ func TestEntityBatches_TellOfOlderOnes(t *testing.T) {
 		{"a:1", "no number", true},
 	} {
 		if got := ParseEntityBatches(tt.column).Counted(tt.name); got != tt.want {
-			t.Errorf("%q says that %q counted: %v, want %v", tt.column, tt.name, got, tt.want)
+			t.Errorf("with column %q, Counted(%q) = %v, want %v", tt.column, tt.name, got, tt.want)
 		}
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// event writes ev with the members of its .NET class in the order in which
-// .NET writes them: fields, properties of the class, properties of HistoryEvent
-// (DurableTask.Core/History/*.cs).
+// event writes ev with the members of its .NET class in .NET's order: fields, properties of the class,
+// properties of HistoryEvent (DurableTask.Core/History/*.cs).
 func (w *jsonWriter) event(ev history.Event) error {
 	if ev == nil {
 		return fmt.Errorf("encode message: no event")
@@ -21,7 +20,7 @@ func (w *jsonWriter) event(ev history.Event) error {
 	w.open(eventjson.TypeName(ev.Type()))
 	w.eventType = ev.Type()
 	if !history.VisitFields(ev, (*eventWriter)(w)) {
-		return fmt.Errorf("encode message: event of type %T has no form on the wire", ev)
+		return fmt.Errorf("encode message: unknown event type %T", ev)
 	}
 	w.typeOfEvent()
 	head := ev.Head()
@@ -32,7 +31,7 @@ func (w *jsonWriter) event(ev history.Event) error {
 	return nil
 }
 
-// typeOfEvent writes the event's type, a property, before its other properties.
+// typeOfEvent writes the event type, which .NET writes before the other properties.
 func (w *jsonWriter) typeOfEvent() {
 	if w.eventType != noEventType {
 		w.int("EventType", int64(w.eventType))
@@ -40,13 +39,13 @@ func (w *jsonWriter) typeOfEvent() {
 	}
 }
 
-// noEventType says that the type of an event is written.
+// noEventType means that the event type is written already.
 const noEventType history.EventType = -1
 
-// eventWriter is a jsonWriter that writes the fields of an event.
+// eventWriter writes the fields of an event to a jsonWriter.
 type eventWriter jsonWriter
 
-// property returns the writer for a member that .NET has as a property.
+// property returns the writer for a member that is a property in .NET.
 func (e *eventWriter) property() *jsonWriter {
 	w := (*jsonWriter)(e)
 	w.typeOfEvent()
@@ -101,7 +100,7 @@ func (e *eventWriter) Status(name string, v *history.RuntimeStatus) {
 	e.property().int(name, int64(*v))
 }
 
-// Instance writes a field in .NET.
+// Instance writes a member that is a field in .NET.
 func (e *eventWriter) Instance(name string, v *history.OrchestrationInstance) {
 	w := (*jsonWriter)(e)
 	w.key(name)
@@ -170,8 +169,8 @@ func (w *jsonWriter) tags(name string, tags map[string]string) {
 	w.tagsValue(tags)
 }
 
-// tagsValue writes a dictionary, null for nil. Its type is left out. So is a
-// tag that is called $type, which would be taken for it.
+// tagsValue writes a dictionary, null for nil. It omits the dictionary's $type, and a tag with the
+// name $type, which .NET would interpret as the type.
 func (w *jsonWriter) tagsValue(tags map[string]string) {
 	if tags == nil {
 		w.buf = append(w.buf, "null"...)
@@ -187,7 +186,7 @@ func (w *jsonWriter) tagsValue(tags map[string]string) {
 	w.close()
 }
 
-// dictionaryKey begins a member whose name may need escaping.
+// dictionaryKey starts a member whose name may need escaping.
 func (w *jsonWriter) dictionaryKey(name string) {
 	if w.buf[len(w.buf)-1] != '{' {
 		w.buf = append(w.buf, ',')

@@ -14,13 +14,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// A member of a JSON object, with the kind of its value.
+// memberShape is a member of a JSON object, with the kind of its value.
 type memberShape struct {
-	Name, Kind string // Kind is null, text, bool or object; or the value, of $type
+	Name, Kind string // Kind is null, text, bool or object; for $type it is the value
 }
 
-// shapeOf returns the members of an object in their order, and the value of the one
-// that is called inner.
+// shapeOf returns the members of an object in order, and the value of its inner failure.
 func shapeOf(t *testing.T, object []byte) (shape []memberShape, inner json.RawMessage) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(object))
@@ -48,7 +47,7 @@ func shapeOf(t *testing.T, object []byte) (shape []memberShape, inner json.RawMe
 	return shape, inner
 }
 
-// failureIn returns the FailureDetails in an event, or in a column that is their JSON.
+// failureIn returns the FailureDetails in an event, or in a column with their JSON.
 func failureIn(t *testing.T, event []byte) json.RawMessage {
 	t.Helper()
 	var has struct{ FailureDetails json.RawMessage }
@@ -58,10 +57,9 @@ func failureIn(t *testing.T, event []byte) json.RawMessage {
 	return has.FailureDetails
 }
 
-// What .NET's class FailureDetails is read from is what .NET wrote: each failure in a
-// chain has the members of the recorded ones, in their order and of their types, and an
-// inner failure is such an object again (DurableTask.Core/FailureDetails.cs).
-func TestFailures_HaveInEachOfAChainTheMembersOfDotNets(t *testing.T) {
+// Each failure in a chain has the members of the recorded failures, with the same order and types. An
+// inner failure has the same form (DurableTask.Core/FailureDetails.cs).
+func TestFailures_HaveTheMembersOfDotNetAtEveryLevel(t *testing.T) {
 	var recordedMessage, recordedColumn []memberShape
 	for _, m := range recordings.Messages(t) {
 		var env struct {
@@ -114,7 +112,7 @@ func TestFailures_HaveInEachOfAChainTheMembersOfDotNets(t *testing.T) {
 			got, object = shapeOf(t, object)
 			want := slices.Clone(c.recorded)
 			if i := slices.Index(want, memberShape{"InnerFailure", "null"}); i >= 0 && level < depth {
-				want[i].Kind = "object" // none of the recorded ones has any
+				want[i].Kind = "object" // no recorded failure has properties
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s: failure %d of the chain (-recorded +written):\n%s", name, level, diff)

@@ -2,8 +2,8 @@ package wire
 
 import "testing"
 
-// DurableTask.AzureStorage/Fnv1aHashHelper.cs. The partitions were computed with
-// another implementation.
+// The expected partitions come from another implementation of
+// DurableTask.AzureStorage/Fnv1aHashHelper.cs.
 func TestPartitionOf_HashesTheRawID(t *testing.T) {
 	for _, c := range []struct {
 		id                  string

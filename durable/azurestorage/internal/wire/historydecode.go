@@ -9,28 +9,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// A HistoryRow is a row of the history table as it was read: an event, or the
-// sentinel.
+// A HistoryRow is a decoded row of the history table: an event or the sentinel.
 type HistoryRow struct {
 	RowKey      string
 	ExecutionID string
 	knownETag   string
-	quotedETag  []byte // in JSON, in the place of ETag
-	Size        int    // of the row as it was read, roughly in bytes
+	quotedETag  []byte // as JSON; replaces knownETag if set
+	Size        int    // approximate size in bytes
 
-	EventType history.EventType // of no meaning in the sentinel
-	scanned   history.Event     // what a [RowScanner] read
-	Columns   *historyColumns   // nil if a [RowScanner] read the row
+	EventType history.EventType // meaningless for the sentinel
+	scanned   history.Event     // set if a [RowScanner] has decoded the row
+	Columns   *historyColumns   // nil if a [RowScanner] has decoded the row
 }
 
-// A ColumnBlob says that the value of a column is in a blob.
+// A ColumnBlob is a column whose value is stored in a blob.
 type ColumnBlob struct {
 	Column string
-	Blob   string // the blob's name
+	Blob   string // name of the blob
 }
 
-// historyColumns are the columns of all types of events, by name, and of the sentinel.
-// Columns that are not listed are ignored.
+// historyColumns are the columns of all event types and of the sentinel. Other columns are ignored.
 type historyColumns struct {
 	ETag        string `json:"odata.etag"`
 	RowKey      string
@@ -38,9 +36,9 @@ type historyColumns struct {
 	EventType   string
 	EventTime   eventjson.Time `json:"_Timestamp"`
 
-	// Members whose values are as they are in a message.
+	// Members with the same form as in messages.
 	eventjson.Event
-	// Members whose values are JSON text in a column.
+	// Members that are JSON text in a column.
 	OrchestrationInstance string
 	ParentInstance        string
 	Tags                  string
@@ -68,9 +66,8 @@ type historyColumns struct {
 	TagsBlobName           string
 }
 
-// DecodeHistoryRow reads a row as the table service returns it. A row of a type
-// that it does not know is an error: leaving it out would change what the
-// orchestrator sees.
+// DecodeHistoryRow decodes a row in the table service's format. It fails for unknown event types:
+// ignoring an event would change the replay.
 func DecodeHistoryRow(raw []byte) (*HistoryRow, error) {
 	s := RowScanner{rows: make([]HistoryRow, 1)}
 	return s.Row(raw)
@@ -84,7 +81,7 @@ func (s *RowScanner) Row(raw []byte) (*HistoryRow, error) {
 	return DecodeColumns(raw)
 }
 
-// DecodeColumns reads any row.
+// DecodeColumns decodes a row with encoding/json.
 func DecodeColumns(raw []byte) (*HistoryRow, error) {
 	r := &HistoryRow{Columns: new(historyColumns)}
 	if err := json.Unmarshal(raw, r.Columns); err != nil {
@@ -101,8 +98,7 @@ func DecodeColumns(raw []byte) (*HistoryRow, error) {
 	return r, nil
 }
 
-// SameEvent reports whether two rows have the same event, as far as its type, its
-// number and its time tell.
+// SameEvent reports whether two rows have the same event, judged by its type, EventID and time.
 func (r *HistoryRow) SameEvent(other *HistoryRow) bool {
 	id, at := r.head()
 	otherID, otherAt := other.head()
@@ -116,7 +112,8 @@ func (r *HistoryRow) head() (id int, at time.Time) {
 	return r.Columns.EventID, r.Columns.EventTime.Time
 }
 
-// ETag returns the row's ETag, which few have a use for.
+// ETag returns the ETag of the row. It decodes the ETag on demand, because most rows' ETags are not
+// used.
 func (r *HistoryRow) ETag() string {
 	if r.quotedETag != nil {
 		text, _ := unquoteJSON(nil, r.quotedETag)
@@ -125,11 +122,11 @@ func (r *HistoryRow) ETag() string {
 	return r.knownETag
 }
 
-// IsSentinel reports whether the row is the sentinel, which has no event.
+// IsSentinel reports whether the row is the sentinel, which contains no event.
 func (r *HistoryRow) IsSentinel() bool { return r.RowKey == SentinelRowKey }
 
-// Blobs returns the columns whose values are in blobs and were not yet given to
-// resolve.
+// Blobs returns the columns whose values are in blobs and have not been passed to
+// [HistoryRow.Resolve].
 func (r *HistoryRow) Blobs() []ColumnBlob {
 	if r.Columns == nil {
 		return nil
@@ -143,7 +140,7 @@ func (r *HistoryRow) Blobs() []ColumnBlob {
 	return blobs
 }
 
-// Resolve gives a column that blobs returned its value.
+// Resolve sets the value of a column that Blobs has returned.
 func (r *HistoryRow) Resolve(column, text string) {
 	c := r.Columns
 	*c.blobName(column) = ""
@@ -162,8 +159,8 @@ func (r *HistoryRow) Resolve(column, text string) {
 	}
 }
 
-// blobName returns the column that names the blob of another column, which is
-// one of [LargeTextColumns].
+// blobName returns the column with the name of another column's blob. column is one of
+// [LargeTextColumns].
 func (c *historyColumns) blobName(column string) *string {
 	switch column {
 	case "Name":
@@ -185,11 +182,11 @@ func (c *historyColumns) blobName(column string) *string {
 	case "Tags":
 		return &c.TagsBlobName
 	}
-	panic("azurestorage: no values of column " + column + " are in blobs")
+	panic("azurestorage: values of column " + column + " are never in blobs")
 }
 
-// Event returns the event of a row that is not the sentinel and whose blobs are
-// all resolved.
+// Event returns the event of a row. The row must not be the sentinel, and all its blobs must be
+// resolved.
 func (r *HistoryRow) Event() (history.Event, error) {
 	if r.scanned != nil {
 		return r.scanned, nil
@@ -226,7 +223,7 @@ func (r *HistoryRow) decodeEvent() (history.Event, error) {
 		{"FailureDetails", c.FailureDetails, &e.FailureDetails},
 		{"State", c.State, &e.State},
 	} {
-		// Version 1 of DurableTask.AzureStorage left out what is null.
+		// Version 1 of DurableTask.AzureStorage omits null columns.
 		if column.text == "" || column.text == JSONNull {
 			continue
 		}

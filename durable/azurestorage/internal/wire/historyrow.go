@@ -6,21 +6,20 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// SentinelRowKey is the row key of the row that stands for an instance's
-// history as a whole. It sorts after those of the events.
+// SentinelRowKey is the row key of the sentinel, the row for an instance's history as a whole. It
+// sorts after the row keys of events.
 const SentinelRowKey = "sentinel"
 
-// The bounds of one transaction on the history table, besides the sentinel: it
-// goes out when it has this many rows or more than this many estimated bytes
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateStateAsync).
+// Limits of one transaction on the history table, without the sentinel. A transaction ends when it has
+// MaxHistoryBatchRows rows or more than MaxHistoryBatchBytes estimated bytes
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, UpdateStateAsync).
 const (
 	MaxHistoryBatchRows  = 99
 	MaxHistoryBatchBytes = 3 << 20
 )
 
-// HistoryRowKey returns the row key of the event with the given place in its
-// execution's history, from 0.
+// HistoryRowKey returns the row key of an event. ordinal is its position in the execution's history,
+// from 0.
 func HistoryRowKey(ordinal int) string {
 	var key [16]byte
 	for i := range key {
@@ -29,10 +28,9 @@ func HistoryRowKey(ordinal int) string {
 	return string(key[:])
 }
 
-// EncodeHistoryRow returns the history row of ev: a column for each member of
-// its .NET class, with names of enum values as text, and members that are
-// objects as JSON (DurableTask.AzureStorage/Tracking/TableEntityConverter.cs,
-// CreateTableEntitySerializer).
+// EncodeHistoryRow returns the history row of ev. The row has a column for each member of the .NET
+// class, with enum values as names and objects as JSON
+// (DurableTask.AzureStorage/Tracking/TableEntityConverter.cs, CreateTableEntitySerializer).
 func EncodeHistoryRow(ev history.Event, instanceID string, ordinal int, executionID string) Row {
 	e := Row{
 		PartitionKey: EscapeKey(instanceID),
@@ -50,7 +48,7 @@ func EncodeHistoryRow(ev history.Event, instanceID string, ordinal int, executio
 	return e
 }
 
-// eventColumns is a Row that takes the fields of an event.
+// eventColumns is a Row that receives the fields of an event.
 type eventColumns Row
 
 func (e *eventColumns) Since(_ byte, set bool) bool { return set }
@@ -105,15 +103,14 @@ func (e *eventColumns) Failure(name string, v **history.FailureDetails) {
 	(*Row)(e).SetString(name, FailureColumn(*v))
 }
 
-// FirstExecutionColumn is the column of the sentinel that says which execution a
-// start message began, if the current one is a later generation of it. .NET does
-// not have it, and lets it be.
+// FirstExecutionColumn is the column of the sentinel with the first execution of the current
+// execution's generations, if the current one is not the first. .NET does not have this column and
+// does not change it.
 const FirstExecutionColumn = "FirstExecutionId"
 
-// EncodeSentinel returns the sentinel row that ends a transaction on an
-// instance's history. complete says that it is the last of its checkpoint; at is
-// then the time, else it is not used (AzureTableTrackingStore.cs,
-// UploadHistoryBatch).
+// EncodeSentinel returns the sentinel row at the end of a transaction on an instance's history.
+// complete means that this is the last transaction of its checkpoint; the sentinel then contains the
+// time at (AzureTableTrackingStore.cs, UploadHistoryBatch).
 func EncodeSentinel(instanceID, executionID string, complete bool, at time.Time) Row {
 	e := Row{PartitionKey: EscapeKey(instanceID), RowKey: SentinelRowKey}
 	e.SetString("ExecutionId", executionID)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHistoryRows_CarryEveryEvent(t *testing.T) {
+func TestHistoryRows_RoundTripEveryEvent(t *testing.T) {
 	for ordinal, want := range oneOfEach() {
 		e := EncodeHistoryRow(want, "a/b'c", ordinal, "8747b3a46089446a9771b91d72f57a5a")
 		body := e.JSON()
@@ -34,8 +34,7 @@ func TestHistoryRows_CarryEveryEvent(t *testing.T) {
 	}
 }
 
-// The columns of an event with everything in it, as .NET's converter makes them:
-// objects are JSON without $type.
+// The event has all members. As in .NET's converter, objects are JSON without $type.
 func TestEncodeHistoryRow_WritesObjectsAsPlainJSON(t *testing.T) {
 	ev := &history.ExecutionStarted{
 		Header:             history.Header{EventID: -1, IsPlayed: true, Timestamp: time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)},
@@ -58,8 +57,7 @@ func TestEncodeHistoryRow_WritesObjectsAsPlainJSON(t *testing.T) {
 	}
 }
 
-// AzureTableTrackingStore.cs, UploadHistoryBatch: only the last batch of a
-// checkpoint has the time.
+// Only the last batch of a checkpoint has the time (AzureTableTrackingStore.cs, UploadHistoryBatch).
 func TestEncodeSentinel_MarksTheLastBatch(t *testing.T) {
 	at := time.Date(2026, 11, 20, 18, 33, 36, 821737200, time.UTC)
 	last, other := EncodeSentinel("a/b", "e", true, at), EncodeSentinel("a/b", "e", false, at)
@@ -78,7 +76,7 @@ func TestEncodeSentinel_MarksTheLastBatch(t *testing.T) {
 	}
 }
 
-func TestDecodeHistoryRow_RefusesARowOfUnknownType(t *testing.T) {
+func TestDecodeHistoryRow_RejectsAnUnknownType(t *testing.T) {
 	for _, raw := range []string{
 		`{"RowKey":"0000000000000007","EventType":"TaskForgotten"}`,
 		`{"RowKey":"0000000000000007","EventType":"4"}`,
@@ -98,7 +96,7 @@ func TestDecodeHistoryRow_RefusesARowOfUnknownType(t *testing.T) {
 	}
 }
 
-func TestHistoryRow_RefusesAnEventThatItCannotRead(t *testing.T) {
+func TestHistoryRow_RejectsAnInvalidEvent(t *testing.T) {
 	for _, c := range []struct{ name, raw, want string }{
 		{"an event type without a class", `{"EventType":"ExecutionFailed"}`, "no class"},
 		{"an unknown status", `{"EventType":"ExecutionCompleted","OrchestrationStatus":"Lost"}`, `"Lost"`},
@@ -115,7 +113,7 @@ func TestHistoryRow_RefusesAnEventThatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestHistoryRow_TakesValuesFromBlobs(t *testing.T) {
+func TestHistoryRow_ResolvesBlobs(t *testing.T) {
 	raw := `{"EventType":"TaskFailed","TaskScheduledId":2`
 	for _, column := range []string{"Reason", "Details", "FailureDetails"} {
 		raw += `,"` + column + `":"","` + column + `BlobName":"b-` + column + `"`
@@ -132,7 +130,7 @@ func TestHistoryRow_TakesValuesFromBlobs(t *testing.T) {
 	row.Resolve("Details", "d")
 	row.Resolve("FailureDetails", `{"ErrorType":"E","ErrorMessage":"m"}`)
 	if blobs := row.Blobs(); len(blobs) != 0 {
-		t.Errorf("blobs that are left: %+v", blobs)
+		t.Errorf("unresolved blobs: %+v, want none", blobs)
 	}
 	got, err := row.Event()
 	if err != nil {
@@ -146,7 +144,7 @@ func TestHistoryRow_TakesValuesFromBlobs(t *testing.T) {
 	}
 }
 
-func TestHistoryRow_TakesEveryLargeColumnFromItsBlob(t *testing.T) {
+func TestHistoryRow_ResolvesEveryLargeColumn(t *testing.T) {
 	start := `{"EventType":"ExecutionStarted","NameBlobName":"1","InputBlobName":"2","CorrelationBlobName":"3","TagsBlobName":"4"}`
 	row, err := DecodeHistoryRow([]byte(start))
 	if err != nil {
@@ -182,8 +180,8 @@ func TestHistoryRow_TakesEveryLargeColumnFromItsBlob(t *testing.T) {
 	}
 }
 
-// Version 1 of DurableTask.AzureStorage left out columns that are null, where
-// later ones write the text null; and later ones may add columns.
+// Version 1 of DurableTask.AzureStorage omits null columns, which later versions write as the text null.
+// Later versions may add columns.
 func TestHistoryRow_ReadsOldAndNewRows(t *testing.T) {
 	for _, raw := range []string{
 		`{"EventType":"ExecutionStarted","Name":"N","EventId":-1,"OrchestrationInstance":"{\"InstanceId\":\"i\"}"}`,

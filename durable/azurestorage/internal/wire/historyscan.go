@@ -7,26 +7,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A RowScanner reads the rows that make up nearly all of a history, in the form
-// in which the table service writes them: one flat object without white space.
-// What it does not read, for whatever reason, [DecodeColumns] does, which decides
-// what is an error. Both say the same of what the scanner reads.
+// A RowScanner decodes the most frequent history rows quickly. It expects the table service's format:
+// one flat object without white space. All other rows are decoded by [DecodeColumns], which also
+// decides about errors. Both decoders return the same result for rows that the scanner accepts.
 //
-// It remembers texts that come again in the next row, so that they are not
-// copied each time, and makes rows by the dozen. The zero value is ready to use.
+// The scanner reuses strings that repeat from row to row, and allocates rows in groups. The zero value
+// is ready to use.
 type RowScanner struct {
 	executionID string
 	name        string
 	version     string
-	rows        []HistoryRow // room for more
+	rows        []HistoryRow // allocated rows that are not used yet
 	scratch     []byte
-	found       scannedRow // in the row that is being read
+	found       scannedRow // values of the current row
 }
 
-// rowsAtOnce is how many rows a [RowScanner] makes room for at a time.
+// rowsAtOnce is the number of rows that a [RowScanner] allocates at a time.
 const rowsAtOnce = 32
 
-// A scanColumn is a column that a [RowScanner] looks at.
+// A scanColumn is a column that a [RowScanner] knows.
 type scanColumn uint
 
 const (
@@ -46,17 +45,16 @@ const (
 	scanFireAt
 	scanInstanceID
 	scanClientSpanID
-	scanUnused   // a column of the table itself
-	scanEmpty    // JSON, of which only "null" and "" are read here
-	scanColumns  // how many there are
-	scanNowhere  = scanColumns
+	scanUnused   // a column of the table service
+	scanEmpty    // JSON; the scanner accepts only "null" and ""
+	scanColumns  // number of columns
+	scanUnknown  = scanColumns
 	scanTextKind = 1<<scanETag | 1<<scanRowKey | 1<<scanExecutionID | 1<<scanEventType | 1<<scanTimestamp | 1<<scanName |
 		1<<scanVersion | 1<<scanInput | 1<<scanResult | 1<<scanFireAt | 1<<scanInstanceID | 1<<scanClientSpanID |
 		1<<scanUnused | 1<<scanEmpty
 )
 
-// scanColumnOf returns which column has the name, scanNowhere for one that is
-// not known here.
+// scanColumnOf returns the column with the given name, scanUnknown for an unknown name.
 func scanColumnOf(name []byte) scanColumn {
 	switch string(name) {
 	case "odata.etag":
@@ -96,14 +94,13 @@ func scanColumnOf(name []byte) scanColumn {
 	case "Tags", "ParentTraceContext", "FailureDetails":
 		return scanEmpty
 	}
-	return scanNowhere
+	return scanUnknown
 }
 
-// scannedRow holds the values that the scanner found in a row. Texts are without their
-// quotes.
+// scannedRow contains the values of a row. Strings are without their quotes.
 type scannedRow struct {
-	seen    uint // a bit for each scanColumn
-	escaped uint // a bit for each text with escapes that were not read yet
+	seen    uint // bit set of scanColumns
+	escaped uint // bit set of strings with escapes that are not decoded yet
 	texts   [scanUnused][]byte
 	header  history.Header
 	task    int
@@ -112,7 +109,7 @@ type scannedRow struct {
 
 func (r *scannedRow) has(c scanColumn) bool { return r.seen&(1<<c) != 0 }
 
-// Decode reads a row; ok is false if it must be read by [DecodeColumns].
+// Decode decodes a row. If ok is false, the row must be decoded by [DecodeColumns].
 func (s *RowScanner) Decode(raw []byte) (row *HistoryRow, ok bool) {
 	r := &s.found
 	r.seen, r.escaped, r.header, r.task, r.timer = 0, 0, history.Header{}, 0, 0
@@ -140,7 +137,7 @@ func (s *RowScanner) Decode(raw []byte) (row *HistoryRow, ok bool) {
 		}
 	}
 	ok = s.text(r, scanRowKey, &row.RowKey) && row.RowKey != SentinelRowKey &&
-		s.again(r, scanExecutionID, &s.executionID, &row.ExecutionID)
+		s.cachedText(r, scanExecutionID, &s.executionID, &row.ExecutionID)
 	if !ok || r.escaped != 0 {
 		*row = HistoryRow{}
 		return nil, false
@@ -149,8 +146,8 @@ func (s *RowScanner) Decode(raw []byte) (row *HistoryRow, ok bool) {
 	return row, true
 }
 
-// event returns the event of a row; ok is false for a type that is not read here, since it
-// is rare or has JSON in it. A result or an input is part of the allocation of its event.
+// event returns the event of a row. ok is false for types that the scanner does not decode, because
+// they are rare or contain JSON. A result is part of the allocation of its event.
 func (s *RowScanner) event(r *scannedRow) (ev history.Event, ok bool) {
 	switch string(r.texts[scanEventType]) {
 	case "OrchestratorStarted":
@@ -159,7 +156,7 @@ func (s *RowScanner) event(r *scannedRow) (ev history.Event, ok bool) {
 		return &history.OrchestratorCompleted{Header: r.header}, true
 	case "TaskScheduled":
 		e := &history.TaskScheduled{Header: r.header}
-		return e, s.again(r, scanName, &s.name, &e.Name) && s.again(r, scanVersion, &s.version, &e.Version) &&
+		return e, s.cachedText(r, scanName, &s.name, &e.Name) && s.cachedText(r, scanVersion, &s.version, &e.Version) &&
 			s.optional(r, scanInput, &e.Input)
 	case "TaskCompleted":
 		e := &struct {
@@ -172,7 +169,7 @@ func (s *RowScanner) event(r *scannedRow) (ev history.Event, ok bool) {
 		return &e.TaskCompleted, s.text(r, scanResult, &e.result)
 	case "SubOrchestrationInstanceCreated":
 		e := &history.SubOrchestrationInstanceCreated{Header: r.header}
-		return e, s.again(r, scanName, &s.name, &e.Name) && s.again(r, scanVersion, &s.version, &e.Version) &&
+		return e, s.cachedText(r, scanName, &s.name, &e.Name) && s.cachedText(r, scanVersion, &s.version, &e.Version) &&
 			s.optional(r, scanInput, &e.Input) && s.optional(r, scanClientSpanID, &e.ClientSpanID) && s.text(r, scanInstanceID, &e.InstanceID)
 	case "SubOrchestrationInstanceCompleted":
 		e := &struct {
@@ -191,15 +188,15 @@ func (s *RowScanner) event(r *scannedRow) (ev history.Event, ok bool) {
 		return e, r.fireAt(&e.FireAt)
 	case "EventSent":
 		e := &history.EventSent{Header: r.header}
-		return e, s.again(r, scanName, &s.name, &e.Name) && s.optional(r, scanInput, &e.Input) && s.text(r, scanInstanceID, &e.InstanceID)
+		return e, s.cachedText(r, scanName, &s.name, &e.Name) && s.optional(r, scanInput, &e.Input) && s.text(r, scanInstanceID, &e.InstanceID)
 	case "EventRaised":
 		e := &history.EventRaised{Header: r.header}
-		return e, s.again(r, scanName, &s.name, &e.Name) && s.optional(r, scanInput, &e.Input)
+		return e, s.cachedText(r, scanName, &s.name, &e.Name) && s.optional(r, scanInput, &e.Input)
 	}
 	return nil, false
 }
 
-// text sets *to to the text of a column, if it is there.
+// text sets *to to the string in a column if the row has the column.
 func (s *RowScanner) text(r *scannedRow, c scanColumn, to *string) bool {
 	if !r.has(c) {
 		return true
@@ -215,8 +212,8 @@ func (s *RowScanner) text(r *scannedRow, c scanColumn, to *string) bool {
 	return ok
 }
 
-// again is text for what is often the same as in the row before, *last.
-func (s *RowScanner) again(r *scannedRow, c scanColumn, last, to *string) bool {
+// cachedText is text for a column that often has the same value as in the previous row, *last.
+func (s *RowScanner) cachedText(r *scannedRow, c scanColumn, last, to *string) bool {
 	if !r.has(c) {
 		return true
 	}
@@ -231,7 +228,7 @@ func (s *RowScanner) again(r *scannedRow, c scanColumn, last, to *string) bool {
 	return true
 }
 
-// optional sets *to to the text of a column, and leaves it nil if there is none.
+// optional sets *to to the string in a column. It leaves *to nil if the row does not have the column.
 func (s *RowScanner) optional(r *scannedRow, c scanColumn, to **string) bool {
 	if !r.has(c) {
 		return true
@@ -240,7 +237,7 @@ func (s *RowScanner) optional(r *scannedRow, c scanColumn, to **string) bool {
 	return s.text(r, c, *to)
 }
 
-// fireAt sets *at to the time at which a timer is due, if it is there.
+// fireAt sets *at to the due time of a timer if the row has it.
 func (r *scannedRow) fireAt(at *time.Time) (ok bool) {
 	if !r.has(scanFireAt) {
 		return true
@@ -249,8 +246,7 @@ func (r *scannedRow) fireAt(at *time.Time) (ok bool) {
 	return ok
 }
 
-// scan finds the columns of a row. It returns false for anything that it does
-// not understand.
+// scan finds the columns of a row. It returns false for a format that it does not know.
 func (r *scannedRow) scan(raw []byte) bool {
 	if len(raw) < 2 || raw[0] != '{' {
 		return false
@@ -261,7 +257,7 @@ func (r *scannedRow) scan(raw []byte) bool {
 			return false
 		}
 		column := scanColumnOf(name)
-		if column == scanNowhere || column < scanUnused && r.has(column) {
+		if column == scanUnknown || column < scanUnused && r.has(column) {
 			return false
 		}
 		if next = r.value(column, raw, next+1); next < 0 || next >= len(raw) {
@@ -278,14 +274,13 @@ func (r *scannedRow) scan(raw []byte) bool {
 	}
 }
 
-// value takes the value of a column that begins at i. It returns where it ends,
-// or -1.
+// value reads the value of a column at offset i. It returns the offset after the value, or -1.
 func (r *scannedRow) value(column scanColumn, raw []byte, i int) int {
 	if i < len(raw) && raw[i] == 'n' {
 		if !bytes.HasPrefix(raw[i:], []byte("null")) {
 			return -1
 		}
-		return i + len("null") // as if it were not there
+		return i + len("null") // null counts as absent
 	}
 	if scanTextKind&(1<<column) != 0 {
 		text, next := scanText(raw, i)
@@ -298,7 +293,7 @@ func (r *scannedRow) value(column scanColumn, raw []byte, i int) int {
 				r.escaped |= 1 << column
 			}
 		case escaped:
-			return -1 // the standard library says whether it may be so
+			return -1 // encoding/json decides whether it is valid
 		case column == scanEmpty && len(text) > 0 && string(text) != JSONNull:
 			return -1
 		}
@@ -312,7 +307,7 @@ func (r *scannedRow) value(column scanColumn, raw []byte, i int) int {
 		return scanInt(raw, i, &r.task)
 	case scanTimerID:
 		return scanInt(raw, i, &r.timer)
-	default: // there is no other number
+	default: // the remaining column is IsPlayed
 		return scanBool(raw, i, &r.header.IsPlayed)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sameRow compares what the scanner reads with what encoding/json reads. It
-// reports whether the scanner read it.
+// sameRow compares the results of the scanner and of encoding/json. It reports whether the scanner
+// accepted the row.
 func sameRow(t *testing.T, s *RowScanner, raw []byte) (scanned bool) {
 	t.Helper()
 	got, ok := s.Decode(raw)
@@ -20,7 +20,7 @@ func sameRow(t *testing.T, s *RowScanner, raw []byte) (scanned bool) {
 	}
 	want, err := DecodeColumns(raw)
 	if err != nil {
-		t.Fatalf("read though it is wrong: %v\n%s", err, raw)
+		t.Fatalf("the scanner accepts an invalid row: %v\n%s", err, raw)
 	}
 	if got.RowKey != want.RowKey || got.ExecutionID != want.ExecutionID || got.ETag() != want.knownETag || got.EventType != want.EventType ||
 		got.IsSentinel() || len(want.Blobs()) > 0 || !got.SameEvent(want) {
@@ -28,7 +28,7 @@ func sameRow(t *testing.T, s *RowScanner, raw []byte) (scanned bool) {
 	}
 	ev, err := want.Event()
 	if err != nil {
-		t.Fatalf("read though it is wrong: %v\n%s", err, raw)
+		t.Fatalf("the scanner accepts an invalid row: %v\n%s", err, raw)
 	}
 	if diff := cmp.Diff(ev, got.scanned); diff != "" {
 		t.Fatalf("event (-want +got):\n%s\n%s", diff, raw)
@@ -36,7 +36,7 @@ func sameRow(t *testing.T, s *RowScanner, raw []byte) (scanned bool) {
 	return true
 }
 
-func TestRowScanner_ReadsWhatEncodingJSONReads(t *testing.T) {
+func TestRowScanner_DecodesAsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	var s RowScanner
 	scanned, all := map[string]int{}, 0
@@ -59,16 +59,16 @@ func TestRowScanner_ReadsWhatEncodingJSONReads(t *testing.T) {
 		"SubOrchestrationInstanceCreated", "SubOrchestrationInstanceCompleted", "EventSent", "EventRaised",
 	} {
 		if scanned[hot] == 0 {
-			t.Errorf("no %s of the %d rows that .NET wrote was read by the scanner: %v", hot, all, scanned)
+			t.Errorf("the scanner accepted no %s among the %d rows of .NET: %v", hot, all, scanned)
 		}
 	}
 }
 
-func TestRowScanner_LeavesWhatIsOdd(t *testing.T) {
+func TestRowScanner_RejectsUnusualRows(t *testing.T) {
 	t.Parallel()
 	const good = `{"RowKey":"0000000000000001","EventType":"TaskCompleted","EventId":-1,"Result":"a"}`
 	if !sameRow(t, new(RowScanner), []byte(good)) {
-		t.Fatal("the scanner does not read what it is for")
+		t.Fatal("the scanner rejects a frequent row")
 	}
 	for _, change := range [][2]string{
 		{`{"RowKey"`, `{ "RowKey"`},
@@ -108,20 +108,20 @@ func TestRowScanner_LeavesWhatIsOdd(t *testing.T) {
 	} {
 		raw := strings.Replace(good, change[0], change[1], 1)
 		if raw == good {
-			t.Errorf("%s is not in it", change[0])
+			t.Errorf("the row does not contain %s", change[0])
 		}
 		if sameRow(t, new(RowScanner), []byte(raw)) {
-			t.Errorf("the scanner read %s", raw)
+			t.Errorf("the scanner accepts %s", raw)
 		}
 	}
 	for i := range good {
 		if _, ok := new(RowScanner).Decode([]byte(good[:i])); ok {
-			t.Errorf("the scanner read %s", good[:i])
+			t.Errorf("the scanner accepts %s", good[:i])
 		}
 	}
 }
 
-func TestScanTime_IsTheTimeThatTimeParses(t *testing.T) {
+func TestScanTime_ParsesAsTimeParse(t *testing.T) {
 	t.Parallel()
 	at := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 	for n := range 4_000_000 / 137 {
@@ -138,29 +138,29 @@ func TestScanTime_IsTheTimeThatTimeParses(t *testing.T) {
 		}
 	}
 	if at.Year() < 9999 {
-		t.Errorf("it came to %v only", at)
+		t.Errorf("the test ended at %v, too early", at)
 	}
 }
 
-// A text that came before is not taken for another.
-func TestRowScanner_RemembersTextsOfTheRowBefore(t *testing.T) {
+// The scanner reuses the string of the previous row only if the texts are equal.
+func TestRowScanner_ReusesOnlyEqualTexts(t *testing.T) {
 	t.Parallel()
 	var s RowScanner
 	for _, name := range []string{"A", "A", "B", "", `A\"`, "A", `\u0041`} {
 		for _, execution := range []string{"e1", "e1", "", "e2"} {
 			raw := fmt.Sprintf(`{"RowKey":"1","ExecutionId":"%s","EventType":"TaskScheduled","Name":"%s","Version":"%s"}`, execution, name, execution)
 			if !sameRow(t, &s, []byte(raw)) {
-				t.Errorf("the scanner did not read %s", raw)
+				t.Errorf("the scanner rejects %s", raw)
 			}
 			raw = fmt.Sprintf(`{"RowKey":"1","EventType":"EventRaised","Input":"%s"}`, name)
 			if !sameRow(t, &s, []byte(raw)) {
-				t.Errorf("the scanner did not read %s", raw)
+				t.Errorf("the scanner rejects %s", raw)
 			}
 		}
 	}
 }
 
-// The scanner and encoding/json are the same to whoever reads a row.
+// The scanner and encoding/json return the same result for every row that the scanner accepts.
 func FuzzRowScanner(f *testing.F) {
 	addRows(f, "History")
 	for ordinal, ev := range oneOfEach() {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHubNames_AreThoseOfDurableTask(t *testing.T) {
+func TestHubNames_MatchDurableTask(t *testing.T) {
 	n := NewHubNames("MyHub")
 	got := []string{
 		n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(),
@@ -32,11 +32,10 @@ func TestHubNames_OfPartitionLogs(t *testing.T) {
 	}
 }
 
-// With a tracking store History and Instances are called after its prefix, all
-// else after the hub
-// (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
+// With a tracking store, the names of History and Instances start with its prefix, and all other names
+// with the hub's name (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
 // HistoryTableName, InstanceTableName and PartitionTableName).
-func TestHubNames_OfATrackingStoreAreThoseOfDurableTask(t *testing.T) {
+func TestHubNames_OfATrackingStoreMatchDurableTask(t *testing.T) {
 	n := NewHubNames("MyHub").WithTrackingStore("DurableTask")
 	got := []string{n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(), n.ControlQueue(0), n.LargeMessages(), n.Leases()}
 	want := []string{"DurableTaskHistory", "DurableTaskInstances", "MyHubPartitions", "myhub-control-00", "myhub-largemessages", "myhub-leases"}

@@ -24,8 +24,8 @@ func recordedTime(t *testing.T, v recordings.EDMValue) time.Time {
 	return at
 }
 
-// sentStarts returns the start messages of the recordings by execution ID. Those
-// that went to a blob are not there: the recordings do not have the blob.
+// sentStarts returns the start messages of the recordings, by execution ID. It omits messages in blobs,
+// because the recordings do not contain the blobs.
 func sentStarts(t *testing.T) map[string]*history.ExecutionStarted {
 	t.Helper()
 	starts := map[string]*history.ExecutionStarted{}
@@ -44,10 +44,9 @@ func sentStarts(t *testing.T) map[string]*history.ExecutionStarted {
 	return starts
 }
 
-// Every row that a client of .NET inserted or replaced for a new instance is made
-// again from the start message that the client sent before, or, if that went to
-// a blob, from the row itself.
-func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
+// Every row that a .NET client wrote for a new instance is encoded again: from the client's start
+// message, or, if the message is in a blob, from the row itself.
+func TestNewInstances_AreEncodedAsByDotNet(t *testing.T) {
 	starts := sentStarts(t)
 	counts := map[string]int{}
 	for _, rec := range recordings.Rows(t) {
@@ -84,7 +83,7 @@ func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
 		if got[FirstCreatedColumn] != want["CreatedTime"] {
 			t.Errorf("%s: %s is %v, want %v", &rec, FirstCreatedColumn, got[FirstCreatedColumn], want["CreatedTime"])
 		}
-		delete(got, FirstCreatedColumn) // ours alone
+		delete(got, FirstCreatedColumn) // .NET does not have this column
 		if diff := cmp.Diff(got, want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", &rec, diff)
 		}
@@ -95,11 +94,10 @@ func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
 	}
 }
 
-// Every merge into an instances table of the recordings is made again: those of
-// checkpoints from the history rows that were written just before, those of a
-// termination from the message. Only the local clock and the custom status are
-// taken from the recording.
-func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
+// Every recorded merge into an instances table is encoded again: merges of checkpoints from the history
+// rows that were written before, merges of a termination from the message. Only the local time and the
+// custom status come from the recorded merge.
+func TestInstanceMerges_AreEncodedAsByDotNet(t *testing.T) {
 	counts := map[string]int{}
 	written := map[string][]recordings.Row{} // history rows since the last merge, by hub and partition key
 	for _, rec := range recordings.Rows(t) {
@@ -129,10 +127,10 @@ func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
 			e = EncodeEndedBeforeStart(UnescapeKey(want["PartitionKey"].Text()), history.Terminated, new(want["Output"].Text()),
 				recordedTime(t, want["LastUpdatedTime"]), recordedTime(t, want["CompletedTime"]))
 		case status == history.Pending.String():
-			counts["rewound"]++ // nothing here writes these yet
+			counts["rewound"]++ // tested in package instances
 			continue
 		}
-		// The one difference: an Output that .NET would take for a reference.
+		// The only difference is an Output that .NET would interpret as a reference.
 		if output := want["Output"]; looksLikeURI(output.Text()) && !strings.HasPrefix(output.Text(), "http://127.0.0.1:") {
 			counts["like a URI"]++
 			want["Output"] = recordings.EDMValue{Type: output.Type, Value: output.Text() + " "}
@@ -219,9 +217,9 @@ func replayedCheckpoint(t *testing.T, merge *recordings.Row, rows []recordings.R
 	return c
 }
 
-// Every row that was read from an instances table is decoded, and each column
-// must then be where it belongs.
-func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
+// Every row that was read from an instances table is decoded. Encoding the result again must give the
+// same columns.
+func TestInstanceRows_AreDecodedCompletely(t *testing.T) {
 	var count int
 	for _, rec := range recordings.Rows(t) {
 		if rec.Table != "Instances" || rec.Verb != "GET" {
@@ -236,7 +234,7 @@ func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
 		if !strings.HasPrefix(row.ETag, "W/") {
 			t.Errorf("%s: ETag %q", &rec, row.ETag)
 		}
-		// Put everything back into a row.
+		// Encode the result as a row again.
 		s := row.State
 		e := Row{PartitionKey: EscapeKey(s.Instance.InstanceID)}
 		want := recordings.Columns(t, rec.Raw)
@@ -273,9 +271,9 @@ func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
 	recordings.WantCount(t, "rows", count, 144)
 }
 
-// The references to blobs that .NET wrote into instance rows are understood, and
-// made again from the blob's name.
-func TestBlobURLs_AreThoseOfDotNet(t *testing.T) {
+// The blob URLs that .NET wrote into instance rows are recognized, and BlobURL returns them for the
+// blobs' names.
+func TestBlobURLs_MatchDotNet(t *testing.T) {
 	var messages, columns int
 	for _, rec := range recordings.Rows(t) {
 		if rec.Table != "Instances" {
@@ -289,11 +287,11 @@ func TestBlobURLs_AreThoseOfDotNet(t *testing.T) {
 			}
 			name, ok := BlobNameFromURL(container, value)
 			if !ok {
-				t.Errorf("%s: %s %q is not taken for a blob's address", &rec, column, value)
+				t.Errorf("%s: %s %q is not recognized as a blob URL", &rec, column, value)
 				continue
 			}
 			if got := BlobURL(container, name); got != value {
-				t.Errorf("%s: address of %q is %q, want %q", &rec, name, got, value)
+				t.Errorf("%s: BlobURL(%q) = %q, want %q", &rec, name, got, value)
 			}
 			if IsStartMessageBlob(name) {
 				messages++

@@ -12,11 +12,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// EncodeNewInstance returns the row of an instance that a client creates, to be
-// inserted, or to replace that of an earlier instance with the same ID
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// SetNewExecutionAsync). If the start message went to a blob, inputURL is the
-// blob's address and stands for the input; else it is empty.
+// EncodeNewInstance returns the row of an instance that a client starts. It is inserted, or replaces
+// the row of an earlier instance with the same ID
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, SetNewExecutionAsync). If the start
+// message is in a blob, inputURL is the blob's URL and replaces the input; otherwise it is empty.
 func EncodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string, now time.Time) Row {
 	e := Row{PartitionKey: EscapeKey(start.Instance.InstanceID)}
 	if inputURL != "" {
@@ -41,28 +40,27 @@ func EncodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 	return e
 }
 
-// FirstCreatedColumn is a column that .NET does not have. Checkpoints, which are
-// merged into the row, leave it alone, also those of .NET; a start replaces the row,
-// and the first checkpoint of a child sets it.
+// FirstCreatedColumn is the column with the time of the instance's first creation. .NET does not have
+// it. Checkpoints, which are merged into the row, do not change it; a start replaces the row, and the
+// first checkpoint of a child sets the column.
 const FirstCreatedColumn = "FirstCreatedTime"
 
-// DirectStartColumn is a column that .NET does not have. It has the time at which a worker
-// inserted the row of an instance whose start it hands over in memory. Together with the
-// status Pending it marks a start that may have no message. Later writes leave the column
-// alone, so it counts only while LastUpdatedTime has the same value.
+// DirectStartColumn is the column with the time at which a worker inserted the row of an instance
+// whose start it delivers in memory. .NET does not have it. Together with the status Pending it marks
+// a start that may have no message. Later writes do not change the column. It is therefore valid only
+// while LastUpdatedTime has the same value.
 const DirectStartColumn = "DirectStartTime"
 
-// SetName sets the name of an instance's orchestrator. Readers do not look for
-// it in a blob.
+// SetName sets the name of the orchestrator, shortened if necessary. Readers do not look for the name
+// in a blob.
 func (e *Row) SetName(name string) { e.SetString("Name", fitted("Name", name, MaxColumnUnits)) }
 
-// OffloadAsURL replaces the value of a column of an instance row by the address
-// of the blob that has it. Status queries of .NET resolve this, but not the form
-// that offload makes.
+// OffloadAsURL replaces the value of an instance row's column by the URL of its blob. .NET's status
+// queries read blobs only by URL, not by the reference that [Row.Offload] writes.
 func (e *Row) OffloadAsURL(column, url string) { e.SetString(column, url) }
 
-// SetInline sets Input or Output to a value, not a reference. It keeps readers
-// in .NET from taking it for one.
+// SetInline sets Input or Output to a value. It changes a value that .NET would interpret as a
+// reference to a blob.
 func (e *Row) SetInline(column string, v *string) {
 	if v != nil && looksLikeURI(*v) {
 		v = new(*v + " ")
@@ -70,29 +68,28 @@ func (e *Row) SetInline(column string, v *string) {
 	e.setOptional(column, v)
 }
 
-// An InstanceCheckpoint is the part of a checkpoint that changes the instance's row.
+// An InstanceCheckpoint contains the data of a checkpoint that changes the instance row.
 type InstanceCheckpoint struct {
-	Instance history.OrchestrationInstance // the execution that Events belong to
+	Instance history.OrchestrationInstance // the execution of Events
 	TaskHub  string
 	// Events are the new events of the history, at least one.
 	Events []history.Event
-	// Rows are the history rows of Events after their large columns were
-	// offloaded, one for each event.
+	// Rows are the history rows of Events, with their large columns offloaded.
 	Rows []Row
-	// BlobURL returns the address of a blob with a large column.
+	// BlobURL returns the URL of a blob with a large column.
 	BlobURL func(blobName string) string
-	// CustomStatus is JSON text; nil if there is none.
+	// CustomStatus is JSON text; nil if the instance has none.
 	CustomStatus *string
-	// Now becomes the time of completion of an instance that ends.
+	// Now is the completion time of an instance that ends.
 	Now time.Time
-	// IsNew says that the row begins an instance which no client started.
+	// IsNew means that the checkpoint creates the row of an instance that no client started.
 	IsNew bool
-	// Replaced are the blobs of the generation before, which will be deleted.
+	// Replaced lists the blobs of the previous generation, which will be deleted.
 	Replaced []string
 }
 
-// EncodeInstanceCheckpoint returns what a checkpoint changes in the instance's
-// row, to be inserted or merged (AzureTableTrackingStore.cs, UpdateStateAsync).
+// EncodeInstanceCheckpoint returns the changes of a checkpoint to the instance row, to be inserted or
+// merged (AzureTableTrackingStore.cs, UpdateStateAsync).
 func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 	e := Row{PartitionKey: EscapeKey(c.Instance.InstanceID), Properties: make([]property, 0, 16)}
 	customStatus := JSONNull
@@ -104,7 +101,7 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 	e.SetTime("LastUpdatedTime", c.Events[len(c.Events)-1].Head().Timestamp)
 	e.SetString("TaskHubName", c.TaskHub)
 	if slices.ContainsFunc(c.Replaced, isReason) {
-		e.SetString("Output", "") // it may name the blob
+		e.SetString("Output", "") // the output may refer to the blob
 	}
 	for i, ev := range c.Events {
 		switch ev := ev.(type) {
@@ -119,7 +116,7 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 			e.SetString("Tags", TagsColumn(ev.Tags))
 			if i < len(c.Rows) {
 				if blob := c.Rows[i].OffloadedTo("Tags"); blob != "" {
-					e.Offload("Tags", blob) // .NET does not, and the service refuses its row
+					e.Offload("Tags", blob) // .NET does not offload tags, and the service then rejects its row
 				}
 			}
 			if ev.Generation != nil {
@@ -156,15 +153,14 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 	return e
 }
 
-// isReason reports whether a blob has the reason for which an instance was suspended or
-// resumed, which the instance's row has as its output.
+// isReason reports whether a blob contains the reason of a suspension or a resumption. The instance
+// row has this reason as its output.
 func isReason(blob string) bool { return strings.HasSuffix(blob, "-Reason.json.gz") }
 
-// setFromHistory sets column to value, or, if a column of the event's history
-// row went to a blob, to the address of the blob (AzureTableTrackingStore.cs,
-// SetInstancesTablePropertyFromHistoryProperty). A failure's output is longer
-// than the Result that decides this; what does not fit is cut off, since a
-// refused row would block the instance for ever.
+// setFromHistory sets column to value, or to the URL of the blob if the event's history column is in a
+// blob (AzureTableTrackingStore.cs, SetInstancesTablePropertyFromHistoryProperty). The output of a
+// failure is longer than the Result in the history. It is shortened if it does not fit, because a
+// rejected row would block the instance.
 func (e *Row) setFromHistory(column string, c InstanceCheckpoint, event int, historyColumn string, value *string) {
 	if event < len(c.Rows) {
 		if blob := c.Rows[event].OffloadedTo(historyColumn); blob != "" {
@@ -178,9 +174,9 @@ func (e *Row) setFromHistory(column string, c InstanceCheckpoint, event int, his
 	e.SetInline(column, value)
 }
 
-// EncodeEndedBeforeStart returns what to merge into the row of an instance
-// that ended before it started. at is the time of the event that ended it
-// (AzureTableTrackingStore.cs, UpdateStatusForTerminationAsync).
+// EncodeEndedBeforeStart returns the changes to the row of an instance that ends before it has
+// started. at is the time of the event that ends it (AzureTableTrackingStore.cs,
+// UpdateStatusForTerminationAsync).
 func EncodeEndedBeforeStart(instanceID string, status history.RuntimeStatus, reason *string, at, now time.Time) Row {
 	e := Row{PartitionKey: EscapeKey(instanceID)}
 	e.SetString("RuntimeStatus", status.String())
@@ -190,8 +186,8 @@ func EncodeEndedBeforeStart(instanceID string, status history.RuntimeStatus, rea
 	return e
 }
 
-// EncodeRewound returns what to merge into the row of an instance that was
-// rewound (AzureTableTrackingStore.cs, UpdateStatusForRewindAsync).
+// EncodeRewound returns the changes to the row of a rewound instance (AzureTableTrackingStore.cs,
+// UpdateStatusForRewindAsync).
 func EncodeRewound(instanceID string, now time.Time) Row {
 	e := Row{PartitionKey: EscapeKey(instanceID)}
 	e.SetString("RuntimeStatus", history.Pending.String())
@@ -199,30 +195,29 @@ func EncodeRewound(instanceID string, now time.Time) Row {
 	return e
 }
 
-// An InstanceRow is a row of the instances table as it was read.
+// An InstanceRow is a decoded row of the instances table.
 type InstanceRow struct {
-	// State has the columns. Its Input and Output are as stored: values, or
-	// references that [BlobNameFromURL] knows.
+	// State contains the columns. Input and Output are as stored: values, or references that
+	// [BlobNameFromURL] recognizes.
 	State provider.InstanceState
 	// Generation is nil if the row has none.
 	Generation *int
-	// InputBlob names the blob that has the input, if the row says so; Input is
-	// then empty.
+	// InputBlob is the name of the blob with the input; Input is then empty.
 	InputBlob string
-	// TagsBlob names the blob that has the tags, if the row says so.
+	// TagsBlob is the name of the blob with the tags.
 	TagsBlob string
 	ETag     string
 	// DirectStartAt is the value of [DirectStartColumn], zero if the row has none.
 	DirectStartAt time.Time
 }
 
-// AwaitsDirectStart reports whether the row is as the worker inserted it that hands the start
-// over in memory.
+// AwaitsDirectStart reports whether the row is unchanged since a worker inserted it for a start that
+// is delivered in memory.
 func (r *InstanceRow) AwaitsDirectStart() bool {
 	return r.State.Status == history.Pending && !r.DirectStartAt.IsZero() && r.DirectStartAt.Equal(r.State.LastUpdatedAt)
 }
 
-// StateOrNil returns what the row says, nil if there is no row.
+// StateOrNil returns the state of the row, nil for a nil row.
 func (r *InstanceRow) StateOrNil() *provider.InstanceState {
 	if r == nil {
 		return nil
@@ -230,7 +225,7 @@ func (r *InstanceRow) StateOrNil() *provider.InstanceState {
 	return &r.State
 }
 
-// Began makes the row say what [EncodeInstanceCheckpoint] writes of a start.
+// Began changes the row as [EncodeInstanceCheckpoint] does for a start.
 func (r *InstanceRow) Began(start *history.ExecutionStarted, isNew bool) {
 	s := &r.State
 	s.Name, s.Version, s.Tags, s.CreatedAt = start.Name, start.Version, start.Tags, start.Timestamp
@@ -245,12 +240,12 @@ func (r *InstanceRow) Began(start *history.ExecutionStarted, isNew bool) {
 	}
 }
 
-// IsReplacing reports whether the row is of another execution that is yet to start.
+// IsReplacing reports whether the row belongs to another, pending execution.
 func (r *InstanceRow) IsReplacing(instance history.OrchestrationInstance) bool {
 	return r != nil && r.State.Instance.ExecutionID != instance.ExecutionID && r.State.Status == history.Pending
 }
 
-// InstanceColumns returns the columns to select for what is wanted.
+// InstanceColumns returns the columns to select for fetch.
 func InstanceColumns(fetch provider.Fetch) []string {
 	columns := []string{
 		"PartitionKey", "RowKey", "ExecutionId", "Name", "Version", "CustomStatus", "CreatedTime", "LastUpdatedTime",
@@ -266,9 +261,8 @@ func InstanceColumns(fetch provider.Fetch) []string {
 	return columns
 }
 
-// DecodeInstanceRow reads a row as the table service returns it. Columns that
-// were not selected are zero. A status that is unknown becomes -1, as in .NET
-// (AzureTableTrackingStore.cs, ConvertFromAsync).
+// DecodeInstanceRow decodes a row in the table service's format. Columns that were not selected are
+// zero. An unknown status becomes -1, as in .NET (AzureTableTrackingStore.cs, ConvertFromAsync).
 func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 	var c struct {
 		ETag               string `json:"odata.etag"`
@@ -313,7 +307,7 @@ func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 		r.State.Status = status
 	}
 	if !r.State.Status.IsTerminal() && c.Output != nil && *c.Output == "" {
-		r.State.Output = nil // a checkpoint took it back
+		r.State.Output = nil // a checkpoint removed it, see EncodeInstanceCheckpoint
 	}
 	if c.CustomStatus != nil && *c.CustomStatus != JSONNull {
 		r.State.CustomStatus = c.CustomStatus
@@ -327,7 +321,7 @@ func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 	return r, nil
 }
 
-// DecodeTags reads the tags from a column's text or from the blob that has it.
+// DecodeTags decodes the tags from the text of a column or of a blob.
 func (r *InstanceRow) DecodeTags(text string) error {
 	if text == "" || text == JSONNull {
 		return nil

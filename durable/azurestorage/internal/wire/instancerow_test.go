@@ -16,8 +16,7 @@ var (
 	lastEventAt    = time.Date(2026, 11, 20, 18, 0, 3, 0, time.UTC)
 )
 
-// merged returns the columns that a checkpoint with events merges, besides those
-// that every checkpoint has.
+// merged returns the columns of a checkpoint's merge, without the columns of every checkpoint.
 func merged(t *testing.T, rows []Row, events ...history.Event) map[string]any {
 	t.Helper()
 	events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(lastEventAt)})
@@ -45,7 +44,7 @@ func merged(t *testing.T, rows []Row, events ...history.Event) map[string]any {
 }
 
 // AzureTableTrackingStore.cs, UpdateStateAsync.
-func TestInstanceCheckpoint_DecidesTheColumnsByTheEvents(t *testing.T) {
+func TestInstanceCheckpoint_DerivesTheColumnsFromTheEvents(t *testing.T) {
 	const now = "2026-11-20T18:00:09.0000000Z"
 	started := history.NewHeader(time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC))
 	failure := &history.FailureDetails{ErrorType: "main.Err", ErrorMessage: "kaboom"}
@@ -122,9 +121,9 @@ func TestInstanceCheckpoint_RefersToTheBlobsOfItsHistory(t *testing.T) {
 	}
 }
 
-// A failure's output is the type and the message, which can be too large where
-// the message alone, which is in the history, is not.
-func TestInstanceCheckpoint_CutsAnOutputThatNoTableTakes(t *testing.T) {
+// The output of a failure contains the type and the message. It may be too large although the message
+// in the history is not.
+func TestInstanceCheckpoint_ShortensAnOutputThatDoesNotFit(t *testing.T) {
 	message := strings.Repeat("m", MaxColumnUnits)
 	got, _ := merged(t, nil, &history.ExecutionCompleted{
 		Status: history.Failed, Result: &message, Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: message},
@@ -134,9 +133,9 @@ func TestInstanceCheckpoint_CutsAnOutputThatNoTableTakes(t *testing.T) {
 	}
 }
 
-// The row has the reason of a resume as its output. When the blob that has it is about to be
-// deleted, the row must not name it; nothing else is taken from the row.
-func TestInstanceCheckpoint_TakesBackAnOutputWhoseBlobGoes(t *testing.T) {
+// The output in the row is the reason of a resume. If the blob with the reason will be deleted, the row
+// must no longer refer to it. All other columns keep their values.
+func TestInstanceCheckpoint_RemovesAnOutputWhoseBlobIsDeleted(t *testing.T) {
 	for blob, want := range map[string]bool{
 		"i/history-000000000000002C-ExecutionResumed-1F8269D2-Reason.json.gz":      true,
 		"i/history-000000000000002C-ExecutionSuspended-1F8269D2-Reason.json.gz":    true,
@@ -145,7 +144,7 @@ func TestInstanceCheckpoint_TakesBackAnOutputWhoseBlobGoes(t *testing.T) {
 	} {
 		e := EncodeInstanceCheckpoint(InstanceCheckpoint{Events: []history.Event{&history.ExecutionStarted{}}, Replaced: []string{blob}})
 		if output, is := e.LookUp("Output"); is != want || output != "" {
-			t.Errorf("%s: output %q is written %v, want %v", blob, output, is, want)
+			t.Errorf("%s: output %q, written %v; want written %v", blob, output, is, want)
 		}
 	}
 	for status, want := range map[string]bool{"Running": false, "Completed": true} {
@@ -154,7 +153,7 @@ func TestInstanceCheckpoint_TakesBackAnOutputWhoseBlobGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if is := row.State.Output != nil; is != want {
-			t.Errorf("%s with an empty output has one: %v, want %v", status, is, want)
+			t.Errorf("%s with an empty output: has an output %v, want %v", status, is, want)
 		}
 	}
 }
@@ -178,7 +177,7 @@ func TestEncodeTerminatedBeforeStart_GuardsTheReason(t *testing.T) {
 	}
 }
 
-func TestDecodeInstanceRow_ReadsWhatIsThere(t *testing.T) {
+func TestDecodeInstanceRow_ReadsIncompleteRows(t *testing.T) {
 	created := time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		name, raw string
@@ -218,7 +217,7 @@ func TestDecodeInstanceRow_ReadsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestInstanceColumns_LeaveOutWhatIsNotWanted(t *testing.T) {
+func TestInstanceColumns_OmitUnwantedColumns(t *testing.T) {
 	has := func(fetch provider.Fetch, column string) bool {
 		for _, c := range InstanceColumns(fetch) {
 			if c == column {

@@ -8,19 +8,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// A jsonWriter writes JSON objects byte for byte as Newtonsoft.Json does for
-// DurableTask. The standard library's encoder differs in what it escapes.
+// A jsonWriter writes JSON objects with the same bytes as DurableTask's Newtonsoft.Json. The standard
+// library escapes other characters.
 type jsonWriter struct {
 	buf []byte
-	// types says whether objects begin with $type, as they do in messages and
-	// do not in table columns.
+	// types means that objects start with $type, as in messages. Objects in table columns do not.
 	types bool
-	// eventType is the type of the event that is being written, until it is written itself.
+	// eventType is the type of the current event until it is written.
 	eventType history.EventType
 }
 
-// open begins an object of the given .NET type; typeName is not written if it
-// is empty.
+// open starts an object of the given .NET type. An empty typeName is not written.
 func (w *jsonWriter) open(typeName string) {
 	w.buf = append(w.buf, '{')
 	if w.types && typeName != "" {
@@ -28,10 +26,10 @@ func (w *jsonWriter) open(typeName string) {
 	}
 }
 
-// close ends the object that open began.
+// close ends an object.
 func (w *jsonWriter) close() { w.buf = append(w.buf, '}') }
 
-// key begins a member. Names are our own and need no escaping.
+// key starts a member. Names are constants and need no escaping.
 func (w *jsonWriter) key(name string) {
 	if w.buf[len(w.buf)-1] != '{' {
 		w.buf = append(w.buf, ',')
@@ -54,7 +52,7 @@ func (w *jsonWriter) optStr(name string, v *string) {
 	w.str(name, *v)
 }
 
-// strOrNull writes null for the empty string.
+// strOrNull writes a string, and null for the empty string.
 func (w *jsonWriter) strOrNull(name, v string) {
 	if v == "" {
 		w.null(name)
@@ -85,19 +83,19 @@ func (w *jsonWriter) time(name string, t time.Time) {
 	w.buf = append(w.buf, '"')
 }
 
-// raw writes a member whose value is JSON text already.
+// raw writes a member whose value is JSON text.
 func (w *jsonWriter) raw(name, text string) {
 	w.key(name)
 	w.buf = append(w.buf, text...)
 }
 
-// appendTime writes t as Newtonsoft.Json does a DateTime.
+// appendTime appends t in the format of Newtonsoft.Json for a DateTime.
 func appendTime(b []byte, t time.Time) []byte { return eventjson.AppendTime(b, t) }
 
-// appendJSONString writes s in quotes, as Newtonsoft.Json does.
+// appendJSONString appends s in quotes and escaped, as Newtonsoft.Json does.
 func appendJSONString(b []byte, s string) []byte { return eventjson.AppendString(b, s) }
 
-// JSONLength returns how many bytes text takes up within JSON, at most.
+// JSONLength returns the maximum size of text in JSON, in bytes.
 func JSONLength(text string) (n int) {
 	for _, r := range text {
 		n += jsonRuneLength(r)
@@ -117,8 +115,7 @@ func jsonRuneLength(r rune) int {
 	return len(string(r))
 }
 
-// CutJSON returns the longest beginning of text that takes up at most limit
-// bytes within JSON.
+// CutJSON returns the longest prefix of text whose size in JSON is at most limit bytes.
 func CutJSON(text string, limit int) string {
 	n := 0
 	for i, r := range text {

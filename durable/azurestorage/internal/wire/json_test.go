@@ -11,7 +11,7 @@ import (
 )
 
 // Newtonsoft.Json/Utilities/JavaScriptUtils.cs with StringEscapeHandling.Default.
-func TestJSONStrings_AreEscapedAsNewtonsoftDoes(t *testing.T) {
+func TestJSONStrings_AreEscapedAsByNewtonsoft(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"", `""`},
 		{"plain", `"plain"`},
@@ -23,7 +23,7 @@ func TestJSONStrings_AreEscapedAsNewtonsoftDoes(t *testing.T) {
 		{"\u2027\u2028\u2029\u202a", "\"\u2027\\u2028\\u2029\u202a\""},
 		{"/<>&'", `"/<>&'"`},
 		{"é日😀", `"é日😀"`},
-		{"\ufffd\ufffe\uffff", "\"\ufffd\\ufffe\\uffff\""}, // the last two are our own: XML cannot hold them
+		{"\ufffd\ufffe\uffff", "\"\ufffd\\ufffe\\uffff\""}, // unlike Newtonsoft.Json, the last two are escaped: XML cannot contain them
 		{"a\xffb\xc3", "\"a\ufffdb\ufffd\""},
 	} {
 		if got := string(appendJSONString(nil, c.in)); got != c.want {
@@ -51,7 +51,7 @@ func FuzzJSONString_IsReadBack(f *testing.F) {
 	})
 }
 
-func TestTimes_AreWrittenAsNewtonsoftDoes(t *testing.T) {
+func TestTimes_AreWrittenAsByNewtonsoft(t *testing.T) {
 	paris := time.FixedZone("", 3600)
 	for _, c := range []struct {
 		name string
@@ -100,8 +100,8 @@ func TestTimes_WithoutAZoneAreUTC(t *testing.T) {
 	}
 }
 
-// Azure.Data.Tables always writes seven decimals.
-func TestTableTimes_HaveSevenDecimalsAndFitTheTable(t *testing.T) {
+// Azure.Data.Tables writes exactly seven decimals.
+func TestTableTimes_HaveSevenDecimalsAndAreValidInTables(t *testing.T) {
 	for _, c := range []struct {
 		at   time.Time
 		want string

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanText returns what is between the quotes that begin at i, and where to go
-// on behind them, -1 if there is no text.
+// scanText returns the string that starts at offset i, without its quotes, and the offset after it.
+// next is -1 without a valid string at i.
 func scanText(raw []byte, i int) (text []byte, next int) {
 	if i >= len(raw) || raw[i] != '"' {
 		return nil, -1
@@ -20,7 +20,7 @@ func scanText(raw []byte, i int) (text []byte, next int) {
 			return nil, -1
 		}
 		end := from + n
-		// A quote is part of the text if an odd number of backslashes leads to it.
+		// An odd number of backslashes before a quote escapes the quote.
 		slashes := 0
 		for end-slashes > i && raw[end-slashes-1] == '\\' {
 			slashes++
@@ -32,7 +32,7 @@ func scanText(raw []byte, i int) (text []byte, next int) {
 	}
 }
 
-// scanInt reads an integer of at most nine digits.
+// scanInt reads an integer with at most nine digits.
 func scanInt(raw []byte, i int, to *int) int {
 	negative := i < len(raw) && raw[i] == '-'
 	if negative {
@@ -65,8 +65,8 @@ func scanBool(raw []byte, i int, to *bool) int {
 	return -1
 }
 
-// scanTime reads a time in UTC, with or without decimals, as table services and
-// .NET write it: 2026-11-20T18:34:03.0414474Z.
+// scanTime parses a time in UTC, with or without decimals, in the format of table services and .NET:
+// 2026-11-20T18:34:03.0414474Z.
 func scanTime(b []byte) (t time.Time, ok bool) {
 	if len(b) < len("2026-11-20T18:34:03Z") || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[len(b)-1] != 'Z' {
 		return time.Time{}, false
@@ -115,8 +115,8 @@ func daysIn(year, month int) int {
 	return 31
 }
 
-// daysSinceEpoch counts the days from 1 January 1970 to a date of the Gregorian
-// calendar. Years begin in March here, so that a leap day is the last of one.
+// daysSinceEpoch returns the number of days from 1 January 1970 to a Gregorian date. Internally, years
+// start in March, so that a leap day is the last day of a year.
 func daysSinceEpoch(year, month, day int) int {
 	if month < 3 {
 		year--
@@ -126,8 +126,8 @@ func daysSinceEpoch(year, month, day int) int {
 	return 365*year + year/4 - year/100 + year/400 + (153*(month-3)+2)/5 + day - 1 - daysToEpoch
 }
 
-// unquoteJSON appends the text that stands between two quotes in JSON to out. It
-// leaves surrogates, which come in pairs, to the standard library.
+// unquoteJSON appends the unescaped text between two quotes to out. It rejects escaped surrogates,
+// which encoding/json then decodes.
 func unquoteJSON(out, quoted []byte) (text []byte, ok bool) {
 	for {
 		n := bytes.IndexByte(quoted, '\\')
@@ -166,7 +166,7 @@ func unquoteJSON(out, quoted []byte) (text []byte, ok bool) {
 	}
 }
 
-// hasQuotesOnly reports whether a text in JSON has no escapes but quotes.
+// hasQuotesOnly reports whether a JSON string has no escapes except escaped quotes.
 func hasQuotesOnly(quoted []byte) bool {
 	for {
 		n := bytes.IndexByte(quoted, '\\')
@@ -180,9 +180,8 @@ func hasQuotesOnly(quoted []byte) bool {
 	}
 }
 
-// isPlainJSON reports whether raw is UTF-8 without control characters, which
-// JSON allows between tokens only. It looks at eight bytes at a time, and at the
-// outcome every 32.
+// isPlainJSON reports whether raw is UTF-8 without control characters, which JSON allows only between
+// tokens. It reads eight bytes at a time.
 func isPlainJSON(raw []byte) bool {
 	const spaces, highs = 0x2020202020202020, 0x8080808080808080
 	var control, high uint64
@@ -205,7 +204,7 @@ func isPlainJSON(raw []byte) bool {
 	return high&highs == 0 || utf8.Valid(raw)
 }
 
-// hexRune reads four hexadecimal digits.
+// hexRune parses four hexadecimal digits.
 func hexRune(b []byte) (r rune, ok bool) {
 	if len(b) < 4 {
 		return 0, false

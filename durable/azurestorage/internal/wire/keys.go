@@ -7,9 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// EscapeKey makes an instance ID fit for a partition key, which may hold
-// neither / \ # ? nor control characters. Such a character becomes ^ and one
-// that stands for it; ^ itself is doubled
+// EscapeKey converts an instance ID into a partition key, which may contain neither / \ # ? nor
+// control characters. It replaces such a character by ^ and a substitute, and ^ by ^^
 // (DurableTask.AzureStorage/Tracking/KeySanitation.cs, EscapePartitionKey).
 func EscapeKey(id string) string {
 	if strings.IndexFunc(id, isForbiddenInKey) < 0 {
@@ -41,10 +40,10 @@ func EscapeKey(id string) string {
 	return b.String()
 }
 
-// maxKeyUnits is how many UTF-16 code units a key may have: 1 KiB.
+// maxKeyUnits is the service's maximum length of a key, in UTF-16 code units: 1 KiB.
 const maxKeyUnits = 512
 
-// CheckID returns an error for an instance ID that no row can have.
+// CheckID returns an error if an instance ID is too long for a row.
 func CheckID(id string) error {
 	if n := utf16Length(EscapeKey(id)); n > maxKeyUnits {
 		return fmt.Errorf("an instance ID of %d characters; want at most %d: %w", n, maxKeyUnits, provider.ErrInstanceNotFound)
@@ -52,8 +51,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// UnescapeKey returns the instance ID that [EscapeKey] made key from. After a ^, what
-// EscapeKey cannot have written stands for itself (KeySanitation.cs,
+// UnescapeKey returns the instance ID of a key that [EscapeKey] has returned. In other keys, a
+// character after ^ that is no valid substitute stands for itself (KeySanitation.cs,
 // UnescapePartitionKey).
 func UnescapeKey(key string) string {
 	if strings.IndexByte(key, '^') < 0 {
@@ -93,7 +92,7 @@ func UnescapeKey(key string) string {
 	return b.String()
 }
 
-// controlOffset moves control characters to where keys allow them.
+// controlOffset is the distance between a control character and its substitute.
 const controlOffset = 0xC0
 
 func isForbiddenInKey(r rune) bool {

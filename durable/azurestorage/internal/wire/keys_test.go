@@ -7,7 +7,7 @@ import (
 )
 
 // DurableTask.AzureStorage/Tracking/KeySanitation.cs, EscapePartitionKey.
-func TestEscapeKey_ReplacesWhatKeysMayNotHold(t *testing.T) {
+func TestEscapeKey_ReplacesForbiddenCharacters(t *testing.T) {
 	for _, c := range []struct{ id, key string }{
 		{"", ""},
 		{"abc", "abc"},
@@ -33,7 +33,7 @@ func TestEscapeKey_ReplacesWhatKeysMayNotHold(t *testing.T) {
 	}
 }
 
-func TestUnescapeKey_TakesWhatNobodyEscapedAsItIs(t *testing.T) {
+func TestUnescapeKey_KeepsUnescapedText(t *testing.T) {
 	for key, want := range map[string]string{"a^b": "ab", "a^": "a^", "^~": "~", "^\u00e0": "\u00e0", "^😀": "😀"} {
 		if got := UnescapeKey(key); got != want {
 			t.Errorf("unescapeKey(%q) = %q, want %q", key, got, want)
@@ -48,16 +48,16 @@ func FuzzEscapeKey_CanBeUndone(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id string) {
 		key := EscapeKey(id)
 		if i := strings.IndexAny(key, "/\\#?"); i >= 0 {
-			t.Errorf("escapeKey(%q) = %q holds %q", id, key, key[i])
+			t.Errorf("EscapeKey(%q) = %q contains %q", id, key, key[i])
 		}
 		for _, r := range key {
 			if r <= 0x1F || 0x7F <= r && r <= 0x9F {
-				t.Errorf("escapeKey(%q) = %q holds a control character", id, key)
+				t.Errorf("EscapeKey(%q) = %q contains a control character", id, key)
 			}
 		}
 		if got := UnescapeKey(key); got != id && utf8.ValidString(id) {
 			t.Errorf("unescapeKey(escapeKey(%q)) = %q", id, got)
 		}
-		UnescapeKey(id) // must not panic, whatever it is given
+		UnescapeKey(id) // must not panic for any text
 	})
 }

@@ -14,31 +14,30 @@ import (
 	"github.com/google/uuid"
 )
 
-// LargeMessageThreshold is how many bytes the JSON of a message may have, before
-// Base64, to go to a queue. A longer one goes to a blob
-// (DurableTask.AzureStorage/MessageManager.cs, MaxStorageQueuePayloadSizeInBytes).
+// LargeMessageThreshold is the maximum size of a message in a queue: bytes of JSON, before Base64.
+// Longer messages are stored in blobs (DurableTask.AzureStorage/MessageManager.cs,
+// MaxStorageQueuePayloadSizeInBytes).
 const LargeMessageThreshold = 45 * 1024
 
-// MaxDecompressed bounds what a blob may decompress to, in bytes, so that a
-// small blob cannot fill the memory.
+// MaxDecompressed is the maximum size of a decompressed blob, in bytes. It protects the process from
+// small blobs with huge content.
 const MaxDecompressed = 256 << 20
 
-// MessageBlobName names the blob of a large message. The instance ID is the
-// receiver's and is not escaped; slashes in it make virtual folders
+// MessageBlobName returns the name of the blob for a large message. instanceID is the receiver's ID
+// and is not escaped; slashes in it create virtual folders
 // (DurableTask.AzureStorage/MessageManager.cs, GetNewLargeMessageBlobName).
 func MessageBlobName(instanceID string, activityID uuid.UUID, t history.EventType) string {
 	return instanceID + "/message-" + hex.EncodeToString(activityID[:]) + "-" + t.String() + ".json.gz"
 }
 
-// IsStartMessageBlob reports whether a blob that an instance row's Input refers
-// to is a whole start message, whose event has the input, and not the input
-// itself (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// ConvertFromAsync).
+// IsStartMessageBlob reports whether a blob that an instance row's Input refers to contains a whole
+// start message. Otherwise it contains the input itself
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, ConvertFromAsync).
 func IsStartMessageBlob(blobName string) bool {
 	return strings.HasSuffix(blobName, "ExecutionStarted.json.gz")
 }
 
-// Compress returns text as the content of a blob.
+// Compress returns the content of a blob with text.
 func Compress(text []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
@@ -51,8 +50,8 @@ func Compress(text []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Decompress returns the text that is the content of a blob. It fails for more
-// than MaxDecompressed bytes of text.
+// Decompress returns the text in the content of a blob. It fails if the text has more than
+// MaxDecompressed bytes.
 func Decompress(data []byte) ([]byte, error) { return DecompressUpTo(data, MaxDecompressed) }
 
 // DecompressUpTo is [Decompress] with another limit, in bytes of text.
@@ -61,7 +60,7 @@ func DecompressUpTo(data []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	// The text goes to one place of its size, not to ever larger ones.
+	// Allocate the buffer once, in the size of the text.
 	text := bytes.NewBuffer(make([]byte, 0, min(TextSize(data), limit, maxRatio*int64(len(data)))+bytes.MinRead))
 	if _, err := text.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
@@ -72,10 +71,10 @@ func DecompressUpTo(data []byte, limit int64) ([]byte, error) {
 	return bytes.TrimPrefix(text.Bytes(), []byte("\uFEFF")), nil
 }
 
-// maxRatio is more than the best that gzip can do.
+// maxRatio is higher than the maximum compression ratio of gzip.
 const maxRatio = 1100
 
-// TextSize returns how many bytes of text a blob says that it has: gzip ends with that.
+// TextSize returns the size of the text in a blob according to its gzip trailer, in bytes.
 func TextSize(data []byte) int64 {
 	if len(data) < 4 {
 		return 0
@@ -83,9 +82,9 @@ func TextSize(data []byte) int64 {
 	return int64(binary.LittleEndian.Uint32(data[len(data)-4:]))
 }
 
-// BlobURL returns the address of a blob as instance rows hold it: each part of
-// the name between slashes goes through Uri.EscapeDataString
-// (DurableTask.AzureStorage/MessageManager.cs, GetBlobUrl).
+// BlobURL returns the URL of a blob in the form of instance rows: each part of the name between
+// slashes is escaped as by Uri.EscapeDataString (DurableTask.AzureStorage/MessageManager.cs,
+// GetBlobUrl).
 func BlobURL(containerURL, blobName string) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(containerURL, "/"))
@@ -104,7 +103,7 @@ func BlobURL(containerURL, blobName string) string {
 	return b.String()
 }
 
-// isUnreserved reports whether a URL may hold c as it is in any place (RFC 3986).
+// isUnreserved reports whether c needs no escaping in a URL (RFC 3986).
 func isUnreserved(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
@@ -113,11 +112,10 @@ func isUnreserved(c byte) bool {
 	return c == '-' || c == '.' || c == '_' || c == '~'
 }
 
-// BlobNameFromURL returns the name of the blob that an instance row's Input or
-// Output refers to; ok is false if it is a value and no reference. .NET takes
-// any absolute URI for a reference, whatever it points at. Here it is one only
-// if it lies in our own container and is named as DurableTask names its blobs,
-// so that no message can make a worker fetch anything else.
+// BlobNameFromURL returns the name of the blob that an instance row's Input or Output refers to. ok is
+// false if value is not a reference. .NET accepts any absolute URI as a reference. This function
+// accepts only names of DurableTask's blobs in the hub's own container, so that no message can make a
+// worker download anything else.
 func BlobNameFromURL(containerURL, value string) (name string, ok bool) {
 	prefix := strings.TrimSuffix(containerURL, "/") + "/"
 	if len(value) <= len(prefix) || !strings.HasSuffix(value, ".json.gz") || !hasURLPrefix(value, prefix) {
@@ -139,10 +137,9 @@ func BlobNameFromURL(containerURL, value string) (name string, ok bool) {
 	return name, true
 }
 
-// OwnBlobName is blobNameFromURL for the row of an instance. It also knows a blob
-// of that very instance under another name of the account, such as a worker
-// writes that reaches it by another endpoint: an address of its own, or one that
-// has the account's name in its path. The blob is read from our endpoint.
+// OwnBlobName is [BlobNameFromURL] for the row of an instance. It also accepts URLs of this instance's
+// blobs with another host or with the account's name in the path. Workers that use another endpoint
+// for the account write such URLs. The blob is read from the hub's endpoint.
 func OwnBlobName(containerURL, instanceID, value string) (name string, ok bool) {
 	if name, ok = BlobNameFromURL(containerURL, value); ok {
 		return name, true
@@ -153,7 +150,7 @@ func OwnBlobName(containerURL, instanceID, value string) (name string, ok bool) 
 	}
 	containerURL = strings.TrimSuffix(containerURL, "/")
 	container := containerURL[strings.LastIndexByte(containerURL, '/')+1:]
-	parts := strings.SplitN(rest, "/", 4) // host, account perhaps, container, blob
+	parts := strings.SplitN(rest, "/", 4) // host, optionally account, container, blob
 	for at := 1; at < min(3, len(parts)-1); at++ {
 		if parts[at] != container {
 			continue
@@ -164,8 +161,7 @@ func OwnBlobName(containerURL, instanceID, value string) (name string, ok bool) 
 	return "", false
 }
 
-// hasURLPrefix is strings.HasPrefix, but takes no notice of case in the scheme
-// and the host.
+// hasURLPrefix is strings.HasPrefix that ignores case in the scheme and the host.
 func hasURLPrefix(value, prefix string) bool {
 	path := len(prefix)
 	if i := strings.Index(prefix, "://"); i >= 0 {
@@ -176,9 +172,9 @@ func hasURLPrefix(value, prefix string) bool {
 	return len(value) >= len(prefix) && strings.EqualFold(value[:path], prefix[:path]) && value[path:len(prefix)] == prefix[path:]
 }
 
-// looksLikeURI reports whether .NET could take s for an absolute URI, and so for
-// a reference to a blob that every later read of the instance would try to
-// fetch and fail at (Uri.IsWellFormedUriString). JSON text never is one.
+// looksLikeURI reports whether .NET may interpret s as an absolute URI (Uri.IsWellFormedUriString).
+// .NET would then try to download s as a blob in every read of the instance, and fail. JSON text never
+// is a URI.
 func looksLikeURI(s string) bool {
 	scheme, _, found := strings.Cut(s, ":")
 	if !found || len(scheme) < 2 || strings.ContainsAny(s, " \t\r\n") {
@@ -193,7 +189,7 @@ func looksLikeURI(s string) bool {
 	return true
 }
 
-// A DamageError says that something stored is not what was written.
+// A DamageError means that stored data is damaged.
 type DamageError struct{ Cause error }
 
 func (e *DamageError) Error() string { return e.Cause.Error() }

@@ -11,7 +11,7 @@ import (
 )
 
 // DurableTask.AzureStorage/MessageManager.cs, GetNewLargeMessageBlobName.
-func TestMessageBlobName_IsThatOfDotNet(t *testing.T) {
+func TestMessageBlobName_MatchesDotNet(t *testing.T) {
 	id := uuid.MustParse("7fb96371-0c70-424e-9c38-a77f76c252ac")
 	for instance, want := range map[string]string{
 		"inst big@1": "inst big@1/message-7fb963710c70424e9c38a77f76c252ac-ExecutionStarted.json.gz",
@@ -23,7 +23,7 @@ func TestMessageBlobName_IsThatOfDotNet(t *testing.T) {
 	}
 }
 
-func TestCompress_CanBeUndone(t *testing.T) {
+func TestCompress_RoundTrips(t *testing.T) {
 	for _, text := range []string{"", "{}", strings.Repeat("é", 100_000)} {
 		data, err := Compress([]byte(text))
 		if err != nil {
@@ -36,7 +36,7 @@ func TestCompress_CanBeUndone(t *testing.T) {
 	}
 }
 
-func TestDecompress_DropsAByteOrderMark(t *testing.T) {
+func TestDecompress_RemovesAByteOrderMark(t *testing.T) {
 	data, err := Compress([]byte("\uFEFF{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestDecompress_DropsAByteOrderMark(t *testing.T) {
 	}
 }
 
-func TestDecompress_StopsAtABomb(t *testing.T) {
+func TestDecompress_StopsAtTheLimit(t *testing.T) {
 	data, err := Compress(make([]byte, 1<<20))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestDecompress_StopsAtABomb(t *testing.T) {
 	}
 }
 
-func TestDecompress_RefusesWhatIsDamaged(t *testing.T) {
+func TestDecompress_RejectsDamagedData(t *testing.T) {
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
 	if _, err := w.Write([]byte(strings.Repeat("abc", 1000))); err != nil {
@@ -81,7 +81,7 @@ func TestDecompress_RefusesWhatIsDamaged(t *testing.T) {
 }
 
 // DurableTask.AzureStorage/MessageManager.cs, EscapeBlobNamePreservingSlashes.
-func TestBlobURL_EscapesAsEscapeDataStringDoes(t *testing.T) {
+func TestBlobURL_EscapesAsEscapeDataString(t *testing.T) {
 	const container = "https://acct.blob.core.windows.net/hub-largemessages"
 	for name, want := range map[string]string{
 		"a/b.json.gz":           "/a/b.json.gz",
@@ -105,8 +105,8 @@ func TestBlobURL_EscapesAsEscapeDataStringDoes(t *testing.T) {
 	}
 }
 
-// .NET fetches any URI that a row's Input or Output is. Nobody may make us do so.
-func TestBlobNameFromURL_KnowsOnlyOurOwnContainer(t *testing.T) {
+// .NET downloads any URI in a row's Input or Output. Only blobs of the hub's container may be downloaded.
+func TestBlobNameFromURL_AcceptsOnlyTheHubsContainer(t *testing.T) {
 	const container = "https://acct.blob.core.windows.net/hub-largemessages"
 	for _, c := range []struct {
 		name, value, want string
@@ -142,7 +142,7 @@ func TestBlobNameFromURL_KnowsOnlyOurOwnContainer(t *testing.T) {
 	}
 }
 
-func TestIsStartMessageBlob_TellsMessagesFromValues(t *testing.T) {
+func TestIsStartMessageBlob_DistinguishesMessagesFromValues(t *testing.T) {
 	for name, want := range map[string]bool{
 		"i/message-0123-ExecutionStarted.json.gz":                                    true,
 		"i/history-0000000000000001-ExecutionStarted-47636789-Input.json.gz":         false,
@@ -157,9 +157,9 @@ func TestIsStartMessageBlob_TellsMessagesFromValues(t *testing.T) {
 	}
 }
 
-// The examples were tried with Uri.IsWellFormedUriString on .NET 9. Where ours
-// says yes and .NET no, a value only gets a space more than it needs.
-func TestLooksLikeURI_FindsAllThatDotNetTakesForOne(t *testing.T) {
+// The expectations come from Uri.IsWellFormedUriString of .NET 9. A false positive is harmless: the value
+// only gets an additional space.
+func TestLooksLikeURI_FindsEveryURIOfDotNet(t *testing.T) {
 	for s, want := range map[string]bool{
 		"stop:now": true, "timeout:manual": true, "urn:x": true, "http://x/y": true, "mailto:a@b": true, "x-y+z.1:": true,
 		"12:30": false, "a:b": false, "System.Foo: message": false, `"stop:now"`: false, `{"a":"b:c"}`: false,
@@ -171,8 +171,8 @@ func TestLooksLikeURI_FindsAllThatDotNetTakesForOne(t *testing.T) {
 	}
 }
 
-// Workers may know one account by several names.
-func TestOwnBlobName_KnowsTheInstancesBlobsUnderOtherEndpoints(t *testing.T) {
+// Workers may use different endpoints of the same account.
+func TestOwnBlobName_AcceptsTheInstancesBlobsAtOtherEndpoints(t *testing.T) {
 	for _, container := range []string{"https://acct.blob.core.windows.net/hub-largemessages", "http://127.0.0.1:10000/acct/hub-largemessages"} {
 		for value, want := range map[string]string{
 			container + "/i/m.json.gz":                                                   "i/m.json.gz",

@@ -14,48 +14,42 @@ import (
 	"github.com/google/uuid"
 )
 
-// An Envelope is what a queue message holds
-// (DurableTask.AzureStorage/MessageData.cs).
+// An Envelope is the content of a queue message (DurableTask.AzureStorage/MessageData.cs).
 type Envelope struct {
-	// ActivityID is new for every message, and zero in a wrapper.
+	// ActivityID is a unique ID of the message; zero in a wrapper.
 	ActivityID uuid.UUID
-	// Message is nil in a wrapper only.
+	// Message is nil only in a wrapper.
 	Message *provider.TaskMessage
-	// CompressedBlobName names the blob that has the whole message, for which
-	// this envelope is a wrapper; else it is empty.
+	// CompressedBlobName is the name of the blob with the whole message. If it is set, this envelope
+	// is a wrapper.
 	CompressedBlobName string
-	// SequenceNumber orders the messages that one process sent, those of a
-	// checkpoint as they were decided. It is 0 in a wrapper.
+	// SequenceNumber orders the messages of one process; messages of a checkpoint have the order of
+	// its decisions. It is 0 in a wrapper.
 	SequenceNumber int64
-	// Episode counts the OrchestratorStarted events in the sender's history;
-	// nil for clients.
+	// Episode is the number of OrchestratorStarted events in the sender's history; nil for clients.
 	Episode *int
-	// Sender is the sending orchestration, for the result of an activity the
-	// one that scheduled it. It is &OrchestrationInstance{} for clients, nil in
-	// a wrapper and in messages from old clients.
+	// Sender is the sending orchestration. For the result of an activity, it is the orchestration that
+	// scheduled the activity. It is &OrchestrationInstance{} for clients, and nil in a wrapper and in
+	// messages from old clients.
 	Sender *history.OrchestrationInstance
 	// TraceContext is passed on unchanged.
 	TraceContext *string
-	// Scheduled is, for an activity and its result, the time that the event has in
-	// the history which scheduled it. .NET has no such member, and takes no notice
-	// of it. That of the activity's own event will not do: .NET gives it another
-	// time than the one in the history (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-	// ProcessScheduleTaskDecision).
+	// Scheduled is set for an activity and its result: the time of the TaskScheduled event in the
+	// history. .NET does not have this member and ignores it. The time of the activity's own event
+	// cannot be used, because .NET gives it another time than the event in the history
+	// (DurableTask.Core/TaskOrchestrationDispatcher.cs, ProcessScheduleTaskDecision).
 	Scheduled time.Time
-	// Batch names the batch of an entity that the message is of, as long as it is not
-	// known whether that counts: see [EntityBatches]. A wrapper has it, too, and .NET takes
-	// no notice of it.
+	// Batch is the name of the entity's batch that the message belongs to, if the batch may not be
+	// committed: see [EntityBatches]. A wrapper has it too. .NET ignores it.
 	Batch string
 }
 
-// NewWrapper returns the envelope to enqueue in the place of one that was too
-// large and went to a blob (DurableTask.AzureStorage/MessageManager.cs,
-// SerializeMessageDataAsync).
+// NewWrapper returns the envelope to enqueue for a message that is stored in a blob
+// (DurableTask.AzureStorage/MessageManager.cs, SerializeMessageDataAsync).
 func NewWrapper(blobName string) *Envelope { return &Envelope{CompressedBlobName: blobName} }
 
-// EncodeEnvelope returns the JSON of e, as .NET writes it but for $type in
-// dictionaries, which no reader needs and which .NET Framework cannot resolve.
-// Dictionaries are sorted by key.
+// EncodeEnvelope returns the JSON of e. Unlike .NET, it omits $type in dictionaries, which no reader
+// needs and .NET Framework cannot resolve. Dictionaries are sorted by key.
 func EncodeEnvelope(e *Envelope) ([]byte, error) {
 	w := &jsonWriter{types: true, buf: make([]byte, 0, 1024+payloadSize(e))}
 	w.open("DurableTask.AzureStorage.MessageData")
@@ -85,7 +79,7 @@ func EncodeEnvelope(e *Envelope) ([]byte, error) {
 	return w.buf, nil
 }
 
-// payloadSize guesses how much room e's payload needs beside the fixed members.
+// payloadSize returns the approximate size of e's payload in JSON.
 func payloadSize(e *Envelope) int {
 	if e.Message == nil {
 		return 0
@@ -134,11 +128,10 @@ func (w *jsonWriter) taskMessage(m *provider.TaskMessage) error {
 	return nil
 }
 
-// hasExecutionContext reports whether .NET gives m an execution context: work
-// that an orchestration starts has one even without tags, but what an entity
-// starts has none (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// ProcessScheduleTaskDecision and ProcessCreateSubOrchestrationInstanceDecision;
-// TaskEntityDispatcher.cs, ProcessSendStartMessage).
+// hasExecutionContext reports whether .NET gives m an execution context. Work that an orchestration
+// starts has one even without tags; work that an entity starts has none
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, ProcessScheduleTaskDecision and
+// ProcessCreateSubOrchestrationInstanceDecision; TaskEntityDispatcher.cs, ProcessSendStartMessage).
 func hasExecutionContext(m *provider.TaskMessage) bool {
 	switch ev := m.Event.(type) {
 	case *history.TaskScheduled:
@@ -151,8 +144,8 @@ func hasExecutionContext(m *provider.TaskMessage) bool {
 	return m.Tags != nil
 }
 
-// sender writes an instance without $type. A client has empty strings, an
-// instance whose execution is not known null.
+// sender writes the sender without $type. A client has empty strings. If the execution of an instance
+// is unknown, ExecutionId is null.
 func (w *jsonWriter) sender(s *history.OrchestrationInstance) {
 	if s == nil {
 		w.null("Sender")
@@ -169,7 +162,7 @@ func (w *jsonWriter) sender(s *history.OrchestrationInstance) {
 	w.close()
 }
 
-// DecodeEnvelope is decodeEnvelopeJSON for the text of a queue message.
+// DecodeEnvelope decodes the text of a queue message.
 func DecodeEnvelope(text string) (*Envelope, error) {
 	data, err := DecodeQueueText(text)
 	if err != nil {
@@ -178,7 +171,7 @@ func DecodeEnvelope(text string) (*Envelope, error) {
 	return DecodeEnvelopeJSON(data)
 }
 
-// EncodeQueueText returns the text of a queue message that holds json.
+// EncodeQueueText returns the text of a queue message with the given JSON.
 func EncodeQueueText(json []byte, asBase64 bool) string {
 	if asBase64 {
 		return base64.StdEncoding.EncodeToString(json)
@@ -186,9 +179,8 @@ func EncodeQueueText(json []byte, asBase64 bool) string {
 	return string(json)
 }
 
-// DecodeQueueText returns the JSON in the text of a queue message: the text
-// itself if it begins with a brace, else Base64
-// (DurableTask.AzureStorage/MessageManager.cs, DeserializeQueueMessageAsync).
+// DecodeQueueText returns the JSON in the text of a queue message. A text that does not start with a
+// brace is Base64 (DurableTask.AzureStorage/MessageManager.cs, DeserializeQueueMessageAsync).
 func DecodeQueueText(text string) ([]byte, error) {
 	if strings.HasPrefix(text, "{") {
 		return []byte(text), nil
@@ -200,10 +192,9 @@ func DecodeQueueText(text string) ([]byte, error) {
 	return json, nil
 }
 
-// DecodeEnvelopeJSON reads the JSON of a queue message, which is also the content of
-// the blob that a wrapper names. Members that it does not know are ignored, and $type
-// matters for the event only. It fails for what no worker could process: an unknown
-// event, a message without a target.
+// DecodeEnvelopeJSON decodes the JSON of a queue message or of a large message's blob. It ignores
+// unknown members, and $type everywhere except in the event. It fails for messages that no worker
+// could process: an unknown event, or a message without a target.
 func DecodeEnvelopeJSON(data []byte) (_ *Envelope, err error) {
 	var wire wireEnvelope
 	if err := json.Unmarshal(data, &wire); err != nil {
@@ -239,7 +230,7 @@ func DecodeEnvelopeJSON(data []byte) (_ *Envelope, err error) {
 	return e, nil
 }
 
-// wireEnvelope is the JSON of an [envelope].
+// wireEnvelope is the JSON form of an [Envelope].
 type wireEnvelope struct {
 	ActivityID               string `json:"ActivityId"`
 	TaskMessage              *wireTaskMessage
@@ -263,7 +254,7 @@ func (m *wireTaskMessage) message() (*provider.TaskMessage, error) {
 		return nil, errors.New("the TaskMessage has no Event")
 	}
 	if m.OrchestrationInstance == nil || m.OrchestrationInstance.Decode().InstanceID == "" {
-		return nil, errors.New("the TaskMessage is for no instance")
+		return nil, errors.New("the TaskMessage has no target instance")
 	}
 	t, err := m.Event.EventType()
 	if err != nil {
@@ -280,7 +271,7 @@ func (m *wireTaskMessage) message() (*provider.TaskMessage, error) {
 	return msg, nil
 }
 
-// textOf returns the string that raw is, or nil for anything else.
+// textOf returns the string in raw, or nil for any other value.
 func textOf(raw json.RawMessage) *string {
 	var s *string
 	if len(raw) == 0 || json.Unmarshal(raw, &s) != nil {

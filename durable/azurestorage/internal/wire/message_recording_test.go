@@ -14,20 +14,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// dictionaryType is the $type that .NET puts into dictionaries and we leave out.
+// dictionaryType matches the $type of .NET's dictionaries, which EncodeEnvelope omits.
 var dictionaryType = regexp.MustCompile(
 	`"\$type":"System\.Collections\.Generic\.Dictionary` + "`" + `2\[\[System\.String, System\.Private\.CoreLib\],\[System\.String, System\.Private\.CoreLib\]\]",?`)
 
-// unsortedTags are the only tags in the recordings that are not in the order of
-// their keys.
+// unsortedTags sorts the only recorded tags that are not ordered by key.
 var unsortedTags = strings.NewReplacer(
 	`"Tags":{"t1":"v1","date":"2024-01-01T00:00:00Z"}`, `"Tags":{"date":"2024-01-01T00:00:00Z","t1":"v1"}`)
 
-// Every queue message of the recordings, sent or received, is decoded and
-// encoded again, and must then be what .NET wrote, but for two differences: we
-// leave $type out of dictionaries, and sort them. The data-contract form is only
-// read.
-func TestMessages_AreEncodedAsDotNetDoes(t *testing.T) {
+// Every recorded queue message is decoded and encoded again. The result must equal .NET's message, with
+// two exceptions: dictionaries are sorted and have no $type. Messages in the data contract format are
+// only decoded.
+func TestMessages_AreEncodedAsByDotNet(t *testing.T) {
 	var sent, received, dataContract, base64, wrappers int
 	for _, m := range recordings.Messages(t) {
 		if m.Received {
@@ -77,8 +75,8 @@ func TestMessages_AreEncodedAsDotNetDoes(t *testing.T) {
 	recordings.WantCount(t, "wrappers of large messages", wrappers, 13)
 }
 
-// The messages hold all events that orchestrations and clients send.
-func TestMessages_CoverAllEventsThatAreSent(t *testing.T) {
+// The recorded messages contain all events that orchestrations and clients send.
+func TestMessages_CoverAllSentEvents(t *testing.T) {
 	got := map[history.EventType]int{}
 	for _, m := range recordings.Messages(t) {
 		env, err := DecodeEnvelope(m.Text)
@@ -108,8 +106,8 @@ func TestMessages_CoverAllEventsThatAreSent(t *testing.T) {
 	}
 }
 
-// MessageData.cs with UseDataContractSerialization: members by name, dictionaries
-// as arrays, the event's type in __type.
+// With UseDataContractSerialization (MessageData.cs), members are sorted by name, dictionaries are
+// arrays, and __type is the event's type.
 func TestDecodeEnvelope_ReadsTheDataContractForm(t *testing.T) {
 	var found int
 	for _, m := range recordings.Messages(t) {
@@ -150,7 +148,7 @@ func TestDecodeEnvelope_ReadsTheDataContractForm(t *testing.T) {
 	recordings.WantCount(t, "messages of the data-contract serializer", found, 1)
 }
 
-// What we write is JSON to any reader, not only byte for byte that of .NET.
+// The encoded messages are valid JSON.
 func TestMessages_AreValidJSON(t *testing.T) {
 	for _, m := range recordings.Messages(t) {
 		env, err := DecodeEnvelope(m.Text)

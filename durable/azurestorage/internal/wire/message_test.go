@@ -14,8 +14,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// oneOfEach returns an event of each class, with and without its optional
-// members.
+// oneOfEach returns events of each class, with and without optional members.
 func oneOfEach() []history.Event {
 	at := time.Date(2026, 11, 20, 18, 33, 4, 138074400, time.UTC)
 	head := func(id int) history.Header { return history.Header{EventID: id, IsPlayed: id%2 == 0, Timestamp: at} }
@@ -67,7 +66,7 @@ func oneOfEach() []history.Event {
 	}
 }
 
-func TestMessages_CarryEveryEvent(t *testing.T) {
+func TestMessages_RoundTripEveryEvent(t *testing.T) {
 	seen := map[history.EventType]bool{}
 	for _, ev := range oneOfEach() {
 		seen[ev.Type()] = true
@@ -104,9 +103,9 @@ func TestMessages_CarryEveryEvent(t *testing.T) {
 	}
 }
 
-// The members of events that no recording has, in the order of their classes in
+// Events that no recording contains have their members in the order of their classes in
 // DurableTask.Core/History.
-func TestMessages_WriteEventsThatWereNeverRecordedInTheOrderOfTheirClass(t *testing.T) {
+func TestMessages_WriteUnrecordedEventsInTheOrderOfTheirClass(t *testing.T) {
 	head := history.Header{EventID: -1, Timestamp: time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)}
 	const tail = `"EventId":-1,"IsPlayed":false,"Timestamp":"2026-11-20T18:00:00Z"}`
 	for _, c := range []struct {
@@ -136,13 +135,13 @@ func TestMessages_WriteEventsThatWereNeverRecordedInTheOrderOfTheirClass(t *test
 	}
 }
 
-// minimal is the least that .NET reads, too: $type on the event only, and a
-// member that nobody knows.
+// minimal is a message with only the members that .NET requires too, $type only in the event, and unknown
+// members.
 const minimal = `{"ActivityId":"23221245-03aa-4809-a73c-88b3128d9d26","Novelty":{"a":[1]},"TaskMessage":{"Event":{` +
 	`"$type":"DurableTask.Core.History.TaskScheduledEvent","EventType":4,"Name":"Hello","Tags":{"t1":"v1"},"Novelty":5,"EventId":7,"Timestamp":"2026-11-20T18:32:47.8523574"},` +
 	`"OrchestrationInstance":{"InstanceId":"seq1","ExecutionId":null}}}`
 
-func TestDecodeEnvelope_NeedsNoMoreThanDotNetDoes(t *testing.T) {
+func TestDecodeEnvelope_AcceptsTheMinimumOfDotNet(t *testing.T) {
 	got, err := DecodeEnvelope(minimal)
 	if err != nil {
 		t.Fatal(err)
@@ -162,8 +161,8 @@ func TestDecodeEnvelope_NeedsNoMoreThanDotNetDoes(t *testing.T) {
 	}
 }
 
-// Old texts have assemblies, and mscorlib in dictionaries.
-func TestDecodeEnvelope_CutsAssembliesOffTypes(t *testing.T) {
+// Old messages contain assembly names in types, and mscorlib in dictionaries.
+func TestDecodeEnvelope_IgnoresAssembliesInTypes(t *testing.T) {
 	old := strings.NewReplacer(
 		`"$type":"DurableTask.Core.History.TaskScheduledEvent"`,
 		`"$type":"DurableTask.Core.History.TaskScheduledEvent, DurableTask.Core, Version=2.0.0.6, Culture=neutral, PublicKeyToken=d53979610a6e89dd"`,
@@ -186,7 +185,7 @@ func TestDecodeEnvelope_CutsAssembliesOffTypes(t *testing.T) {
 	}
 }
 
-func TestDecodeEnvelope_RefusesWhatNobodyCanProcess(t *testing.T) {
+func TestDecodeEnvelope_RejectsInvalidMessages(t *testing.T) {
 	replace := func(old, new string) string {
 		s := strings.Replace(minimal, old, new, 1)
 		if s == minimal {
@@ -207,7 +206,7 @@ func TestDecodeEnvelope_RefusesWhatNobodyCanProcess(t *testing.T) {
 		{"an event of unknown type", replace("TaskScheduledEvent", "TaskForgottenEvent"), `"TaskForgottenEvent"`},
 		{"an event of another namespace", replace("DurableTask.Core.History.TaskScheduledEvent", "System.IO.FileInfo"), `"System.IO.FileInfo"`},
 		{"an event type without a class", replace("TaskScheduledEvent", "ExecutionFailedEvent"), "ExecutionFailed"},
-		{"nobody to receive it", replace(`"InstanceId":"seq1"`, `"InstanceId":""`), "for no instance"},
+		{"no receiver", replace(`"InstanceId":"seq1"`, `"InstanceId":""`), "no target instance"},
 		{"a time that is none", replace(`2026-11-20T18:32:47.8523574`, `soon`), "soon"},
 		{"an activity ID that is none", replace(`23221245-03aa`, `23221245_03aa`), "ActivityId"},
 		{"an unknown type in the data-contract form", replace(`"$type":"DurableTask.Core.History.TaskScheduledEvent"`, `"__type":"TaskScheduledEvent:#Else"`), "Else"},
@@ -221,14 +220,14 @@ func TestDecodeEnvelope_RefusesWhatNobodyCanProcess(t *testing.T) {
 	}
 }
 
-func TestEncodeEnvelope_RefusesAMessageWithoutEvent(t *testing.T) {
+func TestEncodeEnvelope_RejectsAMessageWithoutAnEvent(t *testing.T) {
 	if text, err := EncodeEnvelope(&Envelope{Message: &provider.TaskMessage{}}); err == nil {
 		t.Errorf("encoded as %s", text)
 	}
 }
 
-// A tag of that name would be taken for the dictionary's type by readers in .NET.
-func TestEncodeEnvelope_LeavesOutATagCalledType(t *testing.T) {
+// .NET would interpret a tag with this name as the dictionary's type.
+func TestEncodeEnvelope_OmitsATagNamedType(t *testing.T) {
 	text, err := EncodeEnvelope(&Envelope{Message: &provider.TaskMessage{
 		Event:  &history.TaskScheduled{Tags: map[string]string{"$type": "x", "a": "b"}},
 		Target: history.OrchestrationInstance{InstanceID: "i"},
@@ -241,7 +240,7 @@ func TestEncodeEnvelope_LeavesOutATagCalledType(t *testing.T) {
 	}
 }
 
-func TestEncodeEnvelope_KeepsAFailurePropertyThatIsNoJSON(t *testing.T) {
+func TestEncodeEnvelope_KeepsAFailurePropertyThatIsNotJSON(t *testing.T) {
 	text, err := EncodeEnvelope(&Envelope{Message: &provider.TaskMessage{
 		Event: &history.TaskFailed{Failure: &history.FailureDetails{Properties: map[string]string{"k": `{"`, "$type": "1"}}},
 	}})
@@ -253,8 +252,8 @@ func TestEncodeEnvelope_KeepsAFailurePropertyThatIsNoJSON(t *testing.T) {
 	}
 }
 
-// DurableTask.Core/TaskOrchestrationDispatcher.cs: what an orchestration starts
-// has an execution context even without tags; results and events have none.
+// Work that an orchestration starts has an execution context even without tags; results and events have
+// none (DurableTask.Core/TaskOrchestrationDispatcher.cs).
 func TestEncodeEnvelope_GivesStartedWorkAnExecutionContext(t *testing.T) {
 	const empty = `{"$type":"DurableTask.Core.OrchestrationExecutionContext","OrchestrationTags":{}}`
 	parent := func(id string) *history.ParentInstance {
@@ -282,7 +281,7 @@ func TestEncodeEnvelope_GivesStartedWorkAnExecutionContext(t *testing.T) {
 	}
 }
 
-func TestEncodeEnvelope_WritesSendersAsDotNetDoes(t *testing.T) {
+func TestEncodeEnvelope_WritesSendersAsByDotNet(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		sender *history.OrchestrationInstance
@@ -303,9 +302,8 @@ func TestEncodeEnvelope_WritesSendersAsDotNetDoes(t *testing.T) {
 	}
 }
 
-// The result of an activity says when that was scheduled; other messages are as
-// those of .NET.
-func TestEnvelope_SaysWhenTheActivityWasScheduled(t *testing.T) {
+// Only activities and their results contain the schedule time; other messages equal .NET's.
+func TestEnvelope_ContainsTheScheduleTimeOfTheActivity(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
 	e := &Envelope{Message: &provider.TaskMessage{Event: &history.TaskCompleted{Header: history.NewHeader(at)}, Target: history.OrchestrationInstance{InstanceID: "i"}}}
@@ -329,7 +327,7 @@ func TestEnvelope_SaysWhenTheActivityWasScheduled(t *testing.T) {
 }
 
 // DurableTask.AzureStorage/MessageManager.cs, DeserializeQueueMessageAsync.
-func TestDecodeQueueText_TellsTheEncodingsApart(t *testing.T) {
+func TestDecodeQueueText_DetectsTheEncoding(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"JSON", `{"a":"é"}`, `{"a":"é"}`},
 		{"Base64", "eyJhIjoiw6kifQ==", `{"a":"é"}`},

@@ -8,22 +8,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
-// A PartitionRow says who may read a control queue
-// (DurableTask.AzureStorage/Partitioning/TablePartitionLease.cs). Empty owners
-// and zero times are null.
+// A PartitionRow is the lease on a control queue
+// (DurableTask.AzureStorage/Partitioning/TablePartitionLease.cs). Empty owners and zero times are
+// null.
 type PartitionRow struct {
-	Queue        string // the control queue's name; the row key
+	Queue        string // name of the control queue; the row key
 	CurrentOwner string // the worker that may read the queue
-	NextOwner    string // the worker that asked for it
+	NextOwner    string // the worker that requested the queue
 	OwnedSince   time.Time
 	LastRenewal  time.Time
-	ExpiresAt    time.Time // from then on anyone may take the queue
-	IsDraining   bool      // CurrentOwner is about to give the queue up
-	ETag         string    // as read; not written
+	ExpiresAt    time.Time // any worker may claim the queue after this time
+	IsDraining   bool      // CurrentOwner is releasing the queue
+	ETag         string    // set when the row is read
 }
 
-// Row returns the row to insert, or to replace the one that was read: what is
-// null is not there.
+// Row returns the row to insert or to replace the existing row with. Null values are omitted.
 func (p PartitionRow) Row() Row {
 	e := Row{RowKey: p.Queue}
 	if p.CurrentOwner != "" {
@@ -39,7 +38,7 @@ func (p PartitionRow) Row() Row {
 	return e
 }
 
-// DecodePartitionRow reads a row as the table service returns it.
+// DecodePartitionRow decodes a row in the table service's format.
 func DecodePartitionRow(raw []byte) (PartitionRow, error) {
 	var c struct {
 		ETag         string `json:"odata.etag"`

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-func TestDecodePartitionRow_RefusesWhatIsNoRow(t *testing.T) {
+func TestDecodePartitionRow_RejectsInvalidRows(t *testing.T) {
 	for _, raw := range []string{``, `[]`, `{}`, `{"RowKey":"q","IsDraining":"yes"}`, `{"RowKey":"q","ExpiresAt":"soon"}`} {
 		if got, err := DecodePartitionRow([]byte(raw)); err == nil {
 			t.Errorf("%s: decoded as %+v", raw, got)

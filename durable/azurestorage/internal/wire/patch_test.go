@@ -10,11 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The marker of a change has the columns that .NET gives to the event by which it wakes a
-// rewound instance. .NET makes events of rows by the columns' names
-// (DurableTask.AzureStorage/TableEntityConverter.cs, Deserialize), and its replay has no
-// case for this type (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
-func TestPatchMarkers_AreStoredAsEventsThatDotNetWritesAndIgnores(t *testing.T) {
+// The record of a code change has the columns of the event that wakes a rewound instance in .NET. .NET
+// decodes rows by their columns' names (DurableTask.AzureStorage/TableEntityConverter.cs, Deserialize),
+// and its replay ignores the type (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+func TestPatchMarkers_AreEventsThatDotNetIgnores(t *testing.T) {
 	marker := history.NewPatch("check-fraud", time.Date(2026, 11, 20, 18, 34, 9, 141924300, time.UTC))
 	row := EncodeHistoryRow(marker, "a", 1, "e")
 	got := recordings.Columns(t, row.JSON())
@@ -40,7 +39,7 @@ func TestPatchMarkers_AreStoredAsEventsThatDotNetWritesAndIgnores(t *testing.T) 
 		}
 	}
 	if compared == 0 {
-		t.Error("no recording has such an event")
+		t.Error("no recording contains a GenericEvent")
 	}
 	const golden = `{"Data":"durable.Context.Patched: check-fraud","EventId":-1,"EventType":"GenericEvent","ExecutionId":"e","IsPlayed":false,` +
 		`"PartitionKey":"a","RowKey":"0000000000000001","_Timestamp":"2026-11-20T18:34:09.1419243Z","_Timestamp@odata.type":"Edm.DateTime"}`
@@ -64,6 +63,6 @@ func TestPatchMarkers_AreStoredAsEventsThatDotNetWritesAndIgnores(t *testing.T) 
 		t.Fatal(err)
 	}
 	if id, ok := history.PatchOf(e); !ok || id != "check-fraud" {
-		t.Errorf("read again it is change %q, %t", id, ok)
+		t.Errorf("PatchOf the decoded event = %q, %t", id, ok)
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// largeText is larger than a column may be.
+// largeText exceeds the maximum size of a column.
 var largeText = strings.Repeat("z", MaxColumnUnits+1)
 
-// reencodeHistoryRow decodes a row and encodes what it found again, with the
-// values of large columns made up.
+// reencodeHistoryRow decodes a row and encodes the result again. It replaces the values of large columns
+// by largeText.
 func reencodeHistoryRow(t *testing.T, raw []byte) (Row, error) {
 	t.Helper()
 	row, err := DecodeHistoryRow(raw)
@@ -53,9 +53,9 @@ func reencodeHistoryRow(t *testing.T, raw []byte) (Row, error) {
 	return e, nil
 }
 
-// Every row of a history table in the recordings, written or read, is decoded and
-// encoded again, and must then have the same columns, types and values.
-func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
+// Every recorded row of a history table is decoded and encoded again. The result must have the same
+// columns, types and values.
+func TestHistoryRows_AreEncodedAsByDotNet(t *testing.T) {
 	counts := map[string]int{}
 	var sentinels, rewound, large int
 	events := map[history.EventType]int{}
@@ -65,7 +65,7 @@ func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
 		}
 		counts[rec.Verb]++
 		want := recordings.Columns(t, rec.Raw)
-		if len(want) <= 2 { // a purge reads keys only
+		if len(want) <= 2 { // a purge reads only keys
 			counts["keys only"]++
 			continue
 		}
@@ -81,7 +81,7 @@ func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
 			known, _ := history.ParseEventType(eventType)
 			events[known]++
 		}
-		// Rewind edits rows in place: what it adds belongs to no event.
+		// Rewind edits rows in place; its additions belong to no event.
 		if reason := want["Reason"].Text(); strings.HasPrefix(reason, "Rewound: ") {
 			rewound++
 			for name := range want {
@@ -129,7 +129,7 @@ func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
 	}
 }
 
-// Rows of batches have consecutive row keys, and encodeHistoryRow makes them.
+// EncodeHistoryRow gives the rows of a batch consecutive row keys.
 func TestHistoryRowKey_IsTheOrdinalInSixteenHexDigits(t *testing.T) {
 	for ordinal, want := range map[int]string{
 		0: "0000000000000000", 10: "000000000000000A", 255: "00000000000000FF", 1 << 40: "0000010000000000",
@@ -141,7 +141,7 @@ func TestHistoryRowKey_IsTheOrdinalInSixteenHexDigits(t *testing.T) {
 }
 
 // Every row of a partitions table is decoded and encoded again.
-func TestPartitionRows_AreEncodedAsDotNetDoes(t *testing.T) {
+func TestPartitionRows_AreEncodedAsByDotNet(t *testing.T) {
 	counts := map[string]int{}
 	for _, rec := range recordings.Rows(t) {
 		if rec.Table != "Partitions" {
@@ -167,9 +167,8 @@ func TestPartitionRows_AreEncodedAsDotNetDoes(t *testing.T) {
 	}
 }
 
-// A TimerFired says when its timer was due, by which it is told from that of another timer
-// with the same ID.
-func TestTimerFired_IsDueWhenItsTimerIs(t *testing.T) {
+// A TimerFired contains the due time of its timer. It identifies the timer if several have the same ID.
+func TestTimerFired_HasTheDueTimeOfItsTimer(t *testing.T) {
 	due, seen := map[string]time.Time{}, map[string]bool{}
 	for _, rec := range recordings.Rows(t) {
 		if rec.Table != "History" || len(recordings.Columns(t, rec.Raw)) <= 2 {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// A message to the tracking queue is a JSON object whose one member Rows has the
-// rows to be added, as they go to the table service.
+// A message to the tracking queue is a JSON object with one member, Rows. It contains the rows to
+// insert in the table service's format.
 
-// MaxTrackingBytes bounds the JSON of a message to the tracking queue. A row has
-// fewer bytes.
+// MaxTrackingBytes is the maximum size of a message to the tracking queue, in bytes of JSON. A single
+// row is always smaller.
 const MaxTrackingBytes = 44 << 10
 
-// RowsJSON returns rows as a message to the tracking queue has them.
+// RowsJSON returns the message to the tracking queue with the given rows.
 func RowsJSON(rows []Row) string {
 	var b strings.Builder
 	b.WriteString(`{"Rows":[`)
@@ -30,7 +30,7 @@ func RowsJSON(rows []Row) string {
 	return b.String()
 }
 
-// SplitTracking divides rows into messages that a queue takes, in their order.
+// SplitTracking divides rows into messages within the size limit, in order.
 func SplitTracking(rows []Row) [][]Row {
 	var out [][]Row
 	first, size := 0, 0
@@ -48,7 +48,7 @@ func SplitTracking(rows []Row) [][]Row {
 	return out
 }
 
-// DecodeRows reads a message to the tracking queue.
+// DecodeRows decodes a message to the tracking queue.
 func DecodeRows(raw []byte) ([]Row, error) {
 	var message struct{ Rows []json.RawMessage }
 	if err := json.Unmarshal(raw, &message); err != nil {
@@ -67,7 +67,7 @@ func DecodeRows(raw []byte) ([]Row, error) {
 	return rows, nil
 }
 
-// decodeEntity reads what [entity.JSON] writes.
+// decodeEntity decodes the output of [Row.JSON].
 func decodeEntity(raw []byte) (e Row, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -79,7 +79,7 @@ func decodeEntity(raw []byte) (e Row, err error) {
 		if err != nil {
 			return Row{}, err
 		}
-		name, _ := token.(string) // of a member it is nothing else
+		name, _ := token.(string) // the name of a member is always a string
 		value, err := d.Token()
 		if err != nil {
 			return Row{}, err

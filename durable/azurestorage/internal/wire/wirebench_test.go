@@ -7,8 +7,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
-// benchmarkMessage is the first message of the recordings that schedules an
-// activity.
+// benchmarkMessage returns the first recorded message that schedules an activity.
 func benchmarkMessage(b *testing.B) string {
 	b.Helper()
 	for _, m := range recordings.Messages(b) {

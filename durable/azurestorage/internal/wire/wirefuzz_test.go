@@ -8,12 +8,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
-// A message that is understood can be written, and what is written says the same
-// to whoever reads it.
+// A message that can be decoded can be encoded, and decoding the result gives the same message.
 func FuzzDecodeEnvelope(f *testing.F) {
 	seen := map[int]bool{}
 	for _, m := range recordings.Messages(f) {
-		if n := len(m.Text); !seen[n] { // one of each length is variety enough
+		if n := len(m.Text); !seen[n] { // one message of each length is sufficient
 			seen[n] = true
 			f.Add(m.Text)
 		}
@@ -31,14 +30,14 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		}
 		first, err := EncodeEnvelope(env)
 		if err != nil {
-			t.Fatalf("understood, but cannot be written: %v", err)
+			t.Fatalf("decoded message cannot be encoded: %v", err)
 		}
 		if !json.Valid(first) {
 			t.Fatalf("not JSON: %s", first)
 		}
 		again, err := DecodeEnvelope(string(first))
 		if err != nil {
-			t.Fatalf("written, but not understood: %v\n%s", err, first)
+			t.Fatalf("encoded data cannot be decoded: %v\n%s", err, first)
 		}
 		second, err := EncodeEnvelope(again)
 		if err != nil {
@@ -71,10 +70,10 @@ func FuzzDecodeHistoryRow(f *testing.F) {
 		first := EncodeHistoryRow(ev, "i", 0, row.ExecutionID)
 		again, err := DecodeHistoryRow(first.JSON())
 		if err != nil {
-			t.Fatalf("written, but not understood: %v\n%s", err, first.JSON())
+			t.Fatalf("encoded data cannot be decoded: %v\n%s", err, first.JSON())
 		}
 		if ev, err = again.Event(); err != nil {
-			t.Fatalf("written, but not understood: %v\n%s", err, first.JSON())
+			t.Fatalf("encoded data cannot be decoded: %v\n%s", err, first.JSON())
 		}
 		second := EncodeHistoryRow(ev, "i", 0, again.ExecutionID)
 		if !bytes.Equal(first.JSON(), second.JSON()) {
@@ -106,7 +105,7 @@ func FuzzDecodeInstanceRow(f *testing.F) {
 			}
 			if name, ok := BlobNameFromURL(container, *v); ok {
 				if again, ok := BlobNameFromURL(container, BlobURL(container, name)); !ok || again != name {
-					t.Errorf("%q names the blob %q, whose address is that of %q", *v, name, again)
+					t.Errorf("%q refers to the blob %q, but the blob's URL is %q", *v, name, again)
 				}
 			}
 		}
@@ -123,7 +122,7 @@ func FuzzDecodePartitionRow(f *testing.F) {
 		first := row.Row()
 		again, err := DecodePartitionRow(first.JSON())
 		if err != nil {
-			t.Fatalf("written, but not understood: %v\n%s", err, first.JSON())
+			t.Fatalf("encoded data cannot be decoded: %v\n%s", err, first.JSON())
 		}
 		second := again.Row()
 		if !bytes.Equal(first.JSON(), second.JSON()) {
