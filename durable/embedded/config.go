@@ -27,12 +27,12 @@ type Config struct {
 	// there, and two processes can damage the file. Linux only; other platforms do not check.
 	AllowNetworkFile bool
 
-	// LockTimeout limits how long Open waits for another process to close the file. Default 1 s; 1
-	// ms to an hour.
+	// LockTimeout limits how long Open waits for another process to close the file. Default 1 s;
+	// 1 ms to an hour.
 	LockTimeout time.Duration
 
 	// DrainTimeout limits how long Run waits for work in flight after its context has ended.
-	// Default 5 s; 0 to an hour.
+	// Default 5 s; at most an hour.
 	DrainTimeout time.Duration
 
 	// AbandonDelay is the delay before abandoned work is dispatched again. It doubles with each

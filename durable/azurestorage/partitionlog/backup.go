@@ -32,8 +32,8 @@ import (
 // No message arrives before it is sent. A partition can receive before read 3 a message that its
 // sender sends after the sender's read 3. The prefix of the sender then grows up to that message
 // (see [cut.grow]). The message was sent before read 4, so read 4 contains it. The other groups
-// that the prefix gains precede the message, so this ends. The mail of read 2 was sent before read
-// 3.
+// that the prefix gains precede the message, so this ends. The mail of read 2 was sent before
+// read 3.
 //
 // Reads 1 and 2 contain everything that was acknowledged before the backup started.
 

@@ -33,8 +33,8 @@ type Config struct {
 	TaskHub string
 
 	// PartitionCount is the number of partitions of a new hub. It cannot be changed later: opening
-	// a hub with another number fails with a *[azurestorage.PartitionCountError]. Default 4; 1 to
-	// 64.
+	// a hub with another number fails with a *[azurestorage.PartitionCountError]. Default 4;
+	// 1 to 64.
 	PartitionCount int
 
 	// LeaseInterval is the lease duration of a partition's log. If the owner dies, another process
@@ -42,8 +42,9 @@ type Config struct {
 	LeaseInterval time.Duration
 
 	// MaxPollingInterval is the maximum time between two polls of the mailbox of a partition that
-	// has work. The interval is much shorter while mail arrives. An idle mailbox is polled every 30
-	// s, and when a sender announces mail, which takes up to 5 s. Default 1 s; 10 ms to a minute.
+	// has work. The interval is much shorter while mail arrives. An idle mailbox is polled every
+	// 30 s, and when a sender announces mail, which takes up to 5 s. Default 1 s; 10 ms to a
+	// minute.
 	MaxPollingInterval time.Duration
 
 	// BalanceInterval is the interval of heartbeats. A worker without a heartbeat for three
@@ -51,8 +52,8 @@ type Config struct {
 	// intervals. Default 5 s; 100 ms to a minute.
 	BalanceInterval time.Duration
 
-	// DrainTimeout limits the wait of Run for work in flight after its context has ended. Default 5
-	// s; 0 to an hour.
+	// DrainTimeout limits the wait of Run for work in flight after its context has ended.
+	// Default 5 s; at most an hour.
 	DrainTimeout time.Duration
 
 	// AbandonDelay is the delay before abandoned work is dispatched again. It doubles with each

@@ -29,8 +29,13 @@
 //
 // # Guarantees
 //
-//   - Only the lease holder can write: each append names the lease and the expected offset. A frozen owner can append nothing when it wakes after its lease has expired.
+//   - Only the lease holder can write: each append names the lease and the expected offset. A
+//     frozen owner can append nothing when it wakes after its lease has expired.
 //   - Answers and mail are sent only after the changes behind them are durable.
-//   - A message to another partition stays in the sender's log until it is in the receiver's mailbox. The receiver's log stores the number of the last received message. So each message is received once, in the order of sending.
-//   - Acknowledged requests of one process to an instance are delivered in order. Requests of several processes have no order, with one exception: a process that has opened the partition sends its requests after all previously acknowledged ones.
+//   - A message to another partition stays in the sender's log until it is in the receiver's
+//     mailbox. The receiver's log stores the number of the last received message. So each message
+//     is received once, in the order of sending.
+//   - Acknowledged requests of one process to an instance are delivered in order. Requests of
+//     several processes have no order, with one exception: a process that has opened the partition
+//     sends its requests after all previously acknowledged ones.
 package partitionlog

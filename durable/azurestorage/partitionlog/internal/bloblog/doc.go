@@ -22,8 +22,8 @@
 //
 // A former owner that was frozen may create n+1, but it cannot seal n. So the current blob is the
 // newest one if its predecessor has a seal for it, and otherwise the predecessor. In the second
-// case the newest blob is a leftover. The next roll-over deletes it, only while the owner holds the
-// lease on n, and only if the ETag is the listed one.
+// case the newest blob is a leftover. The next roll-over deletes it. It does so only while the owner
+// holds the lease on n, and with the listed ETag as a condition.
 //
 // A blob is deleted once the base contains all its groups. The predecessor of the current blob is
 // kept. [Open] acquires the lease with the listed ETag as a condition. If the blob has changed,
@@ -34,8 +34,11 @@
 // Requests of each operation:
 //
 //   - Append: one per 4 MiB.
-//   - [Open]: list, lease, read, append. One more to look for a seal if the log has several blobs. One more for each older blob whose groups the base lacks. If another process owns the log: one.
-//   - Roll-over: create, read hub.json and lease, in the background; then header and seal. One more releases the lease on the old blob.
+//   - [Open]: list, lease, read, append. One more to look for a seal if the log has several blobs.
+//     One more for each older blob whose groups the base lacks. If another process owns the log:
+//     one.
+//   - Roll-over: create, read hub.json and lease, in the background; then header and seal. One more
+//     releases the lease on the old blob.
 //   - Renewal: one per third of the lease duration.
 //   - [OpenReader]: as Open, without lease and append.
 //   - [Reader.Next]: one.

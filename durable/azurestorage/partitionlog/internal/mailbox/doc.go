@@ -14,7 +14,8 @@
 // A sender that finds an open blob full does the following:
 //
 //   - It creates the next blob and opens it.
-//   - It closes the full blob by changing the ID of its lease. No mail can be appended from then on.
+//   - It closes the full blob by changing the ID of its lease. No mail can be appended from then
+//     on.
 //   - It appends an end frame to the closed blob. The receiver continues with the next blob there.
 //
 // A sender that finds a blob closed also appends the end frame before it sends to the next blob. So
@@ -31,7 +32,7 @@
 //
 // Mail that exceeds one block is stored in a blob of its own, a letter. The mail in the mailbox
 // blob then contains the letter's name, the sender, and the numbers of the letter's requests. With
-// these the owner can tell whether a missing letter was received before or is lost.
+// these the owner knows whether a missing letter was received before or is lost.
 //
 // # Cost
 //

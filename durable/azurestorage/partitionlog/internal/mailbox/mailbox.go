@@ -31,8 +31,8 @@ type Config struct {
 	// next blob. Defaults 32 MiB and 40,000; the service allows 50,000 appends.
 	MaxSize   int64
 	MaxBlocks int
-	// MaxBlock is the maximum size of one append, in bytes. Longer mail becomes a letter. Default 4
-	// MiB.
+	// MaxBlock is the maximum size of one append, in bytes. Longer mail becomes a letter.
+	// Default 4 MiB.
 	MaxBlock int
 	// Log receives an error when mail is lost or read again. Default: none.
 	Log *slog.Logger

@@ -120,8 +120,8 @@ func prefixEnd(prefix []byte) []byte {
 // after returns the next possible key.
 func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
-// unreadable converts the error of a damaged file to a [logstore.RangeError] of the keys from from
-// to to. It returns other errors unchanged.
+// unreadable converts the error of a damaged file to a [logstore.RangeError] for the keys from from
+// up to, but not including, to. It returns other errors unchanged.
 func unreadable(from, to []byte, err error) error {
 	if !errors.As(err, new(*DamageError)) {
 		return err
@@ -185,9 +185,9 @@ func (r *reader) Group(t logstore.Table, group uint64, f func(key []byte, value 
 	return all.scan(prefix, func(key []byte, value func() ([]byte, error)) (bool, error) { return false, f(key, value) })
 }
 
-// withGroup returns the runs that may contain records of a group. Only one file per run is
-// consulted: the first one that ends after the group's prefix has records of the group if any file
-// has.
+// withGroup returns the runs that may contain records of a group. It consults one file per run, the
+// first one that ends after the group's prefix. That file contains records of the group if any file
+// of the run does.
 func (b *Base) withGroup(runs []*run, prefix []byte) (with []*run, err error) {
 	hash, end := xxhash.Sum64(prefix), prefixEnd(prefix)
 	for _, r := range runs {
