@@ -22,7 +22,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A transport answers requests without a network, which bubbles cannot wait for.
+// transport is a RoundTripper without a network, because a synctest bubble cannot wait
+// for the network.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -32,14 +33,14 @@ func answer(r *http.Request, status int, header http.Header, body string) (*http
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1, Request: r}, nil
 }
 
-// tokens is a TokenProvider that returns the scope with its options.
+// tokens is a TokenProvider that returns the scope and its options as the token.
 type tokens struct{ err error }
 
 func (p tokens) Token(_ context.Context, m durable.ManagedIdentity) (string, error) {
 	return fmt.Sprint(m.Resource, "|", m.AuthorityHost, "|", m.TenantID), p.err
 }
 
-// act runs the activity that every registry has with what a hub has for it.
+// act runs the built-in HTTP activity with an input from a hub.
 func act(t *testing.T, c durable.HTTPConfig, input string) (string, error) {
 	t.Helper()
 	f, ok := durable.EngineOf(durable.WithHTTP(durable.NewRegistry(), c)).Activity("builtin::HTTPactivity")
@@ -53,8 +54,9 @@ func act(t *testing.T, c durable.HTTPConfig, input string) (string, error) {
 	return *output, nil
 }
 
-// What a .NET orchestrator schedules runs here, and gives it what it can read.
-func TestHTTPActivity_SendsWhatDotNetOrchestratorsSchedule(t *testing.T) {
+// A request that a .NET orchestrator schedules must run here, and .NET must be able to
+// decode the response.
+func TestHTTPActivity_RunsRequestsOfDotNetOrchestrators(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -72,12 +74,12 @@ func TestHTTPActivity_SendsWhatDotNetOrchestratorsSchedule(t *testing.T) {
 	sameJSON(t, got, `{"statusCode":418,"headers":{"Server":["a","b"],"Content-Length":"37","Content-Type":"text/plain; charset=utf-8"},"content":"POST /a?b [c/d e/f] text/plain 5 <é>"}`)
 }
 
-func TestHTTPActivity_GivesContentAsTextOrByteForByte(t *testing.T) {
+func TestHTTPActivity_ReturnsContentAsTextOrBytes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, body, contentType, want, decoded string }{
 		{"text", "é", "text/plain", `"content":"é"`, "é"},
 		{"text of another charset", "\xE9", "text/plain; charset=iso-8859-1", `"content":"é"`, "é"},
-		{"no text", "\x89PNG", "image/png", `"content":"�PNG","contentBytes":"iVBORw=="`, "\x89PNG"},
+		{"not text", "\x89PNG", "image/png", `"content":"�PNG","contentBytes":"iVBORw=="`, "\x89PNG"},
 		{"text of an unknown charset", "\x82\xA0", "text/plain; charset=shift_jis", `"content":"�","contentBytes":"gqA="`, "\x82\xA0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestHTTPActivity_GivesContentAsTextOrByteForByte(t *testing.T) {
 	}
 }
 
-// ManagedIdentityTokenSource.cs; the token replaces what the caller gave.
+// As in ManagedIdentityTokenSource.cs, the token replaces the caller's header.
 func TestHTTPActivity_AuthorizesWithATokenOfTheIdentity(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ source, want string }{
@@ -116,13 +118,13 @@ func TestHTTPActivity_AuthorizesWithATokenOfTheIdentity(t *testing.T) {
 	}
 }
 
-// failureOf returns what the orchestrator is told.
+// failureOf describes the failure that the orchestrator gets.
 func failureOf(err error) string {
 	f := replay.FailureOf(err)
 	return fmt.Sprint(f.ErrorType, " ", f.IsNonRetriable, " ", f.ErrorMessage)
 }
 
-// The types are those that .NET throws: its orchestrators branch on them
+// The error types are those of .NET, because its orchestrators branch on them
 // (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
 func TestHTTPActivity_FailsWithTheErrorsOfTheExtension(t *testing.T) {
 	t.Parallel()
@@ -141,18 +143,18 @@ func TestHTTPActivity_FailsWithTheErrorsOfTheExtension(t *testing.T) {
 			"System.Net.Http.HttpRequestException false GET http://a/b: response status is 404 Not Found, which counts as a failure", status, nil,
 		},
 		{
-			"any failure, when no status is named", `[{"uri":"http://a","retryOptions":{}}]`,
+			"a failure without configured codes", `[{"uri":"http://a","retryOptions":{}}]`,
 			"System.Net.Http.HttpRequestException false GET http://a: response status is 404 Not Found, which counts as a failure", status, nil,
 		},
-		{"a large response", `[{"uri":"http://a"}]`, "*httpcall.ContentError true GET http://a: the response has more than the 4 bytes that it may have; " +
-			"fetch so much in an activity of your own, or raise the limit", large, nil},
+		{"a large response", `[{"uri":"http://a"}]`, "*httpcall.ContentError true GET http://a: the response exceeds the limit of 4 bytes; " +
+			"raise the limit, or fetch large content in your own activity", large, nil},
 		{
 			"no token provider", `[{"uri":"http://a",` + identity + `}]`,
 			"error true an HTTP request needs a token for r/.default, but the worker has no TokenProvider: set Config.HTTP.Tokens", status, nil,
 		},
 		{"no token", `[{"uri":"http://a",` + identity + `}]`, "error false get token for r/.default: no identity", status, tokens{errors.New("no identity")}},
 		{"another source of tokens", `[{"uri":"http://a","tokenSource":{"kind":"X"}}]`, `error true read HTTP request: the token source kind '"X"' is not supported`, status, nil},
-		{"no URL", `[{"uri":"a"}]`, "*httpcall.RequestError true the request cannot be sent: a is no URL that begins with http:// or https://", status, nil},
+		{"no URL", `[{"uri":"a"}]`, `*httpcall.RequestError true the request cannot be sent: URL "a" does not begin with http:// or https://`, status, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -167,12 +169,12 @@ func TestHTTPActivity_FailsWithTheErrorsOfTheExtension(t *testing.T) {
 	}
 	for _, input := range []string{`[]`, `5`, `"x"`, `[{"uri":"http://a"},{}]`, `{`} {
 		if _, err := act(t, durable.HTTPConfig{Transport: transport(status)}, input); err == nil || !replay.FailureOf(err).IsNonRetriable {
-			t.Errorf("%s: error %v, want one that trying again does not help", input, err)
+			t.Errorf("%s: error is %v, want a non-retryable error", input, err)
 		}
 	}
 }
 
-func TestHTTPActivity_TellsTheStatusThatFailed(t *testing.T) {
+func TestHTTPActivity_RecordsTheFailedStatus(t *testing.T) {
 	t.Parallel()
 	_, err := act(t, durable.HTTPConfig{Transport: transport(func(r *http.Request) (*http.Response, error) { return answer(r, 503, nil, "") })},
 		`[{"uri":"http://a","retryOptions":{"StatusCodesToRetry":[503]}}]`)
@@ -181,7 +183,7 @@ func TestHTTPActivity_TellsTheStatusThatFailed(t *testing.T) {
 	}
 }
 
-func TestRegistry_KeepsTheNamesOfWhatIsBuiltIn(t *testing.T) {
+func TestRegistry_ReservesBuiltInNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"BuiltIn::HttpActivity": `durable: activity "BuiltIn::HttpActivity", of `,
@@ -190,14 +192,14 @@ func TestRegistry_KeepsTheNamesOfWhatIsBuiltIn(t *testing.T) {
 		func() {
 			defer func() {
 				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "names that start with BuiltIn:: are reserved") {
-					t.Errorf("panic %q, want %q and why", got, want)
+					t.Errorf("panic %q, want one that starts with %q and names the reserved prefix", got, want)
 				}
 			}()
 			durable.NewRegistry(durable.Activity(name, touch))
 		}()
 	}
 	if _, ok := durable.EngineOf(durable.NewRegistry(durable.Activity("BuiltIn", touch))).Activity("BuiltIn::Other"); ok {
-		t.Error("the registry has an activity that nobody registered")
+		t.Error("the registry has an activity that was not registered")
 	}
 }
 
@@ -214,7 +216,7 @@ func TestConfig_NamesTheHTTPFieldThatIsOutOfRange(t *testing.T) {
 	}
 }
 
-// job is a service that takes a while: it is asked every 20 s.
+// job is a service that must be polled every 20 seconds.
 type job struct{ asked atomic.Int32 }
 
 func (j *job) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -232,7 +234,7 @@ func runJob(ctx *durable.Context, _ durable.Void) (string, error) {
 	return fmt.Sprint(resp.StatusCode, " ", resp.Content), err
 }
 
-func TestWorker_FollowsHTTPJobsInTime(t *testing.T) {
+func TestWorker_PollsHTTPJobsOnTime(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
@@ -247,7 +249,7 @@ func TestWorker_FollowsHTTPJobsInTime(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 			if got, want := time.Since(began).Truncate(time.Second), 67*time.Second; got < want || got > want+2*time.Second {
-				t.Errorf("it took %v, want %v: 7 s, as the worker is configured, and 20 s three times", got, want)
+				t.Errorf("the call took %v, want %v: the configured 7 s once and 20 s three times", got, want)
 			}
 			var types []string
 			for _, c := range h.Commits() {
@@ -266,7 +268,7 @@ func TestWorker_FollowsHTTPJobsInTime(t *testing.T) {
 	}
 }
 
-func TestWorker_FailsAnHTTPRequestThatTakesTooLong(t *testing.T) {
+func TestWorker_FailsAnHTTPRequestAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(ctx *durable.Context, _ durable.Void) (string, error) {
 			_, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "http://a/b?secret", Timeout: 5 * time.Second}).Await()
@@ -288,13 +290,13 @@ func TestWorker_FailsAnHTTPRequestThatTakesTooLong(t *testing.T) {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 		if got := time.Since(began); got < 5*time.Second || got > 7*time.Second {
-			t.Errorf("it took %v, want 5 s", got)
+			t.Errorf("the request took %v, want 5 s", got)
 		}
 	})
 }
 
-// The headers that the configuration names go to other origins with a redirect and with
-// a poll; others with keys do not.
+// Configured headers are sent to other origins, on a redirect and on a poll. Other
+// headers that may contain credentials are not.
 func TestWorker_SendsOnlyTheConfiguredHeadersToOtherOrigins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -326,14 +328,14 @@ func TestWorker_SendsOnlyTheConfiguredHeadersToOtherOrigins(t *testing.T) {
 			t.Errorf("%d, %v", status, err)
 		}
 		if diff := cmp.Diff([]string{"a 12", "b 1", "c 1"}, got); diff != "" {
-			t.Errorf("hosts and the headers that they got (-want +got):\n%s", diff)
+			t.Errorf("hosts and their headers (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A request that is under way when its worker stops is no failure: another
-// worker sends it again.
-func TestWorker_HandsBackAnHTTPRequestWhenItStops(t *testing.T) {
+// If a worker stops while a request is in flight, the activity does not fail. Another
+// worker sends the request again.
+func TestWorker_ReleasesAnHTTPRequestWhenItStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := durable.NewRegistry(durable.Orchestrator("RunJob", runJob))

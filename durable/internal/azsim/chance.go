@@ -37,7 +37,7 @@ func fingerprint(body []byte) uint64 {
 	if len(body) == 0 {
 		return 0
 	}
-	if text, ok := unpacked(body); ok {
+	if text, ok := decompress(body); ok {
 		body = text
 	}
 	if !isText(body) {

@@ -26,7 +26,7 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 	writeEscaped(&b, prefix)
 	b.WriteString("</Prefix><Blobs>")
 	next, n := "", 0
-	for _, i := range inOrder(a, c, prefix, delimiter) {
+	for _, i := range sortedItems(a, c, prefix, delimiter) {
 		if i.marker < marker {
 			continue
 		}
@@ -60,10 +60,10 @@ type item struct {
 	blob   *blob
 }
 
-// inOrder returns the items with a prefix. Clients generate parts of many names, so the order
+// sortedItems returns the items with a prefix. Clients generate parts of many names, so the order
 // by name would differ between runs. The order instead depends on the other parts of the names,
 // the creation times and the seed.
-func inOrder(a blobService, c *container, prefix, delimiter string) (all []item) {
+func sortedItems(a blobService, c *container, prefix, delimiter string) (all []item) {
 	seen := map[string]bool{}
 	add := func(name string, b *blob, place uint64) {
 		if !seen[name] && strings.HasPrefix(name, prefix) {

@@ -209,8 +209,8 @@ func (r *Request) seconds(name string, otherwise, lo, hi int) (n int, ok bool) {
 	return n, err == nil && lo <= n && n <= hi
 }
 
-// move shifts all times in the request by d.
-func (r *Request) move(d time.Duration) {
+// shift shifts all times in the request by d.
+func (r *Request) shift(d time.Duration) {
 	if d == 0 {
 		return
 	}

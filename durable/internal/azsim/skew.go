@@ -14,8 +14,8 @@ func shiftTimes(text []byte, d time.Duration) []byte {
 	if d == 0 {
 		return text
 	}
-	if plain, ok := unpacked(text); ok {
-		return packed(shiftTimes(plain, d))
+	if plain, ok := decompress(text); ok {
+		return compress(shiftTimes(plain, d))
 	}
 	if !isText(text) {
 		return text
@@ -48,8 +48,8 @@ func writtenAs(layout string) string {
 		return "Mon, 02 Jan 2006 15:04:05 GMT"
 	case zoneless:
 		return zoneless + ".0000000"
-	case compact:
-		return compact
+	case compactTime:
+		return compactTime
 	}
 	return ticks
 }
@@ -58,8 +58,8 @@ func writtenAs(layout string) string {
 // in UTC.
 const zoneless = "2006-01-02T15:04:05"
 
-// compact is the layout of times in row keys.
-const compact = "20060102T150405.0000000Z"
+// compactTime is the layout of times in row keys.
+const compactTime = "20060102T150405.0000000Z"
 
 // instantIn returns the length and the layout of the time at the start of text, or 0.
 func instantIn(text []byte) (n int, layout string) {
@@ -68,7 +68,7 @@ func instantIn(text []byte) (n int, layout string) {
 	case len(text) >= rfc1123 && text[3] == ',' && bytes.HasSuffix(text[:rfc1123], []byte(" GMT")):
 		return rfc1123, time.RFC1123
 	case shaped(text, "00000000T000000.0000000Z"):
-		return len(compact), compact
+		return len(compactTime), compactTime
 	case !shaped(text, "0000-00-00T00:00:00"):
 		return 0, ""
 	}
@@ -104,8 +104,8 @@ func shaped(text []byte, shape string) bool {
 	return true
 }
 
-// unpacked decompresses body; ok is false for other bodies.
-func unpacked(body []byte) (text []byte, ok bool) {
+// decompress decompresses body; ok is false for other bodies.
+func decompress(body []byte) (text []byte, ok bool) {
 	if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
 		return nil, false
 	}
@@ -117,7 +117,7 @@ func unpacked(body []byte) (text []byte, ok bool) {
 	return text, err == nil
 }
 
-func packed(text []byte) []byte {
+func compress(text []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	_, _ = w.Write(text) // cannot fail in memory

@@ -29,7 +29,7 @@ func TestSkew_ShiftsOnlyTimes(t *testing.T) {
 }
 
 func TestSkew_ShiftsTimesInCompressedText(t *testing.T) {
-	moved, ok := unpacked(shiftTimes(packed([]byte(`{"At":"2026-01-02T03:04:05Z"}`)), time.Minute))
+	moved, ok := decompress(shiftTimes(compress([]byte(`{"At":"2026-01-02T03:04:05Z"}`)), time.Minute))
 	if want := `{"At":"2026-01-02T03:05:05.0000000Z"}`; !ok || string(moved) != want {
 		t.Errorf("got %s; want %s", moved, want)
 	}

@@ -99,7 +99,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.move(w.clockAhead())
+	r.shift(w.clockAhead())
 	w.mu.Lock()
 	w.requests++
 	r.Number = w.requests

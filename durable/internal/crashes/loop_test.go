@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// behavior is the behavior of simulated work. It ends, crashes the process before its end, or
+// behavior says how simulated work acts. It ends, crashes the process before its end, or
 // leaves a goroutine that crashes the process after its end.
 type behavior int
 

@@ -109,7 +109,7 @@ func divergence(x *replay.Execution, events []history.Event) *Difference {
 		return nil
 	}
 	difference := Divergence(d).locate(events)
-	difference.Where = places(x.DivergedAt())
+	difference.Where = sourceLines(x.DivergedAt())
 	return difference
 }
 
@@ -156,7 +156,7 @@ func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcom
 	code := Action(did)
 	var where []string
 	if did == nil {
-		code, where = "nothing", places(x.Parked())
+		code, where = "nothing", sourceLines(x.Parked())
 		for _, f := range append(x.Open(), x.EventWaits()...) {
 			if f.IsAwaited() {
 				code += fmt.Sprintf("; it waits for %s", f)

@@ -51,7 +51,7 @@ type Wait struct {
 // fan-out. Without code, these are all incomplete tasks. If the code differs from the history,
 // Waits returns the difference.
 func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
-	open := unanswered(events)
+	open := incompleteTasks(events)
 	if code == nil {
 		all := make([]Wait, 0, len(open))
 		for _, w := range open {
@@ -82,11 +82,11 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 			if a.Number <= a.Most { // a timer follows the last attempt, too
 				w.Name, w.Attempt, w.Attempts = a.Of.Name(), a.Number, a.Most
 			}
-			w.LastError = failure(a.After)
+			w.LastError = failureText(a.After)
 			f = a.Of
 		}
 		if stacks := f.Waiters(); len(stacks) > 0 {
-			w.IsAwaited, w.Where = true, places(stacks)
+			w.IsAwaited, w.Where = true, sourceLines(stacks)
 		} else if !f.IsAwaited() && (w.Kind == Timer || w.Kind == Event) {
 			return
 		}
@@ -115,7 +115,7 @@ func markHeldEvents(waits []Wait, events []history.Event) {
 	held := map[string]int{}
 	suspended := false
 	for _, e := range events {
-		suspended = suspends(e, suspended)
+		suspended = isSuspendedAfter(e, suspended)
 		if raised, ok := e.(*history.EventRaised); ok && suspended {
 			held[strings.ToUpper(raised.Name)]++
 		} else if !suspended {
@@ -130,9 +130,9 @@ func markHeldEvents(waits []Wait, events []history.Event) {
 	}
 }
 
-// suspends reports whether an instance is suspended after event e. before says whether it was
+// isSuspendedAfter reports whether an instance is suspended after event e. before says whether it was
 // before.
-func suspends(e history.Event, before bool) bool {
+func isSuspendedAfter(e history.Event, before bool) bool {
 	if t := e.Type(); t == history.TypeExecutionSuspended || t == history.TypeExecutionResumed {
 		return t == history.TypeExecutionSuspended
 	}
@@ -161,8 +161,8 @@ func SuspensionOf(events []history.Event) (s *Suspension) {
 	return s
 }
 
-// failure returns the error text of a failure event.
-func failure(e history.Event) string {
+// failureText returns the error text of a failure event.
+func failureText(e history.Event) string {
 	var details *history.FailureDetails
 	var reason *string
 	switch e := e.(type) {
@@ -180,9 +180,9 @@ func failure(e history.Event) string {
 	return ""
 }
 
-// unanswered returns the incomplete tasks of a history by number. It also returns the tasks
+// incompleteTasks returns the incomplete tasks of a history by number. It also returns the tasks
 // that completed while the instance is suspended, with Held set.
-func unanswered(events []history.Event) map[int]Wait {
+func incompleteTasks(events []history.Event) map[int]Wait {
 	open := map[int]Wait{}
 	calls := map[string]int{} // the numbers of entity requests, by request ID and by origin
 	suspended := false
@@ -195,7 +195,7 @@ func unanswered(events []history.Event) map[int]Wait {
 		}
 	}
 	for _, e := range events {
-		suspended = suspends(e, suspended)
+		suspended = isSuspendedAfter(e, suspended)
 		id, at := e.Head().EventID, e.Head().Timestamp
 		switch e := e.(type) {
 		case *history.TaskScheduled:
@@ -253,9 +253,9 @@ const ownCode = "github.com/durablefunctions-go/durablefunctions/durable"
 // orchestrators.
 var ownPackages = []string{".", "/internal/replay.", "/internal/coro.", "/internal/explain.", "/internal/dispatch."}
 
-// places returns, for each stack, the innermost line that is not the engine's, without
+// sourceLines returns, for each stack, the innermost line that is not the engine's, without
 // duplicates.
-func places(stacks [][]uintptr) []string {
+func sourceLines(stacks [][]uintptr) []string {
 	var all []string
 	for _, pcs := range stacks {
 		frames := runtime.CallersFrames(pcs)

@@ -129,11 +129,11 @@ func newRequest(r Request) (*http.Request, error) {
 	target, err := url.Parse(r.URL)
 	switch {
 	case err != nil:
-		return refuse(fmt.Sprintf("its URL cannot be read: %v", withoutURL(err)))
+		return refuse(fmt.Sprintf("invalid URL: %v", withoutURL(err)))
 	case target.Scheme != "http" && target.Scheme != "https":
-		return refuse(fmt.Sprintf("%s is no URL that begins with http:// or https://", bare(target)))
+		return refuse(fmt.Sprintf("URL %q does not begin with http:// or https://", withoutQuery(target)))
 	case target.Hostname() == "":
-		return refuse(fmt.Sprintf("%s names no host", bare(target)))
+		return refuse(fmt.Sprintf("URL %q has no host", withoutQuery(target)))
 	}
 	var body io.Reader
 	if r.Content != "" {
@@ -170,9 +170,9 @@ func newRequest(r Request) (*http.Request, error) {
 
 // Name returns the name of a request in messages: its method and its URL without user and
 // query, which may be secret.
-func Name(method string, u *url.URL) string { return method + " " + bare(u) }
+func Name(method string, u *url.URL) string { return method + " " + withoutQuery(u) }
 
-func bare(u *url.URL) string {
+func withoutQuery(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 

@@ -85,12 +85,12 @@ func TestClient_SendsTheRequest(t *testing.T) {
 func TestClient_RejectsInvalidRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ method, url, want string }{
-		{"GET", "file:///etc/passwd", "file:///etc/passwd is no URL that begins with http:// or https://"},
-		{"GET", "/relative?code=secret", "/relative is no URL that begins with http:// or https://"},
-		{"GET", "", " is no URL that begins with http:// or https://"},
-		{"GET", "http://", "http: names no host"},
-		{"GET", "http://u:secret@:80/", "http://:80/ names no host"},
-		{"GET", "http://a\x7f?code=secret", "its URL cannot be read: net/url: invalid control character in URL"},
+		{"GET", "file:///etc/passwd", `URL "file:///etc/passwd" does not begin with http:// or https://`},
+		{"GET", "/relative?code=secret", `URL "/relative" does not begin with http:// or https://`},
+		{"GET", "", `URL "" does not begin with http:// or https://`},
+		{"GET", "http://", `URL "http:" has no host`},
+		{"GET", "http://u:secret@:80/", `URL "http://:80/" has no host`},
+		{"GET", "http://a\x7f?code=secret", "invalid URL: net/url: invalid control character in URL"},
 		{"A B", "http://a", `net/http: invalid method "A B"`},
 	} {
 		_, err := client.Do(t.Context(), httpcall.Request{Method: c.method, URL: c.url})
@@ -134,7 +134,7 @@ func TestClient_RejectsResponsesThatAreTooLarge(t *testing.T) {
 			t.Parallel()
 			_, err := client.Do(t.Context(), httpcall.Request{URL: serve(t, h) + "/?code=secret"})
 			var own *httpcall.ContentError
-			if !errors.As(err, &own) || !strings.Contains(err.Error(), "has more than the 1048576 bytes") || strings.Contains(err.Error(), "secret") {
+			if !errors.As(err, &own) || !strings.Contains(err.Error(), "exceeds the limit of 1048576 bytes") || strings.Contains(err.Error(), "secret") {
 				t.Errorf("error %v; want one that names the limit", err)
 			}
 		})

@@ -27,6 +27,6 @@ type ContentError struct {
 }
 
 func (e *ContentError) Error() string {
-	return fmt.Sprintf("%s: the response has more than the %d bytes that it may have; "+
-		"fetch so much in an activity of your own, or raise the limit", e.Request, e.Limit)
+	return fmt.Sprintf("%s: the response exceeds the limit of %d bytes; "+
+		"raise the limit, or fetch large content in your own activity", e.Request, e.Limit)
 }

@@ -29,9 +29,9 @@ func port(u *url.URL) string {
 // FunctionsKey is the header with the key of an Azure function.
 const FunctionsKey = "X-Functions-Key"
 
-// safe lists the headers, in canonical form, that may be sent to another origin. They describe
+// safeHeaders lists the headers, in canonical form, that may be sent to another origin. They describe
 // the wanted resource or the content, not the sender.
-var safe = []string{
+var safeHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Language",
 	"Content-Length", "Content-Type", "Date", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
 	"Pragma", "Prefer", "Range", "Referer", "Te", "Traceparent", "Tracestate", "User-Agent",
@@ -43,7 +43,7 @@ var safe = []string{
 func KeepSafe(h http.Header, more []string) {
 	for name := range h {
 		isName := func(other string) bool { return strings.EqualFold(name, other) }
-		if !slices.ContainsFunc(safe, isName) && !slices.ContainsFunc(more, isName) {
+		if !slices.ContainsFunc(safeHeaders, isName) && !slices.ContainsFunc(more, isName) {
 			delete(h, name)
 		}
 	}

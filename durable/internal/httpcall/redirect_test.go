@@ -21,9 +21,9 @@ var secrets = []string{
 	"X-Auth-Token", "X-Vault-Token", "X-Goog-Api-Key", "Aeg-Sas-Key", "X-Of-Nobody-Yet",
 }
 
-// wander follows redirects from the first URL to the last and returns the requests.
+// followRedirects follows redirects from the first URL to the last and returns the requests.
 // CrossOriginHeaders contains X-Trace.
-func wander(t *testing.T, status int, urls ...string) []visit {
+func followRedirects(t *testing.T, status int, urls ...string) []visit {
 	t.Helper()
 	var visits []visit
 	hop := transport(func(r *http.Request) (*http.Response, error) {
@@ -62,7 +62,7 @@ const all = "ACXOAXPXXXAX"
 
 func TestRedirect_SendsNoCredentialsAfterAnotherOrigin(t *testing.T) {
 	t.Parallel()
-	got := wander(t, 307, "https://a/1", "https://a/2", "https://sub.a/3", "https://a/4")
+	got := followRedirects(t, 307, "https://a/1", "https://a/2", "https://sub.a/3", "https://a/4")
 	want := []visit{
 		{"https://a/1", "POST", "c", all},
 		{"https://a/2", "POST", "c", all},
@@ -76,7 +76,7 @@ func TestRedirect_SendsNoCredentialsAfterAnotherOrigin(t *testing.T) {
 
 func TestRedirect_BecomesAGetAsInBrowsers(t *testing.T) {
 	t.Parallel()
-	got := wander(t, 302, "https://a/1", "https://a/2")
+	got := followRedirects(t, 302, "https://a/1", "https://a/2")
 	want := []visit{{"https://a/1", "POST", "c", all}, {"https://a/2", "GET", "", all}}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("visits (-got +want):\n%s", diff)
@@ -100,7 +100,7 @@ func TestRedirect_IsTheResponseIfItIsNotFollowed(t *testing.T) {
 		{"from http to https", []string{"http://a/", "https://a/"}, 2},
 		{"for the 51st time", long, 51},
 	} {
-		if got := len(wander(t, 307, c.urls...)); got != c.want {
+		if got := len(followRedirects(t, 307, c.urls...)); got != c.want {
 			t.Errorf("%s: %d visits, want %d", c.name, got, c.want)
 		}
 	}

@@ -89,18 +89,18 @@ type Store struct {
 	last   uint64 // the number of the last group; used by the writer
 	broken error  // why the store cannot write anymore; used by the writer
 
-	unwritten atomic.Int64  // the size of the largest group that failed, until one as large succeeds
-	full      chan struct{} // holds one token: a layer must be flushed
-	flushed   chan struct{} // holds one token: a flush succeeded or failed
-	closing   chan struct{}
-	flusher   sync.WaitGroup
-	pacer     reclaim.Pacer
+	unwritten      atomic.Int64  // the size of the largest group that failed, until one as large succeeds
+	flushRequested chan struct{} // holds one token: a layer must be flushed
+	flushed        chan struct{} // holds one token: a flush succeeded or failed
+	closing        chan struct{}
+	flusher        sync.WaitGroup
+	pacer          reclaim.Pacer
 
-	mu       sync.RWMutex // protects the fields below
-	active   *Layer       // receives changes
-	flushing *Layer       // is being written to the base; nil if no layer is
-	failure  error        // of the last flush
-	doomed   bool         // the last flush was uncertain; do not repeat it
+	mu        sync.RWMutex // protects the fields below
+	active    *Layer       // receives changes
+	flushing  *Layer       // is being written to the base; nil if no layer is
+	failure   error        // of the last flush
+	uncertain bool         // the last flush was uncertain; do not repeat it
 }
 
 // New returns a store. recovered holds the changes that the log has and the base lacks; its
@@ -109,7 +109,7 @@ func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	return &Store{
 		Limits: Limits{Flush: 8 << 20, Wait: 64 << 20, Retry: time.Second},
 		tables: recovered.tables, log: logger, base: base, groups: groups, last: recovered.Last, active: recovered,
-		full: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}),
+		flushRequested: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *Store) Start() {
 	s.flusher.Go(func() {
 		for {
 			select {
-			case <-s.full:
+			case <-s.flushRequested:
 			case <-s.closing:
 				return
 			}
@@ -132,7 +132,7 @@ func (s *Store) Start() {
 func (s *Store) View(f func(*View) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.see(s.viewOf(nil), f)
+	return s.viewWith(s.viewOf(nil), f)
 }
 
 // Snapshot calls f with the current records and does not block writes; f does not see them. It
@@ -164,7 +164,7 @@ func (s *Store) view(staged *Layer, f func(*View) error) error {
 	s.mu.RLock()
 	v := s.viewOf(staged)
 	s.mu.RUnlock()
-	return s.see(v, f)
+	return s.viewWith(v, f)
 }
 
 // viewOf returns a view of the layers. mu is locked.
@@ -179,8 +179,8 @@ func (s *Store) viewOf(staged *Layer) *View {
 	return v
 }
 
-// see calls f with v above the base.
-func (s *Store) see(v *View, f func(*View) error) error {
+// viewWith calls f with v above the base.
+func (s *Store) viewWith(v *View, f func(*View) error) error {
 	return s.base.View(func(r Reader) error {
 		v.base = r
 		return f(v)
@@ -249,15 +249,15 @@ func (s *Store) Reserve() error { return s.groups.Reserve(s.unwritten.Load()) }
 func (s *Store) SetWritten() { s.unwritten.Store(0) }
 
 // makeRoom waits for the flush if a group of the given size would make the active layer exceed
-// Limits.Wait.
+// Limits.Wait. It returns the error of a failed flush instead of waiting for its retry.
 func (s *Store) makeRoom(size int) error {
 	for {
 		s.mu.RLock()
 		wait := s.active.size+size >= s.Limits.Wait && s.flushing != nil
-		failure, doomed := s.failure, s.doomed
+		failure, uncertain := s.failure, s.uncertain
 		s.mu.RUnlock()
 		switch {
-		case doomed:
+		case uncertain:
 			return failure
 		case !wait:
 			s.flushIfGrown() // a running flush may have prevented it before
@@ -282,7 +282,7 @@ func (s *Store) flushIfGrown() {
 	}
 	s.flushing, s.active = s.active, NewLayer(s.tables, s.last)
 	s.groups.Turn()
-	signal(s.full)
+	signal(s.flushRequested)
 }
 
 // flush writes the flushing layer to the base. It retries until the write succeeds, is
@@ -292,9 +292,9 @@ func (s *Store) flush() {
 		size := s.flushing.size
 		s.pacer.Step(size)
 		err := s.base.Write(s.flushing, false) // only this goroutine clears it
-		doomed := errors.As(err, new(*UncertainError))
+		uncertain := errors.As(err, new(*UncertainError))
 		s.mu.Lock()
-		s.failure, s.doomed = err, doomed
+		s.failure, s.uncertain = err, uncertain
 		if err == nil {
 			s.flushing = nil
 		}
@@ -303,7 +303,7 @@ func (s *Store) flush() {
 		if errors.Is(err, ErrClosed) {
 			return // the layer stays in the log
 		}
-		if doomed {
+		if uncertain {
 			s.log.Error("task hub rejects all writes until it is reopened", "error", err)
 			return
 		}
@@ -369,7 +369,7 @@ func (s *Store) writeAll() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case s.doomed:
+	case s.uncertain:
 		return s.failure
 	}
 	if s.flushing != nil {

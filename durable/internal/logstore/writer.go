@@ -20,7 +20,7 @@ type Writer[T any] struct {
 	done  chan struct{} // closed when the goroutine has returned
 	// Used by the goroutine, and kept between groups to save allocations. staged holds the
 	// changes of the group. size is the size of the previous group's changes in bytes, at most
-	// maxRoom.
+	// maxInitialRoom.
 	staged *Layer
 	size   int
 
@@ -75,8 +75,8 @@ const lazyDelay = 3 * time.Millisecond
 // is in memory several times until the log has it.
 const maxGroup = 8 << 20
 
-// maxRoom is the maximum initial capacity for a group's changes, in bytes.
-const maxRoom = 64 << 10
+// maxInitialRoom is the maximum initial capacity for a group's changes, in bytes.
+const maxInitialRoom = 64 << 10
 
 // Txn is the transaction of a group.
 type Txn struct {
@@ -238,7 +238,7 @@ func (w *Writer[T]) gather(more int, atMost time.Duration) {
 	want := w.Waiting() + more
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
-	for !w.has(want) {
+	for !w.hasQueued(want) {
 		select {
 		case <-w.wake:
 		case <-timer.C:
@@ -247,9 +247,9 @@ func (w *Writer[T]) gather(more int, atMost time.Duration) {
 	}
 }
 
-// has reports whether the queue has want operations or will not grow because the Writer is
+// hasQueued reports whether the queue has want operations or will not grow because the Writer is
 // closed.
-func (w *Writer[T]) has(want int) bool {
+func (w *Writer[T]) hasQueued(want int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed || len(w.queue) >= want
@@ -357,6 +357,6 @@ func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, done, failed 
 	if err != nil || len(t.group.Buf) == 0 {
 		return t, done, failed, err
 	}
-	w.size = min(len(t.group.Buf), maxRoom)
+	w.size = min(len(t.group.Buf), maxInitialRoom)
 	return t, done, -1, w.store.commit(t.changed, t.group.Buf)
 }

@@ -18,7 +18,7 @@ func TestWriter_AFailedOperationDoesNotFailOthers(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
 	broken, refused := errors.New("broken"), errors.New("refused")
-	begun, busy := make(chan struct{}), make(chan struct{})
+	started, busy := make(chan struct{}), make(chan struct{})
 	put := func(key string) func(*Txn) error {
 		return func(t *Txn) error {
 			t.Put(plain, []byte(key), []byte("value"))
@@ -26,7 +26,7 @@ func TestWriter_AFailedOperationDoesNotFailOthers(t *testing.T) {
 		}
 	}
 	ops := []*Op[*Txn]{
-		NewOp(func(*Txn) error { close(begun); <-busy; return nil }), // until the other operations are queued
+		NewOp(func(*Txn) error { close(started); <-busy; return nil }), // until the other operations are queued
 		NewOp(put("one")),
 		NewOp(func(t *Txn) error { return errors.Join(put("two")(t), broken) }),
 		NewOp(func(*Txn) error { return Refuse(refused) }),
@@ -37,7 +37,7 @@ func TestWriter_AFailedOperationDoesNotFailOthers(t *testing.T) {
 		if err := s.w.Submit(o); err != nil {
 			t.Fatal(err)
 		}
-		<-begun
+		<-started
 	}
 	calledOff := NewOp(put("called off"))
 	if err := s.w.Submit(calledOff); err != nil {
@@ -202,10 +202,10 @@ func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
-	begun, busy := make(chan struct{}), make(chan struct{})
+	started, busy := make(chan struct{}), make(chan struct{})
 	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
 		s.Limits = Limits{Flush: 1 << 30, Wait: 1 << 30}
-		close(begun)
+		close(started)
 		<-busy
 		return nil
 	})}
@@ -219,7 +219,7 @@ func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 		if err := s.w.Submit(o); err != nil {
 			t.Fatal(err)
 		}
-		<-begun
+		<-started
 	}
 	close(busy)
 	for _, o := range ops {
@@ -240,9 +240,9 @@ func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 func TestWriter_FailsAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s, broken := emptyStage(t), errors.New("broken")
-	begun, busy := make(chan struct{}), make(chan struct{})
+	started, busy := make(chan struct{}), make(chan struct{})
 	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
-		close(begun)
+		close(started)
 		<-busy
 		s.base.unread = broken
 		return nil
@@ -254,7 +254,7 @@ func TestWriter_FailsAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
 		if err := s.w.Submit(o); err != nil {
 			t.Fatal(err)
 		}
-		<-begun
+		<-started
 	}
 	close(busy)
 	for i, want := range []error{nil, broken, broken} {

@@ -9,9 +9,9 @@ import (
 
 // activity is the lock on an activity.
 type activity struct {
-	worker *Worker
-	m      *message
-	lost   bool
+	worker  *Worker
+	m       *message
+	revoked bool
 }
 
 var _ provider.ActivityLock = (*activity)(nil)
@@ -25,7 +25,7 @@ func (a *activity) Complete(ctx context.Context, result history.Event) error {
 		return err
 	}
 	switch {
-	case a.lost:
+	case a.revoked:
 		return errKilled
 	case h.happens(CompleteFails):
 		return ErrInjected
@@ -48,7 +48,7 @@ func (a *activity) Abandon(ctx context.Context, cause error) error {
 	h := a.worker.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a.lost {
+	if a.revoked {
 		return errKilled
 	}
 	a.m.backOff(h.Now(), cause)
@@ -58,7 +58,7 @@ func (a *activity) Abandon(ctx context.Context, cause error) error {
 
 // end releases the lock. The caller holds mu.
 func (a *activity) end() {
-	a.lost = true
+	a.revoked = true
 	delete(a.worker.activities, a)
 	a.worker.hub.notify()
 }

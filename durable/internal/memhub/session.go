@@ -14,7 +14,7 @@ type session struct {
 	i         *instance
 	execution history.OrchestrationInstance
 	isNew     bool // no event of the execution has been committed
-	lost      bool
+	revoked   bool
 	inFlight  []*message
 }
 
@@ -38,10 +38,10 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	h := s.worker.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !s.lost && h.happens(SessionLost) {
+	if !s.revoked && h.happens(SessionLost) {
 		s.revoke(0)
 	}
-	if s.lost {
+	if s.revoked {
 		return provider.ErrSessionLost
 	}
 	if err := ctx.Err(); err != nil {
@@ -111,7 +111,7 @@ func (s *session) revoke(delay time.Duration) {
 		m.inFlight = false
 		m.visible = s.worker.hub.Now().Add(delay)
 	}
-	s.lost = true
+	s.revoked = true
 	s.unlock()
 }
 
@@ -145,7 +145,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 	defer cancel()
 	var messages []provider.TaskMessage
 	err := h.await(wait, func() (bool, time.Time) {
-		if s.lost || !s.worker.running {
+		if s.revoked || !s.worker.running {
 			return true, time.Time{}
 		}
 		visible, next := due(s.i.mail, h.Now())

@@ -75,7 +75,7 @@ func (w *Worker) revoke(delay time.Duration) {
 	for a := range w.activities {
 		a.m.inFlight = false
 		a.m.visible = w.hub.Now().Add(delay)
-		a.lost = true
+		a.revoked = true
 		delete(w.activities, a)
 	}
 	w.hub.notify()

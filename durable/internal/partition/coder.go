@@ -16,18 +16,18 @@ type coder struct {
 	needed   byte // the lowest version that has all fields of the events encoded so far
 }
 
-func writing(buf []byte) *coder { return &coder{Coder: logstore.Coder{Buf: buf}} }
+func newEncoder(buf []byte) *coder { return &coder{Coder: logstore.Coder{Buf: buf}} }
 
-func reading(b []byte) *coder { return &coder{Coder: logstore.Coder{Buf: b, Reading: true}} }
+func newDecoder(b []byte) *coder { return &coder{Coder: logstore.Coder{Buf: b, Reading: true}} }
 
-// writingEvents returns the record of events that f encodes. It uses the lowest version that
+// encodeEvents returns the record of events that f encodes. It uses the lowest version that
 // has all their fields, so that an older program rejects only records with newer fields.
-func writingEvents(buf []byte, f func(*coder)) ([]byte, error) {
-	c := writing(buf)
+func encodeEvents(buf []byte, f func(*coder)) ([]byte, error) {
+	c := newEncoder(buf)
 	c.recorded = 1
 	f(c)
 	if c.needed > c.recorded {
-		again := writing(buf)
+		again := newEncoder(buf)
 		again.recorded = c.needed
 		f(again)
 		c = again
@@ -96,12 +96,12 @@ func appendMessage(b []byte, m provider.TaskMessage) ([]byte, error) {
 	if m.Event == nil {
 		return nil, fmt.Errorf("message for instance %s has no event", m.Target.InstanceID)
 	}
-	return writingEvents(b, func(c *coder) { c.message(&m) })
+	return encodeEvents(b, func(c *coder) { c.message(&m) })
 }
 
 func decodeMessage(b []byte) (provider.TaskMessage, error) {
 	var m provider.TaskMessage
-	c := reading(b)
+	c := newDecoder(b)
 	c.message(&m)
 	if err := c.End(); err != nil {
 		return provider.TaskMessage{}, fmt.Errorf("decode message: %w", err)
@@ -111,7 +111,7 @@ func decodeMessage(b []byte) (provider.TaskMessage, error) {
 
 func decodeRoute(b []byte) (route, error) {
 	var r route
-	c := reading(b)
+	c := newDecoder(b)
 	c.route(&r)
 	return r, c.Err
 }
@@ -132,14 +132,14 @@ func (c *coder) activityHead(h *activityHead) {
 }
 
 func encodeActivity(h activityHead, message []byte) []byte {
-	c := writing(make([]byte, 0, len(message)+8))
+	c := newEncoder(make([]byte, 0, len(message)+8))
 	c.activityHead(&h)
 	return append(c.Buf, message...)
 }
 
 // decodeActivityHead returns the head of an activity's record and the undecoded message.
 func decodeActivityHead(b []byte) (h activityHead, message []byte, err error) {
-	c := reading(b)
+	c := newDecoder(b)
 	c.activityHead(&h)
 	if c.Err != nil {
 		return activityHead{}, nil, fmt.Errorf("decode activity: %w", c.Err)
@@ -182,7 +182,7 @@ func (c *coder) payload(text **string) {
 }
 
 func encodeRow(r *row) ([]byte, error) {
-	c := writing(make([]byte, 0, 128))
+	c := newEncoder(make([]byte, 0, 128))
 	c.row(r)
 	return c.Buf, c.End()
 }
@@ -190,7 +190,7 @@ func encodeRow(r *row) ([]byte, error) {
 // decodeRow decodes a row. Payloads with records of their own are left unread.
 func decodeRow(id string, b []byte) (*row, error) {
 	var r row
-	c := reading(b)
+	c := newDecoder(b)
 	c.row(&r)
 	if err := c.End(); err != nil {
 		return nil, fmt.Errorf("decode instance: %w", err)
@@ -203,7 +203,7 @@ func decodeRow(id string, b []byte) (*row, error) {
 // starts with the time of the last event: the instance's last update can be read without
 // decoding events.
 func encodeEpisode(events []history.Event) ([]byte, error) {
-	return writingEvents(make([]byte, 0, 64*len(events)), func(c *coder) {
+	return encodeEvents(make([]byte, 0, 64*len(events)), func(c *coder) {
 		c.eventsVersion()
 		last := events[len(events)-1].Head().Timestamp
 		c.Time(&last)
@@ -217,7 +217,7 @@ func encodeEpisode(events []history.Event) ([]byte, error) {
 
 // decodeEpisode appends the events of a record to past.
 func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
-	c := reading(b)
+	c := newDecoder(b)
 	c.eventsVersion()
 	var last time.Time
 	c.Time(&last)
@@ -242,7 +242,7 @@ func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 
 // decodeEpisodeTime returns the time of a record's last event.
 func decodeEpisodeTime(b []byte) (time.Time, error) {
-	c := reading(b)
+	c := newDecoder(b)
 	c.eventsVersion()
 	var last time.Time
 	c.Time(&last)
@@ -286,7 +286,7 @@ func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 type eventCoder coder
 
 // Since reports whether the record's version has the fields that were added in version. When
-// writing, set says that the event uses them.
+// newEncoder, set says that the event uses them.
 func (c *eventCoder) Since(version byte, set bool) bool {
 	if set {
 		c.needed = max(c.needed, version)

@@ -342,7 +342,7 @@ func TestCoder_WritesTheLowestVersionThatHasAllFields(t *testing.T) {
 				(*eventCoder)(c).OptionalInt("Priority", v)
 			}
 		}
-		b, err := writingEvents(nil, func(c *coder) { code(c, &priority) })
+		b, err := encodeEvents(nil, func(c *coder) { code(c, &priority) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +350,7 @@ func TestCoder_WritesTheLowestVersionThatHasAllFields(t *testing.T) {
 			t.Errorf("the record without the field is %v; want version %d without additions", b, want)
 		}
 		var got *int
-		c := reading(b)
+		c := newDecoder(b)
 		c.recorded = 2
 		code(c, &got)
 		if err := c.End(); err != nil || !reflect.DeepEqual(got, priority) {

@@ -15,11 +15,11 @@ import (
 type inbox struct{ *txn }
 
 // receive carries out the requests of m that are new. Only the writer's goroutine uses
-// correspondents; it updates them when the transaction is durable.
+// senders; it updates them when the transaction is durable.
 func (t inbox) receive(m *Mail) error {
-	from := t.p.correspondents[m.Sender]
-	now := cmp.Or(t.received[m.Sender], from, &correspondent{})
-	next := &correspondent{at: time.Now(), last: now.last, answered: slices.Clone(now.answered)}
+	from := t.p.senders[m.Sender]
+	now := cmp.Or(t.received[m.Sender], from, &senderState{})
+	next := &senderState{at: time.Now(), last: now.last, answered: slices.Clone(now.answered)}
 	for _, r := range m.Requests {
 		if r.Number <= next.last {
 			continue
@@ -35,7 +35,7 @@ func (t inbox) receive(m *Mail) error {
 		if !logstore.IsRefused(err) && err != nil && !IsDamage(err) {
 			return err
 		}
-		c := writing(nil)
+		c := newEncoder(nil)
 		a := answerOf(err)
 		c.answer(&a)
 		t.Put(mailTable, answerKey(m.Sender, r.Number), c.Buf)
@@ -47,15 +47,15 @@ func (t inbox) receive(m *Mail) error {
 		}
 		return n <= m.Answered
 	})
-	c := writing(nil)
+	c := newEncoder(nil)
 	c.Time(&next.at)
 	c.Uint(&next.last)
 	t.Put(mailTable, []byte(markPrefix+m.Sender), c.Buf)
 	if t.received == nil {
-		t.received = make(map[string]*correspondent)
+		t.received = make(map[string]*senderState)
 	}
 	t.received[m.Sender] = next
-	t.Then(func() { t.p.correspondents[m.Sender] = next })
+	t.Then(func() { t.p.senders[m.Sender] = next })
 	return nil
 }
 
@@ -93,13 +93,13 @@ func (t inbox) carryOut(r Request) error {
 	case RequestPurge:
 		return t.purge(r.ID, r.Seen)
 	default:
-		return t.rewindSeen(r.Execution, r.Time)
+		return t.rewindUnchanged(r.Execution, r.Time)
 	}
 }
 
-// rewindSeen calls rewindExecution unless the execution has changed since the rewind was
+// rewindUnchanged calls rewindExecution unless the execution has changed since the rewind was
 // planned.
-func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
+func (t inbox) rewindUnchanged(x provider.RewoundExecution, at time.Time) error {
 	r, err := t.row(x.Instance.InstanceID)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
 // forgetClients removes the records of clients that have sent nothing for clientLifetime. A client
 // does not repeat a request after that time.
 func (t inbox) forgetClients() {
-	for name, from := range t.p.correspondents {
+	for name, from := range t.p.senders {
 		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientLifetime || t.received[name] != nil {
 			continue
 		}
@@ -131,6 +131,6 @@ func (t inbox) forgetClients() {
 		for _, n := range from.answered {
 			t.Remove(mailTable, answerKey(name, n))
 		}
-		t.Then(func() { delete(t.p.correspondents, name) })
+		t.Then(func() { delete(t.p.senders, name) })
 	}
 }

@@ -19,8 +19,8 @@ import (
 type Mail struct {
 	// Sender is the sender's name, unique in the hub.
 	Sender string
-	// Answered is the highest number whose answer the sender has read. The partition deletes
-	// the answers up to it.
+	// Answered is the highest number of a request whose answer the sender no longer needs. The
+	// partition deletes the answers up to it.
 	Answered uint64
 	Requests []Request
 }
@@ -54,7 +54,7 @@ func EncodeMessage(m provider.TaskMessage) ([]byte, error) { return encodeMessag
 
 // Encode returns m in the form that DecodeMail reads.
 func (m *Mail) Encode() ([]byte, error) {
-	c := writing(nil)
+	c := newEncoder(nil)
 	c.mail(m)
 	return c.Buf, c.End()
 }
@@ -62,7 +62,7 @@ func (m *Mail) Encode() ([]byte, error) {
 // DecodeMail decodes mail that Encode returned.
 func DecodeMail(b []byte) (*Mail, error) {
 	m := &Mail{}
-	c := reading(b)
+	c := newDecoder(b)
 	c.mail(m)
 	if err := c.End(); err != nil {
 		return nil, fmt.Errorf("decode mail: %w", err)
@@ -220,8 +220,8 @@ func OutgoingIn(l *logstore.Layer) (all []Outgoing, err error) {
 	return all, err
 }
 
-// correspondent is the state of a sender of mail.
-type correspondent struct {
+// senderState is the state of a sender of mail.
+type senderState struct {
 	at       time.Time // when it last sent
 	last     uint64
 	answered []uint64 // numbers of requests whose answers are stored

@@ -106,7 +106,7 @@ func TestMail_DeliversMessagesToOtherPartitionsOnce(t *testing.T) {
 	if string(b.Position()) != "there" || len(back.take()) > 0 {
 		t.Errorf("the position in the mailbox is %q; want \"there\"", b.Position())
 	}
-	b.forgets()
+	b.wantNoWork()
 	a.groups()
 	a.stop()
 	a.close()
@@ -173,7 +173,7 @@ func TestMail_DeliversTheResultOfAnActivityToItsPartition(t *testing.T) {
 	if !slices.EqualFunc(sent, []string{"a"}, func(l Outgoing, to string) bool { return l.To == to }) {
 		t.Errorf("the partition sends %+v; want one message to a", sent)
 	}
-	r.forgets()
+	r.wantNoWork()
 }
 
 // An activity that is ready for too long can run in another partition.
@@ -218,8 +218,8 @@ func TestOffload_MovesWaitingActivitiesAndReturnsTheirResults(t *testing.T) {
 			a.Finish(item, partitiontest.Ended())
 		}
 	}
-	a.forgets()
-	b.forgets()
+	a.wantNoWork()
+	b.wantNoWork()
 
 	// Messages that may have arrived are sent again to the same partition, with the same
 	// numbers. In another partition, the activity would run a second time and both results
@@ -280,7 +280,7 @@ func TestForgetClients_KeepsPartitionsAndRecentClients(t *testing.T) {
 	}
 	r.Must(r.Receive(t.Context(), []*Mail{mail(gone, 1), mail(back, 1), mail(late, 1), mail("p1", 1)}, nil))
 	for _, sender := range []string{gone, back, "p1"} {
-		r.correspondents[sender].at = time.Now().Add(-25 * time.Hour)
+		r.senders[sender].at = time.Now().Add(-25 * time.Hour)
 	}
 	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
 		err := inbox{t}.receive(mail(back, 2))
@@ -290,7 +290,7 @@ func TestForgetClients_KeepsPartitionsAndRecentClients(t *testing.T) {
 	r, _ = openShare(t, r.disk.copy(), "a")
 	for sender, want := range map[string]uint64{gone: 0, back: 2, late: 1, "p1": 1} {
 		var got uint64
-		if c := r.correspondents[sender]; c != nil {
+		if c := r.senders[sender]; c != nil {
 			got = c.last
 		}
 		if got != want {

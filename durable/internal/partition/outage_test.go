@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// spoil makes writes to the log fail until mend is called.
-func (r *rig) spoil() (mend func()) {
+// breakDisk makes writes to the log fail until repairDisk is called.
+func (r *rig) breakDisk() (repairDisk func()) {
 	r.disk.off.Store(true)
 	return func() { r.disk.off.Store(false) }
 }
@@ -26,7 +26,7 @@ func TestPartition_LosesNothingWhileItCannotWrite(t *testing.T) {
 	r.Raise("a", "Event")
 	a, item := r.TakeActivity(), r.Next()
 
-	mend := r.spoil()
+	repairDisk := r.breakDisk()
 	before, err := r.History(t.Context(), "a")
 	r.Must(err)
 	if err := item.Session.Commit(t.Context(), partitiontest.Taking(item, partitiontest.Scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
@@ -50,7 +50,7 @@ func TestPartition_LosesNothingWhileItCannotWrite(t *testing.T) {
 	if err := r.Check(t.Context()); err == nil {
 		t.Error("Check returned no error")
 	}
-	mend()
+	repairDisk()
 	r.Must(r.Check(t.Context()))
 
 	r.Must(item.Session.Abandon(t.Context(), err))
@@ -75,7 +75,7 @@ func TestPartition_LosesNothingWhileItCannotWrite(t *testing.T) {
 	}
 	r.Raise("a", "finish")
 	r.Finish(r.Next(), partitiontest.Ended())
-	r.forgets()
+	r.wantNoWork()
 }
 
 // If the write of a result fails while an episode consumes the result, the result is not lost
@@ -87,14 +87,14 @@ func TestPartition_AResultInFlightSurvivesAFailedWrite(t *testing.T) {
 		r.Start("a")
 		r.Finish(r.Next(), partitiontest.Scheduled(0))
 		a := r.TakeActivity()
-		mend := r.spoil()
+		repairDisk := r.breakDisk()
 		failed := make(chan error)
 		go func() { failed <- a.Lock.Complete(context.Background(), partitiontest.ResultOf(0)) }()
 		item := r.Next() // before the hub tries to store the result
 		if err := <-failed; err == nil {
 			t.Error("Complete returned no error")
 		}
-		mend()
+		repairDisk()
 		r.Must(a.Lock.Abandon(t.Context(), errors.New("its result could not be sent")))
 		r.Finish(item, partitiontest.Ended())
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -103,6 +103,6 @@ func TestPartition_AResultInFlightSurvivesAFailedWrite(t *testing.T) {
 			t.Errorf("attempt %d of the activity was dispatched", a.Attempt)
 		}
 		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(0))) // an engine may repeat the call
-		r.forgets()
+		r.wantNoWork()
 	})
 }

@@ -27,11 +27,11 @@ type Partition struct {
 
 	writer *logstore.Writer[*txn]
 	// The senders of mail, by name. Only the writer's goroutine uses the map after Open.
-	correspondents map[string]*correspondent
-	position       []byte // up to which the mailbox was read; protected by work.mu
-	opened         time.Time
-	imported       atomic.Bool
-	numbers        atomic.Uint64 // the last number given to a message, an activity or an execution
+	senders  map[string]*senderState
+	position []byte // up to which the mailbox was read; protected by work.mu
+	opened   time.Time
+	imported atomic.Bool
+	numbers  atomic.Uint64 // the last number given to a message, an activity or an execution
 }
 
 // Open loads the partition from a store that was not started, and starts the store. Call Close
@@ -50,7 +50,7 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 		Failed:  func(err error) error { return fmt.Errorf("write to %s: %w", cfg.Name, cfg.Error(err)) },
 		Gather:  cfg.Slow,
 	})
-	if len(p.correspondents) > 0 {
+	if len(p.senders) > 0 {
 		p.ForgetClients()
 	}
 	return p, nil
@@ -152,8 +152,8 @@ func (p *Partition) Update(ctx context.Context, apply func(*logstore.Txn) error)
 	return p.writer.Do(ctx, func(t *txn) error { return apply(t.Txn) })
 }
 
-// noInstance is not the ID of any instance.
-const noInstance = "@@check"
+// unusedID is not the ID of any instance.
+const unusedID = "@@check"
 
 // Check returns an error if the partition cannot write. If a group of changes has failed, and
 // no group of its size was written since, Check reserves space for one. It then performs a
@@ -165,7 +165,7 @@ func (p *Partition) Check(ctx context.Context) error {
 			if err := p.store.Reserve(); err != nil {
 				return err
 			}
-			t.Remove(instancesTable, []byte(noInstance))
+			t.Remove(instancesTable, []byte(unusedID))
 			t.Then(p.store.SetWritten)
 			return nil
 		}
@@ -202,7 +202,7 @@ func (p *Partition) Rewind(ctx context.Context, id, reason string) error {
 // RewindExecution applies one execution of a [provider.RewindPlan] and resumes the instance. It
 // fails with [provider.ErrInstanceChanged] if the instance has changed since it was planned.
 func (p *Partition) RewindExecution(ctx context.Context, x provider.RewoundExecution, at time.Time) error {
-	return p.writer.Do(ctx, func(t *txn) error { return inbox{t}.rewindSeen(x, at) })
+	return p.writer.Do(ctx, func(t *txn) error { return inbox{t}.rewindUnchanged(x, at) })
 }
 
 // Waiting returns the number of operations that wait to be written.
@@ -301,7 +301,7 @@ func (p *Partition) Import(ctx context.Context, fill func(provider.HubWriter) er
 
 // loadMail loads the unsent messages for other partitions and the state of each sender.
 func (p *Partition) loadMail(t tables) error {
-	p.correspondents = make(map[string]*correspondent)
+	p.senders = make(map[string]*senderState)
 	if !t.Has(mailTable) {
 		return nil
 	}
@@ -323,8 +323,8 @@ func (p *Partition) loadMail(t tables) error {
 		case importedKey:
 			p.imported.Store(true)
 		case markPrefix:
-			c := reading(value)
-			from := p.correspondent(rest)
+			c := newDecoder(value)
+			from := p.senderState(rest)
 			c.Time(&from.at)
 			c.Uint(&from.last)
 			return c.End()
@@ -333,18 +333,18 @@ func (p *Partition) loadMail(t tables) error {
 			if len(number) != 8 {
 				return t.Damage(mailTable, key, errors.New("key is too short"))
 			}
-			from := p.correspondent(sender)
+			from := p.senderState(sender)
 			from.answered = append(from.answered, binary.BigEndian.Uint64([]byte(number)))
 		}
 		return nil
 	})
 }
 
-func (p *Partition) correspondent(sender string) *correspondent {
-	if p.correspondents[sender] == nil {
-		p.correspondents[sender] = &correspondent{}
+func (p *Partition) senderState(sender string) *senderState {
+	if p.senders[sender] == nil {
+		p.senders[sender] = &senderState{}
 	}
-	return p.correspondents[sender]
+	return p.senders[sender]
 }
 
 // Sent deletes messages that are in the mailbox of their partition.
@@ -482,7 +482,7 @@ func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to
 
 // encodeNewActivity encodes the record of a new activity. It copies a large input only once.
 func (p *Partition) encodeNewActivity(m provider.TaskMessage) ([]byte, error) {
-	c := writing(nil)
+	c := newEncoder(nil)
 	c.activityHead(&activityHead{crashes: p.cfg.Crashes})
 	return appendMessage(c.Buf, m)
 }

@@ -43,7 +43,7 @@ func TestPartition_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
 		if n := r.groups() - before; n < 5 || n > 8 {
 			t.Errorf("three activities took %d groups, want 5", n)
 		}
-		r.forgets()
+		r.wantNoWork()
 	}
 }
 
@@ -58,7 +58,7 @@ func TestPartition_StoresAResultThatNoCheckpointConsumes(t *testing.T) {
 	copied := r.disk.copy()
 	r.Finish(item)
 	r.Finish(r.Next(), partitiontest.Ended())
-	r.forgets()
+	r.wantNoWork()
 
 	left := openRig(t, copied) // as after a crash right after Complete
 	item = left.Next()
@@ -66,7 +66,7 @@ func TestPartition_StoresAResultThatNoCheckpointConsumes(t *testing.T) {
 		t.Errorf("got %d messages, want the event and the result", len(item.Messages))
 	}
 	left.Finish(item, partitiontest.Ended())
-	left.forgets()
+	left.wantNoWork()
 }
 
 func TestPartition_TerminatesAScheduledInstanceAtOnce(t *testing.T) {
@@ -88,7 +88,7 @@ func TestPartition_TerminatesAScheduledInstanceAtOnce(t *testing.T) {
 			t.Errorf("%v was dispatched", item.Messages)
 		}
 		r.groups() // wait until the discarded messages are deleted
-		r.forgets()
+		r.wantNoWork()
 	})
 }
 
@@ -155,12 +155,12 @@ func TestPartition_DeletesTheTimersOfAnEndedInstance(t *testing.T) {
 			}
 			r.Must(item.Session.Release(t.Context()))
 		}
-		r.forgets()
+		r.wantNoWork()
 	}
 	r.stop()
 	r.close()
 	left := openRig(t, r.disk)
-	left.forgets()
+	left.wantNoWork()
 }
 
 // Continue-as-new deletes the timers of the previous generation. The status of the instance
@@ -178,7 +178,7 @@ func TestPartition_ContinueAsNewDeletesTheTimers(t *testing.T) {
 	started := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Orchestrator", Instance: instance}
 	r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: instance, ContinuedAsNew: true, NewEvents: []history.Event{started}}))
 	r.Must(item.Session.Release(t.Context()))
-	r.forgets()
+	r.wantNoWork()
 	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
 	r.Must(err)
 	if s.Instance != instance || s.Output == nil || *s.Output != reason {
@@ -216,7 +216,7 @@ func TestPartition_DispatchesManyMessagesInParts(t *testing.T) {
 		}
 		r.Finish(item)
 	}
-	r.forgets()
+	r.wantNoWork()
 }
 
 func TestPartition_KeepsDeliveryCountsAcrossAClose(t *testing.T) {
@@ -403,7 +403,7 @@ func TestPartition_RevokesLocksAfterTheDrainTimeout(t *testing.T) {
 		t.Errorf("got %v; want one result", item.Messages)
 	}
 	r.Finish(item, partitiontest.Ended())
-	r.forgets()
+	r.wantNoWork()
 	cancel()
 	r.Must(<-done)
 }

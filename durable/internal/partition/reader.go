@@ -26,15 +26,15 @@ func (r *Reader) read(what string, f func(tables) error) error {
 	if r.cfg.Slow {
 		return r.scan(what, f)
 	}
-	return r.see(what, r.store.View, f)
+	return r.readView(what, r.store.View, f)
 }
 
 // scan calls f with the current records and does not block writes. It is for long reads.
 func (r *Reader) scan(what string, f func(tables) error) error {
-	return r.see(what, r.store.Snapshot, f)
+	return r.readView(what, r.store.Snapshot, f)
 }
 
-func (r *Reader) see(what string, view func(func(*logstore.View) error) error, f func(tables) error) error {
+func (r *Reader) readView(what string, view func(func(*logstore.View) error) error, f func(tables) error) error {
 	err := r.cfg.Readable()
 	if err == nil {
 		err = view(func(v *logstore.View) error { return f(tables{v}) })
@@ -179,7 +179,7 @@ func (r *Reader) Answer(sender string, number uint64) (answered bool, err error)
 		if b == nil || err != nil {
 			return err
 		}
-		c := reading(b)
+		c := newDecoder(b)
 		c.answer(&a)
 		answered = true
 		return c.End()
@@ -227,7 +227,7 @@ func (r *Reader) Received(sender string) (last uint64, err error) {
 			return err
 		}
 		var at time.Time
-		c := reading(b)
+		c := newDecoder(b)
 		c.Time(&at)
 		c.Uint(&last)
 		return c.End()

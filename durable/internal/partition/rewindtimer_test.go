@@ -23,7 +23,7 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 		&history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now()},
 		&history.TimerCreated{Header: history.Header{EventID: 1, Timestamp: created}, FireAt: due})
 	r.Finish(r.Next(), &history.ExecutionCompleted{Header: history.Header{EventID: 2}, Status: history.Failed})
-	r.forgets()
+	r.wantNoWork()
 	check := func(when string) {
 		t.Helper()
 		r.mu.Lock()
@@ -59,7 +59,7 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	r = openRig(t, r.disk)
 	check("opened again")
 	r.Must(r.Purge(t.Context(), "a", nil))
-	r.forgets()
+	r.wantNoWork()
 }
 
 // A timer created in the episode that ends its instance is not stored.

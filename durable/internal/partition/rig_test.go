@@ -227,8 +227,8 @@ func (r *rig) groups() uint64 {
 	return n
 }
 
-// forgets fails the test if the partition holds any work in memory.
-func (r *rig) forgets() {
+// wantNoWork fails the test if the partition holds any work in memory.
+func (r *rig) wantNoWork() {
 	r.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ type session struct {
 
 	// Protected by work.mu.
 	inFlight []*message
-	lost     bool // revoked: another session may hold the instance
+	revoked  bool // another session may hold the instance
 	over     bool // abandoned or released
 }
 
@@ -116,7 +116,7 @@ func (s *session) accept(c classified) bool {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.lost {
+	if s.revoked {
 		return false // the messages were requeued
 	}
 	if len(c.early)+len(c.discard) > 0 {
@@ -179,7 +179,7 @@ func (s *session) uncommitted() []*message {
 func (s *session) isOver() bool {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	return s.lost || s.over
+	return s.revoked || s.over
 }
 
 // committed applies a commit to the pending work. mu is locked.
@@ -213,7 +213,7 @@ func (s *session) abandon(cause error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.over || s.lost {
+	if s.over || s.revoked {
 		return // already requeued
 	}
 	s.over = true
@@ -237,10 +237,10 @@ func (s *session) end() {
 
 // revoke releases the lock on behalf of the caller. mu is locked.
 func (s *session) revoke() {
-	if s.lost {
+	if s.revoked {
 		return
 	}
-	s.lost = true
+	s.revoked = true
 	s.unlock()
 	notify(s.changed)
 	s.p.checkDrained()
@@ -303,7 +303,7 @@ func (s *session) takeMore() (more []*message, ended bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.over || s.lost || !p.serves() || slices.ContainsFunc(s.inst.inbox, (*message).isStart) {
+	if s.over || s.revoked || !p.serves() || slices.ContainsFunc(s.inst.inbox, (*message).isStart) {
 		return nil, true
 	}
 	more = s.inst.take()

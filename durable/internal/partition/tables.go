@@ -58,7 +58,7 @@ var Tables = logstore.Tables{
 type tables struct{ *logstore.View }
 
 func timerKey(due time.Time, n uint64) []byte {
-	c := writing(make([]byte, 0, 16))
+	c := newEncoder(make([]byte, 0, 16))
 	c.Time(&due)
 	return binary.BigEndian.AppendUint64(c.Buf, n)
 }

@@ -24,7 +24,7 @@ type txn struct {
 	// pending work after the transaction is durable.
 	staged map[string][]*message
 	// received holds the new state of senders whose mail the transaction processes.
-	received map[string]*correspondent
+	received map[string]*senderState
 }
 
 // consume deletes a message. It does nothing if the message is deleted.

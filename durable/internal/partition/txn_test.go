@@ -22,10 +22,10 @@ func TestTxn_CancelsATimerThatItHasStored(t *testing.T) {
 		tx.cancelTimers("a")
 		return nil
 	}))
-	r.forgets()
+	r.wantNoWork()
 	r.stop()
 	r.close()
-	openRig(t, r.disk).forgets()
+	openRig(t, r.disk).wantNoWork()
 }
 
 // The operation that stores an activity's result may share a transaction with the checkpoint
@@ -46,5 +46,5 @@ func TestTxn_ConsumesAResultThatItHasStored(t *testing.T) {
 	}))
 	r.stop()
 	r.close()
-	openRig(t, r.disk).forgets()
+	openRig(t, r.disk).wantNoWork()
 }

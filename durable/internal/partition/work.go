@@ -72,7 +72,7 @@ func (w *work) load(t tables, crashes uint64) error {
 		r, err := decodeRoute(value)
 		if err == nil {
 			m := &message{number: binary.BigEndian.Uint64(key[8:]), route: r}
-			reading(key[:8]).Time(&m.due)
+			newDecoder(key[:8]).Time(&m.due)
 			w.deliverWhenDue(m)
 		}
 		return err
@@ -378,7 +378,8 @@ func (w *work) remove(m *message) *instance {
 	return inst
 }
 
-// restart revokes an instance's session because its execution was replaced. mu is locked.
+// restart revokes an instance's session because its execution was replaced, purged or rewound.
+// mu is locked.
 func (w *work) restart(id string) {
 	w.notifyEnded(id)
 	inst := w.instances[id]

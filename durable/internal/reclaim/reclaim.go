@@ -23,9 +23,9 @@ const (
 // Pacer tracks work on large payloads. The zero value is ready to use. It is safe for
 // concurrent use.
 type Pacer struct {
-	mu    sync.Mutex // protects the fields below
-	early bool       // early collection is on, and a call of free is scheduled
-	again bool       // work was done since free was scheduled; schedule it once more
+	mu       sync.Mutex // protects the fields below
+	early    bool       // early collection is on, and a call of free is scheduled
+	moreWork bool       // work was done since free was scheduled; schedule it once more
 }
 
 // Step records work on a payload of n bytes. Call it before and after the work. It ignores
@@ -36,7 +36,7 @@ func (p *Pacer) Step(n int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.again = p.early
+	p.moreWork = p.early
 	if !p.early {
 		p.early = true
 		percent.lower()
@@ -50,8 +50,8 @@ func (p *Pacer) free() {
 	debug.FreeOSMemory()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.early = p.again; p.again {
-		p.again = false
+	if p.early = p.moreWork; p.moreWork {
+		p.moreWork = false
 		time.AfterFunc(freeAfter, p.free)
 		return
 	}

@@ -88,7 +88,7 @@ func stampRequests(cp *provider.Checkpoint, b *rootSpan, now time.Time) {
 type Entity struct {
 	tracer     *Tracer
 	instanceID string
-	spans      []past // of the uncommitted batch
+	spans      []endedSpan // of the uncommitted batch
 }
 
 // Forget discards the spans of a batch that was not committed.
@@ -113,8 +113,8 @@ func (e *Entity) Committed() {
 type Operation struct {
 	of      *Entity
 	op      *entity.Operation
-	request *past // the request's span, if it is written here
-	run     past
+	request *endedSpan // the request's span, if it is written here
+	run     endedSpan
 	span    trace.SpanContext // of run
 }
 
@@ -139,7 +139,7 @@ func (e *Entity) Begin(op *entity.Operation, now time.Time) *Operation {
 	if !op.Signal || op.Trace.Create {
 		caller := parent
 		parent = caller.WithSpanID(newSpanID()).WithRemote(false)
-		o.request = &past{
+		o.request = &endedSpan{
 			id: parent.SpanID(), parent: caller, name: name, kind: kinds[0], from: now, to: now,
 			attrs: scheduled(append(common[:2:2], keyEventTarget.String(e.instanceID)), op.Due),
 		}
@@ -148,7 +148,7 @@ func (e *Entity) Begin(op *entity.Operation, now time.Time) *Operation {
 		}
 	}
 	o.span = parent.WithSpanID(newSpanID()).WithRemote(false)
-	o.run = past{
+	o.run = endedSpan{
 		id: o.span.SpanID(), parent: parent, name: name, kind: kinds[1], from: now,
 		attrs: append(common[:2:2], keyInstanceID.String(e.instanceID)),
 	}
@@ -185,15 +185,15 @@ func (o *Operation) End(r *entity.Result, counts bool, now time.Time) {
 		return
 	}
 	for _, a := range r.Actions {
-		o.act(a, now)
+		o.writeActionSpan(a, now)
 	}
 }
 
-// act writes the span of a signal or a start. The name of a start's span has the opposite order
+// writeActionSpan writes the span of a signal or a start. The name of a start's span has the opposite order
 // of a client's, as in .NET (TraceHelper.cs, StartActivityForEntityStartingAnOrchestration).
-func (o *Operation) act(a entity.Action, now time.Time) {
+func (o *Operation) writeActionSpan(a entity.Action, now time.Time) {
 	span := o.span.WithSpanID(newSpanID())
-	p := past{
+	p := endedSpan{
 		id: span.SpanID(), parent: o.span, kind: trace.SpanKindProducer, from: now, to: now,
 		attrs: []attribute.KeyValue{keyType.String("entity"), keyInstanceID.String(o.of.instanceID)},
 	}

@@ -127,7 +127,7 @@ func (i *Instance) stampEvents(cp *provider.Checkpoint, start *history.Execution
 		raised.ParentTraceContext = encode(b.span.WithSpanID(id))
 		cp.Messages[n].Event = raised
 		attrs := functionAttributes("event", raised.Name, "", start.Instance.InstanceID)
-		i.tracer.write(past{
+		i.tracer.write(endedSpan{
 			id: id, parent: b.span, name: spanName("orchestration_event", raised.Name, ""), kind: trace.SpanKindProducer, from: now, to: now,
 			attrs: append(attrs, keyExecutionID.String(start.Instance.ExecutionID), keyEventTarget.String(m.Target.InstanceID)),
 		})
@@ -142,23 +142,23 @@ func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
 		return
 	}
 	if cp.ContinuedAsNew && i.rootSpan != nil {
-		i.ended(history.ContinuedAsNew, nil, now)
+		i.writeExecutionSpan(history.ContinuedAsNew, nil, now)
 	}
 	for n, e := range cp.NewEvents {
 		if id, ok := history.Completes(e); ok && i.rootSpan != nil {
-			i.returned(i.open[id], e, now)
+			i.writeTaskSpan(i.open[id], e, now)
 		}
 		i.learn(cp.NewEvents[n:n+1], now)
-		if end, ok := e.(*history.ExecutionCompleted); ok && i.rootSpan != nil {
-			i.ended(end.Status, end.Failure, now)
+		if endSpan, ok := e.(*history.ExecutionCompleted); ok && i.rootSpan != nil {
+			i.writeExecutionSpan(endSpan.Status, endSpan.Failure, now)
 		}
 	}
 }
 
-// ended writes the span of an execution that has ended.
-func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails, now time.Time) {
+// writeExecutionSpan writes the span of an execution that has ended.
+func (i *Instance) writeExecutionSpan(status history.RuntimeStatus, f *history.FailureDetails, now time.Time) {
 	attrs := functionAttributes("orchestration", i.start.Name, i.start.Version, i.start.Instance.InstanceID)
-	p := past{
+	p := endedSpan{
 		id: i.rootSpan.span.SpanID(), parent: i.rootSpan.parent, name: spanName("orchestration", i.start.Name, i.start.Version),
 		kind: trace.SpanKindServer, from: i.rootSpan.at, to: now, attrs: append(attrs, keyStatus.String(status.String())),
 	}
@@ -172,9 +172,9 @@ func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails
 	i.rootSpan = nil
 }
 
-// returned writes the span of a completed task.
-func (i *Instance) returned(scheduled, back history.Event, now time.Time) {
-	p := past{parent: i.rootSpan.span, kind: trace.SpanKindClient, to: now, failure: failureOf(back)}
+// writeTaskSpan writes the span of a completed task.
+func (i *Instance) writeTaskSpan(scheduled, back history.Event, now time.Time) {
+	p := endedSpan{parent: i.rootSpan.span, kind: trace.SpanKindClient, to: now, failure: failureOf(back)}
 	instanceID := i.start.Instance.InstanceID
 	switch e := scheduled.(type) {
 	case *history.TaskScheduled:

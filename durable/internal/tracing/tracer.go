@@ -53,8 +53,8 @@ func functionAttributes(kind, name, version, instanceID string) []attribute.KeyV
 	return attrs
 }
 
-// end ends a span, with an error status if err is not nil.
-func end(span trace.Span, err error) {
+// endSpan ends a span, with an error status if err is not nil.
+func endSpan(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
 	}
@@ -72,7 +72,7 @@ func (t *Tracer) StartOrchestration(ctx context.Context, start *history.Executio
 	ctx, span := t.tracer.Start(ctx, spanName("create_orchestration", start.Name, start.Version),
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
 	start.ParentTraceContext = encode(span.SpanContext())
-	return ctx, func(err error) { end(span, err) }
+	return ctx, func(err error) { endSpan(span, err) }
 }
 
 // RaiseEvent starts the span of a client that raises an event. It makes the span the parent in
@@ -84,7 +84,7 @@ func (t *Tracer) RaiseEvent(ctx context.Context, e *history.EventRaised, target 
 	ctx, span := t.tracer.Start(ctx, spanName("orchestration_event", e.Name, ""), trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(keyType.String("event"), keyName.String(e.Name), keyEventTarget.String(target)))
 	e.ParentTraceContext = encode(span.SpanContext())
-	return ctx, func(err error) { end(span, err) }
+	return ctx, func(err error) { endSpan(span, err) }
 }
 
 // RunActivity starts the span of a running activity. It returns ctx unchanged if the
@@ -108,8 +108,8 @@ func (t *Tracer) RunActivity(ctx context.Context, task *history.TaskScheduled, i
 	}
 }
 
-// past is a span whose start and ID were chosen earlier.
-type past struct {
+// endedSpan is a span whose start and ID were chosen earlier.
+type endedSpan struct {
 	id       trace.SpanID // invalid for a random one
 	parent   trace.SpanContext
 	name     string
@@ -120,7 +120,7 @@ type past struct {
 }
 
 // write writes a span that has ended.
-func (t *Tracer) write(p past) {
+func (t *Tracer) write(p endedSpan) {
 	ctx := withSpanID(trace.ContextWithRemoteSpanContext(context.Background(), p.parent), p.id)
 	_, span := t.tracer.Start(ctx, p.name, trace.WithSpanKind(p.kind), trace.WithTimestamp(p.from), trace.WithAttributes(p.attrs...))
 	if p.failure != nil {

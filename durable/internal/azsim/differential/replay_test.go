@@ -165,8 +165,8 @@ func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
 	return compared(e.service, e.status, e.answered, e.answer), compared(e.service, resp.StatusCode, resp.Header, answer)
 }
 
-// made matches the message IDs and ETags of a response.
-var made = regexp.MustCompile(`<MessageId>([^<]*)<|(?i:etag)"?: ?"?(W/\\?"datetime'[^']*'\\?")`)
+// identities matches the message IDs and ETags of a response.
+var identities = regexp.MustCompile(`<MessageId>([^<]*)<|(?i:etag)"?: ?"?(W/\\?"datetime'[^']*'\\?")`)
 
 // message matches the path of a message.
 var message = regexp.MustCompile(`/messages/([^/]+)$`)
@@ -199,7 +199,7 @@ func (p *player) learn(id string, wasHeader, isHeader http.Header, was, is strin
 	for n := range min(len(wereRows), len(areRows)) {
 		p.versions[[2]string{wereRows[n].RowKey, wereRows[n].ETag}] = areRows[n].ETag
 	}
-	were, are := made.FindAllStringSubmatch(was, -1), made.FindAllStringSubmatch(is, -1)
+	were, are := identities.FindAllStringSubmatch(was, -1), identities.FindAllStringSubmatch(is, -1)
 	for n := range min(len(were), len(are)) {
 		w, i := were[n][1]+were[n][2], are[n][1]+are[n][2]
 		p.names[strings.ReplaceAll(w, `\`, "")] = strings.ReplaceAll(i, `\`, "")

@@ -35,7 +35,7 @@ type Disk struct {
 
 // state is the content of a file on the disk.
 type state struct {
-	lasting []byte
+	durable []byte
 	pending []write // unsynced, in order
 }
 
@@ -94,7 +94,7 @@ func (d *Disk) Open(path string) (disk.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.files[name] = &state{lasting: there}
+		d.files[name] = &state{durable: there}
 		if !d.names[name] { // written without the disk and unsynced
 			d.files[name] = &state{pending: []write{{0, there}}}
 		}
@@ -137,7 +137,7 @@ func (d *Disk) Rename(from, to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.replaced[to] = was
-	if s := d.files[from]; s == nil || !slices.Equal(s.lasting, is) {
+	if s := d.files[from]; s == nil || !slices.Equal(s.durable, is) {
 		d.files[to] = &state{pending: []write{{0, is}}}
 	}
 	delete(d.files, from)
@@ -164,7 +164,7 @@ func (f *file) Sync() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	for _, w := range f.state.pending {
-		f.state.lasting = w.apply(f.state.lasting, 0, len(w.data))
+		f.state.durable = w.apply(f.state.durable, 0, len(w.data))
 	}
 	f.state.pending = nil
 	return nil
@@ -186,7 +186,7 @@ func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) erro
 	d.mu.Lock()
 	left := make(map[string][]byte)
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
-		left[name] = d.files[name].leftovers(r)
+		left[name] = d.files[name].afterLoss(r)
 	}
 	names, replaced := maps.Clone(d.names), maps.Clone(d.replaced)
 	d.mu.Unlock()
@@ -213,9 +213,9 @@ func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) erro
 	return nil
 }
 
-// leftovers returns a possible content of the file after a power loss.
-func (s *state) leftovers(r *rand.Rand) []byte {
-	b := slices.Clone(s.lasting)
+// afterLoss returns a possible content of the file after a power loss.
+func (s *state) afterLoss(r *rand.Rand) []byte {
+	b := slices.Clone(s.durable)
 	some := r.Float64() // the probability that an unsynced block reached the disk
 	for i, w := range s.pending {
 		for from := 0; from < len(w.data); {
