@@ -13,33 +13,33 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Analyzer reports what makes an orchestrator behave differently when it is
-// replayed. The package comment has its rules.
+// Analyzer reports code that makes an orchestrator behave differently on replay. The package comment
+// lists its rules.
 var Analyzer = &analysis.Analyzer{
 	Name: "durablecheck",
-	Doc: `report what makes an orchestrator behave differently on replay
+	Doc: `report code that makes an orchestrator behave differently on replay
 
-An orchestrator, a function whose first parameter is a *durable.Context, is run
-again from the start whenever its instance goes on, and must then do what it did
-before. The analyzer reports clocks, random numbers, I/O, goroutines, locks,
-package-level state, map order and the like in orchestrators and in what they
-call.
+An orchestrator is a function whose first parameter is a *durable.Context. When
+an event arrives for its instance, it runs again from the start and must then
+make the same decisions as before. The analyzer reports uses of clocks, random
+numbers, I/O, goroutines, locks, package-level state, map order and the like in
+orchestrators and in the functions that they call.
 
-A comment //durablecheck:ignore with a reason, on the line, on a line of its own
-above it or in the comment of the function, says that it is safe.`,
+A comment //durablecheck:ignore with a reason marks code as safe: on the line,
+alone on the line above, or in the doc comment of the function.`,
 	Run:        run,
 	ResultType: reflect.TypeFor[struct{}](),
 	FactTypes:  []analysis.Fact{(*summary)(nil)},
 }
 
-// A checker analyses one package.
+// A checker analyzes one package.
 type checker struct {
 	*analysis.Pass
 	path      string
 	module    string
 	ignores   *ignores
 	mutations *mutations
-	functions []*function // in the order of their source
+	functions []*function // in source order
 	byObject  map[types.Object]*function
 	imported  map[types.Object]*summary
 }
@@ -67,7 +67,7 @@ func run(pass *analysis.Pass) (any, error) {
 	return struct{}{}, nil
 }
 
-// collect finds the package's functions and what each of them does itself.
+// collect finds the functions of the package and their own operations.
 func (c *checker) collect() {
 	for _, file := range c.Files {
 		for _, decl := range file.Decls {
@@ -99,7 +99,7 @@ func (c *checker) collect() {
 func (c *checker) declared(obj *types.Func, d *ast.FuncDecl) {
 	sig := obj.Signature()
 	if takesContext(sig) {
-		return // an activity may do anything, and calling one is reported at the call
+		return // an activity may do anything; calling it is reported at the call
 	}
 	f := c.add(obj, nameOf(obj), d)
 	if f.orchestrator = isOrchestrator(sig); f.orchestrator {
@@ -129,7 +129,7 @@ func (c *checker) checkResults(f *function, t *ast.FuncType) {
 	}
 }
 
-// use notes that f does what the finding says, unless a comment allows it.
+// use records a finding of f, unless a comment ignores it.
 func (c *checker) use(f *function, pos token.Pos, found finding) {
 	if !c.ignores.at(pos) {
 		f.uses = append(f.uses, use{pos, found})
@@ -144,7 +144,7 @@ func nameOf(fn *types.Func) string {
 	return fn.Name()
 }
 
-// qualified returns the name of obj with that of its package.
+// qualified returns the name of obj with its package name.
 func qualified(obj types.Object) string {
 	name := obj.Name()
 	if fn, ok := obj.(*types.Func); ok {
@@ -156,7 +156,7 @@ func qualified(obj types.Object) string {
 	return obj.Pkg().Name() + "." + name
 }
 
-// resolve finds out what functions do through others.
+// resolve finds what functions do through the functions that they call.
 func (c *checker) resolve() {
 	c.resolveDurable()
 	c.resolveOrder()
@@ -178,7 +178,8 @@ func (c *checker) resolve() {
 	})
 }
 
-// resolveDurable finds the functions that make durable calls, and where they may not.
+// resolveDurable finds the functions that make durable calls, and the places where such calls are not
+// allowed.
 func (c *checker) resolveDurable() {
 	c.spread(func(f *function) func() {
 		if f.durable != nil {
@@ -200,8 +201,8 @@ func (c *checker) resolveDurable() {
 	}
 }
 
-// resolveOrder finds the functions whose results are in the order of a map, and
-// those that show such an order.
+// resolveOrder finds the functions whose results are in map order, and the places where this order has
+// an effect.
 func (c *checker) resolveOrder() {
 	for _, f := range c.functions {
 		for _, loop := range f.loops {
@@ -226,8 +227,8 @@ func (c *checker) resolveOrder() {
 	}
 }
 
-// reachedNewly returns what f reaches through those it calls and is not known to
-// reach yet, the first finding of each rule.
+// reachedNewly returns the findings that f reaches through its calls and that are not known yet: the
+// first finding of each rule.
 func (c *checker) reachedNewly(f *function) map[rule]finding {
 	found := map[rule]finding{}
 	for _, call := range f.calls {
@@ -244,9 +245,9 @@ func (c *checker) reachedNewly(f *function) map[rule]finding {
 	return found
 }
 
-// spread asks for every function what it learns from those it calls, and lets
-// all of them learn it at once, until none learns anything more. It goes by rounds,
-// so that what is reported is the shortest way.
+// spread calls learn for every function until no function learns anything new. learn returns a
+// function that applies what it has learned. All functions of a round are applied together, so that
+// the shortest chain of calls is reported.
 func (c *checker) spread(learn func(*function) func()) {
 	for {
 		var news []func()
@@ -264,7 +265,7 @@ func (c *checker) spread(learn func(*function) func()) {
 	}
 }
 
-// durableOf returns the durable call that obj makes, as its caller sees it.
+// durableOf returns the durable call that obj makes, from the perspective of its caller.
 func (c *checker) durableOf(obj types.Object) *durableUse {
 	var d *durableUse
 	if f, ok := c.byObject[obj]; ok {
@@ -288,13 +289,13 @@ func (c *checker) isUnordered(obj types.Object) bool {
 	return s != nil && s.Unordered
 }
 
-// reachedThrough returns what f is to blame for when it mentions obj, one
-// finding a rule, in the order of the rules.
+// reachedThrough returns the findings of f that come from mentioning obj: at most one per rule, in the
+// order of the rules.
 func (c *checker) reachedThrough(f *function, obj types.Object) []finding {
 	var reached []finding
 	if callee, ok := c.byObject[obj]; ok {
 		if callee.root().orchestrator {
-			return nil // reported there
+			return nil // reported in the orchestrator itself
 		}
 		for _, r := range rules {
 			if found, ok := callee.reaches[r]; ok {
@@ -307,7 +308,7 @@ func (c *checker) reachedThrough(f *function, obj types.Object) []finding {
 	} else if s := c.summaryOf(obj); s != nil {
 		same := s.Module == c.module
 		if fn, ok := obj.(*types.Func); ok && same && isOrchestrator(fn.Signature()) {
-			return nil // reported there
+			return nil // reported in the orchestrator itself
 		}
 		if !same && f.initialiser {
 			return nil
@@ -327,13 +328,12 @@ func (c *checker) reachedThrough(f *function, obj types.Object) []finding {
 	return reached
 }
 
-// stepOf returns obj as it stands in a chain of calls.
+// stepOf returns obj as a step in a chain of calls.
 func (c *checker) stepOf(obj types.Object) step {
 	return step{Path: packagePath(obj.Pkg()), Name: qualified(obj)}
 }
 
-// summaryOf returns the facts of an object of another package, nil if there
-// are none.
+// summaryOf returns the facts of an object of another package, nil if it has none.
 func (c *checker) summaryOf(obj types.Object) *summary {
 	if obj.Pkg() == nil || obj.Pkg() == c.Pkg {
 		return nil
@@ -349,7 +349,7 @@ func (c *checker) summaryOf(obj types.Object) *summary {
 	return s
 }
 
-// report reports what orchestrators do, and what they do through others.
+// report reports the findings of orchestrators, direct and through calls.
 func (c *checker) report() {
 	var all []use
 	for _, f := range c.functions {
@@ -378,7 +378,7 @@ func (c *checker) report() {
 		message := u.finding.message(c.path)
 		k := key{at.Filename, at.Line, message}
 		if u.finding.Rule == ruleDefer {
-			k.message = "" // one is enough of a call and what is called on its result
+			k.message = "" // report a call and a call on its result only once
 		}
 		if seen[k] {
 			continue
@@ -388,8 +388,7 @@ func (c *checker) report() {
 	}
 }
 
-// export tells packages that import this one what its exported functions and
-// variables do.
+// export exports the facts of exported functions and variables for packages that import this one.
 func (c *checker) export() {
 	summaries := map[types.Object]*summary{}
 	of := func(obj types.Object) *summary {
@@ -429,8 +428,8 @@ func (c *checker) export() {
 	}
 }
 
-// orderLeak reports that the order of a range over a map can be seen behind
-// it, or notes that f returns a slice in that order.
+// orderLeak reports a range over a map whose order has an effect after the loop. It also records that
+// f returns a slice in this order.
 func (c *checker) orderLeak(f *function, loop *mapLoop) {
 	if loop.reported {
 		return
@@ -443,8 +442,8 @@ func (c *checker) orderLeak(f *function, loop *mapLoop) {
 	}
 }
 
-// durableAt reports a durable call, made by f or by what it calls at pos,
-// where none may be.
+// durableAt reports a durable call in a place where it is not allowed. f, or a function that it calls
+// at pos, makes the call.
 func (c *checker) durableAt(f *function, pos token.Pos, deferred bool, loops []*mapLoop, d *durableUse) {
 	if deferred {
 		found := inDefer.about(d.Call)
@@ -467,10 +466,9 @@ func (c *checker) durableInLoop(f *function, loop *mapLoop, d *durableUse) {
 	c.use(f, loop.stmt.Pos(), adv.about("ranging over "+loop.name))
 }
 
-// variables collects what it means to mention the package-level variables that
-// a declaration declares. One that is initialised with a function stands for
-// it. One whose initialiser asks for the time, a random number or the
-// environment holds another value in each process.
+// variables collects the findings of mentioning declared package-level variables. A variable that is
+// initialized with a function stands for it. A variable whose initializer uses the time, a random
+// number or the environment has another value in each process.
 func (c *checker) variables(spec *ast.ValueSpec) {
 	for i, name := range spec.Names {
 		v, ok := c.TypesInfo.Defs[name].(*types.Var)
@@ -496,8 +494,8 @@ func (c *checker) variables(spec *ast.ValueSpec) {
 	}
 }
 
-// initialiser collects what the value of v depends on. Function values in it
-// run later, if ever.
+// initialiser collects the findings of an initial value of v. Function literals in it do not run
+// during initialization.
 func (c *checker) initialiser(v *types.Var, value ast.Expr) {
 	f := c.add(v, v.Name(), value)
 	w := c.newWalker(f, value)
@@ -525,7 +523,7 @@ func (c *checker) isTest(pos token.Pos) bool {
 	return strings.HasSuffix(c.Fset.Position(pos).Filename, "_test.go")
 }
 
-// walk collects what f does in n.
+// walk collects the operations and calls of f in n.
 func (c *checker) walk(f *function, n ast.Node) { ast.Inspect(n, c.newWalker(f, n).visit) }
 
 func (c *checker) newWalker(f *function, n ast.Node) *walker {

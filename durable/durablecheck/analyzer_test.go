@@ -13,30 +13,29 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-func TestAnalyzer_ReportsClocksAndTimers(t *testing.T)             { check(t, "clock") }
-func TestAnalyzer_ReportsRandomValues(t *testing.T)                { check(t, "random") }
-func TestAnalyzer_ReportsEnvironmentFilesAndNetwork(t *testing.T)  { check(t, "files") }
-func TestAnalyzer_ReportsGoroutinesChannelsAndLocks(t *testing.T)  { check(t, "concurrency") }
-func TestAnalyzer_ReportsPrintsAndLogs(t *testing.T)               { check(t, "logs") }
-func TestAnalyzer_ReportsDurableCallsInDefers(t *testing.T)        { check(t, "defers") }
-func TestAnalyzer_ReportsWorkThatIsCalledDirectly(t *testing.T)    { check(t, "direct") }
-func TestAnalyzer_ReportsPackageLevelState(t *testing.T)           { check(t, "variables") }
-func TestAnalyzer_ReportsMapOrderThatCanBeSeen(t *testing.T)       { check(t, "maporder") }
-func TestAnalyzer_IgnoresWhatACommentAllows(t *testing.T)          { check(t, "ignored") }
-func TestAnalyzer_FollowsCallsAndNamesThem(t *testing.T)           { check(t, "chains") }
-func TestAnalyzer_FollowsCallsIntoOtherPackages(t *testing.T)      { check(t, "facts/app", "facts/lib") }
-func TestAnalyzer_KnowsOrchestratorsByTheirSignature(t *testing.T) { check(t, "shapes") }
-func TestAnalyzer_ReportsChangesWithoutAConstantID(t *testing.T)   { check(t, "patches") }
-func TestAnalyzer_AllowsPureCode(t *testing.T)                     { check(t, "pure") }
+func TestAnalyzer_ReportsClocksAndTimers(t *testing.T)                  { check(t, "clock") }
+func TestAnalyzer_ReportsRandomValues(t *testing.T)                     { check(t, "random") }
+func TestAnalyzer_ReportsEnvironmentFilesAndNetwork(t *testing.T)       { check(t, "files") }
+func TestAnalyzer_ReportsGoroutinesChannelsAndLocks(t *testing.T)       { check(t, "concurrency") }
+func TestAnalyzer_ReportsPrintsAndLogs(t *testing.T)                    { check(t, "logs") }
+func TestAnalyzer_ReportsDurableCallsInDefers(t *testing.T)             { check(t, "defers") }
+func TestAnalyzer_ReportsDirectCallsOfActivities(t *testing.T)          { check(t, "direct") }
+func TestAnalyzer_ReportsPackageLevelState(t *testing.T)                { check(t, "variables") }
+func TestAnalyzer_ReportsMapOrderWithAnEffect(t *testing.T)             { check(t, "maporder") }
+func TestAnalyzer_IgnoresFindingsWithAComment(t *testing.T)             { check(t, "ignored") }
+func TestAnalyzer_FollowsCallsAndNamesThem(t *testing.T)                { check(t, "chains") }
+func TestAnalyzer_FollowsCallsIntoOtherPackages(t *testing.T)           { check(t, "facts/app", "facts/lib") }
+func TestAnalyzer_RecognizesOrchestratorsByTheirSignature(t *testing.T) { check(t, "shapes") }
+func TestAnalyzer_ReportsPatchesWithoutAConstantID(t *testing.T)        { check(t, "patches") }
+func TestAnalyzer_AllowsPureCode(t *testing.T)                          { check(t, "pure") }
 
-// check fails t if the analyzer's findings in packages of testdata/src are not
-// those that the comments want.
+// check compares the analyzer's findings in packages of testdata/src with their want comments.
 func check(t *testing.T, packages ...string) {
 	t.Helper()
 	t.Parallel()
 	for _, p := range packages {
 		if !slices.Contains(testdataPackages(), p) {
-			t.Errorf("package %s is not analysed", p)
+			t.Errorf("package %s is not analyzed", p)
 		}
 	}
 	for _, message := range analyse().messages {
@@ -47,14 +46,14 @@ func check(t *testing.T, packages ...string) {
 	}
 }
 
-// An outcome is what the analyzer says of testdata/src.
+// An outcome contains the results of the analyzer for testdata/src.
 type outcome struct {
-	messages   []string // of what it should say and does not, or the reverse
-	categories []string // of its diagnostics
+	messages   []string // missing and unexpected diagnostics
+	categories []string // of the diagnostics
 }
 
-// analyse analyses all packages of testdata/src at once, because what takes
-// the time is to load the standard library with them.
+// analyse analyzes all packages of testdata/src together, because loading the standard library takes most
+// of the time.
 var analyse = sync.OnceValue(func() (a outcome) {
 	for _, result := range analysistest.Run(&a, analysistest.TestData(), durablecheck.Analyzer, testdataPackages()...) {
 		for _, d := range result.Diagnostics {
@@ -69,8 +68,7 @@ func (a *outcome) Errorf(format string, args ...any) {
 	a.messages = append(a.messages, fmt.Sprintf(format, args...))
 }
 
-// testdataPackages returns the packages in testdata/src but those that stand
-// for other modules.
+// testdataPackages returns the packages in testdata/src, except those that represent other modules.
 var testdataPackages = sync.OnceValue(func() (packages []string) {
 	dirs, err := os.ReadDir("testdata/src")
 	if err != nil {
@@ -88,8 +86,8 @@ var testdataPackages = sync.OnceValue(func() (packages []string) {
 	return packages
 })
 
-// Every package in testdata has a test that looks at it.
-func TestAnalyzer_IsTestedWithEveryPackage(t *testing.T) {
+// Every package in testdata/src is checked by a test.
+func TestAnalyzer_IsTestedWithEveryTestdataPackage(t *testing.T) {
 	source, err := os.ReadFile("analyzer_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -109,10 +107,10 @@ func TestRules_AreDocumentedAndTested(t *testing.T) {
 	}
 	for _, rule := range durablecheck.Rules() {
 		if !regexp.MustCompile(`(?m)^//\t` + rule + ` +\S`).Match(doc) {
-			t.Errorf("the package comment does not tell of rule %s", rule)
+			t.Errorf("the package comment does not list rule %s", rule)
 		}
 		if !slices.Contains(analyse().categories, rule) {
-			t.Errorf("nothing in testdata breaks rule %s", rule)
+			t.Errorf("no diagnostic in testdata has category %s", rule)
 		}
 	}
 }

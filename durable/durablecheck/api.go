@@ -5,32 +5,29 @@ import (
 	"strings"
 )
 
-// durablePath is the package that orchestrators are written with.
+// durablePath is the package path of the orchestrator API.
 const durablePath = "github.com/durablefunctions-go/durablefunctions/durable"
 
-// isOwnInternals reports whether the package with the given path is what
-// orchestrators stand on. It keeps the rules for them instead of following
-// them.
+// isOwnInternals reports whether the package with the given path implements orchestrators. Such
+// packages have their own rules and are not checked.
 func isOwnInternals(path string) bool {
 	return path == durablePath || strings.HasPrefix(path, durablePath+"/internal/")
 }
 
-// isOrchestrator reports whether sig is that of an orchestrator, or of a
-// function that can only be called by one: its first parameter is a
-// *durable.Context.
+// isOrchestrator reports whether sig is the signature of an orchestrator or of a function that only an
+// orchestrator can call: its first parameter is a *durable.Context.
 func isOrchestrator(sig *types.Signature) bool {
 	return sig.Params().Len() > 0 && isDurableContext(sig.Params().At(0).Type())
 }
 
-// takesContext reports whether the first parameter of sig is a
-// context.Context, as that of an activity and of most that does I/O, or whether
-// sig is that of an operation of an entity, whose context is one, too.
+// takesContext reports whether the first parameter of sig is a context.Context, as in activities and
+// most functions that do I/O. It is also true for operations of entities.
 func takesContext(sig *types.Signature) bool {
 	return sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), "context", "Context") || isOperation(sig)
 }
 
-// isOperation reports whether sig is that of an operation of an entity: of a
-// method, of a method expression or of a function.
+// isOperation reports whether sig is the signature of an entity operation: a method, a method
+// expression or a function.
 func isOperation(sig *types.Signature) bool {
 	for i := range min(sig.Params().Len(), 2) {
 		if p, ok := types.Unalias(sig.Params().At(i).Type()).(*types.Pointer); ok && isNamed(p.Elem(), durablePath, "EntityContext") {
@@ -40,25 +37,24 @@ func isOperation(sig *types.Signature) bool {
 	return false
 }
 
-// takesSignaler reports whether the first parameter of sig is a durable.Signaler,
-// which an orchestrator's Context is.
+// takesSignaler reports whether the first parameter of sig is a durable.Signaler. The Context of an
+// orchestrator implements Signaler.
 func takesSignaler(sig *types.Signature) bool {
 	return sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), durablePath, "Signaler")
 }
 
-// isActivity reports whether a function with the signature sig could be
-// registered as an activity: func(context.Context, I) (O, error).
+// isActivity reports whether a function with the signature sig can be registered as an activity:
+// func(context.Context, I) (O, error).
 func isActivity(sig *types.Signature) bool {
 	return takesContext(sig) && sig.Params().Len() == 2 && !sig.Variadic() &&
 		sig.Results().Len() == 2 && isError(sig.Results().At(1).Type())
 }
 
-// isDurableCall reports whether fn, of package durable, asks for something
-// that goes into the history, or takes a value whose position counts, when an
-// orchestrator calls it. Everything does that gets the orchestrator's Context,
-// and those methods of Context and of tasks that can fail, return a task, or
-// return nothing; the others only read. NewUUID draws from a sequence, and what
-// Patched says is recorded.
+// isDurableCall reports whether fn, a function of package durable, makes a decision that the history
+// records, or uses a value that depends on the call's position. Functions that take the orchestrator's
+// Context do so. Methods of Context and of tasks do so if they can fail, return a task, or return
+// nothing; the other methods only read. NewUUID takes the next value of a sequence, and the result of
+// Patched is recorded.
 func isDurableCall(fn *types.Func) bool {
 	sig := fn.Signature()
 	if isOrchestrator(sig) || takesSignaler(sig) {
@@ -85,12 +81,11 @@ func isDurableCall(fn *types.Func) bool {
 	return results.Len() > 0 && isError(results.At(results.Len()-1).Type())
 }
 
-// isClientCall reports whether fn, of package durable, is for the outside of
-// orchestrators and talks to the task hub.
+// isClientCall reports whether fn, a function of package durable, is for use outside of orchestrators
+// and sends requests to the task hub.
 func isClientCall(fn *types.Func) bool { return takesContext(fn.Signature()) }
 
-// receiver returns the name of the type whose method fn is, empty if there is
-// none.
+// receiver returns the name of fn's receiver type, empty for a function.
 func receiver(fn *types.Func) string {
 	recv := fn.Signature().Recv()
 	if recv == nil {
@@ -106,7 +101,7 @@ func receiver(fn *types.Func) string {
 	return "interface"
 }
 
-// isInterfaceMethod reports whether fn has no body to look into.
+// isInterfaceMethod reports whether fn has no body to check.
 func isInterfaceMethod(fn *types.Func) bool {
 	recv := fn.Signature().Recv()
 	return recv != nil && types.IsInterface(recv.Type())
@@ -131,8 +126,7 @@ func isNamed(t types.Type, path, name string) bool {
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
 
-// signature returns the signature of a value of type t, nil if it is not a
-// function.
+// signature returns the signature of a function of type t, nil if t is not a function type.
 func signature(t types.Type) *types.Signature {
 	if t == nil {
 		return nil
@@ -141,8 +135,8 @@ func signature(t types.Type) *types.Signature {
 	return sig
 }
 
-// under returns the underlying type of t. For a type parameter it is the one
-// that all types of its constraint share, if there is one.
+// under returns the underlying type of t. For a type parameter it is the common underlying type of its
+// constraint, if the constraint has one.
 func under(t types.Type) types.Type {
 	param, ok := types.Unalias(t).(*types.TypeParam)
 	if !ok {

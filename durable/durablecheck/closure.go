@@ -6,10 +6,9 @@ import (
 	"go/types"
 )
 
-// namedLiterals returns the local variables of n that never hold anything but
-// one function literal.
+// namedLiterals returns the local variables in n whose only value is a function literal.
 func namedLiterals(info *types.Info, n ast.Node) map[types.Object]*ast.FuncLit {
-	values := map[types.Object][]ast.Expr{} // nil is something unknown
+	values := map[types.Object][]ast.Expr{} // nil stands for an unknown value
 	declared := map[types.Object]bool{}
 	note := func(e ast.Expr, value ...ast.Expr) {
 		if id, ok := e.(*ast.Ident); ok {

@@ -1,149 +1,139 @@
-// Package durablecheck finds what makes an orchestrator behave differently
-// when it is replayed.
+// Package durablecheck finds code that makes an orchestrator behave differently on replay.
 //
-// An orchestrator is run again from its start whenever its instance goes on,
-// and must then make the same durable calls in the same order. Its code may
-// depend on its input, on the results of what it awaits and on its
-// *durable.Context, and on nothing else.
+// When an event arrives for an instance, its orchestrator runs again from the start. It must then make
+// the same durable calls in the same order. Its code may depend only on its input, on the results of
+// the tasks that it awaits, and on its *durable.Context.
 //
-// # Running it
+// # Usage
 //
-// With go vet, which keeps results from run to run:
+// Run it with go vet, which caches results:
 //
 //	go install github.com/durablefunctions-go/durablefunctions/durable/durablecheck/cmd/durablecheck@latest
 //	go vet -vettool=$(which durablecheck) ./...
 //
-// Always name the same packages: Go 1.26 keeps what it found in a package that it
-// vetted only because another imports it, which is nothing, and then reports
-// nothing for that package when it is named later. go vet -a starts afresh.
+// Always name the same packages. Go 1.26 vets imported packages without diagnostics and caches that
+// result. If you name such a package later, go vet reports nothing for it. go vet -a ignores the
+// cache.
 //
-// On its own, `durablecheck ./...` prints the same, and keeps nothing. In a program that runs
-// several analyzers, such as one built on multichecker, it is [Analyzer].
+// As a program of its own, `durablecheck ./...` prints the same diagnostics and caches nothing. To
+// include it in a program with several analyzers, for example with multichecker, use [Analyzer].
 //
-// In golangci-lint it is a module plugin: package golangci, beside this one, says
-// what to write into .custom-gcl.yml and .golangci.yml. What it finds is what go
-// vet finds, in other packages too, but golangci-lint shows one finding a line
-// unless issues.uniq-by-line is false.
+// For golangci-lint it is a module plugin; see package golangci in this directory for .custom-gcl.yml
+// and .golangci.yml. It reports the same findings as go vet, also for calls into other packages, but
+// shows only one finding per line unless issues.uniq-by-line is false.
 //
-// # What is checked
+// # Scope
 //
-// Every function, method and function literal whose first parameter is a
-// *durable.Context counts as an orchestrator, and with it everything that it
-// calls, in this package and in others. Activities, whose first parameter is a
-// context.Context, are never looked into. A function that is named without
-// being called, say as an argument, counts as called, but for orchestrators and
-// activities: those are handed to the calls that start them. A function literal
-// counts as called where it stands. In a function that is no orchestrator, one
-// that is only returned or stored in a struct does not count.
+// Every function, method and function literal whose first parameter is a *durable.Context is an
+// orchestrator. The analyzer checks orchestrators and all functions that they call, in any package. It
+// does not check activities, whose first parameter is a context.Context.
 //
-// A diagnostic names what is done, why that breaks replay, what to use
-// instead, and how an orchestrator gets there:
+// A function that is mentioned without a call, for example as an argument, counts as called.
+// Orchestrators and activities are the exception: they are arguments of the calls that start them. A
+// function literal counts as called where it is written. In a function that is not an orchestrator, a
+// literal does not count if it is only returned or stored in a struct.
+//
+// A diagnostic contains the operation, the reason why it breaks replay, the alternative, and the chain
+// of calls from the orchestrator:
 //
 //	time.Now, reached via stamp → clock, reads the machine's clock, which tells another time on replay; use ctx.Now()
 //
-// The rules, which are the categories of the diagnostics:
+// The rules are the categories of the diagnostics:
 //
 //	clock     time.Now, Since, Until
 //	timer     time.Sleep, After, Tick, NewTimer, NewTicker, AfterFunc
 //	random    math/rand, math/rand/v2, crypto/rand, hash/maphash, and the functions of
-//	          github.com/google/uuid that make a new ID. Free: generators with a seed of
-//	          the caller's (rand.New), and IDs made of names (uuid.NewSHA1)
+//	          github.com/google/uuid that create a new ID. Allowed: generators with a seed
+//	          from the caller (rand.New), and IDs derived from names (uuid.NewSHA1)
 //	env       the environment, arguments, host and process: os.Getenv, os.Hostname, runtime.NumCPU
-//	io        os, net, net/http, database/sql, os/exec and what else reads or writes files,
-//	          connections and processes. Free: error values and tests of them, constants,
-//	          and functions that only compute, such as net.ParseIP or http.StatusText
+//	io        os, net, net/http, database/sql, os/exec and other packages that read or write
+//	          files, connections and processes. Allowed: error values and tests of them,
+//	          constants, and functions that only compute, such as net.ParseIP or http.StatusText
 //	go        go statements
 //	select    select statements
-//	channel   making, closing, sending to, receiving from and ranging over channels
-//	sync      everything of sync and sync/atomic
+//	channel   creating, closing, sending to, receiving from and ranging over channels
+//	sync      everything in sync and sync/atomic
 //	thread    runtime.LockOSThread, which ends the process in a coroutine, and runtime.Goexit
-//	variable  package-level variables, as said below
-//	maporder  ranging over a map, as said below
-//	defer     durable calls in a deferred call. An instance that is unloaded from memory runs
-//	          its deferred calls, so that compensation belongs in plain code after the error
-//	activity  calls of functions that take a context.Context: an activity that is called
-//	          directly runs unrecorded, and so does what else takes one. Functions of the
-//	          standard library are judged by their own rules
-//	context   waiting on a context.Context: WithTimeout, WithDeadline, AfterFunc, Done, Err,
+//	variable  package-level variables, see below
+//	maporder  ranging over a map, see below
+//	defer     durable calls in a deferred call. Deferred calls also run when an instance is
+//	          unloaded from memory; compensate in plain code after the error instead
+//	activity  calls of functions with a context.Context: a directly called activity or similar
+//	          function runs unrecorded. The standard library has its own rules
+//	context   waiting for a context.Context: WithTimeout, WithDeadline, AfterFunc, Done, Err,
 //	          Deadline; and returning one
-//	client    what is for the outside of orchestrators: durable.Start, methods of the client
-//	patch     ctx.Patched with an ID that is not a constant: no one could say which changes
-//	          there are, and one that is made of a value can be another when replayed
-//	log       fmt.Print, log, the default logger of log/slog, print. A log line of the kind is
-//	          repeated on each replay, which is a lesser evil; the message says "prefer"
-//	ignore    a comment that ignores without a reason
+//	client    functions for use outside of orchestrators: durable.Start, methods of the client
+//	patch     ctx.Patched with an ID that is not a constant. Such IDs cannot be listed, and a
+//	          computed ID may differ on replay
+//	log       fmt.Print, log, the default logger of log/slog, print. Each replay repeats the
+//	          line. This is less severe than the other rules; the message says "prefer"
+//	ignore    an ignore comment without a reason
 //
 // # Package-level variables
 //
-// A package-level variable is mutable if its package, anywhere but in its
-// declaration and in init functions, assigns it, an element or a field of it
-// (through a pointer too), deletes from it, takes its address, or calls a method
-// on it that changes its receiver. Reading one is reported, and so is changing
-// any. Methods of other modules' types change nothing in this sense, but for
-// buffers, lists and random number generators of the standard library. Variables that are never changed are
-// free: error values, compiled patterns, tables. Assignments in tests to
-// variables of the code under test do not count.
+// A package-level variable is mutable if its package does one of the following outside of its
+// declaration and of init functions. It assigns the variable, an element or a field of it (also
+// through a pointer), deletes from it, takes its address, or calls a method that changes its receiver.
+// Reading a mutable variable is reported, and so is changing any variable. Methods of types in other
+// modules do not count as changes, except methods of buffers, lists and random number generators of the
+// standard library. Assignments in tests to variables of the tested code do not count. Variables that
+// never change are allowed: error values, compiled patterns, tables.
 //
-// A variable that is initialised by a function is that function. One whose
-// initialiser asks for the time, a random number or the environment is reported
-// as if the orchestrator did, because another process finds another value.
+// A variable that is initialized with a function stands for that function. A variable whose
+// initializer uses the time, a random number or the environment is reported as if the orchestrator did
+// so, because its value differs between processes.
 //
 // # Map order
 //
-// A range over a map, or over maps.Keys, Values or All, is reported if its body
-// makes a durable call, directly or through functions, or draws from
-// ctx.NewUUID; and if its order can be seen behind it, because the body
+// A range over a map, or over maps.Keys, Values or All, is reported if its body makes a durable call,
+// directly or through other functions, or calls ctx.NewUUID. It is also reported if the iteration
+// order has an effect after the loop, because the body
 //
-//   - appends to a slice that is not sorted afterwards in the same function, by
-//     package sort or slices or by something called Sort-something,
+//   - appends to a slice that the same function does not sort afterwards, with package sort
+//     or slices, or with a function whose name starts with Sort,
 //   - concatenates strings or adds floating-point numbers,
 //   - writes to a builder, a buffer, a hash or a writer,
-//   - sets a variable, or an element that is not the one for the loop's key, to
-//     something that depends on the turn, unless an if around it compares the
-//     two as for a maximum,
-//   - returns something that depends on the turn, or breaks off after having
-//     counted or added up.
+//   - sets a variable, or an element other than the one for the loop's key, to a value that
+//     depends on the iteration, unless an enclosing if compares the two as for a maximum,
+//   - returns a value that depends on the iteration, or ends the loop early after it has
+//     counted or added.
 //
-// Free are sums of integers, counts, copies and sets by key, max and min, a
-// search by == with the key, and an early exit with a constant. A function that
-// returns a slice in map order is not reported itself; its callers are, unless
-// they sort it, or only count or search it. maps.Keys and its like are treated
-// the same.
+// Allowed are sums of integers, counts, copies and sets by key, max and min, a search that compares
+// the key with ==, and an early exit with a constant. A function that returns a slice in map order is
+// not reported itself. Its callers are reported unless they sort the slice, or only count or search
+// it. maps.Keys and similar functions are treated like such a function.
 //
 // # Other modules
 //
-// Calls are followed into other modules but not into the standard library, of
-// which only what is listed above counts. In other modules locks, package-level
-// variables, log lines, map order and contexts are taken to be their own
-// affair: they guard caches. Where a call into another module breaks several
-// rules, the first is reported. The internals of package durable are never
-// looked into.
+// The analyzer follows calls into other modules, but not into the standard library, where only the
+// listed functions count. In other modules, locks, package-level variables, log lines, map order and
+// contexts are not reported, because they usually protect caches. If a call into another module breaks
+// several rules, only the first is reported. The internals of package durable are never checked.
 //
-// # Ignoring
+// # Ignoring findings
 //
-// A comment
+// The comment
 //
 //	//durablecheck:ignore <reason>
 //
-// at the end of the line, alone on the line above, or in the comment of the
-// function, says that something is safe. In a function that orchestrators call
-// it holds for all of them. On the line of an assignment to a package-level
-// variable it says that this assignment does not make the variable mutable. A
-// comment without a reason ignores nothing and is reported.
+// marks code as safe. Write it at the end of the line, alone on the line above, or in the doc comment
+// of the function. In a function that orchestrators call, it applies to all of them. On an assignment
+// to a package-level variable, it means that this assignment does not make the variable mutable. A
+// comment without a reason has no effect and is reported.
 //
-// # What is not found
+// # Limitations
 //
-//   - What is called through an interface, a function in a field, a map or a
-//     parameter, or by reflection; String and MarshalJSON methods that fmt and
-//     encoding/json call. What an interface stands for is only known at run time.
-//   - Function literals that a function which is no orchestrator returns.
-//   - State that is not package-level: fields behind a pointer that an
-//     orchestrator method's receiver or a literal's surroundings share with
-//     other code.
-//   - Package-level variables that are changed through another pointer to the
-//     same thing, or by a package that imports theirs: facts flow with imports.
-//   - The order of reflect's MapKeys and MapRange, and that of maps within
-//     values that have their own iterators.
+// The analyzer does not find:
+//
+//   - Calls through an interface, through a function in a field, a map or a parameter, or by
+//     reflection; and String and MarshalJSON methods that fmt and encoding/json call.
+//   - Function literals that a function returns which is not an orchestrator.
+//   - State that is not package-level: fields behind a pointer that the receiver of an
+//     orchestrator method, or the code around a literal, shares with other code.
+//   - Changes of package-level variables through another pointer to the same value, or by a
+//     package that imports the variable's package, because facts flow with imports.
+//   - The order of reflect's MapKeys and MapRange, and the order of maps within types that
+//     have their own iterators.
 //   - Time zones: time.Local and time.LoadLocation differ between machines.
-//   - Loops without end, and those that should continue as new.
+//   - Endless loops, and loops that should continue as new.
 package durablecheck

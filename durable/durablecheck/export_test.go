@@ -3,8 +3,7 @@ package durablecheck
 // IsStandard is isStandard.
 var IsStandard = isStandard
 
-// ForbiddenNames returns the patterns of names that are listed for each
-// package.
+// ForbiddenNames returns the patterns of forbidden names, by package path.
 func ForbiddenNames() map[string][]string {
 	names := map[string][]string{}
 	for path, entries := range forbidden {

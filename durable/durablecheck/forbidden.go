@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// An entry says what to think of some functions, methods and variables of a
-// package. They are named by patterns of path.Match, separated by spaces;
-// methods as Type.Method. No advice means that they are free.
+// An entry contains the advice for some functions, methods and variables of a package. names is a list
+// of path.Match patterns, separated by spaces; methods are written as Type.Method. A nil advice means
+// allowed.
 type entry struct {
 	names  string
 	advice *advice
@@ -41,9 +41,8 @@ var (
 	fatals     = &advice{ruleIO, "ends the worker and every instance in it, again on each replay", "return an error"}
 )
 
-// forbidden lists by package path what orchestrators must not use. The first
-// entry that matches decides; what no entry matches is free, and so are the
-// packages that are not listed.
+// forbidden lists, by package path, what orchestrators must not use. The first matching entry applies.
+// Names without a matching entry, and packages that are not listed, are allowed.
 var forbidden = map[string][]entry{
 	"time": {
 		{"Now", clock},
@@ -54,7 +53,7 @@ var forbidden = map[string][]entry{
 		{"AfterFunc", timerFunc},
 	},
 	"math/rand": {
-		// Seeded by the caller, these give the same numbers on each replay.
+		// Generators seeded by the caller return the same numbers on each replay.
 		{"New NewSource NewZipf Rand.* Zipf.* Source.* Source64.*", nil},
 		{"*", random},
 	},
@@ -68,7 +67,7 @@ var forbidden = map[string][]entry{
 		{"New NewString NewRandom NewUUID NewV6 NewV7 NewV7FromReader NewDCE* GetTime", uuids},
 	},
 	"sync": {
-		// These undo what has been reported where it was done.
+		// These end an operation that is reported already.
 		{"*.Unlock *.RUnlock WaitGroup.Done", nil},
 		{"WaitGroup.*", waitGroups},
 		{"Once.* OnceFunc OnceValue OnceValues Pool.*", onces},
@@ -130,8 +129,8 @@ var forbidden = map[string][]entry{
 	},
 }
 
-// lookup returns what to tell an orchestrator that uses obj, a function, a
-// method or a package-level variable, and whether its package is listed.
+// lookup returns the advice for a function, a method or a package-level variable, nil if it is
+// allowed. listed reports whether its package is listed.
 func lookup(obj types.Object) (adv *advice, listed bool) {
 	entries, listed := forbidden[packagePath(obj.Pkg())]
 	name := listedName(obj)
@@ -145,8 +144,7 @@ func lookup(obj types.Object) (adv *advice, listed bool) {
 	return nil, listed
 }
 
-// matches reports whether name is one that pattern stands for. A pattern
-// without a dot stands for no method.
+// matches reports whether pattern matches name. A pattern without a dot matches no method.
 func matches(pattern, name string) bool {
 	if strings.Contains(pattern, ".") != strings.Contains(name, ".") {
 		return false
@@ -165,7 +163,7 @@ func listedName(obj types.Object) string {
 	return obj.Name()
 }
 
-// isListed reports whether e names something that the list reports.
+// isListed reports whether e names a forbidden function, method or variable.
 func isListed(info *types.Info, e ast.Expr) bool {
 	var id *ast.Ident
 	switch e := ast.Unparen(e).(type) {
@@ -184,7 +182,7 @@ func isListed(info *types.Info, e ast.Expr) bool {
 	return adv != nil
 }
 
-// isListedCall reports whether e is a call that the list reports.
+// isListedCall reports whether e calls a forbidden function or method.
 func isListedCall(info *types.Info, e ast.Expr) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
 	return ok && isListed(info, call.Fun)

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// A name that is misspelt, or that Go has dropped, would silently report
-// nothing.
-func TestForbidden_NamesWhatExists(t *testing.T) {
+// A misspelled name, or a name that Go has removed, would silently match nothing.
+func TestForbidden_ContainsOnlyExistingNames(t *testing.T) {
 	t.Parallel()
 	listed := durablecheck.ForbiddenNames()
 	loaded, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes}, slices.Sorted(maps.Keys(listed))...)
@@ -33,15 +32,14 @@ func TestForbidden_NamesWhatExists(t *testing.T) {
 		for _, entry := range listed[p.PkgPath] {
 			for pattern := range strings.FieldsSeq(entry) {
 				if !slices.ContainsFunc(names, func(name string) bool { return durablecheck.Matches(pattern, name) }) {
-					t.Errorf("%s: nothing is called %s", p.PkgPath, pattern)
+					t.Errorf("%s: no name matches %s", p.PkgPath, pattern)
 				}
 			}
 		}
 	}
 }
 
-// namesIn returns the exported functions, variables and methods of p, named as
-// they are listed.
+// namesIn returns the exported functions, variables and methods of p, in the form of the list.
 func namesIn(p *types.Package) []string {
 	var names []string
 	for _, name := range p.Scope().Names() {
@@ -61,7 +59,7 @@ func namesIn(p *types.Package) []string {
 	return names
 }
 
-func TestIsStandard_KnowsEveryPackageOfTheGoDistribution(t *testing.T) {
+func TestIsStandard_RecognizesEveryStandardPackage(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "std").Output()
 	if err != nil {
@@ -69,16 +67,16 @@ func TestIsStandard_KnowsEveryPackageOfTheGoDistribution(t *testing.T) {
 	}
 	paths := strings.Fields(string(out))
 	if len(paths) < 150 {
-		t.Fatalf("go list std names %d packages only", len(paths))
+		t.Fatalf("go list std returned only %d packages", len(paths))
 	}
 	for _, path := range paths {
 		if !durablecheck.IsStandard(path, nil) {
-			t.Errorf("%s is not taken for a standard package", path)
+			t.Errorf("isStandard(%q) = false, want true", path)
 		}
 	}
 }
 
-func TestIsStandard_LeavesEveryOtherModule(t *testing.T) {
+func TestIsStandard_RejectsOtherModules(t *testing.T) {
 	for _, test := range []struct {
 		name, path string
 		module     *analysis.Module

@@ -6,19 +6,16 @@ import (
 	"go/types"
 )
 
-// A function is what is known of a function of the current package: a declared
-// one, an orchestrator's literal, a literal with a name of its own, or the
-// initialiser of a package-level variable.
+// A function contains the results for a function of the current package: a declared function, a
+// literal that is an orchestrator, a named literal, or the initializer of a package-level variable.
 type function struct {
 	step step
-	// outer is the function that a named literal stands in, otherwise nil. What
-	// it does counts as done by outer, at the place where it is written.
+	// outer is the function that contains a named literal, otherwise nil. Operations of the literal
+	// count as operations of outer.
 	outer *function
-	// orchestrator says that its findings are reported where they are, and that
-	// callers need not repeat them.
+	// orchestrator means that findings are reported in the function itself and not in its callers.
 	orchestrator bool
-	// initialiser says that it is the initialiser of a variable that is no
-	// function.
+	// initialiser means that this is the initializer of a variable that is not a function.
 	initialiser bool
 	body        ast.Node
 
@@ -26,13 +23,13 @@ type function struct {
 	calls []call
 	loops []*mapLoop
 
-	// What its callers must know; see checker.resolve.
+	// Results for its callers; see checker.resolve.
 	reaches   map[rule]finding
 	durable   *durableUse
-	unordered bool // it returns a slice or sequence in the order of a map
+	unordered bool // it returns a slice or sequence in map order
 }
 
-// A use is a finding at the place that it is about.
+// A use is a finding and its position.
 type use struct {
 	pos     token.Pos
 	finding finding
@@ -43,24 +40,23 @@ type call struct {
 	pos      token.Pos
 	callee   types.Object
 	deferred bool
-	loops    []*mapLoop // the map ranges around it, the innermost last
-	order    order      // what becomes of the order of its result
-	ignored  bool       // a comment says that its findings do not count
+	loops    []*mapLoop // map ranges around the call, innermost last
+	order    order      // use of the order of its result
+	ignored  bool       // a comment ignores its findings
 }
 
-// A durableUse says that a function makes a durable call.
+// A durableUse is a durable call that a function makes.
 type durableUse struct {
 	Call string // durable.CallActivity
 	Via  []step
 }
 
-// through returns d as it is seen by a caller of s.
+// through returns d from the perspective of a caller of s.
 func (d *durableUse) through(s step) *durableUse {
 	return &durableUse{Call: d.Call, Via: append([]step{s}, d.Via...)}
 }
 
-// text names the call and how it is reached, in the package with the given
-// path.
+// text returns the name of the call and the chain of calls to it. path is the package of the reader.
 func (d *durableUse) text(path string) string {
 	if len(d.Via) == 0 {
 		return d.Call
@@ -71,11 +67,11 @@ func (d *durableUse) text(path string) string {
 // A mapLoop is a range over a map.
 type mapLoop struct {
 	stmt     *ast.RangeStmt
-	name     string // of what is ranged over
-	reported bool   // or need not be
+	name     string // name of the map
+	reported bool   // it is reported already or need not be
 }
 
-// root returns the function that f's code stands in.
+// root returns the outermost function that contains f.
 func (f *function) root() *function {
 	for f.outer != nil {
 		f = f.outer
@@ -83,8 +79,7 @@ func (f *function) root() *function {
 	return f
 }
 
-// sorts reports whether f sorts v, or the parts of v one after the other, behind
-// pos.
+// sorts reports whether f sorts v, or each part of v, after pos.
 func (f *function) sorts(info *types.Info, v types.Object, pos token.Pos) bool {
 	of := map[types.Object]bool{v: true}
 	found := false
@@ -138,21 +133,20 @@ func (f *function) returns(info *types.Info, v types.Object) bool {
 	return found
 }
 
-// A summary is what is known of a function or a package-level variable of
-// another package.
+// A summary is the fact about a function or a package-level variable of another package.
 type summary struct {
 	Module    string
 	Reaches   []finding
 	Durable   *durableUse
 	Unordered bool
-	Mutable   bool // of a variable: it is changed while the program runs
-	Mutates   bool // of a method: it changes what it is called on
+	Mutable   bool // for a variable: it changes while the program runs
+	Mutates   bool // for a method: it changes its receiver
 }
 
-// AFact makes summary a fact.
+// AFact implements analysis.Fact.
 func (*summary) AFact() {}
 
-// String returns the facts of s as tests write them.
+// String returns the facts of s in the form of the tests.
 func (s *summary) String() string {
 	text := ""
 	add := func(word string) {

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// directive starts a comment that says why something is safe on replay.
+// directive is the start of a comment that explains why code is safe on replay.
 const directive = "//durablecheck:ignore"
 
-// ignores knows the lines on which findings do not count.
+// ignores contains the lines whose findings are ignored.
 type ignores struct {
 	fset  *token.FileSet
-	lines map[string]map[int]bool // by file
+	lines map[string]map[int]bool // by file name
 }
 
-// newIgnores reads the directives of a package and reports those without a
-// reason, which change nothing.
+// newIgnores reads the directives of a package. It reports directives without a reason, which have no
+// effect.
 func newIgnores(pass *analysis.Pass) *ignores {
 	ig := &ignores{fset: pass.Fset, lines: map[string]map[int]bool{}}
 	for _, file := range pass.Files {
@@ -38,10 +38,9 @@ func newIgnores(pass *analysis.Pass) *ignores {
 	return ig
 }
 
-// ofLines reads the directives that stand on the line they mean, or on a line of
-// their own above it.
+// ofLines reads the directives at the end of a line, or alone on the line above.
 func (ig *ignores) ofLines(file *ast.File) {
-	var own map[int]bool // the lines with code on them
+	var own map[int]bool // lines with code
 	for _, group := range file.Comments {
 		for _, c := range group.List {
 			if !isDirective(c.Text) || reason(c.Text) == "" {
@@ -59,7 +58,7 @@ func (ig *ignores) ofLines(file *ast.File) {
 	}
 }
 
-// ofFunctions reads the directives in the comments of functions.
+// ofFunctions reads the directives in doc comments of functions.
 func (ig *ignores) ofFunctions(file *ast.File) {
 	for _, decl := range file.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok && hasDirective(fn.Doc) {
@@ -78,7 +77,7 @@ func (ig *ignores) add(file string, line int) {
 	ig.lines[file][line] = true
 }
 
-// at reports whether what stands at pos does not count.
+// at reports whether findings at pos are ignored.
 func (ig *ignores) at(pos token.Pos) bool {
 	p := ig.fset.Position(pos)
 	return ig.lines[p.Filename][p.Line]
@@ -89,8 +88,7 @@ func isDirective(text string) bool {
 	return ok && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
 }
 
-// reason returns what follows the directive. What a test expects of the line
-// is no reason.
+// reason returns the text after the directive. It excludes a want comment of a test.
 func reason(text string) string {
 	why := strings.TrimPrefix(text, directive)
 	why, _, _ = strings.Cut(why, "//")
@@ -109,7 +107,7 @@ func hasDirective(doc *ast.CommentGroup) bool {
 	return false
 }
 
-// linesWithCode returns the lines of file on which some node starts or ends.
+// linesWithCode returns the lines of file on which a node starts or ends.
 func linesWithCode(fset *token.FileSet, file *ast.File) map[int]bool {
 	lines := map[int]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// A leakCheck looks for a way out of a range over a map on which its order can
-// be seen afterwards.
+// A leakCheck looks for effects of a map's iteration order after a range over the map.
 type leakCheck struct {
 	*checker
 	f    *function
 	loop *ast.RangeStmt
 
 	key      types.Object
-	changing map[types.Object]bool // the variables whose value depends on the turn
-	stack    []ast.Node            // from the loop's body to the current node
-	counts   bool                  // something outside adds up from turn to turn
-	breaks   bool                  // the loop can end early
-	leak     string                // what happens, empty if nothing
-	slice    types.Object          // a slice that is in the map's order
+	changing map[types.Object]bool // variables whose value depends on the iteration
+	stack    []ast.Node            // path from the loop's body to the current node
+	counts   bool                  // a variable outside of the loop accumulates values
+	breaks   bool                  // the loop may end early
+	leak     string                // description of the effect; empty without one
+	slice    types.Object          // a slice in the map's order
 }
 
 func newLeakCheck(c *checker, f *function, loop *ast.RangeStmt) *leakCheck {
@@ -36,8 +35,8 @@ func newLeakCheck(c *checker, f *function, loop *ast.RangeStmt) *leakCheck {
 	return l
 }
 
-// find returns what the loop does whose order can be seen behind it, empty if
-// nothing, and whether the function returns a slice in that order.
+// find returns the effect of the iteration order after the loop, or an empty string.
+// unordered reports whether the function returns a slice in this order.
 func (l *leakCheck) find() (leak string, unordered bool) {
 	ast.Inspect(l.loop.Body, l.learn)
 	ast.Inspect(l.loop.Body, l.visit)
@@ -54,8 +53,7 @@ func (l *leakCheck) find() (leak string, unordered bool) {
 	return "appends to " + l.slice.Name() + ", which is not sorted afterwards,", false
 }
 
-// isSequenceOfValues reports whether x is maps.Values(m), whose elements may
-// repeat.
+// isSequenceOfValues reports whether x is maps.Values(m), whose elements may repeat.
 func isSequenceOfValues(info *types.Info, x ast.Expr) bool {
 	call, ok := ast.Unparen(x).(*ast.CallExpr)
 	if !ok {
@@ -65,8 +63,8 @@ func isSequenceOfValues(info *types.Info, x ast.Expr) bool {
 	return fn != nil && fn.Name() == "Values"
 }
 
-// learn collects the variables that depend on the turn: those that are
-// declared within the loop, and those outside that are changed by it.
+// learn collects the variables that depend on the iteration: variables declared within the loop, and
+// outer variables that the loop changes.
 func (l *leakCheck) learn(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.Ident:
@@ -97,7 +95,7 @@ func (l *leakCheck) isConstant(e ast.Expr) bool {
 	return tv.Value != nil || tv.IsNil()
 }
 
-// visit looks at the statements that can carry something out of the loop.
+// visit checks the statements that can have an effect after the loop.
 func (l *leakCheck) visit(n ast.Node) bool {
 	if n == nil {
 		l.stack = l.stack[:len(l.stack)-1]
@@ -136,7 +134,7 @@ func (l *leakCheck) visit(n ast.Node) bool {
 	return true
 }
 
-// assign looks at an assignment to target.
+// assign checks an assignment to target.
 func (l *leakCheck) assign(op token.Token, target, value ast.Expr) {
 	if op == token.DEFINE || isBlank(target) || !l.isOutside(target) || l.isForOneKey() {
 		return
@@ -148,7 +146,7 @@ func (l *leakCheck) assign(op token.Token, target, value ast.Expr) {
 	}
 	l.counts = true
 	if !l.depends(value) {
-		return // each turn does the same
+		return // each iteration does the same
 	}
 	switch op {
 	case token.AND_ASSIGN, token.OR_ASSIGN, token.XOR_ASSIGN, token.AND_NOT_ASSIGN:
@@ -157,7 +155,7 @@ func (l *leakCheck) assign(op token.Token, target, value ast.Expr) {
 		if basic != nil && basic.Info()&types.IsInteger != 0 {
 			return
 		}
-	default: // the others do not commute
+	default: // the other operators do not commute
 	}
 	if l.isElementForKey(target) {
 		return
@@ -168,7 +166,7 @@ func (l *leakCheck) assign(op token.Token, target, value ast.Expr) {
 	}
 }
 
-// set looks at a plain assignment.
+// set checks a plain assignment.
 func (l *leakCheck) set(target, value ast.Expr, basic *types.Basic) {
 	if call, ok := ast.Unparen(value).(*ast.CallExpr); ok {
 		if b, ok := calleeOf(l.TypesInfo, call).(*types.Builtin); ok {
@@ -183,7 +181,7 @@ func (l *leakCheck) set(target, value ast.Expr, basic *types.Basic) {
 		}
 	}
 	if !l.depends(value) || l.isElementForKey(target) {
-		return // each turn sets the same value, or an element of its own
+		return // each iteration sets the same value or its own element
 	}
 	if b, ok := ast.Unparen(value).(*ast.BinaryExpr); ok && (same(b.X, target) || same(b.Y, target)) && commutes(b.Op, basic) {
 		l.counts = true
@@ -208,7 +206,7 @@ func (l *leakCheck) appends(target ast.Expr, call *ast.CallExpr) {
 	l.slice = v
 }
 
-// write looks at a call that may add to something outside.
+// write checks a call that may write to a variable outside of the loop.
 func (l *leakCheck) write(n *ast.CallExpr) {
 	fn, ok := calleeOf(l.TypesInfo, n).(*types.Func)
 	if !ok || fn.Pkg() == nil || !isStandard(packagePath(fn.Pkg()), nil) || l.isForOneKey() {
@@ -238,18 +236,17 @@ func (l *leakCheck) write(n *ast.CallExpr) {
 	}
 }
 
-// depends reports whether the value of e can differ from turn to turn.
+// depends reports whether the value of e may differ between iterations.
 func (l *leakCheck) depends(e ast.Expr) bool { return mentionsAny(l.TypesInfo, e, l.changing) }
 
-// isOutside reports whether e is, or is a part of, a variable that is declared
-// outside of the loop.
+// isOutside reports whether e is a variable that is declared outside of the loop, or a part of one.
 func (l *leakCheck) isOutside(e ast.Expr) bool {
 	v := rootVariable(l.TypesInfo, e)
 	return v != nil && (v.Pos() < l.loop.Pos() || v.Pos() >= l.loop.End())
 }
 
-// isElementForKey reports whether e is the element that belongs to the turn's
-// key, which no other turn touches: m[k], or a field of it.
+// isElementForKey reports whether e is the element for the current key, m[k], or a field of it. No
+// other iteration changes it.
 func (l *leakCheck) isElementForKey(e ast.Expr) bool {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -275,8 +272,8 @@ func (l *leakCheck) isKey(e ast.Expr) bool {
 	return ok && l.key != nil && l.TypesInfo.Uses[id] == l.key
 }
 
-// isForOneKey reports whether the current node runs for at most one key: an if
-// around it compares the key with something that stays the same.
+// isForOneKey reports whether the current node runs for at most one key, because an enclosing if
+// compares the key with a value that does not change.
 func (l *leakCheck) isForOneKey() bool {
 	return l.guarded(func(cond ast.Expr) bool { return l.fixesKey(cond) })
 }
@@ -296,8 +293,8 @@ func (l *leakCheck) fixesKey(cond ast.Expr) bool {
 	}
 }
 
-// isCompared reports whether an if around the current node compares target
-// with value, so that the greatest or least of all values remains.
+// isCompared reports whether an enclosing if compares target with value, so that the maximum or
+// minimum of all values remains.
 func (l *leakCheck) isCompared(target, value ast.Expr) bool {
 	pair := func(a, b ast.Expr) bool {
 		return same(a, target) && same(b, value) || same(a, value) && same(b, target)
@@ -310,7 +307,7 @@ func (l *leakCheck) isCompared(target, value ast.Expr) bool {
 				switch n.Op {
 				case token.LSS, token.LEQ, token.GTR, token.GEQ:
 					found = found || pair(n.X, n.Y)
-				default: // says nothing of which is the greater
+				default: // does not compare the order
 				}
 			case *ast.CallExpr:
 				sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
@@ -328,8 +325,7 @@ func (l *leakCheck) isCompared(target, value ast.Expr) bool {
 	})
 }
 
-// guarded reports whether the current node is in the body of an if whose condition
-// holds.
+// guarded reports whether the current node is in the body of an if whose condition satisfies holds.
 func (l *leakCheck) guarded(holds func(cond ast.Expr) bool) bool {
 	for i, n := range l.stack {
 		if s, ok := n.(*ast.IfStmt); ok && i+1 < len(l.stack) && l.stack[i+1] == ast.Node(s.Body) && holds(s.Cond) {
@@ -339,8 +335,7 @@ func (l *leakCheck) guarded(holds func(cond ast.Expr) bool) bool {
 	return false
 }
 
-// inLiteral reports whether the current node belongs to a function literal in
-// the loop.
+// inLiteral reports whether the current node is in a function literal within the loop.
 func (l *leakCheck) inLiteral() bool {
 	for _, n := range l.stack {
 		if _, ok := n.(*ast.FuncLit); ok {
@@ -350,13 +345,13 @@ func (l *leakCheck) inLiteral() bool {
 	return false
 }
 
-// leaves reports whether n ends the loop before its last turn.
+// leaves reports whether n ends the loop before its last iteration.
 func (l *leakCheck) leaves(n *ast.BranchStmt) bool {
 	if n.Tok == token.FALLTHROUGH || l.inLiteral() || l.isForOneKey() {
 		return false
 	}
 	if n.Label != nil {
-		// Where it goes is inside the loop, or the loop is over.
+		// A label within the loop does not end it.
 		target := l.TypesInfo.Uses[n.Label]
 		return target == nil || target.Pos() < l.loop.Pos() && !(n.Tok == token.CONTINUE && l.isLabelled(target))
 	}
@@ -372,7 +367,7 @@ func (l *leakCheck) leaves(n *ast.BranchStmt) bool {
 	return true
 }
 
-// isLabelled reports whether label is that of the loop itself.
+// isLabelled reports whether label is the label of this loop.
 func (l *leakCheck) isLabelled(label types.Object) bool {
 	found := false
 	ast.Inspect(l.f.root().body, func(n ast.Node) bool {

@@ -6,8 +6,7 @@ import (
 	"go/types"
 )
 
-// commutes reports whether the order of op's operands does not matter over
-// many turns.
+// commutes reports whether repeated application of op does not depend on the order of the operands.
 func commutes(op token.Token, basic *types.Basic) bool {
 	switch op {
 	case token.AND, token.OR, token.XOR, token.LAND, token.LOR:
@@ -19,7 +18,7 @@ func commutes(op token.Token, basic *types.Basic) bool {
 	}
 }
 
-// same reports whether a and b are written alike.
+// same reports whether a and b have the same source text.
 func same(a, b ast.Expr) bool {
 	return types.ExprString(ast.Unparen(a)) == types.ExprString(ast.Unparen(b))
 }

@@ -13,8 +13,8 @@ var (
 	inDefer    = &advice{ruleDefer, "runs in a defer, which also runs when the instance is unloaded from memory and can then do nothing durable", "compensate in plain code after the error"}
 )
 
-// calledName returns the function of a call without type arguments, and the
-// name that it ends in, nil if there is none.
+// calledName returns the function of a call without type arguments, and the last identifier of its
+// name, nil if it has no name.
 func calledName(n *ast.CallExpr) (ast.Expr, *ast.Ident) {
 	fun := ast.Unparen(n.Fun)
 	switch f := fun.(type) {
@@ -32,8 +32,7 @@ func calledName(n *ast.CallExpr) (ast.Expr, *ast.Ident) {
 	return fun, nil
 }
 
-// calleeOf returns the function or variable that n calls, nil if it is
-// neither.
+// calleeOf returns the function or variable that n calls, nil for any other expression.
 func calleeOf(info *types.Info, n *ast.CallExpr) types.Object {
 	_, id := calledName(n)
 	if id == nil {
@@ -42,7 +41,7 @@ func calleeOf(info *types.Info, n *ast.CallExpr) types.Object {
 	return origin(info.Uses[id])
 }
 
-// origin returns the generic function that obj is an instance of, or obj.
+// origin returns the generic function or variable of an instance, or obj itself.
 func origin(obj types.Object) types.Object {
 	switch o := obj.(type) {
 	case *types.Func:
@@ -53,7 +52,7 @@ func origin(obj types.Object) types.Object {
 	return obj
 }
 
-// text returns the source of e, shortened.
+// text returns the source text of e, shortened.
 func text(e ast.Expr) string {
 	const limit = 40
 	s := types.ExprString(e)

@@ -16,11 +16,10 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// The module of testdata/modules/app has no dot in its path, as standard
-// packages have none, and calls another module.
+// app is the directory of a module that calls another module. Like standard packages, its path has no dot.
 const app = "testdata/modules/app"
 
-func TestAnalyzer_FollowsOnlyWhatMattersIntoOtherModules(t *testing.T) {
+func TestAnalyzer_FollowsRelevantCallsIntoOtherModules(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(app)
 	if err != nil {
@@ -29,15 +28,14 @@ func TestAnalyzer_FollowsOnlyWhatMattersIntoOtherModules(t *testing.T) {
 	analysistest.Run(t, dir, durablecheck.Analyzer, "./...")
 }
 
-// Under go vet each package is analysed by a process of its own, and facts and
-// types go through files. The build ID is new each time, so that go vet runs the
-// command: what it has in its cache can lack the findings of a package that was
-// vetted before as a dependency only.
+// Under go vet, a separate process analyzes each package, and facts and types are passed in files. A new
+// build ID makes go vet run the command: cached results of a package that was vetted only as a dependency
+// lack its findings.
 func TestCommand_ReportsTheSameUnderGoVet(t *testing.T) {
 	t.Parallel()
 	got := lines(runCommand(t, app, "go", "vet", "-vettool="+command(t, "-ldflags=-buildid="+rand.Text()), "./..."))
 	if diff := cmp.Diff(wanted(t), got); diff != "" {
-		t.Errorf("go vet reports other lines than the comments want (-want +got):\n%s", diff)
+		t.Errorf("go vet does not report the lines with want comments (-want +got):\n%s", diff)
 	}
 }
 
@@ -45,7 +43,7 @@ func TestCommand_ReportsTheSameOnItsOwn(t *testing.T) {
 	t.Parallel()
 	got := lines(runCommand(t, app, command(t), "./..."))
 	if diff := cmp.Diff(wanted(t), got); diff != "" {
-		t.Errorf("durablecheck reports other lines than the comments want (-want +got):\n%s", diff)
+		t.Errorf("durablecheck does not report the lines with want comments (-want +got):\n%s", diff)
 	}
 }
 
@@ -60,7 +58,7 @@ func command(t *testing.T, flags ...string) string {
 	return path
 }
 
-// runCommand runs a command that must find something, and returns its output.
+// runCommand runs a command that must report findings, and returns its output.
 func runCommand(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -68,7 +66,7 @@ func runCommand(t *testing.T, dir, name string, args ...string) string {
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Fatalf("%s exits with 0 though there are findings:\n%s", name, out)
+		t.Fatalf("%s exits with 0, want a nonzero code:\n%s", name, out)
 	}
 	return string(out)
 }
@@ -90,8 +88,7 @@ var (
 	message = regexp.MustCompile("(^| )`[^`]*`")
 )
 
-// wanted returns the file:line of every diagnostic that the app's comments
-// want, sorted.
+// wanted returns the file:line of every want comment of the app, sorted.
 func wanted(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(app + "/*.go")

@@ -6,15 +6,15 @@ import (
 	"go/types"
 )
 
-// The mutations of a package are what it changes while it runs.
+// mutations contains the changes that a package makes while the program runs.
 type mutations struct {
 	*checker
-	methods   map[*types.Func]bool // that change what they are called on
-	variables map[*types.Var]bool  // of packages
-	written   map[*ast.Ident]bool  // names of variables of packages, where they are changed
+	methods   map[*types.Func]bool // methods that change their receiver
+	variables map[*types.Var]bool  // package-level variables that change
+	written   map[*ast.Ident]bool  // names of package-level variables at places that change them
 }
 
-// findMutations returns those of the package that c analyses.
+// findMutations returns the mutations of the package that c analyzes.
 func findMutations(c *checker) *mutations {
 	m := &mutations{checker: c, methods: map[*types.Func]bool{}, variables: map[*types.Var]bool{}, written: map[*ast.Ident]bool{}}
 	m.findMethods()
@@ -22,8 +22,8 @@ func findMutations(c *checker) *mutations {
 	return m
 }
 
-// findMethods finds the methods that change what they are called on: those that
-// assign a part of their receiver, or call such a method on a part of it.
+// findMethods finds the methods that change their receiver: they assign a part of it, or call such a
+// method on a part of it.
 func (m *mutations) findMethods() {
 	type method struct {
 		fn       *types.Func
@@ -59,8 +59,7 @@ func (m *mutations) findMethods() {
 	}
 }
 
-// mutates reports whether fn changes what it is called on. Of other modules'
-// types that is their own affair.
+// mutates reports whether fn changes its receiver. Methods of types in other modules do not count.
 func (m *mutations) mutates(fn *types.Func) bool {
 	if fn.Signature().Recv() == nil {
 		return false
@@ -75,11 +74,10 @@ func (m *mutations) mutates(fn *types.Func) bool {
 	return s != nil && s.Mutates && s.Module == m.module
 }
 
-// findVariables finds the variables that change: those that are assigned, in
-// whole or in part, whose address is taken, or on which a method is called that
-// changes them, anywhere but in their declaration and in init functions. Tests
-// that replace a variable of the package do not count, and neither do lines with
-// a comment that allows it.
+// findVariables finds the variables that change outside of their declaration and of init functions:
+// they are assigned, in whole or in part, their address is taken, or a method is called that changes
+// its receiver. Tests that replace a variable of the tested code do not count, nor do lines with an
+// ignore comment.
 func (m *mutations) findVariables() {
 	for _, file := range m.Files {
 		test := m.isTest(file.Pos())
@@ -104,8 +102,8 @@ func (m *mutations) findVariables() {
 	}
 }
 
-// changes calls note for everything that n changes, or may. What a function
-// literal does is not done while the package is initialised.
+// changes calls note for everything that n changes or may change. Function literals do not run during
+// initialization.
 func (m *mutations) changes(n ast.Node, atInit bool, note func(e ast.Expr, how change, atInit bool)) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -141,7 +139,7 @@ func (m *mutations) changes(n ast.Node, atInit bool, note func(e ast.Expr, how c
 	})
 }
 
-// callChanges calls note for what a call changes.
+// callChanges calls note for everything that a call changes.
 func (m *mutations) callChanges(n *ast.CallExpr, note func(e ast.Expr, how change)) {
 	switch fn := calleeOf(m.TypesInfo, n).(type) {
 	case *types.Builtin:
@@ -155,15 +153,15 @@ func (m *mutations) callChanges(n *ast.CallExpr, note func(e ast.Expr, how chang
 	}
 }
 
-// standardMutators are the types of the standard library whose methods change
-// what they are called on, and that are likely to be kept in variables.
+// standardMutators are types of the standard library whose methods change their receiver and that are
+// often stored in variables.
 var standardMutators = map[string]bool{
 	"bytes.Buffer": true, "strings.Builder": true, "container/list.List": true,
 	"math/rand.Rand": true, "math/rand/v2.Rand": true, "math/rand/v2.PCG": true, "math/rand/v2.ChaCha8": true,
 }
 
-// changesReceiver reports whether a change of e, in a method with the given
-// receiver, changes what the method was called on.
+// changesReceiver reports whether a change of e, in a method with the given receiver, affects the
+// value that the method is called on.
 func changesReceiver(info *types.Info, receiver types.Object, e ast.Expr, how change) bool {
 	_, whole := ast.Unparen(e).(*ast.Ident)
 	shared := isPointer(receiver.Type()) || reachesShared(info, e)
@@ -173,14 +171,14 @@ func changesReceiver(info *types.Info, receiver types.Object, e ast.Expr, how ch
 	case assignedPart:
 		return true // of a map
 	case assigned:
-		return shared && !whole // the receiver itself is the method's own copy
+		return shared && !whole // an assignment to the receiver itself changes only a copy
 	default:
 		return false
 	}
 }
 
-// reachesShared reports whether e, a part of a value that was copied, is still
-// shared with the original: it goes through a pointer, a slice or a map.
+// reachesShared reports whether e, a part of a copied value, is shared with the original, because it
+// is reached through a pointer, a slice or a map.
 func reachesShared(info *types.Info, e ast.Expr) bool {
 	for {
 		var x ast.Expr

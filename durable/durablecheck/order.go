@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// An order says what becomes of the order of a call's result.
+// An order is the use of the order of a call's result.
 type order int
 
 const (
-	kept     order = iota // it can be seen
-	returned              // it is up to the callers of the function
-	ordered               // it is lost: the result is sorted, counted, searched
+	kept     order = iota // the order may have an effect
+	returned              // the result is returned; the callers decide
+	ordered               // the order has no effect: the result is sorted, counted or searched
 )
 
 var (
@@ -22,13 +22,13 @@ var (
 	durableOrder = &advice{ruleMapOrder, "", "range over sorted keys, as of slices.Sorted(maps.Keys(m))"}
 )
 
-// isMapSequence reports whether fn yields what is in a map.
+// isMapSequence reports whether fn returns an iterator over a map.
 func isMapSequence(fn *types.Func) bool {
 	return packagePath(fn.Pkg()) == "maps" && (fn.Name() == "Keys" || fn.Name() == "Values" || fn.Name() == "All")
 }
 
-// mapRangedOver returns the map whose order a range over x has, nil if there
-// is none.
+// mapRangedOver returns the map that a range over x iterates, nil if x is neither a map nor an
+// iterator over one.
 func mapRangedOver(info *types.Info, x ast.Expr) ast.Expr {
 	if _, ok := under(info.TypeOf(x)).(*types.Map); ok {
 		return x
@@ -41,7 +41,7 @@ func mapRangedOver(info *types.Info, x ast.Expr) ast.Expr {
 	return nil
 }
 
-// keepsOrder reports whether the result of fn is in the order of its argument.
+// keepsOrder reports whether the result of fn has the order of its argument.
 func keepsOrder(fn types.Object) bool {
 	if fn == nil || packagePath(fn.Pkg()) != "slices" {
 		return false
@@ -53,8 +53,7 @@ func keepsOrder(fn types.Object) bool {
 	return false
 }
 
-// losesOrder reports whether the result of fn is the same for each order of
-// its argument.
+// losesOrder reports whether the result of fn does not depend on the order of its argument.
 func losesOrder(fn types.Object) bool {
 	if fn == nil {
 		return false
@@ -73,8 +72,8 @@ func losesOrder(fn types.Object) bool {
 	return sorts(fn)
 }
 
-// sorts reports whether fn sorts what it is given: those of packages sort and
-// slices, and whatever else is called Sort-something.
+// sorts reports whether fn sorts its argument: the functions of packages sort and slices, and any
+// function whose name starts with Sort.
 func sorts(fn types.Object) bool {
 	switch packagePath(fn.Pkg()) {
 	case "sort":
@@ -90,7 +89,7 @@ func sorts(fn types.Object) bool {
 	return isFunc && strings.HasPrefix(strings.ToLower(fn.Name()), "sort")
 }
 
-// sortsAny reports whether a call sorts one of objs, or what it is called on.
+// sortsAny reports whether a call sorts one of objs, as an argument or as the receiver.
 func sortsAny(info *types.Info, n *ast.CallExpr, objs map[types.Object]bool) bool {
 	if fn := calleeOf(info, n); fn == nil || !sorts(fn) {
 		return false
@@ -113,8 +112,8 @@ func mentionsAny(info *types.Info, e ast.Node, objs map[types.Object]bool) bool 
 	return found
 }
 
-// rootVariable returns the variable that e is, or is a part of; nil if it is
-// something else, such as a part of what a function returned.
+// rootVariable returns the variable that e is, or is a part of. It returns nil for other
+// expressions, such as a part of a function's result.
 func rootVariable(info *types.Info, e ast.Expr) types.Object {
 	if id := root(info, e); id != nil {
 		if v, ok := info.ObjectOf(id).(*types.Var); ok {
@@ -124,7 +123,7 @@ func rootVariable(info *types.Info, e ast.Expr) types.Object {
 	return nil
 }
 
-// root returns the name of the variable that e is, or is a part of.
+// root returns the identifier of rootVariable.
 func root(info *types.Info, e ast.Expr) *ast.Ident {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -132,7 +131,7 @@ func root(info *types.Info, e ast.Expr) *ast.Ident {
 			return x
 		case *ast.SelectorExpr:
 			if v, ok := info.Uses[x.Sel].(*types.Var); ok && !v.IsField() {
-				return x.Sel // of another package
+				return x.Sel // a variable of another package
 			}
 			e = x.X
 		case *ast.IndexExpr:

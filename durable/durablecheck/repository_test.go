@@ -12,10 +12,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// The sample app with its tests, and the examples of package durable, are what
-// users copy. The other tests of package durable break rules to see what
-// happens.
-func TestAnalyzer_FindsNothingInTheSampleAppAndTheExamples(t *testing.T) {
+// Users copy the sample app with its tests, and the examples of package durable. The other tests of
+// package durable break rules deliberately.
+func TestAnalyzer_ReportsNothingInTheSampleAppAndTheExamples(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -42,7 +41,7 @@ func TestAnalyzer_FindsNothingInTheSampleAppAndTheExamples(t *testing.T) {
 	orchestrators, examples := 0, 0
 	for _, act := range graph.Roots {
 		if act.Err != nil {
-			t.Errorf("analyse %s: %v", act.Package.ID, act.Err)
+			t.Errorf("analyze %s: %v", act.Package.ID, act.Err)
 			continue
 		}
 		for _, file := range act.Package.GoFiles {
@@ -65,6 +64,6 @@ func TestAnalyzer_FindsNothingInTheSampleAppAndTheExamples(t *testing.T) {
 		}
 	}
 	if orchestrators == 0 || examples == 0 {
-		t.Errorf("saw %d orchestrators of the app and %d files with examples, so that there was nothing to find", orchestrators, examples)
+		t.Errorf("checked %d orchestrators of the app and %d files with examples; want at least one of each", orchestrators, examples)
 	}
 }

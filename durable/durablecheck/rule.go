@@ -2,12 +2,12 @@ package durablecheck
 
 import "strings"
 
-// A rule is a class of things that an orchestrator must not do. Its name is
-// the category of the diagnostics.
+// A rule is a class of operations that an orchestrator must not use. Its name is the category of the
+// diagnostics.
 type rule string
 
-// The rules, the most telling first: where one call breaks several rules in
-// another module, only the first is reported.
+// The rules, most important first. If a call into another module breaks several rules, only the first
+// is reported.
 const (
 	ruleClient   rule = "client"
 	ruleIO       rule = "io"
@@ -35,10 +35,9 @@ var rules = []rule{
 	ruleDefer, ruleActivity, ruleContext, ruleMapOrder, rulePatch, ruleSync, ruleVariable, ruleLog, ruleIgnore,
 }
 
-// crosses reports whether what breaks r inside of a function of another
-// module also counts against its callers. A library may guard a cache with a
-// lock, keep it in a package-level variable or write a log line, and still
-// answer the same on each replay; one that asks the clock does not.
+// crosses reports whether a violation of r within another module also counts for its callers. A
+// library may guard a cache with a lock, store it in a package-level variable or write a log line, and
+// still return the same result on each replay. A library that reads the clock may not.
 func (r rule) crosses() bool {
 	switch r {
 	case ruleActivity, ruleContext, ruleMapOrder, ruleSync, ruleVariable, ruleLog:
@@ -48,35 +47,35 @@ func (r rule) crosses() bool {
 	}
 }
 
-// An advice says why something breaks replay, and what to do instead. Both
-// parts continue a sentence.
+// An advice contains the reason why an operation breaks replay, and the alternative. Both are parts of
+// a sentence.
 type advice struct {
 	rule    rule
 	because string
 	instead string
 }
 
-// A finding is something that an orchestrator must not do, and how it gets
-// there. Its fields are exported for the encoding of facts.
+// A finding is an operation that an orchestrator must not use, and the chain of calls to it. Its
+// fields are exported for the encoding of facts.
 type finding struct {
 	Rule    rule
-	Subject string // what is done: time.Now, a go statement
+	Subject string // the operation, such as time.Now or a go statement
 	Because string
 	Instead string
-	Via     []step // the functions between the orchestrator and the subject
+	Via     []step // functions between the orchestrator and the operation
 }
 
-// A step is a function on the way to a finding, or a package-level variable.
+// A step is a function or a package-level variable in a chain of calls.
 type step struct {
-	Path string // of its package
-	Name string // qualified by the package's name
+	Path string // package path
+	Name string // qualified by the package name
 }
 
 func (a *advice) about(subject string) finding {
 	return finding{Rule: a.rule, Subject: subject, Because: a.because, Instead: a.instead}
 }
 
-// through returns f as it is seen by a caller of s.
+// through returns f from the perspective of a caller of s.
 func (f finding) through(s step) finding {
 	f.Via = append([]step{s}, f.Via...)
 	return f
@@ -91,8 +90,7 @@ func (f finding) message(path string) string {
 	return f.Subject + via + " " + f.Because + "; " + f.Instead
 }
 
-// chain returns the names of steps as they are written in the package with the
-// given path.
+// chain returns the names of steps as written in the package with the given path.
 func chain(steps []step, path string) string {
 	names := make([]string, len(steps))
 	for i, s := range steps {

@@ -19,8 +19,7 @@ const (
 	called                     // by a method
 )
 
-// dependsOnProcess reports whether what breaks r gives a value that another
-// process does not get.
+// dependsOnProcess reports whether operations of r return values that differ between processes.
 func dependsOnProcess(r rule) bool { return r == ruleClock || r == ruleRandom || r == ruleEnv }
 
 func isPackageLevel(v *types.Var) bool {

@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// What statements and operations break replay, by themselves.
+// Statements and operations that break replay.
 var (
 	goStatement = &advice{ruleGo, "runs code whose timing the history does not record", "use durable.Go"}
 	selecting   = &advice{ruleSelect, "chooses by a timing that the history does not record", "use durable.AwaitAny"}
@@ -18,22 +18,21 @@ var (
 type walker struct {
 	*checker
 	f        *function
-	deferred bool                          // the code runs when f returns or is unwound
-	loops    []*mapLoop                    // around the code, the innermost last
-	literals map[types.Object]*ast.FuncLit // of the variables that stand for one
-	names    map[*ast.FuncLit]types.Object // the reverse
+	deferred bool                          // the code runs when f returns or panics
+	loops    []*mapLoop                    // map ranges around the code, innermost last
+	literals map[types.Object]*ast.FuncLit // by the variables that stand for a literal
+	names    map[*ast.FuncLit]types.Object // the inverse of literals
 	closures map[types.Object]*function
 
-	// What has been learnt of nodes from those around them.
-	called   map[*ast.Ident]*ast.CallExpr // by the names of what is called
-	start    map[*ast.Ident]token.Pos     // of the qualified names that they end
-	escaping map[ast.Node]bool            // function values that are only passed on
-	part     map[ast.Node]bool            // operations that are reported as part of another
-	orders   map[*ast.CallExpr]order      // what becomes of the order of results
+	// Properties of nodes that follow from the surrounding nodes.
+	called   map[*ast.Ident]*ast.CallExpr // calls, by the name of the function
+	start    map[*ast.Ident]token.Pos     // start of a qualified name, by its last identifier
+	escaping map[ast.Node]bool            // function values that are passed on and not called
+	part     map[ast.Node]bool            // operations that are reported as a part of another one
+	orders   map[*ast.CallExpr]order      // use of the order of results
 }
 
-// visit is called for every node of the function, and looks into it itself
-// where the nodes within are to be seen differently.
+// visit handles a node of the function. It returns false if it has visited the nodes within n itself.
 func (w *walker) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.FuncLit:
@@ -90,8 +89,8 @@ func (w *walker) visit(n ast.Node) bool {
 	return true
 }
 
-// deferStatement reads a deferred call. Its arguments and what the function is
-// taken from are evaluated at once.
+// deferStatement reads a deferred call. The arguments and the expression that selects the function are
+// evaluated immediately.
 func (w *walker) deferStatement(call *ast.CallExpr) {
 	before := w.deferred
 	w.deferred = true
@@ -123,7 +122,7 @@ func (w *walker) inDefer(n ast.Node) {
 	w.deferred = before
 }
 
-// rangeStatement reports whether what is in n remains to be visited.
+// rangeStatement reads a range statement. It returns true if the nodes within n must still be visited.
 func (w *walker) rangeStatement(n *ast.RangeStmt) bool {
 	if _, ok := under(w.TypesInfo.TypeOf(n.X)).(*types.Chan); ok && !isListedCall(w.TypesInfo, n.X) {
 		w.use(w.f, n.Pos(), channels.about("ranging over channel "+text(n.X)))
@@ -133,10 +132,10 @@ func (w *walker) rangeStatement(n *ast.RangeStmt) bool {
 		return true
 	}
 	if call, ok := ast.Unparen(n.X).(*ast.CallExpr); ok {
-		w.orders[call] = ordered // the loop tells what becomes of it
+		w.orders[call] = ordered // the loop determines the use of the order
 	}
 	if isBlank(n.Key) && isBlank(n.Value) {
-		return true // every turn is the same
+		return true // all iterations are equal
 	}
 	for _, e := range []ast.Expr{n.Key, n.Value, n.X} {
 		if e != nil {
@@ -152,7 +151,7 @@ func (w *walker) rangeStatement(n *ast.RangeStmt) bool {
 	return false
 }
 
-// markCommunication notes the operation of a select's case.
+// markCommunication marks the operation of a select case as a part of the select statement.
 func (w *walker) markCommunication(comm ast.Stmt) {
 	switch s := comm.(type) {
 	case *ast.SendStmt:
@@ -164,8 +163,7 @@ func (w *walker) markCommunication(comm ast.Stmt) {
 	}
 }
 
-// markEscaping notes that a function value goes where this function does not
-// call it.
+// markEscaping marks a function value that this function passes on without calling it.
 func (w *walker) markEscaping(e ast.Expr) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.FuncLit:
@@ -201,10 +199,9 @@ func (w *walker) assigned(n *ast.AssignStmt) {
 	}
 }
 
-// literal reads a function literal where it stands, as something that the
-// function may call there. Orchestrators among them are looked at on their
-// own, activities not at all. A literal that a function other than an
-// orchestrator only passes on runs elsewhere.
+// literal reads a function literal as code that may run where it is written. Orchestrators are checked
+// separately, activities not at all. A literal that a function only passes on runs elsewhere, unless
+// the function is an orchestrator.
 func (w *walker) literal(lit *ast.FuncLit) {
 	sig := w.TypesInfo.TypeOf(lit).(*types.Signature)
 	if isOrchestrator(sig) || takesContext(sig) {
@@ -220,8 +217,8 @@ func (w *walker) literal(lit *ast.FuncLit) {
 	ast.Inspect(lit.Body, w.visit)
 }
 
-// closure reads a literal that is the only value of a local variable. It runs
-// where the variable is mentioned.
+// closure reads a literal that is the only value of a local variable. It runs where the variable is
+// mentioned.
 func (w *walker) closure(obj types.Object, lit *ast.FuncLit) {
 	inner := w.closureOf(obj, lit)
 	f, deferred, loops := w.f, w.deferred, w.loops
@@ -230,8 +227,8 @@ func (w *walker) closure(obj types.Object, lit *ast.FuncLit) {
 	w.f, w.deferred, w.loops = f, deferred, loops
 }
 
-// closureOf returns the function that the variable obj stands for. It may be
-// mentioned before its literal has been read.
+// closureOf returns the function for the variable obj. The variable may be mentioned before its
+// literal is read.
 func (w *walker) closureOf(obj types.Object, lit *ast.FuncLit) *function {
 	f, ok := w.closures[obj]
 	if !ok {
@@ -242,7 +239,7 @@ func (w *walker) closureOf(obj types.Object, lit *ast.FuncLit) *function {
 	return f
 }
 
-// call looks at a call as a whole. Its function is seen by mention.
+// call reads a call as a whole. mention handles the called function.
 func (w *walker) call(n *ast.CallExpr) {
 	fun, id := calledName(n)
 	tv := w.TypesInfo.Types[fun]
@@ -266,14 +263,14 @@ func (w *walker) call(n *ast.CallExpr) {
 	_, declared := callee.(*types.Func)
 	switch {
 	case isOrchestrator(sig) && (!declared || isInterfaceMethod(callee.(*types.Func))):
-		// What it does is unknown, but it got a context.
+		// The called function is unknown, but it gets the Context.
 		w.durable(n.Pos(), &durableUse{Call: text(n.Fun)})
 	case takesContext(sig):
 		w.calledWithContext(n, callee, sig)
 	}
 }
 
-// patched reports a change that has no constant ID.
+// patched reports a change ID that is not a constant.
 func (w *walker) patched(n *ast.CallExpr, callee types.Object) {
 	fn, ok := callee.(*types.Func)
 	if !ok || packagePath(fn.Pkg()) != durablePath || nameOf(fn) != "Context.Patched" || len(n.Args) != 1 {
@@ -297,15 +294,15 @@ func (w *walker) builtin(n *ast.CallExpr, id *ast.Ident) {
 	}
 }
 
-// calledWithContext looks at the call of something whose first parameter is a
-// context.Context. The standard library is judged by its list alone: the
-// methods of a logger take one too.
+// calledWithContext reads a call of a function whose first parameter is a context.Context. For the
+// standard library only the list of forbidden names applies, because methods of loggers have such a
+// parameter too.
 func (w *walker) calledWithContext(n *ast.CallExpr, callee types.Object, sig *types.Signature) {
 	name := text(n.Fun)
 	if callee != nil {
 		fn, ok := callee.(*types.Func)
 		if ok && packagePath(fn.Pkg()) == durablePath {
-			return // mention tells
+			return // mention handles it
 		}
 		if path := packagePath(callee.Pkg()); ok && path != w.path && isStandard(path, nil) {
 			return
@@ -321,8 +318,7 @@ func (w *walker) calledWithContext(n *ast.CallExpr, callee types.Object, sig *ty
 	w.use(w.f, n.Pos(), adv.about(name))
 }
 
-// fileOperation reports what reads or writes a file or a connection that came
-// from elsewhere.
+// fileOperation reports reads and writes of a file or connection that was opened elsewhere.
 func (w *walker) fileOperation(n *ast.CallExpr, callee types.Object) {
 	if callee == nil {
 		return
@@ -347,9 +343,8 @@ func (w *walker) fileOperation(n *ast.CallExpr, callee types.Object) {
 	}
 }
 
-// mention looks at a name. What has a name is taken to be called where it is
-// mentioned, but for orchestrators and activities: they are handed to the
-// functions that start them.
+// mention handles a name. A named function counts as called where it is mentioned. Orchestrators and
+// activities are the exception: they are arguments of the functions that start them.
 func (w *walker) mention(id *ast.Ident) {
 	pos, ok := w.start[id]
 	if !ok {
@@ -404,7 +399,7 @@ func (w *walker) function(id *ast.Ident, pos token.Pos, fn *types.Func) {
 	}
 }
 
-// durable notes that the function makes a durable call.
+// durable records that the function makes a durable call.
 func (w *walker) durable(pos token.Pos, d *durableUse) {
 	if w.f.durable == nil {
 		w.f.durable = d
@@ -412,14 +407,14 @@ func (w *walker) durable(pos token.Pos, d *durableUse) {
 	w.durableAt(w.f, pos, w.deferred, w.loops, d)
 }
 
-// follow notes that what obj stands for may run.
+// follow records that the function behind obj may run.
 func (w *walker) follow(pos token.Pos, obj types.Object, o order) {
 	w.f.calls = append(w.f.calls, call{
 		pos: pos, callee: obj, deferred: w.deferred, loops: w.loops, order: o, ignored: w.ignores.at(pos),
 	})
 }
 
-// mapSequence looks at a mention of maps.Keys and its like.
+// mapSequence handles a mention of maps.Keys and similar functions.
 func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
 	switch o := w.orderAt(id); {
 	case o == ordered:
@@ -430,7 +425,7 @@ func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
 	}
 }
 
-// orderAt returns what becomes of the result of the function named id.
+// orderAt returns the use of the result of the function named id.
 func (w *walker) orderAt(id *ast.Ident) order {
 	call, ok := w.called[id]
 	if !ok {
@@ -439,8 +434,7 @@ func (w *walker) orderAt(id *ast.Ident) order {
 	return w.orders[call]
 }
 
-// passOrder decides for the calls among n's arguments what becomes of their
-// results' order.
+// passOrder determines, for the calls among n's arguments, the use of the order of their results.
 func (w *walker) passOrder(n *ast.CallExpr) {
 	o := kept
 	switch fn := calleeOf(w.TypesInfo, n); {
@@ -456,8 +450,7 @@ func (w *walker) passOrder(n *ast.CallExpr) {
 	}
 }
 
-// orderOf returns what becomes of the order of a call's result that is
-// assigned to targets.
+// orderOf returns the use of the order of a call's result that is assigned to targets.
 func (w *walker) orderOf(targets []ast.Expr, call *ast.CallExpr) order {
 	best := kept
 	for _, target := range targets {
@@ -475,7 +468,7 @@ func (w *walker) orderOf(targets []ast.Expr, call *ast.CallExpr) order {
 	return best
 }
 
-// variable looks at a mention of a package-level variable.
+// variable handles a mention of a package-level variable.
 func (w *walker) variable(id *ast.Ident, pos token.Pos, v *types.Var) {
 	if packagePath(v.Pkg()) == durablePath {
 		return

@@ -1,6 +1,5 @@
-// Package golangci makes durablecheck a linter of golangci-lint, as a module
-// plugin. It is linked into a golangci-lint of one's own, which
-// `golangci-lint custom` builds as .custom-gcl.yml says:
+// Package golangci provides durablecheck as a linter of golangci-lint, as a module plugin. It is
+// linked into a custom golangci-lint binary, which `golangci-lint custom` builds from .custom-gcl.yml:
 //
 //	version: v2.15.0
 //	plugins:
@@ -8,7 +7,7 @@
 //	    import: github.com/durablefunctions-go/durablefunctions/durable/durablecheck/golangci
 //	    version: latest
 //
-// In .golangci.yml it is then enabled as other linters are:
+// Enable the linter in .golangci.yml:
 //
 //	version: "2"
 //	linters:
@@ -18,9 +17,9 @@
 //	      durablecheck:
 //	        type: module
 //	issues:
-//	  uniq-by-line: false # else one finding a line is shown
+//	  uniq-by-line: false # otherwise only one finding per line is shown
 //
-// No program needs to import this package.
+// Programs need not import this package.
 package golangci
 
 import (
@@ -33,11 +32,11 @@ import (
 
 func init() { register.Plugin(durablecheck.Analyzer.Name, newPlugin) }
 
-// newPlugin is what golangci-lint calls with the settings of the linter, nil if
+// newPlugin returns the plugin. golangci-lint calls it with the settings of the linter, nil if
 // .golangci.yml has none.
 func newPlugin(settings any) (register.LinterPlugin, error) {
 	if settings != nil {
-		return nil, errors.New("durablecheck has no settings; //durablecheck:ignore comments in the code say what may be")
+		return nil, errors.New("durablecheck has no settings; use //durablecheck:ignore comments in the code to allow findings")
 	}
 	return plugin{}, nil
 }
@@ -52,5 +51,5 @@ func (plugin) BuildAnalyzers() ([]*analysis.Analyzer, error) {
 	return []*analysis.Analyzer{durablecheck.Analyzer}, nil
 }
 
-// GetLoadMode says that durablecheck needs types.
+// GetLoadMode returns the load mode with types.
 func (plugin) GetLoadMode() string { return register.LoadModeTypesInfo }

@@ -26,6 +26,6 @@ func TestPlugin_IsDurablecheck(t *testing.T) {
 		t.Errorf("load mode %q", mode)
 	}
 	if _, err := create(map[string]any{"rules": "all"}); err == nil {
-		t.Error("settings were taken, though there are none")
+		t.Error("no error for settings, although durablecheck has none")
 	}
 }

@@ -1,5 +1,5 @@
-// Command durablecheck reports what makes an orchestrator behave differently
-// when it is replayed. Run it under go vet, or on its own:
+// Command durablecheck reports code that makes an orchestrator behave differently on replay. Run it
+// with go vet or as a program of its own:
 //
 //	go vet -vettool=$(which durablecheck) ./...
 //	durablecheck ./...
