@@ -23,8 +23,7 @@ import (
 
 var keys = management.Access{Key: "the key of this test", ReadKey: "the read key of this test"}
 
-// newConsole returns a console whose hub cannot be used: what is let through is answered with
-// status 503.
+// newConsole returns a console whose hub is unavailable. Requests that pass all checks get status 503.
 func newConsole(access management.Access) (*Console, *echo.Echo) {
 	front := web.New(web.Config{RoutePrefix: "api"})
 	state, draining, log := taskhub.NewReadiness(), make(chan struct{}), slog.New(slog.DiscardHandler)
@@ -40,7 +39,7 @@ func newConsole(access management.Access) (*Console, *echo.Echo) {
 	return c, e
 }
 
-// ask sends a request with headers, names and values in turn.
+// ask sends a request. headers are alternating names and values.
 func ask(e *echo.Echo, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://localhost:8080"+base+path, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -51,13 +50,13 @@ func ask(e *echo.Echo, method, path, body string, headers ...string) *httptest.R
 	return w
 }
 
-// session returns a cookie of a session that has a while to go.
+// session returns a cookie of a valid session.
 func session(a management.Access, right management.Right) string {
 	return sessions{access: a}.newSession(right, time.Now().Add(time.Minute))
 }
 
-// These lists are written by hand: a route that is to be open to everybody, or while there is
-// no hub, has to stand here.
+// These lists are written by hand. A route that is open to everyone, or works without a hub, must be in
+// them.
 var (
 	forAll = []string{"GET login", "POST login", "POST logout", "GET static/console.css", "GET static/console.js", "GET static/htmx.min.js", "GET static/icon.svg"}
 	always = append(slices.Clone(forAll), "GET hub")
@@ -84,7 +83,7 @@ func TestRoutes_AreOpenToAllOrWithoutAHubOnlyIfTheyAreListedByHand(t *testing.T)
 	}
 }
 
-// Each route but those for all wants a session that was made with a key that counts now.
+// Each route except those in forAll requires a session with a current key.
 func TestAccess_EachRouteWantsASession(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(keys)
@@ -119,14 +118,15 @@ func TestAccess_EachRouteWantsASession(t *testing.T) {
 			}
 		}
 	}
-	// Without a read key nobody has a session for reading, and be it one made with an empty key.
+	// Without a read key no session can be for reading, not even one made with an empty key.
 	oneKey := management.Access{Key: keys.Key}
 	if _, e := newConsole(oneKey); ask(e, http.MethodGet, "/hub", "", "Cookie", sessionCookie+"="+session(oneKey, management.Read)).Code != http.StatusSeeOther {
 		t.Error("a session for reading is good though there is no key for that")
 	}
 }
 
-// A form that changes something is one of the session's pages, and its sender may write.
+// A form that changes something must come from a page of the session, and its sender must be allowed to
+// write.
 func TestForms_AreRefusedUnlessTheyAreOfAPageOfTheSession(t *testing.T) {
 	t.Parallel()
 	for name, access := range map[string]management.Access{"with keys": keys, "without keys": {}} {
@@ -170,7 +170,7 @@ func TestForms_AreRefusedUnlessTheyAreOfAPageOfTheSession(t *testing.T) {
 	}
 }
 
-// Whatever is answered, the browser loads nothing from elsewhere and runs no script in it.
+// Every answer has headers that forbid the browser to load other files and to run inline scripts.
 func TestPages_HaveThePolicy(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(keys)
@@ -206,7 +206,8 @@ func TestSession_IsACookieOfTheConsoleThatDoesNotTellTheKey(t *testing.T) {
 			if got.Path != base || !got.HttpOnly || got.SameSite != http.SameSiteStrictMode || got.Secure || got.MaxAge != 12*60*60 {
 				t.Errorf("the cookie is %+v", got)
 			}
-			// The value is a right, a time and a digest, without the key.
+			// The value consists of a right, a time, a random text and a digest. It does not contain
+			// the key.
 			value := regexp.MustCompile(`^` + tt.right + `\.\d+\.\w{26}\.([-\w]+)$`).FindStringSubmatch(got.Value)
 			if value == nil {
 				t.Fatalf("the cookie has the value %q", got.Value)
@@ -214,7 +215,7 @@ func TestSession_IsACookieOfTheConsoleThatDoesNotTellTheKey(t *testing.T) {
 			if digest, err := base64.RawURLEncoding.DecodeString(value[1]); err != nil || len(digest) != sha256.Size || strings.Contains(string(digest), tt.key) {
 				t.Errorf("the digest of the cookie is %q, error %v", digest, err)
 			}
-			// Another process, or the same after a restart, knows it.
+			// Another process accepts it, and so does this process after a restart.
 			_, other := newConsole(keys)
 			if w := ask(other, http.MethodGet, "/hub", "", "Cookie", got.String()); w.Code != http.StatusOK {
 				t.Errorf("another process: %d", w.Code)
@@ -263,7 +264,7 @@ func TestSession_LastsForHalfADay(t *testing.T) {
 	})
 }
 
-// While the app cannot serve, the console says why.
+// While the app cannot serve, the console shows the reason.
 func TestPages_SayWhyThereIsNoHub(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(management.Access{})
@@ -278,7 +279,7 @@ func TestPages_SayWhyThereIsNoHub(t *testing.T) {
 // A connection records what is sent over it.
 type connection struct{ *httptest.ResponseRecorder }
 
-// SetWriteDeadline does nothing, as a recorder, which is no connection, cannot.
+// SetWriteDeadline does nothing. A recorder itself does not support deadlines.
 func (connection) SetWriteDeadline(time.Time) error { return nil }
 
 // A slowPart changes every ten seconds.
@@ -342,7 +343,7 @@ func TestStream_EndsWithTheServerOrTheCaller(t *testing.T) {
 	})
 }
 
-// Signing out ends the session's open streams, too.
+// Signing out ends the session's open streams.
 func TestStream_EndsWhenTheSessionIsSignedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

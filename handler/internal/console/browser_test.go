@@ -23,7 +23,7 @@ const (
 	theReadKey = "the read key of this test"
 )
 
-// An app is an app that runs, on an embedded hub unless it was changed.
+// An app is a running app, by default on an embedded hub.
 type app struct {
 	url    string // of the console
 	client *durable.Client
@@ -79,8 +79,8 @@ func (a app) await(t *testing.T, id durable.InstanceID, status string) {
 	})
 }
 
-// awaitEvent waits until an instance waits for an event: a page says what it waited for when
-// the page was opened.
+// awaitEvent waits until an instance waits for an event. A page shows the reasons at the time when it
+// was opened.
 func (a app) awaitEvent(t *testing.T, id durable.InstanceID, name string) {
 	t.Helper()
 	patience.Until(t, fmt.Sprintf("instance %s waits for event %s", id, name), func() bool {
@@ -92,7 +92,7 @@ func (a app) awaitEvent(t *testing.T, id durable.InstanceID, name string) {
 	})
 }
 
-// An addressLog is a log that sends the address of which the server says that it listens.
+// An addressLog is a log handler that sends the address on which the server listens.
 type addressLog struct {
 	slog.Handler
 	to chan string

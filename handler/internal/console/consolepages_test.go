@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// long sends 250 events and then waits for events until one says "end".
+// long raises 250 events and then waits for events until one is "end".
 func long(ctx *durable.Context, _ struct{}) (string, error) {
 	for range 250 {
 		_ = durable.Event[string]("Hi").RaiseFrom(ctx, "unknown", "hello")
@@ -36,7 +36,7 @@ func (a app) raise(t *testing.T, id durable.InstanceID, text string) {
 	}
 }
 
-// texts returns the texts of all visible elements that a CSS selector finds.
+// texts returns the texts of all visible elements that match a CSS selector.
 func texts(b *browsertest.Browser, selector string) string {
 	return strings.Join(browsertest.Run(b, chromedp.Evaluate[[]string](
 		fmt.Sprintf(`[...document.querySelectorAll(%q)].filter(e => e.checkVisibility()).map(e => e.innerText.trim())`, selector))), "|")
@@ -65,8 +65,8 @@ func TestInstance_AllPartsFollowTheInstanceAndKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// The page shows at most one change in five seconds, and reloads its parts only if the
-// instance changed.
+// The page updates at most once in five seconds, and reloads its parts only if the instance has
+// changed.
 func TestInstance_PartsReloadOnlyAfterChangesAndAtMostEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
 	b := browsertest.New(t)
@@ -189,7 +189,7 @@ func TestTimeline_IsDraggedAndZoomed(t *testing.T) {
 	a.awaitEvent(t, "order-7", "Go")
 	a.raise(t, "order-7", "end")
 	a.await(t, "order-7", "Completed")
-	// drag sends the events of a pointer that moves over an element between two fractions of its width.
+	// drag simulates a pointer that moves over an element between two fractions of its width.
 	drag := func(selector string, from, to float64) {
 		t.Helper()
 		browsertest.Run(b, chromedp.Evaluate[int](fmt.Sprintf(`(() => {
@@ -242,7 +242,7 @@ func TestTimeline_IsDraggedAndZoomed(t *testing.T) {
 	near("the width of all", width, 1)
 }
 
-// The pictures of this test show the console with no, one and 100,000 instances.
+// This test takes the pictures of the console with no, one and 100,000 instances.
 func TestPages_OfHubsOfAnySize(t *testing.T) {
 	t.Parallel()
 	few := 300

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
-// A note is an entity whose state is as long as it is told to be.
+// A note is an entity with a state of any length.
 type note struct{ Text string }
 
 func (n *note) write(_ *durable.EntityContext, bytes int) (int, error) {

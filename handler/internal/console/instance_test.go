@@ -89,7 +89,7 @@ func TestInstance_FormsDoWhatTheySay(t *testing.T) {
 	}
 }
 
-// A family is an orchestration with a child, a timer, and an activity that is tried again.
+// A family is an orchestration with a child, a timer, and an activity with retries.
 func family(fail *bool) []*durable.Function {
 	return []*durable.Function{
 		durable.Orchestrator("Parent", func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -195,10 +195,10 @@ func TestTraceURL_NamesTheTraceOfTheStart(t *testing.T) {
 	}
 }
 
-// evil is a text that would be markup, or run, if a page had it as it is.
+// evil is a text that is markup or code if a page does not escape it.
 const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}&amp;${x}` + "`"
 
-// checkEvilIsText checks that a page, or a part of one, has the text as text.
+// checkEvilIsText checks that a page or part shows evil as text.
 func checkEvilIsText(t *testing.T, path, page string) {
 	t.Helper()
 	for _, bad := range []string{"<script>alert", "<img src=x", `"'>`, "onerror=alert(1)>"} {
@@ -211,7 +211,7 @@ func checkEvilIsText(t *testing.T, path, page string) {
 	}
 }
 
-// Whatever is in names and payloads is text in each page and part.
+// Names and payloads are text in each page and part.
 func TestInstance_NoTextBecomesMarkup(t *testing.T) {
 	t.Parallel()
 	id := "id " + strings.ReplaceAll(evil, "/", "")
@@ -246,7 +246,7 @@ func TestInstance_NoTextBecomesMarkup(t *testing.T) {
 	if w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || w.Header().Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("a download has the header %v", w.Header())
 	}
-	// Links lead to it all the same.
+	// Links work with these names, too.
 	if page := a.get(follow(a.get("instances?name="+url.QueryEscape(evil)), `<td class="id"><a href="([^"]+)"`)); !strings.Contains(page, html.EscapeString("child")) && !strings.Contains(page, "<h1>") {
 		t.Error("the link does not lead to the page")
 	}
@@ -312,7 +312,7 @@ func TestInstance_ChildrenComeByPages(t *testing.T) {
 	}
 }
 
-// What the worker of the app knows of an instance is among what it waits for.
+// The reasons include what the worker of the app knows.
 func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -26,8 +26,8 @@ func TestIndented_IsJSONOfTheSameValue(t *testing.T) {
 	}
 }
 
-// A few megabytes can nest so that they become gigabytes when each level is indented.
-func TestShowPayload_IsBounded(t *testing.T) { // not beside others: it looks at the memory
+// A few megabytes of nested JSON become gigabytes if each level is indented.
+func TestShowPayload_IsBounded(t *testing.T) { // not parallel: it measures memory
 	deep := strings.Repeat("[", 5000) + strings.Repeat("1,", 500_000) + "1" + strings.Repeat("]", 5000)
 	for name, text := range map[string]string{
 		"deep": deep, "long": `"` + strings.Repeat("ä", 3<<20) + `"`, "no JSON": strings.Repeat("ä", 3<<20), "no UTF-8": strings.Repeat("\xbf", 1<<20),
@@ -52,7 +52,7 @@ func TestShowPayload_IsBounded(t *testing.T) { // not beside others: it looks at
 	}
 }
 
-// Each payload that a row leads to is found by its name.
+// Each payload link of a row finds its payload.
 func TestHistoryRow_LeadsToAllPayloads(t *testing.T) {
 	t.Parallel()
 	failure := &history.FailureDetails{ErrorType: "E", ErrorMessage: "m", StackTrace: text("at x"), InnerFailure: &history.FailureDetails{ErrorType: "I", ErrorMessage: "n"}}

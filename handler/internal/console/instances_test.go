@@ -30,7 +30,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A hubApp is a console of a hub that a worker works on.
+// A hubApp is a console of a hub with a worker.
 type hubApp struct {
 	testing.TB
 	echo    *echo.Echo
@@ -60,7 +60,7 @@ func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
 	return newHubAppOn(t, hub, functions...)
 }
 
-// newHubAppOn is newHubApp on another hub.
+// newHubAppOn is like newHubApp, on another hub.
 func newHubAppOn(t testing.TB, hub provider.Provider, functions ...*durable.Function) *hubApp {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -104,7 +104,7 @@ func (a *hubApp) signIn(key string) {
 	}
 }
 
-// attribute returns what the parentheses of an expression match, decoded.
+// attribute returns the first group of an expression in a page, decoded.
 func attribute(page, expression string) string {
 	if m := regexp.MustCompile(expression).FindStringSubmatch(page); m != nil {
 		return html.UnescapeString(m[1])
@@ -129,7 +129,7 @@ func (a *hubApp) send(method, path string, form url.Values, header http.Header) 
 	return w
 }
 
-// get returns a page or a part that there must be.
+// get returns a page or part. It fails the test unless the status is 200.
 func (a *hubApp) get(path string) string {
 	a.Helper()
 	w := a.send(http.MethodGet, path, nil, nil)
@@ -139,7 +139,7 @@ func (a *hubApp) get(path string) string {
 	return w.Body.String()
 }
 
-// part is get as htmx asks.
+// part is like get, with a request of htmx.
 func (a *hubApp) part(path string) string {
 	a.Helper()
 	w := a.send(http.MethodGet, path, nil, http.Header{"Hx-Request": {"true"}})
@@ -183,13 +183,13 @@ func (a *hubApp) await(id string, want history.RuntimeStatus) *durable.InstanceS
 	return s
 }
 
-// waits waits for an event, and says so.
+// waits sets a custom status and waits for an event.
 func waits(ctx *durable.Context, _ durable.Void) (string, error) {
 	ctx.SetCustomStatus("<i>waiting</i>")
 	return durable.Event[string]("Approval").Wait(ctx).Await()
 }
 
-// quick ends at once.
+// quick completes at once.
 func quick(*durable.Context, durable.Void) (string, error) { return "done", nil }
 
 // broken fails.
@@ -203,7 +203,7 @@ func usual() []*durable.Function {
 
 var idLinks = regexp.MustCompile(`<td class="id"><a href="[^"]*">([^<]*)</a>`)
 
-// listed returns the IDs of a page of the list.
+// listed returns the instance IDs on a page of the list.
 func listed(page string) (ids []string) {
 	for _, m := range idLinks.FindAllStringSubmatch(page, -1) {
 		ids = append(ids, html.UnescapeString(m[1]))
@@ -211,8 +211,7 @@ func listed(page string) (ids []string) {
 	return ids
 }
 
-// follow returns the path of the link or form that an expression finds in a page, "" if
-// there is none.
+// follow returns the path of a link or form that an expression finds in a page, or "".
 func follow(page, expression string) string {
 	return strings.TrimPrefix(attribute(page, expression), base+"/")
 }
@@ -296,8 +295,8 @@ func TestInstances_AreFiltered(t *testing.T) {
 	}
 }
 
-// bulk does an action as the pages do: preview, confirm, and steps until it has ended. It
-// returns the last part, and how many steps there were.
+// bulk performs an action like the pages: preview, confirmation and steps. It returns the last part and
+// the number of steps.
 func (a *hubApp) bulk(form url.Values, confirm url.Values) (last string, steps int) {
 	a.Helper()
 	w := a.post("instances/preview", form)
@@ -375,7 +374,7 @@ func TestInstances_BulkActionsReachAllThatMatchAndNoOthers(t *testing.T) {
 	}
 }
 
-// What a restart makes matches the filter, too, and comes after it in the order of the store.
+// Restarted instances match the filter, too, and follow in the order of the store.
 func TestInstances_ARestartOfManyLeavesItsOwnAlone(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
@@ -388,7 +387,7 @@ func TestInstances_ARestartOfManyLeavesItsOwnAlone(t *testing.T) {
 	}
 }
 
-// A slowHub needs the whole time of a preview for a page, and a page has one instance.
+// A slowHub needs the complete time of a preview for each page, and returns one instance per page.
 type slowHub struct{ provider.Provider }
 
 func (h slowHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {

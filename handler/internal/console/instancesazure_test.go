@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The pages do on Azure Storage what they do on a local file.
+// The pages work on Azure Storage as on a local file.
 func TestInstances_OnAzureStorage(t *testing.T) {
 	t.Parallel()
 	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// measured answers a request, and fails if the answer is longer than most bytes, or made more
-// than garbage bytes of garbage. It logs how long it took.
+// measured answers a request. It fails the test if the answer exceeds most bytes or allocates more than
+// garbage bytes. It logs the time.
 func (a *hubApp) measured(path string, most, garbage int) string {
 	a.Helper()
 	var before, after runtime.MemStats
@@ -37,7 +37,7 @@ func (a *hubApp) measured(path string, most, garbage int) string {
 	return body
 }
 
-// many is how many instances a hub has of which a page must cost as much as of a few.
+// many is the number of instances of a large hub. A page must cost as much as with a few instances.
 func many() int {
 	if raceEnabled {
 		return 5_000
@@ -72,7 +72,7 @@ func TestInstances_APageCostsTheSameInAHubOfAnySize(t *testing.T) {
 			a.measured(next, 600<<10, 24<<20)
 		}
 	}
-	// All are looked at in these, and few are kept at a time.
+	// These requests read all instances but hold only a few at a time.
 	a.measured("instances?name=Nobody", 100<<10, 2<<10*many())
 	a.measured("instances?tag=none", 100<<10, 4<<10*many())
 	w := a.post("instances/preview", url.Values{"action": {"terminate"}, "scope": {"filter"}})
@@ -107,7 +107,7 @@ func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
 		t.Errorf("the timeline is not of all steps: %.2000s", timeline)
 	}
 	zoomed := a.measured(follow(timeline, `hx-get="([^"]+from=[^"]+)">Zoom in`), 400<<10, 200<<20)
-	if !strings.Contains(zoomed, "50000 in total") && !strings.Contains(zoomed, "of 50000 steps") { // all in one part of the time
+	if !strings.Contains(zoomed, "50000 in total") && !strings.Contains(zoomed, "of 50000 steps") { // all steps in one window
 		t.Errorf("a part of the timeline: %.2000s", zoomed)
 	}
 	second := a.measured(follow(timeline, `hx-get="([^"]+row=200[^"]*)"`), 400<<10, 200<<20)
@@ -143,7 +143,7 @@ func TestInstance_ALargePayloadIsNeverInAPage(t *testing.T) {
 	}
 }
 
-// Histories are in memory while they are read: few at a time, however many ask.
+// Only a few histories are in memory at the same time, even for many requests.
 func TestInstance_PartsWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
@@ -153,7 +153,7 @@ func TestInstance_PartsWaitForEachOther(t *testing.T) {
 	}
 	for _, part := range []string{"why", "timeline", "history", "children", "payload"} {
 		ctx, stop := context.WithCancel(t.Context())
-		stop() // the browser is gone
+		stop() // the browser has disconnected
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1"+base+"/instance/"+part+"?id=i&event=1", nil)
 		r.Header.Set("Cookie", a.cookie)
 		w := httptest.NewRecorder()

@@ -71,7 +71,7 @@ func TestInstances_AreSortedOnlyIfAllThatMatchAreOnThePage(t *testing.T) {
 	a.await(a.start("Waits", "b"), history.Running)
 	for query, want := range map[string]string{
 		"": "a b c", "sort=id": "a b c", "sort=id&down=1": "c b a", "sort=name": "a c b", "sort=status": "c a b", "sort=created": "c a b", "sort=created&down=1": "b a c",
-		"sort=tags": "a b c", "sort=nonsense&down=1": "a b c", "sort=version": "a b c", // those that are equal stay
+		"sort=tags": "a b c", "sort=nonsense&down=1": "a b c", "sort=version": "a b c", // equal instances keep their order
 	} {
 		if got := strings.Join(listed(a.get("instances?"+query)), " "); got != want {
 			t.Errorf("%s: %q, want %q", query, got, want)

@@ -16,7 +16,7 @@ import (
 
 const nasty = `<script>alert("x")</script>`
 
-// orders are functions that do all that a timeline shows.
+// orders returns functions with all kinds of steps of a timeline.
 func orders() []*durable.Function {
 	tries := 0
 	return append(
@@ -49,12 +49,12 @@ func orders() []*durable.Function {
 	)
 }
 
-// signIn signs in with the key that may do everything.
+// signIn signs in with the key for full access.
 func (a app) signIn(b *browsertest.Browser) {
 	b.Do(chromedp.Navigate(a.url+"/login?code="+strings.ReplaceAll(theKey, " ", "+")), browsertest.See(`//h1[.="Overview"]`))
 }
 
-// text waits for an element with an attribute that has a text in it.
+// text waits for an element with an attribute and a text.
 func text(attribute, want string) chromedp.Action[chromedp.Void] {
 	return browsertest.See(fmt.Sprintf(`//*[%s][contains(.,%q)]`, attribute, want))
 }
@@ -117,7 +117,7 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	b.CheckPage("instance")
 
 	b.Do(browsertest.Press(`//button[.="Zoom in"]`), browsertest.See(`//button[.="All"][not(@disabled)]`), browsertest.Press(`//button[.="All"]`), browsertest.See(`//button[.="All"][@disabled]`))
-	// What happens shows on the page that is open, which keeps what was typed.
+	// The open page shows changes and keeps what was typed.
 	b.Do(browsertest.Press(`//details[@id="raise"]/summary`), chromedp.SendKeys(chromedp.CSS("#event"), "Go"), chromedp.SendKeys(chromedp.CSS("#payload"), `"yes"`))
 	if err := a.client.Suspend(t.Context(), "order-7", "a while"); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	b.CheckPage("instance-failed")
 	do("rewind", "Rewind the instance", "is to be rewound")
 	b.Do(chromedp.Navigate(a.url+"/instance?id=nobody"), browsertest.See(`//*[@role="alert"][contains(.,"There is no instance")]`))
-	b.Said() // of the status 404
+	b.Said() // reports status 404
 }
 
 func TestInstance_ReadOnlyInABrowser(t *testing.T) {

@@ -34,7 +34,7 @@ func await(ctx *durable.Context, _ struct{}) (string, error) {
 // fail fails.
 func fail(*durable.Context, struct{}) (string, error) { return "", errors.New("broken") }
 
-// hold holds the lock of an entity until an event comes.
+// hold holds the lock of an entity until an event arrives.
 func hold(ctx *durable.Context, key string) (string, error) {
 	defer durable.LockEntities(ctx, durable.EntityID{Name: "Counter", Key: key})()
 	return await(ctx, struct{}{})
@@ -56,7 +56,7 @@ func (a app) start(t *testing.T, name string, id durable.InstanceID, input, stat
 	a.await(t, id, status)
 }
 
-// onEachHub runs a test of an app on a hub of each kind in use by apps.
+// onEachHub runs a test of an app on each type of hub.
 func onEachHub(t *testing.T, test func(t *testing.T, change func(*handler.Config))) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
@@ -78,7 +78,7 @@ func onEachHub(t *testing.T, test func(t *testing.T, change func(*handler.Config
 
 func TestConsole_PagesInABrowser(t *testing.T) { onEachHub(t, testPages) }
 
-// testPages visits each page of the console of an app.
+// testPages opens each page of the console.
 func testPages(t *testing.T, change func(*handler.Config)) {
 	b := browsertest.New(t)
 	a := startApp(t, functions, change)
@@ -89,7 +89,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 	b.Do(chromedp.Navigate(a.url), browsertest.See(`//h2[.="Health"]/..//*[.="ready"]`))
 	if change == nil {
 		b.Do(browsertest.See(`//h2[.="Storage"]/..//dd[contains(.,"per second")]`))
-	} else { // only that hub has partitions, and services
+	} else { // only that hub has partitions and services
 		b.Do(browsertest.See(`//h2[.="Storage"]/..//tr[td="table"]`), browsertest.See(`//tr[td="3"]/td[.="0s"]`), browsertest.See(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
 	}
 	b.Do(browsertest.See(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 10 minutes")]`), browsertest.See(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 10 minutes")]`))
@@ -110,7 +110,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 	b.CheckPage("entities-signal")
 	b.Do(chromedp.Click(`//button[.="Send"]`), browsertest.See(`//*[@role="status"][.="Sent add to @counter@a b+ü."]`), browsertest.See(`//pre[contains(.,"7")]`))
 	b.CheckPage("entity")
-	// The state changes on the page that is open.
+	// The state changes on the open page.
 	if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Counter", Key: "a b+ü"}, "add", []byte("5")); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestConsole_SignsInByKeyboard(t *testing.T) {
 	}
 	b.CheckPage("login-wrong")
 	b.Do(chromedp.KeyEvent(theKey), chromedp.KeyEvent(kb.Enter), browsertest.See(`//h1[.="Overview"]`))
-	// The first key leads past the navigation, the next to its links.
+	// The first key skips the navigation, the next ones reach its links.
 	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab),
 		chromedp.KeyEvent(kb.Enter), browsertest.See(`//h1[.="Entities"]`))
 	b.CheckPage("entities-none")
@@ -154,7 +154,7 @@ func TestConsole_ShowsNoActionsToWhoCanOnlyRead(t *testing.T) {
 	}
 }
 
-// Where events do not come through, the page asks by itself.
+// If events do not pass, the page polls.
 func TestConsole_PollsWhereEventsDoNotComeThrough(t *testing.T) {
 	t.Parallel()
 	b := browsertest.New(t)
@@ -181,7 +181,7 @@ func TestConsole_IsSilentInTheBackground(t *testing.T) {
 			document.dispatchEvent(new Event("visibilitychange"));
 		}
 		seen`))
-	if want := "open close close open close"; strings.Join(seen, " ") != want { // the second close is of what is closed
+	if want := "open close close open close"; strings.Join(seen, " ") != want { // the second close closes a closed source
 		t.Errorf("the page connects as %q, want %q", seen, want)
 	}
 }

@@ -21,7 +21,7 @@ func TestRates_CountTheLastTenMinutesByStepsOfFiveSeconds(t *testing.T) {
 	r.add(history.Failed, now)
 	r.add(history.Failed, now)
 	r.add(history.Failed, now.Add(-rateStep))
-	r.add(history.Terminated, now) // is not counted
+	r.add(history.Terminated, now) // not counted
 	all := r.lately(now)
 	if got := [...]string{all.Rates[0].Title, all.Rates[1].Title, all.Rates[2].Title}; got != [...]string{"Started", "Completed", "Failed"} {
 		t.Errorf("it counts %q", got)

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// at is a header of an event so many seconds after noon.
+// at returns the header of an event at a number of seconds after noon.
 func at(seconds float64, id int) history.Header {
 	return history.Header{EventID: id, Timestamp: noon.Add(time.Duration(seconds * float64(time.Second)))}
 }
@@ -21,7 +21,7 @@ const none = history.NoEventID
 
 func text(s string) *string { return &s }
 
-// describe returns a step as a line of a test.
+// describe returns a step as a line of text.
 func describe(s *step) string {
 	line := fmt.Sprintf("%s %q %s #%d:", s.Kind, s.Name, s.Instance, s.Position)
 	for _, a := range s.Attempts {
@@ -124,7 +124,7 @@ func TestSteps_AreWhatTheHistorySays(t *testing.T) {
 	}
 }
 
-// manySteps are n activities of one second each, two at a time; every tenth fails.
+// manySteps returns n activities of one second each, two at a time. Every tenth fails.
 func manySteps(n int) (all []step, end time.Time) {
 	for i := range n {
 		begin := noon.Add(time.Duration(i) * time.Second / 2)
@@ -192,7 +192,7 @@ func TestTimeline_ZoomsToAWindow(t *testing.T) {
 		t.Errorf("zoomed out there are %d steps, want double of %d", out.Shown, part.Shown)
 	}
 	q, _ = url.ParseQuery(part.Whole)
-	if later := drawTimeline(steps, noon, end.Add(time.Hour), q); later.Shown != len(steps) || later.Whole != "" { // it goes on meanwhile
+	if later := drawTimeline(steps, noon, end.Add(time.Hour), q); later.Shown != len(steps) || later.Whole != "" { // the instance runs meanwhile
 		t.Errorf("all of it are %d steps, and %q is more", later.Shown, later.Whole)
 	}
 	q, _ = url.ParseQuery(part.Later)
@@ -206,7 +206,7 @@ func TestTimeline_ZoomsToAWindow(t *testing.T) {
 	}
 }
 
-// The clocks of machines differ, and an execution may have begun and ended at once.
+// Clocks of machines differ, and an execution may start and end at the same time.
 func TestTimeline_TakesTimesThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	steps := []step{

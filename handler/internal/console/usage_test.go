@@ -12,7 +12,7 @@ func TestUsage_IsOfTheLastMinuteOnceItIsLookedAtSoLong(t *testing.T) {
 	t.Parallel()
 	var log usageLog
 	began := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	// Ten requests a second, of which one fails, and a table that is idle.
+	// Ten requests per second, one of them with an error, and an idle table.
 	at := func(after time.Duration) []provider.Usage {
 		n := int64(after / time.Second)
 		return []provider.Usage{{Part: "queue", Requests: 10 * n, Errors: n}, {Part: "table", Requests: 7}}
@@ -21,13 +21,13 @@ func TestUsage_IsOfTheLastMinuteOnceItIsLookedAtSoLong(t *testing.T) {
 		after, over time.Duration
 		requests    int64
 	}{
-		{100 * time.Second, 100 * time.Second, 1000}, // there is nothing to compare with but the beginning
+		{100 * time.Second, 100 * time.Second, 1000}, // compared with the start
 		{101 * time.Second, 101 * time.Second, 1010},
 		{105 * time.Second, 105 * time.Second, 1050},
 		{159 * time.Second, 159 * time.Second, 1590}, // 59 s after the first look
 		{160 * time.Second, time.Minute, 600},
-		{166 * time.Second, 61 * time.Second, 610},          // that at 101 s came too soon after another to be kept
-		{time.Hour, 57*time.Minute + 14*time.Second, 34340}, // nobody has looked since
+		{166 * time.Second, 61 * time.Second, 610},          // the look at 101 s was too soon after the previous one and was not kept
+		{time.Hour, 57*time.Minute + 14*time.Second, 34340}, // no look in between
 		{time.Hour + time.Minute, time.Minute, 600},
 	} {
 		got := log.look(at(tt.after), began.Add(tt.after), began)
@@ -42,7 +42,7 @@ func TestUsage_IsOfTheLastMinuteOnceItIsLookedAtSoLong(t *testing.T) {
 	if n := len(log.looks); n > 14 {
 		t.Errorf("%d looks are kept", n)
 	}
-	// The hub was opened again, and counts from zero.
+	// The hub was opened again and counts from zero.
 	if got := log.look(at(0), began.Add(2*time.Hour), began); got.Parts[0].Lately.Requests != 0 {
 		t.Errorf("after it was opened again: %+v", got)
 	}

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// A topic is what answers in the place of Event Grid.
+// A topic answers in place of Event Grid.
 type topic struct {
 	mu      sync.Mutex
 	bodies  []string
-	answers []int // statuses, 0 for a broken connection; 200 when there are no more
+	answers []int // statuses, 0 for a broken connection; then 200
 	block   chan struct{}
 }
 
@@ -74,7 +74,7 @@ func start(cfg Config) (p *Publisher, stop func()) {
 	}
 }
 
-// The payload of .NET, key for key
+// The payload has the members of .NET in the same order
 // (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs).
 func TestPublisher_SendsWhatDotNetSends(t *testing.T) {
 	got := make(chan string, 1)

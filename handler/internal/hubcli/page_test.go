@@ -28,14 +28,14 @@ func verbsTable() string {
 	return table
 }
 
-// flagsTable has a row for each flag, with the verbs that have it. A flag with different
+// flagsTable returns a table with a row per flag and the verbs that have it. A flag with several
 // descriptions has several rows.
 func flagsTable() string {
-	with := map[string][]string{} // the verbs by the first cells of a row
+	with := map[string][]string{} // verbs by the first cells of a row
 	for _, v := range verbs {
 		newFlags(v).set.VisitAll(func(one *flag.Flag) {
 			if one.Usage == "" {
-				return // an older name of another flag
+				return // a former name of another flag
 			}
 			value, does := flag.UnquoteUsage(one)
 			row := fmt.Sprintf("| `%s` | %s |", strings.TrimRight("--"+one.Name+" "+value, " "), strings.ReplaceAll(does, "|", "\\|"))

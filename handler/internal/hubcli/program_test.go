@@ -23,7 +23,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the command line prints into testdata/transcript.txt, and the tables of the documentation")
 
-// commands are run one after another against the API of fakeAPI.
+// commands run one after another against fakeAPI.
 var commands = []string{
 	"",
 	"--help",
@@ -208,11 +208,11 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=%40"):
 		answer(200, `[{"instanceId":"@counter@a","customStatus":{"entityExists":true,"lockedBy":"waits"}},
 			{"instanceId":"@counter@b","customStatus":{"entityExists":true,"queueSize":2}},{"instanceId":"@counter@c","customStatus":null}]`)
-	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=old"): // of an app without histories
+	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=old"): // an app without histories
 		answer(200, `[`+instance("old", "Running", `null`)+`]`)
 	case path == "instances/old/history":
 		answer(404, "")
-	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=nobody"): // purged since
+	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=nobody"): // purged meanwhile
 		answer(200, `[`+instance("nobody", "Running", `null`)+`]`)
 	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=unreadable") && r.Header.Get("X-Ms-Continuation-Token") == "":
 		w.Header().Set("X-Ms-Continuation-Token", "next")
@@ -290,7 +290,7 @@ func instance(id, status, output string) string {
 		`"createdTime":"2026-11-21T12:00:00Z","lastUpdatedTime":"2026-11-21T12:00:05Z"}`, id, status, output)
 }
 
-// asking notes the requests that are made.
+// asking records the requests.
 type asking struct {
 	mu    sync.Mutex
 	asked []string
@@ -311,7 +311,7 @@ type copied struct {
 
 func (c copied) String() string { return fmt.Sprint(c.Instances, " instances") }
 
-// transcript runs a command and returns it with what came of it.
+// transcript runs a command and returns its transcript.
 func transcript(t *testing.T, command string) string {
 	t.Helper()
 	var out, errs strings.Builder
@@ -375,7 +375,7 @@ func transcript(t *testing.T, command string) string {
 	for last > 0 && !strings.HasPrefix(api.asked[last-1], "GET") {
 		last--
 	}
-	slices.Sort(api.asked[last:]) // made at the same time
+	slices.Sort(api.asked[last:]) // concurrent requests
 	for _, asked := range api.asked {
 		fmt.Fprintf(&all, "asks %s\n", asked)
 	}
@@ -459,7 +459,7 @@ func TestProgram_SendsTheKeyAndLetsGoOfTheHub(t *testing.T) {
 	}
 }
 
-// A list is one that a program reads unless a terminal shows it.
+// Lists are aligned only on a terminal; programs read them with tabs.
 func TestProgram_PrintsColumnsAndColoursForTerminalsOnly(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -483,10 +483,10 @@ func TestProgram_PrintsColumnsAndColoursForTerminalsOnly(t *testing.T) {
 	}
 }
 
-// changing is a hub of which more is known each time that it is asked.
+// changing is a hub that returns a different page for each request.
 type changing struct {
 	pages []string
-	done  func() // called when nothing more will change
+	done  func() // called before the last page is repeated
 }
 
 func (c *changing) RoundTrip(*http.Request) (*http.Response, error) {
@@ -520,7 +520,7 @@ func TestTail_ShowsTheInstancesWhoseStatusChangesUntilItIsInterrupted(t *testing
 	}
 }
 
-// The scripts are asked in the shells that there are on this machine.
+// Runs the scripts in the shells that are installed.
 func TestCompletion_ScriptsCompleteVerbsFlagsAndValues(t *testing.T) {
 	t.Parallel()
 	for shell, ask := range map[string]string{
@@ -544,7 +544,7 @@ words=(%s ''); CURRENT=${#words}; _my_app`,
 			"my-app hub list --output":    " json ",
 			"my-app hub purge --status":   " Failed ",
 			"my-app hub completion":       " fish ",
-			"my-app hub list --name":      " --dry-run ", // not there
+			"my-app hub list --name":      " --dry-run ", // not offered
 			"my-app hub terminate --name": " --dry-run ",
 		} {
 			if !strings.Contains(script.String(), strings.TrimSpace(want)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// The reason why the worker holds an instance back is the first one. If the worker does not run the
-// orchestrator, the completion of what it waits for does not resume it.
+// The reason why the worker holds an instance back is the first reason. If the worker does not run the
+// orchestrator, the completion of other reasons does not resume the instance.
 func TestWhy_MarksWhatDoesNotResumeAnInstanceThatIsHeldBack(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]bool{"orchestrator": true, "activity": false} {

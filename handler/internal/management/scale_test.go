@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs,
-// GetScaleResultAsync; the cases are those of its DurableTaskTargetScalerTests.cs.
+// Cases from DurableTaskTargetScalerTests.cs for
+// WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs, GetScaleResultAsync.
 func TestTargetWorkers_IsTheFigureOfTheTargetScaler(t *testing.T) {
 	for _, c := range []struct {
 		maxActivities, maxOrchestrators, items int
@@ -37,8 +37,8 @@ func TestTargetWorkers_IsTheFigureOfTheTargetScaler(t *testing.T) {
 	}
 }
 
-// looksAt returns looks at a hub: the latencies of its work items and of its
-// control queues in milliseconds, the earliest first.
+// looksAt returns samples of a hub. The arguments are the latencies of its work items and of its
+// control queues in milliseconds, oldest first.
 func looksAt(workers int, items []int, control ...[]int) []*provider.Load {
 	var looks []*provider.Load
 	for i := range items {
@@ -51,8 +51,7 @@ func looksAt(workers int, items []int, control ...[]int) []*provider.Load {
 	return looks
 }
 
-// DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
-// MakeScaleRecommendation.
+// See DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs, MakeScaleRecommendation.
 func TestRecommend_IsWhatThePerformanceMonitorSays(t *testing.T) {
 	none, some := []int{0, 0, 0, 0, 0}, []int{10, 10, 10, 10, 10}
 	for _, c := range []struct {
@@ -81,7 +80,7 @@ func TestRecommend_IsWhatThePerformanceMonitorSays(t *testing.T) {
 	}
 }
 
-// loads is a hub that tells one load after the other.
+// loads is a hub that reports one load after another.
 type loads struct {
 	all  []*provider.Load
 	asks int
@@ -102,7 +101,7 @@ func TestLoadMonitor_RemembersTheLastLooks(t *testing.T) {
 	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 	m := &loadMonitor{hub: hub, now: func() time.Time { return now }, cfg: func() (int, int, time.Duration) { return 10, 10, 30 * time.Second }}
 	for i := range busy {
-		for range 2 { // the second time within a second is no look of its own
+		for range 2 { // the second request within a second takes no sample
 			p, err := m.look(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
-// The place of an instance that has not begun is in members of its own, those only that are known.
+// The place of an instance that has not started has separate members. Unknown members are omitted.
 func TestWhy_HasThePlaceOfWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestWhy_HasThePlaceOfWhatHasNotBegun(t *testing.T) {
 	}
 }
 
-// The OpenAPI document has every member that an answer can have: it allows no others.
+// The OpenAPI document must contain every member of an answer, because it allows no others.
 func TestWhy_HasNoMembersThatTheDocumentLacks(t *testing.T) {
 	t.Parallel()
 	compareMembers(t, reflect.TypeFor[statusjson.Why](), answerSchemas()["Why"].(schemaNode))

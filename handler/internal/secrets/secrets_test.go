@@ -2,7 +2,7 @@ package secrets
 
 import "testing"
 
-// Secrets that do not look like keys are known by where they stand.
+// The position of a text reveals secrets that do not look like keys.
 func TestMask_KnowsSecretsByWhereTheyStand(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

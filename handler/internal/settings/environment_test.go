@@ -8,9 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// envconfig looks up tags in upper case only: a mixed-case variable of the same
-// letters must not be taken for one of ours, and one that is set but empty
-// counts as not set.
+// envconfig looks up tags in upper case only. A variable that differs in case must be ignored, and an
+// empty variable counts as not set.
 func TestProcessEnvironment_ReadsUpperCaseVariables(t *testing.T) {
 	for name, value := range map[string]string{
 		"FUNCTIONS_CUSTOMHANDLER_PORT": "", "PORT": "9001", "Port": "9002", "FUNCTIONS_APP_ROOT_PATH": "/r", "WEBSITE_SITE_NAME": "s",

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spelledOut lists settings one a line, for comparing.
+// spelledOut lists settings as text, for comparison.
 func spelledOut(s Settings) map[string]string {
 	out := map[string]string{}
 	for _, v := range s.byPath {
@@ -165,7 +165,7 @@ func sameFile(t *testing.T, a, b string) bool {
 	return os.SameFile(x, y)
 }
 
-// What error messages name as lines, and what -init writes into, depends on this.
+// Line numbers in errors, and the edits of -write-functions in host.json, depend on these offsets.
 func TestPlainJSON_LeavesEverythingInItsPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xef\xbb\xbf{}":                   "{}",

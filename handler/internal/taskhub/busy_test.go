@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// busyHub is a hub whose storage is overloaded.
+// busyHub is a hub with overloaded storage.
 type busyHub struct{ provider.Provider }
 
 func (busyHub) IsBusy() bool                { return true }
@@ -17,7 +17,7 @@ func (busyHub) Instances(context.Context, provider.Query) (*provider.Page, error
 	return &provider.Page{}, nil
 }
 
-// A busy hub refuses a list at its first page only.
+// A busy hub refuses only the first page of a list.
 func TestClient_RefusesNoListAfterItsFirstPage(t *testing.T) {
 	c := Client{Hub: busyHub{}}
 	_, err := c.Instances(t.Context(), provider.Query{})
