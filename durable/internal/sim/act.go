@@ -10,51 +10,50 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// An ActKind is a kind of thing that an orchestrator does with ledgers.
+// ActKind is the kind of an act.
 type ActKind int
 
-// The kinds of acts. Those up to FanAct can be anywhere, those after it are for
-// critical sections; SignalAct and DelayedAct must not be for ledgers that are
-// locked.
+// Kinds of acts. Acts up to BranchAct are used anywhere; the others use critical sections or wait. SignalAct
+// and DelayedAct must not address a locked ledger.
 const (
-	CallAct     ActKind = iota // add, and look what is answered
-	RefuseAct                  // call what fails
+	CallAct     ActKind = iota // call add and check the receipt
+	RefuseAct                  // call refuse, which fails
 	CloseAct                   // call close
-	FanAct                     // call all ledgers of Keys at once
-	SignalAct                  // add
-	DelayedAct                 // add when Wait is over
-	RefusedAct                 // signal what fails
-	ForwardAct                 // have a ledger tell another
-	LaterAct                   // have it do so when Wait is over
-	StartAct                   // have a ledger start an orchestration
+	FanAct                     // call add on all ledgers of Keys concurrently
+	SignalAct                  // signal add
+	DelayedAct                 // signal add with the delay Wait
+	RefusedAct                 // signal refuse, which fails
+	ForwardAct                 // signal forward: the ledger signals another one
+	LaterAct                   // signal forward with the delay Wait
+	StartAct                   // signal start: the ledger starts an orchestration
 	ClosedAct                  // signal close
-	BranchAct                  // two branches that signal and call
-	SectionAct                 // lock all ledgers of Keys and do Acts
-	TransferAct                // read two ledgers and set them
-	RestAct                    // sleep
+	BranchAct                  // two concurrent branches that signal and call
+	SectionAct                 // lock all ledgers of Keys and execute Acts
+	TransferAct                // read two ledgers and set both
+	RestAct                    // a timer
 	WorkAct                    // an activity
-	NeverAct                   // wait for ever
+	NeverAct                   // wait forever
 )
 
-// An Act is one thing that an orchestrator does with ledgers.
+// Act is one operation of an orchestrator on ledgers.
 type Act struct {
 	Kind   ActKind
-	Index  int // in its step
+	Index  int // index in its step
 	Ledger string
-	To     string // another one
+	To     string // the other ledger of a forward or a transfer
 	Keys   []string
 	Amount int
 	Wait   time.Duration
-	Child  int // the program of what is started
+	Child  int // program of the orchestration to start
 	Acts   []Act
-	// Holds says that a section is not left until the execution ends.
+	// Holds keeps the locks of a section until the execution ends.
 	Holds bool
 }
 
-// subs is how many orders an act can give.
+// subs is the maximum number of orders of one act.
 const subs = 10
 
-// An actor does the acts of a step.
+// actor executes the acts of a step.
 type actor struct {
 	x       *execution
 	step    int
@@ -71,10 +70,10 @@ func (p *actor) all(acts []Act) error {
 	return nil
 }
 
-// number returns the number of an order of an act.
+// number returns the number of an order.
 func number(round, step, act, sub int) int { return ((round*100+step)*100+act)*subs + sub }
 
-// roundOf returns the round in which an order was given.
+// roundOf returns the round of an order.
 func roundOf(number int) int { return number / (100 * 100 * subs) }
 
 func (p *actor) order(a Act, sub int) Order {
@@ -95,7 +94,7 @@ func (p *actor) act(a Act) error {
 	case FanAct:
 		return p.fan(a)
 	case SignalAct:
-		o.Section = "" // it is for a ledger that is not locked
+		o.Section = "" // the ledger is not locked
 		addOp.SignalFrom(ctx, at, o)
 	case DelayedAct:
 		o.Wait = a.Wait
@@ -132,7 +131,7 @@ func (p *actor) act(a Act) error {
 
 func (p *actor) work(a Act) error {
 	t := p.x.task(p.step, a.Index)
-	t.Key = fmt.Sprintf("%s/%d/%d/%d", p.from, p.x.in.Round, p.step, a.Index) // of a branch, too
+	t.Key = fmt.Sprintf("%s/%d/%d/%d", p.from, p.x.in.Round, p.step, a.Index) // unique for branches, too
 	result, err := work.Call(p.x.ctx, t).Await()
 	if err == nil && result != t.Result() {
 		return fmt.Errorf("activity %s returned %s", t.Key, result)
@@ -140,7 +139,7 @@ func (p *actor) work(a Act) error {
 	return err
 }
 
-// call calls an operation and looks whether the answer is for it.
+// call calls an operation and checks that the receipt belongs to the order.
 func (p *actor) call(op operation, ledger string, o Order) error {
 	_, err := p.answer(op.Call(p.x.ctx, ledgerNamed(ledger), o), ledger, o)
 	return err
@@ -152,20 +151,20 @@ func (p *actor) answer(t *durable.Task[Receipt], ledger string, o Order) (Receip
 		return r, err
 	}
 	if r.From != o.From || r.Number != o.Number || r.Ledger != ledger {
-		return r, fmt.Errorf("order %v to %q was answered by %+v", o.key(), ledger, r)
+		return r, fmt.Errorf("order %v to %q got the receipt %+v", o.key(), ledger, r)
 	}
 	p.x.app.received(r)
 	return r, nil
 }
 
-// refused calls what must fail.
+// refused calls an operation that must fail.
 func (p *actor) refused(a Act) error {
 	o := p.order(a, 0)
 	o.To, o.Program = a.To, a.Child
 	_, err := refuseOp.Call(p.x.ctx, ledgerNamed(a.Ledger), o).Await()
 	failed, ok := errors.AsType[*durable.TaskFailedError](err)
 	if !ok || !strings.Contains(failed.Error(), fmt.Sprint(errRefused, " ", o.key())) {
-		return errors.Join(fmt.Errorf("order %v to %q did not fail as it should", o.key(), a.Ledger), err)
+		return errors.Join(fmt.Errorf("order %v to %q did not fail with the expected error", o.key(), a.Ledger), err)
 	}
 	return nil
 }
@@ -183,8 +182,7 @@ func (p *actor) fan(a Act) error {
 	return nil
 }
 
-// branches lets two sequences of orders run side by side, each of a sender of its
-// own.
+// branches runs two sequences of orders concurrently. Each has its own sender name.
 func (p *actor) branches(a Act) error {
 	branch := func(n int) *durable.Task[string] {
 		q := &actor{x: p.x, step: p.step, from: branchOf(p.from, n)}
@@ -196,10 +194,10 @@ func (p *actor) branches(a Act) error {
 
 func branchOf(from string, n int) string { return fmt.Sprintf("%s~%d", from, n) }
 
-// branch returns what one of two branches does.
+// branch returns the acts of branch n.
 func (a Act) branch(n int) []Act { return a.Acts[n*len(a.Acts)/2 : (n+1)*len(a.Acts)/2] }
 
-// enter locks ledgers, does what is to be done and, mostly, unlocks them.
+// enter locks ledgers and executes the acts of a section. It unlocks them unless the section holds its locks.
 func (p *actor) enter(a Act) error {
 	ids := make([]durable.AnyEntity, len(a.Keys))
 	for i, key := range a.Keys {
@@ -207,7 +205,7 @@ func (p *actor) enter(a Act) error {
 	}
 	unlock := durable.LockEntities(p.x.ctx, ids...)
 	if got, _ := p.x.ctx.CriticalSection(); len(got) != len(slices.Compact(slices.Sorted(slices.Values(a.Keys)))) {
-		return fmt.Errorf("locked are %v, want %q", got, a.Keys)
+		return fmt.Errorf("locked entities are %v, want %q", got, a.Keys)
 	}
 	inside := *p
 	inside.section = sectionOf(p.order(a, 0).key())
@@ -220,11 +218,11 @@ func (p *actor) enter(a Act) error {
 	return nil
 }
 
-// sectionOf returns the name of the section that begins with an order.
+// sectionOf returns the name of the section that begins with order k.
 func sectionOf(k orderKey) string { return "section " + k.String() }
 
-// transfer moves an amount from one ledger to another, neither of which can do so
-// alone: it depends on the locks that nobody comes in between.
+// transfer moves an amount from one ledger to another by reading and setting both. Only the locks make this
+// atomic.
 func (p *actor) transfer(a Act) error {
 	from, err := p.answer(readOp.Call(p.x.ctx, ledgerNamed(a.Ledger), p.order(a, 0)), a.Ledger, p.order(a, 0))
 	if err != nil {

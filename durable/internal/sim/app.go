@@ -13,36 +13,35 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An App is what a hub runs in a simulation: programs for its one orchestrator,
-// and the instances that clients start.
+// App is the application of a simulation: programs for its single orchestrator, and the instances that
+// clients start.
 type App struct {
 	Programs  []Program
 	Instances []Instance
-	// Ledgers are the keys of its entities, Signals what clients tell them.
+	// Ledgers are the keys of the app's entities; Signals are the signals that clients send to them.
 	Ledgers []string
 	Signals []ClientSignal
-	// Large says that nothing which users give or get fits into a message or a row, but
-	// for custom statuses, which must.
+	// Large makes all payloads of users too large for a message or a row. Custom statuses are the exception,
+	// because they must fit.
 	Large bool
-	// BegunByOthers says that workers without its code may suspend an instance before the
-	// code has run. Its beginning is then shown to the code in replay.
+	// BegunByOthers means that a worker without the app's code may suspend an instance before its first
+	// episode. The code then sees its start as a replay.
 	BegunByOthers bool
 
-	received func(Receipt) // of those that run: Registry
+	received func(Receipt) // receives the receipts of ledgers; see Registry
 }
 
-// A Program is what an orchestrator does. It folds the results of its steps into
-// one number, which is its output.
+// Program is the sequence of steps of an orchestrator. The orchestrator folds the results of its steps into
+// one number and returns it.
 type Program struct {
 	Steps []Step
-	// Rounds is how often it continues as new.
+	// Rounds is the number of times that the program continues as new.
 	Rounds int
-	// Fails says that it fails in the end.
+	// Fails makes the program fail after its last step.
 	Fails bool
 }
 
-// sends and receives report whether a program sends an event to another instance,
-// which waits for it, or waits for one.
+// sends and receives report whether a program sends an event to another instance or waits for one.
 func (p Program) sends() bool    { return p.has(SendStep) }
 func (p Program) receives() bool { return p.has(ReceiveStep) }
 
@@ -50,68 +49,68 @@ func (p Program) has(k StepKind) bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Kind == k })
 }
 
-// A StepKind is a kind of thing that an orchestrator does.
+// StepKind is the kind of a step.
 type StepKind int
 
-// The kinds of steps.
+// Kinds of steps.
 const (
 	CallStep     StepKind = iota // one activity
 	FailStep                     // an activity that fails
-	RetryStep                    // one that fails as often as it is tried
-	FanOutStep                   // Count activities at once
+	RetryStep                    // an activity that fails in all attempts
+	FanOutStep                   // Count concurrent activities
 	SleepStep                    // a timer
 	EventStep                    // an event that a client raises
-	TimeoutStep                  // an event that does not come in time
-	DeadlineStep                 // an event that comes long before the time is over
+	TimeoutStep                  // an event that never arrives, with a timeout
+	DeadlineStep                 // an event that arrives long before its timeout
 	ChildStep                    // a sub-orchestration
-	ChildrenStep                 // Count sub-orchestrations at once, with IDs of their own
+	ChildrenStep                 // Count concurrent sub-orchestrations with explicit IDs
 	BranchStep                   // two branches of two activities each
 	SendStep                     // an event for another instance, which waits for it
 	ReceiveStep                  // the event of another instance
 	StatusStep                   // a custom status
 	BigStep                      // an activity whose input and result are too large for messages
 	stepKinds
-	LedgerStep // what is done with entities
+	LedgerStep // operations on entities
 )
 
-// A Step is one thing that an orchestrator does.
+// Step is one step of a program.
 type Step struct {
 	Kind  StepKind
 	Count int
 	Wait  time.Duration
-	Child int    // the program of a child
-	Peer  string // the instance that an event is for
+	Child int    // program of the child
+	Peer  string // the instance that sends or receives the event
 	Event string
-	Acts  []Act // of a step with entities
+	Acts  []Act // of a LedgerStep
 }
 
-// An Instance is one that a client starts, and what clients do to it.
+// Instance is an instance that a client starts, with the actions of clients on it.
 type Instance struct {
 	ID      string
 	Program int
-	// At is when it is started, Delay how long after that it is to begin.
+	// At is the time of the start, Delay the time from At to the scheduled start.
 	At, Delay time.Duration
-	// Raised are events that a client raises, Suspended and Terminated when it is
-	// suspended, for a while, and terminated; zero means never.
+	// Raised are the events that clients raise. Suspended and Terminated are the times of a temporary
+	// suspension and of a termination; zero means never.
 	Raised     []RaisedEvent
 	Suspended  time.Duration
 	Terminated time.Duration
-	// Unknown says that it is of a function that nobody knows.
+	// Unknown starts the instance with a function that no worker has registered.
 	Unknown bool
 }
 
-// A RaisedEvent is an event and when a client raises it.
+// RaisedEvent is an event and the time at which a client raises it.
 type RaisedEvent struct {
 	Name string
 	At   time.Duration
 }
 
-// Size bounds an app.
+// Size limits the size of a random app.
 type Size struct {
 	Instances, Steps int
 }
 
-// DefaultSize is that of the apps of a simulation.
+// DefaultSize is the default size of an app.
 var DefaultSize = Size{Instances: 5, Steps: 4}
 
 // NewApp returns a random app.
@@ -133,9 +132,9 @@ type generator struct {
 	r     *rand.Rand
 	app   *App
 	steps int
-	at    int // the instance in the making
-	round int // events so far
-	acts  int // in the step in the making
+	at    int // index of the instance that is being generated
+	round int // number of events so far
+	acts  int // number of acts in the current step
 }
 
 func (g *generator) upTo(d time.Duration) time.Duration {
@@ -148,7 +147,7 @@ func (g *generator) instance(i int) {
 	g.at = i
 	in := &g.app.Instances[i]
 	if g.oneIn(12) {
-		// It waits for ever and is terminated.
+		// The instance waits forever and is terminated.
 		in.Program = g.add(Program{Steps: []Step{{Kind: CallStep}, {Kind: EventStep, Event: "never"}}})
 		in.Terminated = in.At + 2*time.Second + g.upTo(20*time.Second)
 		return
@@ -163,11 +162,10 @@ func (g *generator) instance(i int) {
 	g.send(i)
 }
 
-// beforeSend is how long an instance waits before it sends an event to another.
+// beforeSend is the delay before an instance sends an event to another one.
 const beforeSend = 12 * time.Second
 
-// send lets an instance send an event to one that comes later; so no two wait
-// for each other.
+// send lets an earlier instance send an event to instance i. The order excludes circular waits.
 func (g *generator) send(i int) {
 	if i == 0 || !g.oneIn(3) {
 		return
@@ -179,8 +177,8 @@ func (g *generator) send(i int) {
 		return
 	}
 	event := fmt.Sprintf("from-%s-%d", from.ID, i)
-	// The receiver is there when the event arrives: it was started long before, if there
-	// was no outage.
+	// The receiver exists when the event arrives, because it was started much earlier, unless there was an
+	// outage.
 	program.Steps = append(program.Steps, Step{Kind: SleepStep, Wait: beforeSend}, Step{Kind: SendStep, Peer: to.ID, Event: event})
 	g.app.Programs[to.Program].Steps = append(g.app.Programs[to.Program].Steps, Step{Kind: ReceiveStep, Event: event, Peer: from.ID})
 }
@@ -190,13 +188,12 @@ func (g *generator) add(p Program) int {
 	return len(g.app.Programs) - 1
 }
 
-// program returns a new program. Only those of instances that clients start, at
-// depth 0, wait for events.
+// program generates a program. Only programs of depth 0, of instances that clients start, wait for events.
 func (g *generator) program(depth int) int {
 	p := Program{Fails: g.oneIn(10)}
 	if g.oneIn(4) {
 		p.Rounds = 1 + g.r.IntN(3)
-		if depth > 0 { // there may be many of it
+		if depth > 0 { // the program may have many instances
 			p.Rounds = 1
 		}
 	}
@@ -204,7 +201,7 @@ func (g *generator) program(depth int) int {
 		p.Steps = append(p.Steps, g.step(depth, p.Rounds > 0))
 	}
 	if len(g.app.Ledgers) > 0 {
-		g.hold(&p)
+		g.holdAtEnd(&p)
 	}
 	return g.add(p)
 }
@@ -231,7 +228,7 @@ func (g *generator) step(depth int, repeated bool) Step {
 		in := &g.app.Instances[g.at]
 		in.Raised = append(in.Raised, RaisedEvent{Name: s.Event, At: in.At + 10*time.Second + g.upTo(10*time.Second)})
 		if s.Kind == DeadlineStep && !g.oneIn(4) {
-			s.Kind = EventStep // its timer makes a simulation last
+			s.Kind = EventStep // DeadlineStep is rare because its timer makes the simulation long
 		}
 	case ChildStep, ChildrenStep:
 		if depth == 2 {
@@ -239,7 +236,7 @@ func (g *generator) step(depth int, repeated bool) Step {
 		}
 		s.Count, s.Child = 1+g.r.IntN(3-depth), g.program(depth+1)
 	case SendStep, ReceiveStep:
-		return Step{Kind: CallStep} // these come in pairs
+		return Step{Kind: CallStep} // generated in pairs by send
 	case BigStep:
 		if !g.oneIn(3) {
 			return Step{Kind: CallStep}
@@ -249,7 +246,7 @@ func (g *generator) step(depth int, repeated bool) Step {
 	return s
 }
 
-// padded returns a text, or one that is too large for a message and begins with it.
+// padded returns text. In a large app it appends padding that exceeds the size of a message.
 func (a *App) padded(text string) string {
 	if a.Large {
 		return text + strings.Repeat("p", big)
@@ -257,8 +254,8 @@ func (a *App) padded(text string) string {
 	return text
 }
 
-// Registry returns the functions of the app. Perform runs its activities, take is
-// called by every operation of its entities, received is told what ledgers answer.
+// Registry returns the functions of the app. perform runs its activities. Every entity operation calls take.
+// received is called with every receipt of a ledger.
 func (a *App) Registry(
 	perform func(context.Context, Task) (string, error), take func(context.Context, Order) error, received func(Receipt),
 ) *durable.Registry {
@@ -267,7 +264,7 @@ func (a *App) Registry(
 	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", perform), ledgers(take))
 }
 
-// run is the orchestrator.
+// run is the app's orchestrator.
 func (a *App) run(ctx *durable.Context, in Input) (Output, error) {
 	p := a.Programs[in.Program]
 	x := &execution{app: a, ctx: ctx, in: in}
@@ -290,8 +287,8 @@ func (a *App) run(ctx *durable.Context, in Input) (Output, error) {
 
 func (a *App) output(sum uint64) Output { return Output{Sum: sum, Pad: a.padded("")} }
 
-// endless makes an instance that waits for ever, mostly with locks, and is
-// terminated. How far it gets before that is not known.
+// endless generates an instance that waits forever, mostly while it holds locks, and is terminated. Its
+// progress at that time is unpredictable.
 func (g *generator) endless(i int) {
 	in := &g.app.Instances[i]
 	g.acts = 0
@@ -323,7 +320,7 @@ func (g *generator) ledger() string { return g.app.Ledgers[g.r.IntN(len(g.app.Le
 
 func (g *generator) amount() int { return 1 + g.r.IntN(99) }
 
-// ledgersOf returns some of keys, each at most once.
+// some returns a random subset of keys.
 func (g *generator) some(keys []string) []string {
 	var all []string
 	for _, i := range g.r.Perm(len(keys))[:1+g.r.IntN(min(3, len(keys)))] {
@@ -332,7 +329,7 @@ func (g *generator) some(keys []string) []string {
 	return all
 }
 
-// ledgerStep returns a step of a program at the given depth.
+// ledgerStep generates a step with ledgers for a program of the given depth.
 func (g *generator) ledgerStep(depth int) Step {
 	s := Step{Kind: LedgerStep}
 	g.acts = 0
@@ -363,7 +360,7 @@ func (g *generator) indexed(a Act) Act {
 	return a
 }
 
-// section returns a critical section. One that holds is not left.
+// section generates a critical section. A section with holds keeps its locks until the execution ends.
 func (g *generator) section(holds bool) Act {
 	a := g.indexed(Act{Kind: SectionAct, Keys: g.some(g.app.Ledgers), Holds: holds})
 	a.Acts = g.actsOf(lockedKinds, a.Keys)
@@ -379,7 +376,7 @@ func (g *generator) section(holds bool) Act {
 	return a
 }
 
-// actsOf returns some acts of the given kinds on ledgers with the given keys.
+// actsOf generates acts of the given kinds on ledgers with the given keys.
 func (g *generator) actsOf(kinds []ActKind, keys []string) []Act {
 	var all []Act
 	for range 1 + g.r.IntN(3) {
@@ -404,8 +401,8 @@ func (g *generator) actsOf(kinds []ActKind, keys []string) []Act {
 	return all
 }
 
-// hold lets a program end, fail or continue as new in a critical section.
-func (g *generator) hold(p *Program) {
+// holdAtEnd sometimes adds a critical section that is still open when the program ends, fails or continues as new.
+func (g *generator) holdAtEnd(p *Program) {
 	last := len(p.Steps) - 1
 	if p.Steps[last].Kind == LedgerStep && g.oneIn(4) {
 		g.acts = 60
@@ -413,14 +410,14 @@ func (g *generator) hold(p *Program) {
 	}
 }
 
-// holds reports whether a program ends in a critical section. Others may wait for
-// that: it must not wait for others.
+// holds reports whether a program ends in a critical section. Such a program must not wait for other
+// instances, because they may wait for its locks.
 func (p Program) holds() bool {
 	acts := p.Steps[len(p.Steps)-1].Acts
 	return len(acts) > 0 && acts[len(acts)-1].Holds
 }
 
-// events returns the names of the events that instances wait for.
+// events returns the names of all events that instances wait for.
 func (a *App) events() []string {
 	all := []string{"never"}
 	for _, p := range a.Programs {
@@ -434,7 +431,7 @@ func (a *App) events() []string {
 	return slices.Compact(all)
 }
 
-// expectOrders returns what ledgers must have written in the end.
+// expectOrders returns the expected entries of all ledgers.
 func (a *App) expectOrders() *orders {
 	e := &orders{app: a, books: map[string]book{}}
 	for _, key := range a.Ledgers {
@@ -449,7 +446,7 @@ func (a *App) expectOrders() *orders {
 	return e
 }
 
-// postpone delays signals that are for later, so that a hub is copied meanwhile.
+// postpone increases the delay of delayed signals, so that some are pending while the hub is copied.
 func (g *generator) postpone(acts []Act) {
 	for i := range acts {
 		if acts[i].Kind == DelayedAct {
@@ -459,8 +456,8 @@ func (g *generator) postpone(acts []Act) {
 	}
 }
 
-// Expect returns how an instance must end: it does what the instance does, one
-// step after the other, without a hub.
+// Expect returns the expected outcome of an instance. It executes the instance's steps in sequence, without a
+// hub.
 func (a *App) Expect(in Instance) Outcome {
 	if in.Terminated > 0 {
 		return Outcome{Status: history.Terminated}
@@ -475,7 +472,7 @@ func (a *App) Expect(in Instance) Outcome {
 	return Outcome{Status: history.Completed, Sum: sum}
 }
 
-// expect returns the output of an instance; ok is false if it fails.
+// expect returns the expected sum of an instance; ok is false if the instance fails.
 func (a *App) expect(in Input) (sum uint64, ok bool) {
 	p := a.Programs[in.Program]
 	for in.Round = range p.Rounds + 1 {

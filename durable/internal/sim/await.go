@@ -4,6 +4,6 @@ import (
 	"time"
 )
 
-// idling bounds how long it takes until nothing is in use by workers for which there is
-// nothing to do: sessions end, and requests are answered.
-const idling = 2 * time.Minute
+// idleTimeout limits the time until idle workers have released all resources: sessions end and requests are
+// answered.
+const idleTimeout = 2 * time.Minute

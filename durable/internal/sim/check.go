@@ -7,10 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// CheckHistory returns what must not be about the history of an execution that
-// has ended: what was begun must have come to its end once and not more often.
-// What an instance that was terminated began may be open, and so may timers, and
-// what was begun by branches that nobody waited for.
+// CheckHistory returns the faults in the history of an execution that has ended. Everything that was started
+// must have completed exactly once. A terminated execution may leave work open. Timers may always stay open.
 func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 	begun, ended := map[int]history.EventType{}, map[int]int{}
 	completions, brackets := 0, 0
@@ -32,15 +30,15 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 		if id, ok := history.Completes(e); ok {
 			ended[id]++
 			if _, ok := begun[id]; !ok {
-				faults = append(faults, fmt.Sprintf("%v of event %d, which is not before it", e.Type(), id))
+				faults = append(faults, fmt.Sprintf("%v of event %d, which does not precede it", e.Type(), id))
 			}
 		}
 	}
-	if completions == 0 && !(terminated && len(past) == 0) { // it was terminated before it began
-		faults = append(faults, "it has no end")
+	if completions == 0 && !(terminated && len(past) == 0) { // terminated before its first episode
+		faults = append(faults, "the history has no end")
 	}
-	if brackets > 0 || brackets < -1 { // one that continued as new is closed twice, as in .NET
-		faults = append(faults, fmt.Sprintf("%+d episodes are not closed", brackets))
+	if brackets > 0 || brackets < -1 { // as in .NET, continue-as-new completes one more episode
+		faults = append(faults, fmt.Sprintf("the number of started episodes minus completed episodes is %d", brackets))
 	}
 	faults = append(faults, checkTerminatedFirst(past)...)
 	for id, t := range begun {
@@ -54,9 +52,8 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 	return faults
 }
 
-// checkTerminatedFirst returns what must not be about an execution whose first
-// episode has its termination: that runs no code, which would decide something, or
-// end the execution in a way of its own.
+// checkTerminatedFirst returns the faults of an execution that was terminated in its first episode. Such an
+// execution runs no code: it must decide nothing and end with the status Terminated.
 func checkTerminatedFirst(past []history.Event) (faults []string) {
 	terminated := false
 	for _, e := range past {
@@ -67,16 +64,16 @@ func checkTerminatedFirst(past []history.Event) (faults []string) {
 			terminated = true
 		case *history.ExecutionCompleted:
 			if terminated && e.Status != history.Terminated {
-				faults = append(faults, fmt.Sprintf("it is %v although it was terminated before it began", e.Status))
+				faults = append(faults, fmt.Sprintf("status is %v although the execution was terminated before its first episode", e.Status))
 			}
 		case *history.TaskScheduled, *history.TimerCreated, *history.SubOrchestrationInstanceCreated, *history.EventSent:
 			if terminated {
-				faults = append(faults, fmt.Sprintf("it decided on %v although it was terminated before it began", e.Type()))
+				faults = append(faults, fmt.Sprintf("the orchestrator decided %v although the execution was terminated before its first episode", e.Type()))
 			}
 		}
 	}
 	return faults
 }
 
-// purger is the name of the client that dies while it purges.
+// purger is the name of the client that crashes during a purge.
 const purger = "purger"

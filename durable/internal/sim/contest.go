@@ -18,23 +18,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Contest is an ID that several clients start at about the same time, and again when
-// what they started has ended.
+// Contest is an ID that several clients start at about the same time, and again after the started instance
+// has ended.
 type Contest struct {
 	ID      string
 	Program int
 	Begin   time.Duration
 	Rounds  int
-	Clients int // of each round
-	// Any says that a start replaces an instance that has not ended, too.
+	Clients int // number of clients per round
+	// Any lets a start replace a running instance.
 	Any bool
-	// Meddled says that clients also suspend, terminate, rewind and purge.
+	// Meddled lets clients also suspend, resume, terminate, rewind and purge the instance.
 	Meddled bool
-	// Large says that inputs do not fit into messages.
+	// Large makes the inputs too large for a message.
 	Large bool
 }
 
-// lastOfContest is the step of a contest's program after which it ends.
+// lastOfContest is the last activity step of a contest's program.
 const lastOfContest = 3
 
 func newContest(r *rand.Rand, id string, app *App) Contest {
@@ -51,8 +51,7 @@ func newContest(r *rand.Rand, id string, app *App) Contest {
 	return c
 }
 
-// A bid is one attempt to start the ID of a contest. Its path tells its activities from
-// those of the others.
+// bid is one attempt to start the ID of a contest. Its path identifies its activities.
 type bid struct {
 	contest          Contest
 	path             string
@@ -64,24 +63,24 @@ type bidOutcome int
 
 const (
 	pendingBid bidOutcome = iota
-	wonBid                // the client was told that it started the instance
-	refusedBid            // it was told that there is another
-	cutOffBid             // it was told neither
+	wonBid                // the start succeeded
+	refusedBid            // the start failed because the instance exists
+	cutOffBid             // the result is unknown
 )
 
-func (o bidOutcome) String() string { return [...]string{"begun", "won", "refused", "cut off"}[o] }
+func (o bidOutcome) String() string { return [...]string{"pending", "won", "refused", "cut off"}[o] }
 
 var (
 	liveStatuses = []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew, history.Suspended}
 	allStatuses  = append(slices.Clone(liveStatuses), history.Completed, history.Failed, history.Terminated, history.Canceled)
 )
 
-// A contestRun is the part of a simulation in which clients contest instances.
+// contestRun implements the contests of a simulation.
 type contestRun struct{ *simulation }
 
-// contest lets clients start an ID, round by round.
+// contest lets clients start an ID in several rounds.
 func (s contestRun) contest(ctx context.Context, c Contest) {
-	s.at(c.Begin)
+	s.sleepUntil(c.Begin)
 	for round := range c.Rounds {
 		var clients sync.WaitGroup
 		for n := range c.Clients {
@@ -95,14 +94,14 @@ func (s contestRun) contest(ctx context.Context, c Contest) {
 			return
 		}
 	}
-	// Whatever there was, the ID can be started once all is well again. The blobs of
-	// starts that were cut off go with that instance when it is purged.
-	s.at(s.plan.Quiet)
+	// In the end the ID can always be started. Purging this instance also deletes the blobs of starts that
+	// were interrupted.
+	s.sleepUntil(s.plan.Quiet)
 	s.bidFor(ctx, c, c.ID+".last")
 	s.awaitContest(ctx, c)
 }
 
-// bidFor is one client that starts an ID, and mostly tries again if it was cut off.
+// bidFor runs one client that starts an ID. It usually retries after an interrupted attempt.
 func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xB1D, name)))
 	g := generator{r: r}
@@ -112,7 +111,7 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 		return
 	}
 	ctx = s.platform.Context(ctx, name)
-	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // it creates no hub any more when it is cut off
+	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // creates the hub, so that no interrupted call does
 	pause.For(ctx, g.upTo(100*time.Millisecond))
 	for n := range 1 + r.IntN(4) {
 		b := &bid{contest: c, path: fmt.Sprintf("%s.%d", name, n), called: time.Since(s.begin)}
@@ -151,7 +150,7 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 	}
 }
 
-// place makes the start of a bid.
+// place starts the instance of a bid.
 func (s contestRun) place(ctx context.Context, client provider.Client, b *bid) error {
 	in := Input{Path: b.path, Program: b.contest.Program}
 	if b.contest.Large {
@@ -173,15 +172,15 @@ func (s contestRun) place(ctx context.Context, client provider.Client, b *bid) e
 	return client.StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
 }
 
-// meddle does to an instance of a contest what clients can, and goes away in the middle.
+// meddle performs random client actions on the instance of a contest and gives up some of them.
 func (s contestRun) meddle(ctx context.Context, c Contest, round int) {
 	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x3ED, fmt.Sprint(c.ID, round))))
 	g := generator{r: r}
 	id := durable.InstanceID(c.ID)
 	for n := range r.IntN(4) {
 		pause.For(ctx, g.upTo(6*time.Second))
-		// What is refused is refused: the instance may be in any state.
-		_ = s.insist(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
+		// Refusals are fine: the instance may have any status.
+		_ = s.retryUntilClear(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
 			switch (mix(s.plan.Seed, c.ID) + uint64(round+n)) % 5 {
 			case 0:
 				err = s.client.Terminate(ctx, id, "enough")
@@ -199,7 +198,7 @@ func (s contestRun) meddle(ctx context.Context, c Contest, round int) {
 	}
 }
 
-// awaitContest waits until the ID of a contest is free, or what has it has ended.
+// awaitContest waits until the ID of a contest is unused or its instance has ended.
 func (s contestRun) awaitContest(ctx context.Context, c Contest) bool {
 	id := durable.InstanceID(c.ID)
 	for deadline := time.Now().Add(patience); ; pause.For(ctx, interval) {
@@ -207,22 +206,22 @@ func (s contestRun) awaitContest(ctx context.Context, c Contest) bool {
 		switch {
 		case errors.Is(err, durable.ErrInstanceNotFound):
 			return true
-		case err != nil: // its requests go wrong as well
+		case err != nil: // the client's requests can fail, too
 		case state.Status.IsTerminal():
 			return true
 		case state.Status == history.Suspended:
-			_ = s.client.Resume(ctx, id, "again") // or the next time
+			_ = s.client.Resume(ctx, id, "again") // retried in the next iteration if it fails
 		}
 		if time.Now().After(deadline) {
-			s.fault("%s has not ended, it is %+v, %v", c.ID, state, err)
+			s.fault("%s has not ended; its state is %+v, %v", c.ID, state, err)
 			return false
 		}
 	}
 }
 
-// checkContests holds what clients were told against what ran: of a start that was
-// acknowledged the instance ran to its end, one that was refused left no trace, and two
-// that replace the same instance are not both acknowledged.
+// checkContests compares the results of starts with the activities that ran. The instance of a successful
+// start ran to its end. A refused start ran nothing. Of two starts that replaced the same instance, at most
+// one succeeded.
 func (s contestRun) checkContests(ctx context.Context) {
 	for _, c := range s.plan.Contests {
 		s.awaitContest(ctx, c)
@@ -237,7 +236,7 @@ func (s contestRun) checkContests(ctx context.Context) {
 func (s contestRun) checkBids(c Contest, last *durable.InstanceState) {
 	x := contestResult{contest: c, began: map[string]time.Duration{}, ended: map[string]time.Duration{}}
 	s.mu.Lock()
-	for _, run := range slices.Backward(s.runs) { // the first one counts
+	for _, run := range slices.Backward(s.runs) { // the first run of each step counts
 		path, rest, _ := strings.Cut(run.Key, "/")
 		x.began[path] = run.At
 		if strings.HasPrefix(rest, fmt.Sprintf("0/%d/", lastOfContest)) {
@@ -251,8 +250,8 @@ func (s contestRun) checkBids(c Contest, last *durable.InstanceState) {
 			x.final = b
 		}
 	}
-	if last != nil && x.final == nil && !s.cameLate(last) {
-		s.fault("%s is of none of the starts: %+v", c.ID, last)
+	if last != nil && x.final == nil && !s.isRecreated(last) {
+		s.fault("the instance of %s belongs to none of the starts: %+v", c.ID, last)
 	}
 	for _, b := range x.bids {
 		s.checkBid(&x, b)
@@ -265,26 +264,26 @@ func (s contestRun) checkBids(c Contest, last *durable.InstanceState) {
 	}
 }
 
-// A contestResult is what came of the starts of a contest.
+// contestResult collects the results of a contest.
 type contestResult struct {
 	contest      Contest
-	bids         []*bid // in the order in which they began
-	final        *bid   // the one whose instance is there; nil if none is
+	bids         []*bid // in the order of their calls
+	final        *bid   // the bid whose instance exists at the end; nil if none does
 	began, ended map[string]time.Duration
 }
 
-// checkBid holds one start against what ran, and against the starts before it.
+// checkBid checks a start against the activities that ran and against earlier starts.
 func (s contestRun) checkBid(x *contestResult, b *bid) {
 	what := fmt.Sprintf("start %s from %v to %v, %v,", b.path, b.called, b.returned, b.outcome)
 	_, began := x.began[b.path]
 	end, ended := x.ended[b.path]
 	switch {
 	case b.outcome == refusedBid && began && s.plan.Repeats == 0 && s.plan.Faults == 0:
-		s.fault("%s ran all the same", what)
+		s.fault("%s ran although it was refused", what)
 	case b.outcome != wonBid || x.contest.Meddled:
 	case x.contest.Any:
 		if x.final == nil || x.final.outcome == wonBid && x.final.returned < b.called {
-			s.fault("%s is gone: %+v", what, x.final)
+			s.fault("%s was replaced by an earlier start: %+v", what, x.final)
 		}
 	case !ended:
 		s.fault("%s did not run to its end", what)

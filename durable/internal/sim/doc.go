@@ -1,15 +1,17 @@
-// Package sim runs whole task hubs under simulation: random apps on workers
-// that are killed, frozen and cut off, and says what was not as it must be.
+// Package sim runs whole task hubs under simulation and reports faults. It runs random apps on workers that
+// crash, freeze and lose their connection.
 //
-// A seed decides about all of it: what the app is ([NewApp]), when which client
-// does what and what goes wrong ([NewPlan]). [Run] runs a plan on a [Platform],
-// which is a provider and the means to disturb it, and returns what it found. On
-// Azure Storage the seed also chooses the partition manager, how many activities a
-// worker runs and whether a service fails for a while ([NewVariedPlan]). Callers
-// can go away in the middle of what they ask for, and start one ID at once
-// ([NewCallerPlan]): what they were told is held against what ran. Events of one client
-// must come in their order as far as the hub keeps it ([NewStreamPlan]), and a hub can be
-// copied to another provider while its work is under way ([NewMovedPlan]). What the
-// instances of the app must end with is said by [App.Expect], which runs them one
-// step after the other with no hub at all.
+// A seed determines everything: the app ([NewApp]), the actions of clients and the disturbances ([NewPlan]).
+// [Run] executes a plan on a [Platform], which is a provider that the simulation can disturb, and returns the
+// faults that it found. [App.Expect] computes the expected result of each instance: it executes the app's
+// steps in sequence without a hub.
+//
+// Variants of a plan add further conditions:
+//
+//   - [NewVariedPlan]: on Azure Storage, the seed also chooses the partition manager, the number of
+//     concurrent activities of a worker and temporary outages of a service.
+//   - [NewCallerPlan]: callers give up during a call, and several clients start one ID at the same time. The
+//     simulation compares the results of the calls with the instances that ran.
+//   - [NewStreamPlan]: the events of one client must arrive in order, as far as the hub guarantees it.
+//   - [NewMovedPlan]: the hub is copied to another provider while instances are running.
 package sim

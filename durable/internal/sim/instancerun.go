@@ -16,27 +16,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An instanceRun is the part of a simulation in which clients start the instances of the app,
-// do things to them, and check how they end.
+// instanceRun implements the clients that start the app's instances, act on them and check their results.
 type instanceRun struct{ *simulation }
 
-// drive does what clients do to an instance.
-func (s instanceRun) drive(ctx context.Context, in Instance) {
-	s.at(in.At)
-	err := s.insist(ctx, "start "+in.ID, func(ctx context.Context) error { return s.start(ctx, in) })
-	if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceExists)) { // an attempt that was cut off may have started it
+// runClients executes the actions of clients on an instance.
+func (s instanceRun) runClients(ctx context.Context, in Instance) {
+	s.sleepUntil(in.At)
+	err := s.retryUntilClear(ctx, "start "+in.ID, func(ctx context.Context) error { return s.start(ctx, in) })
+	if err != nil && !(s.plan.clientsMayFail() && errors.Is(err, durable.ErrInstanceExists)) { // an interrupted attempt may have started the instance
 		s.fault("start %s: %v", in.ID, err)
 		return
 	}
 	var all sync.WaitGroup
-	for _, event := range s.tooSoon(in) {
-		// It may have come after all, and the instance have ended.
+	for _, event := range s.discardedEvents(in) {
+		// The event may have arrived before, and the instance may have ended.
 		all.Go(func() { s.raise(ctx, in, event, " sent", true) })
 	}
 	for _, e := range in.Raised {
 		all.Go(func() {
-			s.at(e.At)
-			s.raise(ctx, in, e.Name, " raised", s.plan.unsure()) // an attempt that was cut off may have raised it
+			s.sleepUntil(e.At)
+			s.raise(ctx, in, e.Name, " raised", s.plan.clientsMayFail()) // an interrupted attempt may have raised the event
 		})
 	}
 	if in.Suspended > 0 {
@@ -44,11 +43,11 @@ func (s instanceRun) drive(ctx context.Context, in Instance) {
 	}
 	if in.Terminated > 0 {
 		all.Go(func() {
-			s.at(in.Terminated)
-			err := s.insist(ctx, "terminate "+in.ID, func(ctx context.Context) error {
+			s.sleepUntil(in.Terminated)
+			err := s.retryUntilClear(ctx, "terminate "+in.ID, func(ctx context.Context) error {
 				return s.client.Terminate(ctx, durable.InstanceID(in.ID), s.plan.App.padded("enough"))
 			})
-			if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceEnded)) { // an attempt that was cut off may have done it
+			if err != nil && !(s.plan.clientsMayFail() && errors.Is(err, durable.ErrInstanceEnded)) { // an interrupted attempt may have terminated the instance
 				s.fault("terminate %s: %v", in.ID, err)
 			}
 		})
@@ -56,10 +55,9 @@ func (s instanceRun) drive(ctx context.Context, in Instance) {
 	all.Wait()
 }
 
-// raise raises an event whose payload is its name and how it came, for an instance that may
-// have ended or not.
+// raise raises an event with its name and how as payload. mayHaveEnded allows an instance that has ended.
 func (s instanceRun) raise(ctx context.Context, in Instance, event, how string, mayHaveEnded bool) {
-	err := s.insist(ctx, "raise "+event+in.ID, func(ctx context.Context) error {
+	err := s.retryUntilClear(ctx, "raise "+event+in.ID, func(ctx context.Context) error {
 		return durable.Event[string](event).Raise(ctx, s.client, durable.InstanceID(in.ID), s.plan.App.padded(event+how))
 	})
 	if err != nil && !(mayHaveEnded && errors.Is(err, durable.ErrInstanceEnded)) {
@@ -67,9 +65,9 @@ func (s instanceRun) raise(ctx context.Context, in Instance, event, how string, 
 	}
 }
 
-// tooSoon returns the events that others may have sent to an instance before its start was
-// acknowledged. They were discarded then.
-func (s instanceRun) tooSoon(in Instance) (events []string) {
+// discardedEvents returns the events that other instances may have sent before the start of the instance was
+// acknowledged. The hub has discarded these events.
+func (s instanceRun) discardedEvents(in Instance) (events []string) {
 	for _, step := range s.plan.App.Programs[in.Program].Steps {
 		for _, from := range s.plan.App.Instances {
 			if step.Kind == ReceiveStep && from.ID == step.Peer && time.Since(s.begin) > from.At+beforeSend {
@@ -80,8 +78,8 @@ func (s instanceRun) tooSoon(in Instance) (events []string) {
 	return events
 }
 
-// start starts an instance, with an execution ID that the seed decides about: those
-// of its children are made of it, and with them their instance IDs.
+// start starts an instance. Its execution ID depends on the seed, because the engine derives the IDs of
+// children from it.
 func (s instanceRun) start(ctx context.Context, in Instance) error {
 	input, err := json.Marshal(Input{Path: in.ID, Program: in.Program, Pad: s.plan.App.padded("")})
 	if err != nil {
@@ -102,25 +100,25 @@ func (s instanceRun) start(ctx context.Context, in Instance) error {
 		started.ScheduledStart = history.Ticks(time.Now().Add(in.Delay))
 	}
 	var refuse []history.RuntimeStatus
-	if s.plan.Cuts > 0 { // one that was started must not be begun anew
+	if s.plan.Cuts > 0 { // a repeated start must not begin a second execution
 		refuse = allStatuses
 	}
 	return s.platform.Client().StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
 }
 
-// suspend suspends an instance for a while, if it has not ended yet.
+// suspend suspends an instance for a while if it has not ended.
 func (s instanceRun) suspend(ctx context.Context, in Instance) {
-	s.at(in.Suspended)
+	s.sleepUntil(in.Suspended)
 	id := durable.InstanceID(in.ID)
-	if err := s.insist(ctx, "suspend "+in.ID, func(ctx context.Context) error { return s.client.Suspend(ctx, id, s.plan.App.padded("for a while")) }); err != nil {
+	if err := s.retryUntilClear(ctx, "suspend "+in.ID, func(ctx context.Context) error { return s.client.Suspend(ctx, id, s.plan.App.padded("for a while")) }); err != nil {
 		return
 	}
 	pause.For(ctx, suspension)
-	_ = s.insist(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, s.plan.App.padded("again")) }) // it may not be suspended yet: awaitEnds resumes it
+	_ = s.retryUntilClear(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, s.plan.App.padded("again")) }) // fails if the Suspend has not arrived yet; awaitEnds then resumes the instance
 }
 
-// await waits for the end of an instance, until ctx ends, in whichever process there is.
-// It seldom has the patience for it.
+// await waits for the end of an instance in the processes of workers until ctx ends. Most waits are shorter
+// than the instance's life.
 func (s instanceRun) await(ctx context.Context, id string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		s.mu.Lock()
@@ -134,7 +132,7 @@ func (s instanceRun) await(ctx context.Context, id string) {
 		}
 		waits, cancel := context.WithTimeout(ctx, stays)
 		if err := awaiter.AwaitEnd(waits, id); err != nil && waits.Err() == nil {
-			pause.For(waits, stays) // it does not know the instance yet
+			pause.For(waits, stays) // the process does not know the instance yet
 		} else if err == nil {
 			pause.For(ctx, time.Minute)
 		}
@@ -142,7 +140,7 @@ func (s instanceRun) await(ctx context.Context, id string) {
 	}
 }
 
-// checkEnds holds all instances against what they must have come to.
+// checkEnds compares the final state of all instances with the expected one, and checks all histories.
 func (s instanceRun) checkEnds(ctx context.Context) {
 	for _, in := range s.plan.App.Instances {
 		state, err := s.client.Status(ctx, durable.InstanceID(in.ID), durable.Fetch{Output: true})
@@ -180,12 +178,12 @@ func (s instanceRun) checkEnds(ctx context.Context) {
 			s.fault("history of %s: %v", id, err)
 			continue
 		}
-		if len(past) == 0 && s.cameLate(state) {
+		if len(past) == 0 && s.isRecreated(state) {
 			continue
 		}
 		for _, what := range CheckHistory(past, state.Status == history.Terminated) {
-			// A copy has activities of generations that no checkpoint began, since it cannot
-			// tell them from those of older ones. A local file then takes two results.
+			// A copy contains activities of generations that no checkpoint began, because it cannot
+			// distinguish them from those of older generations. A local file then accepts two results.
 			if len(s.plan.Moves) > 0 && strings.HasPrefix(what, history.TypeTaskScheduled.String()) && strings.HasSuffix(what, "was completed 2 times") {
 				continue
 			}
@@ -194,17 +192,16 @@ func (s instanceRun) checkEnds(ctx context.Context) {
 	}
 }
 
-// restart lets a client restart an instance once there is one. It goes away meanwhile,
-// and asks again.
+// restart restarts an instance as soon as it exists. The client gives up some attempts and repeats them.
 func (s instanceRun) restart(ctx context.Context, r Restart) {
-	s.at(r.At)
+	s.sleepUntil(r.At)
 	for deadline := time.Now().Add(patience); ; pause.For(ctx, interval) {
-		err := s.insist(ctx, "restart "+r.ID, func(ctx context.Context) error {
+		err := s.retryUntilClear(ctx, "restart "+r.ID, func(ctx context.Context) error {
 			_, err := s.client.Restart(ctx, durable.InstanceID(r.Of.ID), durable.InstanceID(r.ID))
 			return err
 		})
 		switch {
-		case err == nil, errors.Is(err, durable.ErrInstanceExists): // an attempt that was cut off may have started it
+		case err == nil, errors.Is(err, durable.ErrInstanceExists): // an interrupted attempt may have started it
 			return
 		case !errors.Is(err, durable.ErrInstanceNotFound), time.Now().After(deadline):
 			s.fault("restart %s: %v", r.ID, err)
@@ -213,8 +210,7 @@ func (s instanceRun) restart(ctx context.Context, r Restart) {
 	}
 }
 
-// checkRestarts waits until what was restarted has ended, and holds it against what it
-// must have come to.
+// checkRestarts waits until restarted instances have ended and compares them with the expected outcome.
 func (s instanceRun) checkRestarts(ctx context.Context) {
 	for _, r := range s.plan.Restarts {
 		want, output := s.plan.App.Expect(r.Of), ""
@@ -228,7 +224,7 @@ func (s instanceRun) checkRestarts(ctx context.Context) {
 	}
 }
 
-// awaitEnd returns the state in which an instance ended, or is after a long time.
+// awaitEnd waits for the end of an instance, up to the patience of the simulation, and returns its state.
 func (s instanceRun) awaitEnd(ctx context.Context, id string) (*durable.InstanceState, error) {
 	for deadline := time.Now().Add(patience); ; pause.For(ctx, interval) {
 		state, err := s.client.Status(ctx, durable.InstanceID(id), durable.Fetch{Output: true})

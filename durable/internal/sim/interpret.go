@@ -11,27 +11,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// Input is what an orchestrator of an app is started with.
+// Input is the input of the app's orchestrator.
 type Input struct {
-	Path    string // where the instance stands: whose child of which step it is
+	Path    string // position of the instance: its ancestors, their rounds and steps
 	Program int
 	Round   int
-	Sum     uint64 // of the rounds before
-	// Named says that children have IDs of their own. The engine makes those that
-	// have none of the ID of the parent's execution, which is random from the
-	// second round on.
+	Sum     uint64 // of the previous rounds
+	// Named gives explicit IDs to the children. Otherwise the engine derives a child's ID from the execution
+	// ID of the parent, which is random from the second round on.
 	Named bool
 	// Pad makes the input large.
 	Pad string `json:",omitempty"`
 }
 
-// The functions of an app, by the names that they have on the wire.
+// The app's functions with their registered names.
 const (
 	work  = durable.ActivityName[Task, string]("Work")
 	child = durable.OrchestratorName[Input, Output]("Run")
 )
 
-// Output is what an orchestrator of an app returns: a number in JSON, but for a large one.
+// Output is the output of the app's orchestrator. It is encoded as a JSON number unless it is padded.
 type Output struct {
 	Sum uint64
 	Pad string
@@ -55,21 +54,21 @@ func (o *Output) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.Sum)
 }
 
-// A Task is what an activity is asked for.
+// Task is the input of the app's activity.
 type Task struct {
-	// Key says who asks, and what for: path, round, step and number.
+	// Key identifies the caller and the call: path, round, step and number.
 	Key   string
 	Fails bool
 	Big   string `json:",omitempty"`
 }
 
-// big is how many bytes a payload has that does not fit into a message.
+// big is the size in bytes of a payload that does not fit into a message.
 const big = 50_000
 
-// largestStatus is how many characters a custom status may have, with its quotes.
+// largestStatus is the maximum length of a custom status in characters, including its quotes.
 const largestStatus = 8_000
 
-// Result is what the activity for a task returns.
+// Result returns the result of the activity for t.
 func (t Task) Result() string {
 	if t.Big != "" {
 		return t.Key + strings.Repeat("r", big)
@@ -77,7 +76,7 @@ func (t Task) Result() string {
 	return "done " + t.Key
 }
 
-// fold takes another result into a sum.
+// fold adds a result to a sum.
 func fold(sum uint64, result string) uint64 {
 	for _, b := range []byte(result) {
 		sum = (sum ^ uint64(b)) * 0x100000001b3
@@ -99,8 +98,7 @@ func (x *execution) task(step, n int) Task {
 	return t
 }
 
-// step does one step and returns its result as text. Its error means that the
-// orchestrator cannot go on.
+// step executes a step and returns its result as text. An error ends the orchestrator.
 func (x *execution) step(i int, s Step) (string, error) {
 	ctx := x.ctx
 	switch s.Kind {
@@ -138,7 +136,7 @@ func (x *execution) step(i int, s Step) (string, error) {
 		return x.acts(i, s)
 	case stepKinds:
 	}
-	return "", fmt.Errorf("no step is of kind %d", s.Kind)
+	return "", fmt.Errorf("%d is not a valid kind of step", s.Kind)
 }
 
 func (x *execution) fail(i int, retry bool) (string, error) {
@@ -150,7 +148,7 @@ func (x *execution) fail(i int, retry bool) (string, error) {
 	}
 	_, err := work.Call(x.ctx, t, opts...).Await()
 	if failed, ok := errors.AsType[*durable.TaskFailedError](err); !ok || !strings.Contains(failed.Error(), t.Key) {
-		return "", errors.Join(fmt.Errorf("activity %s did not fail as it should", t.Key), err)
+		return "", errors.Join(fmt.Errorf("activity %s did not fail with the expected error", t.Key), err)
 	}
 	return "failed", nil
 }
@@ -195,7 +193,7 @@ func childPath(parent string, round, step, n int) string {
 	return fmt.Sprintf("%s.%d.%d.%d", parent, round, step, n)
 }
 
-// branches lets two sequences of activities run side by side.
+// branches runs two sequences of activities concurrently.
 func (x *execution) branches(i int) (string, error) {
 	branch := func(first int) *durable.Task[string] {
 		return durable.Go(x.ctx, func() (string, error) {
@@ -214,18 +212,16 @@ func (x *execution) branches(i int) (string, error) {
 	return strings.Join(results, ","), err
 }
 
-// patched returns an error if the code of the app, which never changes, is said to have
-// been changed while the instance was under way. A generation that was suspended before
-// it began is shown its beginning in replay.
+// patched returns an error if Patched reports that the app's code, which never changes, was changed while the
+// instance was running. A generation that was suspended before its first episode sees its start as a replay.
 func (x *execution) patched() error {
 	if x.in.Round == 0 && !x.app.BegunByOthers && !x.ctx.Patched("first") {
-		return errors.New("what the history has was decided without the change")
+		return errors.New("Patched returned false although the code has not changed")
 	}
 	return nil
 }
 
-// acts does the acts of a step. Its error means that the orchestrator cannot go
-// on.
+// acts executes the acts of a step. An error ends the orchestrator.
 func (x *execution) acts(step int, s Step) (string, error) {
 	p := &actor{x: x, step: step, from: x.in.Path}
 	return "acted", p.all(s.Acts)

@@ -11,30 +11,30 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Ledger is the state of the entities of an app: it writes down what it was
-// told, in the order in which it was, until it is closed.
+// Ledger is the state of the app's entities. It records the orders that it receives, in order, until it is
+// closed.
 type Ledger struct {
 	Balance int
 	Entries []Entry
-	Pad     string `json:",omitempty"` // of the last order
+	Pad     string `json:",omitempty"` // padding of the last order
 }
 
-// An Order is what a ledger is told.
+// Order is the argument of a ledger operation.
 type Order struct {
-	From    string // who gives it: the path of an orchestration, or a client
-	Number  int    // grows with each order of From
-	Section string `json:",omitempty"` // the critical section that it is part of
+	From    string // sender: the path of an orchestration, or a client
+	Number  int    // increases with each order of From
+	Section string `json:",omitempty"` // name of the surrounding critical section
 	Amount  int    `json:",omitempty"`
-	Value   int    `json:",omitempty"` // what the balance is set to
+	Value   int    `json:",omitempty"` // new balance of a Set
 
-	To      string        `json:",omitempty"` // the ledger that is told as well
-	Wait    time.Duration `json:",omitempty"` // when
-	Program int           `json:",omitempty"` // what is started
-	Batch   []Entry       `json:",omitempty"` // what a ledger wrote until it was closed
-	Pad     string        `json:",omitempty"` // makes it large
+	To      string        `json:",omitempty"` // ledger that the order is forwarded to
+	Wait    time.Duration `json:",omitempty"` // delay of the forwarded order
+	Program int           `json:",omitempty"` // program to start
+	Batch   []Entry       `json:",omitempty"` // entries of a ledger that was closed
+	Pad     string        `json:",omitempty"` // makes the order large
 }
 
-// padded returns an order of an app.
+// padded adds the padding of a large app.
 func (o Order) padded(a *App) Order {
 	o.Pad = a.padded("")
 	return o
@@ -42,7 +42,7 @@ func (o Order) padded(a *App) Order {
 
 func (o Order) key() orderKey { return orderKey{o.From, o.Number} }
 
-// An orderKey tells an order from others.
+// orderKey identifies an order.
 type orderKey struct {
 	from   string
 	number int
@@ -50,56 +50,54 @@ type orderKey struct {
 
 func (k orderKey) String() string { return fmt.Sprintf("%s#%d", k.from, k.number) }
 
-// An Entry is an order that was carried out.
+// Entry is the record of an executed order.
 type Entry struct {
 	Order
 	Op      string
-	Caller  string `json:",omitempty"` // the instance that sent it
-	Balance int    // after it
+	Caller  string `json:",omitempty"` // instance that sent the order
+	Balance int    // after the order
 }
 
-// String says what was carried out.
+// String describes the entry.
 func (e Entry) String() string {
 	return fmt.Sprintf("%s of order %v, amount %d, section %q, sent by %q", e.Op, e.key(), e.Amount, e.Section, e.Caller)
 }
 
-// A Receipt is what a ledger answers to an order.
+// Receipt is the result of a ledger operation.
 type Receipt struct {
 	From    string
 	Number  int
 	Ledger  string
 	Op      string
-	Place   int // of the last entry, since the ledger was closed last
+	Place   int // index of the last entry since the ledger was last closed
 	Balance int
-	Pad     string `json:",omitempty"` // that of the order
+	Pad     string `json:",omitempty"` // padding of the order
 }
 
-// An operation is what ledgers can be told to do.
+// operation is an operation of a ledger.
 type operation = durable.EntityOperation[Order, Receipt]
 
-// The operations of ledgers.
+// Operations of ledgers.
 const (
 	addOp     operation = "add"
 	setOp     operation = "Set"
 	readOp    operation = "read"
-	forwardOp operation = "forward" // and tell another ledger
-	startOp   operation = "start"   // and start an orchestration
-	closeOp   operation = "close"   // give all that was written to the archive, and be deleted
-	refuseOp  operation = "refuse"  // do much, and fail
+	forwardOp operation = "forward" // add, and signal another ledger
+	startOp   operation = "start"   // add, and start an orchestration
+	closeOp   operation = "close"   // send all entries to the archive, and delete the ledger
+	refuseOp  operation = "refuse"  // perform actions that must have no effect, and fail
 	archiveOp operation = "archive"
 )
 
-// ledgerNamed returns the entity with the given key. Case does not matter in its
-// name.
+// ledgerNamed returns the entity with the given key. Entity names are case-insensitive.
 func ledgerNamed(key string) durable.EntityID { return durable.EntityID{Name: "Ledger", Key: key} }
 
-// archiveOf returns the key of the ledger that gets what another one wrote.
+// archiveOf returns the key of the ledger that archives the entries of another one.
 func archiveOf(key string) string { return "archive of " + key }
 
 var errRefused = errors.New("the ledger refuses")
 
-// ledgers returns the entities of apps. Take is called by whatever one does, and
-// takes the time that it takes.
+// ledgers returns the app's entity. Every operation calls take, which determines its duration.
 func ledgers(take func(context.Context, Order) error) *durable.Function {
 	timed := func(l *Ledger, ctx *durable.EntityContext, o Order, do func(*Ledger, *durable.EntityContext, Order) error) (Receipt, error) {
 		err := errors.Join(take(ctx, o), do(l, ctx, o))
@@ -145,7 +143,7 @@ func (l *Ledger) add(ctx *durable.EntityContext, o Order) error {
 	return nil
 }
 
-// set sets the balance to a value that its sender has worked out.
+// set sets the balance to a value that the sender has computed.
 func (l *Ledger) set(ctx *durable.EntityContext, o Order) error {
 	l.Balance = o.Value - o.Amount
 	l.write(ctx, o)
@@ -166,7 +164,7 @@ func (l *Ledger) start(ctx *durable.EntityContext, o Order) error {
 	return err
 }
 
-// startedBy returns the ID of the orchestration that is started by an order.
+// startedBy returns the ID of the orchestration that an order starts.
 func startedBy(k orderKey) string { return fmt.Sprintf("by.%s.%d", k.from, k.number) }
 
 func (l *Ledger) close(ctx *durable.EntityContext, o Order) error {
@@ -176,7 +174,7 @@ func (l *Ledger) close(ctx *durable.EntityContext, o Order) error {
 	return nil
 }
 
-// refuse fails or panics after it has done all that must not count.
+// refuse performs actions that must have no effect, and then fails or panics.
 func (l *Ledger) refuse(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
 	addOp.SignalFrom(ctx, ledgerNamed(o.To), o)
@@ -193,7 +191,7 @@ func (l *Ledger) refuse(ctx *durable.EntityContext, o Order) error {
 	return fmt.Errorf("%w %v", errRefused, o.key())
 }
 
-// refused begins the IDs of orchestrations that are never started.
+// refused is the prefix of the IDs of orchestrations that must never start.
 const refused = "refused."
 
 func (l *Ledger) archive(ctx *durable.EntityContext, o Order) error {
@@ -201,8 +199,7 @@ func (l *Ledger) archive(ctx *durable.EntityContext, o Order) error {
 	return nil
 }
 
-// isOwnOf reports whether an entry is of the instance that gives the orders of a
-// section.
+// isOwnOf reports whether an entry belongs to the instance that executes section.
 func (e Entry) isOwnOf(section string) bool {
 	owner, _, _ := strings.Cut(e.From, "~")
 	return !history.IsEntity(e.Caller) && strings.HasPrefix(section, "section "+owner+"#")

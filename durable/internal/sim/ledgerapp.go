@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A ClientSignal is what a client tells a ledger.
+// ClientSignal is a signal of a client to a ledger.
 type ClientSignal struct {
 	Ledger string
 	Op     string
 	Order  Order
 	At     time.Duration
-	// Cut is after how long the client goes away, and does not get to know whether the
-	// ledger is told. Zero means that it stays.
+	// Cut is the time after which the client gives up, without knowing whether the signal was sent. Zero
+	// means never.
 	Cut time.Duration
 }
 
-// ledgerKeys are keys that a hub has to tell from one another.
+// ledgerKeys are similar keys that a hub must distinguish.
 var ledgerKeys = []string{"a", "A", "", "b@c", "d e"}
 
-// NewLedgerApp returns a random app that has entities.
+// NewLedgerApp returns a random app with entities.
 func NewLedgerApp(r *rand.Rand, size Size) *App {
 	g := &generator{r: r, app: &App{}, steps: size.Steps}
 	first := r.IntN(len(ledgerKeys))
@@ -44,7 +44,7 @@ func NewLedgerApp(r *rand.Rand, size Size) *App {
 	return g.app
 }
 
-// What can be done in which place.
+// The kinds of acts that can occur outside of sections, in branches and in sections.
 var (
 	callKinds   = []ActKind{CallAct, CallAct, RefuseAct, CloseAct, FanAct, SignalAct, SignalAct, DelayedAct, RefusedAct, ForwardAct, ForwardAct, LaterAct, ClosedAct}
 	branchKinds = []ActKind{CallAct, SignalAct, SignalAct, ForwardAct, WorkAct, RestAct}

@@ -10,11 +10,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// The orders that an app gives are known, and so is the order in which each sender
-// gives its own. In which order ledgers get those of different senders is not. So
-// what ledgers have written is held against the orders, and against itself.
+// The orders of an app are known, and so is the order in which each sender sends its own. The interleaving of
+// different senders is unknown. The oracle therefore checks the entries of the ledgers against the set of
+// orders, and for consistency.
 
-// A book is what is expected of a ledger, by order and operation.
+// book holds the expected entries of a ledger.
 type book map[bookKey]*expectedEntry
 
 type bookKey struct {
@@ -24,13 +24,13 @@ type bookKey struct {
 
 type expectedEntry struct {
 	order  Order
-	passed bool  // another ledger gives it
-	late   bool  // it may come at any time
-	may    bool  // it need not come
-	places []int // in the log
+	passed bool  // sent by another ledger
+	late   bool  // may arrive at any time
+	may    bool  // may be missing
+	places []int // indexes in the log
 }
 
-// orders are all orders of an app.
+// orders holds all orders of an app.
 type orders struct {
 	app     *App
 	books   map[string]book
@@ -52,7 +52,7 @@ func (e *orders) expect(ledger string, op operation, x expectedEntry) {
 	e.books[ledger][key] = &x
 }
 
-// program expects what a program orders; may means that it may not get to it.
+// program adds the orders of a program. may means that the program may not reach them.
 func (e *orders) program(in Input, may bool) {
 	p := e.app.Programs[in.Program]
 	for in.Round = range p.Rounds + 1 {
@@ -113,9 +113,8 @@ func (e *orders) acts(in Input, step int, from, section string, acts []Act, may 
 	}
 }
 
-// check returns what is not as it must be about what the ledgers have written.
-// Logs are by ledger; each has a batch for each time that the ledger was closed,
-// and then what came after that.
+// check returns the faults in the entries of all ledgers. logs holds the entries by ledger: one batch for
+// each time that the ledger was closed, and a last batch with the entries since then.
 func (e *orders) check(logs map[string][][]Entry, receipts map[orderKey]map[string]Receipt) (faults []string) {
 	for _, key := range slices.Sorted(maps.Keys(e.books)) {
 		for _, what := range slices.Concat(
@@ -128,7 +127,7 @@ func (e *orders) check(logs map[string][][]Entry, receipts map[orderKey]map[stri
 	for _, key := range slices.SortedFunc(maps.Keys(receipts), compareKeys) {
 		for _, r := range receipts[key] {
 			if what := checkReceipt(r, logs[r.Ledger]); what != "" {
-				faults = append(faults, fmt.Sprintf("order %v was told %+v: %s", key, r, what))
+				faults = append(faults, fmt.Sprintf("order %v got the receipt %+v: %s", key, r, what))
 			}
 		}
 	}
@@ -139,29 +138,29 @@ func compareKeys(a, b orderKey) int {
 	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.number, b.number))
 }
 
-// checkBalances returns where a balance is not that of the entry before, changed
-// as was ordered.
+// checkBalances returns the entries whose balance does not follow from the previous entry and the ordered
+// amount.
 func (e *orders) checkBalances(batches [][]Entry) (faults []string) {
 	for i, batch := range batches {
 		balance := 0
 		for n, entry := range batch {
-			if balance += entry.Amount; entry.Balance != balance && !e.mayBeUnlocked(entry.Section) && !isSinceOwnLate(batch[:n], entry, balance-entry.Balance) {
+			if balance += entry.Amount; entry.Balance != balance && !e.mayBeUnlocked(entry.Section) && !explainsBalance(batch[:n], entry, balance-entry.Balance) {
 				faults = append(faults, fmt.Sprintf("after entry %d of %d, order %v, the balance is %d, want %d", n, len(batch), entry.key(), entry.Balance, balance))
 			}
 			balance = entry.Balance
 			if closes := i < len(batches)-1 && n == len(batch)-1; closes != (entry.Op == string(closeOp)) {
-				faults = append(faults, fmt.Sprintf("entry %d of %d, order %v, is %s", n, len(batch), entry.key(), entry.Op))
+				faults = append(faults, fmt.Sprintf("entry %d of %d, order %v, is %s; the last entry of a closed batch, and no other, must be close", n, len(batch), entry.key(), entry.Op))
 			}
 		}
 	}
 	return faults
 }
 
-// isSinceOwnLate reports whether the last of what came right before an entry of a
-// critical section, delayed orders of the same sender or such that an earlier
-// execution of it gave, changed the balance by sum: those are carried out in the
-// section, too, and may be after the balance was read that the entry is based on.
-func isSinceOwnLate(before []Entry, entry Entry, sum int) bool {
+// explainsBalance reports whether earlier entries explain a difference in the balance of an entry in a
+// critical section. Delayed orders of the same instance, or orders of an earlier execution, also run inside
+// the section. They may run after the instance has read the balance on which the entry is based. The function
+// tries the entries directly before entry.
+func explainsBalance(before []Entry, entry Entry, sum int) bool {
 	for _, e := range slices.Backward(before) {
 		if entry.Op != string(setOp) || !e.isOwnOf(entry.Section) || e.Section != "" {
 			break
@@ -173,18 +172,18 @@ func isSinceOwnLate(before []Entry, entry Entry, sum int) bool {
 	return false
 }
 
-// check returns which orders were lost, carried out twice, invented, or carried
-// out before an order that the same sender gave before.
+// check returns the orders that were lost, executed twice, never sent, or executed before an earlier order of
+// the same sender.
 func (b book) check(log []Entry) (faults []string) {
-	last := map[orderKey]int{} // by sender and round: as in .NET, there is no order among the executions of an instance
+	last := map[orderKey]int{} // by sender and round; as in .NET, the executions of an instance are not ordered
 	for place, entry := range log {
 		x := b[bookKey{entry.key(), operation(entry.Op)}]
 		switch {
 		case x == nil:
-			faults = append(faults, fmt.Sprintf("entry %d, %s of order %v, should not be", place, entry.Op, entry.key()))
+			faults = append(faults, fmt.Sprintf("entry %d, %s of order %v, was not expected", place, entry.Op, entry.key()))
 			continue
 		case x.order.Amount != entry.Amount || x.order.Section != entry.Section || x.passed != history.IsEntity(entry.Caller):
-			faults = append(faults, fmt.Sprintf("entry %d is %v, want amount %d, section %q, passed on %v", place, entry, x.order.Amount, x.order.Section, x.passed))
+			faults = append(faults, fmt.Sprintf("entry %d is %v, want amount %d, section %q, sent by a ledger: %v", place, entry, x.order.Amount, x.order.Section, x.passed))
 		}
 		x.places = append(x.places, place)
 		if x.late || x.passed {
@@ -192,21 +191,20 @@ func (b book) check(log []Entry) (faults []string) {
 		}
 		sender := orderKey{entry.From, roundOf(entry.Number)}
 		if before, ok := last[sender]; ok && before >= entry.Number {
-			faults = append(faults, fmt.Sprintf("entry %d, order %v, comes after %d of the same sender", place, entry.key(), before))
+			faults = append(faults, fmt.Sprintf("entry %d, order %v, follows order %d of the same sender", place, entry.key(), before))
 		}
 		last[sender] = entry.Number
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(b), func(a, b bookKey) int { return compareKeys(a.orderKey, b.orderKey) }) {
 		x := b[key]
 		if n := len(x.places); n > 1 || n == 0 && !x.may {
-			faults = append(faults, fmt.Sprintf("%s of order %v was carried out %d times, as entries %v", key.op, key.orderKey, n, x.places))
+			faults = append(faults, fmt.Sprintf("%s of order %v was executed %d times, as entries %v", key.op, key.orderKey, n, x.places))
 		}
 	}
 	return faults
 }
 
-// checkSections returns where an order of somebody else came in between those of a
-// critical section.
+// checkSections returns the entries of other senders in the middle of a critical section.
 func (e *orders) checkSections(log []Entry) (faults []string) {
 	over := map[string]bool{}
 	now := ""
@@ -215,25 +213,24 @@ func (e *orders) checkSections(log []Entry) (faults []string) {
 			continue
 		}
 		if over[now] = true; entry.Section != "" && over[entry.Section] && !e.mayBeUnlocked(entry.Section) {
-			faults = append(faults, fmt.Sprintf("entry %d, order %v, is of %q, in which others came before it", place, entry.key(), entry.Section))
+			faults = append(faults, fmt.Sprintf("entry %d, order %v, continues %q after entries of other senders", place, entry.key(), entry.Section))
 		}
 		now = entry.Section
 	}
 	return faults
 }
 
-// mayBeUnlocked reports whether the locks of a critical section may be given up in
-// the middle of it: its instance is terminated. The episode that ends it sends the
-// releases, as in .NET, before it counts. If it does not count, the instance goes on
-// with what comes before it is told again to end.
+// mayBeUnlocked reports whether the locks of a critical section may be released early, because its instance
+// is terminated. As in .NET, the episode that ends the instance sends the releases before it is committed. If
+// the commit fails, the instance continues with earlier messages until it is terminated again.
 func (e *orders) mayBeUnlocked(section string) bool {
 	return slices.ContainsFunc(e.app.Instances, func(in Instance) bool {
 		return in.Terminated > 0 && strings.HasPrefix(section, "section "+in.ID+"#")
 	})
 }
 
-// checkForwards returns where a ledger was told by another one in another order
-// than that one was.
+// checkForwards returns the ledgers that received forwarded orders in another order than the forwarding
+// ledger sent them.
 func (e *orders) checkForwards(logs map[string][][]Entry) (faults []string) {
 	for _, from := range e.app.Ledgers {
 		sent := map[string][]orderKey{}
@@ -253,15 +250,14 @@ func (e *orders) checkForwards(logs map[string][][]Entry) (faults []string) {
 				}
 			}
 			if !slices.Equal(heard, sent[to]) {
-				faults = append(faults, fmt.Sprintf("ledger %q told %q of %v, which heard %v", from, to, sent[to], heard))
+				faults = append(faults, fmt.Sprintf("ledger %q forwarded %[3]v to %[2]q, which received %[4]v", from, to, sent[to], heard))
 			}
 		}
 	}
 	return faults
 }
 
-// checkReceipt returns what is wrong about an answer, given what the ledger has
-// written.
+// checkReceipt compares a receipt with the entries of its ledger. It returns the fault, or "".
 func checkReceipt(r Receipt, batches [][]Entry) string {
 	for _, batch := range batches {
 		switch {
@@ -275,5 +271,5 @@ func checkReceipt(r Receipt, batches [][]Entry) string {
 			}
 		}
 	}
-	return "the ledger has nothing of the kind there"
+	return "no batch has a matching entry at this place"
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// isEntity reports whether an instance is an entity, which does not end.
+// isEntity reports whether an instance is an entity. Entities do not end.
 func isEntity(state *durable.InstanceState) bool {
 	return history.IsEntity(state.Instance.InstanceID)
 }
 
-// A ledgerRun is the part of a simulation that works on ledgers.
+// ledgerRun implements the ledgers of a simulation.
 type ledgerRun struct{ *simulation }
 
-// take returns what takes the time of an operation in a process of a worker.
-func (s ledgerRun) take(p Process, worker int) func(context.Context, Order) error {
+// operationTime returns the function that determines the duration of ledger operations in a process.
+func (s ledgerRun) operationTime(p Process, worker int) func(context.Context, Order) error {
 	return func(ctx context.Context, o Order) error {
 		if isDead(p) {
 			<-ctx.Done() // a dead process does nothing
@@ -40,21 +40,21 @@ func (s ledgerRun) take(p Process, worker int) func(context.Context, Order) erro
 	}
 }
 
-// receive returns what notes in a process what a ledger answered. Whoever asks it
-// again, in whichever worker, must get the same answer. A process that is dead has
-// nothing to say: what it had in memory may go on for a moment.
-func (s ledgerRun) receive(p Process) func(Receipt) {
+// receiptRecorder returns the function that records the receipts of a process. Repeated calls must return the same
+// receipt in all workers. Receipts of dead processes are ignored, because their code may run for a moment
+// longer.
+func (s ledgerRun) receiptRecorder(p Process) func(Receipt) {
 	return func(r Receipt) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !isDead(p) {
-			s.note(r)
+			s.addReceipt(r)
 		}
 	}
 }
 
-// note notes what a ledger answered. s.mu is held.
-func (s ledgerRun) note(r Receipt) {
+// addReceipt records a receipt. s.mu must be held.
+func (s ledgerRun) addReceipt(r Receipt) {
 	key := orderKey{r.From, r.Number}
 	r.Pad = ""
 	if s.receipts == nil {
@@ -64,14 +64,14 @@ func (s ledgerRun) note(r Receipt) {
 		s.receipts[key] = map[string]Receipt{}
 	}
 	if before, ok := s.receipts[key][r.Ledger]; ok && before != r {
-		s.faults = append(s.faults, fmt.Sprintf("order %v was told %+v and then %+v", key, before, r))
+		s.faults = append(s.faults, fmt.Sprintf("order %v got the receipts %+v and %+v", key, before, r))
 	}
 	s.receipts[key][r.Ledger] = r
 }
 
-// signal does what a client does to a ledger.
+// signal sends a client's signal to a ledger.
 func (s ledgerRun) signal(ctx context.Context, c ClientSignal) {
-	s.at(c.At)
+	s.sleepUntil(c.At)
 	var opts []durable.SignalOption
 	if c.Op == string(addOp) && c.Order.Wait > 0 {
 		opts = append(opts, durable.SignalAfter(c.Order.Wait))
@@ -86,8 +86,8 @@ func (s ledgerRun) signal(ctx context.Context, c ClientSignal) {
 	}
 }
 
-// orphans reports whether locks may be left behind: an instance that is terminated
-// may have asked for one in an episode that does not count.
+// orphans reports whether locks may stay held: a terminated instance may have requested a lock in an episode
+// that was not committed.
 func (s ledgerRun) orphans() bool {
 	for _, in := range s.plan.App.Instances {
 		if in.Terminated > 0 {
@@ -97,8 +97,7 @@ func (s ledgerRun) orphans() bool {
 	return false
 }
 
-// keepFreeingOrphans does so now and then, until work ends: somebody may wait for
-// such a lock.
+// keepFreeingOrphans calls freeOrphans repeatedly until work ends, because instances may wait for such locks.
 func (s ledgerRun) keepFreeingOrphans(work, clients context.Context) {
 	for work.Err() == nil {
 		s.freeOrphans(clients)
@@ -113,7 +112,7 @@ func (s ledgerRun) freeOrphans(ctx context.Context) {
 	}
 }
 
-// settleLedgers waits until nobody waits for locks of instances that have ended.
+// settleLedgers waits until no instance waits for a lock of an instance that has ended.
 func (s ledgerRun) settleLedgers(ctx context.Context) {
 	if s.orphans() {
 		s.freeOrphans(ctx)
@@ -121,7 +120,7 @@ func (s ledgerRun) settleLedgers(ctx context.Context) {
 	}
 }
 
-// checkLedgers holds all ledgers against what they must have come to.
+// checkLedgers compares the final state of all ledgers with the expected orders.
 func (s ledgerRun) checkLedgers(ctx context.Context) {
 	if len(s.plan.App.Ledgers) == 0 {
 		return
@@ -137,7 +136,7 @@ func (s ledgerRun) checkLedgers(ctx context.Context) {
 			s.fault("%v is locked by %q with %d in its queue at the end", e.ID, e.LockedBy, e.QueueSize)
 		}
 		if expected.books[e.ID.Key] == nil || e.ID.Name != "ledger" {
-			s.fault("%v should not be", e.ID)
+			s.fault("%v exists, but the app has no such ledger", e.ID)
 			continue
 		}
 		var l Ledger
@@ -164,13 +163,12 @@ func (s ledgerRun) checkLedgers(ctx context.Context) {
 	s.checkStarted(ctx, expected.started)
 }
 
-// checkStarted holds the orchestrations that ledgers started against what they
-// must have come to.
+// checkStarted compares the orchestrations that ledgers started with their expected outcomes.
 func (s ledgerRun) checkStarted(ctx context.Context, started []Input) {
 	for _, in := range started {
 		state, err := s.client.Status(ctx, durable.InstanceID(in.Path), durable.Fetch{Output: true})
 		if err != nil {
-			s.fault("status of %s, which a ledger was to start: %v", in.Path, err)
+			s.fault("status of %s, which a ledger should have started: %v", in.Path, err)
 			continue
 		}
 		sum, ok := s.plan.App.expect(in)

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A Mover is a [Platform] that can go on with a copy of its hub.
+// Mover is a [Platform] that can replace its hub by a copy.
 type Mover interface {
-	// Move copies the hub, which no worker has, into an empty one, which takes its
-	// place. It returns what is not in the copy as it was.
+	// Move copies the hub, which has no workers, to an empty one and switches to it. It returns the
+	// differences of the copy.
 	Move(ctx context.Context) (faults []string)
 }
 
-// NewMovedPlan returns the plan that a seed stands for, of an app with entities or without
-// them, of a hub that is copied and goes on as the copy.
+// NewMovedPlan returns the plan of a seed for a hub that is replaced by copies of itself. The app has
+// entities for every second seed.
 func NewMovedPlan(seed uint64) *Plan {
 	p := NewRepeatedPlan(seed)
 	if mix(seed, "entities")%2 == 0 {
@@ -34,9 +34,9 @@ func NewMovedPlan(seed uint64) *Plan {
 			switch {
 			case s.Kind != DeadlineStep:
 			case p.Faults+p.Repeats > 0:
-				s.Kind = EventStep // a timer that was sent twice keeps the hub from being copied
+				s.Kind = EventStep // a timer that was sent twice prevents the copy
 			default:
-				s.Wait = 20 * time.Minute // the hub rests while it is copied
+				s.Wait = 20 * time.Minute // the hub is stopped during the copy
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func NewMovedPlan(seed uint64) *Plan {
 		if in.Terminated > 0 || in.At+in.Delay+suspension > at || !g.oneIn(2) {
 			continue
 		}
-		in.Suspended = at - g.upTo(suspension) // mostly it is when the hub is copied, and sleeps
+		in.Suspended = at - g.upTo(suspension) // usually suspended and sleeping during the copy
 		program := &p.App.Programs[in.Program]
 		program.Steps = append([]Step{{Kind: SleepStep, Wait: at - in.At - in.Delay + g.upTo(20*time.Second)}}, program.Steps...)
 	}

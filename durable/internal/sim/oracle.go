@@ -4,8 +4,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An Outcome is how an instance ends.
+// Outcome is the final state of an instance.
 type Outcome struct {
 	Status history.RuntimeStatus
-	Sum    uint64 // if it completed
+	Sum    uint64 // the output of a completed instance
 }

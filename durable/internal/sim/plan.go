@@ -7,93 +7,86 @@ import (
 	"time"
 )
 
-// A Plan is a simulation: an app, and what happens to the workers that run it.
+// Plan is a simulation: an app and the disturbances of its workers.
 type Plan struct {
 	Seed     uint64
 	App      *App
 	Workers  int
-	Sessions bool // extended sessions
-	// EntityBatch is how many operations of an entity are carried out at once;
-	// zero means many.
+	Sessions bool // with extended sessions
+	// EntityBatch is the maximum number of entity operations in a batch; zero means the default.
 	EntityBatch int
 
-	// Faults is the chance of each request of a worker to go wrong, until Quiet
-	// has passed.
+	// Faults is the probability that a request of a worker fails, until Quiet has passed.
 	Faults float64
 	Quiet  time.Duration
-	// Repeats is the chance of a request to be delivered twice, once more later, or
-	// late, in addition.
+	// Repeats is the probability that a request is also delivered twice, delivered again later, or delayed.
 	Repeats float64
-	// Cuts is the chance of a caller to go away in the middle of what it asks for, and
-	// mostly to ask for it again. The requests of clients go wrong, too, then.
+	// Cuts is the probability that a caller gives up during a call. Most callers then repeat the call. If
+	// Cuts is positive, requests of clients can fail, too.
 	Cuts float64
-	// Contests are IDs that several clients start at once.
+	// Contests are IDs that several clients start at the same time.
 	Contests []Contest
-	// Restarts are of instances of the app, under other IDs.
+	// Restarts are restarts of the app's instances under new IDs.
 	Restarts []Restart
-	// Streams are events that must come in the order in which they are raised.
+	// Streams are sequences of events that must arrive in order.
 	Streams []Stream
-	// Disturbances are what happens to workers meanwhile, Skews how far their
-	// clocks are ahead.
+	// Disturbances happen to the workers. Skews tells for each worker how far its clock is ahead.
 	Disturbances []Disturbance
 	Skews        []time.Duration
-	// Moves are when the hub is copied and goes on as the copy, on a [Mover].
+	// Moves are the times at which the hub is replaced by a copy, on a [Mover].
 	Moves []time.Duration
-	// StopAt is the operation of a ledger, counted from 1, in which the worker that
-	// carries it out is told to stop. Zero means none.
+	// StopAt is the number of a ledger operation, counted from 1. The worker that executes it is stopped.
+	// Zero means none.
 	StopAt int
 
-	// Ignorant workers know no function until Quiet has passed; then others follow
-	// them.
+	// Ignorant tells for each worker whether it knows no functions until Quiet has passed. Other processes
+	// then replace these workers.
 	Ignorant []bool
 
-	// Purger says that a client begins to purge everything at the end, and dies: Purged
-	// after it began, if it is not killed otherwise. Others finish what it began.
+	// Purger runs a client that crashes during the final purge, Purged after its begin if it was not killed
+	// before. Another client completes the purge.
 	Purger bool
 	Purged time.Duration
 
-	// Inside says that what clients send goes through processes of workers, as long as one
-	// lives, and may fail as what these do.
+	// Inside sends the requests of clients through the processes of workers while one is alive. They can then
+	// fail like the workers' requests.
 	Inside bool
 
-	// Awaited says that clients in the processes of workers wait for the end of each
-	// instance, and that most of them go away before.
+	// Awaited lets clients in the processes of workers wait for the end of each instance. Most of them give
+	// up early.
 	Awaited bool
 
 	// Asked, if not nil, counts the quiet states in which a client asks why instances wait.
 	Asked *Answers
 
-	// Pace is how long every activity takes. Zero means mostly a moment, and
-	// sometimes longer than anything stays locked without being renewed.
+	// Pace is the duration of every activity. Zero means random durations. Most of them are short, and some
+	// exceed the lifetime of a lock that is not renewed.
 	Pace time.Duration
 
-	// Partitions and Loose are for platforms that have queues.
+	// Partitions and Loose configure platforms with queues.
 	Partitions int
 	Loose      bool
-	// Varied says that such a platform is set up as the seed says, too, and not as
-	// it is by default.
+	// Varied lets the seed choose the configuration of such a platform.
 	Varied bool
-	// Strangers is how many messages come into the queues of such a platform that no
-	// worker can decode.
+	// Strangers is the number of undecodable messages that are put into the queues of such a platform.
 	Strangers int
-	// Audit says that such a platform keeps an audit of what happens to instances.
+	// Audit enables an audit of all changes to instances on such a platform.
 	Audit bool
 }
 
-// A DisturbanceKind is what happens to a worker.
+// DisturbanceKind is the kind of a disturbance.
 type DisturbanceKind int
 
-// The kinds of disturbances.
+// Kinds of disturbances.
 const (
-	KillIt   DisturbanceKind = iota // it dies without being able to do anything
-	FreezeIt                        // it does not get on for a while
-	StopIt                          // it is told to stop
+	KillIt   DisturbanceKind = iota // the process dies immediately
+	FreezeIt                        // the process stops running for a while
+	StopIt                          // the worker is told to stop
 	disturbanceKinds
 )
 
-// A Disturbance happens to one of the workers at some time. One that is killed
-// or stopped is followed by another after the given time, one that is frozen goes
-// on then.
+// Disturbance is an event that happens to a worker. A killed or stopped worker is replaced after For. A
+// frozen worker continues after For.
 type Disturbance struct {
 	Kind   DisturbanceKind
 	Worker int
@@ -101,42 +94,40 @@ type Disturbance struct {
 	For    time.Duration
 }
 
-// String says what happens.
+// String describes the disturbance.
 func (d Disturbance) String() string {
 	kind := [...]string{"killed", "frozen", "stopped"}[d.Kind]
 	return fmt.Sprintf("worker %d is %s at %v for %v", d.Worker, kind, d.At, d.For)
 }
 
-// NewVariedPlan is [NewPlan] for a platform that is set up as the seed says.
+// NewVariedPlan is [NewPlan] with a platform configuration that depends on the seed.
 func NewVariedPlan(seed uint64) *Plan {
 	p := NewPlan(seed)
 	p.Varied = true
 	return p
 }
 
-// NewRepeatedPlan is [NewVariedPlan] with requests that come twice and late.
+// NewRepeatedPlan is [NewVariedPlan] with repeated and delayed requests.
 func NewRepeatedPlan(seed uint64) *Plan { return NewVariedPlan(seed).repeated() }
 
-// NewRepeatedEntityPlan is [NewEntityPlan] with requests that come twice and late.
+// NewRepeatedEntityPlan is [NewEntityPlan] with repeated and delayed requests.
 func NewRepeatedEntityPlan(seed uint64) *Plan { return NewEntityPlan(seed).repeated() }
 
-// repeated adds requests that come twice and late. What else the seed stands for stays.
+// repeated adds repeated and delayed requests to p. The rest of the plan stays the same for the seed.
 func (p *Plan) repeated() *Plan {
 	p.Repeats = []float64{0.01, 0.05, 0.2}[mix(p.Seed, "repeats")%3]
 	return p
 }
 
-// NewStrangePlan is [NewRepeatedPlan] with messages in the queues that no worker can
-// decode.
+// NewStrangePlan is [NewRepeatedPlan] with undecodable messages in the queues.
 func NewStrangePlan(seed uint64) *Plan {
 	p := NewRepeatedPlan(seed)
 	p.Strangers = 1 + int(mix(seed, "strangers")%8)
 	return p
 }
 
-// NewAuditedPlan is [NewVariedPlan] with an audit. Clocks agree: what one worker leaves
-// to the next about the audit is compressed, and a simulated clock does not move the
-// times in that.
+// NewAuditedPlan is [NewVariedPlan] with an audit. All clocks agree, because workers pass compressed audit
+// data on, and a simulated clock does not shift the times in compressed data.
 func NewAuditedPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed)
 	p.Audit = true
@@ -144,8 +135,8 @@ func NewAuditedPlan(seed uint64) *Plan {
 	return p
 }
 
-// NewLargePlan is [NewVariedPlan], and every other one [NewEntityPlan], with payloads that
-// do not fit into messages. In every third nothing goes wrong.
+// NewLargePlan is [NewVariedPlan], or [NewEntityPlan] for every second seed, with payloads that do not fit
+// into messages. For every third seed nothing fails.
 func NewLargePlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed)
 	if seed%2 == 0 {
@@ -159,9 +150,8 @@ func NewLargePlan(seed uint64) *Plan {
 	return p
 }
 
-// NewEndingPlan is [NewVariedPlan] with instances that are terminated about when
-// they begin, some while nobody is there who knows their function, and with some
-// whose function nobody ever knows.
+// NewEndingPlan is [NewVariedPlan] with instances that are terminated near their start, some of them while no
+// worker knows their function. Some functions are never registered.
 func NewEndingPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed)
 	r := rand.New(rand.NewPCG(seed, 0xE4D))
@@ -173,7 +163,7 @@ func NewEndingPlan(seed uint64) *Plan {
 		}
 		in.Unknown = r.IntN(5) == 0
 		if in.Unknown && r.IntN(3) == 0 {
-			in.Raised, in.Suspended = nil, 0 // it would be held for ever
+			in.Raised, in.Suspended = nil, 0 // the instance would be held forever
 			continue
 		}
 		if r.IntN(2) == 0 && !in.Unknown {
@@ -181,7 +171,7 @@ func NewEndingPlan(seed uint64) *Plan {
 		}
 		in.Terminated = max(in.At, in.At+in.Delay+time.Duration(r.Int64N(int64(4*time.Second)))-2*time.Second)
 		in.Raised = nil
-		program.Steps = append(program.Steps, Step{Kind: EventStep, Event: "never"}) // lest it ends by itself
+		program.Steps = append(program.Steps, Step{Kind: EventStep, Event: "never"}) // keeps the instance from completing
 	}
 	for range p.Workers {
 		p.Ignorant = append(p.Ignorant, r.IntN(2) == 0)
@@ -190,8 +180,8 @@ func NewEndingPlan(seed uint64) *Plan {
 	return p
 }
 
-// NewCallerPlan is [NewVariedPlan] with callers that go away, requests that come twice
-// and late, from clients too, and clients that start one ID at once.
+// NewCallerPlan is [NewVariedPlan] with callers that give up, repeated and delayed requests of workers and
+// clients, and clients that start one ID at the same time.
 func NewCallerPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed).repeated()
 	r := rand.New(rand.NewPCG(seed, 0xCA11))
@@ -202,23 +192,22 @@ func NewCallerPlan(seed uint64) *Plan {
 	return p
 }
 
-// NewRestartPlan is [NewCallerPlan] with clients that restart instances, and go away
-// meanwhile.
+// NewRestartPlan is [NewCallerPlan] with clients that restart instances and give up during the call.
 func NewRestartPlan(seed uint64) *Plan {
 	p := NewCallerPlan(seed)
 	r := rand.New(rand.NewPCG(seed, 0x2E57))
 	for _, in := range p.App.Instances {
 		program := p.App.Programs[in.Program]
 		if in.Terminated > 0 || slices.ContainsFunc([]StepKind{EventStep, DeadlineStep, SendStep, ReceiveStep, ChildStep, ChildrenStep}, program.has) {
-			continue // its second run would not end as the first, or would have the children of that
+			continue // a second run would have another result, or the same children
 		}
 		p.Restarts = append(p.Restarts, Restart{Of: in, ID: "again " + in.ID, At: in.At + time.Duration(r.Int64N(int64(40*time.Second)))})
 	}
 	return p
 }
 
-// NewAskedPlan is [NewVariedPlan], or every other one [NewEntityPlan], in which a client asks why
-// instances wait. Half of the instances are suspended, most of them shortly before an event comes.
+// NewAskedPlan is [NewVariedPlan], or [NewEntityPlan] for every second seed, in which a client asks why
+// instances wait. Half of the instances are suspended, most of them shortly before an event arrives.
 func NewAskedPlan(seed uint64, asked *Answers) *Plan {
 	p := NewVariedPlan(seed)
 	if seed%2 == 0 {
@@ -239,15 +228,15 @@ func NewAskedPlan(seed uint64, asked *Answers) *Plan {
 	return p
 }
 
-// NewSignalerPlan is [NewRepeatedEntityPlan] with clients that go away while they signal
-// entities, and signal them again.
+// NewSignalerPlan is [NewRepeatedEntityPlan] with clients that give up while they signal entities, and repeat
+// the signals.
 func NewSignalerPlan(seed uint64) *Plan {
 	p := NewRepeatedEntityPlan(seed)
 	r := rand.New(rand.NewPCG(seed, 0x516))
 	for _, c := range p.App.Signals {
 		for range r.IntN(4) {
 			c.Cut = time.Duration(1 + r.Int64N(int64(80*time.Millisecond)))
-			c.Order.Number++ // a signal has nothing by which it would be known as the same
+			c.Order.Number++ // a repeated signal has no identity and counts as a new one
 			c.At += time.Duration(r.Int64N(int64(5 * time.Second)))
 			p.App.Signals = append(p.App.Signals, c)
 		}
@@ -255,11 +244,11 @@ func NewSignalerPlan(seed uint64) *Plan {
 	return p
 }
 
-// unsure reports whether what clients ask for may fail.
-func (p *Plan) unsure() bool { return p.Cuts > 0 || p.Inside }
+// clientsMayFail reports whether calls of clients may fail.
+func (p *Plan) clientsMayFail() bool { return p.Cuts > 0 || p.Inside }
 
-// NewInsiderPlan is [NewStreamPlan], with events that are raised at once, or every third
-// time [NewSignalerPlan], with clients in the processes of workers.
+// NewInsiderPlan is [NewStreamPlan] with concurrent events, or [NewSignalerPlan] for every third seed, with
+// clients in the processes of workers.
 func NewInsiderPlan(seed uint64) *Plan {
 	p := NewSignalerPlan(seed)
 	if seed%3 > 0 {
@@ -273,14 +262,13 @@ func NewInsiderPlan(seed uint64) *Plan {
 	return p
 }
 
-// NewPlan returns the plan that a seed stands for.
+// NewPlan returns the plan of a seed.
 func NewPlan(seed uint64) *Plan {
 	r := rand.New(rand.NewPCG(seed, 0x5117))
 	return newPlan(seed, r, NewApp(r, DefaultSize))
 }
 
-// NewEntityPlan returns the plan, of an app that has entities, that a seed stands
-// for.
+// NewEntityPlan returns the plan of a seed for an app with entities.
 func NewEntityPlan(seed uint64) *Plan {
 	r := rand.New(rand.NewPCG(seed, 0xE4717))
 	p := newPlan(seed, r, NewLedgerApp(r, DefaultSize))

@@ -8,72 +8,66 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Platform is a hub under simulation.
+// Platform is a hub under simulation.
 type Platform interface {
-	// Client returns the hub as clients have it. Nothing disturbs them.
+	// Client returns a client of the hub. Its requests do not fail.
 	Client() provider.Client
 
-	// Caller returns the hub as a client has it of which requests may go wrong, and
-	// what ends that one's process.
+	// Caller returns a client of the hub whose requests may fail, and a function that kills the client's
+	// process.
 	Caller(name string) (c provider.Client, kill func(), err error)
 
-	// Worker returns the hub as a new process has it, whose clock is ahead by
-	// skew.
+	// Worker returns a new worker process, whose clock is ahead by skew.
 	Worker(name string, skew time.Duration) (Process, error)
 
-	// Context returns a context for what a worker or a client does, below which
-	// chance comes from the seed.
+	// Context returns a context for the actions of the named worker or client. Its random numbers are derived
+	// from the seed.
 	Context(ctx context.Context, name string) context.Context
 
-	// Status returns how far an instance is, without disturbing anything.
+	// Status returns the status of an instance without any effect on the simulation.
 	Status(id string) (history.RuntimeStatus, error)
 
-	// KeepsOrder reports whether what one client sends to an instance comes in that
-	// order whatever happens.
+	// KeepsOrder reports whether messages of one client to an instance always arrive in order.
 	KeepsOrder() bool
 
-	// Pending returns what is on its way to workers, hidden or not, in words.
+	// Pending describes the pending messages and activities, including hidden ones.
 	Pending() []string
 
-	// Settle waits until nothing is under way any more that workers have begun,
-	// all of which have stopped.
+	// Settle waits until all background work of the workers, which have stopped, has ended.
 	Settle()
 
-	// Stored returns what is stored of instances, in words.
+	// Stored describes the stored data of instances.
 	Stored() []string
 
-	// Audit returns what is wrong with what is recorded of instances besides their
-	// histories.
+	// Audit returns the faults in the records of instances other than their histories.
 	Audit() []string
 
-	// Inspect returns what went wrong that only the platform can tell, given
-	// which activities ran.
+	// Inspect returns the faults that only the platform can detect. runs are the activities that ran.
 	Inspect(runs []ActivityRun) []string
 }
 
-// A Process is a worker of the hub.
+// Process is the process of a worker.
 type Process interface {
 	provider.Worker
 
-	// Dead returns a channel that is closed when the process is dead.
+	// Dead returns a channel that is closed when the process dies.
 	Dead() <-chan struct{}
-	// Kill ends the process without its being able to do anything.
+	// Kill ends the process immediately.
 	Kill()
-	// Freeze keeps it from getting on for d.
+	// Freeze stops the process for d.
 	Freeze(d time.Duration)
-	// FrozenSince returns when it was frozen first; ok is false if it never was.
+	// FrozenSince returns the time of the first freeze; ok is false if there was none.
 	FrozenSince() (at time.Time, ok bool)
 }
 
-// An ActivityRun is one run of an activity: for whom, what, by which worker and
-// how long after the simulation began.
+// ActivityRun is one run of an activity. At is the time since the start of the simulation.
 type ActivityRun struct {
 	InstanceID string
 	TaskID     int
 	Key        string
 	Worker     string
 	At         time.Duration
-	// Until is when it ended, its worker died or nothing of what that one did came
-	// through any more: so long the task was the worker's.
+	// Until is the time at which the run ended, its worker died or its worker was frozen. The worker had the
+	// activity until then.
 	Until time.Duration
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A Restart is of an instance of the app, as another instance, which comes to the same.
+// Restart is the restart of an instance of the app under a new ID. Both instances must have the same outcome.
 type Restart struct {
 	Of Instance
 	ID string

@@ -18,21 +18,20 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// How long a simulation waits, in its own time, for what must happen. Patience
-// begins anew with every activity that runs.
+// Limits in simulated time. patience restarts with every activity that runs.
 const (
-	patience = 30 * time.Minute
-	settling = 25 * time.Minute
-	// settlingOfResult bounds how long it takes to send the result of an activity.
-	settlingOfResult = 10 * time.Second
-	interval         = time.Second
-	// moments is for how many intervals nothing must have been on its way.
-	moments = 3
-	// suspension is how long instances are suspended.
+	patience     = 30 * time.Minute
+	quietTimeout = 25 * time.Minute
+	// resultTime limits the time to send the result of an activity.
+	resultTime = 10 * time.Second
+	interval   = time.Second
+	// quietIntervals is the number of consecutive intervals without pending messages.
+	quietIntervals = 3
+	// suspension is the duration of a suspension.
 	suspension = 5 * time.Second
 )
 
-// simulation is a plan as it is carried out.
+// simulation is the execution of a plan.
 type simulation struct {
 	plan     *Plan
 	platform Platform
@@ -40,25 +39,24 @@ type simulation struct {
 	begin    time.Time
 	cfg      durable.Config
 
-	mu        sync.Mutex               // protects the following
-	processes []Process                // those that work now, by worker; nil if there is none
-	watches   []*inuse.Watch           // of all processes that there were, but those that were frozen
-	working   map[Process]*inuse.Watch // of those that work now
+	mu        sync.Mutex               // guards the fields below
+	processes []Process                // running processes by worker; nil if the worker is down
+	watches   []*inuse.Watch           // of all processes that ended without having been frozen
+	working   map[Process]*inuse.Watch // of running processes
 	stops     []context.CancelFunc
 	runs      []ActivityRun
-	busy      map[Process]int // how many activities a process runs now
+	busy      map[Process]int // number of running activities by process
 	faults    []string
-	begun     int                             // operations of ledgers
-	receipts  map[orderKey]map[string]Receipt // of ledgers
+	begun     int                             // number of started ledger operations
+	receipts  map[orderKey]map[string]Receipt // of ledgers, by order and ledger
 	bids      []*bid
-	doubted   map[string][]int // of streams, the events of which an attempt failed that may have been made
-	open      map[int]bool     // the workers whose process is there, or about to be
-	moving    bool             // the hub is about to be copied: no worker begins
+	doubted   map[string][]int // by stream, the events with a failed attempt that may have been stored
+	open      map[int]bool     // workers with a process, or about to start one
+	moving    bool             // the hub is about to be copied; no worker may start
 }
 
-// Run carries a plan out and returns what was not as it must be. It must be
-// called in a bubble, unless the platform can do without, and with nothing else
-// under way there. Logger gets what workers log; nil means that nobody does.
+// Run executes a plan and returns the faults that it found. It must be called in a synctest bubble without
+// other activity, unless the platform works without one. The workers log to logger; nil discards their logs.
 func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger) (faults []string) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -71,7 +69,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, NoExtendedSessions: !plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
-			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also where no other worker can come
+			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also on platforms with a single worker
 		},
 	}
 	instances, ledgers, contests, streams := instanceRun{s}, ledgerRun{s}, contestRun{s}, streamRun{s}
@@ -79,16 +77,17 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	clients := platform.Context(ctx, "client")
-	// as names a caller: callers of different names take turns in an order that the seed decides.
+	// as returns the context of a named client. The seed determines the order in which clients with different
+	// names run.
 	as := func(ctx context.Context, name string) context.Context { return platform.Context(ctx, "client "+name) }
 	waiting, goAway := context.WithCancel(clients)
 	defer goAway()
 	var workers, waiters, others sync.WaitGroup
 	for i := range plan.Workers {
-		workers.Go(func() { s.live(work, i) })
+		workers.Go(func() { s.runWorker(work, i) })
 	}
 	for _, in := range plan.App.Instances {
-		others.Go(func() { instances.drive(as(ctx, in.ID), in) })
+		others.Go(func() { instances.runClients(as(ctx, in.ID), in) })
 	}
 	if plan.Awaited {
 		for _, in := range plan.App.Instances {
@@ -116,7 +115,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	if len(plan.Moves) > 0 {
 		others.Go(func() {
 			for _, at := range plan.Moves {
-				s.at(at)
+				s.sleepUntil(at)
 				s.move(ctx, platform.(Mover))
 			}
 		})
@@ -141,11 +140,11 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	platform.Settle()
 	for _, watch := range s.watches {
 		for _, what := range watch.All() {
-			s.fault("in use when all have stopped: %s", what)
+			s.fault("still in use after all workers have stopped: %s", what)
 		}
 	}
 	for _, what := range platform.Pending() {
-		s.fault("left behind by workers that stopped: %s", what)
+		s.fault("message left behind by stopped workers: %s", what)
 	}
 	for _, what := range platform.Audit() {
 		s.fault("%s", what)
@@ -156,10 +155,9 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	return append(s.faults, platform.Inspect(s.countedRuns())...)
 }
 
-// countedRuns returns the activities that ran for instances that nobody
-// terminated or restarted. An episode of which a worker does not get to know whether it counts
-// lets its activities run; if the instance was terminated before the episode could
-// be run again, that was in vain. s.mu is held.
+// countedRuns returns the activity runs of instances that were neither terminated nor restarted. A worker
+// runs the activities of an episode even if it does not know whether its commit succeeded. If the instance is
+// terminated before the episode is repeated, these runs belong to no history. s.mu must be held.
 func (s *simulation) countedRuns() []ActivityRun {
 	return slices.DeleteFunc(slices.Clone(s.runs), func(r ActivityRun) bool {
 		return slices.ContainsFunc(s.plan.Restarts, func(again Restart) bool { return again.ID == r.InstanceID }) ||
@@ -173,15 +171,15 @@ func (s *simulation) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// at waits until the simulation is as old as d.
-func (s *simulation) at(d time.Duration) {
+// sleepUntil sleeps until the simulation has run for d.
+func (s *simulation) sleepUntil(d time.Duration) {
 	time.Sleep(time.Until(s.begin.Add(d)))
 }
 
-// live runs one worker, and another one whenever it has ended, until ctx ends.
-func (s *simulation) live(ctx context.Context, worker int) {
+// runWorker runs a worker and replaces it by a new process whenever it ends, until ctx ends.
+func (s *simulation) runWorker(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		if !s.mayBegin(worker) {
+		if !s.tryStart(worker) {
 			pause.For(ctx, interval)
 			continue
 		}
@@ -191,10 +189,10 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			s.fault("open worker %s: %v", name, err)
 			return
 		}
-		registry := s.plan.App.Registry(s.perform(p, name), ledgerRun{s}.take(p, worker), ledgerRun{s}.receive(p))
+		registry := s.plan.App.Registry(s.perform(p, name), ledgerRun{s}.operationTime(p, worker), ledgerRun{s}.receiptRecorder(p))
 		watch := new(inuse.Watch)
 		run, stop := context.WithCancel(inuse.With(s.platform.Context(ctx, name), watch))
-		if s.isIgnorant(worker) {
+		if s.isWithoutFunctions(worker) {
 			registry = durable.NewRegistry()
 			run, stop = context.WithDeadline(run, s.begin.Add(s.plan.Quiet))
 		}
@@ -213,7 +211,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			ended <- err
 		}
 		stop()
-		if err := <-ended; err != nil && !isDead(p) && !wasFrozen(p) && !s.wasCutShort(err) {
+		if err := <-ended; err != nil && !isDead(p) && !wasFrozen(p) && !s.exceededShutdown(err) {
 			s.fault("worker %s: %v", name, err)
 		}
 		s.mu.Lock()
@@ -228,21 +226,20 @@ func (s *simulation) live(ctx context.Context, worker int) {
 	}
 }
 
-// isIgnorant reports whether a worker that begins now knows no function.
-func (s *simulation) isIgnorant(worker int) bool {
+// isWithoutFunctions reports whether a worker that starts now knows no functions.
+func (s *simulation) isWithoutFunctions(worker int) bool {
 	return s.plan.Ignorant != nil && s.plan.Ignorant[worker] && time.Since(s.begin) < s.plan.Quiet
 }
 
-// wasFrozen reports whether a process was frozen at some time. Nothing of what it
-// does then need come to an end in time.
+// wasFrozen reports whether a process was ever frozen. Its work need not complete in time.
 func wasFrozen(p Process) bool {
 	_, frozen := p.FrozenSince()
 	return frozen
 }
 
-// wasCutShort reports whether a worker was not done in time when it was told to
-// stop, which those whose requests are slow need not be.
-func (s *simulation) wasCutShort(err error) bool {
+// exceededShutdown reports whether a worker exceeded its shutdown timeout, which is allowed if its requests are
+// slow.
+func (s *simulation) exceededShutdown(err error) bool {
 	return s.plan.Faults > 0 && strings.Contains(err.Error(), "stopped while user code goes on")
 }
 
@@ -255,7 +252,7 @@ func isDead(p Process) bool {
 	}
 }
 
-// mix makes a number of a seed and a text.
+// mix hashes a seed and a text.
 func mix(seed uint64, text string) uint64 {
 	h := fold(seed^0x9E3779B97F4A7C15, text)
 	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
@@ -264,12 +261,12 @@ func mix(seed uint64, text string) uint64 {
 }
 
 func (s *simulation) disturb(d Disturbance) {
-	s.at(d.At)
+	s.sleepUntil(d.At)
 	s.mu.Lock()
 	p, stop := s.processes[d.Worker], s.stops[d.Worker]
 	s.mu.Unlock()
 	switch {
-	case p == nil: // it is not there just now
+	case p == nil: // the worker is down
 	case d.Kind == KillIt:
 		p.Kill()
 	case d.Kind == FreezeIt:
@@ -279,7 +276,7 @@ func (s *simulation) disturb(d Disturbance) {
 	}
 }
 
-// perform returns the activity of a process.
+// perform returns the activity function for a process.
 func (s *simulation) perform(p Process, worker string) func(context.Context, Task) (string, error) {
 	return func(ctx context.Context, t Task) (string, error) {
 		if isDead(p) {
@@ -300,8 +297,7 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 	}
 }
 
-// beginRun notes that a process begins to run an activity, and returns what notes
-// that it has ended.
+// beginRun records the start of an activity run. The caller calls ended to record its end.
 func (s *simulation) beginRun(p Process, run ActivityRun) (ended func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,7 +317,7 @@ func (s *simulation) beginRun(p Process, run ActivityRun) (ended func()) {
 	}
 }
 
-// isBusy reports whether a process that lives runs an activity.
+// isBusy reports whether a live process is running an activity.
 func (s *simulation) isBusy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,8 +329,8 @@ func (s *simulation) isBusy() bool {
 	return false
 }
 
-// duration is how long an activity takes. No two take the same time, so that it
-// never depends on the scheduler which one ends first.
+// duration returns how long an activity takes. All durations differ, so that the order of completion never
+// depends on the scheduler.
 func (s *simulation) duration(t Task) time.Duration {
 	h := mix(s.plan.Seed, t.Key)
 	odd := time.Duration(h >> 32 % uint64(time.Millisecond))
@@ -348,9 +344,8 @@ func (s *simulation) duration(t Task) time.Duration {
 	return d
 }
 
-// awaitEnds waits until all instances that were started have ended. It resumes
-// those that it finds suspended: the order in which messages arrive is not that in
-// which they were sent.
+// awaitEnds waits until all started instances have ended. It resumes suspended instances, because a Resume
+// may have overtaken its Suspend.
 func (s *simulation) awaitEnds(ctx context.Context) {
 	ran, deadline := 0, time.Now().Add(patience)
 	for {
@@ -368,7 +363,7 @@ func (s *simulation) awaitEnds(ctx context.Context) {
 			if !status.IsTerminal() {
 				open, last = open+1, fmt.Sprintf("%s is %v", in.ID, status)
 				if status == history.Suspended && time.Since(s.begin) > in.Suspended+suspension+interval {
-					_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // it may have gone on meanwhile
+					_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // the instance may have resumed meanwhile
 				}
 			}
 		}
@@ -383,22 +378,21 @@ func (s *simulation) awaitEnds(ctx context.Context) {
 	}
 }
 
-// ranSoFar returns how many activities have run.
+// ranSoFar returns the number of activity runs.
 func (s *simulation) ranSoFar() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.runs)
 }
 
-// awaitQuiet waits until nothing has been on its way for a moment. An activity of
-// which nothing is stored, since a worker that was frozen runs it again, has a result
-// that takes a while to be sent and dropped.
+// awaitQuiet waits until no message is pending for several intervals. A frozen worker may still run an
+// activity that is stored nowhere. awaitQuiet waits until its result has been sent and discarded.
 func (s *simulation) awaitQuiet() {
 	quiet := 0
-	for deadline := time.Now().Add(settling); quiet < moments; time.Sleep(interval) {
+	for deadline := time.Now().Add(quietTimeout); quiet < quietIntervals; time.Sleep(interval) {
 		if s.isBusy() {
 			quiet = 0
-			time.Sleep(settlingOfResult)
+			time.Sleep(resultTime)
 			continue
 		}
 		pending := s.platform.Pending()
@@ -407,17 +401,16 @@ func (s *simulation) awaitQuiet() {
 		}
 		if time.Now().After(deadline) {
 			for _, what := range pending {
-				s.fault("still on its way: %s", what)
+				s.fault("still pending: %s", what)
 			}
 			return
 		}
 	}
 }
 
-// awaitIdle waits until nothing is in use by workers: what they took to do something was
-// given back, whatever became of it.
+// awaitIdle waits until workers have released all resources that they acquired for their work.
 func (s *simulation) awaitIdle() {
-	for deadline := time.Now().Add(idling); ; time.Sleep(97 * time.Millisecond) { // not in step with what they do
+	for deadline := time.Now().Add(idleTimeout); ; time.Sleep(97 * time.Millisecond) { // not synchronized with the workers' own intervals
 		left := map[Process][]string{}
 		s.mu.Lock()
 		for p, watch := range s.working {
@@ -431,27 +424,27 @@ func (s *simulation) awaitIdle() {
 		}
 		if time.Now().After(deadline) {
 			for _, all := range left {
-				s.fault("in use though there is nothing to do: %s", strings.Join(all, ", "))
+				s.fault("still in use although the hub is idle: %s", strings.Join(all, ", "))
 			}
 			return
 		}
 	}
 }
 
-// returned reports whether an output is that of an orchestration that came to a sum.
+// returned reports whether output is the output of an orchestration with this sum.
 func (s *simulation) returned(output string, sum uint64) bool {
 	var got Output
 	return json.Unmarshal([]byte(output), &got) == nil && got == s.plan.App.output(sum)
 }
 
-// cameLate reports whether an instance can be one that a request brought back which was
-// delivered again after the instance was purged: its input is gone, and so it failed.
-func (s *simulation) cameLate(state *durable.InstanceState) bool {
+// isRecreated reports whether a request that was repeated after the purge of the instance may have created the
+// instance again. Its input is gone, and so it failed.
+func (s *simulation) isRecreated(state *durable.InstanceState) bool {
 	return s.plan.Repeats > 0 && state.Status == history.Failed
 }
 
-// purgeHalf lets a client purge everything that dies meanwhile.
-func (s *simulation) purgeHalf(ctx context.Context) {
+// purgeAndCrash runs a client that purges all instances and crashes during the purge.
+func (s *simulation) purgeAndCrash(ctx context.Context) {
 	c, kill, err := s.platform.Caller(purger)
 	if err != nil {
 		s.fault("open client: %v", err)
@@ -461,20 +454,20 @@ func (s *simulation) purgeHalf(ctx context.Context) {
 		defer time.AfterFunc(s.plan.Purged, kill).Stop()
 	}
 	client := durable.NewClient(c, nil)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // on logs the dead try for ever
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // on partition logs, a dead client retries forever
 	defer cancel()
 	for state, err := range client.All(ctx, durable.Query{}) {
 		if err == nil {
-			_, _ = client.Purge(ctx, durable.InstanceID(state.Instance.InstanceID)) // it is dead at some time
+			_, _ = client.Purge(ctx, durable.InstanceID(state.Instance.InstanceID)) // fails after the crash
 		}
 	}
 	s.awaitQuiet()
 }
 
-// checkPurge purges everything and looks what is left.
+// checkPurge purges all instances and reports what is left.
 func (s *simulation) checkPurge(ctx context.Context) {
 	if s.plan.Purger {
-		s.purgeHalf(ctx)
+		s.purgeAndCrash(ctx)
 	}
 	var ids []durable.InstanceID
 	for state, err := range s.client.All(ctx, durable.Query{}) {
@@ -490,39 +483,38 @@ func (s *simulation) checkPurge(ctx context.Context) {
 		}
 	}
 	for _, what := range append(s.platform.Stored(), s.platform.Pending()...) {
-		s.fault("left behind by purges: %s", what)
+		s.fault("left after the purge: %s", what)
 	}
 }
 
-// cut returns after how long a caller goes away that asks for something; ok is false if
-// it does not, as nobody does any more when Quiet has passed.
+// cut returns when a caller gives up a call; ok is false if it does not. No caller gives up after Quiet.
 func (s *simulation) cut(what string) (after time.Duration, ok bool) {
 	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xC07, what)))
 	return time.Duration(1 + r.Int64N(int64(80*time.Millisecond))), r.Float64() < s.plan.Cuts && time.Since(s.begin) < s.plan.Quiet
 }
 
-// insist calls f until its caller is told what came of it: callers go away meanwhile, or
-// get to know that it may have been done or not.
-func (s *simulation) insist(ctx context.Context, what string, f func(context.Context) error) (err error) {
+// retryUntilClear calls f until it has a definite result. It retries calls that the caller gave up and calls with an
+// unknown result.
+func (s *simulation) retryUntilClear(ctx context.Context, what string, f func(context.Context) error) (err error) {
 	ctx = s.platform.Context(ctx, "client "+what)
 	for n := range 10 {
 		attempt, cancel := ctx, func() {}
-		if after, ok := s.cut(fmt.Sprint(what, " ", n)); ok && n < 9 { // the last has all the time it takes
+		if after, ok := s.cut(fmt.Sprint(what, " ", n)); ok && n < 9 { // the last attempt has no time limit
 			attempt, cancel = context.WithTimeout(ctx, after)
 		}
 		err = f(attempt)
 		cancel()
-		if err == nil || !s.plan.unsure() || errors.Is(err, durable.ErrInstanceEnded) || errors.Is(err, durable.ErrInstanceExists) {
+		if err == nil || !s.plan.clientsMayFail() || errors.Is(err, durable.ErrInstanceEnded) || errors.Is(err, durable.ErrInstanceExists) {
 			return err
 		}
 		if s.plan.Inside {
-			pause.For(ctx, time.Duration(n)*interval) // there may be an outage
+			pause.For(ctx, time.Duration(n)*interval) // lets an outage pass
 		}
 	}
 	return err
 }
 
-// move stops all workers, has the hub copied, and lets workers begin on the copy.
+// move stops all workers, copies the hub and lets workers start on the copy.
 func (s *simulation) move(ctx context.Context, m Mover) {
 	s.mu.Lock()
 	s.moving = true
@@ -538,7 +530,7 @@ func (s *simulation) move(ctx context.Context, m Mover) {
 	s.mu.Unlock()
 }
 
-// stopAll tells all workers to stop, and reports whether there are any.
+// stopAll stops all workers. It reports whether there are any.
 func (s *simulation) stopAll() (any bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -550,8 +542,8 @@ func (s *simulation) stopAll() (any bool) {
 	return any
 }
 
-// mayBegin reports whether a worker may begin, and notes that it does.
-func (s *simulation) mayBegin(worker int) bool {
+// tryStart reports whether a worker may start, and records the start.
+func (s *simulation) tryStart(worker int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.moving {

@@ -10,21 +10,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Stream is numbered events that one client raises, one after the other, for an
-// instance of its own that reports in which order it got them.
+// Stream is a sequence of numbered events. One client raises them one after the other. A separate instance
+// reports the order in which it receives them.
 type Stream struct {
 	ID    string
 	Begin time.Duration
-	Count int // of events
-	Names int // that they have by turns
-	Burst int // how many more are raised at the same time
-	// Renews says after how many events the instance continues as new, while others may
-	// wait, Works after how many it calls an activity; zero means never.
+	Count int // number of events
+	Names int // number of event names, used in turn
+	Burst int // number of additional events that are raised concurrently
+	// Renews and Works are numbers of events. After every Renews events the instance continues as new while
+	// other events may be pending; after every Works events it calls an activity. Zero means never.
 	Renews, Works int
 }
 
-// NewStreamPlan is [NewVariedPlan] with streams. Every second one is calm: nothing goes
-// back to the storage.
+// NewStreamPlan is [NewVariedPlan] with streams. For every second seed, nothing returns messages to the
+// storage.
 func NewStreamPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed)
 	r := rand.New(rand.NewPCG(seed, 0x57AEA))
@@ -41,7 +41,7 @@ func NewStreamPlan(seed uint64) *Plan {
 	return p
 }
 
-// listening is what the instance of a stream is started with.
+// listening is the input of the orchestrator of a stream.
 type listening struct {
 	Stream
 	Got []int
@@ -53,7 +53,7 @@ func streamEvent(st Stream, n int) durable.Event[int] {
 	return durable.Event[int](fmt.Sprintf("event-%d", n%st.Names))
 }
 
-// hear is the orchestrator of streams.
+// hear is the orchestrator of a stream.
 func hear(ctx *durable.Context, in listening) ([]int, error) {
 	for len(in.Got) < in.Count {
 		n := len(in.Got)
@@ -74,8 +74,8 @@ func hear(ctx *durable.Context, in listening) ([]int, error) {
 	return in.Got, nil
 }
 
-// cameIn returns the numbers of the events of a stream that are in a history.
-func cameIn(past []history.Event) (numbers []int) {
+// eventNumbers returns the numbers of the stream's events in a history.
+func eventNumbers(past []history.Event) (numbers []int) {
 	for _, e := range past {
 		var n int
 		if e, ok := e.(*history.EventRaised); ok && e.Input != nil && json.Unmarshal([]byte(*e.Input), &n) == nil {

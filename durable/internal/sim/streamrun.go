@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A streamRun is the part of a simulation that works on streams.
+// streamRun implements the streams of a simulation.
 type streamRun struct{ *simulation }
 
-// keepsOrder reports whether the hub keeps the order in which one client sends.
+// keepsOrder reports whether the events of one client must arrive in order.
 func (s streamRun) keepsOrder() bool {
 	return s.platform.KeepsOrder() || s.plan.Workers == 1 && s.plan.Faults+s.plan.Repeats == 0 && !s.plan.Loose && len(s.plan.Disturbances) == 0
 }
 
-// stream raises the events of a stream, and suspends and resumes the instance among them.
+// stream raises the events of a stream and sometimes suspends and resumes the instance between them.
 func (s streamRun) stream(ctx context.Context, st Stream) {
-	s.at(st.Begin)
+	s.sleepUntil(st.Begin)
 	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x57AE, st.ID)))
 	g := generator{r: r}
 	id := durable.InstanceID(st.ID)
@@ -34,7 +34,7 @@ func (s streamRun) stream(ctx context.Context, st Stream) {
 		return err
 	}}
 	suspended := false
-	toggle := func() error { // it may not be as far as that, and refuse
+	toggle := func() error { // an error is fine, because the instance may not have got so far
 		if suspended = !suspended; suspended {
 			_ = s.client.Suspend(ctx, id, "for a while")
 		} else {
@@ -45,7 +45,7 @@ func (s streamRun) stream(ctx context.Context, st Stream) {
 	for n := 0; n < st.Count; n++ {
 		first, last := n, min(n+st.Burst, st.Count-1)
 		steps = append(steps, func() error { return s.raise(ctx, st, first, last) })
-		if n = last; n < st.Count-1 && g.oneIn(4) { // it goes on at least until the last event
+		if n = last; n < st.Count-1 && g.oneIn(4) { // the instance runs at least until the last event
 			steps = append(steps, toggle)
 		}
 	}
@@ -65,30 +65,30 @@ func (s streamRun) stream(ctx context.Context, st Stream) {
 		case state.Status.IsTerminal():
 			return
 		case state.Status == history.Suspended:
-			_ = s.client.Resume(ctx, id, "again") // it may have gone on meanwhile
+			_ = s.client.Resume(ctx, id, "again") // the instance may have resumed meanwhile
 		}
 		if time.Now().After(deadline) {
-			s.fault("stream %s has not ended, it is %+v, %v", st.ID, state, err)
+			s.fault("stream %s has not ended; its state is %+v, %v", st.ID, state, err)
 			return
 		}
 	}
 }
 
-// raise raises events of a stream at once. One is raised again if that fails in a client
-// that may fail.
+// raise raises the events first to last of a stream concurrently. It retries failed attempts if clients may
+// fail.
 func (s streamRun) raise(ctx context.Context, st Stream, first, last int) error {
 	var all errgroup.Group
 	for n := first; n <= last; n++ {
 		all.Go(func() error {
-			return s.insist(ctx, fmt.Sprintf("stream %s %d", st.ID, n), func(ctx context.Context) error {
+			return s.retryUntilClear(ctx, fmt.Sprintf("stream %s %d", st.ID, n), func(ctx context.Context) error {
 				err := streamEvent(st, n).Raise(ctx, s.client, durable.InstanceID(st.ID), n)
 				if err == nil {
 					return nil
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				if errors.Is(err, durable.ErrInstanceEnded) && (len(s.doubted[st.ID]) > 0 || s.forgets(st)) {
-					return nil // it got another event twice
+				if errors.Is(err, durable.ErrInstanceEnded) && (len(s.doubted[st.ID]) > 0 || s.mayRepeat(st)) {
+					return nil // the instance completed because it received another event twice
 				}
 				s.doubted[st.ID] = append(s.doubted[st.ID], n)
 				return err
@@ -98,13 +98,13 @@ func (s streamRun) raise(ctx context.Context, st Stream, first, last int) error 
 	return all.Wait()
 }
 
-// forgets reports whether an instance may get an event twice: a generation does not know what
-// the one before took, and gets it again if that did not get to deleting it.
-func (s streamRun) forgets(st Stream) bool { return st.Renews > 0 && !s.keepsOrder() }
+// mayRepeat reports whether the instance of a stream may receive an event twice. A new generation does not know
+// which events the previous one consumed, and receives them again if their messages were not deleted.
+func (s streamRun) mayRepeat(st Stream) bool { return st.Renews > 0 && !s.keepsOrder() }
 
-// isWhole reports whether an instance got each event of its stream once. Those of which an
-// attempt failed may come more often, and in the place of others.
-func (s streamRun) isWhole(st Stream, got []int) bool {
+// isComplete reports whether an instance received each event of its stream once. Events with a failed attempt
+// may be received several times, in the place of other events.
+func (s streamRun) isComplete(st Stream, got []int) bool {
 	spare, seen := 0, map[int]bool{}
 	for _, n := range got {
 		if seen[n] && !slices.Contains(s.doubted[st.ID], n) {
@@ -118,8 +118,8 @@ func (s streamRun) isWhole(st Stream, got []int) bool {
 	return len(got) == st.Count && len(seen)+spare == st.Count
 }
 
-// checkStreams holds what instances got against what was sent: each name in the order of
-// the history and, where the hub keeps it, all in the order of sending.
+// checkStreams compares the received events with the sent ones. The events of each name must have the order
+// of the history. If the hub guarantees the order, all events must have the order in which they were sent.
 func (s streamRun) checkStreams(ctx context.Context) {
 	for _, st := range s.plan.Streams {
 		state, err := s.client.Status(ctx, durable.InstanceID(st.ID), durable.Fetch{Input: true, Output: true})
@@ -137,21 +137,21 @@ func (s streamRun) checkStreams(ctx context.Context) {
 		}
 		inOrder := s.keepsOrder() && st.Burst == 0 && len(s.doubted[st.ID]) == 0
 		switch {
-		case s.forgets(st):
-		case !s.isWhole(st, got):
+		case s.mayRepeat(st):
+		case !s.isComplete(st, got):
 			s.fault("stream %s of %d events got %v", st.ID, st.Count, got)
 		case inOrder && !slices.IsSorted(got):
-			s.fault("stream %s got %v, though nothing was put back", st.ID, got)
+			s.fault("stream %s got %v; want the order of sending, because no message was returned", st.ID, got)
 		}
-		came := cameIn(past)
+		came := eventNumbers(past)
 		if inOrder && !slices.IsSorted(came) {
-			s.fault("the history of stream %s has the events %v, though nothing was put back", st.ID, came)
+			s.fault("the history of stream %s has the events %v; want the order of sending, because no message was returned", st.ID, came)
 		}
 		for name := range st.Names {
 			ofName := func(n int) bool { return n%st.Names != name }
 			took := slices.DeleteFunc(slices.Clone(got[min(len(last.Got), len(got)):]), ofName)
 			if came := slices.DeleteFunc(slices.Clone(came), ofName); !slices.Equal(came[:min(len(took), len(came))], took) {
-				s.fault("stream %s: of event-%d its last generation got %v, the history has %v", st.ID, name, took, came)
+				s.fault("stream %s: the last generation received %[3]v of event-%[2]d, the history contains %[4]v", st.ID, name, took, came)
 			}
 		}
 	}

@@ -20,11 +20,11 @@ import (
 
 // Answers counts the quiet states in which a client asked why an instance waits.
 type Answers struct {
-	States int            // all
-	Kinds  map[string]int // the states that have a reason of a kind, by kind and marks
+	States int            // number of all states
+	Kinds  map[string]int // number of states with a reason of a kind, by kind and marks
 }
 
-// String lists the kinds with their numbers.
+// String lists the kinds with their counts.
 func (a *Answers) String() string {
 	text := fmt.Sprintf("%d states", a.States)
 	for _, kind := range slices.Sorted(maps.Keys(a.Kinds)) {
@@ -33,16 +33,16 @@ func (a *Answers) String() string {
 	return text
 }
 
-// calm is the time without an episode after which the state of an instance is quiet.
-const calm = 250 * time.Millisecond
+// quietTime is the time without an episode after which the state of an instance counts as quiet.
+const quietTime = 250 * time.Millisecond
 
-// A whyRun is the part of a simulation in which a client asks why instances wait. It compares each
-// answer with a replay to which it shows the completion of one thing at a time.
+// whyRun implements the client that asks why instances wait. It compares each answer with the truth: for each
+// open task, it replays the history with the task's completion and checks whether the orchestrator resumes.
 type whyRun struct {
 	*simulation
 	client   *durable.Client
 	registry *durable.Registry
-	asked    map[string]bool // the states that were compared
+	asked    map[string]bool // states that were already compared
 }
 
 func newWhyRun(s *simulation) whyRun {
@@ -51,7 +51,7 @@ func newWhyRun(s *simulation) whyRun {
 	return whyRun{s, durable.NewClient(s.platform.Client(), registry), registry, map[string]bool{}}
 }
 
-// ask asks of all instances again and again, until ctx ends.
+// ask asks about all instances repeatedly until ctx ends.
 func (s whyRun) ask(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		pause.For(ctx, time.Duration(1+mix(s.plan.Seed, fmt.Sprint("why ", n))%2500)*time.Millisecond)
@@ -77,8 +77,7 @@ func (s whyRun) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// askOf asks why an instance waits, and compares the answer unless the instance made a step
-// meanwhile.
+// askOf asks why an instance waits. It checks the answer unless the instance made progress meanwhile.
 func (s whyRun) askOf(ctx context.Context, id durable.InstanceID) {
 	read := func() (history.RuntimeStatus, []history.Event) {
 		status, err := s.platform.Status(string(id))
@@ -95,7 +94,7 @@ func (s whyRun) askOf(ctx context.Context, id durable.InstanceID) {
 	if s.asked[stateKey(id, status, past)] {
 		return
 	}
-	pause.For(ctx, calm)
+	pause.For(ctx, quietTime)
 	w, err := s.client.Why(ctx, id)
 	if err != nil {
 		s.failed(ctx, fmt.Sprintf("why of %s", id), err)
@@ -112,7 +111,7 @@ func (s whyRun) askOf(ctx context.Context, id durable.InstanceID) {
 	a.count()
 }
 
-// stateKey returns what distinguishes the states of a simulation.
+// stateKey identifies a state of an instance in the simulation.
 func stateKey(id durable.InstanceID, status history.RuntimeStatus, past []history.Event) string {
 	execution := ""
 	if start := history.StartOf(past); start != nil {
@@ -129,7 +128,7 @@ func isSameHistory(a, b []history.Event) bool {
 	return a[0].Head().Timestamp.Equal(b[0].Head().Timestamp) && a[last].Head().Timestamp.Equal(b[last].Head().Timestamp)
 }
 
-// An answer is a Wait of an instance, and its history at that time.
+// answer is the Wait of an instance and the history at that time.
 type answer struct {
 	whyRun
 	id   durable.InstanceID
@@ -137,7 +136,7 @@ type answer struct {
 	wait *durable.Wait
 }
 
-// String lists the reasons and their lines.
+// String lists the reasons with their lines of code.
 func (a answer) String() string {
 	var all []string
 	for _, r := range a.wait.Reasons {
@@ -146,7 +145,7 @@ func (a answer) String() string {
 	return strings.Join(all, " ")
 }
 
-// count counts the state.
+// count counts the state and its kinds of reasons.
 func (a answer) count() {
 	counts := a.plan.Asked
 	counts.States++
@@ -195,10 +194,10 @@ func (a answer) check() (wrong []string) {
 		c, ok := truth[key]
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Sprintf("%s is not open", key))
+			wrong = append(wrong, fmt.Sprintf("%s is reported but not open", key))
 			continue
 		case c.wakes != (len(r.Where) > 0):
-			wrong = append(wrong, fmt.Sprintf("%s has the lines %v, though its completion wakes the orchestrator: %v", key, r.Where, c.wakes))
+			wrong = append(wrong, fmt.Sprintf("%s has the lines %v; its completion resumes the orchestrator: %v", key, r.Where, c.wakes))
 		case c.wakes == r.IsAlsoUnderWay:
 			wrong = append(wrong, fmt.Sprintf("%s is marked as also under way: %v", key, r.IsAlsoUnderWay))
 		}
@@ -208,7 +207,7 @@ func (a answer) check() (wrong []string) {
 		wrong = append(wrong, a.checkTimes(key, r, c)...)
 	}
 	for key, c := range truth {
-		isOptional := c.timer != nil || strings.HasPrefix(key, "event ") // no code waits for it
+		isOptional := c.timer != nil || strings.HasPrefix(key, "event ") // no code has to wait for it
 		if !reported[key] && (c.wakes || !isOptional) {
 			wrong = append(wrong, key+" is missing")
 		}
@@ -216,7 +215,7 @@ func (a answer) check() (wrong []string) {
 	return wrong
 }
 
-// onlyReason returns the kind of the only reason of an instance that has ended or not run.
+// onlyReason returns the single expected reason of an instance that has ended or has not run.
 func (a answer) onlyReason() (durable.ReasonKind, bool) {
 	switch {
 	case a.wait.State.Status.IsTerminal():
@@ -229,7 +228,7 @@ func (a answer) onlyReason() (durable.ReasonKind, bool) {
 	return durable.ReasonNotStarted, true
 }
 
-// keyOf returns the key in the truth of a reason, empty for one of the whole instance.
+// keyOf returns the key of a reason in the truth. It is empty for a reason of the whole instance.
 func keyOf(r durable.Reason) string {
 	switch {
 	case r.Kind == durable.ReasonEvent:
@@ -266,12 +265,12 @@ func (a answer) checkTimes(key string, r durable.Reason, c candidate) (wrong []s
 	if r.Kind != durable.ReasonEvent || !c.wakes {
 		return wrong
 	}
-	// The event wakes the orchestrator from the episode on in which the wait began.
+	// The event must wake the orchestrator after the episode in which the wait began, and not before.
 	for i, e := range a.past {
 		if e.Type() != history.TypeOrchestratorStarted || !history.Ticks(e.Head().Timestamp).Equal(r.Since) {
 			continue
 		}
-		end := i + 1 // of all episodes of that instant
+		end := i + 1 // the end of all episodes with this timestamp
 		for end < len(a.past) && (a.past[end].Type() != history.TypeOrchestratorStarted || a.past[end].Head().Timestamp.Equal(e.Head().Timestamp)) {
 			end++
 		}
@@ -282,19 +281,19 @@ func (a answer) checkTimes(key string, r durable.Reason, c candidate) (wrong []s
 		}
 		return wrong
 	}
-	return append(wrong, fmt.Sprintf("%s waits since %v, when no episode began", key, r.Since))
+	return append(wrong, fmt.Sprintf("%s waits since %v, but no episode began then", key, r.Since))
 }
 
-// A candidate is something that an instance may wait for.
+// candidate is something that an instance may wait for.
 type candidate struct {
 	completion history.Event
 	since      time.Time             // zero for an event
-	timer      *history.TimerCreated // nil for all else
-	wakes      bool                  // the completion wakes the orchestrator
-	isHeld     bool                  // the completion came while the instance is suspended
+	timer      *history.TimerCreated // nil unless it is a timer
+	wakes      bool                  // the completion resumes code of the orchestrator
+	isHeld     bool                  // the completion arrived during the suspension
 }
 
-// truth returns all that the instance may wait for, or a fault of the history.
+// truth returns everything that the instance may wait for, or a fault of the history.
 func (a answer) truth() (all map[string]candidate, fault string) {
 	shown, _ := withoutHeld(a.past)
 	all = candidatesOf(shown)
@@ -320,7 +319,7 @@ func (a answer) truth() (all map[string]candidate, fault string) {
 	return all, ""
 }
 
-// candidatesOf returns the tasks that a history has started and not completed.
+// candidatesOf returns the tasks that a history has started but not completed.
 func candidatesOf(past []history.Event) map[string]candidate {
 	open := map[string]candidate{}
 	requests := map[string]string{}
@@ -351,7 +350,8 @@ func candidatesOf(past []history.Event) map[string]candidate {
 	return open
 }
 
-// withoutHeld returns a history up to the suspension at its end, and this suspension or nil.
+// withoutHeld returns the history up to its final suspension, and that suspension; nil if the instance is not
+// suspended.
 func withoutHeld(past []history.Event) (shown []history.Event, suspended *history.ExecutionSuspended) {
 	shown = past
 	for i, e := range past {
@@ -376,8 +376,8 @@ func (n *steps) Progressed() { *n++ }
 // ForeignCall implements [replay.Observer].
 func (*steps) ForeignCall(error) {}
 
-// wakes reports whether a completion resumes code of the orchestrator after a history, if it is
-// suspended after it is resumed.
+// wakes reports whether completion resumes code of the orchestrator after a history. If the instance is
+// suspended, it is resumed first.
 func (a answer) wakes(past []history.Event, completion history.Event) (bool, error) {
 	shown, suspended := withoutHeld(past)
 	start := history.StartOf(past)
@@ -386,7 +386,7 @@ func (a answer) wakes(past []history.Event, completion history.Event) (bool, err
 	}
 	code, ok := dispatch.FunctionsOf(a.registry).Orchestrator(start.Name, start.Version)
 	if !ok {
-		return false, fmt.Errorf("there is no orchestrator %q", start.Name)
+		return false, fmt.Errorf("orchestrator %q is not registered", start.Name)
 	}
 	taken := new(steps)
 	x := replay.New(start.Instance, code)
@@ -405,6 +405,6 @@ func (a answer) wakes(past []history.Event, completion history.Event) (bool, err
 	}
 	before, waiting := *taken, len(x.Parked())
 	x.Episode(nil, []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(time.Now())}, completion})
-	// The delivery is a step, too. A branch may end without another one.
+	// The delivery itself counts as one step. A branch may end without another step.
 	return *taken > before+1 || len(x.Parked()) != waiting || x.Ended() != nil, nil
 }
