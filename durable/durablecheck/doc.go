@@ -36,7 +36,7 @@
 // A diagnostic contains the operation, the reason why it breaks replay, the alternative, and the chain
 // of calls from the orchestrator:
 //
-//	time.Now, reached via stamp → clock, reads the machine's clock, which tells another time on replay; use ctx.Now()
+//	time.Now, reached via stamp → clock, reads the machine's clock, which differs on replay; use ctx.Now()
 //
 // The rules are the categories of the diagnostics:
 //

@@ -16,29 +16,29 @@ type entry struct {
 }
 
 var (
-	clock      = &advice{ruleClock, "reads the machine's clock, which tells another time on replay", "use ctx.Now()"}
-	since      = &advice{ruleClock, "reads the machine's clock, which tells another time on replay", "use ctx.Now().Sub(t)"}
-	until      = &advice{ruleClock, "reads the machine's clock, which tells another time on replay", "use t.Sub(ctx.Now())"}
-	sleep      = &advice{ruleTimer, "waits outside of the history, holds up the worker and waits again on each replay", "use ctx.Sleep"}
-	timer      = &advice{ruleTimer, "is a timer outside of the history, which is lost with the process and starts again on each replay", "use ctx.Timer"}
-	timerFunc  = &advice{ruleTimer, "is a timer outside of the history, which is lost with the process and starts again on each replay", "use durable.Go with ctx.Sleep"}
+	clock      = &advice{ruleClock, "reads the machine's clock, which differs on replay", "use ctx.Now()"}
+	since      = &advice{ruleClock, "reads the machine's clock, which differs on replay", "use ctx.Now().Sub(t)"}
+	until      = &advice{ruleClock, "reads the machine's clock, which differs on replay", "use t.Sub(ctx.Now())"}
+	sleep      = &advice{ruleTimer, "waits outside of the history, blocks the worker and repeats on each replay", "use ctx.Sleep"}
+	timer      = &advice{ruleTimer, "is a timer outside of the history, which is lost if the process ends and starts again on each replay", "use ctx.Timer"}
+	timerFunc  = &advice{ruleTimer, "is a timer outside of the history, which is lost if the process ends and starts again on each replay", "use durable.Go with ctx.Sleep"}
 	random     = &advice{ruleRandom, "gives another value on each replay", "use ctx.NewUUID(), a rand.New with a seed from the input, or an activity"}
 	uuids      = &advice{ruleRandom, "gives another value on each replay", "use ctx.NewUUID()"}
-	locks      = &advice{ruleSync, "synchronises goroutines, which an orchestrator has none of, and can block the worker", "use plain variables: branches of durable.Go never run at once"}
-	atomics    = &advice{ruleSync, "shares state with other goroutines, which the history does not know", "use plain variables: branches of durable.Go never run at once"}
-	onces      = &advice{ruleSync, "remembers what an earlier run did, so that a replay takes another path", "compute it anew, or in an activity"}
-	waitGroups = &advice{ruleSync, "waits for goroutines, which the history does not know", "use durable.Go and durable.AwaitAll"}
-	env        = &advice{ruleEnv, "depends on the machine and the process, which can be another on replay", "pass the value in as input or read it in an activity"}
-	exit       = &advice{ruleIO, "ends the worker and every instance in it, again on each replay", "return an error"}
-	files      = &advice{ruleIO, "does I/O that the history does not record, again on each replay", "do it in an activity"}
-	network    = &advice{ruleIO, "uses the network, unrecorded and again on each replay", "do it in an activity"}
-	database   = &advice{ruleIO, "uses a database, unrecorded and again on each replay", "do it in an activity"}
-	process    = &advice{ruleIO, "runs a process, unrecorded and again on each replay", "do it in an activity"}
-	thread     = &advice{ruleThread, "ties an orchestrator, which is a coroutine, to a thread, and the Go runtime then ends the whole process", "do it in an activity"}
+	locks      = &advice{ruleSync, "synchronizes goroutines, which an orchestrator does not have, and can block the worker", "use plain variables: only one branch of durable.Go runs at a time"}
+	atomics    = &advice{ruleSync, "shares state with other goroutines, which the history does not record", "use plain variables: only one branch of durable.Go runs at a time"}
+	onces      = &advice{ruleSync, "keeps state of an earlier run, so a replay may take another path", "compute the value again, or in an activity"}
+	waitGroups = &advice{ruleSync, "waits for goroutines, which the history does not record", "use durable.Go and durable.AwaitAll"}
+	env        = &advice{ruleEnv, "depends on the machine and the process, which may differ on replay", "pass the value in as input or read it in an activity"}
+	exit       = &advice{ruleIO, "ends the worker with all its instances, and again on each replay", "return an error"}
+	files      = &advice{ruleIO, "does I/O that the history does not record and each replay repeats", "do it in an activity"}
+	network    = &advice{ruleIO, "uses the network, which the history does not record and each replay repeats", "do it in an activity"}
+	database   = &advice{ruleIO, "uses a database, which the history does not record and each replay repeats", "do it in an activity"}
+	process    = &advice{ruleIO, "runs a process, which the history does not record and each replay repeats", "do it in an activity"}
+	thread     = &advice{ruleThread, "ties an orchestrator, which is a coroutine, to a thread, which makes the Go runtime end the process", "do it in an activity"}
 	goexit     = &advice{ruleThread, "ends the orchestrator without a result", "return an error"}
-	deadlines  = &advice{ruleContext, "waits on a context.Context, which ends by the machine's clock and not by the history", "use ctx.Timer, AwaitTimeout or an event"}
+	deadlines  = &advice{ruleContext, "waits on a context.Context, which ends by the machine's clock instead of the history", "use ctx.Timer, AwaitTimeout or an event"}
 	logs       = &advice{ruleLog, "prints again on each replay", "prefer ctx.Logger(), which is silent while replaying"}
-	fatals     = &advice{ruleIO, "ends the worker and every instance in it, again on each replay", "return an error"}
+	fatals     = &advice{ruleIO, "ends the worker with all its instances, and again on each replay", "return an error"}
 )
 
 // forbidden lists, by package path, what orchestrators must not use. The first matching entry applies.

@@ -27,7 +27,7 @@ func newIgnores(pass *analysis.Pass) *ignores {
 				if isDirective(c.Text) && reason(c.Text) == "" {
 					pass.Report(analysis.Diagnostic{
 						Pos: c.Pos(), End: c.End(), Category: string(ruleIgnore),
-						Message: directive + " without a reason ignores nothing; write after it why this is safe on replay",
+						Message: directive + " without a reason has no effect; add the reason why the code is safe on replay",
 					})
 				}
 			}

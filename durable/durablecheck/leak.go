@@ -44,7 +44,7 @@ func (l *leakCheck) find() (leak string, unordered bool) {
 	case l.leak != "":
 		return l.leak, false
 	case l.counts && l.breaks:
-		return "stops early at one or another key", false
+		return "stops early,", false
 	case l.slice == nil:
 		return "", false
 	case !l.f.root().orchestrator && l.f.outer == nil && l.f.returns(l.TypesInfo, l.slice):
@@ -122,7 +122,7 @@ func (l *leakCheck) visit(n ast.Node) bool {
 		if !l.inLiteral() && !l.isForOneKey() {
 			for _, e := range n.Results {
 				if l.depends(e) {
-					l.leak = "returns " + text(e) + " for whichever key comes first,"
+					l.leak = "returns " + text(e) + " for the first key,"
 				}
 			}
 		}
@@ -162,7 +162,7 @@ func (l *leakCheck) assign(op token.Token, target, value ast.Expr) {
 	}
 	l.leak = "accumulates " + text(target)
 	if basic != nil && basic.Info()&(types.IsFloat|types.IsComplex) != 0 {
-		l.leak = "adds up " + text(target) + ", whose rounding depends on it,"
+		l.leak = "adds up " + text(target) + ", whose rounding depends on the order,"
 	}
 }
 
@@ -190,7 +190,7 @@ func (l *leakCheck) set(target, value ast.Expr, basic *types.Basic) {
 	if v := rootVariable(l.TypesInfo, target); v == nil || l.isCompared(target, value) || isIndexed(target) && l.f.sorts(l.TypesInfo, v, l.loop.End()) {
 		return
 	}
-	l.leak = "sets " + text(target) + ", to what depends on it,"
+	l.leak = "sets " + text(target) + " to a value that depends on the iteration,"
 }
 
 func (l *leakCheck) appends(target ast.Expr, call *ast.CallExpr) {

@@ -7,10 +7,10 @@ import (
 
 var (
 	ownPrint   = &advice{ruleLog, "prints again on each replay", "prefer ctx.Logger(), which is silent while replaying"}
-	outside    = &advice{ruleClient, "talks to the task hub past the history, again on each replay", "use what takes the orchestrator's *durable.Context, such as durable.CallSubOrchestrator, or do it in an activity"}
-	unrecorded = &advice{ruleActivity, "is called directly, so that it runs unrecorded and again on each replay", ""}
-	withCtx    = &advice{ruleActivity, "is called with a context.Context, as work is that the history does not record, and runs again on each replay", "do it in an activity"}
-	inDefer    = &advice{ruleDefer, "runs in a defer, which also runs when the instance is unloaded from memory and can then do nothing durable", "compensate in plain code after the error"}
+	outside    = &advice{ruleClient, "talks to the task hub directly, which the history does not record and each replay repeats", "use a function that takes the orchestrator's *durable.Context, such as durable.CallSubOrchestrator, or do it in an activity"}
+	unrecorded = &advice{ruleActivity, "is called directly, which the history does not record and each replay repeats", ""}
+	withCtx    = &advice{ruleActivity, "is called with a context.Context, so it is probably work that the history does not record and each replay repeats", "do it in an activity"}
+	inDefer    = &advice{ruleDefer, "runs in a defer, which also runs when the instance is unloaded from memory, where durable calls are impossible", "compensate in plain code after the error"}
 )
 
 // calledName returns the function of a call without type arguments, and the last identifier of its

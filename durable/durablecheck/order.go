@@ -19,7 +19,7 @@ const (
 var (
 	mapOrder     = &advice{ruleMapOrder, "is in the order of a map, which differs on replay", "sort it"}
 	sequences    = &advice{ruleMapOrder, "yields in the order of a map, which differs on replay", "wrap it in slices.Sorted"}
-	durableOrder = &advice{ruleMapOrder, "", "range over sorted keys, as of slices.Sorted(maps.Keys(m))"}
+	durableOrder = &advice{ruleMapOrder, "", "range over sorted keys, such as slices.Sorted(maps.Keys(m))"}
 )
 
 // isMapSequence reports whether fn returns an iterator over a map.

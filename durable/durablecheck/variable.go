@@ -5,8 +5,8 @@ import (
 )
 
 var (
-	writing = &advice{ruleVariable, "changes what all instances and every replay share", "keep the value in a local variable and return it"}
-	reading = &advice{ruleVariable, "reads what the program changes while it runs, so that a replay can find another value", "pass the value in as input or read it in an activity"}
+	writing = &advice{ruleVariable, "changes state that all instances and replays share", "keep the value in a local variable and return it"}
+	reading = &advice{ruleVariable, "reads state that the program changes while it runs, so a replay may read another value", "pass the value in as input or read it in an activity"}
 )
 
 // A change is a way to change a variable.

@@ -9,8 +9,8 @@ import (
 // Statements and operations that break replay.
 var (
 	goStatement = &advice{ruleGo, "runs code whose timing the history does not record", "use durable.Go"}
-	selecting   = &advice{ruleSelect, "chooses by a timing that the history does not record", "use durable.AwaitAny"}
-	variableIDs = &advice{rulePatch, "names a change by what can be another value on replay", "give each change a constant of its own"}
+	selecting   = &advice{ruleSelect, "chooses by timing, which the history does not record", "use durable.AwaitAny"}
+	variableIDs = &advice{rulePatch, "names a change with a value that may differ on replay", "give each change its own constant"}
 	channels    = &advice{ruleChannel, "waits for other goroutines, which the history does not record", "pass values in variables, and use tasks, durable.Go or an event to wait"}
 )
 

@@ -10,7 +10,7 @@ import (
 )
 
 func orchestrator(ctx *durable.Context, in int) (time.Time, error) {
-	helpers.Cached("")     // want `sync.Mutex.Lock, reached via helpers.Cached, synchronises` `package variable cache, reached via helpers.Cached, reads`
+	helpers.Cached("")     // want `sync.Mutex.Lock, reached via helpers.Cached, synchronizes` `package variable cache, reached via helpers.Cached, reads`
 	return time.Now(), nil // want `time.Now reads`
 }
 

@@ -40,7 +40,7 @@ func apply[T any](v T, f func(T) T) T { return f(v) }
 func jitter(n int) int { return n + rand.Intn(10) }
 
 func orchestrator(ctx *durable.Context, in int) (int, error) {
-	helper()        // want `^time.Now, reached via helper → nested, reads the machine's clock, which tells another time on replay; use ctx.Now\(\)$`
+	helper()        // want `^time.Now, reached via helper → nested, reads the machine's clock, which differs on replay; use ctx.Now\(\)$`
 	around(3)       // want `time.Now, reached via around → helper → nested, reads`
 	both()          // want `time.Now, reached via both → helper → nested, reads` `rand.Int63, reached via both, gives`
 	s := newStore() // which only keeps the function

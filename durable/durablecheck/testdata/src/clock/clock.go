@@ -7,7 +7,7 @@ import (
 )
 
 func reads(ctx *durable.Context, at time.Time) (time.Duration, error) {
-	now := time.Now()          // want `^time.Now reads the machine's clock, which tells another time on replay; use ctx.Now\(\)$`
+	now := time.Now()          // want `^time.Now reads the machine's clock, which differs on replay; use ctx.Now\(\)$`
 	_ = time.Since(now)        // want `time.Since reads .* use ctx.Now\(\).Sub\(t\)`
 	return time.Until(at), nil // want `time.Until reads .* use t.Sub\(ctx.Now\(\)\)`
 }

@@ -29,7 +29,7 @@ func channels(ctx *durable.Context, in chan int) (int, error) {
 }
 
 func selects(ctx *durable.Context, a, b chan int) (int, error) {
-	select { // want `^select chooses by a timing that the history does not record; use durable.AwaitAny$`
+	select { // want `^select chooses by timing, which the history does not record; use durable.AwaitAny$`
 	case v := <-a:
 		return v, nil
 	case b <- 1:
@@ -50,18 +50,18 @@ type guarded struct {
 }
 
 func locks(ctx *durable.Context, g *guarded) (int, error) {
-	g.Lock() // want `sync.Mutex.Lock synchronises goroutines, .* use plain variables`
+	g.Lock() // want `sync.Mutex.Lock synchronizes goroutines, .* use plain variables`
 	defer g.Unlock()
 	var once sync.Once
-	once.Do(func() { g.n++ }) // want `sync.Once.Do remembers what an earlier run did`
+	once.Do(func() { g.n++ }) // want `sync.Once.Do keeps state of an earlier run`
 	var m sync.Map
-	m.Store(1, 2) // want `sync.Map.Store synchronises`
+	m.Store(1, 2) // want `sync.Map.Store synchronizes`
 	var n atomic.Int64
 	n.Add(1) // want `atomic.Int64.Add shares state`
 	var k int64
 	atomic.AddInt64(&k, 1) // want `atomic.AddInt64 shares state`
 	var l sync.Locker = g
-	l.Lock() // want `sync.Locker.Lock synchronises`
+	l.Lock() // want `sync.Locker.Lock synchronizes`
 	return g.n, nil
 }
 

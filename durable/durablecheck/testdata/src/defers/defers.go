@@ -9,7 +9,7 @@ import (
 func release(ctx context.Context, id string) (durable.Void, error) { return durable.Void{}, nil }
 
 func direct(ctx *durable.Context, id string) (string, error) {
-	defer durable.CallActivity(ctx, release, id).Await() // want `^durable.Task.Await runs in a defer, which also runs when the instance is unloaded from memory and can then do nothing durable; compensate in plain code after the error$`
+	defer durable.CallActivity(ctx, release, id).Await() // want `^durable.Task.Await runs in a defer, which also runs when the instance is unloaded from memory, where durable calls are impossible; compensate in plain code after the error$`
 	defer ctx.Sleep(1)                                   // want `durable.Context.Sleep runs in a defer`
 	defer func() {
 		if recover() != nil {

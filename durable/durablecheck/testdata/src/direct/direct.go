@@ -24,10 +24,10 @@ func publish(ctx context.Context, topic string, more ...string) error { return n
 
 // context.TODO stands for any context here, as it is found in code that is checked.
 func activities(ctx *durable.Context, s sender) (string, error) {
-	Charge(context.Background(), 5)                // want `^Charge is called directly, so that it runs unrecorded and again on each replay; use durable.CallActivity\(ctx, Charge, …\)$`
+	Charge(context.Background(), 5)                // want `^Charge is called directly, which the history does not record and each replay repeats; use durable.CallActivity\(ctx, Charge, …\)$`
 	(&Mailer{}).Send(context.TODO(), "a")          // want `\(&Mailer\{\}\).Send is called directly`
 	s.Send(context.Background(), "a")              // want `s.Send is called directly`
-	publish(context.Background(), "a")             // want `publish is called with a context.Context, as work is that the history does not record, .* do it in an activity`
+	publish(context.Background(), "a")             // want `publish is called with a context.Context, so it is probably work that the history does not record .* do it in an activity`
 	func(context.Context) {}(context.Background()) // want `a function literal with a context.Context is called with`
 	f := Charge
 	return f(context.Background(), 1) // want `f is called directly`
@@ -40,7 +40,7 @@ func throughHelper(ctx *durable.Context, in int) (int, error) {
 }
 
 func outside(ctx *durable.Context, c *durable.Client) (string, error) {
-	durable.Start(context.Background(), c, throughHelper, 1) // want `^durable.Start talks to the task hub past the history, again on each replay; use what takes the orchestrator's \*durable.Context, such as durable.CallSubOrchestrator, or do it in an activity$`
+	durable.Start(context.Background(), c, throughHelper, 1) // want `^durable.Start talks to the task hub directly, which the history does not record and each replay repeats; use a function that takes the orchestrator's \*durable.Context, such as durable.CallSubOrchestrator, or do it in an activity$`
 	c.Terminate(context.Background(), "id", "")              // want `durable.Client.Terminate talks to the task hub`
 	approval.Raise(context.Background(), c, "id", true)      // want `durable.Event.Raise talks`
 	return "", nil

@@ -19,7 +19,7 @@ import (
 )
 
 func environment(ctx *durable.Context, in int) (string, error) {
-	if v, ok := os.LookupEnv("REGION"); ok { // want `os.LookupEnv depends on the machine and the process, which can be another on replay; pass the value in as input`
+	if v, ok := os.LookupEnv("REGION"); ok { // want `os.LookupEnv depends on the machine and the process, which may differ on replay; pass the value in as input`
 		return v, nil
 	}
 	host, err := os.Hostname()          // want `os.Hostname depends`
@@ -33,7 +33,7 @@ func environment(ctx *durable.Context, in int) (string, error) {
 }
 
 func disk(ctx *durable.Context, name string) (string, error) {
-	b, err := os.ReadFile(name) // want `os.ReadFile does I/O that the history does not record, again on each replay; do it in an activity`
+	b, err := os.ReadFile(name) // want `os.ReadFile does I/O that the history does not record and each replay repeats; do it in an activity`
 	if err != nil {
 		return "", err
 	}
@@ -50,7 +50,7 @@ func disk(ctx *durable.Context, name string) (string, error) {
 }
 
 func network(ctx *durable.Context, u string) (int, error) {
-	resp, err := http.Get(u) // want `http.Get uses the network, unrecorded and again on each replay; do it in an activity`
+	resp, err := http.Get(u) // want `http.Get uses the network, which the history does not record and each replay repeats; do it in an activity`
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +64,7 @@ func network(ctx *durable.Context, u string) (int, error) {
 }
 
 func others(ctx *durable.Context, db *sql.DB) (string, error) {
-	row := db.QueryRowContext(context.Background(), "SELECT 1") // want `sql.DB.QueryRowContext uses a database, unrecorded`
+	row := db.QueryRowContext(context.Background(), "SELECT 1") // want `sql.DB.QueryRowContext uses a database, which the history does not record`
 	var name string
 	err := row.Scan(&name)    // want `sql.Row.Scan uses a database`
 	cmd := exec.Command("ls") // want `exec.Command runs a process`

@@ -40,11 +40,11 @@ func stamp() time.Time { return time.Now() }
 
 func tick() time.Time { return time.Now() }
 
-// want +2 `//durablecheck:ignore without a reason ignores nothing; write after it why this is safe on replay`
+// want +2 `//durablecheck:ignore without a reason has no effect; add the reason why the code is safe on replay`
 //
 //durablecheck:ignore
 func withoutReason(ctx *durable.Context, in int) (time.Time, error) {
-	return time.Now(), nil //durablecheck:ignore // want `ignores nothing` `time.Now reads`
+	return time.Now(), nil //durablecheck:ignore // want `has no effect` `time.Now reads`
 }
 
 //durablecheck:ignored is another word

@@ -11,7 +11,7 @@ import (
 func reserve(ctx context.Context, item string) (string, error) { return item, nil }
 
 func calls(ctx *durable.Context, stock map[string]int) (string, error) {
-	for item := range stock { // want `^ranging over stock makes durable calls \(durable.CallActivity\) in another order on each replay; range over sorted keys, as of slices.Sorted\(maps.Keys\(m\)\)$`
+	for item := range stock { // want `^ranging over stock makes durable calls \(durable.CallActivity\) in another order on each replay; range over sorted keys, such as slices.Sorted\(maps.Keys\(m\)\)$`
 		durable.CallActivity(ctx, reserve, item).Await()
 	}
 	for item := range maps.Keys(stock) { // want `ranging over stock makes durable calls \(durable.Context.Sleep\)`

@@ -29,11 +29,11 @@ func leaks(ctx *durable.Context, m map[string]item) (string, error) {
 		text += k
 	}
 	sum := 0.0
-	for _, v := range m { // want `ranging over m adds up sum, whose rounding depends on it,`
+	for _, v := range m { // want `ranging over m adds up sum, whose rounding depends on the order,`
 		sum += v.Price
 	}
 	var last string
-	for k := range m { // want `ranging over m sets last, to what depends on it,`
+	for k := range m { // want `ranging over m sets last to a value that depends on the iteration,`
 		last = k
 	}
 	best := item{Cost: math.MaxInt}
@@ -59,13 +59,13 @@ func leaks(ctx *durable.Context, m map[string]item) (string, error) {
 		fmt.Fprintln(&b, k)
 	}
 	n := 0
-	for _, v := range m { // want `ranging over m stops early at one or another key`
+	for _, v := range m { // want `ranging over m stops early,`
 		n += v.Cost
 		if n > 100 {
 			break
 		}
 	}
-	for k := range m { // want `ranging over m returns k for whichever key comes first,`
+	for k := range m { // want `ranging over m returns k for the first key,`
 		return k, nil
 	}
 	for k, v := range m { // want `ranging over m returns fmt.Errorf`

@@ -5,7 +5,7 @@ import "github.com/durablefunctions-go/durablefunctions/durable"
 const checkFraud = "check-fraud"
 
 func wrong(ctx *durable.Context, id string) (bool, error) {
-	if ctx.Patched(id) { // want `^Patched of id names a change by what can be another value on replay; give each change a constant of its own$`
+	if ctx.Patched(id) { // want `^Patched of id names a change with a value that may differ on replay; give each change its own constant$`
 		return true, nil
 	}
 	defer ctx.Patched("late") // want `durable.Context.Patched runs in a defer`

@@ -115,7 +115,7 @@ func change(b []byte) {
 }
 
 func wrong(ctx *durable.Context, in string) (int, error) {
-	n := total             // want `^package variable total reads what the program changes while it runs, so that a replay can find another value; pass the value in as input or read it in an activity$`
+	n := total             // want `^package variable total reads state that the program changes while it runs, so a replay may read another value; pass the value in as input or read it in an activity$`
 	n += cache[in]         // want `package variable cache`
 	_ = config.Region      // want `package variable config`
 	_ = current.region     // want `package variable current`
@@ -124,11 +124,11 @@ func wrong(ctx *durable.Context, in string) (int, error) {
 	n += len(queue)        // want `package variable queue`
 	_ = region             // want `os.Getenv, reached via region, depends on the machine`
 	_ = zone               // want `os.Getenv, reached via zone → mustEnv, depends on the machine`
-	return n + hook(), nil // want `package variable total, reached via hook, reads what`
+	return n + hook(), nil // want `package variable total, reached via hook, reads state`
 }
 
 func writes(ctx *durable.Context, in string) (int, error) {
-	total += 2    // want `^changing package variable total changes what all instances and every replay share; keep the value in a local variable and return it$`
+	total += 2    // want `^changing package variable total changes state that all instances and replays share; keep the value in a local variable and return it$`
 	cache[in] = 3 // want `changing package variable cache`
 	p := &config  // want `changing package variable config`
 	p.Region = in

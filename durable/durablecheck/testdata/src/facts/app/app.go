@@ -17,13 +17,13 @@ func counted(ctx *durable.Context, in int) (int, error) {
 }
 
 func orchestrator(ctx *durable.Context, m map[string]int) (int, error) {
-	lib.Stamp()          // want `^time.Now, reached via lib.Stamp → lib.stamp, reads the machine's clock, which tells another time on replay; use ctx.Now\(\)$`
+	lib.Stamp()          // want `^time.Now, reached via lib.Stamp → lib.stamp, reads the machine's clock, which differs on replay; use ctx.Now\(\)$`
 	lib.Now()            // want `time.Now, reached via lib.Now, reads`
 	n := lib.Level       // want `package variable lib.Level reads`
 	lib.Level = 3        // want `changing package variable lib.Level`
 	lib.SetLevel(1)      // want `changing package variable Level, reached via lib.SetLevel, changes`
 	new(lib.Dice).Roll() // want `rand.Intn, reached via lib.Dice.Roll, gives`
-	lib.Guarded()        // want `sync.Mutex.Lock, reached via lib.Guarded, synchronises`
+	lib.Guarded()        // want `sync.Mutex.Lock, reached via lib.Guarded, synchronizes`
 	ks := lib.Keys(m)    // want `what lib.Keys returns is in the order of a map`
 	sorted := lib.Keys(m)
 	slices.Sort(sorted)
