@@ -28,7 +28,7 @@ type declinedError struct {
 
 func (e *declinedError) Error() string { return "declined: " + e.Code }
 
-// wordError is an error whose JSON is no object.
+// wordError is an error whose JSON is not an object.
 type wordError string
 
 func (e wordError) Error() string { return "word " + string(e) }
@@ -43,9 +43,9 @@ func namedErrors() []*durable.Function {
 	}
 }
 
-// failing returns an activity that fails with err, as it stands in a registry
-// that knows names, and what it is told to have failed with.
-func failureTold(t *testing.T, err error, names ...*durable.Function) *history.FailureDetails {
+// recordedFailure returns the failure that an orchestrator records if it returns err. The
+// registry contains names.
+func recordedFailure(t *testing.T, err error, names ...*durable.Function) *history.FailureDetails {
 	t.Helper()
 	r := authors(names...)
 	r.Add(durable.Orchestrator("Main", func(*durable.Context, durable.Void) (int, error) { return 0, err }))
@@ -54,7 +54,7 @@ func failureTold(t *testing.T, err error, names ...*durable.Function) *history.F
 	return s.End().Failure
 }
 
-func TestErrorType_IsToldByItsNameWithItsFields(t *testing.T) {
+func TestErrorType_IsRecordedWithItsNameAndFields(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -68,18 +68,18 @@ func TestErrorType_IsToldByItsNameWithItsFields(t *testing.T) {
 		{"wrapped", fmt.Errorf("pay: %w", fmt.Errorf("charge: %w", &declinedError{Code: "x"})), &history.FailureDetails{
 			ErrorType: "Declined", ErrorMessage: "pay: charge: declined: x", Properties: map[string]string{"code": `"x"`},
 		}},
-		{"that is no object", wordError("a"), &history.FailureDetails{
+		{"not a JSON object", wordError("a"), &history.FailureDetails{
 			ErrorType: "Word", ErrorMessage: "word a", Properties: map[string]string{"value": `"a"`},
 		}},
 		{"a value", fmt.Errorf("reserve: %w", errSoldOut), &history.FailureDetails{ErrorType: "SoldOut", ErrorMessage: "reserve: sold out"}},
 		{"joined", errors.Join(errDeclined, errSoldOut), &history.FailureDetails{ErrorType: "SoldOut", ErrorMessage: "card declined\nsold out"}},
-		{"not to be tried again", durable.NonRetryable(&declinedError{Code: "x"}), &history.FailureDetails{
+		{"not retryable", durable.NonRetryable(&declinedError{Code: "x"}), &history.FailureDetails{
 			ErrorType: "Declined", ErrorMessage: "declined: x", Properties: map[string]string{"code": `"x"`}, IsNonRetriable: true,
 		}},
 		{"of the standard library", context.DeadlineExceeded, &history.FailureDetails{
 			ErrorType: "context.DeadlineExceeded", ErrorMessage: "context deadline exceeded",
 		}},
-		{"that has words only", fmt.Errorf("a: %w, %w", errors.New("b"), errDeclined), &history.FailureDetails{
+		{"without a type", fmt.Errorf("a: %w, %w", errors.New("b"), errDeclined), &history.FailureDetails{
 			ErrorType: "error", ErrorMessage: "a: b, card declined",
 		}},
 		{"of a type without a name", fmt.Errorf("a: %w", &limitError{1}), &history.FailureDetails{
@@ -88,15 +88,15 @@ func TestErrorType_IsToldByItsNameWithItsFields(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(failureTold(t, c.err, namedErrors()...), c.want); diff != "" {
+			if diff := cmp.Diff(recordedFailure(t, c.err, namedErrors()...), c.want); diff != "" {
 				t.Errorf("failure (-got +want):\n%s", diff)
 			}
 		})
 	}
 }
 
-// caught returns the error that an orchestrator gets of an activity that failed
-// with f.
+// caught returns the error that an orchestrator gets from an activity that failed with
+// f.
 func caught(t *testing.T, f *history.FailureDetails) (err error) {
 	t.Helper()
 	r := authors(namedErrors()...)
@@ -118,37 +118,37 @@ func TestErrorType_IsFoundByErrorsAsAndIs(t *testing.T) {
 	})
 	declined, ok := errors.AsType[*declinedError](err)
 	if !ok || *declined != (declinedError{"x", 2}) {
-		t.Errorf("got %+v of %v", declined, err)
+		t.Errorf("found %+v in %v", declined, err)
 	}
 	if word, ok := errors.AsType[wordError](caught(t, &history.FailureDetails{ErrorType: "Word", Properties: map[string]string{"value": `"a"`}})); !ok || word != "a" {
 		t.Errorf("got %q", string(word))
 	}
 	if err := caught(t, &history.FailureDetails{ErrorType: "SoldOut"}); !errors.Is(err, errSoldOut) || errors.Is(err, errDeclined) {
-		t.Errorf("%v is not what it should be", err)
+		t.Errorf("%v; want an error that matches only errSoldOut", err)
 	}
 	if err := caught(t, &history.FailureDetails{ErrorType: "durable.ErrTimeout"}); !errors.Is(err, durable.ErrTimeout) {
-		t.Errorf("%v is no timeout", err)
+		t.Errorf("%v does not match ErrTimeout", err)
 	}
 
-	// A failure that caused another, two levels down.
+	// A failure that caused another one, two levels down.
 	err = caught(t, &history.FailureDetails{ErrorType: "App.Outer", ErrorMessage: "outer", InnerFailure: &history.FailureDetails{
 		ErrorType: "App.Inner", ErrorMessage: "inner", InnerFailure: &history.FailureDetails{ErrorType: "Declined", Properties: map[string]string{"code": `"deep"`}},
 	}})
 	if declined, ok := errors.AsType[*declinedError](err); !ok || declined.Code != "deep" {
-		t.Errorf("got %+v of %v", declined, err)
+		t.Errorf("found %+v in %v", declined, err)
 	}
 
-	// What cannot be read is a failure like any other.
+	// An error whose properties cannot be decoded is an ordinary failure.
 	for _, properties := range []map[string]string{{"code": "7"}, {"code": "{"}} {
 		err := caught(t, &history.FailureDetails{ErrorType: "Declined", ErrorMessage: "declined", Properties: properties})
 		if _, ok := errors.AsType[*declinedError](err); ok || err.Error() != "Task 'Count' (#0) failed with an unhandled exception: declined" {
-			t.Errorf("got %v of %v", err, properties)
+			t.Errorf("got %v from properties %v", err, properties)
 		}
 	}
 }
 
-// The whole way, through a sub-orchestration, and told on by its parent.
-func TestErrorType_SurvivesTheWayThroughSeveralInstances(t *testing.T) {
+// An error passes from an activity through a sub-orchestration to its parent.
+func TestErrorType_IsPreservedThroughSeveralInstances(t *testing.T) {
 	pay := func(context.Context, string) (string, error) {
 		return "", fmt.Errorf("pay: %w", &declinedError{"limit", 100})
 	}
@@ -160,15 +160,15 @@ func TestErrorType_SurvivesTheWayThroughSeveralInstances(t *testing.T) {
 		_, err := durable.CallSubOrchestrator(ctx, child, durable.Void{}).Await()
 		var declined *declinedError
 		if !errors.As(err, &declined) {
-			return "", fmt.Errorf("lost on the way: %w", err)
+			return "", fmt.Errorf("the error is not in the chain: %w", err)
 		}
 		return "", err
 	}
 	r := durable.NewRegistry(namedErrors()...)
 	r.Add(durable.Orchestrator("Main", main), durable.Orchestrator("Child", child), durable.Activity("Pay", pay))
-	family(t, r, main, func(t *testing.T, h *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, h *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
 		if _, err := i.Wait(t.Context()); err == nil {
-			t.Fatal("it did not fail")
+			t.Fatal("the instance did not fail")
 		}
 		events, err := h.History(t.Context(), "main")
 		if err != nil {
@@ -185,21 +185,21 @@ func TestErrorType_SurvivesTheWayThroughSeveralInstances(t *testing.T) {
 			types += failure.ErrorType + " "
 		}
 		if want := "*durable.TaskFailedError *durable.TaskFailedError Declined "; types != want {
-			t.Errorf("told as %q, want %q", types, want)
+			t.Errorf("error types %q, want %q", types, want)
 		}
 	})
 }
 
-// Whatever errors.Is and errors.As find in what an activity returned, they find in
-// the orchestrator, in its parent and after Wait.
-func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T) {
+// If errors.Is or errors.As finds an error in the result of an activity, they also find
+// it in the orchestrator, in its parent and after Wait.
+func TestErrorValue_IsFoundAnywhereInTheErrorTree(t *testing.T) {
 	for name, fail := range map[string]func() error{
-		"an Is method":          func() error { _, err := os.Open("/no/such/file"); return err },
-		"joined first":          func() error { return errors.Join(fs.ErrNotExist, errDeclined) },
-		"joined last":           func() error { return errors.Join(errDeclined, errSoldOut, &declinedError{Code: "x"}, fs.ErrNotExist) },
-		"joined and wrapped":    func() error { return fmt.Errorf("%w and %w", errSoldOut, fmt.Errorf("a: %w", fs.ErrNotExist)) },
-		"behind one of a type":  func() error { return &wrapping{declinedError{Code: "x"}, syscall.ENOENT} },
-		"the tenth of the same": func() error { return errors.Join(append(slices.Repeat([]error{errSoldOut}, 9), fs.ErrNotExist)...) },
+		"an Is method":            func() error { _, err := os.Open("/no/such/file"); return err },
+		"joined first":            func() error { return errors.Join(fs.ErrNotExist, errDeclined) },
+		"joined last":             func() error { return errors.Join(errDeclined, errSoldOut, &declinedError{Code: "x"}, fs.ErrNotExist) },
+		"joined and wrapped":      func() error { return fmt.Errorf("%w and %w", errSoldOut, fmt.Errorf("a: %w", fs.ErrNotExist)) },
+		"wrapped by a named type": func() error { return &wrapping{declinedError{Code: "x"}, syscall.ENOENT} },
+		"the tenth of the same":   func() error { return errors.Join(append(slices.Repeat([]error{errSoldOut}, 9), fs.ErrNotExist)...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			act := func(context.Context, string) (string, error) { return "", fail() }
@@ -207,7 +207,7 @@ func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T
 				a, b := durable.CallActivity(ctx, sold, "x"), durable.CallActivity(ctx, act, "x")
 				_, err := durable.AwaitAll(a, b)
 				if !errors.Is(err, fs.ErrNotExist) {
-					return "", fmt.Errorf("lost in the orchestrator: %w", errDeclined)
+					return "", fmt.Errorf("the error is not in the chain: %w", errDeclined)
 				}
 				return "", err
 			}
@@ -216,7 +216,7 @@ func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T
 			}
 			r := durable.NewRegistry(append(namedErrors(), durable.ErrorValue("NotExist", fs.ErrNotExist), durable.ErrorType[*wrapping]("Wrapping"))...)
 			r.Add(durable.Orchestrator("Main", main), durable.Orchestrator("Child", child), durable.Activity("Act", act), durable.Activity("Sold", sold))
-			family(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+			runMain(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
 				_, err := i.Wait(t.Context())
 				if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, errSoldOut) {
 					t.Errorf("after Wait: %v", err)
@@ -229,9 +229,9 @@ func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T
 	}
 }
 
-// What is told of a tree of errors is one chain, as long as .NET reads, and each failure
-// stands in it once. It shares nothing with the failures that are told on.
-func TestErrorType_TellsOfATreeInOneChainOfBoundedLength(t *testing.T) {
+// An error tree is recorded as one chain that .NET can decode. Each failure occurs
+// once, and the chain shares no memory with the original failures.
+func TestErrorType_RecordsATreeAsOneChainOfBoundedLength(t *testing.T) {
 	t.Parallel()
 	nest := func(what string, deep int) (f *history.FailureDetails) {
 		for i := range deep {
@@ -249,18 +249,18 @@ func TestErrorType_TellsOfATreeInOneChainOfBoundedLength(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		err  error
-		want int // failures below the first
+		want int // inner failures of the first one
 	}{
-		"one of a name":                 {&wrapping{err: errors.New("x")}, 0},
-		"wrapped by another":            {&wrapping{err: errDeclined}, 0},
-		"many of a name":                {errors.Join(named...), 8},
-		"the same":                      {errors.Join(errSoldOut, task("a", 2), task("a", 2), errSoldOut, errSoldOut), 4},
-		"a named one that wraps a task": {&wrapping{err: task("a", 2)}, 3},
-		"a joined one that wraps tasks": {errors.Join(&wrapping{err: task("a", 2)}, &wrapping{err: task("b", 2)}), 7},
-		"many tasks of inner failures":  {errors.Join(tasks...), 32},
-		"one of very many":              {errors.Join(errSoldOut, task("a", 100)), 32},
+		"one named error":                 {&wrapping{err: errors.New("x")}, 0},
+		"wrapped by a named error":        {&wrapping{err: errDeclined}, 0},
+		"many named errors":               {errors.Join(named...), 8},
+		"equal failures":                  {errors.Join(errSoldOut, task("a", 2), task("a", 2), errSoldOut, errSoldOut), 4},
+		"a named error that wraps a task": {&wrapping{err: task("a", 2)}, 3},
+		"joined errors that wrap tasks":   {errors.Join(&wrapping{err: task("a", 2)}, &wrapping{err: task("b", 2)}), 7},
+		"many tasks with inner failures":  {errors.Join(tasks...), 32},
+		"a very long chain":               {errors.Join(errSoldOut, task("a", 100)), 32},
 	} {
-		f := failureTold(t, c.err, append(namedErrors(), durable.ErrorType[*wrapping]("Wrapping"))...)
+		f := recordedFailure(t, c.err, append(namedErrors(), durable.ErrorType[*wrapping]("Wrapping"))...)
 		length := 0
 		for f = f.InnerFailure; f != nil; f = f.InnerFailure {
 			length++
@@ -271,15 +271,15 @@ func TestErrorType_TellsOfATreeInOneChainOfBoundedLength(t *testing.T) {
 	}
 
 	shared := nest("shared", 2)
-	failureTold(t, errors.Join(errSoldOut, &durable.TaskFailedError{Type: "T", Message: "a", Inner: shared}, task("b", 3)), namedErrors()...)
+	recordedFailure(t, errors.Join(errSoldOut, &durable.TaskFailedError{Type: "T", Message: "a", Inner: shared}, task("b", 3)), namedErrors()...)
 	if diff := cmp.Diff(nest("shared", 2), shared); diff != "" {
-		t.Errorf("a failure that was told on has changed (-want +got):\n%s", diff)
+		t.Errorf("the original failure has changed (-want +got):\n%s", diff)
 	}
 }
 
 func sold(context.Context, string) (string, error) { return "", errSoldOut }
 
-// wrapping is an error with a name that wraps another.
+// wrapping is a named error that wraps another error.
 type wrapping struct {
 	declinedError
 	err error
@@ -287,7 +287,7 @@ type wrapping struct {
 
 func (w *wrapping) Unwrap() error { return w.err }
 
-func TestErrorType_RefusesWhatCannotHaveAName(t *testing.T) {
+func TestErrorType_PanicsOnInvalidRegistrations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -297,7 +297,7 @@ func TestErrorType_RefusesWhatCannotHaveAName(t *testing.T) {
 		{"no name", func() { durable.ErrorType[*declinedError](" ") }, "durable: error *durable_test.declinedError has no name"},
 		{"an interface", func() { durable.ErrorType[error]("E") }, `durable: error "E": error is an interface; use a concrete type`},
 		{"no error", func() { durable.ErrorValue("E", nil) }, `durable: error "E": <nil> is nil or not comparable`},
-		{"two of a name", func() {
+		{"two errors with one name", func() {
 			durable.NewRegistry(durable.ErrorType[*declinedError]("E"), durable.ErrorValue("e", errSoldOut))
 		}, `durable: error names "E" and "e"`},
 	} {
@@ -313,8 +313,8 @@ func TestErrorType_RefusesWhatCannotHaveAName(t *testing.T) {
 	}
 }
 
-// An error that .NET's exception properties provider described.
-func TestErrorType_UnderstandsPropertiesOfOtherLanguages(t *testing.T) {
+// The properties have the format of .NET's exception properties provider.
+func TestErrorType_AcceptsPropertiesOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal("zu groß")
 	if err != nil {
@@ -326,8 +326,8 @@ func TestErrorType_UnderstandsPropertiesOfOtherLanguages(t *testing.T) {
 	}
 }
 
-// The names of the engine's own errors are in histories, and stay what they are.
-func TestEngineErrors_HaveTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
+// Histories contain the names of the engine's errors, so the names must not change.
+func TestEngineErrors_KeepTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
 	echo := func(_ context.Context, s string) (string, error) { return s, nil }
 	runs := 0
 	fickle := func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -349,7 +349,7 @@ func TestEngineErrors_HaveTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Fickle", fickle), durable.Activity("Echo", echo))
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
-		defer run(t, h, r, durable.Config{NoExtendedSessions: true})() // so that it replays
+		defer run(t, h, r, durable.Config{NoExtendedSessions: true})() // without sessions every episode replays
 		i, err := durable.Start(t.Context(), durable.NewClient(h, r), main, durable.Void{})
 		if err != nil {
 			t.Fatal(err)
@@ -361,7 +361,7 @@ func TestEngineErrors_HaveTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
 			t.Errorf("got %v with %+v, want a UsageError", err, misused)
 		}
 		if _, ok := errors.AsType[*durable.NonDeterminismError](err); ok {
-			t.Errorf("%v is not what failed the instance", err)
+			t.Errorf("%v contains the error of the child", err)
 		}
 	})
 }

@@ -15,7 +15,7 @@ const (
 	stop   = durable.Event[durable.Void]("Stop")
 )
 
-func TestEvent_NamesDifferInMoreThanCase(t *testing.T) {
+func TestEvent_NamesAreCaseInsensitive(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) { return number.Wait(ctx).Await() })
 	s.Start(nil)
@@ -24,7 +24,7 @@ func TestEvent_NamesDifferInMoreThanCase(t *testing.T) {
 	wantOutput(t, s, "7")
 }
 
-func TestEvent_GoesToTheNewestOfSeveralThatWait(t *testing.T) {
+func TestEvent_CompletesTheNewestOfSeveralWaits(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
 		return durable.AwaitAll(number.Wait(ctx), number.Wait(ctx), number.Wait(ctx))
@@ -35,7 +35,7 @@ func TestEvent_GoesToTheNewestOfSeveralThatWait(t *testing.T) {
 	wantOutput(t, s, "[3,2,1]")
 }
 
-func TestEvent_IsKeptUntilSomebodyWaitsTheOldestFirst(t *testing.T) {
+func TestEvent_IsBufferedAndReadOldestFirst(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
 		if _, err := durable.CallActivity(ctx, count, "").Await(); err != nil {
@@ -58,7 +58,7 @@ func TestEvent_IsKeptUntilSomebodyWaitsTheOldestFirst(t *testing.T) {
 	wantOutput(t, s, "[1,2,3]")
 }
 
-func TestEvent_ArrivesBeforeTheStart(t *testing.T) {
+func TestEvent_MayArriveBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) { return number.Wait(ctx).Await() })
 	s.Episode(raised("Number", "4"), &history.ExecutionStarted{Name: "Main"})
@@ -72,7 +72,7 @@ func TestEvent_PayloadCanBeAbsent(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		_, err = stop.Wait(ctx).Await() // takes any payload
+		_, err = stop.Wait(ctx).Await() // accepts any payload
 		return fmt.Sprint(n), err
 	})
 	s.Start(nil)
@@ -100,12 +100,12 @@ func TestAwaitTimeout_ReturnsTheResultInTime(t *testing.T) {
 	})
 	wantActions(t, s.Start(nil), "0 timer 1h0m0s")
 	wantActions(t, s.Episode(raised("Number", "5")), "1 timer 1m0s")
-	wantActions(t, s.Episode(fired(0))) // the timer that was left
+	wantActions(t, s.Episode(fired(0))) // the remaining timer
 	s.Episode(fired(1))
 	wantOutput(t, s, "5")
 }
 
-func TestAwaitTimeout_CreatesNoTimerForWhatIsComplete(t *testing.T) {
+func TestAwaitTimeout_CreatesNoTimerForACompleteTask(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		if _, err := durable.CallActivity(ctx, count, "").Await(); err != nil {
@@ -145,15 +145,15 @@ func TestAwaitTimeout_CanBeRepeatedOnAnActivity(t *testing.T) {
 	wantOutput(t, s, "3")
 }
 
-// A wait that timed out or lost a race must not swallow an event that others
-// wait for, or that somebody waits for later.
-func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
+// A wait that timed out or lost a race must not consume an event for which another task
+// waits now or later.
+func TestEvent_IsNotConsumedByAnAbandonedWait(t *testing.T) {
 	t.Parallel()
 	losers := map[string]func(ctx *durable.Context) error{
 		"AwaitTimeout": func(ctx *durable.Context) error {
 			_, err := number.Wait(ctx).AwaitTimeout(0)
 			if !errors.Is(err, durable.ErrTimeout) {
-				return fmt.Errorf("no time-out: %w", err)
+				return fmt.Errorf("no timeout: %w", err)
 			}
 			return nil
 		},
@@ -169,7 +169,7 @@ func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
 			durable.AwaitAny(ctx, number.Wait(ctx), timer)
 			return nil
 		},
-		"a loop that is left": func(ctx *durable.Context) error {
+		"a loop that breaks": func(ctx *durable.Context) error {
 			timer := durable.Go(ctx, func() (int, error) { ctx.Sleep(0); return 0, nil })
 			for range durable.AsCompleted(ctx, number.Wait(ctx), timer) {
 				break
@@ -178,7 +178,7 @@ func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
 		},
 	}
 	for name, lose := range losers {
-		t.Run(name+", one waits already", func(t *testing.T) {
+		t.Run(name+", another task waits", func(t *testing.T) {
 			t.Parallel()
 			s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 				older := number.Wait(ctx)
@@ -192,7 +192,7 @@ func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
 			s.Episode(raised("Number", "8"))
 			wantOutput(t, s, "8")
 		})
-		t.Run(name+", one waits later", func(t *testing.T) {
+		t.Run(name+", a task waits later", func(t *testing.T) {
 			t.Parallel()
 			s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 				if err := lose(ctx); err != nil {
@@ -205,14 +205,14 @@ func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
 			})
 			s.Start(nil)
 			s.Episode(fired(0))
-			s.Episode(raised("Number", "8")) // while nobody waits
+			s.Episode(raised("Number", "8")) // no task waits
 			s.Episode(done(1, "1"))
 			wantOutput(t, s, "8")
 		})
 	}
 }
 
-func TestAwaitAny_LoserWaitsAnewWhenItIsAwaitedAgain(t *testing.T) {
+func TestAwaitAny_OtherTaskWaitsAgainWhenItIsAwaited(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		approval := number.Wait(ctx)
@@ -234,13 +234,14 @@ func TestAwaitAny_LoserWaitsAnewWhenItIsAwaitedAgain(t *testing.T) {
 	wantActions(t, s.Episode(done(3, "1")), "4 timer 1m0s", `5 Completed "8 after 2 ticks"`)
 }
 
-func TestAwaitAny_DoesNotEndTheWaitOfATaskThatAnotherBranchAwaits(t *testing.T) {
+func TestAwaitAny_KeepsTheWaitOfATaskThatAnotherBranchAwaits(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		shared := number.Wait(ctx)
 		durable.Go(ctx, func() (int, error) {
 			durable.AwaitAny(ctx, shared, ctx.Timer(0))
-			// Begins to wait later, and would be the newest if shared waited no more.
+			// This wait starts later. It would be the newest one if shared were not
+			// waiting.
 			ctx.Sleep(time.Hour)
 			return 0, nil
 		})

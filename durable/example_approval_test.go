@@ -31,7 +31,7 @@ func approve(ctx *durable.Context, limit time.Duration) (string, error) {
 	return "approved by " + d.By, nil
 }
 
-// A person decides, or does not in time.
+// Wait for a decision of a person, but not forever.
 func Example_humanInteraction() {
 	registry := durable.NewRegistry(durable.Orchestrator("Approve", approve))
 	runExample(registry, approve, 72*time.Hour, func(ctx context.Context, c *durable.Client, id durable.InstanceID) error {
@@ -47,7 +47,7 @@ func approveOrWithdraw(ctx *durable.Context, limit time.Duration) (string, error
 	decided, gone, deadline := approvalEvent.Wait(ctx), withdrawal.Wait(ctx), ctx.Timer(limit)
 	switch durable.AwaitAny(ctx, decided, gone, deadline) {
 	case decided:
-		d, err := decided.Await() // complete: does not wait
+		d, err := decided.Await() // complete: returns immediately
 		return "decided by " + d.By, err
 	case gone:
 		return "withdrawn", nil
@@ -56,7 +56,7 @@ func approveOrWithdraw(ctx *durable.Context, limit time.Duration) (string, error
 	}
 }
 
-// Whichever of several things happens first.
+// Continue with the first of several tasks that completes.
 func ExampleAwaitAny() {
 	registry := durable.NewRegistry(durable.Orchestrator("ApproveOrWithdraw", approveOrWithdraw))
 	runExample(registry, approveOrWithdraw, time.Hour, func(ctx context.Context, c *durable.Client, id durable.InstanceID) error {

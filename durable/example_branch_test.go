@@ -24,7 +24,7 @@ func translateAll(ctx *durable.Context, pages []string) ([]string, error) {
 	return durable.AwaitAll(branches...)
 }
 
-// Branches of several steps each.
+// Run branches of several steps concurrently.
 func ExampleGo() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("TranslateAll", translateAll),
@@ -53,7 +53,7 @@ func firstTwo(ctx *durable.Context, pages []string) ([]string, error) {
 	return texts, nil
 }
 
-// Results as they come.
+// Process results in the order in which they arrive.
 func ExampleAsCompleted() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("FirstTwo", firstTwo),

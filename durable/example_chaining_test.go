@@ -43,7 +43,7 @@ func checkout(ctx *durable.Context, p cart) (string, error) {
 	return receipt, nil
 }
 
-// One activity after another, and what to do when one fails.
+// Call activities in sequence and compensate if one fails.
 func Example_chaining() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("Checkout", checkout),

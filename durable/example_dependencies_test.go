@@ -7,13 +7,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A shop has what its activities need, such as a connection to a database.
+// shop contains the dependencies of its activities, such as a database connection.
 type shop struct{ prices map[string]int }
 
 func (s *shop) price(_ context.Context, item string) (int, error) {
 	price, ok := s.prices[item]
 	if !ok {
-		return 0, fmt.Errorf("there is no %s", item)
+		return 0, fmt.Errorf("unknown item %s", item)
 	}
 	return price, nil
 }
@@ -30,8 +30,8 @@ func total(ctx *durable.Context, items []string) (int, error) {
 	return sum, nil
 }
 
-// An activity gets its dependencies as the fields of a struct whose method it is. The
-// method value of a particular struct is registered; a call names the method only.
+// The fields of a struct are the dependencies of the activities that are its methods.
+// Register the method value of a struct. Calls only name the method.
 func Example_dependencies() {
 	s := &shop{prices: map[string]int{"apple": 20, "pear": 30}}
 	registry := durable.NewRegistry(

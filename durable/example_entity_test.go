@@ -9,13 +9,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A Counter is an entity: a value that is stored under a name and a key, and
-// changed by one operation at a time. Its fields are what is stored.
+// Counter is an entity: a value that is stored under a name and a key, and changed by
+// one operation at a time. Its fields are stored as JSON.
 type Counter struct {
 	Total int64 `json:"total"`
 }
 
-// Add is an operation. What it leaves in c is stored when it has returned.
+// Add is an operation. When it returns, c is stored.
 func (c *Counter) Add(_ *durable.EntityContext, n int64) (int64, error) {
 	if c.Total+n < 0 {
 		return 0, ErrNegative // a failed operation changes nothing
@@ -26,8 +26,8 @@ func (c *Counter) Add(_ *durable.EntityContext, n int64) (int64, error) {
 
 var ErrNegative = errors.New("the counter would become negative")
 
-// tally signals a counter without waiting for it, and then asks it. What one
-// orchestration sends to one entity is performed in that order.
+// tally signals a counter without waiting, and then calls it. The entity processes the
+// messages of an orchestration in order.
 func tally(ctx *durable.Context, readings []int64) (int64, error) {
 	meter := durable.EntityKey[Counter]("meter-7")
 	for _, n := range readings {
@@ -35,12 +35,12 @@ func tally(ctx *durable.Context, readings []int64) (int64, error) {
 	}
 	_, err := durable.CallEntity(ctx, meter, (*Counter).Add, -1000).Await()
 	if !errors.Is(err, ErrNegative) {
-		return 0, fmt.Errorf("took more than there is: %w", err)
+		return 0, fmt.Errorf("the counter became negative: %w", err)
 	}
 	return durable.CallEntity(ctx, meter, (*Counter).Add, 0).Await()
 }
 
-// A counter that orchestrations share.
+// Orchestrations share a counter.
 func Example_entity() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("Tally", tally),
@@ -51,24 +51,23 @@ func Example_entity() {
 	// Output: 12
 }
 
-// A DeviceReport is what a device tells.
+// DeviceReport is a report of a device.
 type DeviceReport struct {
 	Device      string  `json:"device"`
 	Temperature float64 `json:"temperature"`
 }
 
-// A Summary aggregates what all devices of a site tell. It is a map, and is
-// stored as one.
+// Summary aggregates the reports of all devices of a site. It is stored as a map.
 type Summary map[string]float64
 
-// Report takes in what a device tells, and raises the alarm if it is too hot.
+// Report records a report and raises an alarm if the temperature is too high.
 func (s *Summary) Report(ctx *durable.EntityContext, r DeviceReport) (durable.Void, error) {
 	if *s == nil {
 		*s = Summary{}
 	}
 	(*s)[r.Device] = r.Temperature
 	if r.Temperature > 80 {
-		// It is started once the report is stored, and as often as it is.
+		// The start is sent when the report is stored, exactly once.
 		if _, err := durable.StartOrchestration(ctx, raiseAlarm, r, durable.InstanceID("alarm-"+r.Device)); err != nil {
 			return durable.Void{}, err
 		}
@@ -76,7 +75,7 @@ func (s *Summary) Report(ctx *durable.EntityContext, r DeviceReport) (durable.Vo
 	return durable.Void{}, nil
 }
 
-// Hottest returns the device that is.
+// Hottest returns the device with the highest temperature.
 func (s *Summary) Hottest(*durable.EntityContext, durable.Void) (string, error) {
 	hottest := ""
 	for device, temperature := range *s {
@@ -91,8 +90,8 @@ func raiseAlarm(_ *durable.Context, r DeviceReport) (string, error) {
 	return fmt.Sprintf("%s has %.0f degrees", r.Device, r.Temperature), nil
 }
 
-// inspect waits for the reports of the devices, which signal the site's summary,
-// and asks that.
+// inspect waits for reports, signals each one to the summary of the site, and then
+// calls the summary.
 func inspect(ctx *durable.Context, reports int) (string, error) {
 	site := durable.EntityKey[Summary]("north")
 	for range reports {
@@ -107,7 +106,7 @@ func inspect(ctx *durable.Context, reports int) (string, error) {
 
 const reported = durable.Event[DeviceReport]("Reported")
 
-// An aggregator: an entity gathers what comes from many sources, and acts on it.
+// An entity aggregates data from many sources and acts on it.
 func Example_aggregator() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("Inspect", inspect),
@@ -131,7 +130,7 @@ func Example_aggregator() {
 	// engine
 }
 
-// waitFor waits for an instance that may not have been started yet.
+// waitFor waits for an instance that may not exist yet.
 func waitFor[O any](ctx context.Context, i *durable.Instance[O]) (O, error) {
 	for {
 		out, err := i.Wait(ctx)

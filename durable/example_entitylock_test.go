@@ -7,28 +7,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// An Account is an entity that holds money, in cents.
+// Account is an entity with a balance in cents.
 type Account struct {
 	Cents int64 `json:"cents"`
 }
 
-// Balance returns what there is.
+// Balance returns the balance.
 func (a *Account) Balance(*durable.EntityContext, durable.Void) (int64, error) { return a.Cents, nil }
 
-// Book adds an amount, or takes it away.
+// Book adds an amount, which may be negative.
 func (a *Account) Book(_ *durable.EntityContext, cents int64) (int64, error) {
 	a.Cents += cents
 	return a.Cents, nil
 }
 
-// A Transfer moves money between accounts.
+// Transfer is the input of transferMoney.
 type Transfer struct {
 	From, To durable.EntityKey[Account]
 	Cents    int64
 }
 
-// transferMoney changes two accounts together. While it has locked them, nobody
-// else changes either.
+// transferMoney changes two accounts together. While it holds their locks, no other
+// caller changes them.
 func transferMoney(ctx *durable.Context, t Transfer) (string, error) {
 	unlock := durable.LockEntities(ctx, t.From, t.To)
 	defer unlock()
@@ -47,7 +47,7 @@ func transferMoney(ctx *durable.Context, t Transfer) (string, error) {
 	return fmt.Sprintf("moved %d", t.Cents), nil
 }
 
-// transfers does several transfers at the same time.
+// transfers runs several transfers concurrently.
 func transfers(ctx *durable.Context, all []Transfer) ([]string, error) {
 	if _, err := durable.CallEntity(ctx, "a", (*Account).Book, 100).Await(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func transfers(ctx *durable.Context, all []Transfer) ([]string, error) {
 	return append(done, fmt.Sprint(balances)), err
 }
 
-// A critical section: orchestrations that change several entities together.
+// Change several entities together in a critical section.
 func ExampleLockEntities() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("Transfers", transfers),
@@ -77,20 +77,20 @@ func ExampleLockEntities() {
 	// Output: [moved 60 1000 is too much [40 60]]
 }
 
-// A Printer is an entity without anything to it but that it can be locked: a
-// mutex that orchestrations share.
+// Printer is an entity without a state. It only serves as a mutex that orchestrations
+// share.
 type Printer struct{}
 
 const printer = durable.EntityKey[Printer]("third floor")
 
-var onPaper []string // what activities have printed
+var onPaper []string // output of the activities
 
 func printPage(_ context.Context, text string) (durable.Void, error) {
 	onPaper = append(onPaper, text)
 	return durable.Void{}, nil
 }
 
-// printDocument prints all of a document before anybody else prints.
+// printDocument prints a whole document before another one is printed.
 func printDocument(ctx *durable.Context, title string) (durable.Void, error) {
 	unlock := durable.LockEntities(ctx, printer)
 	defer unlock()
@@ -111,7 +111,7 @@ func printAll(ctx *durable.Context, titles []string) (durable.Void, error) {
 	return durable.Void{}, err
 }
 
-// A mutex: orchestrations that take turns.
+// Orchestrations take turns with a mutex.
 func Example_mutex() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("PrintAll", printAll),
@@ -121,14 +121,14 @@ func Example_mutex() {
 	)
 	onPaper = nil
 	runExample(registry, printAll, []string{"report", "poem"})
-	inOne := 0
+	complete := 0
 	for i := 0; i+2 < len(onPaper); i += 3 {
 		if onPaper[i][:4] == onPaper[i+2][:4] {
-			inOne++
+			complete++
 		}
 	}
-	fmt.Println(len(onPaper), "pages,", inOne, "documents in one piece")
+	fmt.Println(len(onPaper), "pages,", complete, "complete documents")
 	// Output:
 	// {}
-	// 6 pages, 2 documents in one piece
+	// 6 pages, 2 complete documents
 }

@@ -16,7 +16,7 @@ func backup(ctx *durable.Context, dir string) (total int64, err error) {
 	}
 	tasks := make([]*durable.Task[int64], len(files))
 	for i, f := range files {
-		tasks[i] = durable.CallActivity(ctx, copyFile, f) // all at the same time
+		tasks[i] = durable.CallActivity(ctx, copyFile, f) // all run concurrently
 	}
 	sizes, err := durable.AwaitAll(tasks...)
 	for _, n := range sizes {
@@ -25,7 +25,7 @@ func backup(ctx *durable.Context, dir string) (total int64, err error) {
 	return total, err
 }
 
-// Many activities at the same time, and one result.
+// Call many activities concurrently and combine their results.
 func Example_fanOut() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("Backup", backup),

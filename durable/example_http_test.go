@@ -10,8 +10,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// renderFarm is a service that answers at once and says where to ask how far it
-// is.
+// renderFarm is a service that accepts a request immediately and has a URL to poll for
+// the result.
 func renderFarm() *httptest.Server {
 	asked := 0
 	mux := http.NewServeMux()
@@ -21,7 +21,7 @@ func renderFarm() *httptest.Server {
 	})
 	mux.HandleFunc("GET /films/1", func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked < 3 {
-			w.WriteHeader(http.StatusAccepted) // it is not done: ask here again
+			w.WriteHeader(http.StatusAccepted) // not done: poll again
 			return
 		}
 		_, _ = io.WriteString(w, "film 1, rendered")
@@ -45,7 +45,7 @@ func render(ctx *durable.Context, farm string) (string, error) {
 	return fmt.Sprint(resp.StatusCode, ": ", resp.Content), nil
 }
 
-// Call a service that takes its time. Between the calls nothing runs.
+// Call a service that takes long. Nothing runs between the requests.
 func ExampleCallHTTP() {
 	farm := renderFarm()
 	defer farm.Close()

@@ -29,7 +29,7 @@ func monitor(ctx *durable.Context, w watch) (string, error) {
 	return durable.ContinueAsNew(ctx, monitor, w)
 }
 
-// Look again and again, with a history that does not grow.
+// Poll regularly with a history that does not grow.
 func Example_monitor() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("Monitor", monitor),

@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// buyChecked was first deployed without the check for fraud. Instances that have not
-// charged yet have it, too.
+// buyChecked was first deployed without the check for fraud. The check also applies to
+// running instances that have not called charge yet.
 func buyChecked(ctx *durable.Context, c cart) (string, error) {
 	if _, err := durable.CallActivity(ctx, reserveStock, c).Await(); err != nil {
 		return "", err
@@ -21,8 +21,8 @@ func buyChecked(ctx *durable.Context, c cart) (string, error) {
 	return durable.CallActivity(ctx, charge, c).Await()
 }
 
-// Code that is changed while instances are under way. One has charged already with the
-// code of before, and goes on without the check.
+// Change code while instances are running. One instance has already called charge with
+// the old code and continues without the check.
 func ExampleContext_Patched() {
 	activities := []*durable.Function{
 		durable.Activity("ReserveStock", reserveStock), durable.Activity("CheckFraud", checkFraud), durable.Activity("Charge", charge),
@@ -36,9 +36,9 @@ func ExampleContext_Patched() {
 		&history.TaskScheduled{Header: history.Header{EventID: 1}, Name: "Charge"}, &history.OrchestratorCompleted{},
 	}
 	registry := durable.NewRegistry(append(activities, durable.Orchestrator("Order", buyChecked))...)
-	fmt.Println("it can go on:", registry.Verify(before) == nil)
+	fmt.Println("can continue:", registry.Verify(before) == nil)
 	runExample(registry, buyChecked, cart{ID: "42"})
 	// Output:
-	// it can go on: true
+	// can continue: true
 	// charged 42
 }

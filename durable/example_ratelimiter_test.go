@@ -8,25 +8,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A Limiter is an entity that lets so many through in a while, and tells others
-// when to ask again.
+// Limiter is an entity that issues a limited number of tickets per period. If none is
+// available, it returns the time to wait.
 type Limiter struct {
-	Given []time.Time `json:"given"` // when those tickets were that count
+	Given []time.Time `json:"given"` // issue times of the tickets in the current period
 }
 
-// A Limit is how many tickets there may be in a while.
+// Limit is the number of tickets per period.
 type Limit struct {
 	Count int
 	While time.Duration
 }
 
-// A Ticket lets one through, or says how long to wait before asking again.
+// Ticket is a ticket, or the time to wait before the next request.
 type Ticket struct {
 	At   time.Time
 	Wait time.Duration
 }
 
-// Take returns a ticket.
+// Take requests a ticket.
 func (l *Limiter) Take(ctx *durable.EntityContext, limit Limit) (Ticket, error) {
 	now := ctx.Now()
 	for len(l.Given) > 0 && !l.Given[0].Add(limit.While).After(now) {
@@ -56,7 +56,7 @@ func askService(_ context.Context, question int) (string, error) {
 	return fmt.Sprint("answer ", question), nil
 }
 
-// askGently asks a service that must not be asked too often, by anybody.
+// askGently calls a service with a rate limit that all orchestrations share.
 func askGently(ctx *durable.Context, questions int) ([]string, error) {
 	var answers []string
 	var asked []time.Time
@@ -80,7 +80,7 @@ func askGently(ctx *durable.Context, questions int) ([]string, error) {
 	return answers, nil
 }
 
-// A rate limiter.
+// Limit the rate of calls across orchestrations.
 func Example_rateLimiter() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("AskGently", askGently),

@@ -9,8 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A DeclinedError keeps its fields on the way to the orchestrator, since it has
-// a name in the registry.
+// DeclinedError has a name in the registry, so the orchestrator gets it with its
+// fields.
 type DeclinedError struct {
 	Reason string `json:"reason"`
 }
@@ -27,14 +27,14 @@ func bookFlight(_ context.Context, t trip) (string, error) { return "seat to " +
 
 func pay(ctx context.Context, t trip) (string, error) {
 	if t.Cents > 1000 {
-		// Trying again does not help.
+		// Retrying does not help.
 		return "", durable.NonRetryable(&DeclinedError{Reason: "too dear"})
 	}
 	return "receipt", nil
 }
 
 func cancelBooking(_ context.Context, booking string) (durable.Void, error) {
-	fmt.Println("cancelled the", booking)
+	fmt.Println("canceled the", booking)
 	return durable.Void{}, nil
 }
 
@@ -60,7 +60,7 @@ func bookTrip(ctx *durable.Context, t trip) (_ string, err error) {
 	return receipt, nil
 }
 
-// undo compensates for what was booked, the last first.
+// undo compensates for bookings in reverse order.
 func undo(ctx *durable.Context, booked []string) error {
 	for i := len(booked) - 1; i >= 0; i-- {
 		if _, err := durable.CallActivity(ctx, cancelBooking, booked[i], patiently).Await(); err != nil {
@@ -70,8 +70,8 @@ func undo(ctx *durable.Context, booked []string) error {
 	return nil
 }
 
-// A saga: several steps, each tried again when it fails, that are all undone if
-// one cannot be done.
+// A saga: each step is retried if it fails, and all completed steps are compensated if
+// a step fails for good.
 func Example_saga() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("BookTrip", bookTrip),
@@ -85,7 +85,7 @@ func Example_saga() {
 	runExample(registry, bookTrip, trip{"Ritz", "Kyoto", 9999})
 	// Output:
 	// receipt
-	// cancelled the seat to Kyoto
-	// cancelled the room at the Ritz
+	// canceled the seat to Kyoto
+	// canceled the room at the Ritz
 	// not booked, since the card is too dear
 }

@@ -17,7 +17,7 @@ func installFirmware(_ context.Context, session string) (bool, error) {
 	return !strings.Contains(session, "toaster"), nil
 }
 
-// setUpDevice is an orchestrator of its own, and part of others.
+// setUpDevice can run alone or as a child.
 func setUpDevice(ctx *durable.Context, device string) (bool, error) {
 	session, err := durable.CallActivity(ctx, createSession, device).Await()
 	if err != nil {
@@ -26,8 +26,7 @@ func setUpDevice(ctx *durable.Context, device string) (bool, error) {
 	return durable.CallActivity(ctx, installFirmware, session).Await()
 }
 
-// setUpSite sets all devices of a site up at the same time, and aggregates what
-// came of them.
+// setUpSite sets up all devices of a site concurrently and combines the results.
 func setUpSite(ctx *durable.Context, devices []string) (string, error) {
 	retry := durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Minute}
 	tasks := make([]*durable.Task[bool], len(devices))
@@ -47,7 +46,7 @@ func setUpSite(ctx *durable.Context, devices []string) (string, error) {
 	return fmt.Sprintf("%d of %d devices are ready", n, len(ready)), nil
 }
 
-// An orchestration of orchestrations.
+// Call orchestrations from an orchestration.
 func Example_subOrchestrations() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("SetUpSite", setUpSite),
@@ -59,7 +58,7 @@ func Example_subOrchestrations() {
 	// Output: 2 of 3 devices are ready
 }
 
-// At most two at a time.
+// Call an activity for each input, at most two at a time.
 func ExampleMap() {
 	measure := func(_ context.Context, word string) (int, error) { return len(word), nil }
 	lengths := func(ctx *durable.Context, words []string) ([]int, error) { return durable.Map(ctx, measure, words, 2) }

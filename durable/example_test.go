@@ -10,9 +10,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-// runExample starts an instance on a hub in memory, lets meanwhile do something with
-// it, waits for it and prints its output. The examples use it to keep to the
-// point.
+// runExample starts an instance on an in-memory hub, calls the meanwhile functions,
+// waits for the instance and prints its output. It keeps the examples short.
 func runExample[I, O any](registry *durable.Registry, orch func(*durable.Context, I) (O, error), in I, meanwhile ...func(context.Context, *durable.Client, durable.InstanceID) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	hub := memhub.New()

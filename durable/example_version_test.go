@@ -8,7 +8,7 @@ import (
 
 func checkFraud(context.Context, cart) (bool, error) { return false, nil }
 
-// buy checks for fraud since version 1.1. Instances of before go on without.
+// buy checks for fraud since version 1.1. Older instances continue without the check.
 func buy(ctx *durable.Context, c cart) (string, error) {
 	if ctx.VersionAtLeast("1.1") {
 		if ok, err := durable.CallActivity(ctx, checkFraud, c).Await(); err != nil || !ok {
@@ -18,23 +18,23 @@ func buy(ctx *durable.Context, c cart) (string, error) {
 	return durable.CallActivity(ctx, charge, c).Await()
 }
 
-// buyLater is a rewrite, which shares the name. It stands beside buy until the
-// last instance of before has ended.
+// buyLater is a rewrite of buy under the same name. Both are registered until the last
+// old instance has ended.
 func buyLater(*durable.Context, cart) (string, error) { return "in the basket", nil }
 
-// buyAll has an instance of each version.
+// buyAll runs an instance of each version.
 func buyAll(ctx *durable.Context, c cart) ([]string, error) {
 	const byName = durable.OrchestratorName[cart, string]("Buy")
 	return durable.AwaitAll(
 		byName.Call(ctx, c, durable.Version("1.0")),
 		byName.Call(ctx, c, durable.Version("1.1")),
-		durable.CallSubOrchestrator(ctx, buyLater, c)) // of the version that it is registered for
+		durable.CallSubOrchestrator(ctx, buyLater, c)) // the version that buyLater is registered for
 }
 
-// New code beside instances that began with the old.
+// Run new code next to instances that started with the old code.
 func Example_versions() {
 	registry := durable.NewRegistry(
-		durable.Orchestrator("Buy", buy), // of all versions that have no function of their own
+		durable.Orchestrator("Buy", buy), // all versions without a function of their own
 		durable.Orchestrator("Buy", buyLater, durable.Version("2.0")),
 		durable.Orchestrator("BuyAll", buyAll),
 		durable.Activity("CheckFraud", checkFraud),

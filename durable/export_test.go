@@ -2,8 +2,8 @@ package durable
 
 import "github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 
-// WithLogger is the door through which a Worker gives its logger to a registry.
+// WithLogger exposes the method that a Worker uses to set the logger of a registry.
 var WithLogger = (*Registry).withLogger
 
-// EngineOf returns a registry's functions, as the engine runs them.
+// EngineOf returns a registry's functions in the form that the engine runs.
 func EngineOf(r *Registry) dispatch.AllFunctions { return (*engineFunctions)(r) }

@@ -31,8 +31,8 @@ func TestInstance_FailsWithTheErrorThatTheOrchestratorReturns(t *testing.T) {
 		{"plain", errDeclined, "error", "card declined"},
 		{"wrapped", fmt.Errorf("pay: %w", fmt.Errorf("charge: %w", &limitError{5})), "*durable_test.limitError", "pay: charge: over 5"},
 		{"joined", errors.Join(errDeclined, &limitError{1}), "*durable_test.limitError", "card declined\nover 1"},
-		{"whose text panics", rudeError{}, "durable_test.rudeError", "an error of type durable_test.rudeError, whose Error method panicked: no words"},
-		{"no ASCII", errors.New("zu groß 😀"), "error", "zu groß 😀"},
+		{"Error method panics", rudeError{}, "durable_test.rudeError", "an error of type durable_test.rudeError, whose Error method panicked: no words"},
+		{"non-ASCII text", errors.New("zu groß 😀"), "error", "zu groß 😀"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -49,10 +49,10 @@ func TestInstance_FailsWithTheErrorThatTheOrchestratorReturns(t *testing.T) {
 	}
 }
 
-// DurableTask.Core/TaskOrchestrationContext.cs, FailOrchestration: the reason is
-// the exception's message, and that of a TaskFailedException is the reason of the
-// event (HandleTaskFailedEvent, HandleSubOrchestrationInstanceFailedEvent).
-func TestInstance_FailsForTheReasonOfTheTaskWhoseErrorItReturns(t *testing.T) {
+// In DurableTask.Core/TaskOrchestrationContext.cs, FailOrchestration, the reason is the
+// exception's message. For a TaskFailedException it is the reason of the event
+// (HandleTaskFailedEvent, HandleSubOrchestrationInstanceFailedEvent).
+func TestInstance_FailsWithTheReasonOfTheReturnedTaskError(t *testing.T) {
 	t.Parallel()
 	const sentence = "Task 'Count' (#0) failed with an unhandled exception: no funds"
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestInstance_FailsWithThePanicAndItsStack(t *testing.T) {
 		{"text", func() { panic("boom") }, "panic", "panic: boom"},
 		{"an error", func() { panic(&limitError{3}) }, "*durable_test.limitError", "panic: over 3"},
 		{"a runtime error", func() { nilMap["a"] = 1 }, "runtime.plainError", "panic: assignment to entry in nil map"},
-		{"nil", func() { panic(nil) }, "*runtime.PanicNilError", "panic: panic called with nil argument"}, //nolint:govet // it is what is tested
+		{"nil", func() { panic(nil) }, "*runtime.PanicNilError", "panic: panic called with nil argument"}, //nolint:govet // the subject of this test
 		{"Goexit", runtime.Goexit, "*durable.UsageError", "durable: the orchestrator called runtime.Goexit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestInstance_FailsWithThePanicAndItsStack(t *testing.T) {
 				c.f()
 				return "", nil
 			})
-			s.Compare = false // it takes the stack away
+			s.Compare = false // comparing with a replay removes the stack
 			s.Start(nil)
 			s.Episode(fired(0))
 			wantFailure(t, s, c.msg)
@@ -115,13 +115,13 @@ func TestInstance_FailsWithThePanicAndItsStack(t *testing.T) {
 				t.Errorf("type %q, want %q", f.ErrorType, c.wantType)
 			}
 			if f.StackTrace == nil || !strings.Contains(*f.StackTrace, "failure_test.go") {
-				t.Errorf("the stack does not lead here: %v", f.StackTrace)
+				t.Errorf("the stack does not contain failure_test.go: %v", f.StackTrace)
 			}
 		})
 	}
 }
 
-func TestInstance_KeepsWhatItDecidedBeforeItPanicked(t *testing.T) {
+func TestInstance_KeepsItsDecisionsBeforeAPanic(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		durable.CallActivity(ctx, count, "a")
@@ -130,9 +130,9 @@ func TestInstance_KeepsWhatItDecidedBeforeItPanicked(t *testing.T) {
 	wantActions(t, s.Start(nil), `0 task Count ["a"]`, "1 Failed panic: boom")
 }
 
-func TestInstance_FailsWhenItsInputOrOutputIsOfNoUse(t *testing.T) {
+func TestInstance_FailsOnInvalidInputOrOutput(t *testing.T) {
 	t.Parallel()
-	s := stage(t, func(*durable.Context, int) (string, error) { t.Error("it ran"); return "", nil })
+	s := stage(t, func(*durable.Context, int) (string, error) { t.Error("the orchestrator ran"); return "", nil })
 	s.Start("seven")
 	wantFailure(t, s, "decode input of orchestrator Main: as int: json: cannot unmarshal string into Go value of type int")
 
@@ -141,9 +141,9 @@ func TestInstance_FailsWhenItsInputOrOutputIsOfNoUse(t *testing.T) {
 	wantFailure(t, out, "encode output of orchestrator Main: json: unsupported type: func()")
 }
 
-// In a deferred call while the orchestrator is unwound, recover sees nothing
-// and durable calls are refused.
-func TestInstance_RunsDeferredCallsWhenItIsTakenOutOfMemory(t *testing.T) {
+// While the orchestrator is unwound, recover in a deferred call must return nil, and
+// durable calls must be rejected.
+func TestInstance_RunsDeferredCallsWhenItIsUnloaded(t *testing.T) {
 	t.Parallel()
 	var got []string
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -208,15 +208,15 @@ func TestInstance_OrchestratorCanRecoverItsOwnPanic(t *testing.T) {
 const outside = "was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
 	"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
 
-// panicOf returns what f panics with.
+// panicOf returns the panic value of f.
 func panicOf(f func()) (v any) {
 	defer func() { v = recover() }()
 	f()
 	return nil
 }
 
-// endOf runs f on a goroutine of its own, and returns what recover sees when that
-// has ended, and whether f returned.
+// endOf runs f on a new goroutine. It returns the value that recover returns there, and
+// whether f returned.
 func endOf(f func()) (recovered any, returned bool) {
 	ended := make(chan struct{})
 	go func() {
@@ -229,7 +229,7 @@ func endOf(f func()) (recovered any, returned bool) {
 	return recovered, returned
 }
 
-func TestContext_EndsGoroutinesThatCallFromOutside(t *testing.T) {
+func TestContext_EndsOtherGoroutinesThatMakeDurableCalls(t *testing.T) {
 	t.Parallel()
 	self := func(*durable.Context, int) (int, error) { return 0, nil }
 	for name, f := range map[string]func(*durable.Context, *durable.Task[int]){
@@ -249,7 +249,7 @@ func TestContext_EndsGoroutinesThatCallFromOutside(t *testing.T) {
 		"ContinueAsNew":   func(ctx *durable.Context, _ *durable.Task[int]) { _, _ = durable.ContinueAsNew(ctx, self, 0) },
 		"LockEntities":    func(ctx *durable.Context, _ *durable.Task[int]) { durable.LockEntities(ctx) },
 	} {
-		for _, when := range []string{"in its step", "while it waits", "when it has ended"} {
+		for _, when := range []string{"during its turn", "while it waits", "after its end"} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				t.Parallel()
 				var leaked *durable.Context
@@ -261,7 +261,7 @@ func TestContext_EndsGoroutinesThatCallFromOutside(t *testing.T) {
 				}
 				s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 					leaked, open = ctx, durable.CallActivity(ctx, count, "a")
-					if when == "in its step" {
+					if when == "during its turn" {
 						ends()
 					}
 					return durable.CallActivity(ctx, count, "b").Await()
@@ -271,10 +271,10 @@ func TestContext_EndsGoroutinesThatCallFromOutside(t *testing.T) {
 				if when == "while it waits" {
 					ends()
 				}
-				if when != "in its step" {
+				if when != "during its turn" {
 					s.Episode(done(1, "1"))
 				}
-				if when == "when it has ended" {
+				if when == "after its end" {
 					ends()
 					wantOutput(t, s, "1")
 					return
@@ -285,7 +285,7 @@ func TestContext_EndsGoroutinesThatCallFromOutside(t *testing.T) {
 	}
 }
 
-func TestContext_RefusesCallsFromACoroutineThatIsNotItsOwn(t *testing.T) {
+func TestContext_RejectsCallsFromAnotherCoroutine(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		next, stop := iter.Pull(func(yield func(int) bool) {
@@ -300,7 +300,7 @@ func TestContext_RefusesCallsFromACoroutineThatIsNotItsOwn(t *testing.T) {
 	wantFailure(t, s, "durable: Timer "+outside)
 }
 
-func TestContext_RefusesATaskOfAnotherInstance(t *testing.T) {
+func TestContext_RejectsATaskOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	var foreign *durable.Task[int]
 	other := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {

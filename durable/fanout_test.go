@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-func TestMap_CallsAtMostSoManyAtATime(t *testing.T) {
+func TestMap_LimitsConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, in []string) ([]int, error) { return durable.Map(ctx, count, in, 2) })
 	wantActions(t, s.Start([]string{"a", "bb", "ccc", "dddd"}), `0 task Count ["a"]`, `1 task Count ["bb"]`)
@@ -31,7 +31,7 @@ func TestMap_ReturnsResultsInTheOrderOfTheInputs(t *testing.T) {
 		})
 		s.Start([]string{"a", "b", "c"})
 		for pending := map[int]int{}; s.End() == nil; {
-			// Complete whatever is scheduled, the newest first.
+			// Complete the newest scheduled task that is not complete.
 			for id := len(s.Actions) - 1; id >= 0; id-- {
 				if _, ok := pending[id]; !ok {
 					pending[id] = id
@@ -41,7 +41,7 @@ func TestMap_ReturnsResultsInTheOrderOfTheInputs(t *testing.T) {
 			}
 		}
 		if got := s.Output(history.Completed); got != "[0,1,2]" {
-			t.Errorf("limit %d: %s", limit, got)
+			t.Errorf("limit %d: output is %s, want [0,1,2]", limit, got)
 		}
 	}
 	empty := stage(t, func(ctx *durable.Context, in []string) ([]int, error) { return durable.Map(ctx, count, in, 2) })
@@ -73,7 +73,7 @@ func TestFanOut_Of10000(t *testing.T) {
 			t.Parallel()
 			s := stageOf(t, authors(durable.Orchestrator("Greet", greet), durable.Orchestrator("Main", c.main)))
 			if got := len(s.Start(nil)); got != n {
-				t.Fatalf("%d actions", got)
+				t.Fatalf("%d actions, want 10000", got)
 			}
 			for from := 0; from < n; from += 2_500 {
 				var events []history.Event

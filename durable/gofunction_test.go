@@ -13,13 +13,13 @@ import (
 
 type stringActivity = func(context.Context, string) (string, error)
 
-// inlined is makeActivity for the compiler to put into its callers, so that each
-// call makes a closure with code of its own. With -gcflags=-l it does not.
+// inlined is like makeActivity, but the compiler inlines it, so the closure of each
+// call has separate code. With -gcflags=-l it is not inlined.
 func inlined(prefix string) stringActivity {
 	return func(_ context.Context, s string) (string, error) { return prefix + s, nil }
 }
 
-// twoOfOneLine returns closures of two literals in one line.
+// twoOfOneLine returns closures of two literals on one line.
 func twoOfOneLine(prefix string) (_, _ stringActivity) {
 	a, b := func(_ context.Context, s string) (string, error) { return prefix + s, nil }, func(context.Context, string) (string, error) { return prefix, nil }
 	return a, b
@@ -35,9 +35,8 @@ func addTo(n int) func(*sumOf, *durable.EntityContext, int) (int, error) {
 	return func(t *sumOf, _ *durable.EntityContext, _ int) (int, error) { t.N += n; return t.N, nil }
 }
 
-// Whether the compiler puts a function into its callers changes nothing: run this
-// with -gcflags=-l, too.
-func TestRegistry_SaysTheSameOfClosuresWhateverTheCompilerInlines(t *testing.T) {
+// Inlining must not change the results. Run this with -gcflags=-l too.
+func TestRegistry_ClosureIdentityDoesNotDependOnInlining(t *testing.T) {
 	t.Parallel()
 	registers := func(a, b stringActivity) func() {
 		return func() { durable.NewRegistry(durable.Activity("X", a), durable.Activity("Y", b)) }
@@ -73,7 +72,7 @@ func TestRegistry_SaysTheSameOfClosuresWhateverTheCompilerInlines(t *testing.T) 
 	}
 }
 
-// A closure that is made where it is called is the one that was registered.
+// A call with a new closure of a registered literal finds the registered function.
 func TestRegistry_FindsAClosureByItsLiteral(t *testing.T) {
 	t.Parallel()
 	r := durable.NewRegistry(durable.Activity("X", inlined("x")), durable.Activity("Y", ofAny(new(int))), durable.Activity("Z", ofAny(new(string))),
@@ -89,7 +88,7 @@ func TestRegistry_FindsAClosureByItsLiteral(t *testing.T) {
 	got := describe(s.Start(nil))
 	for _, want := range []string{" X ", " Y ", " Z "} {
 		if !strings.Contains(got, want) {
-			t.Errorf("decided on\n%swant a call of%s", got, want)
+			t.Errorf("actions are\n%swant a call of%s", got, want)
 		}
 	}
 	s.Output(history.Completed)

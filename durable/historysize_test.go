@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-// The stage runs each episode in memory and by a replay from the start, and
-// fails if they come out differently.
+// The stage runs each episode in memory and by a replay from the start, and fails the
+// test if the results differ.
 func TestHistoryLength_IsTheSameInEveryReplay(t *testing.T) {
 	t.Parallel()
 	type extent struct{ Length, Size int }
@@ -42,9 +42,9 @@ func TestHistoryLength_IsTheSameInEveryReplay(t *testing.T) {
 	s.Evict()
 	s.Episode(raised("e", `"0123456789"`))
 	s.Episode(fired(2))
-	// Two events are there when the orchestrator begins: that of the episode and
-	// its own start. The action makes three. What follows has the end of the
-	// episode before, and in the episode what began it and what arrived.
+	// The history has two events when the orchestrator starts: the start of the episode
+	// and of the execution. The action is the third one. Later values include the end of
+	// the previous episode, and the start and the messages of the current one.
 	sizes := []int{len("Main"), len("Main"), len("Main12345678"), len(`Main12345678e"0123456789"`)}
 	want := ""
 	for i, n := range []int{2, 3, afterStart + 2, afterTask + 2} {
@@ -53,7 +53,7 @@ func TestHistoryLength_IsTheSameInEveryReplay(t *testing.T) {
 	wantOutput(t, s, "["+want[1:]+"]")
 }
 
-func TestHistoryLength_BeginsAnewWithEachGeneration(t *testing.T) {
+func TestHistoryLength_StartsAgainWithEachGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := authors(durable.Orchestrator("Grow", grow))
@@ -63,12 +63,12 @@ func TestHistoryLength_BeginsAnewWithEachGeneration(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := i.Wait(t.Context()); err != nil || out != 3 {
-			t.Errorf("it took %d generations, %v", out, err)
+			t.Errorf("output is %d generations, %v; want 3", out, err)
 		}
 		for _, c := range h.Commits() {
 			for _, e := range c.Checkpoint.NewEvents {
 				if id := e.Head().EventID; id > 30 {
-					t.Errorf("action %d in one generation", id)
+					t.Errorf("action %d in one generation, want at most 30", id)
 				}
 			}
 		}
@@ -87,8 +87,8 @@ func grow(ctx *durable.Context, generation int) (int, error) {
 	return durable.ContinueAsNew(ctx, grow, generation+1)
 }
 
-// DurableTask extension's tests, MaxOrchestrationAction_MaxReached.
-func TestMaxOrchestrationActions_EndsALoopThatHasNoEnd(t *testing.T) {
+// See MaxOrchestrationAction_MaxReached in the tests of the DurableTask extension.
+func TestMaxOrchestrationActions_EndsAnEndlessLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		loop := func(ctx *durable.Context, n int) (string, error) {
@@ -134,7 +134,7 @@ func TestMaxOrchestrationActions_EndsALoopThatHasNoEnd(t *testing.T) {
 	})
 }
 
-// A long timer's legs are no decisions of the orchestrator's.
+// The legs of a long timer do not count as actions of the orchestrator.
 func TestMaxOrchestrationActions_DoesNotStopALongTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()

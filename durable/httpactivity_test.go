@@ -124,8 +124,8 @@ func failureOf(err error) string {
 	return fmt.Sprint(f.ErrorType, " ", f.IsNonRetriable, " ", f.ErrorMessage)
 }
 
-// The error types are those of .NET, because its orchestrators branch on them
-// (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
+// The error types must equal the types of .NET, because its orchestrators branch on
+// them (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
 func TestHTTPActivity_FailsWithTheErrorsOfTheExtension(t *testing.T) {
 	t.Parallel()
 	const identity = `"tokenSource":{"kind":"AzureManagedIdentity","resource":"r"}`

@@ -1,7 +1,7 @@
 package durable
 
-// WithHTTP returns a registry of the same functions whose requests are made as c
-// says, as a Worker's are.
+// WithHTTP returns a copy of the registry that sends HTTP requests with the
+// configuration c, like a Worker.
 func WithHTTP(r *Registry, c HTTPConfig) *Registry {
 	s := r.worker
 	s.http = c

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sameJSON fails the test unless two texts are the same JSON.
+// sameJSON fails the test unless the two texts are equal as JSON.
 func sameJSON(t *testing.T, got, want string) {
 	t.Helper()
 	var g, w any
@@ -28,12 +28,12 @@ func sameJSON(t *testing.T, got, want string) {
 	}
 }
 
-// What is sent to the activity is what the extension sends. The first two texts
-// are those of its test/Common/DurableHttpTests.cs, SerializeManagedIdentityOptions
-// and SerializeDurableHttpRequestWithoutManagedIdentityOptions, but for the
-// resource, which is a scope here. The others follow from DurableHttpRequest.cs,
-// HttpHeadersConverter.cs and HttpRetryOptions.cs, as Newtonsoft writes them.
-func TestCallHTTP_SendsTheActivityWhatTheExtensionDoes(t *testing.T) {
+// The input of the activity must equal the extension's. The first two texts are from
+// its test/Common/DurableHttpTests.cs, SerializeManagedIdentityOptions and
+// SerializeDurableHttpRequestWithoutManagedIdentityOptions; only the resource differs,
+// because it is a scope here. The other texts follow DurableHttpRequest.cs,
+// HttpHeadersConverter.cs and HttpRetryOptions.cs as encoded by Newtonsoft.
+func TestCallHTTP_SchedulesTheSameInputAsTheExtension(t *testing.T) {
 	t.Parallel()
 	get := durable.HTTPRequest{URL: "https://www.dummy-url.com", Header: http.Header{"Accept": {"application/json"}}}
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestCallHTTP_SendsTheActivityWhatTheExtensionDoes(t *testing.T) {
 }]`,
 		},
 		{
-			// Without status codes, .NET's activity would fail for all but 2xx.
+			// Without status codes, .NET's activity would fail for all codes except 2xx.
 			"with a policy for requests without a response",
 			func(*durable.HTTPRequest) {},
 			[]durable.ActivityOption{durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, RetryTimeout: time.Hour}},
@@ -134,20 +134,20 @@ func TestCallHTTP_SendsTheActivityWhatTheExtensionDoes(t *testing.T) {
 			})
 			task, ok := s.Start(nil)[0].(*replay.ScheduleTask)
 			if !ok || task.Name != "BuiltIn::HttpActivity" {
-				t.Fatalf("the first action is %#v, want the activity", s.Actions[0])
+				t.Fatalf("the first action is %#v, want the HTTP activity", s.Actions[0])
 			}
 			sameJSON(t, *task.Input, c.want)
 			if strings.Contains(*task.Input, `\u003c`) {
-				t.Error("< is escaped, which makes payloads longer for nothing")
+				t.Error("the payload escapes <")
 			}
 		})
 	}
 }
 
-// The first text is that of DurableHttpTests.cs, DeserializeCallActivity; the
-// others are what isolated .NET and JavaScript write
+// The first text is from DurableHttpTests.cs, DeserializeCallActivity. Isolated .NET
+// and JavaScript write the other texts
 // (Worker.Extensions.DurableTask/HTTP/HttpHeadersConverter.cs).
-func TestHTTPRequest_ReadsWhatTheExtensionReads(t *testing.T) {
+func TestHTTPRequest_DecodesTheFormatsOfTheExtension(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, text string
@@ -160,7 +160,7 @@ func TestHTTPRequest_ReadsWhatTheExtensionReads(t *testing.T) {
 				"Content-Type": {"application/json"}, "Accept": {"application/json", "application/xml"}, "X-Ms-Foo": nil,
 			}},
 		},
-		{"nothing but a URL", `{"uri":"http://a"}`, durable.HTTPRequest{Method: "GET", URL: "http://a"}},
+		{"a URL only", `{"uri":"http://a"}`, durable.HTTPRequest{Method: "GET", URL: "http://a"}},
 		{
 			"nulls",
 			`{"method":null,"uri":"http://a","headers":null,"content":null,"tokenSource":null,"asynchronousPatternEnabled":true,"retryOptions":null,"timeout":null}`,
@@ -195,7 +195,7 @@ func TestHTTPRequest_ReadsWhatTheExtensionReads(t *testing.T) {
 	}
 }
 
-func TestHTTPRequest_SaysWhatItCannotRead(t *testing.T) {
+func TestHTTPRequest_RejectsInvalidJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"uri":5}`:                                                  "cannot unmarshal number",
@@ -213,9 +213,9 @@ func TestHTTPRequest_SaysWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// The forms are those of DurableHttpResponse.cs; a worker of isolated .NET joins
-// values with commas.
-func TestHTTPResponse_ReadsAndWritesWhatTheExtensionDoes(t *testing.T) {
+// The texts follow DurableHttpResponse.cs. A worker of isolated .NET joins values with
+// commas.
+func TestHTTPResponse_UsesTheFormatOfTheExtension(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, text string
@@ -228,7 +228,7 @@ func TestHTTPResponse_ReadsAndWritesWhatTheExtensionDoes(t *testing.T) {
 		},
 		{"no content", `{"statusCode":204,"headers":{},"content":""}`, durable.HTTPResponse{StatusCode: 204, Header: http.Header{}}},
 		{
-			"no text",
+			"not text",
 			`{"statusCode":200,"headers":{},"content":"\ufffdPNG","contentBytes":"iVBORw=="}`,
 			durable.HTTPResponse{StatusCode: 200, Header: http.Header{}, Content: "\x89PNG"},
 		},
@@ -254,7 +254,7 @@ func TestHTTPResponse_ReadsAndWritesWhatTheExtensionDoes(t *testing.T) {
 		t.Errorf("%v, %v; want status 500", null, err)
 	}
 	if err := json.Unmarshal([]byte(`{"contentBytes":"*"}`), &null); err == nil {
-		t.Error("no error for bytes that are no base64")
+		t.Error("decoding accepted invalid base64")
 	}
 }
 
@@ -273,15 +273,15 @@ func FuzzHTTPRequest(f *testing.F) {
 		if err := json.Unmarshal(back, &again); err != nil {
 			t.Fatalf("%v in %s", err, back)
 		}
-		r.RetryStatus, again.RetryStatus = nil, nil // the policy's
+		r.RetryStatus, again.RetryStatus = nil, nil // RetryStatus belongs to the policy
 		if r.Header == nil {
 			r.Header = http.Header{}
 		}
 		if r.TokenSource != nil {
-			r.TokenSource.Resource = again.TokenSource.Resource // a scope now
+			r.TokenSource.Resource = again.TokenSource.Resource // the resource is encoded as a scope
 		}
 		if diff := cmp.Diff(r, again); diff != "" {
-			t.Errorf("%s read again (-once +twice):\n%s", text, diff)
+			t.Errorf("%s changed when encoded and decoded again (-once +twice):\n%s", text, diff)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func FuzzHTTPResponse(f *testing.F) {
 			r.Header = http.Header{}
 		}
 		if diff := cmp.Diff(r, again); diff != "" {
-			t.Errorf("%s read again (-once +twice):\n%s", text, diff)
+			t.Errorf("%s changed when encoded and decoded again (-once +twice):\n%s", text, diff)
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// httpStage returns a stage for an orchestrator that makes one request and
-// returns the response's status and content, or the error.
+// httpStage returns a stage for an orchestrator that makes one request and returns the
+// status and the content of the response, or the error.
 func httpStage(t *testing.T, r durable.HTTPRequest, opts ...durable.ActivityOption) *replaytest.Stage {
 	t.Helper()
 	return stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -38,7 +38,7 @@ func responded(t *testing.T, id, status int, header http.Header) history.Event {
 	return done(id, string(text))
 }
 
-// describeHTTP is Describe, with requests in short.
+// describeHTTP is like replaytest.Describe, but shortens HTTP requests.
 func describeHTTP(t *testing.T, actions []replay.Action) string {
 	t.Helper()
 	var lines []string
@@ -74,8 +74,8 @@ func wantHTTP(t *testing.T, got []replay.Action, want ...string) {
 	}
 }
 
-// The order is that of DurableOrchestrationContext.cs, CallHttpAsync.
-func TestCallHTTP_AsksAgainAtTheLocationWhileAccepted(t *testing.T) {
+// The order follows DurableOrchestrationContext.cs, CallHttpAsync.
+func TestCallHTTP_PollsTheLocationWhileAccepted(t *testing.T) {
 	t.Parallel()
 	s := httpStage(t, durable.HTTPRequest{
 		Method: "POST", URL: "https://a/start?x=1", Content: "c", TokenSource: &durable.ManagedIdentity{Resource: "r"},
@@ -88,28 +88,28 @@ func TestCallHTTP_AsksAgainAtTheLocationWhileAccepted(t *testing.T) {
 	wantHTTP(t, s.Episode(responded(t, 2, 202, http.Header{"Location": {"2"}})), "3 timer 33s")
 	s.Now = s.Now.Add(30 * time.Second)
 	wantHTTP(t, s.Episode(fired(3)), "4 GET https://a:443/status/2 Accept=b/c Authorization=Basic x +token")
-	// Later responses need not repeat where to ask.
+	// Later responses need not repeat the Location.
 	wantHTTP(t, s.Episode(responded(t, 4, 202, nil)), "5 timer 1m3s")
 	wantHTTP(t, s.Episode(fired(5)), "6 GET https://a:443/status/2 Accept=b/c Authorization=Basic x +token")
 	wantHTTP(t, s.Episode(responded(t, 6, 404, nil)), `7 Completed "404 c"`)
 }
 
-// Azure/azure-functions-durable-extension's later versions strip Authorization
-// and Cookie (TaskOrchestrationContextExtensionMethods.cs,
-// CreateLocationPollRequest). Other keys and the token go too.
+// Later versions of Azure/azure-functions-durable-extension remove Authorization and
+// Cookie (TaskOrchestrationContextExtensionMethods.cs, CreateLocationPollRequest). Here
+// other credentials and the token are removed too.
 func TestCallHTTP_SendsNoCredentialsToAnotherOrigin(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, location, want string
 	}{
 		{"another host", "https://evil.org/s", "https://evil.org/s Accept=b/c"},
-		{"a host below", "https://x.a/s", "https://x.a/s Accept=b/c"},
+		{"a subdomain", "https://x.a/s", "https://x.a/s Accept=b/c"},
 		{"another port", "https://a:8443/s", "https://a:8443/s Accept=b/c"},
 		{"another scheme", "http://a/s", "http://a/s Accept=b/c"},
 		{"another host without a scheme", "//evil.org/s", "https://evil.org/s Accept=b/c"},
 		{"a user name like the host", "https://a@evil.org/s", "https://a@evil.org/s Accept=b/c"},
 		{"the same, relative", "/s", "https://a/s Accept=b/c Aeg-Sas-Key=7 Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 X-Auth-Token=4 X-Goog-Api-Key=6 X-Vault-Token=5 +token"},
-		{"the same, in other letters", "HTTPS://A/s", "https://A/s Accept=b/c Aeg-Sas-Key=7 Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 X-Auth-Token=4 X-Goog-Api-Key=6 X-Vault-Token=5 +token"},
+		{"the same, in upper case", "HTTPS://A/s", "https://A/s Accept=b/c Aeg-Sas-Key=7 Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 X-Auth-Token=4 X-Goog-Api-Key=6 X-Vault-Token=5 +token"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -124,19 +124,19 @@ func TestCallHTTP_SendsNoCredentialsToAnotherOrigin(t *testing.T) {
 	}
 }
 
-func TestCallHTTP_SendsCredentialsAgainWhenItIsBackAtTheOrigin(t *testing.T) {
+func TestCallHTTP_SendsCredentialsAgainAtTheFirstOrigin(t *testing.T) {
 	t.Parallel()
 	s := httpStage(t, durable.HTTPRequest{URL: "https://a/", Header: http.Header{"Authorization": {"Basic x"}}})
 	s.Start(nil)
 	s.Episode(responded(t, 0, 202, http.Header{"Location": {"https://b/1"}}))
 	wantHTTP(t, s.Episode(fired(1)), "2 GET https://b/1")
-	s.Episode(responded(t, 2, 202, http.Header{"Location": {"/2"}})) // relative to what was asked last
+	s.Episode(responded(t, 2, 202, http.Header{"Location": {"/2"}})) // relative to the last request
 	wantHTTP(t, s.Episode(fired(3)), "4 GET https://b/2")
 	s.Episode(responded(t, 4, 202, http.Header{"Location": {"https://a/3"}}))
 	wantHTTP(t, s.Episode(fired(5)), "6 GET https://a/3 Authorization=Basic x")
 }
 
-func TestCallHTTP_WaitsAsLongAsItIsTold(t *testing.T) {
+func TestCallHTTP_WaitsAsTheResponseRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, retryAfter string
@@ -144,14 +144,14 @@ func TestCallHTTP_WaitsAsLongAsItIsTold(t *testing.T) {
 		want             string
 	}{
 		{"seconds", " 7 ", time.Minute, "7s"},
-		{"no time", "0", time.Minute, "1s"},
+		{"zero", "0", time.Minute, "1s"},
 		{"a time", "Tue, 01 Oct 2024 12:05:00 GMT", time.Minute, "4m59.8765433s"}, // the epoch has a fraction
 		{"a time that has passed", "Tue, 01 Oct 2024 11:05:00 GMT", time.Minute, "1s"},
 		{"nothing", "", 0, "30s"},
-		{"nothing, with an interval of its own", "", time.Minute, "1m0s"},
-		{"what cannot be read", "soon", 0, "30s"},
-		{"less than nothing", "-5", 0, "30s"},
-		{"for ever", "9223372036854775807", 0, "72h0m0s"}, // the first leg
+		{"nothing, with an interval in the request", "", time.Minute, "1m0s"},
+		{"invalid", "soon", 0, "30s"},
+		{"negative", "-5", 0, "30s"},
+		{"forever", "9223372036854775807", 0, "72h0m0s"}, // the first leg
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +173,7 @@ func TestCallHTTP_ReturnsA202WithoutALocation(t *testing.T) {
 	wantHTTP(t, s.Episode(responded(t, 0, 202, http.Header{"Retry-After": {"1"}})), `1 Completed "202 c"`)
 }
 
-func TestCallHTTP_ReturnsA202IfItIsToAskOnce(t *testing.T) {
+func TestCallHTTP_ReturnsA202WithNoPolling(t *testing.T) {
 	t.Parallel()
 	for _, total := range []time.Duration{0, time.Hour} {
 		s := httpStage(t, durable.HTTPRequest{URL: "https://a/", NoPolling: true, TotalTimeout: total})
@@ -183,14 +183,14 @@ func TestCallHTTP_ReturnsA202IfItIsToAskOnce(t *testing.T) {
 	}
 }
 
-func TestCallHTTP_FailsIfTheLocationIsNoHTTPURL(t *testing.T) {
+func TestCallHTTP_FailsIfTheLocationIsNotAnHTTPURL(t *testing.T) {
 	t.Parallel()
 	for _, location := range []string{"file:///etc/passwd", "ftp://b/", "http://%zz/", "https:"} {
 		s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 			_, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/b?code=secret"}).Await()
 			var own *durable.HTTPError
 			if !errors.As(err, &own) || own.StatusCode != 202 {
-				return "", fmt.Errorf("no *HTTPError with the status: %w", err)
+				return "", fmt.Errorf("not an *HTTPError with the status: %w", err)
 			}
 			return err.Error(), nil
 		})
@@ -200,7 +200,7 @@ func TestCallHTTP_FailsIfTheLocationIsNoHTTPURL(t *testing.T) {
 	}
 }
 
-func TestCallHTTP_TakesNoMoreTimeThanItsTotalTimeout(t *testing.T) {
+func TestCallHTTP_EndsAtItsTotalTimeout(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T) *replaytest.Stage {
 		s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -223,14 +223,14 @@ func TestCallHTTP_TakesNoMoreTimeThanItsTotalTimeout(t *testing.T) {
 		s.Episode(fired(1))
 		wantOutput(t, s, late)
 	})
-	t.Run("in a wait", func(t *testing.T) {
+	t.Run("during a wait", func(t *testing.T) {
 		t.Parallel()
 		s := run(t)
 		wantHTTP(t, s.Episode(accepted(t, 0)), "2 timer 30s")
 		s.Episode(fired(1))
 		wantOutput(t, s, late)
 	})
-	t.Run("while it asks again", func(t *testing.T) {
+	t.Run("during a poll", func(t *testing.T) {
 		t.Parallel()
 		s := run(t)
 		s.Episode(accepted(t, 0))
@@ -238,7 +238,7 @@ func TestCallHTTP_TakesNoMoreTimeThanItsTotalTimeout(t *testing.T) {
 		s.Episode(fired(1))
 		wantOutput(t, s, late)
 	})
-	t.Run("unless the response is first", func(t *testing.T) {
+	t.Run("after the response", func(t *testing.T) {
 		t.Parallel()
 		s := run(t)
 		s.Episode(accepted(t, 0))
@@ -248,9 +248,9 @@ func TestCallHTTP_TakesNoMoreTimeThanItsTotalTimeout(t *testing.T) {
 	})
 }
 
-// Requests are scheduled where they are called for, as in .NET, though they are
-// followed by branches: the numbers of actions depend on it.
-func TestCallHTTP_SchedulesTheRequestAtOnce(t *testing.T) {
+// Requests are scheduled at the call, as in .NET, although branches follow them. The
+// numbers of actions depend on it.
+func TestCallHTTP_SchedulesTheRequestImmediately(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
 		a := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/"})
@@ -265,7 +265,7 @@ func TestCallHTTP_SchedulesTheRequestAtOnce(t *testing.T) {
 	wantOutput(t, s, `[201,200]`)
 }
 
-func TestCallHTTP_SchedulesNothingForARequestThatCannotBe(t *testing.T) {
+func TestCallHTTP_SchedulesNothingForAnInvalidRequest(t *testing.T) {
 	t.Parallel()
 	policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Second}
 	const noURL = "call HTTP: HTTPRequest.URL is not an absolute URL that starts with http:// or https://"
@@ -279,23 +279,23 @@ func TestCallHTTP_SchedulesNothingForARequestThatCannotBe(t *testing.T) {
 		{"a relative URL", durable.HTTPRequest{URL: "/a"}, nil, noURL},
 		{"another scheme", durable.HTTPRequest{URL: "ftp://a"}, nil, noURL},
 		{"no host", durable.HTTPRequest{URL: "http://:80"}, nil, noURL},
-		{"no URL at all", durable.HTTPRequest{URL: "http://%zz?secret"}, nil, noURL},
+		{"an invalid URL", durable.HTTPRequest{URL: "http://%zz?secret"}, nil, noURL},
 		{"a long timeout", durable.HTTPRequest{URL: "http://a", Timeout: 5 * time.Minute}, nil, "call HTTP: HTTPRequest.Timeout is 5m0s, must be at most 4m0s"},
 		{"a negative timeout", durable.HTTPRequest{URL: "http://a", Timeout: -1}, nil, "call HTTP: HTTPRequest.Timeout is -1ns, must not be below 0"},
 		{"a negative total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: -1}, nil, "call HTTP: HTTPRequest.TotalTimeout is -1ns, must not be below 0"},
 		{"a negative interval", durable.HTTPRequest{URL: "http://a", PollInterval: -1}, nil, "call HTTP: HTTPRequest.PollInterval is -1ns, must not be below 0"},
-		{"no UTF-8", durable.HTTPRequest{URL: "http://a", Content: "\xFF"}, nil, "call HTTP: HTTPRequest.Content is not valid UTF-8; send binary data in your own activity"},
+		{"invalid UTF-8", durable.HTTPRequest{URL: "http://a", Content: "\xFF"}, nil, "call HTTP: HTTPRequest.Content is not valid UTF-8; send binary data in your own activity"},
 		{"status codes without a policy", durable.HTTPRequest{URL: "http://a", RetryStatus: []int{503}}, nil, "call HTTP: HTTPRequest.RetryStatus requires a RetryPolicy option"},
-		{"a token for nothing", durable.HTTPRequest{URL: "http://a", TokenSource: &durable.ManagedIdentity{}}, nil, "call HTTP: ManagedIdentity.Resource is empty"},
-		{"a policy that cannot be", durable.HTTPRequest{URL: "http://a"}, []durable.ActivityOption{durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
-		{"a policy that cannot be, and a total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: 1}, []durable.ActivityOption{policy, durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
+		{"a token without a resource", durable.HTTPRequest{URL: "http://a", TokenSource: &durable.ManagedIdentity{}}, nil, "call HTTP: ManagedIdentity.Resource is empty"},
+		{"an invalid policy", durable.HTTPRequest{URL: "http://a"}, []durable.ActivityOption{durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
+		{"an invalid policy with a total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: 1}, []durable.ActivityOption{policy, durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := httpStage(t, c.r, c.opts...)
 			for _, a := range s.Start(nil) {
 				if task, ok := a.(*replay.ScheduleTask); ok {
-					t.Errorf("it schedules %s", *task.Input)
+					t.Errorf("scheduled a request: %s", *task.Input)
 				}
 			}
 			if s.End() == nil || s.End().Failure.ErrorMessage != c.want {
@@ -305,8 +305,8 @@ func TestCallHTTP_SchedulesNothingForARequestThatCannotBe(t *testing.T) {
 	}
 }
 
-// The timers are those of DurableTask.Core/RetryInterceptor.cs, Invoke.
-func TestCallHTTP_TriesAgainByItsPolicyAlsoWhenItAsksAgain(t *testing.T) {
+// The timers follow DurableTask.Core/RetryInterceptor.cs, Invoke.
+func TestCallHTTP_RetriesTheFirstRequestAndPolls(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 5 * time.Second, Handle: func(err error) bool {
@@ -329,14 +329,14 @@ func TestCallHTTP_TriesAgainByItsPolicyAlsoWhenItAsksAgain(t *testing.T) {
 	wantHTTP(t, s.Episode(fired(1)), "2 GET https://a/")
 	s.Episode(responded(t, 2, 202, http.Header{"Location": {"/s"}}))
 	wantHTTP(t, s.Episode(fired(3)), "4 GET https://a/s")
-	wantHTTP(t, s.Episode(broken(4, refused, "from .NET, which does not tell the status", nil)), "5 timer 5s")
+	wantHTTP(t, s.Episode(broken(4, refused, "from .NET, without the status", nil)), "5 timer 5s")
 	wantHTTP(t, s.Episode(fired(5)), "6 GET https://a/s")
 	wantHTTP(t, s.Episode(broken(6, refused, "503", map[string]string{"statusCode": "503"})), "7 timer 0s")
 	s.Episode(fired(7))
 	wantOutput(t, s, `"true true 503"`)
 }
 
-func TestCallHTTP_EndsWithTheErrorOfTheActivity(t *testing.T) {
+func TestCallHTTP_FailsWithTheErrorOfTheActivity(t *testing.T) {
 	t.Parallel()
 	s := httpStage(t, durable.HTTPRequest{URL: "https://a/"})
 	s.Start(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every episode of the test kit is also replayed from the start.
-func TestCallHTTP_CanBeTestedWithoutAService(t *testing.T) {
+// The test kit also replays every episode from the start.
+func TestCallHTTP_CanBeStubbedInTests(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, durable.Orchestrator("RunJob", runJob))
 	asked := 0
@@ -40,7 +40,7 @@ func TestCallHTTP_CanBeTestedWithoutAService(t *testing.T) {
 	}
 }
 
-// fatal is a test that ends with a message.
+// fatal is a test that records the message of Fatalf.
 type fatal struct {
 	testing.TB
 	message string
@@ -51,13 +51,13 @@ func (f *fatal) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
-func TestCallHTTP_IsNotSentByATestThatDoesNotAnswerIt(t *testing.T) {
+func TestCallHTTP_FailsATestWithoutAStub(t *testing.T) {
 	t.Parallel()
 	f := &fatal{TB: t}
 	func() {
 		defer func() {
 			if v := recover(); v != any(f) {
-				t.Errorf("it ended with %v", v)
+				t.Errorf("panicked with %v, want the call of Fatalf", v)
 			}
 		}()
 		hub := durabletest.New(f, durable.Orchestrator("RunJob", runJob))
@@ -65,7 +65,7 @@ func TestCallHTTP_IsNotSentByATestThatDoesNotAnswerIt(t *testing.T) {
 	}()
 	for _, part := range []string{"https://jobs.example/run", "StubName(hub, durable.HTTPActivityName"} {
 		if !strings.Contains(f.message, part) {
-			t.Errorf("the test failed with %q, which does not have %q", f.message, part)
+			t.Errorf("the test failed with %q, want it to contain %q", f.message, part)
 		}
 	}
 }

@@ -23,9 +23,9 @@ func lifecycleSleeper(ctx *durable.Context, n int) (string, error) {
 	return "done", nil
 }
 
-// As .NET, which tells of an instance that continues as new that it completed
+// Like .NET, an instance that continues as new is reported as completed
 // (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs, CallOrchestratorAsync).
-func TestLifecycle_TellsWhatBeganAndEnded(t *testing.T) {
+func TestLifecycle_ReportsStartsAndEnds(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		for _, test := range []struct {
 			name      string
@@ -40,17 +40,17 @@ func TestLifecycle_TellsWhatBeganAndEnded(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, sessions %v", test.name, sessions), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var told []string
-					listen := func(e durable.LifecycleEvent) { // by one session at a time
+					var reported []string
+					listen := func(e durable.LifecycleEvent) { // called by one session at a time
 						line := e.Status.String()
 						if e.Reason != "" {
 							line += ": " + e.Reason
 						}
-						told = append(told, line)
+						reported = append(reported, line)
 						if e.Name != "Sleeper" || e.InstanceID != "i" {
-							t.Errorf("it tells of %s %s", e.Name, e.InstanceID)
+							t.Errorf("event of %s %s, want Sleeper i", e.Name, e.InstanceID)
 						}
-						panic("listeners do no harm")
+						panic("a panic of the listener must have no effect")
 					}
 					h, r := memhub.New(), durable.NewRegistry(durable.Orchestrator("Sleeper", lifecycleSleeper))
 					stop := run(t, h, r, durable.Config{Lifecycle: listen, NoExtendedSessions: !sessions})
@@ -67,8 +67,8 @@ func TestLifecycle_TellsWhatBeganAndEnded(t *testing.T) {
 					}
 					time.Sleep(10 * time.Minute)
 					stop()
-					if got := strings.Join(told, " "); got != test.want {
-						t.Errorf("it tells %q, want %q", got, test.want)
+					if got := strings.Join(reported, " "); got != test.want {
+						t.Errorf("events are %q, want %q", got, test.want)
 					}
 				})
 			})

@@ -15,24 +15,24 @@ import (
 )
 
 func TestSuspend_HoldsEventsUntilTheInstanceIsResumed(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, ""))
 		synctest.Wait()
 		if err := i.Suspend(t.Context(), "hold"); err != nil {
 			t.Fatal(err)
 		}
 		if s := statusNow(t, c, i.ID); s != history.Suspended {
-			t.Errorf("it is %v, want Suspended", s)
+			t.Errorf("status is %v, want Suspended", s)
 		}
 		if err := i.RaiseEvent(t.Context(), "signal", []byte(`"go"`)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		if s := statusNow(t, c, i.ID); s != history.Suspended {
-			t.Errorf("after the event it is %v, want Suspended", s)
+			t.Errorf("status after the event is %v, want Suspended", s)
 		}
 		if err := i.Suspend(t.Context(), "again"); err == nil || errors.Is(err, durable.ErrInstanceEnded) {
-			t.Errorf("suspended twice: %v, want that it is suspended", err)
+			t.Errorf("second Suspend: %v, want an error other than ErrInstanceEnded", err)
 		}
 		if err := i.Resume(t.Context(), "on"); err != nil {
 			t.Fatal(err)
@@ -43,9 +43,9 @@ func TestSuspend_HoldsEventsUntilTheInstanceIsResumed(t *testing.T) {
 	})
 }
 
-// The texts are those of the extension's DurableClient.cs and HttpApiHandler.cs.
-func TestInstanceStateError_SaysWhatCannotBeDoneAndWhy(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+// The texts are copied from the extension's DurableClient.cs and HttpApiHandler.cs.
+func TestInstanceStateError_NamesTheOperationAndTheStatus(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		running := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("r")))
 		ended := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID("e")))
 		unstarted := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("u"), durable.StartAt(time.Now().Add(time.Hour))))
@@ -103,17 +103,17 @@ func TestInstanceStateError_SaysWhatCannotBeDoneAndWhy(t *testing.T) {
 				t.Errorf("%s: %v, want %s", tt.want.Operation, err, tt.text)
 			}
 			if got := errors.Is(err, durable.ErrInstanceEnded); got != (tt.i == ended) {
-				t.Errorf("%s: that it is ErrInstanceEnded is %v", tt.want.Operation, got)
+				t.Errorf("%s: errors.Is ErrInstanceEnded is %v", tt.want.Operation, got)
 			}
 			if err := tt.do(t.Context(), nobody); !errors.Is(err, durable.ErrInstanceNotFound) {
-				t.Errorf("%s of nobody: %v, want ErrInstanceNotFound", tt.want.Operation, err)
+				t.Errorf("%s of an unknown instance: %v, want ErrInstanceNotFound", tt.want.Operation, err)
 			}
 		}
 	})
 }
 
 func TestTerminate_RecursivelyEndsAllGenerations(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.family, 3, durable.InstanceID("f")))
 		other := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("g")))
 		synctest.Wait()
@@ -126,23 +126,23 @@ func TestTerminate_RecursivelyEndsAllGenerations(t *testing.T) {
 			}
 		}
 		if s := statusNow(t, c, other.ID); s != history.Running {
-			t.Errorf("another instance is %v", s)
+			t.Errorf("status of another instance is %v, want Running", s)
 		}
 		if err := i.Terminate(t.Context(), "more", durable.Recursive); !errors.Is(err, durable.ErrInstanceEnded) {
-			t.Errorf("all have ended: %v, want ErrInstanceEnded", err)
+			t.Errorf("terminate again: %v, want ErrInstanceEnded", err)
 		}
 	})
 }
 
-func TestTerminate_RecursivelyFindsTheChildrenOfOneThatHasEnded(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+func TestTerminate_RecursivelyTerminatesChildrenOfAnEndedInstance(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.family, 2, durable.InstanceID("f")))
 		synctest.Wait()
 		if err := i.Terminate(t.Context(), "alone"); err != nil {
 			t.Fatal(err)
 		}
 		if s := statusNow(t, c, "f+"); s != history.Running {
-			t.Errorf("the child is %v, want Running: it goes on", s)
+			t.Errorf("status of the child is %v, want Running", s)
 		}
 		if err := i.Terminate(t.Context(), "all", durable.Recursive); err != nil {
 			t.Fatal(err)
@@ -155,26 +155,26 @@ func TestTerminate_RecursivelyFindsTheChildrenOfOneThatHasEnded(t *testing.T) {
 	})
 }
 
-func TestTerminate_RecursivelyWaitsNoLongerThanItsContext(t *testing.T) {
+func TestTerminate_RecursivelyReturnsWhenItsContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(plant)
-		c := durable.NewClient(memhub.New(), p.registry()) // nobody works
+		c := durable.NewClient(memhub.New(), p.registry()) // without a worker
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, ""))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := i.Terminate(ctx, "", durable.Recursive); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that the time is over", err)
+			t.Errorf("error is %v, want context.DeadlineExceeded", err)
 		}
 	})
 }
 
-func TestRewind_DoesAgainWhatFailedAndOnlyThat(t *testing.T) {
+func TestRewind_RepeatsOnlyFailedSteps(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		start         func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error)
 		output        string
-		first, second int32 // runs of the fragile activity before and after
-		steady        int32 // of the other, in all
+		first, second int32 // runs of the fragile activity before and after each rewind
+		steady        int32 // runs of the other activity in total
 	}{
 		{
 			"an activity", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
@@ -189,7 +189,7 @@ func TestRewind_DoesAgainWhatFailedAndOnlyThat(t *testing.T) {
 			}, `"motor"`, 3, 1, 0,
 		},
 		{
-			"what failed after a failure that was caught", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
+			"a failure after a handled failure", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
 				i, err := durable.Start(ctx, c, p.catches, "motor")
 				return i.ID, err
 			}, `"motor"`, 2, 1, 1,
@@ -201,29 +201,29 @@ func TestRewind_DoesAgainWhatFailedAndOnlyThat(t *testing.T) {
 			}, `["a","b","c"]`, 1, 1, 2,
 		},
 		{
-			"what was under way and whose result nobody took", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
+			"an activity in flight whose result was not used", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
 				i, err := durable.Start(ctx, c, p.outruns, "motor")
 				return i.ID, err
 			}, `["motor","slow"]`, 1, 1, 3,
 		},
 		{
-			"what failed in children", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
+			"failures in children", func(ctx context.Context, p *plant, c *durable.Client) (durable.InstanceID, error) {
 				i, err := durable.Start(ctx, c, p.delegates, "motor")
 				return i.ID, err
 			}, `"frame with motor, motor"`, 4, 2, 1,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			works(t, func(t *testing.T, p *plant, c *durable.Client) {
+			withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 				id, err := tt.start(t.Context(), p, c)
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour)
 				if s := statusNow(t, c, id); s != history.Failed || p.attempts.Load() != tt.first {
-					t.Fatalf("it is %v after %d runs, want Failed after %d", s, p.attempts.Load(), tt.first)
+					t.Fatalf("status is %v after %d runs, want Failed after %d", s, p.attempts.Load(), tt.first)
 				}
-				for range 2 { // the second time it is mended
+				for range 2 { // the second rewind follows a repair
 					before := p.attempts.Load()
 					if err := c.Rewind(t.Context(), id, "try again"); err != nil {
 						t.Fatal(err)
@@ -232,35 +232,35 @@ func TestRewind_DoesAgainWhatFailedAndOnlyThat(t *testing.T) {
 					if n := p.attempts.Load() - before; n != tt.second {
 						t.Errorf("%d runs after the rewind, want %d", n, tt.second)
 					}
-					if !p.mended.Load() {
+					if !p.repaired.Load() {
 						if s := statusNow(t, c, id); s != history.Failed {
-							t.Fatalf("it is %v after a rewind that mended nothing, want Failed", s)
+							t.Fatalf("status is %v after a rewind without a repair, want Failed", s)
 						}
 					}
-					p.mended.Store(true)
+					p.repaired.Store(true)
 				}
 				s, err := c.Status(t.Context(), id, durable.Fetch{Output: true})
 				if err != nil || s.Status != history.Completed || *s.Output != tt.output {
 					t.Errorf("%v with %v, %v; want Completed with %s", s.Status, *s.Output, err, tt.output)
 				}
 				if n := p.steady.Load(); n != tt.steady {
-					t.Errorf("what worked ran %d times, want %d", n, tt.steady)
+					t.Errorf("the successful activity ran %d times, want %d", n, tt.steady)
 				}
 			})
 		})
 	}
 }
 
-func TestRestart_TakesOverWhatTheInstanceWasStartedWith(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+func TestRestart_CopiesTheStartOfTheInstance(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "motor", durable.InstanceID("first"),
 			durable.Version("1.0"), durable.Tags{"team": "a"}))
 		_, _ = i.Wait(t.Context())
-		p.mended.Store(true)
+		p.repaired.Store(true)
 
 		fresh := must[*durable.Instance[string]](t)(i.Restart(t.Context()))
 		if out, err := fresh.Wait(t.Context()); err != nil || out != "frame with motor" || fresh.ID == i.ID {
-			t.Errorf("%q, %v by %s", out, err, fresh.ID)
+			t.Errorf("output %q, %v of instance %s", out, err, fresh.ID)
 		}
 		s := must[*durable.InstanceState](t)(fresh.Status(t.Context(), durable.Fetch{}))
 		if s.Version != "1.0" || !maps.Equal(s.Tags, map[string]string{"team": "a"}) {
@@ -268,7 +268,7 @@ func TestRestart_TakesOverWhatTheInstanceWasStartedWith(t *testing.T) {
 		}
 		same := must[*durable.Instance[string]](t)(i.Restart(t.Context(), i.ID, durable.Version("2.0"), durable.Tags{"try": "2"}))
 		if out, err := same.Wait(t.Context()); err != nil || out != "frame with motor" || same.ID != i.ID {
-			t.Errorf("%q, %v by %s", out, err, same.ID)
+			t.Errorf("output %q, %v of instance %s", out, err, same.ID)
 		}
 		s = must[*durable.InstanceState](t)(same.Status(t.Context(), durable.Fetch{}))
 		if s.Version != "2.0" || !maps.Equal(s.Tags, map[string]string{"team": "a", "try": "2"}) || s.Generation != 1 {
@@ -277,9 +277,9 @@ func TestRestart_TakesOverWhatTheInstanceWasStartedWith(t *testing.T) {
 
 		live := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, ""))
 		if _, err := live.Restart(t.Context(), live.ID); err == nil {
-			t.Error("a live instance was replaced")
+			t.Error("Restart replaced a live instance")
 		} else if _, ok := errors.AsType[*provider.InstanceExistsError](err); !ok {
-			t.Errorf("error %v, want that it exists", err)
+			t.Errorf("error is %v, want an InstanceExistsError", err)
 		}
 		if _, err := c.Restart(t.Context(), "nobody"); !errors.Is(err, durable.ErrInstanceNotFound) {
 			t.Errorf("error %v, want ErrInstanceNotFound", err)
@@ -287,30 +287,30 @@ func TestRestart_TakesOverWhatTheInstanceWasStartedWith(t *testing.T) {
 	})
 }
 
-func TestStartAt_LetsTheInstanceWait(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
-		p.mended.Store(true)
+func TestStartAt_DelaysTheStart(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
+		p.repaired.Store(true)
 		began := time.Now()
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "motor", durable.StartAt(began.Add(30*24*time.Hour))))
 		time.Sleep(29 * 24 * time.Hour)
 		if s := statusNow(t, c, i.ID); s != history.Pending {
-			t.Errorf("a day before it is %v, want Pending", s)
+			t.Errorf("status a day before the start is %v, want Pending", s)
 		}
 		if _, err := i.Wait(t.Context()); err != nil || time.Since(began) < 30*24*time.Hour {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		now := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "motor", durable.StartAt(began)))
 		if s := must[*durable.InstanceState](t)(now.Status(t.Context(), durable.Fetch{})); !s.ScheduledAt.IsZero() {
-			t.Errorf("a time that has passed is kept: %v", s.ScheduledAt)
+			t.Errorf("ScheduledAt is %v for a start time in the past, want zero", s.ScheduledAt)
 		}
 	})
 }
 
-// minimalHub has none of the optional interfaces.
+// minimalHub hides the optional interfaces of a hub.
 type minimalHub struct{ provider.Client }
 
-func TestClient_SaysWhatAHubCannotDo(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, _ *durable.Client) {
+func TestClient_ReturnsErrNotSupported(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, _ *durable.Client) {
 		h := memhub.New()
 		defer run(t, h, p.registry(), durable.Config{})()
 		c := durable.NewClient(minimalHub{h}, p.registry())

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-func TestMetrics_CountWorkItemsByWhatCameOfThem(t *testing.T) {
+func TestMetrics_CountWorkItemsByOutcome(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		t.Run(fmt.Sprint("sessions ", sessions), func(t *testing.T) { countWorkItems(t, sessions) })
 	}

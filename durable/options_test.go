@@ -14,35 +14,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// What attempts come to, in turn, a letter each; the last goes on for ever.
+// Outcomes of attempts, one letter per attempt. The last one applies to all further
+// attempts.
 const (
-	attemptFails   = 'f'
-	attemptStop    = 's' // fails with a message that predicates may refuse
-	attemptFatal   = 'n' // fails, marked by NonRetryable
-	attemptIsRight = 'r'
+	attemptFails    = 'f'
+	attemptStop     = 's' // fails with a message that a predicate may reject
+	attemptFatal    = 'n' // fails, marked by NonRetryable
+	attemptSucceeds = 'r'
 )
 
-// retryCase is one choice of each option, and what happens.
+// retryCase is one combination of options, and the outcomes of the attempts.
 type retryCase struct {
 	durable.RetryPolicy
 
-	handle   string // of which errors the predicate says yes: "", "all", "none" or "most"
+	handle   string // errors that the predicate accepts: "", "all", "none" or "most"
 	attempts string
-	takes    time.Duration // by each attempt
-	child    bool          // it is a sub-orchestration that is tried
+	takes    time.Duration // duration of each attempt
+	child    bool          // retry a sub-orchestration
 	evict    bool          // each episode is a replay
 }
 
-// expect says what a policy is to come to, a line for each attempt and wait, by simulating
-// the time that passes. It is written after the documentation of RetryPolicy, and shares
-// nothing with what is tested.
+// expect simulates the policy and returns the expected attempts and timers, one per
+// line. It follows the documentation of RetryPolicy and shares no code with the
+// implementation.
 func (c retryCase) expect() (lines []string, failed bool) {
 	now, pause := time.Duration(0), float64(c.FirstInterval)
 	for n := 0; ; n++ {
 		lines = append(lines, "attempt")
 		now += c.takes
 		came := c.attempts[min(n, len(c.attempts)-1)]
-		if came == attemptIsRight {
+		if came == attemptSucceeds {
 			return lines, false
 		}
 		mayBeTried := came != attemptFatal && c.handle != "none" && !(c.handle == "most" && came == attemptStop)
@@ -51,7 +52,7 @@ func (c retryCase) expect() (lines []string, failed bool) {
 			return lines, true
 		}
 		if n+1 == c.MaxAttempts {
-			return append(lines, fmt.Sprint("timer ", now)), true // of no length
+			return append(lines, fmt.Sprint("timer ", now)), true // the delay is 0
 		}
 		wait := time.Duration(pause)
 		if c.MaxInterval > 0 {
@@ -65,14 +66,14 @@ func (c retryCase) expect() (lines []string, failed bool) {
 	}
 }
 
-// play has an orchestrator use the policy, and returns the same lines.
+// play runs an orchestrator with the policy and returns the same lines.
 func (c retryCase) play(t *testing.T) (lines []string, failed bool) {
 	policy := c.RetryPolicy
 	if c.handle != "" {
 		policy.Handle = func(err error) bool {
 			failure, ok := errors.AsType[*durable.TaskFailedError](err)
 			if !ok {
-				t.Errorf("the predicate is asked of %T", err)
+				t.Errorf("the predicate got a %T, want a *TaskFailedError", err)
 			}
 			return c.handle == "all" || c.handle == "most" && failure.Message != "stop"
 		}
@@ -86,7 +87,7 @@ func (c retryCase) play(t *testing.T) (lines []string, failed bool) {
 	tried := 0
 	for actions := s.Start(nil); ; {
 		if len(actions) != 1 {
-			t.Fatalf("%d actions at a time: %s", len(actions), replaytest.Describe(actions))
+			t.Fatalf("%d actions in one episode, want 1: %s", len(actions), replaytest.Describe(actions))
 		}
 		if c.evict {
 			s.Evict()
@@ -108,7 +109,7 @@ func (c retryCase) play(t *testing.T) (lines []string, failed bool) {
 	}
 }
 
-// outcome is the event by which an attempt ends.
+// outcome returns the event that ends an attempt.
 func (c retryCase) outcome(id int, came byte) history.Event {
 	h, message := history.NewHeader(replaytest.Epoch), "no"
 	if came == attemptStop {
@@ -116,9 +117,9 @@ func (c retryCase) outcome(id int, came byte) history.Event {
 	}
 	failure := &history.FailureDetails{ErrorType: "T", ErrorMessage: message, IsNonRetriable: came == attemptFatal}
 	switch {
-	case came == attemptIsRight && c.child:
+	case came == attemptSucceeds && c.child:
 		return &history.SubOrchestrationInstanceCompleted{Header: h, TaskScheduledID: id, Result: new("1")}
-	case came == attemptIsRight:
+	case came == attemptSucceeds:
 		return done(id, "1")
 	case c.child:
 		return &history.SubOrchestrationInstanceFailed{Header: h, TaskScheduledID: id, Reason: &message, Failure: failure}
@@ -126,8 +127,8 @@ func (c retryCase) outcome(id int, came byte) history.Event {
 	return &history.TaskFailed{Header: h, TaskScheduledID: id, Reason: &message, Failure: failure}
 }
 
-// All options of retries with all others: what one says holds whatever the others say.
-func TestRetry_OptionsHoldTogether(t *testing.T) {
+// Each option of a retry must work in combination with all values of the other options.
+func TestRetry_AllOptionsWorkInCombination(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
 	n, tested := 0, 0
@@ -139,7 +140,7 @@ func TestRetry_OptionsHoldTogether(t *testing.T) {
 					for _, handle := range []string{"", "all", "none", "most"} {
 						for _, attempts := range []string{"f", "fn", "n", "fs", "ffsr", "r", "fr", "fffr", "ffn", "s"} {
 							for _, takes := range []time.Duration{0, 3 * second, 7 * second} {
-								if n++; n%every != 0 { // with 23, all pairs of choices are among these
+								if n++; n%every != 0 { // every 23rd combination covers all pairs of choices
 									continue
 								}
 								c := retryCase{
@@ -159,14 +160,14 @@ func TestRetry_OptionsHoldTogether(t *testing.T) {
 		}
 	}
 	if tested < testshare.Amount(2000, 450) {
-		t.Errorf("only %d choices were tested", tested)
+		t.Errorf("tested only %d combinations", tested)
 	}
 }
 
-// Three waits with a timeout, one after another: what they come to is decided by the order
-// of events and timers, in however many episodes these come, and whether the orchestrator
-// is in memory. A timer of a wait that is over does nothing.
-func TestAwaitTimeout_GoesByTheOrderOfEventsHoweverTheyAreBatched(t *testing.T) {
+// Three waits with a timeout run in sequence. Their results depend only on the order of
+// events and timers, not on how these are split into episodes or on whether the
+// orchestrator is in memory. The timer of a completed wait has no effect.
+func TestAwaitTimeout_DependsOnlyOnTheOrderOfEvents(t *testing.T) {
 	t.Parallel()
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		var came []string
@@ -181,11 +182,11 @@ func TestAwaitTimeout_GoesByTheOrderOfEventsHoweverTheyAreBatched(t *testing.T) 
 	}
 	tested := 0
 	for length := 3; length <= 5; length++ {
-		for choice := range 1 << length { // what comes: an event, or the oldest timer that has not fired
-			for cuts := range 1 << (length - 1) { // after what an episode ends
+		for choice := range 1 << length { // the next event: a raised event, or the oldest timer that has not fired
+			for cuts := range 1 << (length - 1) { // positions at which an episode ends
 				var came []string
-				wait, fired, raised := 0, 0, 0 // wait has the timer of its number
-				created := 1                   // timers that are recorded: only these can fire
+				wait, fired, raised := 0, 0, 0 // wait is also the number of its timer
+				created := 1                   // recorded timers; only these can fire
 				batches := [][]history.Event{nil}
 				for i := range length {
 					last := len(batches) - 1
@@ -230,6 +231,6 @@ func TestAwaitTimeout_GoesByTheOrderOfEventsHoweverTheyAreBatched(t *testing.T) 
 		}
 	}
 	if tested < 200 {
-		t.Errorf("only %d orders were tested", tested)
+		t.Errorf("tested only %d orders", tested)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
-// BenchmarkParkedInstance reports the memory of an instance in memory that
-// called an activity through the typed API and waits for it: what the heap has
-// of it, and its stack. Its history is not in it.
+// BenchmarkParkedInstance measures the memory of a waiting instance: heap and stack of
+// an orchestrator that called an activity through the typed API. The history is not
+// included.
 func BenchmarkParkedInstance(b *testing.B) {
 	code, _ := durable.EngineOf(authors(durable.Orchestrator("Main", helloSequence))).Orchestrator("Main", "")
 	begin := []history.Event{

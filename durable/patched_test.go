@@ -17,15 +17,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// The stage runs each episode in memory and by a replay from the start, and fails if they
-// come out differently.
-func TestPatched_IsTrueForWhatIsNewAndFalseForWhatWasDoneWithout(t *testing.T) {
+// The stage runs each episode in memory and by a replay from the start, and fails the
+// test if the results differ.
+func TestPatched_IsTrueForNewStepsAndFalseForPastSteps(t *testing.T) {
 	t.Parallel()
-	asks := false
+	deployedPatch := false
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]bool, error) {
 		var all []bool
 		ask := func(id string) {
-			if asks {
+			if deployedPatch {
 				all = append(all, ctx.Patched(id))
 			}
 		}
@@ -39,7 +39,7 @@ func TestPatched_IsTrueForWhatIsNewAndFalseForWhatWasDoneWithout(t *testing.T) {
 			ask("in a branch")
 			_, err := durable.CallActivity(ctx, count, "b").Await()
 			ask("in a branch")
-			ask("later in it")
+			ask("later in the branch")
 			return durable.Void{}, err
 		})
 		_, err := branch.Await()
@@ -49,19 +49,19 @@ func TestPatched_IsTrueForWhatIsNewAndFalseForWhatWasDoneWithout(t *testing.T) {
 		return all, err
 	})
 	s.Start(nil)
-	s.Evict() // the new code comes
-	asks = true
+	s.Evict() // deploy the new code
+	deployedPatch = true
 	s.Episode(done(0, "1"))
 	s.Episode(done(1, "1"))
 	wantOutput(t, s, "[false,true,false,true,true,true,true,true]")
-	want := []string{"second", "in a branch", "later in it", "in a loop"}
+	want := []string{"second", "in a branch", "later in the branch", "in a loop"}
 	if got := patchesIn(s.History); !slices.Equal(got, want) {
-		t.Errorf("the history has markers of %q, want %q", got, want)
+		t.Errorf("the history has markers %q, want %q", got, want)
 	}
 }
 
-// patchesIn returns the changes that a history has markers of. Each stands before all
-// else of its episode.
+// patchesIn returns the IDs of the markers in a history. A marker must come before all
+// other events of its episode.
 func patchesIn(events []history.Event) []string {
 	var ids []string
 	begins := false
@@ -71,7 +71,7 @@ func patchesIn(events []history.Event) []string {
 		case ok && begins:
 			ids = append(ids, id)
 		case ok:
-			ids = append(ids, id+" in the middle of an episode")
+			ids = append(ids, id+" not at the start of an episode")
 		default:
 			begins = e.Type() == history.TypeOrchestratorStarted
 		}
@@ -79,9 +79,9 @@ func patchesIn(events []history.Event) []string {
 	return ids
 }
 
-// A random orchestrator in random episodes, changed at a random time: each of its
-// questions is answered by whether it came there before.
-func TestPatched_IsTheSameWhereverAnInstanceIsWhenTheCodeChanges(t *testing.T) {
+// A random orchestrator is changed at a random step. Patched must return true exactly
+// if the execution had not passed the call before the change.
+func TestPatched_WorksAtAnyStepOfARandomOrchestrator(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testshare.Amount(300, 40)) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -91,13 +91,13 @@ func TestPatched_IsTheSameWhereverAnInstanceIsWhenTheCodeChanges(t *testing.T) {
 				steps[i] = append(steps[i], fmt.Sprint("change-", r.IntN(4)))
 			}
 		}
-		done := 0 // steps
-		asks := false
+		done := 0 // completed steps
+		deployedPatch := false
 		s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 			var said []string
 			for i, ids := range steps {
 				for _, id := range ids {
-					if asks && ctx.Patched(id) {
+					if deployedPatch && ctx.Patched(id) {
 						said = append(said, fmt.Sprint(i, id))
 					}
 				}
@@ -111,7 +111,7 @@ func TestPatched_IsTheSameWhereverAnInstanceIsWhenTheCodeChanges(t *testing.T) {
 		for done < len(steps) {
 			if done == deployed {
 				s.Evict()
-				asks = true
+				deployedPatch = true
 			}
 			if done == 0 {
 				s.Start(nil)
@@ -139,11 +139,11 @@ func TestPatched_IsTheSameWhereverAnInstanceIsWhenTheCodeChanges(t *testing.T) {
 	}
 }
 
-func TestPatched_CanBeTakenOutOnceNoInstanceNeedsTheOldCode(t *testing.T) {
+func TestPatched_CanBeRemovedOnceNoInstanceNeedsTheOldCode(t *testing.T) {
 	t.Parallel()
-	asks := true
+	deployedPatch := true
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
-		if !asks || ctx.Patched("count first") {
+		if !deployedPatch || ctx.Patched("count first") {
 			if _, err := durable.CallActivity(ctx, count, "a").Await(); err != nil {
 				return 0, err
 			}
@@ -151,7 +151,7 @@ func TestPatched_CanBeTakenOutOnceNoInstanceNeedsTheOldCode(t *testing.T) {
 		return durable.CallActivity(ctx, count, "b").Await()
 	})
 	s.Start(nil)
-	asks = false
+	deployedPatch = false
 	s.Evict()
 	s.Episode(done(0, "1"))
 	s.Episode(done(1, "2"))
@@ -176,15 +176,16 @@ func TestPatched_CountsAsAnEventOfTheHistory(t *testing.T) {
 	wantOutput(t, s, fmt.Sprintf("[2,3,%d]", before+2))
 }
 
-func TestPatched_NeedsAName(t *testing.T) {
+func TestPatched_RequiresAnID(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (bool, error) { return ctx.Patched(""), nil })
 	s.Start(nil)
 	wantFailure(t, s, "Patched was called without an ID")
 }
 
-// Each generation is an execution of its own, though a worker runs several at once.
-func TestPatched_BeginsAnewWithEachGeneration(t *testing.T) {
+// Each generation is a separate execution, even if a worker runs several generations in
+// one episode.
+func TestPatched_StartsAgainWithEachGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		var again func(*durable.Context, int) (bool, error)
@@ -203,34 +204,35 @@ func TestPatched_BeginsAnewWithEachGeneration(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := i.Wait(t.Context()); err != nil || !out {
-			t.Errorf("it said %t, %v", out, err)
+			t.Errorf("output %t, %v; want true", out, err)
 		}
 		events, err := durable.NewClient(h, r).History(t.Context(), i.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, want := patchesIn(events), []string{"change", "another"}; !slices.Equal(got, want) {
-			t.Errorf("the last generation's history has markers of %q, want %q", got, want)
+			t.Errorf("the history of the last generation has markers %q, want %q", got, want)
 		}
 		if err := r.Verify(events); err != nil {
-			t.Errorf("the code does not fit its own history: %v", err)
+			t.Errorf("the code does not match its own history: %v", err)
 		}
 	})
 }
 
-// Rewinding wakes an instance by an event of the same type, with what the user said.
-func TestPatched_IsNotTakenForTheReasonOfARewind(t *testing.T) {
+// A rewind resumes an instance with an event of the same type that has the user's
+// reason.
+func TestPatched_MarkerDiffersFromARewind(t *testing.T) {
 	t.Parallel()
 	for _, data := range []*string{nil, new("change"), new("patched: change")} {
 		if id, ok := history.PatchOf(&history.GenericEvent{Data: data}); ok {
-			t.Errorf("it is taken for change %q", id)
+			t.Errorf("the event of a rewind is a marker of change %q", id)
 		}
 	}
 }
 
-// A bad deployment fails an instance when it goes on. Once there is code that fits, a
-// rewind lets it go on from there; the event that it failed with is not lost.
-func TestRewind_TakesBackWhatABadDeploymentFailed(t *testing.T) {
+// A bad deployment fails an instance when it resumes. With matching code, a rewind
+// resumes it at the same point, and the event that it failed with is not lost.
+func TestRewind_RepairsFailuresOfABadDeployment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		good := func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -259,31 +261,32 @@ func TestRewind_TakesBackWhatABadDeploymentFailed(t *testing.T) {
 		}
 		_, err = i.Wait(t.Context())
 		if _, ok := errors.AsType[*durable.NonDeterminismError](err); !ok {
-			t.Fatalf("with the bad code it ended with %v", err)
+			t.Fatalf("with the bad code: %v, want a NonDeterminismError", err)
 		}
 		stop()
 		defer run(t, h, fits, durable.Config{})()
-		if err := c.Rewind(t.Context(), i.ID, "mended"); err != nil {
+		if err := c.Rewind(t.Context(), i.ID, "repaired"); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := i.Wait(t.Context()); err != nil || out != "now" {
-			t.Errorf("rewound it returned %q, %v", out, err)
+			t.Errorf("output after the rewind is %q, %v", out, err)
 		}
 	})
 }
 
-// A .NET worker has carried an execution past questions. The history has the decisions of the new
-// code and no markers (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
-func TestPatched_IsToldByTheDecisionsOfAWorkerThatWritesNoMarkers(t *testing.T) {
+// A .NET worker has run an execution past calls of Patched. The history has the
+// decisions of the new code and no markers
+// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+func TestPatched_IsDerivedFromDecisionsIfAWorkerWroteNoMarkers(t *testing.T) {
 	t.Parallel()
 	const questions = 3
-	for old := -1; old < questions-1; old++ { // activities that end while the old code runs; -1: it never runs
-		for carried := range 2 * questions { // activities that end while .NET runs the new code
-			asks := old < 0
+	for old := -1; old < questions-1; old++ { // activities that complete while the old code runs; -1: it never runs
+		for carried := range 2 * questions { // activities that complete while .NET runs the new code
+			deployedPatch := old < 0
 			r := authors(durable.Orchestrator("Main", func(ctx *durable.Context, _ durable.Void) (string, error) {
 				var all []string
 				for i := range questions {
-					patched := asks && ctx.Patched(fmt.Sprint("change-", i))
+					patched := deployedPatch && ctx.Patched(fmt.Sprint("change-", i))
 					all = append(all, fmt.Sprint(patched))
 					if patched {
 						if _, err := durable.CallActivity(ctx, touch, durable.Void{}).Await(); err != nil {
@@ -309,7 +312,7 @@ func TestPatched_IsToldByTheDecisionsOfAWorkerThatWritesNoMarkers(t *testing.T) 
 				step()
 			}
 			s.Evict()
-			asks = true
+			deployedPatch = true
 			for range carried {
 				step()
 			}
@@ -322,7 +325,7 @@ func TestPatched_IsToldByTheDecisionsOfAWorkerThatWritesNoMarkers(t *testing.T) 
 				return isMarker
 			})
 			if err := r.Verify(s.History); err != nil {
-				t.Errorf("%d by the old code, %d by .NET: %v", old, carried, err)
+				t.Errorf("%d activities with the old code, %d with .NET: %v", old, carried, err)
 			}
 			for range 2 * questions {
 				step()
@@ -332,7 +335,7 @@ func TestPatched_IsToldByTheDecisionsOfAWorkerThatWritesNoMarkers(t *testing.T) 
 				want = append(want, fmt.Sprint(i > old))
 			}
 			if got := s.Output(history.Completed); got != fmt.Sprintf("%q", strings.Join(want, " ")) {
-				t.Errorf("%d by the old code, %d by .NET: %s, want %q", old, carried, got, want)
+				t.Errorf("%d activities with the old code, %d with .NET: %s, want %q", old, carried, got, want)
 			}
 		}
 	}

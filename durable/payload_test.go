@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// through calls an activity with in, as text on the wire, and returns what it
-// answers, as text on the wire.
+// through runs an activity with the encoded input in and returns its encoded output.
 func through[I, O any](t *testing.T, fn func(context.Context, I) (O, error), in *string) (*string, error) {
 	t.Helper()
 	run, ok := durable.EngineOf(durable.NewRegistry(durable.Activity("A", func(ctx context.Context, v I) (O, error) { return fn(ctx, v) }))).Activity("A")
@@ -38,8 +37,8 @@ type order struct {
 	Notes map[string]string `json:"notes,omitempty"`
 }
 
-// An activity's input is a JSON array with one argument. Readers unwrap it,
-// and take an input that stands by itself too.
+// The input of an activity is a JSON array with one argument. An input without the
+// array must be accepted too.
 func TestPayload_ActivityInputs(t *testing.T) {
 	t.Parallel()
 	text := func(v any) (string, error) { return fmt.Sprintf("%+v", v), nil }
@@ -65,8 +64,8 @@ func TestPayload_ActivityInputs(t *testing.T) {
 		{"anything", new(`[{"a":[1]}]`), func(t *testing.T, in *string) (*string, error) {
 			return through(t, func(_ context.Context, v any) (string, error) { return text(v) }, in)
 		}, `"map[a:[1]]"`},
-		{"for who takes none", new(`["whatever"]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[durable.Void], in) }, "<nil>"},
-		{"for who takes no struct", new(`[null]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[struct{}], in) }, "<nil>"},
+		{"for a Void", new(`["whatever"]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[durable.Void], in) }, "<nil>"},
+		{"for an empty struct", new(`[null]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[struct{}], in) }, "<nil>"},
 		{"of a .NET type", new(`[{"$type":"App.Order, App","id":"7","lines":[1]}]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[order], in) }, `{"id":"7","lines":[1]}`},
 	}
 	for _, c := range cases {
@@ -88,7 +87,7 @@ func TestPayload_ActivityErrorsNameFunctionAndType(t *testing.T) {
 	for _, c := range []struct{ name, input, want string }{
 		{"another type", `["seven"]`, "decode input of activity A: as int: json: cannot unmarshal string into Go value of type int"},
 		{"several arguments", `[1,2]`, "decode input of activity A: as int: json: cannot unmarshal array into Go value of type int"},
-		{"no JSON", `[`, "decode input of activity A: as int: unexpected end of JSON input"},
+		{"invalid JSON", `[`, "decode input of activity A: as int: unexpected end of JSON input"},
 		{"a text with brackets", `[x]`, "decode input of activity A: as int: invalid character 'x' looking for beginning of value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,14 +107,14 @@ func TestPayload_ActivityErrorsNameFunctionAndType(t *testing.T) {
 	}
 }
 
-// What goes through an orchestrator and an activity comes out as it went in.
-func TestPayload_Survives(t *testing.T) {
+// Payloads must pass an orchestrator and an activity unchanged.
+func TestPayload_IsUnchangedByARoundTrip(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat("ü", 1<<20)
 	for _, c := range []struct{ name, json string }{
 		{"text", `"<Tokyo> & \"Kyōto\" 😀 \u0000"`},
 		{"line separators", "\"\\u2028\\u2029\""},
-		{"no text", `""`},
+		{"empty text", `""`},
 		{"huge", `"` + huge + `"`},
 		{"a number beyond int64", `123456789012345678901234567890.5`},
 		{"spaces", `{ "a" : [ 1 , 2 ] }`},
@@ -131,7 +130,7 @@ func TestPayload_Survives(t *testing.T) {
 				}))
 			s := stageOf(t, r)
 			s.Start(json.RawMessage(c.json))
-			// Start writes compact JSON; the engine would not.
+			// Start writes compact JSON, unlike the engine.
 			input := *s.History[1].(*history.ExecutionStarted).Input
 			run, _ := durable.EngineOf(r).Activity("Echo")
 			out, err := run(t.Context(), new("["+c.json+"]"))
@@ -164,7 +163,7 @@ func TestPayload_TypedValuesAreNotEscapedForHTML(t *testing.T) {
 	wantOutput(t, s, `{"id":"7","lines":[1],"notes":{"a":"é😀","z":"<&>"}}`)
 }
 
-func TestPayload_NothingIsNullOnTheWire(t *testing.T) {
+func TestPayload_AbsentValuesHaveNoPayload(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -187,7 +186,7 @@ func TestPayload_NothingIsNullOnTheWire(t *testing.T) {
 	}
 }
 
-// output returns what an orchestrator's result is on the wire.
+// output returns the encoded result of an orchestrator.
 func output[T any](t *testing.T, v T) string {
 	t.Helper()
 	s := stage(t, func(*durable.Context, durable.Void) (T, error) { return v, nil })
@@ -205,17 +204,17 @@ func FuzzActivityInput(f *testing.F) {
 			run, _ := durable.EngineOf(r).Activity(name)
 			out, err := run(t.Context(), &in)
 			if err == nil && out != nil && !json.Valid([]byte(*out)) {
-				t.Errorf("%s made %q of %q, which is no JSON", name, *out, in)
+				t.Errorf("%s returned %q for %q, which is not JSON", name, *out, in)
 			}
 			if err != nil && !strings.HasPrefix(err.Error(), "decode input of activity "+name+": ") {
 				t.Errorf("%s: %v", name, err)
 			}
-			// What is wrapped is unwrapped again.
+			// A wrapped value must be unwrapped again.
 			if json.Valid([]byte(in)) {
 				wrapped := "[" + in + "]"
 				got, gotErr := run(t.Context(), &wrapped)
 				if name == "Raw" && (gotErr != nil || strings.TrimSpace(in) != show(got) && got != nil) {
-					t.Errorf("%q came out as %s, %v", in, show(got), gotErr)
+					t.Errorf("%q was decoded as %s, %v", in, show(got), gotErr)
 				}
 			}
 		}
@@ -225,19 +224,19 @@ func FuzzActivityInput(f *testing.F) {
 func echoOrder(_ context.Context, v order) (order, error)       { return v, nil }
 func echoTexts(_ context.Context, v []string) ([]string, error) { return v, nil }
 
-// testdata/core-tools of internal/recordings: "func durable start-new --input" and
-// "raise-event --event-data" send all that they are given as a JSON string.
-func TestPayload_UnderstandsJSONInAString(t *testing.T) {
+// See testdata/core-tools of internal/recordings: "func durable start-new --input" and
+// "raise-event --event-data" send their argument as a JSON string.
+func TestPayload_AcceptsJSONInAString(t *testing.T) {
 	t.Parallel()
 	type answer struct {
 		OK bool `json:"ok"`
 	}
 	const asked = durable.Event[answer]("Answer")
 	for _, c := range []struct{ name, payload, want string }{
-		{"as func sends it", `"{\"ok\":true}"`, "true"},
+		{"as the func tool sends it", `"{\"ok\":true}"`, "true"},
 		{"with spaces", " \"\\n {\\\"ok\\\":true} \" ", "true"},
-		{"as others send it", `{"ok":true}`, "true"},
-		{"not at all", "", "false"},
+		{"as other clients send it", `{"ok":true}`, "true"},
+		{"absent", "", "false"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -262,8 +261,8 @@ func TestPayload_UnderstandsJSONInAString(t *testing.T) {
 	}{
 		{"a number", func(t *testing.T) (*string, error) { return through(t, echo[int], new(`["7"]`)) }, "7"},
 		{"a list", func(t *testing.T) (*string, error) { return through(t, echo[[]int], new(`"[1,2]"`)) }, "[1,2]"},
-		{"a text stays as it is", func(t *testing.T) (*string, error) { return through(t, echo[string], new(`["{\"ok\":true}"]`)) }, `"{\"ok\":true}"`},
-		{"raw JSON stays as it is", func(t *testing.T) (*string, error) { return through(t, echo[json.RawMessage], new(`["{}"]`)) }, `"{}"`},
+		{"a text is unchanged", func(t *testing.T) (*string, error) { return through(t, echo[string], new(`["{\"ok\":true}"]`)) }, `"{\"ok\":true}"`},
+		{"raw JSON is unchanged", func(t *testing.T) (*string, error) { return through(t, echo[json.RawMessage], new(`["{}"]`)) }, `"{}"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -274,7 +273,7 @@ func TestPayload_UnderstandsJSONInAString(t *testing.T) {
 		})
 	}
 
-	// The error is about the payload itself.
+	// The error must be about the payload, not about the JSON in its string.
 	_, err := through(t, echo[int], new(`["{}"]`))
 	if want := "decode input of activity A: as int: json: cannot unmarshal string into Go value of type int"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -14,17 +14,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-// A plant has functions that fail until they are mended.
+// plant contains functions that fail until it is repaired.
 type plant struct {
-	mended   atomic.Bool
+	repaired atomic.Bool
 	attempts atomic.Int32
-	steady   atomic.Int32 // runs of what always works
+	steady   atomic.Int32 // runs of the activities that always succeed
 }
 
 func (p *plant) fragile(_ context.Context, part string) (string, error) {
-	time.Sleep(time.Second) // real time: the worker runs in a bubble; what works is done before
+	time.Sleep(time.Second) // real time: the worker runs in a bubble; the other activities complete first
 	p.attempts.Add(1)
-	if !p.mended.Load() {
+	if !p.repaired.Load() {
 		return "", errors.New(part + " is broken")
 	}
 	return part, nil
@@ -46,7 +46,7 @@ func (p *plant) waits(ctx *durable.Context, _ string) (string, error) {
 	return signal.Wait(ctx).Await()
 }
 
-// family starts a child, which starts a child, which waits.
+// family starts a chain of children. The last one waits for an event.
 func (p *plant) family(ctx *durable.Context, generations int) (string, error) {
 	if generations == 0 {
 		return signal.Wait(ctx).Await()
@@ -82,7 +82,7 @@ func (p *plant) fansOut(ctx *durable.Context, part string) ([]string, error) {
 	}
 	for _, task := range tasks {
 		if _, err := task.Await(); err != nil {
-			return nil, err // whatever the others come to
+			return nil, err // ignores the other tasks
 		}
 	}
 	return durable.AwaitAll(tasks...)
@@ -116,9 +116,9 @@ func (p *plant) registry() *durable.Registry {
 	)
 }
 
-// works runs f in a bubble with a hub, a worker and a client, with extended
-// sessions and without.
-func works(t *testing.T, f func(t *testing.T, p *plant, c *durable.Client)) {
+// withWorker runs f in a bubble with a hub, a worker and a client, without and with extended
+// sessions.
+func withWorker(t *testing.T, f func(t *testing.T, p *plant, c *durable.Client)) {
 	t.Helper()
 	for _, sessions := range []bool{false, true} {
 		t.Run(fmt.Sprint("sessions ", sessions), func(t *testing.T) {

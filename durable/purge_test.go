@@ -28,8 +28,8 @@ func allIDs(t testing.TB, c *durable.Client, q durable.Query) []string {
 	return ids
 }
 
-func TestPurge_RemovesAFamilyOnlyIfAllOfItHaveEnded(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+func TestPurge_RemovesAFamilyOnlyIfAllMembersHaveEnded(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.family, 2, durable.InstanceID("f")))
 		_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("other")))
 		synctest.Wait()
@@ -39,7 +39,7 @@ func TestPurge_RemovesAFamilyOnlyIfAllOfItHaveEnded(t *testing.T) {
 		synctest.Wait()
 		_, err := i.Purge(t.Context(), durable.Recursive)
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.InstanceID != "f+" {
-			t.Errorf("error %v, want that f+ has not ended", err)
+			t.Errorf("error is %v, want an InstanceStateError for f+", err)
 		}
 		if diff := cmp.Diff([]string{"f", "f+", "f++", "other"}, allIDs(t, c, durable.Query{})); diff != "" {
 			t.Errorf("instances (-want +got):\n%s", diff)
@@ -57,8 +57,8 @@ func TestPurge_RemovesAFamilyOnlyIfAllOfItHaveEnded(t *testing.T) {
 	})
 }
 
-func TestPurgeMany_RemovesWhatTheFilterSelectsAndHasEnded(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+func TestPurgeMany_RemovesEndedInstancesThatMatchTheFilter(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		start := func(n int) {
 			for i := range n {
 				id := durable.InstanceID(fmt.Sprintf("%d-a%d", time.Now().Hour(), i))
@@ -69,7 +69,7 @@ func TestPurgeMany_RemovesWhatTheFilterSelectsAndHasEnded(t *testing.T) {
 		began := time.Now()
 		start(2)
 		time.Sleep(time.Hour)
-		p.mended.Store(true)
+		p.repaired.Store(true)
 		start(3)
 		time.Sleep(time.Hour)
 		for _, tt := range []struct {
@@ -79,7 +79,7 @@ func TestPurgeMany_RemovesWhatTheFilterSelectsAndHasEnded(t *testing.T) {
 		}{
 			{"only statuses that have not ended", durable.PurgeFilter{Statuses: []history.RuntimeStatus{history.Running, history.Pending}}, 0},
 			{"another orchestrator", durable.PurgeFilter{Name: "Waits"}, 0},
-			{"before all", durable.PurgeFilter{CreatedTo: began.Add(-time.Second)}, 0},
+			{"before the first start", durable.PurgeFilter{CreatedTo: began.Add(-time.Second)}, 0},
 			{"a prefix", durable.PurgeFilter{IDPrefix: fmt.Sprintf("%d-a1", began.Hour())}, 1},
 			{"a status and others", durable.PurgeFilter{Statuses: []history.RuntimeStatus{history.Failed, history.Running}}, 1},
 			{"a name and a time", durable.PurgeFilter{Name: "Assembles", CreatedFrom: began.Add(time.Minute)}, 3},
@@ -90,12 +90,12 @@ func TestPurgeMany_RemovesWhatTheFilterSelectsAndHasEnded(t *testing.T) {
 			}
 		}
 		if left := allIDs(t, c, durable.Query{}); len(left) != 2 {
-			t.Errorf("left are %v, want the two that wait", left)
+			t.Errorf("remaining instances are %v, want the two that wait", left)
 		}
 	})
 }
 
-// failingHub cannot purge some instances, and lists two at a time.
+// failingHub cannot purge some instances. Its pages have two instances.
 type failingHub struct {
 	*memhub.Hub
 	failing func(id string) bool
@@ -113,11 +113,10 @@ func (h failingHub) Instances(ctx context.Context, q provider.Query) (*provider.
 	return h.Hub.Instances(ctx, q)
 }
 
-// carelessHub lists all instances, whatever is asked for.
-// spoiltHub has an entity whose state is none.
-type spoiltHub struct{ *memhub.Hub }
+// corruptHub lists an entity whose state cannot be decoded.
+type corruptHub struct{ *memhub.Hub }
 
-func (spoiltHub) Instances(context.Context, provider.Query) (*provider.Page, error) {
+func (corruptHub) Instances(context.Context, provider.Query) (*provider.Page, error) {
 	page := new(provider.Page)
 	for id, input := range map[string]string{"@counter@bad": "{", "@counter@good": `{"exists":true,"state":"1"}`} {
 		page.Instances = append(page.Instances, &provider.InstanceState{Instance: history.OrchestrationInstance{InstanceID: id}, Input: &input})
@@ -125,20 +124,21 @@ func (spoiltHub) Instances(context.Context, provider.Query) (*provider.Page, err
 	return page, nil
 }
 
-func TestListEntities_LeavesOutWhatCannotBeRead(t *testing.T) {
+func TestListEntities_ReportsUnreadableEntities(t *testing.T) {
 	t.Parallel()
-	page, err := durable.NewClient(spoiltHub{memhub.New()}, nil).ListEntities(t.Context(), durable.EntityQuery{Name: "counter", IncludeEmpty: true, FetchState: true})
+	page, err := durable.NewClient(corruptHub{memhub.New()}, nil).ListEntities(t.Context(), durable.EntityQuery{Name: "counter", IncludeEmpty: true, FetchState: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(page.Entities) != 1 || page.Entities[0].ID.Key != "good" || len(page.Unreadable) != 1 || page.Unreadable[0].InstanceID != "@counter@bad" {
-		t.Errorf("the page has %v, and %v that cannot be read", page.Entities, page.Unreadable)
+		t.Errorf("the page has entities %v and unreadable %v", page.Entities, page.Unreadable)
 	}
 }
 
+// carelessHub ignores the conditions of a query.
 type carelessHub struct {
 	*memhub.Hub
-	listed func(*provider.InstanceState) // changes what is told of each
+	listed func(*provider.InstanceState) // changes the listed states
 }
 
 func (h carelessHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
@@ -149,9 +149,9 @@ func (h carelessHub) Instances(ctx context.Context, q provider.Query) (*provider
 	return page, err
 }
 
-// What a provider lists by mistake stays, and so does what does not match any more when
-// it is to go.
-func TestPurgeMany_LooksAtEachInstanceAgainBeforeItGoes(t *testing.T) {
+// PurgeMany must keep instances that the provider lists by mistake, and instances that
+// no longer match at the time of the purge.
+func TestPurgeMany_ChecksEachInstanceAgainBeforeItPurges(t *testing.T) {
 	filters := []durable.PurgeFilter{
 		{Name: "Waits"},
 		{IDPrefix: "b\ufffd"},
@@ -160,12 +160,12 @@ func TestPurgeMany_LooksAtEachInstanceAgainBeforeItGoes(t *testing.T) {
 		{Statuses: []history.RuntimeStatus{history.Terminated}},
 	}
 	for name, listed := range map[string]func(*provider.InstanceState){
-		"listed by mistake":       func(*provider.InstanceState) {},
-		"listed as it was before": func(s *provider.InstanceState) { s.Name, s.Status = "Waits", history.Terminated },
+		"listed by mistake":        func(*provider.InstanceState) {},
+		"listed with an old state": func(s *provider.InstanceState) { s.Name, s.Status = "Waits", history.Terminated },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := new(plant)
-			p.mended.Store(true)
+			p.repaired.Store(true)
 			h := carelessHub{memhub.New(), listed}
 			entity := &history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "@e@k"}, Header: history.NewHeader(time.Now().Add(24 * time.Hour))}
 			if err := h.StartInstance(t.Context(), provider.TaskMessage{Event: entity, Target: entity.Instance}, nil); err != nil {
@@ -183,13 +183,13 @@ func TestPurgeMany_LooksAtEachInstanceAgainBeforeItGoes(t *testing.T) {
 				}
 			}
 			if page, err := h.Hub.Instances(t.Context(), provider.Query{}); err != nil || len(page.Instances) != 4 {
-				t.Errorf("%s: left are %v, %v; want all 4", name, page, err)
+				t.Errorf("%s: remaining instances are %v, %v; want all 4", name, page, err)
 			}
 		})
 	}
 }
 
-func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
+func TestPurgeMany_ContinuesAfterAFailureAndReturnsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(plant)
 		h := failingHub{memhub.New(), func(id string) bool { return id == "b" }}
@@ -201,7 +201,7 @@ func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
 		time.Sleep(time.Minute)
 		result, err := c.PurgeMany(t.Context(), durable.PurgeFilter{})
 		if err == nil || err.Error() != "purge instances: instance b: the disk is full" || result.Instances != 4 {
-			t.Errorf("%+v, %v; want 4 purged and one that failed", result, err)
+			t.Errorf("%+v, %v; want 4 purged and 1 failed", result, err)
 		}
 		if diff := cmp.Diff([]string{"b"}, allIDs(t, c, durable.Query{})); diff != "" {
 			t.Errorf("instances (-want +got):\n%s", diff)
@@ -209,7 +209,7 @@ func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
 	})
 }
 
-// busyHub is one where something happens just before a purge.
+// busyHub calls before right before each purge.
 type busyHub struct {
 	*memhub.Hub
 	before func(id string)
@@ -220,15 +220,15 @@ func (h busyHub) Purge(ctx context.Context, id string, seen *provider.InstanceSt
 	return h.Hub.Purge(ctx, id, seen)
 }
 
-// Between the look at an instance, which has ended, and its purge somebody starts
-// the ID anew: that start was accepted, and counts.
-func TestPurge_SparesWhatBeganSinceItLooked(t *testing.T) {
+// An instance is restarted between its check and its purge. The start was accepted, so
+// the purge must keep the instance.
+func TestPurge_KeepsAnInstanceThatWasRestartedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(plant)
 		h := memhub.New()
 		defer run(t, h, p.registry(), durable.Config{})()
 		c := durable.NewClient(h, p.registry())
-		start := func(id string) { // in a while, so that no worker takes it at once
+		start := func(id string) { // later, so that no worker runs it immediately
 			_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID(id), durable.StartAt(time.Now().Add(time.Second))))
 		}
 		start("a")
@@ -236,28 +236,28 @@ func TestPurge_SparesWhatBeganSinceItLooked(t *testing.T) {
 		busy := durable.NewClient(busyHub{h, start}, p.registry())
 		_, err := busy.Purge(t.Context(), "a")
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.Status != history.Pending {
-			t.Errorf("error %v, want that the instance is pending", err)
+			t.Errorf("error is %v, want an InstanceStateError with status Pending", err)
 		}
 		time.Sleep(time.Minute)
 		_, err = busy.PurgeMany(t.Context(), durable.PurgeFilter{})
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.Status != history.Pending {
-			t.Errorf("error %v, want that the instance is pending", err)
+			t.Errorf("error is %v, want an InstanceStateError with status Pending", err)
 		}
 		time.Sleep(time.Minute)
 		again := durable.NewClient(busyHub{h, func(id string) { start(id); time.Sleep(time.Minute) }}, p.registry())
 		if _, err := again.Purge(t.Context(), "a"); !errors.Is(err, provider.ErrInstanceChanged) {
-			t.Errorf("error %v, want that the instance has changed", err)
+			t.Errorf("error is %v, want ErrInstanceChanged", err)
 		}
 		if s := statusNow(t, c, "a"); !s.IsTerminal() {
-			t.Errorf("the instance is %v, want that it ended once more", s)
+			t.Errorf("status is %v, want a terminal one", s)
 		}
 		if result, err := c.Purge(t.Context(), "a"); err != nil || result.Instances != 1 {
-			t.Errorf("%+v, %v; want it purged", result, err)
+			t.Errorf("%+v, %v; want 1 instance purged", result, err)
 		}
 	})
 }
 
-func TestAll_ReadsPageByPageAsFarAsItIsAskedTo(t *testing.T) {
+func TestAll_ReadsPagesOnDemand(t *testing.T) {
 	t.Parallel()
 	p := new(plant)
 	h := &watchedPages{Hub: memhub.New()}
@@ -288,7 +288,7 @@ func TestAll_ReadsPageByPageAsFarAsItIsAskedTo(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("the error came %d times", n)
+		t.Errorf("the iterator yielded the error %d times, want 1", n)
 	}
 }
 

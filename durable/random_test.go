@@ -16,9 +16,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// random is an orchestrator made from a seed: a few branches of a few steps
-// each, that call activities and children, try again, sleep, send and wait for
-// events, race and join.
+// random is an orchestrator that is generated from a seed. Its branches call activities
+// and children, retry, sleep, send and await events, race and join.
 func random(ctx *durable.Context, seed uint64) ([]string, error) {
 	p := &program{ctx: ctx, rng: rand.New(rand.NewPCG(seed, 1))}
 	err := p.steps(4+p.rng.IntN(5), 0)
@@ -43,7 +42,7 @@ type program struct {
 	log []string
 }
 
-func (p *program) note(format string, args ...any) {
+func (p *program) logf(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf(format, args...))
 }
 
@@ -51,8 +50,8 @@ func (p *program) event() durable.Event[string] {
 	return durable.Event[string]([]string{"A", "b", "C"}[p.rng.IntN(3)])
 }
 
-// begin begins something that can be waited for.
-func (p *program) begin(depth int) *durable.Task[string] {
+// start starts a random task.
+func (p *program) start(depth int) *durable.Task[string] {
 	retry := durable.RetryPolicy{MaxAttempts: 1 + p.rng.IntN(3), FirstInterval: time.Hour, Handle: func(error) bool { return p.rng.IntN(4) > 0 }}
 	switch n := p.rng.IntN(13); {
 	case n < 3:
@@ -71,9 +70,9 @@ func (p *program) begin(depth int) *durable.Task[string] {
 	case n < 6 && depth < 2:
 		name := fmt.Sprint("branch ", p.rng.IntN(100))
 		return durable.Go(p.ctx, func() (string, error) {
-			p.note("%s begins", name)
+			p.logf("%s begins", name)
 			err := p.steps(1+p.rng.IntN(3), depth+1)
-			p.note("%s ends", name)
+			p.logf("%s ends", name)
 			return name, err
 		})
 	default:
@@ -97,12 +96,12 @@ func (p *program) steps(n, depth int) error {
 func (p *program) step(depth int) error {
 	var tasks []*durable.Task[string]
 	for range 1 + p.rng.IntN(3) {
-		tasks = append(tasks, p.begin(depth))
+		tasks = append(tasks, p.start(depth))
 	}
 	switch p.rng.IntN(7) {
 	case 0:
 		v, err := durable.AwaitAll(tasks...)
-		p.note("all %v, %v", v, err)
+		p.logf("all %v, %v", v, err)
 	case 1, 2:
 		var any []durable.Awaitable
 		for _, t := range tasks {
@@ -111,12 +110,12 @@ func (p *program) step(depth int) error {
 		won := durable.AwaitAny(p.ctx, any...)
 		i := slices.Index(any, won)
 		v, err := tasks[i].Await()
-		p.note("any %d %v, %v", i, v, err)
+		p.logf("any %d %v, %v", i, v, err)
 	case 3:
 		left := p.rng.IntN(3)
 		for t := range durable.AsCompleted(p.ctx, tasks...) {
 			v, err := t.Await()
-			p.note("completed %v, %v", v, err)
+			p.logf("completed %v, %v", v, err)
 			if left--; left < 0 {
 				break
 			}
@@ -128,25 +127,25 @@ func (p *program) step(depth int) error {
 				return err
 			}
 		}
-		p.note("within %v, %v", v, err)
+		p.logf("within %v, %v", v, err)
 	case 5:
 		p.ctx.SetCustomStatus(len(p.log))
-		p.note("id %v", p.ctx.NewUUID())
+		p.logf("id %v", p.ctx.NewUUID())
 	default:
 		v, err := tasks[len(tasks)-1].Await()
-		p.note("last %v, %v", v, err)
+		p.logf("last %v, %v", v, err)
 	}
 	return nil
 }
 
-// world makes up what happens to an instance.
+// world generates the events of an instance.
 type world struct {
 	rng  *rand.Rand
 	open []replay.Action
 	seen []history.Event
 }
 
-// next returns what arrives next.
+// next returns the next event.
 func (w *world) next(decided []replay.Action) history.Event {
 	for _, a := range decided {
 		switch a.(type) {
@@ -156,7 +155,7 @@ func (w *world) next(decided []replay.Action) history.Event {
 	}
 	switch n := w.rng.IntN(20); {
 	case n == 0 && len(w.seen) > 0:
-		return w.seen[w.rng.IntN(len(w.seen))] // delivered twice
+		return w.seen[w.rng.IntN(len(w.seen))] // redelivered
 	case n == 1:
 		return &history.ExecutionSuspended{Header: history.NewHeader(replaytest.Epoch)}
 	case n <= 4:
@@ -185,16 +184,17 @@ func (w *world) next(decided []replay.Action) history.Event {
 	return e
 }
 
-// However the events that reach an instance are put into episodes, and whether
-// it stays in memory between them, is replayed for each, or is lost now and
-// then: it decides the same.
-func TestInstance_DecidesTheSameHoweverItsEventsArrive(t *testing.T) {
+// The decisions of an instance must not depend on how its events are split into
+// episodes. They must also not depend on whether it stays in memory, is replayed for
+// each episode, or is evicted at random.
+func TestInstance_DecisionsDoNotDependOnHowEventsAreBatched(t *testing.T) {
 	t.Parallel()
 	seeds := testshare.Amount(120, 20)
 	r := authors(durable.Orchestrator("Main", random), durable.Orchestrator("Greet", greet))
 	ends := map[history.RuntimeStatus]int{}
 	for seed := range uint64(seeds) {
-		// One event an episode, in memory all the time; replay is compared at every one.
+		// One event per episode, always in memory. The stage compares each episode with a
+		// replay.
 		base := stageOf(t, r)
 		w := &world{rng: rand.New(rand.NewPCG(seed, 2))}
 		var events []history.Event

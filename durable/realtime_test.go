@@ -14,17 +14,18 @@ import (
 	"testing"
 )
 
-// timed are the functions that wait for real time outside of a bubble.
+// timed lists functions that wait for real time outside a synctest bubble.
 var timed = map[string][]string{
 	"time":    {"Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
 }
 
-// realTime marks a line that may wait for real time, and says why.
+// realTime marks a line that may wait for real time. The reason follows it.
 const realTime = "// real time: "
 
-// Tests below durable wait for real time only where a comment says why: in a bubble, time
-// passes when all goroutines wait, and package patience waits for events.
+// Tests below durable may wait for real time only if a comment gives the reason. In a
+// synctest bubble, time advances when all goroutines wait, and package patience waits
+// for events.
 func TestTests_WaitForRealTimeOnlyWithAReason(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -32,7 +33,7 @@ func TestTests_WaitForRealTimeOnlyWithAReason(t *testing.T) {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		if entry.Name() == "testdata" || path == filepath.Join("internal", "sim") { // package sim runs all of its hubs in bubbles
+		if entry.Name() == "testdata" || path == filepath.Join("internal", "sim") { // package sim runs all its hubs in bubbles
 			return filepath.SkipDir
 		}
 		p, err := parseTests(path)
@@ -42,7 +43,7 @@ func TestTests_WaitForRealTimeOnlyWithAReason(t *testing.T) {
 		for _, c := range p.waits() {
 			found++
 			if reason, ok := strings.CutPrefix(p.comments[c.position.Filename][c.position.Line], realTime); !ok || reason == "" {
-				t.Errorf("%s: %s outside of a bubble: use synctest.Test or package patience, or end the line with \"%s\" and the reason", c.position, c.name, strings.TrimSpace(realTime))
+				t.Errorf("%s: %s outside a bubble; use synctest.Test or package patience, or end the line with \"%s\" and the reason", c.position, c.name, strings.TrimSpace(realTime))
 			}
 		}
 		return nil
@@ -51,11 +52,11 @@ func TestTests_WaitForRealTimeOnlyWithAReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found == 0 {
-		t.Error("no test waits for real time, although some kill processes at random times")
+		t.Error("found no test that waits for real time, although some kill processes at random times")
 	}
 }
 
-// testFiles are the test files of a folder.
+// testFiles are the test files of a directory.
 type testFiles struct {
 	set      *token.FileSet
 	files    []*ast.File
@@ -70,7 +71,7 @@ type wait struct {
 }
 
 func parseTests(dir string) (*testFiles, error) {
-	p := &testFiles{set: token.NewFileSet(), comments: map[string]map[int]string{}, bubbles: map[string]bool{".Each": true}} // of chaintest.Seeds
+	p := &testFiles{set: token.NewFileSet(), comments: map[string]map[int]string{}, bubbles: map[string]bool{".Each": true}} // Each is a method of chaintest.Seeds
 	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		return nil, err
@@ -92,9 +93,9 @@ func parseTests(dir string) (*testFiles, error) {
 	return p, nil
 }
 
-// A scope is the place of a piece of code: a bubble, or a function.
+// scope is the function of a piece of code, and whether the code runs in a bubble.
 type scope struct {
-	function string // or the variable, with a dot before the name of a method
+	function string // or the variable; a method has a dot before its name
 	bubble   bool
 }
 
@@ -138,9 +139,9 @@ func (p *testFiles) inspect(root ast.Node, in scope, visit func(ast.Node, scope)
 	})
 }
 
-// waits returns the calls of functions in [timed] that a test makes outside of a bubble.
+// waits returns the calls of functions in [timed] that tests make outside a bubble.
 func (p *testFiles) waits() (found []wait) {
-	for before := -1; before < len(p.bubbles); { // a function that calls one of these is one
+	for before := -1; before < len(p.bubbles); { // a function that calls one of these functions is one of them
 		before = len(p.bubbles)
 		p.walk(func(n ast.Node, in scope) {
 			if call, ok := n.(*ast.CallExpr); ok && (isCall(call, "synctest", "Test") || p.bubbles[calleeName(call)]) && !isRoot(in.function) {
@@ -148,7 +149,7 @@ func (p *testFiles) waits() (found []wait) {
 			}
 		})
 	}
-	names := map[string][]string{} // that each function mentions outside of a bubble
+	names := map[string][]string{} // names that each function uses outside a bubble
 	p.walk(func(n ast.Node, in scope) {
 		if in.bubble {
 			return
@@ -160,7 +161,7 @@ func (p *testFiles) waits() (found []wait) {
 			names[in.function] = append(names[in.function], n.Name)
 		}
 	})
-	outside := map[string]bool{} // functions that a test calls outside of a bubble
+	outside := map[string]bool{} // functions that tests call outside a bubble
 	var mention func(function string)
 	mention = func(function string) {
 		for _, name := range names[function] {
@@ -193,16 +194,16 @@ func (p *testFiles) waits() (found []wait) {
 
 var rootName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)([^a-z]|$)|^init$`)
 
-// isRoot reports whether go test calls a function by its name.
+// isRoot reports whether go test runs a function with this name.
 func isRoot(function string) bool { return rootName.MatchString(function) }
 
-// isTest reports whether go test calls a function by its name, other than a benchmark,
-// which measures real time.
+// isTest reports whether go test runs a function with this name, except benchmarks,
+// which measure real time.
 func isTest(function string) bool {
 	return isRoot(function) && !strings.HasPrefix(function, "Benchmark")
 }
 
-// isCall reports whether call calls a function of a package.
+// isCall reports whether call is a call of the function name in package pkg.
 func isCall(call *ast.CallExpr, pkg, name string) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != name {
@@ -212,14 +213,14 @@ func isCall(call *ast.CallExpr, pkg, name string) bool {
 	return ok && id.Name == pkg
 }
 
-// isLimit reports whether an expression is the limit of package patience.
+// isLimit reports whether an expression is a call of patience.Limit.
 func isLimit(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	return ok && isCall(call, "patience", "Limit")
 }
 
-// calleeName returns the name of a function that is called, with a dot before the name of
-// a method.
+// calleeName returns the name of the called function. A method has a dot before its
+// name.
 func calleeName(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// snippetProgram is what all snippets have in common.
+// snippetProgram is the program around each snippet.
 const snippetProgram = `package snippet
 
 import (
@@ -50,9 +50,8 @@ func snippet(ctx *durable.Context, std context.Context, op *durable.EntityContex
 }
 `
 
-// What the compiler refuses, and what it does not: each snippet is one
-// statement in a program that compiles.
-func TestCompiler_RefusesWhatDoesNotFit(t *testing.T) {
+// Each snippet is one statement in a program that compiles otherwise.
+func TestCompiler_RejectsMismatchedTypes(t *testing.T) {
 	t.Parallel()
 	packages := exportData(t)
 	for _, c := range []struct{ name, statement, want string }{
@@ -85,17 +84,17 @@ func TestCompiler_RefusesWhatDoesNotFit(t *testing.T) {
 		{"calling another entity's operation", `durable.CallEntity(ctx, meter, (*account).Deposit, 7)`, "(*account).Deposit"},
 		{"the result of an operation as another type", `n, _ := durable.CallEntity(ctx, meter, (*counter).Add, 7).Await(); var _ string = n`, "cannot use n"},
 		{"calling an entity by an ID", `durable.CallEntity(ctx, durable.EntityID{"counter", "meter"}, (*counter).Add, 7)`, "EntityID"},
-		{"calling an entity by a text", `var key string; durable.CallEntity(ctx, key, (*counter).Add, 7)`, "key"},
+		{"calling an entity by a string", `var key string; durable.CallEntity(ctx, key, (*counter).Add, 7)`, "key"},
 		{"calling an entity from an operation", `durable.CallEntity(op, meter, (*counter).Add, 7)`, "cannot use op"},
 		{"calling an entity from outside", `durable.CallEntity(std, meter, (*counter).Add, 7)`, "cannot use std"},
-		{"calling a function that is no operation", `durable.CallEntity(ctx, meter, charge, order{})`, "charge"},
-		{"signalling an entity", `durable.SignalEntity(ctx, meter, (*counter).Add, 7, durable.SignalAfter(1), durable.SignalAt(ctx.Now()))`, ""},
-		{"signalling an entity from an operation", `durable.SignalEntity(op, meter, (*counter).Add, 7)`, ""},
-		{"signalling an entity with another input", `durable.SignalEntity(ctx, meter, (*counter).Add, "x")`, "as int value"},
-		{"signalling an entity from outside", `durable.SignalEntity(std, meter, (*counter).Add, 7)`, "std"},
-		{"signalling an entity with a policy", `durable.SignalEntity(ctx, meter, (*counter).Add, 7, durable.RetryPolicy{})`, "cannot use durable.RetryPolicy"},
+		{"calling a function that is not an operation", `durable.CallEntity(ctx, meter, charge, order{})`, "charge"},
+		{"signaling an entity", `durable.SignalEntity(ctx, meter, (*counter).Add, 7, durable.SignalAfter(1), durable.SignalAt(ctx.Now()))`, ""},
+		{"signaling an entity from an operation", `durable.SignalEntity(op, meter, (*counter).Add, 7)`, ""},
+		{"signaling an entity with another input", `durable.SignalEntity(ctx, meter, (*counter).Add, "x")`, "as int value"},
+		{"signaling an entity from outside", `durable.SignalEntity(std, meter, (*counter).Add, 7)`, "std"},
+		{"signaling an entity with a policy", `durable.SignalEntity(ctx, meter, (*counter).Add, 7, durable.RetryPolicy{})`, "cannot use durable.RetryPolicy"},
 		{"locking entities", `unlock := durable.LockEntities(ctx, meter, durable.EntityKey[account]("a"), durable.EntityID{"account", "b"}); defer unlock()`, ""},
-		{"locking a text", `var key string; durable.LockEntities(ctx, key)`, "cannot use key"},
+		{"locking a string", `var key string; durable.LockEntities(ctx, key)`, "cannot use key"},
 		{"locking from an operation", `durable.LockEntities(op, meter)`, "cannot use op"},
 		{"calling an activity from an operation", `durable.CallActivity(op, charge, order{})`, "cannot use op"},
 		{"an operation's context as a context.Context", `charge(op, order{})`, ""},
@@ -108,22 +107,22 @@ func TestCompiler_RefusesWhatDoesNotFit(t *testing.T) {
 		{"registering an entity", `durable.Entity("Counter", durable.Op("add", (*counter).Add))`, ""},
 		{"registering an entity with another's operation", `durable.Entity("Counter", durable.Op("add", (*counter).Add), durable.Op("deposit", (*account).Deposit))`, "durable.Operation[counter]"},
 		{"registering an entity with another's state", `durable.Entity("Counter", durable.Op("add", (*counter).Add), durable.InitialState(func(durable.EntityID) account { return account{} }))`, "durable.Operation[counter]"},
-		{"an error type that is none", `durable.ErrorType[order]("Order")`, "order does not satisfy error"},
+		{"an error type that is not an error", `durable.ErrorType[order]("Order")`, "order does not satisfy error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			err := compile(fmt.Sprintf(snippetProgram, c.statement), packages)
 			switch {
 			case c.want == "" && err != nil:
-				t.Errorf("%s is refused: %v", c.statement, err)
+				t.Errorf("%s is rejected: %v", c.statement, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("%s: got %v, want it refused with %q", c.statement, err, c.want)
+				t.Errorf("%s: error is %v, want one that contains %q", c.statement, err, c.want)
 			}
 		})
 	}
 }
 
-// compile type-checks a program, and returns the first error.
+// compile type-checks a program and returns the first error.
 func compile(source string, packages map[string]string) error {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "snippet.go", source, parser.SkipObjectResolution)
@@ -133,7 +132,7 @@ func compile(source string, packages map[string]string) error {
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		name, ok := packages[path]
 		if !ok {
-			return nil, fmt.Errorf("no export data of %s", path)
+			return nil, fmt.Errorf("no export data for %s", path)
 		}
 		return os.Open(name)
 	})}
@@ -141,8 +140,7 @@ func compile(source string, packages map[string]string) error {
 	return err
 }
 
-// exportData returns the files in which the compiler left what package durable
-// and those below it export.
+// exportData returns the export data files of package durable and its dependencies.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", ".").Output()

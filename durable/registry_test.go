@@ -40,7 +40,7 @@ func makeActivity(prefix string) func(context.Context, string) (string, error) {
 	return func(_ context.Context, s string) (string, error) { return prefix + s, nil }
 }
 
-func TestRegistry_FindsFunctionsByNameWithoutRegardToCase(t *testing.T) {
+func TestRegistry_FindsFunctionsByCaseInsensitiveName(t *testing.T) {
 	t.Parallel()
 	r := authors(durable.Orchestrator("Bestellung_Prüfen", orchA))
 	if _, ok := durable.EngineOf(r).Activity("sayHELLO"); !ok {
@@ -53,11 +53,11 @@ func TestRegistry_FindsFunctionsByNameWithoutRegardToCase(t *testing.T) {
 		t.Error("an activity is found as an orchestrator")
 	}
 	if _, ok := durable.EngineOf(r).Activity("nobody"); ok {
-		t.Error("nobody is found")
+		t.Error("an unregistered activity is found")
 	}
 }
 
-func TestRegistry_AnOrchestratorAndAnActivityMayHaveOneName(t *testing.T) {
+func TestRegistry_AnOrchestratorAndAnActivityMayShareAName(t *testing.T) {
 	t.Parallel()
 	r := durable.NewRegistry(durable.Activity("X", other), durable.Orchestrator("X", orchA))
 	if _, ok := durable.EngineOf(r).Activity("X"); !ok {
@@ -68,7 +68,7 @@ func TestRegistry_AnOrchestratorAndAnActivityMayHaveOneName(t *testing.T) {
 	}
 }
 
-func TestRegistry_RefusesMistakesAtTheStart(t *testing.T) {
+func TestRegistry_PanicsOnInvalidRegistrations(t *testing.T) {
 	t.Parallel()
 	const here = "github.com/durablefunctions-go/durablefunctions/durable_test."
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestRegistry_RefusesMistakesAtTheStart(t *testing.T) {
 		want string
 	}{
 		{
-			"one name twice", func() { durable.NewRegistry(durable.Activity("X", other), durable.Activity("X", sayHello)) },
+			"duplicate name", func() { durable.NewRegistry(durable.Activity("X", other), durable.Activity("X", sayHello)) },
 			`durable: activity names "X" and "X", of ` + here + "other and " + here + "sayHello, are the same; case is ignored",
 		},
 		{
@@ -112,9 +112,9 @@ func TestRegistry_RefusesMistakesAtTheStart(t *testing.T) {
 	}
 }
 
-// Only a method's identity counts: the value whose method was registered is
-// the one whose method runs.
-func TestRegistry_KnowsAMethodWhateverItsReceiver(t *testing.T) {
+// Calls identify a method without its receiver. The activity runs with the receiver
+// that was registered.
+func TestRegistry_FindsAMethodWithAnyReceiver(t *testing.T) {
 	t.Parallel()
 	mail := &mailer{"smtp.example.com"}
 	r := durable.NewRegistry(
@@ -135,9 +135,9 @@ func TestRegistry_KnowsAMethodWhateverItsReceiver(t *testing.T) {
 	}
 }
 
-// The method of an interface is one function, whichever type has it, and not
-// that type's own.
-func TestRegistry_DoesNotKnowAMethodThroughAnInterface(t *testing.T) {
+// The method of an interface is one function for all types, and differs from the
+// methods of the types.
+func TestRegistry_DoesNotFindAMethodThroughAnInterface(t *testing.T) {
 	t.Parallel()
 	mail := &mailer{"smtp.example.com"}
 	s := stageOf(t, durable.NewRegistry(
@@ -149,9 +149,9 @@ func TestRegistry_DoesNotKnowAMethodThroughAnInterface(t *testing.T) {
 	wantFailure(t, s, "durable_test.sender.send is not registered; add it to the registry with a name")
 }
 
-// A closure is known by the literal that makes it: a call by reference finds
-// the one that is registered, though it is made with another.
-func TestRegistry_TakesAllClosuresOfALiteralForTheOneThatIsRegistered(t *testing.T) {
+// Closures are identified by their literal. A call by reference finds the registered
+// closure, even if it names another one.
+func TestRegistry_TreatsAllClosuresOfALiteralAsOneFunction(t *testing.T) {
 	t.Parallel()
 	first, second := makeActivity("first "), makeActivity("second ")
 	r := durable.NewRegistry(
@@ -163,7 +163,7 @@ func TestRegistry_TakesAllClosuresOfALiteralForTheOneThatIsRegistered(t *testing
 	wantActions(t, s.Start(nil), `0 task First ["x"]`)
 }
 
-func TestRegistry_ANilActivityIsNoneOfIts(t *testing.T) {
+func TestRegistry_RejectsANilActivity(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		var none func(context.Context, string) (string, error)
@@ -173,7 +173,7 @@ func TestRegistry_ANilActivityIsNoneOfIts(t *testing.T) {
 	wantFailure(t, s, "durable: activity is a nil func(context.Context, string) (string, error)")
 }
 
-func TestRegistry_HandsAnActivityItsContextErrorsAndPanics(t *testing.T) {
+func TestRegistry_PassesContextErrorsAndPanicsOfAnActivity(t *testing.T) {
 	t.Parallel()
 	type key struct{}
 	r := durable.NewRegistry(durable.Activity("X", func(ctx context.Context, what string) (string, error) {
@@ -198,15 +198,15 @@ func TestRegistry_HandsAnActivityItsContextErrorsAndPanics(t *testing.T) {
 	}
 }
 
-func TestFunction_HasItsName(t *testing.T) {
+func TestFunction_ReturnsItsName(t *testing.T) {
 	t.Parallel()
 	if got := durable.Activity("SendMail", other).Name(); got != "SendMail" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// Two registries of one function's descriptor are apart.
-func TestRegistry_DescriptorsCanBeShared(t *testing.T) {
+// Registries that share a Function are independent.
+func TestRegistry_FunctionsCanBeShared(t *testing.T) {
 	t.Parallel()
 	f := durable.Orchestrator("Main", func(*durable.Context, durable.Void) (string, error) { return "", nil })
 	for range 2 {

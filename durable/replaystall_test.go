@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-func TestWhyAndVerify_GiveUpAnOrchestratorThatDoesNotYield(t *testing.T) {
+func TestWhyAndVerify_AbandonAnOrchestratorThatDoesNotYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stuck atomic.Bool
 		released := make(chan struct{})
@@ -43,16 +43,16 @@ func TestWhyAndVerify_GiveUpAnOrchestratorThatDoesNotYield(t *testing.T) {
 			events := must[[]history.Event](t)(c.History(t.Context(), id))
 			err := r.Verify(events)
 			if stall, ok := errors.AsType[*durable.StallError](err); !ok || stall.Name != "Blocks" || stall.InstanceID != string(id) || !strings.Contains(err.Error(), reason) {
-				t.Errorf("%s is verified with %v, want that it %s", id, err, reason)
+				t.Errorf("verify %s: %v, want a StallError with %q", id, err, reason)
 			}
 			began := time.Now()
 			reasons := must[*durable.Wait](t)(c.Why(t.Context(), id)).Reasons
 			if len(reasons) != 2 || reasons[0].Kind != durable.ReasonStalled || !strings.Contains(reasons[0].String(), `orchestrator "Blocks" `+reason) ||
-				!strings.Contains(reasons[0].Stack, "GiveUpAnOrchestrator") || reasons[1].Kind != durable.ReasonTimer {
-				t.Errorf("the reasons of %s are %v", id, reasons)
+				!strings.Contains(reasons[0].Stack, "AbandonAnOrchestrator") || reasons[1].Kind != durable.ReasonTimer {
+				t.Errorf("reasons of %s are %v, want a stall and a timer", id, reasons)
 			}
 			if took := time.Since(began); took != 0 {
-				t.Errorf("to ask again took %v: the code ran again", took)
+				t.Errorf("Why took %v: it ran the code again", took)
 			}
 		}
 	})

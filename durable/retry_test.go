@@ -15,8 +15,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-// tried calls Count with a policy.
-func tried(policy durable.RetryPolicy) func(*durable.Context, durable.Void) (int, error) {
+// withPolicy returns an orchestrator that calls Count with a policy.
+func withPolicy(policy durable.RetryPolicy) func(*durable.Context, durable.Void) (int, error) {
 	return func(ctx *durable.Context, _ durable.Void) (int, error) {
 		return durable.CallActivity(ctx, count, "a", policy).Await()
 	}
@@ -24,7 +24,7 @@ func tried(policy durable.RetryPolicy) func(*durable.Context, durable.Void) (int
 
 func TestRetry_WaitsLongerAfterEachAttempt(t *testing.T) {
 	t.Parallel()
-	s := stage(t, tried(durable.RetryPolicy{MaxAttempts: 5, FirstInterval: time.Second, Coefficient: 2, MaxInterval: 3 * time.Second}))
+	s := stage(t, withPolicy(durable.RetryPolicy{MaxAttempts: 5, FirstInterval: time.Second, Coefficient: 2, MaxInterval: 3 * time.Second}))
 	wantActions(t, s.Start(nil), `0 task Count ["a"]`)
 	wantActions(t, s.Episode(failed(0, "one")), "1 timer 1s")
 	s.Now = s.Now.Add(time.Second)
@@ -32,25 +32,25 @@ func TestRetry_WaitsLongerAfterEachAttempt(t *testing.T) {
 	wantActions(t, s.Episode(failed(2, "two")), "3 timer 3s")
 	s.Now = s.Now.Add(2 * time.Second)
 	wantActions(t, s.Episode(fired(3)), `4 task Count ["a"]`)
-	wantActions(t, s.Episode(failed(4, "three")), "5 timer 6s") // 4 s, but for MaxInterval
+	wantActions(t, s.Episode(failed(4, "three")), "5 timer 6s") // 4 s without MaxInterval
 	s.Evict()
 	wantActions(t, s.Episode(fired(5)), `6 task Count ["a"]`)
 	wantActions(t, s.Episode(done(6, "1")), "7 Completed 1")
 }
 
-func TestRetry_CostsNothingWithoutAFailure(t *testing.T) {
+func TestRetry_CreatesNoTimerWithoutAFailure(t *testing.T) {
 	t.Parallel()
-	s := stage(t, tried(durable.RetryPolicy{MaxAttempts: 5, FirstInterval: time.Second}))
+	s := stage(t, withPolicy(durable.RetryPolicy{MaxAttempts: 5, FirstInterval: time.Second}))
 	s.Start(nil)
 	wantActions(t, s.Episode(done(0, "1")), "1 Completed 1")
 }
 
-// RetryInterceptor.cs: an early version waited after the last attempt, and the
-// timer is still there, with no length.
-func TestRetry_CreatesATimerOfNoLengthAfterTheLastAttempt(t *testing.T) {
+// RetryInterceptor.cs: an early version waited after the last attempt. The timer still
+// exists with a delay of 0.
+func TestRetry_CreatesATimerOfZeroAfterTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2, 3, 10} {
-		s := stage(t, tried(durable.RetryPolicy{MaxAttempts: attempts, FirstInterval: time.Millisecond}))
+		s := stage(t, withPolicy(durable.RetryPolicy{MaxAttempts: attempts, FirstInterval: time.Millisecond}))
 		s.Start(nil)
 		timers := 0
 		for id := 0; s.End() == nil; id += 2 {
@@ -66,13 +66,13 @@ func TestRetry_CreatesATimerOfNoLengthAfterTheLastAttempt(t *testing.T) {
 			s.Episode(fired(id + 1))
 		}
 		if timers != attempts {
-			t.Errorf("%d attempts made %d timers, want as many", attempts, timers)
+			t.Errorf("%d attempts created %d timers, want the same number", attempts, timers)
 		}
 		wantFailure(t, s, fmt.Sprintf("Task 'Count' (#%d) failed with an unhandled exception: no", 2*(attempts-1)))
 	}
 }
 
-func TestRetry_EndsWithoutATimerWhenItMayNotGoOn(t *testing.T) {
+func TestRetry_EndsWithoutATimerIfRetryingIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	refuse := errors.New("refused")
 	for _, c := range []struct {
@@ -80,21 +80,21 @@ func TestRetry_EndsWithoutATimerWhenItMayNotGoOn(t *testing.T) {
 		policy  durable.RetryPolicy
 		failure *history.TaskFailed
 	}{
-		{"the predicate says no", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, Handle: func(err error) bool {
+		{"the predicate returns false", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, Handle: func(err error) bool {
 			failure, ok := errors.AsType[*durable.TaskFailedError](err)
 			return !ok || failure.Message != refuse.Error()
 		}}, failed(0, refuse.Error())},
-		{"the predicate says no after the last attempt", durable.RetryPolicy{
+		{"the predicate returns false after the last attempt", durable.RetryPolicy{
 			MaxAttempts: 1, FirstInterval: time.Second, Handle: func(error) bool { return false },
 		}, failed(0, "no")},
-		{"it cannot be tried again", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second}, &history.TaskFailed{
+		{"the error is not retryable", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second}, &history.TaskFailed{
 			TaskScheduledID: 0, Reason: new("no"), Failure: &history.FailureDetails{ErrorType: "T", ErrorMessage: "no", IsNonRetriable: true},
 		}},
-		{"the time is up", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, RetryTimeout: time.Minute}, failed(0, "late")},
+		{"the timeout has passed", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, RetryTimeout: time.Minute}, failed(0, "late")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := stage(t, tried(c.policy))
+			s := stage(t, withPolicy(c.policy))
 			s.Start(nil)
 			s.Now = s.Now.Add(time.Minute)
 			wantActions(t, s.Episode(c.failure), "1 Failed "+*c.failure.Reason)
@@ -104,7 +104,7 @@ func TestRetry_EndsWithoutATimerWhenItMayNotGoOn(t *testing.T) {
 
 func TestRetry_TimeoutCountsFromTheFirstAttempt(t *testing.T) {
 	t.Parallel()
-	s := stage(t, tried(durable.RetryPolicy{MaxAttempts: 9, FirstInterval: 20 * time.Second, RetryTimeout: 30 * time.Second}))
+	s := stage(t, withPolicy(durable.RetryPolicy{MaxAttempts: 9, FirstInterval: 20 * time.Second, RetryTimeout: 30 * time.Second}))
 	s.Start(nil)
 	wantActions(t, s.Episode(failed(0, "no")), "1 timer 20s")
 	s.Now = s.Now.Add(20 * time.Second)
@@ -117,7 +117,7 @@ func TestRetry_TimeoutCountsFromTheFirstAttempt(t *testing.T) {
 	wantFailure(t, s, "(#4)")
 }
 
-func TestRetry_RefusesAPolicyThatCannotBe(t *testing.T) {
+func TestRetry_RejectsAnInvalidPolicy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		policy durable.RetryPolicy
@@ -132,21 +132,21 @@ func TestRetry_RefusesAPolicyThatCannotBe(t *testing.T) {
 		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Minute, MaxInterval: time.Second}, "RetryPolicy.MaxInterval is 1s, must be at least FirstInterval, 1m0s"},
 		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, RetryTimeout: -time.Second}, "RetryPolicy.RetryTimeout is -1s, must not be below 0"},
 	} {
-		s := stage(t, tried(c.policy))
+		s := stage(t, withPolicy(c.policy))
 		wantActions(t, s.Start(nil), "0 Failed durable: "+c.want)
 	}
 }
 
-func TestRetry_OfVeryManyAttemptsNeverWaitsLongerThanItMay(t *testing.T) {
+func TestRetry_NeverWaitsLongerThanMaxInterval(t *testing.T) {
 	t.Parallel()
-	s := stage(t, tried(durable.RetryPolicy{MaxAttempts: 2000, FirstInterval: time.Hour, Coefficient: 1e300}))
+	s := stage(t, withPolicy(durable.RetryPolicy{MaxAttempts: 2000, FirstInterval: time.Hour, Coefficient: 1e300}))
 	s.Start(nil)
 	wantActions(t, s.Episode(failed(0, "no")), "1 timer 1h0m0s")
 	s.Episode(fired(1))
 	wantActions(t, s.Episode(failed(2, "no")), "3 timer 144h0m0s")
 }
 
-func TestRetry_OfSeveralTasksDoesNotMixThemUp(t *testing.T) {
+func TestRetry_KeepsSeveralTasksApart(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
 		policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Second}
@@ -165,13 +165,13 @@ func TestRetry_OfSeveralTasksDoesNotMixThemUp(t *testing.T) {
 
 func TestRetry_ContainsAPanicOfThePredicate(t *testing.T) {
 	t.Parallel()
-	s := stage(t, tried(durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Handle: func(error) bool { panic("no idea") }}))
+	s := stage(t, withPolicy(durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Handle: func(error) bool { panic("no idea") }}))
 	s.Start(nil)
 	s.Episode(failed(0, "no"))
 	wantFailure(t, s, "panic: no idea")
 }
 
-func TestRetry_OfAnAwaitWithATimeoutGoesOnBehindIt(t *testing.T) {
+func TestRetry_ContinuesAfterAnAwaitTimeout(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		task := durable.CallActivity(ctx, count, "a", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Hour})
@@ -188,10 +188,10 @@ func TestRetry_OfAnAwaitWithATimeoutGoesOnBehindIt(t *testing.T) {
 	wantOutput(t, s, "1")
 }
 
-func TestNonRetryable_TellsEveryLanguage(t *testing.T) {
+func TestNonRetryable_MarksTheRecordedFailure(t *testing.T) {
 	t.Parallel()
 	if durable.NonRetryable(nil) != nil {
-		t.Error("nothing became an error")
+		t.Error("NonRetryable(nil) is not nil")
 	}
 	limit := &limitError{3}
 	for _, err := range []error{
@@ -201,18 +201,18 @@ func TestNonRetryable_TellsEveryLanguage(t *testing.T) {
 		errors.Join(errDeclined, durable.NonRetryable(limit)),
 	} {
 		if !errors.Is(err, limit) {
-			t.Errorf("%v hides what it marks", err)
+			t.Errorf("%v does not wrap the marked error", err)
 		}
 		s := stage(t, func(*durable.Context, durable.Void) (int, error) { return 0, err })
 		s.Start(nil)
 		f := s.End().Failure
 		if !f.IsNonRetriable || f.ErrorType != "*durable_test.limitError" || f.ErrorMessage != err.Error() {
-			t.Errorf("%v is told as %+v", err, f)
+			t.Errorf("%v is recorded as %+v", err, f)
 		}
 	}
 }
 
-func TestRetry_OnAHubTakesTheTimeOfItsWaits(t *testing.T) {
+func TestRetry_TakesTheTimeOfItsDelaysOnAHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		flaky := func(context.Context, string) (string, error) {
@@ -241,7 +241,7 @@ func TestRetry_OnAHubTakesTheTimeOfItsWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := i.Wait(t.Context()); err != nil || out != "done after 35s" {
-			t.Errorf("output %q, %v, want it done after 5 + 10 + 20 s", out, err)
+			t.Errorf("output %q, %v; want done after 5 + 10 + 20 s", out, err)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func TestScenario_PredicateDecidesByTheInnerFailure(t *testing.T) {
 	for reason, want := range map[string]int{"busy": 2, "full": 1} {
 		hub := durabletest.New(t, durable.Orchestrator("Main", main), durable.Activity("Save", save), durable.ErrorValue("Busy", busy))
 		if _, err := durabletest.Run(hub, main, reason); err == nil {
-			t.Errorf("%s: it did not fail", reason)
+			t.Errorf("%s: the orchestration did not fail", reason)
 		}
 		if got := len(durabletest.Calls(hub, save)); got != want {
 			t.Errorf("%s: %d attempts, want %d", reason, got, want)
@@ -78,7 +78,7 @@ func TestScenario_PredicateDecidesByTheInnerFailure(t *testing.T) {
 	}
 }
 
-// A failure's properties that are null stay so, and those that are empty.
+// Null and empty properties of a failure must be preserved.
 func TestScenario_PropertiesOfAFailureKeepNullAndEmpty(t *testing.T) {
 	t.Parallel()
 	fail := func(_ context.Context, _ durable.Void) (int, error) {
@@ -109,7 +109,7 @@ type formError struct {
 
 func (*formError) Error() string { return "the form is not filled in" }
 
-func TestScenario_HundredActivitiesInTheOrderInWhichTheyComplete(t *testing.T) {
+func TestScenario_HundredActivitiesAreReturnedInCompletionOrder(t *testing.T) {
 	t.Parallel()
 	const n = 100
 	wait := func(_ context.Context, i int) (int, error) { return i, nil }
@@ -130,7 +130,7 @@ func TestScenario_HundredActivitiesInTheOrderInWhichTheyComplete(t *testing.T) {
 	}
 	hub := durabletest.New(t, durable.Orchestrator("Main", main), durable.Activity("Wait", wait))
 	durabletest.Stub(hub, wait, func(ctx context.Context, i int) (int, error) {
-		durabletest.Spend(ctx, time.Duration(n-i)*time.Second) // the last begun is done first
+		durabletest.Spend(ctx, time.Duration(n-i)*time.Second) // the last activity completes first
 		return i, nil
 	})
 	out, err := durabletest.Run(hub, main, durable.Void{})
@@ -139,7 +139,7 @@ func TestScenario_HundredActivitiesInTheOrderInWhichTheyComplete(t *testing.T) {
 	}
 	for place, i := range out {
 		if i != n-1-place {
-			t.Fatalf("activity %d came at place %d: %v", i, place, out)
+			t.Fatalf("activity %d is result %d: %v", i, place, out)
 		}
 	}
 	if calls := durabletest.Calls(hub, wait); len(out) != n || len(calls) != n {
@@ -147,9 +147,9 @@ func TestScenario_HundredActivitiesInTheOrderInWhichTheyComplete(t *testing.T) {
 	}
 }
 
-// Of many children at the same time some fail: the others go on, their results
-// are there, and every failure is told, in the order of the calls.
-func TestScenario_FailuresAmongManyParallelCallsAreAllTold(t *testing.T) {
+// Some of many parallel children fail. The other children must complete, and all
+// failures must be reported in the order of the calls.
+func TestScenario_FailuresAmongManyParallelCallsAreAllReported(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	child := func(_ *durable.Context, i int) (int, error) {
@@ -201,8 +201,9 @@ func TestScenario_RetriesOfAChildAreExhausted(t *testing.T) {
 	}
 }
 
-// What a program does not know of a JSON object gets through if it asks for it.
-func TestScenario_ObjectIsHandedOnWithAMemberMore(t *testing.T) {
+// A program that decodes a JSON object as raw members preserves members that it does
+// not know.
+func TestScenario_UnknownMembersOfAnObjectArePreserved(t *testing.T) {
 	t.Parallel()
 	stamp := func(_ context.Context, in map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 		in["stamped"] = json.RawMessage("true")

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-func TestScenario_EventForAChildLetsItsParentEnd(t *testing.T) {
+func TestScenario_EventForAChildCompletesItsParent(t *testing.T) {
 	t.Parallel()
 	const answer = durable.Event[bool]("Answer")
 	child := func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -38,7 +38,7 @@ func TestScenario_EventForAChildLetsItsParentEnd(t *testing.T) {
 	}
 }
 
-func TestScenario_FourEventsBeforeTheStartAndAFifth(t *testing.T) {
+func TestScenario_FourEventsBeforeTheStartAndOneAfterwards(t *testing.T) {
 	t.Parallel()
 	const item = durable.Event[int]("Item")
 	batch := func(ctx *durable.Context, n int) (items []int, _ error) {
@@ -57,11 +57,11 @@ func TestScenario_FourEventsBeforeTheStartAndAFifth(t *testing.T) {
 		durabletest.Raise(i, item, n)
 	}
 	if s := i.Status(); s != history.Pending {
-		t.Errorf("before its time it is %v", s)
+		t.Errorf("status before the start time is %v, want Pending", s)
 	}
 	hub.Advance(2 * time.Hour)
 	if s := i.Status(); s != history.Running {
-		t.Errorf("with four events it is %v", s)
+		t.Errorf("status after four events is %v, want Running", s)
 	}
 	durabletest.Raise(i, item, 4)
 	if out, err := i.Wait(); err != nil || fmt.Sprint(out) != "[0 1 2 3 4]" {
@@ -69,8 +69,8 @@ func TestScenario_FourEventsBeforeTheStartAndAFifth(t *testing.T) {
 	}
 }
 
-// A tree has a root, branches that wait, and leaves that do something after a
-// while.
+// tree contains a root, branches that wait, and leaves that call an activity after a
+// delay.
 type tree struct{ touched atomic.Int32 }
 
 func (tr *tree) touch(context.Context, durable.Void) (durable.Void, error) {
@@ -121,7 +121,7 @@ func TestScenario_TreeIsTerminatedWithOrWithoutItsBranches(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if n := tr.touched.Load(); n != c.touched {
-					t.Errorf("%d leaves did their work, want %d", n, c.touched)
+					t.Errorf("%d leaves ran their activity, want %d", n, c.touched)
 				}
 				for id, want := range map[durable.InstanceID]history.RuntimeStatus{i.ID: history.Terminated, "branch3-leaf": c.leaf} {
 					if got := statusNow(t, client, id); got != want {
@@ -133,8 +133,8 @@ func TestScenario_TreeIsTerminatedWithOrWithoutItsBranches(t *testing.T) {
 	}
 }
 
-// A child that has completed stays so, whoever is terminated; what it has
-// started and not waited for ends with it only if that is asked for.
+// Terminating a parent must not change a completed child. A grandchild that was not
+// awaited is terminated only recursively.
 func TestScenario_CompletedChildStaysCompleted(t *testing.T) {
 	t.Parallel()
 	const never = durable.Event[int]("Never")
@@ -176,8 +176,8 @@ func TestScenario_CompletedChildStaysCompleted(t *testing.T) {
 }
 
 func TestScenario_TerminatedTwiceAndStartedAgain(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
-		p.mended.Store(true)
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
+		p.repaired.Store(true)
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("again")))
 		synctest.Wait()
 		if err := i.Terminate(t.Context(), "once"); err != nil {
@@ -188,7 +188,7 @@ func TestScenario_TerminatedTwiceAndStartedAgain(t *testing.T) {
 			t.Errorf("error is %v, want ErrInstanceEnded", err)
 		}
 		if s := must[*durable.InstanceState](t)(i.Status(t.Context(), durable.Fetch{Output: true})); s.Output == nil || *s.Output != "once" {
-			t.Errorf("it ended with %v, want the first reason", s.Output)
+			t.Errorf("output is %v, want the first reason", s.Output)
 		}
 		next := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "motor", i.ID))
 		if out, err := next.Wait(t.Context()); err != nil || out != "frame with motor" {
@@ -200,8 +200,8 @@ func TestScenario_TerminatedTwiceAndStartedAgain(t *testing.T) {
 	})
 }
 
-func TestScenario_FamilyIsPurgedThoughAChildIsGone(t *testing.T) {
-	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+func TestScenario_FamilyIsPurgedAlthoughAChildIsMissing(t *testing.T) {
+	withWorker(t, func(t *testing.T, p *plant, c *durable.Client) {
 		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.family, 2, durable.InstanceID("f")))
 		synctest.Wait()
 		if err := i.Terminate(t.Context(), "", durable.Recursive); err != nil {
@@ -217,7 +217,7 @@ func TestScenario_FamilyIsPurgedThoughAChildIsGone(t *testing.T) {
 	})
 }
 
-func TestScenario_TagsAreThereFromTheStartToTheEnd(t *testing.T) {
+func TestScenario_TagsAreKeptFromStartToEnd(t *testing.T) {
 	t.Parallel()
 	const signal = durable.Event[int]("Signal")
 	main := func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -231,10 +231,10 @@ func TestScenario_TagsAreThereFromTheStartToTheEnd(t *testing.T) {
 	i := durabletest.Start(hub, main, durable.Void{}, durable.Tags{"large": large})
 	check := func(when string) {
 		if tags := i.State().Tags; len(tags) != 1 || tags["large"] != large {
-			t.Errorf("%s it has %d tags, the large one with %d bytes", when, len(tags), len(tags["large"]))
+			t.Errorf("%s the instance has %d tags, the large one with %d bytes", when, len(tags), len(tags["large"]))
 		}
 	}
-	check("under way")
+	check("while it runs")
 	durabletest.Raise(i, signal, 1)
 	if out, err := i.Wait(); err != nil || out != len(large) {
 		t.Errorf("got %d, %v", out, err)

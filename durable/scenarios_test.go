@@ -17,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// catalogue are the numbers of all scenarios.
+// catalogue lists the numbers of all scenarios.
 const catalogue = "1-2 4-5 7-8 12-15 17 20-28 30-32 41-42 45-47 49-50 52-54 57 64 67-68 72-74 79 87 90-92 94-97 102-103 105 " +
 	"107-108 110-114 119 121-125 132 134 136 140-143 146-147 149 154 156-157 167 172-175 178 186 189 204-205 " +
 	"211 213 224 227 230 232-233 242 244-246 250 269-270 273 291-292 295-296 299 303 305-306 309-311 314-316 " +
@@ -37,7 +37,7 @@ func TestScenarios_AreAllTestedOrExcused(t *testing.T) {
 	listed := make(map[int]bool)
 	for _, row := range regexp.MustCompile(`(?m)^\| ([\d, ]+) \|(.*)\|$`).FindAllStringSubmatch(scenarios(t), -1) {
 		if strings.Trim(row[2], " |") == "" {
-			t.Errorf("nothing is said of %s", row[1])
+			t.Errorf("the row of %s is empty", row[1])
 		}
 		for number := range strings.SplitSeq(row[1], ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(number))
@@ -60,7 +60,7 @@ func TestScenarios_AreAllTestedOrExcused(t *testing.T) {
 		}
 	}
 	for n := range listed {
-		t.Errorf("there is no scenario %d", n)
+		t.Errorf("scenario %d does not exist", n)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestScenarios_NameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	names := regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Example)\\w*)`").FindAllStringSubmatch(scenarios(t), -1)
 	if len(names) < 120 {
-		t.Errorf("%d tests are named, want at least 120", len(names))
+		t.Errorf("SCENARIOS.md names %d tests, want at least 120", len(names))
 	}
 	sources := make(map[string]string)
 	for _, n := range names {
@@ -81,7 +81,7 @@ func TestScenarios_NameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testSources returns the text of all tests of a package.
+// testSources returns the source of all tests of a package.
 func testSources(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
@@ -172,7 +172,7 @@ func TestScenario_TenEventsArriveInTheOrderInWhichTheyWereRaised(t *testing.T) {
 	}
 }
 
-func TestScenario_EventOfAnotherNameLetsNothingGoOn(t *testing.T) {
+func TestScenario_EventOfAnotherNameIsIgnored(t *testing.T) {
 	t.Parallel()
 	const wanted, other = durable.Event[int]("Wanted"), durable.Event[int]("Other")
 	wait := func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -182,7 +182,7 @@ func TestScenario_EventOfAnotherNameLetsNothingGoOn(t *testing.T) {
 	i := durabletest.Start(hub, wait, durable.Void{})
 	durabletest.Raise(i, other, 1)
 	if _, err := i.Wait(); err == nil || hub.Elapsed() != time.Hour {
-		t.Errorf("it ended with %v after %v, want a timeout after an hour", err, hub.Elapsed())
+		t.Errorf("ended with %v after %v, want a timeout after an hour", err, hub.Elapsed())
 	}
 }
 

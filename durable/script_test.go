@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into testdata/episodes")
+var rewrite = flag.Bool("rewrite", false, "write the actual decisions into testdata/episodes")
 
-// patterns are the orchestrators that scripts can name.
+// patterns returns the orchestrators that scripts can use.
 func patterns() *durable.Registry {
 	return durable.NewRegistry(
 		durable.Orchestrator("HelloSequence", helloSequence),
@@ -42,17 +42,16 @@ func patterns() *durable.Registry {
 	)
 }
 
-// TestScripts plays the scripts in testdata/episodes. A line that begins with
-// ">" is what the orchestrator decided in the episode before it; -rewrite
-// writes these anew. All others are:
+// TestScripts runs the scripts in testdata/episodes. Lines that start with ">" are the
+// decisions of the previous episode; -rewrite updates them. The other lines are:
 //
 //	# a comment
 //	instance NAME JSON     start an instance of the orchestrator
-//	now DURATION           the next episodes take place so long after the start
-//	evict                  take the orchestrator out of memory
-//	rename ID NAME         evict, and let the history have another activity
-//	forget ID              evict, and let the history have no such activity
-//	EVENT ; EVENT ; …      an episode with these events:
+//	now DURATION           run the next episodes at this time after the start
+//	evict                  unload the orchestrator from memory
+//	rename ID NAME         evict, and rename the activity in the history
+//	forget ID              evict, and delete the activity from the history
+//	EVENT ; EVENT ; …      run an episode with these events:
 //	    done ID JSON, failed ID TEXT, fired ID, raised NAME JSON,
 //	    suspended, resumed, terminated TEXT
 func TestScripts(t *testing.T) {
@@ -76,13 +75,13 @@ func TestScripts(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(got, string(text)); diff != "" {
-				t.Errorf("%s (-got +want); -rewrite writes it anew:\n%s", file, diff)
+				t.Errorf("%s (-got +want); use -rewrite to update it:\n%s", file, diff)
 			}
 		})
 	}
 }
 
-// play returns the script with what happens.
+// play runs the script and returns it with the decisions.
 func play(t *testing.T, script string) string {
 	t.Helper()
 	var out strings.Builder
@@ -137,8 +136,7 @@ func play(t *testing.T, script string) string {
 	return out.String()
 }
 
-// edit gives the activity that s has recorded under id another name, or takes
-// its record away if there is none.
+// edit renames the recorded activity id in the history, or deletes it if name is empty.
 func edit(t *testing.T, s *replaytest.Stage, id int, name string) {
 	t.Helper()
 	s.Evict()
@@ -175,7 +173,7 @@ func readEvent(t *testing.T, text string) history.Event {
 	case "terminated":
 		return &history.ExecutionTerminated{Header: history.NewHeader(replaytest.Epoch), Reason: &rest}
 	}
-	t.Fatalf("no event %q", text)
+	t.Fatalf("%q is not an event", text)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func pong(ctx *durable.Context, peer durable.InstanceID) (durable.Void, error) {
 	return durable.Void{}, nil
 }
 
-func TestSend_GoesThereAndBack(t *testing.T) {
+func TestSend_EventsPassInBothDirections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := durable.NewRegistry(durable.Orchestrator("Ping", ping), durable.Orchestrator("Pong", pong))

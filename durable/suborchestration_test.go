@@ -25,7 +25,7 @@ func greet(_ *durable.Context, name string) (string, error) {
 	return "Hello, " + name + "!", nil
 }
 
-// parentStage returns a stage for a parent, in whose registry is greet.
+// parentStage returns a stage for a parent. Its registry contains greet.
 func parentStage[O any](t *testing.T, parent func(*durable.Context, durable.Void) (O, error)) *replaytest.Stage {
 	t.Helper()
 	return stageOf(t, authors(durable.Orchestrator("Greet", greet), durable.Orchestrator("Main", parent)))
@@ -59,13 +59,13 @@ func TestCallSubOrchestrator_StartsAChildAndGetsItsResult(t *testing.T) {
 	wantOutput(t, s, `"a b c"`)
 }
 
-func TestCallSubOrchestrator_FailsWithWhatTheChildFailedWith(t *testing.T) {
+func TestCallSubOrchestrator_FailsWithTheFailureOfTheChild(t *testing.T) {
 	t.Parallel()
 	s := parentStage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		_, err := durable.CallSubOrchestrator(ctx, greet, "").Await()
 		failure, ok := errors.AsType[*durable.TaskFailedError](err)
 		if !ok || !failure.SubOrchestration || failure.Name != "Greet" || failure.TaskID != 0 || failure.Type != "T" || failure.Message != "nobody" {
-			return "", fmt.Errorf("not as the child failed: %w", err)
+			return "", fmt.Errorf("not the failure of the child: %w", err)
 		}
 		return "", err
 	})
@@ -80,7 +80,7 @@ func TestCallSubOrchestrator_FailsWithWhatTheChildFailedWith(t *testing.T) {
 	}
 }
 
-func TestCallSubOrchestrator_StartsNothingThatCannotBe(t *testing.T) {
+func TestCallSubOrchestrator_RejectsInvalidCalls(t *testing.T) {
 	t.Parallel()
 	const parents = "call sub-orchestrator Greet: The instance ID of a sub-orchestration must be different than the instance ID of a parent orchestration."
 	stranger := func(*durable.Context, string) (string, error) { return "", nil }
@@ -92,25 +92,25 @@ func TestCallSubOrchestrator_StartsNothingThatCannotBe(t *testing.T) {
 		{"the parent's ID", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.InstanceID("abc"))
 		}, parents},
-		{"the parent's ID in other letters", func(ctx *durable.Context) *durable.Task[string] {
+		{"the parent's ID in upper case", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.InstanceID("ABC"))
 		}, parents},
 		{"an entity's ID", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.InstanceID("@counter@a"))
 		}, "call sub-orchestrator Greet: Orchestration instance ids must not start with @."},
-		{"an ID that is none", func(ctx *durable.Context) *durable.Task[string] {
+		{"an invalid ID", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.InstanceID("a/b"))
 		}, `call sub-orchestrator Greet: Instance IDs must not contain /, \, #, ? or control characters; "a/b" contains '/'.`},
 		{"an orchestrator that is not registered", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, stranger, "a")
 		}, "is not registered; add it to the registry with a name"},
-		{"an input that is no JSON", func(ctx *durable.Context) *durable.Task[string] {
+		{"an input that cannot be encoded", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.OrchestratorName[chan int, string]("X").Call(ctx, make(chan int))
 		}, "encode input of sub-orchestrator X: json: unsupported type: chan int"},
-		{"a policy that cannot be", func(ctx *durable.Context) *durable.Task[string] {
+		{"an invalid policy", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.RetryPolicy{})
 		}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
-		{"a policy for what nobody waits for", func(ctx *durable.Context) *durable.Task[string] {
+		{"a policy with FireAndForget", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget{}, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1})
 		}, "call sub-orchestrator Greet: a RetryPolicy has no effect with FireAndForget"},
 	} {
@@ -133,19 +133,19 @@ func TestCallSubOrchestrator_RetriesWithANewIDUnlessOneIsChosen(t *testing.T) {
 			durable.CallSubOrchestrator(ctx, greet, "a", policy),
 			durable.CallSubOrchestrator(ctx, greet, "b", policy, durable.InstanceID("b")))
 	})
-	wantActions(t, s.Start(nil), `0 child Greet  "a"`, `1 child Greet b "b"`) // the first is e0:0
+	wantActions(t, s.Start(nil), `0 child Greet  "a"`, `1 child Greet b "b"`) // the ID of the first child is e0:0
 	wantActions(t, s.Episode(childFailed(0, "no"), childFailed(1, "no")), "2 timer 1s", "3 timer 1s")
-	wantActions(t, s.Episode(fired(2), fired(3)), `4 child Greet  "a"`, `5 child Greet b "b"`) // and then e0:4
+	wantActions(t, s.Episode(fired(2), fired(3)), `4 child Greet  "a"`, `5 child Greet b "b"`) // now e0:4
 	s.Episode(childDone(4, `"A"`), childDone(5, `"B"`))
 	wantOutput(t, s, `["A","B"]`)
 }
 
-func TestCallSubOrchestrator_PassesTagsAndVersionOn(t *testing.T) {
+func TestCallSubOrchestrator_PassesTagsAndVersion(t *testing.T) {
 	t.Parallel()
 	s := parentStage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		durable.CallSubOrchestrator(ctx, greet, "a", durable.Version("2.0"), durable.Tags{"a": "1"}, durable.Tags{"b": "2"})
 		task := durable.CallSubOrchestrator(ctx, greet, "b", durable.FireAndForget{})
-		return task.Await() // complete at once
+		return task.Await() // complete immediately
 	})
 	got := s.Start(nil)
 	want := []replay.Action{
@@ -158,8 +158,9 @@ func TestCallSubOrchestrator_PassesTagsAndVersionOn(t *testing.T) {
 	}
 }
 
-// family runs a worker in a bubble and starts the orchestrator named Main.
-func family[O any](t *testing.T, r *durable.Registry, main func(*durable.Context, durable.Void) (O, error), look func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[O])) {
+// runMain runs a worker in a bubble and starts the orchestrator main, which is
+// registered as Main.
+func runMain[O any](t *testing.T, r *durable.Registry, main func(*durable.Context, durable.Void) (O, error), look func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[O])) {
 	t.Helper()
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -175,25 +176,25 @@ func family[O any](t *testing.T, r *durable.Registry, main func(*durable.Context
 	}
 }
 
-func TestSubOrchestration_KnowsItsParentAndInheritsTags(t *testing.T) {
+func TestSubOrchestration_HasAParentIDAndInheritsTags(t *testing.T) {
 	who := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		return fmt.Sprint(ctx.Name(), " of ", ctx.ParentInstanceID(), " with ", ctx.Tags()), nil
 	}
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		if ctx.ParentInstanceID() != "" {
-			return "", errors.New("it has a parent")
+			return "", errors.New("the root has a parent")
 		}
 		return durable.CallSubOrchestrator(ctx, who, durable.Void{}, durable.Tags{"size": "7"}).Await()
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Who", who))
-	family(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
 		if out, err := i.Wait(t.Context()); err != nil || out != "Who of main with map[size:7 team:blue]" {
 			t.Errorf("output %q, %v", out, err)
 		}
 	})
 }
 
-func TestSubOrchestration_TellsInnerFailuresThroughGenerations(t *testing.T) {
+func TestSubOrchestration_PropagatesInnerFailures(t *testing.T) {
 	broken := func(context.Context, string) (string, error) { return "", fmt.Errorf("charge: %w", &limitError{5}) }
 	child := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		_, err := durable.CallActivity(ctx, broken, "x").Await()
@@ -208,7 +209,7 @@ func TestSubOrchestration_TellsInnerFailuresThroughGenerations(t *testing.T) {
 		return failure.Type + "|" + failure.Message + "|" + failure.Inner.ErrorType + "|" + failure.Inner.ErrorMessage, nil
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Child", child), durable.Activity("Broken", broken))
-	family(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
 		want := "*durable.TaskFailedError|child: Task 'Broken' (#0) failed with an unhandled exception: charge: over 5|*durable_test.limitError|charge: over 5"
 		if out, err := i.Wait(t.Context()); err != nil || out != want {
 			t.Errorf("output %q, %v\nwant %q", out, err, want)
@@ -224,13 +225,14 @@ func waitForGo(ctx *durable.Context, generation int) (string, error) {
 	return fmt.Sprint(word, " in generation ", generation), err
 }
 
-// A child whose ID is in use fails in the parent, and harms nobody.
-func TestSubOrchestration_WithTheIDOfARunningInstanceFailsInTheParent(t *testing.T) {
+// A child whose ID is in use must fail in the parent. The running instance must not
+// change.
+func TestSubOrchestration_FailsInTheParentIfItsIDIsInUse(t *testing.T) {
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		_, err := durable.CallSubOrchestrator(ctx, waitForGo, 50, durable.InstanceID("busy")).Await()
 		var exists *provider.InstanceExistsError
 		if !errors.As(err, &exists) || exists.InstanceID != "busy" || exists.Status != history.Running {
-			return "", fmt.Errorf("not what was expected: %w", err)
+			return "", fmt.Errorf("not an InstanceExistsError for busy: %w", err)
 		}
 		durable.CallSubOrchestrator(ctx, waitForGo, 50, durable.InstanceID("busy"), durable.FireAndForget{})
 		return err.Error(), nil
@@ -305,14 +307,14 @@ func TestSubOrchestration_RetriesUntilItsIDIsFree(t *testing.T) {
 	})
 }
 
-// The start of a child that is sent again, by a worker that died in between, is
-// that of the same child, also when it has continued as new.
-func TestSubOrchestration_WhoseStartComesAgainRunsOnce(t *testing.T) {
+// After a crash of the worker, the start of a child may be redelivered. It belongs to
+// the same child, even if the child has continued as new.
+func TestSubOrchestration_RunsOnceIfItsStartIsRedelivered(t *testing.T) {
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		return durable.CallSubOrchestrator(ctx, waitForGo, 0, durable.InstanceID("child")).Await()
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("WaitForGo", waitForGo))
-	family(t, r, main, func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {
 		time.Sleep(time.Second)
 		var start provider.TaskMessage
 		for _, commit := range h.Commits() {
@@ -351,12 +353,12 @@ func TestSubOrchestration_WhoseStartComesAgainRunsOnce(t *testing.T) {
 	})
 }
 
-func TestSubOrchestration_ThatIsForgottenGoesItsOwnWay(t *testing.T) {
+func TestSubOrchestration_RunsIndependentlyWithFireAndForget(t *testing.T) {
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		return durable.CallSubOrchestrator(ctx, waitForGo, 0, durable.InstanceID("child"), durable.FireAndForget{}).Await()
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("WaitForGo", waitForGo))
-	family(t, r, main, func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {
 		if out, err := i.Wait(t.Context()); err != nil || out != "" {
 			t.Errorf("output %q, %v", out, err)
 		}
@@ -369,20 +371,20 @@ func TestSubOrchestration_ThatIsForgottenGoesItsOwnWay(t *testing.T) {
 		for _, commit := range h.Commits() {
 			for _, m := range commit.Checkpoint.Messages {
 				if m.Target.InstanceID == "main" {
-					t.Errorf("the parent was told %v", m.Event.Type())
+					t.Errorf("the parent received %v", m.Event.Type())
 				}
 			}
 		}
 	})
 }
 
-func TestSubOrchestration_ThatIsTerminatedFailsInTheParent(t *testing.T) {
+func TestSubOrchestration_FailsInTheParentIfItIsTerminated(t *testing.T) {
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		_, err := durable.CallSubOrchestrator(ctx, waitForGo, 0, durable.InstanceID("child")).Await()
 		return err.Error(), nil
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("WaitForGo", waitForGo))
-	family(t, r, main, func(t *testing.T, _ *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, _ *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {
 		time.Sleep(time.Second)
 		if err := c.Terminate(t.Context(), "child", "enough"); err != nil {
 			t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// What storage may make of a text that is not valid UTF-8, and such a text.
+// An invalid text, and the text that a storage might replace it with.
 const replaced, invalid = "a\ufffd", "a\xff"
 
-func TestClient_RefusesTextsThatAreNotUTF8(t *testing.T) {
+func TestClient_RejectsInvalidUTF8(t *testing.T) {
 	hub := memhub.New()
 	c := durable.NewClient(hub, durable.NewRegistry())
 	ctx := t.Context()
@@ -73,7 +73,7 @@ func TestClient_RefusesTextsThatAreNotUTF8(t *testing.T) {
 	}
 }
 
-func TestClient_RefusesAReasonToRewindThatIsNotUTF8(t *testing.T) {
+func TestClient_RejectsInvalidUTF8InTheReasonOfARewind(t *testing.T) {
 	hub := memhub.New()
 	c := durable.NewClient(hub, durable.NewRegistry())
 	if _, err := c.StartByName(t.Context(), "Fails", nil, durable.InstanceID("f")); err != nil {
@@ -86,8 +86,9 @@ func TestClient_RefusesAReasonToRewindThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// Somebody else rewinds the instance, or starts it anew, after the client has looked.
-func TestRewind_TellsWhoWasTooLateHowTheInstanceIs(t *testing.T) {
+// After the client has read the status, another client rewinds or restarts the
+// instance.
+func TestRewind_ReturnsTheStatusAfterALostRace(t *testing.T) {
 	hub := memhub.New()
 	c := durable.NewClient(hub, durable.NewRegistry())
 	if _, err := c.StartByName(t.Context(), "Fails", nil, durable.InstanceID("f")); err != nil {
@@ -95,11 +96,11 @@ func TestRewind_TellsWhoWasTooLateHowTheInstanceIs(t *testing.T) {
 	}
 	err := durable.NewClient(&lateHub{Hub: hub}, durable.NewRegistry()).Rewind(t.Context(), "f", "")
 	if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.Status != history.Pending {
-		t.Errorf("%v, want an *InstanceStateError that says Pending", err)
+		t.Errorf("error is %v, want an *InstanceStateError with status Pending", err)
 	}
 }
 
-// lateHub says at first that an instance has failed.
+// lateHub reports Failed for the first query of an instance.
 type lateHub struct {
 	*memhub.Hub
 	asked int
@@ -112,7 +113,7 @@ func (h *lateHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	return h.Hub.Instance(ctx, id, fetch)
 }
 
-// failedHub says that all instances have failed.
+// failedHub reports that all instances have failed.
 type failedHub struct{ *memhub.Hub }
 
 func (h failedHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {

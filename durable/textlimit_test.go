@@ -22,7 +22,7 @@ func tooLong(t *testing.T, what string, err error) {
 	}
 }
 
-func TestStart_RefusesTextsThatNoRowHasRoomFor(t *testing.T) {
+func TestStart_RejectsTextsThatAreTooLong(t *testing.T) {
 	t.Parallel()
 	c := durable.NewClient(memhub.New(), nil)
 	start := func(name string, opts ...durable.StartOption) error {
@@ -41,15 +41,15 @@ func TestStart_RefusesTextsThatNoRowHasRoomFor(t *testing.T) {
 		}
 	}
 	if err := start(long(durable.MaxNameLength), durable.Version(long(durable.MaxNameLength)), durable.Tags{"": long(durable.MaxTagsLength)}); err != nil {
-		t.Errorf("as long as can be: %v", err)
+		t.Errorf("texts of maximum length: %v", err)
 	}
 }
 
 func long(n int) string { return strings.Repeat("x", n) }
 
-// What an orchestrator starts, and what it goes on as, is refused in its own
-// episode: a checkpoint that no hub takes would be tried for ever.
-func TestOrchestrator_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
+// Texts that are too long must fail in the orchestrator's episode. Otherwise the hub
+// would reject the checkpoint and retry it forever.
+func TestOrchestrator_RejectsTextsThatAreTooLong(t *testing.T) {
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		var problems []string
 		note := func(what string, err error) {
@@ -76,21 +76,21 @@ func TestOrchestrator_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
 		return strings.Join(problems, ", "), nil
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main))
-	family(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+	runMain(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
 		if out, err := i.Wait(t.Context()); err != nil || out != "" {
-			t.Errorf("not refused: %q, %v", out, err)
+			t.Errorf("not rejected: %q, %v", out, err)
 		}
 	})
 }
 
-// starting is an entity that starts what it is told to.
+// starting is an entity that starts an orchestration.
 type starting struct{}
 
 func (*starting) Start(ctx *durable.EntityContext, in [2]string) (durable.InstanceID, error) {
 	return durable.OrchestratorName[durable.Void, durable.Void](in[0]).StartFrom(ctx, durable.Void{}, durable.Version(in[1]))
 }
 
-func TestEntity_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
+func TestEntity_RejectsTextsThatAreTooLong(t *testing.T) {
 	t.Parallel()
 	e := durable.Entity("Starting", durable.Op("start", (*starting).Start))
 	for what, in := range map[string]string{"name": `["` + long(40<<10) + `",""]`, "version": `["A","` + long(40<<10) + `"]`} {

@@ -16,7 +16,7 @@ func sleeper(ctx *durable.Context, d time.Duration) (string, error) {
 	return fmt.Sprint(due.Sub(replaytest.Epoch), " at ", ctx.Now().Sub(replaytest.Epoch)), err
 }
 
-func TestTimer_IsDueSomeTimeFromNow(t *testing.T) {
+func TestTimer_IsDueAfterItsDuration(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -24,10 +24,10 @@ func TestTimer_IsDueSomeTimeFromNow(t *testing.T) {
 		want string
 	}{
 		{"later", time.Minute, "0 timer 1m0s"},
-		{"at once", 0, "0 timer 0s"},
+		{"immediately", 0, "0 timer 0s"},
 		{"in the past", -time.Hour, "0 timer -1h0m0s"},
 		{"in parts of 100 ns", 1234 * time.Nanosecond, "0 timer 1.2µs"},
-		{"the longest that is one timer", 6 * day, "0 timer 144h0m0s"},
+		{"the longest single timer", 6 * day, "0 timer 144h0m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -41,11 +41,11 @@ func TestTimer_IsDueSomeTimeFromNow(t *testing.T) {
 	}
 }
 
-func TestTimer_OfMoreThanSixDaysIsMadeOfLegsOfThreeDays(t *testing.T) {
+func TestTimer_LongerThanSixDaysHasLegsOfThreeDays(t *testing.T) {
 	t.Parallel()
 	s := stage(t, sleeper)
 	wantActions(t, s.Start(10*day+time.Hour), "0 timer 72h0m0s")
-	s.Now = replaytest.Epoch.Add(3*day + time.Second) // the leg is a little late
+	s.Now = replaytest.Epoch.Add(3*day + time.Second) // the leg fires slightly late
 	wantActions(t, s.Episode(fired(0)), "1 timer 144h0m1s")
 	s.Now = replaytest.Epoch.Add(6*day + 2*time.Second)
 	wantActions(t, s.Episode(fired(1)), "2 timer 241h0m0s")
@@ -53,7 +53,7 @@ func TestTimer_OfMoreThanSixDaysIsMadeOfLegsOfThreeDays(t *testing.T) {
 	wantActions(t, s.Episode(fired(1), fired(2)), `3 Completed "241h0m0s at 241h0m0s"`)
 }
 
-func TestTimer_LegThatFiresAfterTheTimerIsDueIsTheLast(t *testing.T) {
+func TestTimer_LegThatFiresLateIsTheLast(t *testing.T) {
 	t.Parallel()
 	s := stage(t, sleeper)
 	s.Start(7 * day)
@@ -61,7 +61,7 @@ func TestTimer_LegThatFiresAfterTheTimerIsDueIsTheLast(t *testing.T) {
 	wantActions(t, s.Episode(fired(0)), `1 Completed "168h0m0s at 720h0m0s"`)
 }
 
-func TestTimer_FiresThoughTheClockOfTheEpisodeIsBehind(t *testing.T) {
+func TestTimer_FiresAlthoughTheClockOfTheEpisodeIsBehind(t *testing.T) {
 	t.Parallel()
 	s := stage(t, sleeper)
 	s.Start(time.Minute)
@@ -69,7 +69,7 @@ func TestTimer_FiresThoughTheClockOfTheEpisodeIsBehind(t *testing.T) {
 	wantActions(t, s.Episode(fired(0)), `1 Completed "1m0s at 59s"`)
 }
 
-func TestTimer_LongOneCanLoseARace(t *testing.T) {
+func TestTimer_LongTimerCanLoseARace(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		return number.Wait(ctx).AwaitTimeout(9 * day)
@@ -80,7 +80,7 @@ func TestTimer_LongOneCanLoseARace(t *testing.T) {
 	wantActions(t, s.Episode(raised("Number", "1")), "2 Completed 1")
 }
 
-func TestContext_NowMovesOnWithTheEpisodesOnly(t *testing.T) {
+func TestContext_NowAdvancesOnlyBetweenEpisodes(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]time.Duration, error) {
 		began := ctx.Now()

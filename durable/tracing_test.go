@@ -63,8 +63,7 @@ func tracedFunctions() *durable.Registry {
 		durable.Activity("Step", tracedStep))
 }
 
-// A span as a line: what it is below of, its kind, its name, how long it took
-// and how it ended.
+// lines formats each span as a line: its parent, kind, name, duration and failure.
 func lines(spans tracetest.SpanStubs) []string {
 	names := map[apitrace.SpanID]string{}
 	for _, s := range spans {
@@ -97,8 +96,8 @@ func attributesOf(s tracetest.SpanStub) string {
 	return strings.Join(out, " ")
 }
 
-// The names, kinds and parents of DurableTask.Core/Tracing/TraceHelper.cs.
-func TestTracing_MakesOneTreeOfWhatAStartLeadsTo(t *testing.T) {
+// Names, kinds and parents follow DurableTask.Core/Tracing/TraceHelper.cs.
+func TestTracing_CreatesOneTreePerStart(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sessions %v", sessions), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { traceTree(t, sessions) }) })
 	}
@@ -134,7 +133,7 @@ func traceTree(t *testing.T, sessions bool) {
 		"client activity:Step@(1.0) > server activity:Step@(1.0) 0s failed: it broke",
 		parent + " > internal orchestration:Parent:timer 1h0m0s",
 		parent + " > client orchestration:Child 0s",
-		"client orchestration:Child > " + child + " 0s", // the last generation; one that only continues as new has no time of its own
+		"client orchestration:Child > " + child + " 0s", // the last generation; a generation that only continues as new has no duration
 		child + " > client activity:Step 0s",
 		"client activity:Step > server activity:Step 0s",
 		parent + " > producer orchestration_event:Traced 0s",
@@ -145,7 +144,7 @@ func traceTree(t *testing.T, sessions bool) {
 	}
 	for _, s := range spans {
 		if s.SpanContext.TraceID().String() != id {
-			t.Errorf("%s is in another trace than the activity saw", s.Name)
+			t.Errorf("%s is not in the trace of the activity", s.Name)
 		}
 	}
 	attributes := map[string]string{
@@ -155,12 +154,12 @@ func traceTree(t *testing.T, sessions bool) {
 	}
 	for _, s := range spans {
 		if want, ok := attributes[s.Name]; ok && attributesOf(s) != want {
-			t.Errorf("%s has the attributes %s, want %s", s.Name, attributesOf(s), want)
+			t.Errorf("%s has attributes %s, want %s", s.Name, attributesOf(s), want)
 		}
 	}
 }
 
-func TestTracing_OfAClientIsTheParentOfAnEvent(t *testing.T) {
+func TestTracing_ClientSpanIsTheParentOfAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := tracetest.NewInMemoryExporter()
 		p := trace.NewTracerProvider(trace.WithSyncer(written), trace.WithIDGenerator(durable.SpanIDs{}))

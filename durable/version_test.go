@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-// VersioningSettings.cs, CompareVersions.
-func TestVersion_ComparesAsDotNetDoes(t *testing.T) {
+// See VersioningSettings.cs, CompareVersions.
+func TestVersion_ComparesLikeDotNet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		a, b durable.Version
@@ -35,7 +35,7 @@ func TestVersion_ComparesAsDotNetDoes(t *testing.T) {
 		{" 1.2 ", "1.2", 0},
 		{"1.02", "1.2", 0},
 		{"1", "2", -1},
-		{"10", "9", -1}, // one number is no System.Version: they are texts
+		{"10", "9", -1}, // one number is not a System.Version, so these are compared as text
 		{"beta", "BETA", 0},
 		{"alpha", "beta", -1},
 		{"1.0-rc", "1.0", 1},
@@ -124,7 +124,7 @@ func sideBySide(more ...*durable.Function) *durable.Registry {
 	return r
 }
 
-func TestVersion_FindsTheFunctionOfItsOwn(t *testing.T) {
+func TestVersion_SelectsItsFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := sideBySide(durable.Orchestrator("Checkout", checkoutAny))
@@ -150,7 +150,7 @@ func TestVersion_FindsTheFunctionOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestVersion_WithoutAFunctionWaitsForAWorkerThatHasOne(t *testing.T) {
+func TestVersion_WaitsForAWorkerThatHasItsFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		stop := run(t, h, sideBySide(), durable.Config{})
@@ -160,7 +160,7 @@ func TestVersion_WithoutAFunctionWaitsForAWorkerThatHasOne(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if s, err := c.Status(t.Context(), "i", durable.Fetch{}); err != nil || s.Status != history.Pending {
-			t.Errorf("instance is %+v, %v, want it Pending", s, err)
+			t.Errorf("instance is %+v, %v; want status Pending", s, err)
 		}
 		stop()
 		defer run(t, h, sideBySide(durable.Orchestrator("Checkout", checkoutAny, durable.Version("3.0"))), durable.Config{})()
@@ -170,7 +170,7 @@ func TestVersion_WithoutAFunctionWaitsForAWorkerThatHasOne(t *testing.T) {
 	})
 }
 
-func TestRegistry_RefusesTwoFunctionsForOneVersion(t *testing.T) {
+func TestRegistry_RejectsTwoFunctionsForOneVersion(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if got := fmt.Sprint(recover()); !strings.Contains(got, "are the same; case is ignored") {
@@ -180,26 +180,26 @@ func TestRegistry_RefusesTwoFunctionsForOneVersion(t *testing.T) {
 	sideBySide(durable.Orchestrator("CHECKOUT", checkoutAny, durable.Version("1.0")))
 }
 
-// DurableTask.AzureStorage.Tests, OrchestrationFailsWithVersionMismatch and
-// OrchestrationRejectsWithVersionMismatch.
-func TestVersionMatch_DecidesWhatAWorkerTakes(t *testing.T) {
+// See OrchestrationFailsWithVersionMismatch and OrchestrationRejectsWithVersionMismatch
+// in DurableTask.AzureStorage.Tests.
+func TestVersionMatch_SelectsTheInstancesOfAWorker(t *testing.T) {
 	const greater = "the orchestration version '2.0' is greater than the worker version '1.0'"
 	for _, c := range []struct {
-		name     string
-		worker   durable.Version
-		instance durable.Version
-		match    durable.VersionMatchStrategy
-		refused  string
+		name      string
+		worker    durable.Version
+		instance  durable.Version
+		match     durable.VersionMatchStrategy
+		rejection string
 	}{
-		{"none takes all", "1.0", "2.0", durable.MatchNone, ""},
-		{"current or older takes no newer", "1.0", "2.0", durable.MatchCurrentOrOlder, greater},
-		{"current or older takes the same", "2.0", "2.0", durable.MatchCurrentOrOlder, ""},
-		{"current or older takes an older", "1.0.0", "0.9.0", durable.MatchCurrentOrOlder, ""},
-		{"current or older takes one without", "1.0", "", durable.MatchCurrentOrOlder, ""},
-		{"strict takes the same", "2.0", "2.0", durable.MatchStrict, ""},
-		{"strict takes no older", "2.0", "1.0", durable.MatchStrict, "the orchestration version '1.0' does not match the worker version '2.0'"},
-		{"strict takes none without", "2.0", "", durable.MatchStrict, "the orchestration version '' does not match the worker version '2.0'"},
-		{"a worker without a version takes all", "", "2.0", durable.MatchStrict, ""},
+		{"none accepts all", "1.0", "2.0", durable.MatchNone, ""},
+		{"current or older rejects newer", "1.0", "2.0", durable.MatchCurrentOrOlder, greater},
+		{"current or older accepts the same", "2.0", "2.0", durable.MatchCurrentOrOlder, ""},
+		{"current or older accepts older", "1.0.0", "0.9.0", durable.MatchCurrentOrOlder, ""},
+		{"current or older accepts none", "1.0", "", durable.MatchCurrentOrOlder, ""},
+		{"strict accepts the same", "2.0", "2.0", durable.MatchStrict, ""},
+		{"strict rejects older", "2.0", "1.0", durable.MatchStrict, "the orchestration version '1.0' does not match the worker version '2.0'"},
+		{"strict rejects none", "2.0", "", durable.MatchStrict, "the orchestration version '' does not match the worker version '2.0'"},
+		{"a worker without a version accepts all", "", "2.0", durable.MatchStrict, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, failure := range []durable.VersionFailureStrategy{durable.RejectMismatch, durable.FailMismatch} {
@@ -222,22 +222,22 @@ func TestVersionMatch_DecidesWhatAWorkerTakes(t *testing.T) {
 						t.Fatal(err)
 					}
 					switch {
-					case c.refused == "":
+					case c.rejection == "":
 						if s.Status != history.Completed {
-							t.Errorf("instance is %v, want it Completed", s.Status)
+							t.Errorf("status is %v, want Completed", s.Status)
 						}
 					case failure == durable.RejectMismatch:
 						if s.Status != history.Pending || len(events) != 0 {
-							t.Errorf("instance is %v with %d events, want it Pending with none", s.Status, len(events))
+							t.Errorf("status is %v with %d events, want Pending without events", s.Status, len(events))
 						}
 					default:
 						const text = "Orchestration version did not comply with Worker Versioning"
 						if s.Status != history.Failed || *s.Output != "VersionMismatch: "+text {
-							t.Fatalf("instance is %v, want it Failed", s.Status)
+							t.Fatalf("status is %v, want Failed", s.Status)
 						}
 						f := events[len(events)-2].(*history.ExecutionCompleted).Failure
-						if f.InnerFailure == nil || f.InnerFailure.ErrorMessage != c.refused || !f.IsNonRetriable {
-							t.Errorf("failure is %+v, want the inner %q", f, c.refused)
+						if f.InnerFailure == nil || f.InnerFailure.ErrorMessage != c.rejection || !f.IsNonRetriable {
+							t.Errorf("failure is %+v, want inner failure %q", f, c.rejection)
 						}
 					}
 				})
@@ -246,7 +246,7 @@ func TestVersionMatch_DecidesWhatAWorkerTakes(t *testing.T) {
 	}
 }
 
-func TestVersionMatch_FailsAnInstanceThatIsUnderWay(t *testing.T) {
+func TestVersionMatch_FailsARunningInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := durable.NewRegistry(durable.Orchestrator("WaitForGo", waitForGo), durable.Orchestrator("Sleeper", sleepyHead), durable.Activity("SayHello", sayHello))
@@ -261,7 +261,7 @@ func TestVersionMatch_FailsAnInstanceThatIsUnderWay(t *testing.T) {
 		defer run(t, h, r, durable.Config{Version: "1.0", VersionFailure: durable.FailMismatch})()
 		_, err = i.Wait(t.Context())
 		if failed, ok := errors.AsType[*durable.OrchestrationFailedError](err); !ok || !strings.HasPrefix(*failed.Output, "VersionMismatch: ") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("ended with %v, want a version mismatch", err)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func sleepyHead(ctx *durable.Context, _ durable.Void) (string, error) {
 	return "slept", nil
 }
 
-func TestConfig_RefusesStrategiesThatAreNone(t *testing.T) {
+func TestConfig_RejectsUnknownStrategies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		cfg  durable.Config

@@ -14,13 +14,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/whytest"
 )
 
-func TestWhy_NamesWhatAnInstanceWaitsForAndWhere(t *testing.T) {
+func TestWhy_ReturnsReasonsAndLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { whytest.Exercise(t, memhub.New()) })
 }
 
-// Without code, a history tells what was begun and is not complete. What a client has
-// that knows other code is said as well.
-func TestWhy_TellsWhatItKnowsWithoutTheCode(t *testing.T) {
+// Without code, the history shows which tasks are not complete. A client with different
+// code also reports that.
+func TestWhy_WorksWithoutTheCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := memhub.New(), new(whytest.Stuck)
 		defer run(t, h, s.Registry(), durable.Config{})()
@@ -32,11 +32,11 @@ func TestWhy_TellsWhatItKnowsWithoutTheCode(t *testing.T) {
 			}
 			return kinds
 		}
-		begun := []durable.ReasonKind{durable.ReasonTimer, durable.ReasonActivity, durable.ReasonActivity}
-		if got := kinds(nil); !slices.Equal(got, begun) {
+		started := []durable.ReasonKind{durable.ReasonTimer, durable.ReasonActivity, durable.ReasonActivity}
+		if got := kinds(nil); !slices.Equal(got, started) {
 			t.Errorf("without a registry: %v", got)
 		}
-		if got := kinds(durable.NewRegistry()); !slices.Equal(got, append([]durable.ReasonKind{durable.ReasonNotRegistered}, begun...)) {
+		if got := kinds(durable.NewRegistry()); !slices.Equal(got, append([]durable.ReasonKind{durable.ReasonNotRegistered}, started...)) {
 			t.Errorf("without the orchestrator: %v", got)
 		}
 		other := durable.NewRegistry(durable.Orchestrator("ForSome", s.ForChild), durable.Orchestrator("Child", s.Child))
@@ -46,7 +46,7 @@ func TestWhy_TellsWhatItKnowsWithoutTheCode(t *testing.T) {
 	})
 }
 
-func TestVerify_TellsWhichInstancesCannotGoOn(t *testing.T) {
+func TestVerify_FindsInstancesThatCannotContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := memhub.New(), new(whytest.Stuck)
 		defer run(t, h, s.Registry(), durable.Config{})()
@@ -57,13 +57,13 @@ func TestVerify_TellsWhichInstancesCannotGoOn(t *testing.T) {
 		text := must[[]byte](t)(durable.MarshalHistory(events))
 		read := must[[]history.Event](t)(durable.UnmarshalHistory(text))
 		if !reflect.DeepEqual(read, events) {
-			t.Errorf("a history was read as another: %s", text)
+			t.Errorf("the decoded history differs from the original: %s", text)
 		}
 		if err := s.Registry().Verify(read); err != nil {
 			t.Errorf("with the same code: %v", err)
 		}
 		if err := s.Registry().Verify(nil); err != nil {
-			t.Errorf("of an instance that has not begun: %v", err)
+			t.Errorf("for an instance that has not started: %v", err)
 		}
 		if err := durable.NewRegistry().Verify(read); !errors.Is(err, durable.ErrNotRegistered) {
 			t.Errorf("without code: %v", err)
@@ -77,7 +77,7 @@ func TestVerify_TellsWhichInstancesCannotGoOn(t *testing.T) {
 	})
 }
 
-func TestStalls_AreGivenUp(t *testing.T) {
+func TestStalls_AreAbandoned(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			whytest.ExerciseStalls(t, memhub.New(), durable.Config{NoExtendedSessions: !sessions})

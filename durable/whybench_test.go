@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A recordedHub has one instance with a history.
+// recordedHub has one instance with a given history.
 type recordedHub struct {
 	provider.Provider
 	events []history.Event
@@ -24,8 +24,7 @@ func (h recordedHub) Instance(context.Context, string, provider.Fetch) (*provide
 
 func (h recordedHub) History(context.Context, string) ([]history.Event, error) { return h.events, nil }
 
-// Verifying that an instance can go on costs a replay of its history, and so does saying
-// what it waits for.
+// Verify and Why each cost one replay of the history.
 func BenchmarkReplayInMemory(b *testing.B) {
 	echo := func(_ context.Context, n int) (int, error) { return n, nil }
 	many := func(ctx *durable.Context, n int) (string, error) {
@@ -55,7 +54,7 @@ func BenchmarkReplayInMemory(b *testing.B) {
 			"why": func() error {
 				w, err := c.Why(b.Context(), "i")
 				if err == nil && w.Reasons[0].Kind != durable.ReasonEvent {
-					err = fmt.Errorf("it waits for %v", w.Reasons)
+					err = fmt.Errorf("reasons are %v, want an event", w.Reasons)
 				}
 				return err
 			},

@@ -17,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// run runs a worker until the function that it returns is called.
+// run runs a worker until stop is called.
 func run(t testing.TB, p provider.Worker, r *durable.Registry, cfg durable.Config) (stop func()) {
 	t.Helper()
 	if cfg.Logger == nil {
@@ -68,7 +68,7 @@ func orders() *durable.Registry {
 	return durable.NewRegistry(durable.Orchestrator("PlaceOrder", placeOrder), durable.Activity("Reserve", reserve))
 }
 
-func TestWorker_RunsWhatClientsStart(t *testing.T) {
+func TestWorker_RunsStartedInstances(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
@@ -100,7 +100,7 @@ func TestWorker_RunsWhatClientsStart(t *testing.T) {
 	}
 }
 
-func TestWait_TellsHowAnInstanceFailed(t *testing.T) {
+func TestWait_ReturnsTheFailureOfAnInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := orders()
@@ -114,11 +114,11 @@ func TestWait_TellsHowAnInstanceFailed(t *testing.T) {
 		_, err = bad.Wait(t.Context())
 		failed, ok := errors.AsType[*durable.OrchestrationFailedError](err)
 		if !ok || failed.Status != history.Failed || failed.InstanceID != "bad" {
-			t.Fatalf("error is %v, want that the instance failed", err)
+			t.Fatalf("error is %v, want an OrchestrationFailedError with status Failed", err)
 		}
 		for _, want := range []string{"orchestration bad failed: ", "reserve stock: Task 'Reserve' (#0) failed", "out of stock"} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("error is %q, want %q in it", err, want)
+				t.Errorf("error is %q, want one that contains %q", err, want)
 			}
 		}
 
@@ -132,7 +132,7 @@ func TestWait_TellsHowAnInstanceFailed(t *testing.T) {
 		_, err = stopped.Wait(t.Context())
 		terminated, ok := errors.AsType[*durable.OrchestrationFailedError](err)
 		if !ok || terminated.Status != history.Terminated || err.Error() != "orchestration stopped was terminated: enough" {
-			t.Errorf("error is %v, want that it was terminated", err)
+			t.Errorf("error is %v, want an OrchestrationFailedError with status Terminated", err)
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestWait_FailsForAnOutputOfAnotherType(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := durable.InstanceOf[int](c, i.ID).Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "decode output of instance") {
-			t.Errorf("error is %v, want that a string is no int", err)
+			t.Errorf("error is %v, want a decode error", err)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func describeTwice(ctx *durable.Context, _ durable.Void) (string, error) {
 	return durable.CallActivity(ctx, describeRun, durable.Void{}).Await()
 }
 
-func TestActivityInfo_SaysWhoWaits(t *testing.T) {
+func TestActivityInfo_DescribesTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		r := durable.NewRegistry(durable.Activity("DescribeRun", describeRun), durable.Orchestrator("Twice", describeTwice))
@@ -181,12 +181,12 @@ func TestActivityInfo_SaysWhoWaits(t *testing.T) {
 		}
 		stop()
 		if n := strings.Count(log.String(), "msg=described"); n != 1 {
-			t.Errorf("the orchestrator's line is %d times in the worker's log, want once:\n%s", n, &log)
+			t.Errorf("the worker's log has the orchestrator's line %d times, want once:\n%s", n, &log)
 		}
 	})
 }
 
-func TestConfig_ZeroWorksAndEachFieldHasARange(t *testing.T) {
+func TestConfig_ZeroIsValidAndFieldsHaveRanges(t *testing.T) {
 	if err := (durable.Config{}).Validate(); err != nil {
 		t.Errorf("zero value: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestConfig_ZeroWorksAndEachFieldHasARange(t *testing.T) {
 	}
 	kept := durable.Config{MaxConcurrentActivities: 3, ExtendedSessionIdle: time.Second}.WithDefaults()
 	if kept.MaxConcurrentActivities != 3 || kept.ExtendedSessionIdle != time.Second {
-		t.Errorf("what was set became %+v", kept)
+		t.Errorf("WithDefaults changed set fields: %+v", kept)
 	}
 	for _, test := range []struct {
 		config durable.Config
