@@ -22,7 +22,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-func TestAccess_AddressThatOthersReachNeedsAKey(t *testing.T) {
+func TestAccess_APublicAddressNeedsAKey(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		address, key string
@@ -51,7 +51,7 @@ func TestAccess_AddressThatOthersReachNeedsAKey(t *testing.T) {
 	}
 }
 
-func TestAccess_TheEnvironmentSaysAddressAndKey(t *testing.T) {
+func TestAccess_EnvironmentVariablesSetAddressAndKey(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		env  settings.Environment
@@ -74,7 +74,7 @@ func TestAccess_TheEnvironmentSaysAddressAndKey(t *testing.T) {
 
 // The URLs in the answer of an app's route give a caller without the key access to one instance and to
 // nothing else.
-func TestAccess_URLsOfAnAppsRouteOpenOneInstance(t *testing.T) {
+func TestAccess_URLsOfAnAppsRouteGrantAccessToOneInstance(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	hub.put("a b/é", history.Running, nil)
@@ -133,7 +133,7 @@ func starterThatPanics(api *echo.Group, _ *durable.Client) {
 }
 
 // The URLs in the answer to a start are valid for that instance only, on each provider.
-func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
+func TestAccess_ACodeIsValidForOneInstanceOnlyOnEachProvider(t *testing.T) {
 	t.Parallel()
 	for name, open := range everyHub {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
 
 // Codes of earlier versions contain no time, and the start time of instances from other programs is not
 // known.
-func TestAccess_ACodeIsNotBoundByWhatIsNotKnown(t *testing.T) {
+func TestAccess_ACodeIsValidIfATimeIsUnknown(t *testing.T) {
 	t.Parallel()
 	a := management.Access{Key: theKey}
 	dated, undated := a.Code("i", fakeTime), base64.RawURLEncoding.EncodeToString(a.Mac("i", nil))

@@ -20,7 +20,7 @@ import (
 
 // The server refuses bodies above the total limit, also at the app's own routes, with and without a
 // known length. It releases the memory that they reserved.
-func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
+func TestBodies_OfAllRequestsHaveATotalLimit(t *testing.T) {
 	t.Parallel()
 	const size = 1000
 	held, proceed := make(chan struct{}), make(chan struct{})
@@ -86,7 +86,7 @@ func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 }
 
 // A caller that sends only a part of a body reserves memory only for that part, and not forever.
-func TestBodies_TakeUpWhatHasComeOfThem(t *testing.T) {
+func TestBodies_ReserveMemoryForReceivedBytesOnly(t *testing.T) {
 	t.Parallel()
 	app := App{Routes: func(api *echo.Group, _ *durable.Client) {
 		api.POST("/read", func(c echo.Context) error {
@@ -141,7 +141,7 @@ func TestBodies_TakeUpWhatHasComeOfThem(t *testing.T) {
 }
 
 // The memory of a large body is returned to the system after an answer, and after a refusal halfway.
-func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
+func TestBodies_MemoryOfLargeBodiesIsReturned(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		room, length int64
@@ -187,7 +187,7 @@ func (blanks) Read(p []byte) (int, error) {
 }
 
 // If concurrent bodies need more memory than is left, some fail and the others complete. None waits.
-func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
+func TestBodies_ThatCompeteForMemoryFailInsteadOfWaiting(t *testing.T) {
 	t.Parallel()
 	var room web.BodyRoom
 	room.Left.Store(25)
@@ -219,7 +219,7 @@ func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
 }
 
 // The buffer of a body grows with the received data and ends with the size of the body.
-func TestBodies_MemoryGrowsWithWhatHasCome(t *testing.T) {
+func TestBodies_BufferGrowsWithReceivedData(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, web.FirstRead - 1, web.FirstRead, web.FirstRead + 1, 5 * web.FirstRead, 3 << 20} {
 		for _, known := range []bool{true, false} {

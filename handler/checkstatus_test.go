@@ -18,7 +18,7 @@ var starter = App{Routes: func(api *echo.Group, _ *durable.Client) {
 	api.Any("/orders", func(c echo.Context) error { return CheckStatus(c, "a b/é") })
 }}
 
-func TestCheckStatus_URLsHaveTheOriginThatTheCallerKnows(t *testing.T) {
+func TestCheckStatus_URLsHaveTheCallersOrigin(t *testing.T) {
 	t.Parallel()
 	const local = "127.0.0.1:41000"
 	for _, tt := range []struct {
@@ -82,7 +82,7 @@ func TestCheckStatus_URLsHaveTheCallersPathAndKey(t *testing.T) {
 	}
 }
 
-func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
+func TestCheckStatus_AllReturnedURLsWork(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -136,7 +136,7 @@ func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
 }
 
 // httpSettings.useForwardedHost (HttpApiHandler.cs, GetBaseUrl) is for an app behind its own proxy.
-func TestCheckStatus_StandaloneBelievesTheProxyIfToldTo(t *testing.T) {
+func TestCheckStatus_StandaloneTrustsAConfiguredProxy(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string

@@ -17,7 +17,7 @@ import (
 )
 
 // The process that holds a local file writes the backup. The command reports a missing file.
-func TestHubBackup_OfALocalFileIsForTheManagementAPI(t *testing.T) {
+func TestHubBackup_ManagementAPIWritesTheBackupOfALocalFile(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)
 	if _, err := (hubCopy{cfg}).backup(t.Context(), hubcli.CopyRequest{To: filepath.Join(t.TempDir(), "backup.db")}); !errors.Is(err, hubcli.ErrAskApp) {

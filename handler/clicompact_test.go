@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
 
-func TestHubTool_CompactsAndDeletesAFileThatNobodyHas(t *testing.T) {
+func TestHubTool_CompactsAndDeletesAFileThatNoProcessHolds(t *testing.T) {
 	t.Parallel()
 	cfg := Config{StorageType: AzureStorage, Logger: slog.New(slog.DiscardHandler)}
 	if _, err := compactHub(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "only a hub in a local file or in partition logs") {
@@ -48,7 +48,7 @@ func TestHubTool_CompactsAndDeletesAFileThatNobodyHas(t *testing.T) {
 	}
 }
 
-func TestPartitionLog_IsCompactedIfNoWorkerHasIt(t *testing.T) {
+func TestPartitionLog_IsCompactedIfNoWorkerUsesIt(t *testing.T) {
 	t.Parallel()
 	onLogs(t, func(a *settingsApp) {
 		a.start("Quick/i", "", time.Second)

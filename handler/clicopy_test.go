@@ -80,7 +80,7 @@ func (r refusing) Export(context.Context, provider.HubWriter, provider.ExportOpt
 
 // The copy opens the source with the partition count that the source has. It does not change the count
 // of the target, nor a count of the source that is correct already.
-func TestHubCopy_TakesTheCountOfPartitionsFromItsSource(t *testing.T) {
+func TestHubCopy_UsesThePartitionCountOfItsSource(t *testing.T) {
 	t.Parallel()
 	of := func(hub error) error {
 		return fmt.Errorf("read the source: %w", copySource{refusing{err: hub}}.Export(t.Context(), nil, provider.ExportOptions{}))

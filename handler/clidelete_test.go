@@ -25,7 +25,7 @@ func (d *deletable) Delete(_ context.Context, force bool) error {
 	return nil
 }
 
-func TestDeleteHub_SaysWhatToDoAboutWorkers(t *testing.T) {
+func TestDeleteHub_TellsTheOperatorToStopWorkers(t *testing.T) {
 	t.Parallel()
 	busy := fmt.Errorf("worker w has partition p: %w", provider.ErrHubBusy)
 	for name, tt := range map[string]struct {

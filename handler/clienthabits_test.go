@@ -14,7 +14,7 @@ import (
 // Requests of azure-functions-durable 1.x (models/DurableOrchestrationClient.py,
 // models/RpcManagementOptions.py, models/utils/http_utils.py). The client encodes bodies twice, spells
 // Booleans as in Python, omits false values, and uses connectionName instead of connection.
-func TestManagement_BearsTheHabitsOfPythonsClient(t *testing.T) {
+func TestManagement_AcceptsTheRequestsOfPythonsClient(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	hub.histories["completed"] = []history.Event{&history.EventRaised{Header: history.Header{Timestamp: fakeTime}, Name: "E"}}
@@ -60,7 +60,7 @@ func TestManagement_BearsTheHabitsOfPythonsClient(t *testing.T) {
 
 // Logic Apps, Data Factory and similar callers only use 202, Location and Retry-After
 // (HttpApiHandler.cs, HandleGetStatusRequestAsync).
-func TestStatus_LocationLeadsFrom202ToTheEnd(t *testing.T) {
+func TestStatus_LocationCanBePolledUntilTheInstanceEnds(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -79,7 +79,7 @@ func TestStatus_LocationLeadsFrom202ToTheEnd(t *testing.T) {
 
 // Entities are instances, too, and appear in lists (HttpApiHandler.cs, HandleGetStatusRequestAsync of
 // many instances).
-func TestList_HasEntitiesUnlessThePrefixLeavesThemOut(t *testing.T) {
+func TestList_IncludesEntitiesUnlessThePrefixExcludesThem(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("@counter@k", history.Running, nil)
@@ -96,7 +96,7 @@ func TestList_HasEntitiesUnlessThePrefixLeavesThemOut(t *testing.T) {
 
 // Instances that are created from now on are not purged (HttpApiHandler.cs,
 // HandleDeleteHistoryWithFiltersRequestAsync).
-func TestPurgeMany_EndsNowUnlessToldOtherwise(t *testing.T) {
+func TestPurgeMany_PurgesInstancesCreatedUntilNowByDefault(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	before := time.Now()

@@ -187,7 +187,7 @@ func TestHubVerbs_TableHasEachVerbWithAnID(t *testing.T) {
 	}
 }
 
-func TestHubVerbs_RefuseAnIDThatDoesNotFit(t *testing.T) {
+func TestHubVerbs_RefuseAnInstanceThatDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	h := newVerbHub(t, "one")
 	for name, v := range idVerbs {

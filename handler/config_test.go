@@ -39,7 +39,7 @@ var settingEnvironment = []string{
 	"HUB=HubOfSetting", "BADHUB=-", "WHICH=Other", "AzureWebJobsOther=UseDevelopmentStorage=true", "Broken=nonsense",
 }
 
-func TestConfig_EverySettingHasItsDefaultAndTakesGoodValues(t *testing.T) {
+func TestConfig_EverySettingHasItsDefaultAndAcceptsValidValues(t *testing.T) {
 	t.Parallel()
 	for _, tt := range settingCases() {
 		if got := tt.get(configured(t, "{}")); got != tt.byDefault {
@@ -61,7 +61,7 @@ func TestConfig_EverySettingHasItsDefaultAndTakesGoodValues(t *testing.T) {
 	}
 }
 
-func TestConfig_NamesSettingValueRangeAndLineOfABadValue(t *testing.T) {
+func TestConfig_ErrorOfAnInvalidValueHasSettingValueRangeAndLine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range settingCases() {
 		for value, says := range tt.bad {
@@ -105,7 +105,7 @@ func TestConfig_VariableOverridesHostJSON(t *testing.T) {
 	}
 }
 
-func TestConfig_TellsEverythingThatIsWrongAtOnce(t *testing.T) {
+func TestConfig_ReportsAllProblemsTogether(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, `{
   "version": "1.0",
@@ -126,7 +126,7 @@ extensions.durableTask.storageProvider is "none"; want an object (host.json line
 	}
 }
 
-func TestConfig_ExtensionsThatAreNoObjectAreAProblem(t *testing.T) {
+func TestConfig_ExtensionsMustBeAnObject(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, `{"extensions": "x"}`)
 	if want := `extensions is "x"; want an object (host.json line 1)`; cfg.Problem == nil || cfg.Problem.Error() != want {
@@ -134,7 +134,7 @@ func TestConfig_ExtensionsThatAreNoObjectAreAProblem(t *testing.T) {
 	}
 }
 
-func TestConfig_MissingConnectionNamesWhatWasLookedFor(t *testing.T) {
+func TestConfig_ErrorOfAMissingConnectionListsTheSettings(t *testing.T) {
 	t.Parallel()
 	found, err := settings.ParseHostJSON([]byte(durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`)))
 	if err != nil {
@@ -147,7 +147,7 @@ func TestConfig_MissingConnectionNamesWhatWasLookedFor(t *testing.T) {
 	}
 }
 
-func TestConfig_UnknownSettingsAreRemarkedOnOnceAndIgnored(t *testing.T) {
+func TestConfig_UnknownSettingsAreIgnoredWithOneNotice(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, `{
   "durableTask": {"hubName": "Misplaced"},
@@ -180,7 +180,7 @@ The setting extensions.durableTasks is not a known setting and has no effect (ho
 }
 
 // See DurableTaskOptions.cs, ResolveDefaultHubName; AzureStorageOptions.cs, ValidateHubName with slots.
-func TestConfig_DefaultHubNameIsTheSites(t *testing.T) {
+func TestConfig_DefaultHubNameComesFromTheSite(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		env     settings.Environment
@@ -217,7 +217,7 @@ func TestConfig_RoutePrefix(t *testing.T) {
 	}
 }
 
-func TestConfig_LogLevelThatIsWrongIsOnlyRemarkedOn(t *testing.T) {
+func TestConfig_InvalidLogLevelIsOnlyANotice(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]slog.Level{"": 0, "Debug": slog.LevelDebug, "Warning": slog.LevelWarn, "error": slog.LevelError} {
 		if cfg := configure(settings.Environment{LogLevel: name}, settings.New(), []string{storageSetting}); cfg.LogLevel != want || len(cfg.Notices) > 0 {

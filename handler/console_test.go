@@ -12,7 +12,7 @@ const (
 	theReadKey  = "a key with which one can only read"
 )
 
-func TestConsole_IsServedWhereTheAppItselfCanTellWhoCalls(t *testing.T) {
+func TestConsole_IsServedOnlyWhereTheAppCanIdentifyCallers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -42,7 +42,7 @@ func TestConsole_IsServedWhereTheAppItselfCanTellWhoCalls(t *testing.T) {
 	}
 }
 
-func TestAccess_TheReadKeyIsGoodForNothingButReading(t *testing.T) {
+func TestAccess_TheReadKeyGrantsOnlyReading(t *testing.T) {
 	t.Parallel()
 	for _, behindHost := range []bool{false, true} {
 		cfg := fakeConfig(t, newFullHub())
@@ -81,7 +81,7 @@ func TestAccess_AReadKeyNeedsAnotherKey(t *testing.T) {
 }
 
 // The hub page shows configuration problems.
-func TestConsole_ShowsWhatIsWrongWithTheConfiguration(t *testing.T) {
+func TestConsole_ShowsConfigurationProblems(t *testing.T) {
 	t.Parallel()
 	cfg := fakeConfig(t, newFullHub())
 	cfg.Address = "0.0.0.0:80"
@@ -95,7 +95,7 @@ func TestConsole_ShowsWhatIsWrongWithTheConfiguration(t *testing.T) {
 }
 
 // The overview lists no instances from the storage.
-func TestConsole_CountsNothingThatNobodyAsksFor(t *testing.T) {
+func TestConsole_CountsInstancesOnRequestOnly(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))

@@ -70,7 +70,7 @@ func newFullHub() *fullHub {
 
 // See HttpApiHandler.cs, HandleSuspendInstanceRequestAsync and HandleResumeInstanceRequestAsync;
 // DurableClient.cs, SuspendAsync and ResumeAsync.
-func TestSuspendAndResume_AreTakenInTheRightStatusOnly(t *testing.T) {
+func TestSuspendAndResume_AreAcceptedInTheRightStatusOnly(t *testing.T) {
 	t.Parallel()
 	wrong := func(operation, id, status string) string {
 		return `{"Message":"Something went wrong while processing your request","ExceptionMessage":"Cannot ` + operation +
@@ -118,7 +118,7 @@ func TestSuspendAndResume_AreTakenInTheRightStatusOnly(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, HandleRewindInstanceRequestAsync.
-func TestRewind_IsForFailedInstancesAndSaysWhyNot(t *testing.T) {
+func TestRewind_AcceptsFailedInstancesOnlyAndReturnsTheReason(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -143,7 +143,7 @@ func TestRewind_IsForFailedInstancesAndSaysWhyNot(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, HandleRestartInstanceRequestAsync.
-func TestRestart_StartsTheSameAgain(t *testing.T) {
+func TestRestart_StartsTheSameOrchestratorWithTheSameInput(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	hub.put("old", history.Completed, func(i *provider.InstanceState) {
@@ -184,7 +184,7 @@ func TestRestart_StartsTheSameAgain(t *testing.T) {
 	}
 }
 
-func TestRestart_WaitsForTheOutputWhenAskedTo(t *testing.T) {
+func TestRestart_WaitsForTheOutputOnRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hub := newFullHub()
@@ -201,7 +201,7 @@ func TestRestart_WaitsForTheOutputWhenAskedTo(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync.
-func TestPurge_RemovesOneThatHasEnded(t *testing.T) {
+func TestPurge_RemovesAnEndedInstance(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	hub.put("@counter@k", history.Running, nil)
@@ -228,7 +228,7 @@ func TestPurge_RemovesOneThatHasEnded(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync.
-func TestPurgeMany_RemovesOnlyWhatHasEnded(t *testing.T) {
+func TestPurgeMany_RemovesOnlyEndedInstances(t *testing.T) {
 	t.Parallel()
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"
 	for _, tt := range []struct {
@@ -259,7 +259,7 @@ func TestPurgeMany_RemovesOnlyWhatHasEnded(t *testing.T) {
 	}
 }
 
-func TestPurgeMany_TellsHowManyWerePurgedThoughSomeCouldNotBe(t *testing.T) {
+func TestPurgeMany_ErrorHasTheNumberOfPurgedInstances(t *testing.T) {
 	t.Parallel()
 	hub := newFullHub()
 	hub.cannot = errors.New("its row cannot be read")
@@ -284,7 +284,7 @@ func TestPurgeMany_TellsHowManyWerePurgedThoughSomeCouldNotBe(t *testing.T) {
 	}
 }
 
-func TestStart_HasTheVersionThatIsAskedForOrTheDefault(t *testing.T) {
+func TestStart_UsesTheRequestedVersionOrTheDefault(t *testing.T) {
 	t.Parallel()
 	for _, byDefault := range []durable.Version{"", "2.0"} {
 		hub := newFakeHub()

@@ -213,7 +213,7 @@ const inAFile = `"storageProvider": {"type": "embedded"}`
 // One instance cannot keep an app in a crash loop. Work that was in flight at two crashes is set aside.
 // A function that crashes the process after its work has ended is set aside after five crashes. Other
 // work continues. An operator can release the work.
-func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
+func TestCrash_WorkThatCrashesTheProcessIsSetAside(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, start, id, what string

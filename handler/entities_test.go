@@ -50,7 +50,7 @@ func TestReadEntity_AnswersWithTheState(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, HandleListEntitiesRequestAsync.
-func TestListEntities_AnswersKeyForKey(t *testing.T) {
+func TestListEntities_AnswersLikeTheExtension(t *testing.T) {
 	t.Parallel()
 	hub := entityHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -129,7 +129,7 @@ func TestSignalEntity_SendsTheBodyAsInput(t *testing.T) {
 	}
 }
 
-func TestEntities_AreNotServedWhileTheStorageIsAway(t *testing.T) {
+func TestEntities_AreNotServedWhileTheStorageIsUnreachable(t *testing.T) {
 	t.Parallel()
 	hub := entityHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))

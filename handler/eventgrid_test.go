@@ -53,7 +53,7 @@ func eventGridSettingCases() []settingCase {
 	}
 }
 
-func TestEventGrid_ListsMayBeGivenByVariables(t *testing.T) {
+func TestEventGrid_VariablesCanSetLists(t *testing.T) {
 	t.Parallel()
 	const types = "AzureFunctionsJobHost__extensions__durableTask__notifications__eventGrid__publishEventTypes__"
 	cfg := configured(t, "{}", types+"0=Completed", types+"1=Failed")
@@ -62,7 +62,7 @@ func TestEventGrid_ListsMayBeGivenByVariables(t *testing.T) {
 	}
 }
 
-func TestEventGrid_KeyIsThatOfTheSettingAndIsNotShown(t *testing.T) {
+func TestEventGrid_KeyComesFromTheSettingAndIsNotShown(t *testing.T) {
 	t.Parallel()
 	const hostJSON = `"notifications": {"eventGrid": {"topicEndpoint": "%TOPIC%", "keySettingName": "TOPIC_KEY"}}`
 	cfg := configured(t, durableTaskJSON(hostJSON), "TOPIC=https://topic.example/api/events", "TOPIC_KEY=hush hush")
@@ -82,7 +82,7 @@ func TestEventGrid_KeyIsThatOfTheSettingAndIsNotShown(t *testing.T) {
 
 // A topic that does not answer delays nothing. When the app stops, it sends the last events or discards
 // them.
-func TestEventGrid_IsToldOfAnAppsOrchestrations(t *testing.T) {
+func TestEventGrid_ReceivesStatusChangesOfAnApp(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 100)
 	topic := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -109,7 +109,7 @@ func TestEventGrid_IsToldOfAnAppsOrchestrations(t *testing.T) {
 	}
 }
 
-func TestEventGrid_ThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
+func TestEventGrid_ATopicThatDoesNotAnswerDelaysNothing(t *testing.T) {
 	t.Parallel()
 	silent := make(chan struct{})
 	topic := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

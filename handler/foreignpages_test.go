@@ -9,7 +9,7 @@ import (
 
 // If only this machine should call an app, a page of another site can use no route of it, including the
 // app's own. It can neither change anything nor, by DNS rebinding, read anything.
-func TestPages_OfOtherSitesActOnNoRouteOfThisMachine(t *testing.T) {
+func TestPages_OfOtherSitesCanUseNoRouteOfALocalApp(t *testing.T) {
 	t.Parallel()
 	type app struct {
 		name    string
@@ -83,7 +83,7 @@ func TestPages_OfOtherSitesActOnNoRouteOfThisMachine(t *testing.T) {
 
 // DNS rebinding: if the name of evil.example resolves to 127.0.0.1, the browser considers its page and
 // the app to have the same origin.
-func TestAccess_NamesOfOthersAreRefusedOnThisMachine(t *testing.T) {
+func TestAccess_ForeignHostNamesAreRefusedOnThisMachine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		host, from string

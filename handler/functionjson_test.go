@@ -46,7 +46,7 @@ func fileText(t *testing.T, path ...string) string {
 const bundledHost = `{"version": "2.0", "extensionBundle": {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.*, 5.0.0)"}}`
 
 // Compares the function.json of all triggers of the golden app with testdata/functions.json.
-func TestWriteFunctions_WritesABindingForEachThingThatIsSaid(t *testing.T) {
+func TestWriteFunctions_WritesAllBindingsOfEachTrigger(t *testing.T) {
 	t.Parallel()
 	root := hostRoot(t, bundledHost)
 	if _, err := runWrite(t, goldenApp(&sightings{}), root); err != nil {
@@ -59,7 +59,7 @@ func TestWriteFunctions_WritesABindingForEachThingThatIsSaid(t *testing.T) {
 	current(t, "testdata/functions.json", indented(t, all))
 }
 
-func TestWriteFunctions_KnowsServiceBusAndEventHubOutputsAndGrowingPauses(t *testing.T) {
+func TestWriteFunctions_WritesServiceBusAndEventHubOutputsAndExponentialRetries(t *testing.T) {
 	t.Parallel()
 	root := hostRoot(t, bundledHost)
 	app := App{Triggers: []Trigger{Timer("Tick", "0 * * * * *", nilTimer,
@@ -88,7 +88,7 @@ func TestWriteFunctions_KnowsServiceBusAndEventHubOutputsAndGrowingPauses(t *tes
 	}
 }
 
-func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
+func TestWriteFunctions_ChangesOnlyItsOwnOutdatedFiles(t *testing.T) {
 	t.Parallel()
 	root := hostRoot(t, bundledHost)
 	for name, text := range map[string]string{"mine": `{"bindings": []}`, "durable": "", "Letters": ""} {
@@ -139,7 +139,7 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 }
 
 // Anyone may call the console's function, and only the console through it.
-func TestWriteFunctions_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
+func TestWriteFunctions_ConsoleFunctionIsAnonymous(t *testing.T) {
 	t.Parallel()
 	root := hostRoot(t, `{}`)
 	if _, err := runWrite(t, App{}, root); err != nil {
@@ -196,7 +196,7 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 	}
 }
 
-func TestWriteFunctions_RefusesWhatTheHostWouldNotRun(t *testing.T) {
+func TestWriteFunctions_RefusesFunctionsThatTheHostCannotRun(t *testing.T) {
 	t.Parallel()
 	manual := func(name string, opts ...TriggerOption) Trigger { return Manual(name, nil2, opts...) }
 	for _, tt := range []struct {
@@ -247,7 +247,7 @@ func TestWriteFunctions_RefusesWhatTheHostWouldNotRun(t *testing.T) {
 	}
 }
 
-func TestWriteFunctions_PerRouteWritesOneForEachPath(t *testing.T) {
+func TestWriteFunctions_PerRouteWritesOneFunctionPerPath(t *testing.T) {
 	t.Parallel()
 	handle := func(c echo.Context) error { return c.NoContent(204) }
 	app := App{Routes: func(api *echo.Group, _ *durableClient) {

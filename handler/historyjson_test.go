@@ -100,7 +100,7 @@ func shaped(t *testing.T, showInput, showOutput bool) []string {
 	return out
 }
 
-func TestShapeHistory_LeavesInputsAndOutputsOutUnlessAskedFor(t *testing.T) {
+func TestShapeHistory_OmitsInputsAndOutputsUnlessRequested(t *testing.T) {
 	t.Parallel()
 	full := shaped(t, true, true)
 	count := func(events []string, member string) int {
@@ -123,7 +123,7 @@ func TestShapeHistory_LeavesInputsAndOutputsOutUnlessAskedFor(t *testing.T) {
 }
 
 // The extension answers 400 to two scheduling events with one ID.
-func TestShapeHistory_BearsTwoEventsOfOneID(t *testing.T) {
+func TestShapeHistory_AcceptsTwoEventsWithOneID(t *testing.T) {
 	t.Parallel()
 	got := management.ShapeHistory([]history.Event{
 		&history.TaskScheduled{Header: at(0, 0), Name: "First"},

@@ -49,7 +49,7 @@ var failing = App{Routes: func(api *echo.Group, client *durable.Client) {
 	api.GET("/fine", func(c echo.Context) error { return c.String(http.StatusOK, web.RequestID(c)) })
 }}
 
-func TestRoutes_ErrorsAndPanicsGetTheAnswerThatFits(t *testing.T) {
+func TestRoutes_ErrorsAndPanicsGetTheMatchingAnswer(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("busy", history.Running, nil)
@@ -89,7 +89,7 @@ func TestRoutes_ErrorsAndPanicsGetTheAnswerThatFits(t *testing.T) {
 	}
 }
 
-func TestRequestID_IsTheCallersElseTheInvocations(t *testing.T) {
+func TestRequestID_IsTheCallersOrTheInvocations(t *testing.T) {
 	t.Parallel()
 	s := readyServer(t, failing, fakeConfig(t, newFakeHub()))
 	for _, tt := range []struct {

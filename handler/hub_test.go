@@ -54,7 +54,7 @@ func loggedConfig(t *testing.T, hub *fakeHub) (Config, *logBuffer) {
 
 var refusedConnection = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 
-func TestHub_StorageThatIsDownAtStartIsTriedUntilItComesBack(t *testing.T) {
+func TestHub_RetriesStorageThatIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hub := newFakeHub()
@@ -123,7 +123,7 @@ func TestHub_FirstRequestWaitsForTheStart(t *testing.T) {
 	})
 }
 
-func TestHub_WorkerThatCanNeverWorkIsToldToEveryCaller(t *testing.T) {
+func TestHub_EveryCallerGetsTheReasonOfAFailedWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hub := newFakeHub()
@@ -149,7 +149,7 @@ func TestHub_WorkerThatCanNeverWorkIsToldToEveryCaller(t *testing.T) {
 	})
 }
 
-func TestHub_WrongConfigurationIsToldToEveryCallerAndLogged(t *testing.T) {
+func TestHub_EveryCallerAndTheLogGetTheConfigurationProblem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg, log := loggedConfig(t, newFakeHub())
@@ -177,7 +177,7 @@ func TestHub_WrongConfigurationIsToldToEveryCallerAndLogged(t *testing.T) {
 	})
 }
 
-func TestNew_AnAppThatCannotBePutTogetherIsAConfigurationProblem(t *testing.T) {
+func TestNew_AnAppThatPanicsIsAConfigurationProblem(t *testing.T) {
 	t.Parallel()
 	s := New(App{Routes: func(*echo.Group, *durableClient) { panic("two routes of one name") }}, fakeConfig(t, newFakeHub()))
 	w := call(s, "GET", "/api/x", "")

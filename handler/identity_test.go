@@ -67,7 +67,7 @@ func wantToken(t *testing.T, p *identityTokens, m durable.ManagedIdentity, want 
 	}
 }
 
-func TestIdentityTokens_AreKeptUntilFiveMinutesBeforeTheyEnd(t *testing.T) {
+func TestIdentityTokens_AreCachedUntilFiveMinutesBeforeTheyExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := identityOf(&fakeIdentity{})
 		wantToken(t, p, forManagement, "token 1")
@@ -78,7 +78,7 @@ func TestIdentityTokens_AreKeptUntilFiveMinutesBeforeTheyEnd(t *testing.T) {
 	})
 }
 
-func TestIdentityTokens_AreRenewedWhenTheySaySo(t *testing.T) {
+func TestIdentityTokens_AreRenewedAtTheirRefreshTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := identityOf(&fakeIdentity{refresh: 10 * time.Minute})
 		wantToken(t, p, forManagement, "token 1")
@@ -87,7 +87,7 @@ func TestIdentityTokens_AreRenewedWhenTheySaySo(t *testing.T) {
 	})
 }
 
-func TestIdentityTokens_AreAskedForOnceByManyAtATime(t *testing.T) {
+func TestIdentityTokens_ConcurrentCallersShareOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeIdentity{}
 		p := identityOf(f)
@@ -123,7 +123,7 @@ func TestIdentityTokens_DifferByResourceTenantAndAuthority(t *testing.T) {
 	})
 }
 
-func TestIdentityTokens_ServeAsLongAsTheyAreGoodWhenThereIsNoOther(t *testing.T) {
+func TestIdentityTokens_AreUsedUntilTheyExpireIfRenewalFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeIdentity{}
 		p := identityOf(f)
@@ -140,7 +140,7 @@ func TestIdentityTokens_ServeAsLongAsTheyAreGoodWhenThereIsNoOther(t *testing.T)
 	})
 }
 
-func TestIdentityTokens_AreGotByTheNextWhenOneGivesUp(t *testing.T) {
+func TestIdentityTokens_TheNextCallerRequestsATokenIfOneIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := identityOf(&fakeIdentity{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
@@ -162,7 +162,7 @@ func TestIdentityTokens_AreGotByTheNextWhenOneGivesUp(t *testing.T) {
 	})
 }
 
-func TestIdentityTokens_DoNotPileUp(t *testing.T) {
+func TestIdentityTokens_AreLimitedInNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := identityOf(&fakeIdentity{})
 		for i := range maxTokens + 10 {
@@ -186,7 +186,7 @@ func TestIdentityTokens_RefuseAnAuthorityWithoutTLS(t *testing.T) {
 	}
 }
 
-func TestConfig_GivesHTTPRequestsTheAppsIdentityUnlessThereIsAnother(t *testing.T) {
+func TestConfig_HTTPRequestsUseTheAppsIdentityByDefault(t *testing.T) {
 	t.Parallel()
 	if _, ok := withIdentity(durable.Config{}, slog.Default()).HTTP.Tokens.(*identityTokens); !ok {
 		t.Error("the worker has no tokens of the app's identity")

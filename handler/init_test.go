@@ -19,7 +19,7 @@ func runInit(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
+func TestInit_WritesAnAppWithValidSettings(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "My Shop 2")
 	says, err := runInit(t, root)
@@ -59,7 +59,7 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 	}
 }
 
-func TestInit_LeavesWhatIsThereAlone(t *testing.T) {
+func TestInit_ChangesNoExistingFile(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, ".git"), 0o755); err != nil {
@@ -82,7 +82,7 @@ func TestInit_LeavesWhatIsThereAlone(t *testing.T) {
 	}
 }
 
-func TestInit_MakesNamesOfFolders(t *testing.T) {
+func TestInit_DerivesNamesFromFolders(t *testing.T) {
 	t.Parallel()
 	for folder, want := range map[string][2]string{
 		"shop": {"shop", "HubShop"}, "My Shop": {"my-shop", "HubMyShop"}, "7up": {"app-7up", "HubApp7up"},
@@ -95,7 +95,7 @@ func TestInit_MakesNamesOfFolders(t *testing.T) {
 	}
 }
 
-func TestCommands_AreToldApart(t *testing.T) {
+func TestCommands_AreDistinguished(t *testing.T) {
 	var out, errs bytes.Buffer
 	if _, done := runCommand(App{}, nil, &out, &errs); done {
 		t.Error("no argument is a command")

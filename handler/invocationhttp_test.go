@@ -124,7 +124,7 @@ func TestInvocation_OfAnotherTriggerFailsWithAReason(t *testing.T) {
 
 // A caller of an HTTP function, even without a route prefix, must not be able to start other functions
 // with its own payload.
-func TestInvocation_FromTheHostCanBeToldApartOrTheAppDoesNotServe(t *testing.T) {
+func TestInvocation_ByACallerIsDistinguishedOrTheAppDoesNotServe(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	triggers := App{Triggers: []Trigger{countingTrigger(&ran)}}
@@ -158,7 +158,7 @@ func TestInvocation_FromTheHostCanBeToldApartOrTheAppDoesNotServe(t *testing.T) 
 	}
 }
 
-func TestInvocation_IsTakenFromTheHostOnly(t *testing.T) {
+func TestInvocation_IsAcceptedFromTheHostOnly(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	app := App{Triggers: []Trigger{countingTrigger(&ran)}}

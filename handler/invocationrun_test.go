@@ -24,7 +24,7 @@ func countingTrigger(n *int) Trigger {
 
 const manualBody = `{"Data":{"input":"\"x\""},"Metadata":{"sys":{}}}`
 
-func TestInvocation_WhatGoesWrongIsAFailureWithALogLine(t *testing.T) {
+func TestInvocation_EachProblemIsAFailureWithALogLine(t *testing.T) {
 	t.Parallel()
 	out := QueueOutput[any]("out", "results")
 	other := QueueOutput[string]("other", "results")
@@ -72,7 +72,7 @@ func TestInvocation_WhatGoesWrongIsAFailureWithALogLine(t *testing.T) {
 
 func nil2(context.Context, *Invocation, string) error { return nil }
 
-func TestInvocation_LogfGoesToTheHostOrIfItFailsToTheLog(t *testing.T) {
+func TestInvocation_LogfGoesToTheHostOrAfterAFailureToTheLog(t *testing.T) {
 	t.Parallel()
 	s, log := hosted(t, App{Triggers: []Trigger{Manual("Run", func(_ context.Context, call *Invocation, text string) error {
 		call.Logf("got %s", text)
@@ -94,7 +94,7 @@ func TestInvocation_LogfGoesToTheHostOrIfItFailsToTheLog(t *testing.T) {
 	}
 }
 
-func TestInvocation_EndsBeforeTheHostLosesPatience(t *testing.T) {
+func TestInvocation_EndsBeforeTheTimeLimitOfTheHost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -114,7 +114,7 @@ func TestInvocation_EndsBeforeTheHostLosesPatience(t *testing.T) {
 	}
 }
 
-func TestInvocation_ThatRunsOverIsAnsweredAndCannotWriteAnyMore(t *testing.T) {
+func TestInvocation_ThatTimesOutIsAnsweredAndWritesNoOutput(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string
@@ -150,7 +150,7 @@ func TestInvocation_ThatRunsOverIsAnsweredAndCannotWriteAnyMore(t *testing.T) {
 	}
 }
 
-func TestApp_FunctionsThatCannotBeAreToldToThoseWhoCall(t *testing.T) {
+func TestApp_CallersGetTheProblemsOfInvalidFunctions(t *testing.T) {
 	t.Parallel()
 	route := func(api *echo.Group, _ *durable.Client) {
 		api.POST("/Run", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
@@ -198,7 +198,7 @@ func TestInvocation_ItsZeroValueCanBeUsed(t *testing.T) {
 	}
 }
 
-func TestApp_StandaloneSaysThatNothingStartsTriggers(t *testing.T) {
+func TestApp_StandaloneLogsThatNothingStartsTriggers(t *testing.T) {
 	t.Parallel()
 	cfg, log := anyPort(t, newFakeHub())
 	_, stop := start(t, New(App{Triggers: []Trigger{Manual("Run", nil2)}}, cfg))

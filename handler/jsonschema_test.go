@@ -127,7 +127,7 @@ func readFile(t *testing.T, path string) []byte {
 }
 
 // The checker itself must find violations.
-func TestViolations_AreTold(t *testing.T) {
+func TestViolations_AreFound(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any
 	if err := json.Unmarshal([]byte(`{"type": "object", "required": ["a"], "additionalProperties": false,

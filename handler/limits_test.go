@@ -83,7 +83,7 @@ func statusLine(t *testing.T, from io.Reader) string {
 	return strings.TrimSpace(line)
 }
 
-func TestLimits_BodyThatComesTooSlowlyIsNotWaitedFor(t *testing.T) {
+func TestLimits_ASlowBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	inBubble(t, newFakeHub(), func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
@@ -110,7 +110,7 @@ func TestLimits_BodyThatComesTooSlowlyIsNotWaitedFor(t *testing.T) {
 }
 
 // An incomplete body is a mistake of the caller.
-func TestLimits_BodyThatIsCutOffOrBadlyChunkedIsABadRequest(t *testing.T) {
+func TestLimits_AnIncompleteBodyIsABadRequest(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{
 		"short":         "Content-Length: 9\r\n\r\n[1,2",
@@ -135,7 +135,7 @@ func TestLimits_BodyThatIsCutOffOrBadlyChunkedIsABadRequest(t *testing.T) {
 	}
 }
 
-func TestLimits_HeaderThatComesTooSlowlyEndsTheConnection(t *testing.T) {
+func TestLimits_ASlowHeaderEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	inBubble(t, newFakeHub(), func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
@@ -151,7 +151,7 @@ func TestLimits_HeaderThatComesTooSlowlyEndsTheConnection(t *testing.T) {
 
 // If no client reads an answer, the server closes the connection. The time limit of bodies does not
 // apply while a request waits for an instance.
-func TestLimits_AnswersAreNotWaitedForAndWaitingIsNotLimited(t *testing.T) {
+func TestLimits_SendingAnAnswerIsLimitedAndWaitingForAnInstanceIsNot(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("big", history.Completed, func(s *provider.InstanceState) { s.Output = new(`"` + strings.Repeat("x", 1<<20) + `"`) })
@@ -175,7 +175,7 @@ func TestLimits_AnswersAreNotWaitedForAndWaitingIsNotLimited(t *testing.T) {
 	})
 }
 
-func TestLimits_HeaderHasALength(t *testing.T) {
+func TestLimits_HeaderHasALargestSize(t *testing.T) {
 	t.Parallel()
 	inBubble(t, newFakeHub(), func(t *testing.T, dial func() net.Conn) {
 		conn := dial()

@@ -18,7 +18,7 @@ import (
 // A thousand concurrent callers, or a hundred under -short, each send four requests: a start, a start
 // that waits until its timeout, an event, and an invocation that ends only when the invocations of all
 // callers run. The server answers all of them and retains nothing.
-func TestServer_ManyCallersAtATimeLeaveNothingBehind(t *testing.T) {
+func TestServer_ManyConcurrentCallersLeaveNothingBehind(t *testing.T) {
 	hub := newFullHub()
 	cfg := fakeConfig(t, hub)
 	cfg.Logger, cfg.BehindHost, cfg.Address = quiet, true, "127.0.0.1:41000"

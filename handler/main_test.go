@@ -259,7 +259,7 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 	}
 }
 
-func TestMain_PortThatMakesNoSenseEndsTheProgram(t *testing.T) {
+func TestMain_AnInvalidPortEndsTheProgram(t *testing.T) {
 	t.Parallel()
 	p := program(t, "app", "{}", "PORT=eighty")
 	p.rest()
@@ -269,7 +269,7 @@ func TestMain_PortThatMakesNoSenseEndsTheProgram(t *testing.T) {
 }
 
 // Covers variables that are read only at the start of a program.
-func TestMain_BeginsAsEachVariableSays(t *testing.T) {
+func TestMain_EachVariableHasItsEffect(t *testing.T) {
 	t.Parallel()
 	logged := func(environ ...string) string {
 		p := program(t, "app", "{}", append([]string{"PORT=0", deadStorage(t)}, environ...)...)
@@ -347,7 +347,7 @@ func isZombie(pid int) bool {
 
 // After the host is killed, the output pipe of the handler is broken. A write must not end the handler
 // before it has released its leases.
-func TestMain_OutputThatNobodyReadsDoesNotKill(t *testing.T) {
+func TestMain_ABrokenOutputPipeDoesNotEndTheProgram(t *testing.T) {
 	t.Parallel()
 	p := program(t, "app", "{}", "PORT=0", deadStorage(t))
 	p.lineWith("msg=listening")

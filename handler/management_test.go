@@ -69,7 +69,7 @@ Content-Type: application/json; charset=utf-8
 	}
 }
 
-func TestStart_InputIsTheBodyAsItIs(t *testing.T) {
+func TestStart_InputIsTheUnchangedBody(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -90,7 +90,7 @@ func TestStart_InputIsTheBodyAsItIs(t *testing.T) {
 	}
 }
 
-func TestStart_WithoutAnIDMakesOneOf32Digits(t *testing.T) {
+func TestStart_WithoutAnIDGeneratesOneOf32Digits(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -105,7 +105,7 @@ func TestStart_WithoutAnIDMakesOneOf32Digits(t *testing.T) {
 	}
 }
 
-func TestStart_RefusesWhatCannotBeStarted(t *testing.T) {
+func TestStart_RefusesInvalidRequests(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("busy", history.Running, nil)
@@ -142,7 +142,7 @@ func TestStart_RefusesWhatCannotBeStarted(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
-func TestStart_WaitsForTheOutputWhenAskedTo(t *testing.T) {
+func TestStart_WaitsForTheOutputOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -195,7 +195,7 @@ func TestStart_WaitingEndsWhenTheServerStops(t *testing.T) {
 }
 
 // See HttpApiHandler.cs, HandleTerminateInstanceRequestAsync and HandleRaiseEventRequestAsync.
-func TestMessages_AreSentToLiveInstancesOnly(t *testing.T) {
+func TestMessages_AreSentOnlyToInstancesThatHaveNotEnded(t *testing.T) {
 	t.Parallel()
 	const refusedType = `{"Message":"Only application/json request content is supported"}`
 	const badJSON = `{"Message":"Invalid JSON content","ExceptionMessage":"invalid character 'x' looking for beginning of value","ExceptionType":"Newtonsoft.Json.JsonReaderException","StackTrace":""}`
@@ -243,7 +243,7 @@ func TestMessages_AreSentToLiveInstancesOnly(t *testing.T) {
 
 // An unknown path, a wrong method and an unknown operation all get status 404, not 405
 // (HttpApiHandler.cs, HandleRequestAsync).
-func TestManagement_WhatDoesNotExistIs404WithoutABody(t *testing.T) {
+func TestManagement_AnUnknownPathIs404WithoutABody(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("i", history.Running, nil)
@@ -271,7 +271,7 @@ func TestManagement_WhatDoesNotExistIs404WithoutABody(t *testing.T) {
 	}
 }
 
-func TestManagement_PathsDoNotMindCaseAndTrailingSlashes(t *testing.T) {
+func TestManagement_PathsIgnoreCaseAndTrailingSlashes(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("a/b é+@#?%", history.Running, nil)
@@ -308,7 +308,7 @@ func TestManagement_OfficialPathExistsOnlyStandalone(t *testing.T) {
 	}
 }
 
-func TestOutage_IsToldInItsOwnWords(t *testing.T) {
+func TestOutage_EachKindHasItsOwnMessage(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
@@ -331,7 +331,7 @@ func TestOutage_IsToldInItsOwnWords(t *testing.T) {
 	}
 }
 
-func TestManagement_TellsAnOutageFromOtherErrors(t *testing.T) {
+func TestManagement_DistinguishesAnOutageFromOtherErrors(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))

@@ -15,7 +15,7 @@ import (
 
 // Each exchange of the transcripts uses a documented route and has a documented status and body. Each
 // documented status occurs in an exchange.
-func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
+func TestOpenAPI_DocumentsAllAnswers(t *testing.T) {
 	t.Parallel()
 	server := readyServer(t, App{}, fakeConfig(t, newFullHub()))
 	w := call(server, "GET", managed+"openapi.json", "")
@@ -111,7 +111,7 @@ func headersOf(answer map[string]any) map[string]any {
 }
 
 // The schema of host.json accepts the repository's file and finds mistakes.
-func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
+func TestSchema_AcceptsTheSampleAndFindsMistakes(t *testing.T) {
 	t.Parallel()
 	text, err := settings.HostSchema(settingRows())
 	if err != nil {

@@ -63,7 +63,7 @@ func (silentHub) Instances(ctx context.Context, _ provider.Query) (*provider.Pag
 }
 
 // Every route that reads the storage answers within half a minute, even if the storage never answers.
-func TestOutage_SilentStorageKeepsNobodyWaiting(t *testing.T) {
+func TestOutage_EveryRequestIsAnsweredIfTheStorageIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := readyServer(t, App{}, fakeConfig(t, silentHub{newFakeHub()}))

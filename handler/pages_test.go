@@ -50,7 +50,7 @@ var everyHub = map[string]func(t testing.TB) provider.Provider{
 }
 
 // HTTP trims spaces from headers, and clients may refuse other characters.
-func TestPages_FollowEachOtherOverHTTPOnEachProvider(t *testing.T) {
+func TestPages_OfAListCanAllBeReadOverHTTPOnEachProvider(t *testing.T) {
 	t.Parallel()
 	for name, open := range everyHub {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func page(t *testing.T, url, token string) (status int, p listPage) {
 }
 
 // A page of large inputs contains fewer instances than its maximum, and further pages follow.
-func TestPages_EndWithTheirBytesOnEachProvider(t *testing.T) {
+func TestPages_OfAListAreLimitedInBytesOnEachProvider(t *testing.T) {
 	t.Parallel()
 	for name, open := range everyHub {
 		t.Run(name, func(t *testing.T) {

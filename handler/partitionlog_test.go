@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPartitionLog_HasItsSettingsFromHostJSON(t *testing.T) {
+func TestPartitionLog_ReadsItsSettingsFromHostJSON(t *testing.T) {
 	t.Parallel()
 	const logs = `"type": "partitionlog"`
 	for _, tt := range []struct {
@@ -44,7 +44,7 @@ func TestPartitionLog_HasItsSettingsFromHostJSON(t *testing.T) {
 	}
 }
 
-func TestPartitionLog_SettingsOfOtherTypesAreRemarkedOn(t *testing.T) {
+func TestPartitionLog_SettingsOfOtherTypesGetANotice(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
 		"path": `"a.db"`, "relaxedDurability": "true", "allowNetworkFile": "true", "controlQueueBatchSize": "8", "trackingEnabled": "true",
@@ -61,7 +61,7 @@ func TestPartitionLog_SettingsOfOtherTypesAreRemarkedOn(t *testing.T) {
 	}
 }
 
-func TestPartitionLog_TellsWhatItsSettingsMayBe(t *testing.T) {
+func TestPartitionLog_ErrorsHaveTheAllowedValuesOfItsSettings(t *testing.T) {
 	t.Parallel()
 	for member, want := range map[string]string{
 		`"partitionCount": 65`:                  "is 65; want a whole number from 1 to 64",
@@ -109,7 +109,7 @@ func (a *settingsApp) another(change func(*Config), see func(*Server)) {
 	}
 }
 
-func TestPartitionLog_AHubOfAnotherCountIsToldToEveryCaller(t *testing.T) {
+func TestPartitionLog_EveryCallerGetsTheReasonOfAWrongPartitionCount(t *testing.T) {
 	t.Parallel()
 	onLogs(t, func(a *settingsApp) {
 		a.start("Quick/i", "", time.Second)
@@ -123,7 +123,7 @@ func TestPartitionLog_AHubOfAnotherCountIsToldToEveryCaller(t *testing.T) {
 	})
 }
 
-func TestPartitionLog_AContainerThatIsNoHubIsToldAndLeftAsItIs(t *testing.T) {
+func TestPartitionLog_AForeignContainerIsReportedAndNotChanged(t *testing.T) {
 	t.Parallel()
 	onLogs(t, func(a *settingsApp) {
 		put := func(path, body string) {
@@ -215,7 +215,7 @@ func TestPartitionLog_AnOutageIsAnswered503UntilItIsOver(t *testing.T) {
 	})
 }
 
-func TestPartitionLog_IsDeletedIfNobodyHasItOrByForce(t *testing.T) {
+func TestPartitionLog_IsDeletedIfNoWorkerUsesItOrByForce(t *testing.T) {
 	t.Parallel()
 	onLogs(t, func(a *settingsApp) {
 		a.start("Wait/i", "", time.Minute)

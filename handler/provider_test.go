@@ -35,7 +35,7 @@ func TestConfig_TablesCanHaveAnAccountOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestConfig_TheHubIsInAFileWhereNoStorageIsNamed(t *testing.T) {
+func TestConfig_TheHubIsInAFileIfNoStorageIsConfigured(t *testing.T) {
 	t.Parallel()
 	const embeddedType = `"storageProvider": {"type": "embedded"}`
 	for _, tt := range []struct {
@@ -96,7 +96,7 @@ func TestConfig_TheHubIsInAFileWhereNoStorageIsNamed(t *testing.T) {
 	}
 }
 
-func TestConfig_TheFileIsRightInTheAppsRoot(t *testing.T) {
+func TestConfig_TheFileIsDirectlyInTheAppsRoot(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	elsewhere := filepath.Join(t.TempDir(), "x.db")

@@ -122,7 +122,7 @@ func TestServer_RunsOnAFileAndClosesIt(t *testing.T) {
 }
 
 // Reads of a hub whose file was deleted get the same answer as writes.
-func TestServer_SaysOfEveryRequestThatTheFileWasDeleted(t *testing.T) {
+func TestServer_EveryRequestReportsThatTheFileWasDeleted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	a := startFileApp(t, path)
@@ -144,7 +144,7 @@ func TestServer_SaysOfEveryRequestThatTheFileWasDeleted(t *testing.T) {
 }
 
 // When the Functions host restarts an app, the previous process may still hold the file for a moment.
-func TestServer_WaitsForTheProcessThatHasTheFileAndThenWorks(t *testing.T) {
+func TestServer_WaitsForTheProcessThatHoldsTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	before, err := embedded.Open(path, embedded.Config{})
@@ -164,7 +164,7 @@ func TestServer_WaitsForTheProcessThatHasTheFileAndThenWorks(t *testing.T) {
 
 // The answer contains the name of an unusable file. The app does not change the file and continues to
 // run.
-func TestServer_TellsWhatIsWrongWithTheFile(t *testing.T) {
+func TestServer_ReportsTheProblemOfTheFile(t *testing.T) {
 	t.Parallel()
 	holding := func(content string) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {

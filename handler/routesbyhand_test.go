@@ -46,7 +46,7 @@ func methodAndPath(route string) (method, path string) {
 	return method, strings.NewReplacer("{instanceId}", "running", "{functionName}", "Greet", "{eventName}", "E", "{entityName}", "n", "{entityKey}", "k").Replace(path)
 }
 
-func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
+func TestRoutes_MatchTheHandWrittenLists(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for _, route := range management.Routes() {
@@ -69,7 +69,7 @@ func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
 }
 
 // Only the management API, the console and the health checks have handlers.
-func TestAccess_NothingIsServedBesideTheManagementAPI(t *testing.T) {
+func TestAccess_OnlyTheManagementAPIIsServed(t *testing.T) {
 	t.Parallel()
 	for behindHost, want := range map[bool][]string{
 		false: {"/*", "/api/durabletask", "/api/durabletask/*", "/api/durabletask/console", "/api/durabletask/console/*", "/health/live", "/health/ready", "/runtime/webhooks/durabletask", "/runtime/webhooks/durabletask/*"},
@@ -89,7 +89,7 @@ func TestAccess_NothingIsServedBesideTheManagementAPI(t *testing.T) {
 
 // Every route, and every other method at its path, requires the key, the code of the instance, or
 // nothing, as listed.
-func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
+func TestAccess_EachRouteRequiresItsCredential(t *testing.T) {
 	t.Parallel()
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}
 	cfg := fakeConfig(t, newFullHub())
@@ -123,7 +123,7 @@ func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
 
 // A page of another site can use no route to change anything. With DNS rebinding it can use no route at
 // all.
-func TestPages_OfOtherSitesAskNoRouteForAnything(t *testing.T) {
+func TestPages_OfOtherSitesCanUseNoManagementRoute(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
 		"standalone":       func(*Config) {},
@@ -153,7 +153,7 @@ func TestPages_OfOtherSitesAskNoRouteForAnything(t *testing.T) {
 }
 
 // Until the hub is open, routes that need it wait for it and then fail. Other routes answer at once.
-func TestRoutes_WithoutAHubAreAnsweredAtOnceIfTheyNeedNone(t *testing.T) {
+func TestRoutes_ThatNeedNoHubAreAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, route := range allRoutes {

@@ -29,7 +29,7 @@ func toldTo(log *bytes.Buffer) []string {
 
 // See WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs, StartNewAsync and
 // SignalEntityAsyncInternal.
-func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
+func TestScheduleLog_HasTheStartsAndSignalsOfClients(t *testing.T) {
 	var log bytes.Buffer
 	hub := newFakeHub()
 	hub.put("live", history.Running, nil)
@@ -70,7 +70,7 @@ func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
 	}
 }
 
-func TestIdentityTokens_TellTheLogByTheNamesOfDotNet(t *testing.T) {
+func TestIdentityTokens_LogWithTheEventNamesOfDotNet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		f := &fakeIdentity{}

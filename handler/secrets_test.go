@@ -71,7 +71,7 @@ func TestSecrets_AreMaskedByEachLogger(t *testing.T) {
 
 // Some secrets do not look like one. A value in place of a setting name that is not a valid name is not
 // shown.
-func TestSecrets_ThatStandForTheNameOfASettingAreNotTold(t *testing.T) {
+func TestSecrets_InPlaceOfASettingNameAreNotShown(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"storageProvider.connectionName", "storageProvider.trackingStoreConnectionName", "notifications.eventGrid.keySettingName"} {
 		cfg := configured(t, nestedBelow(settings.DurableTaskPath+"."+path, "hunter 2!"))

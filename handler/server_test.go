@@ -72,7 +72,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 // A storage that never answers must not delay the answer to /.
-func TestServer_AnswersAtOnceWhateverTheStorageDoes(t *testing.T) {
+func TestServer_AnswersAtOnceIfTheStorageHangs(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.mu.Lock() // every call to the storage hangs
@@ -128,7 +128,7 @@ func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
 	}
 }
 
-func TestServer_StopDoesNotWaitForEver(t *testing.T) {
+func TestServer_StopHasATimeLimit(t *testing.T) {
 	t.Parallel()
 	// After half of the shutdown time, the contexts of requests are canceled.
 	app := App{Routes: func(api *echo.Group, _ *durableClient) {
@@ -179,7 +179,7 @@ func (h stuckHub) Run(context.Context) error {
 	return nil
 }
 
-func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
+func TestServer_APortInUseIsAnErrorStandalone(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:forbidigo // the port stays in use
 	if err != nil {
@@ -194,7 +194,7 @@ func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
 	}
 }
 
-func TestServer_AnAddressThatIsNoneIsToldByItsVariable(t *testing.T) {
+func TestServer_ErrorOfAnInvalidAddressNamesItsVariable(t *testing.T) {
 	t.Parallel()
 	cfg, _ := anyPort(t, newFakeHub())
 	cfg.Address, cfg.Key = "192.0.2.1:0", strings.Repeat("k", shortestKey) // an address for documentation, RFC 5737
@@ -223,7 +223,7 @@ func TestServer_WarnsOfTriggersThatTheHostDoesNotKnow(t *testing.T) {
 }
 
 // The host gives a restarted handler the port of its predecessor.
-func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
+func TestServer_RetriesAPortInUseBehindTheHost(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", processtest.ReservePort(t))) //nolint:forbidigo // the port stays reserved
 	if err != nil {
@@ -241,7 +241,7 @@ func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
 	}
 }
 
-func TestWatchParent_EndsWhenTheParentIsAnother(t *testing.T) {
+func TestWatchParent_EndsWhenTheParentChanges(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	err := watchParent(t.Context(), time.Millisecond, 100, func() int {

@@ -128,7 +128,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		}
 		names, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), "|") // of the first column
 		for _, match := range regexp.MustCompile("`([A-Z][A-Za-z_]+)`").FindAllStringSubmatch(names, -1) {
-			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt; the effects of all settings
+			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentEnablesIt; the effects of all settings
 			if !turned[match[1]] && !elsewhere {
 				t.Errorf("nobody looks at the effect of %s, which %s has", match[1], settingsPage)
 			}

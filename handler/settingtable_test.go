@@ -75,7 +75,7 @@ func TestSettings_ThePageHasARowForEach(t *testing.T) {
 
 const schemaFile = "host.schema.json"
 
-func TestSettings_SchemaIsThatOfTheTable(t *testing.T) {
+func TestSettings_SchemaMatchesTheTable(t *testing.T) {
 	t.Parallel()
 	var schema, errs bytes.Buffer
 	if code, done := runCommand(App{}, []string{"-schema"}, &schema, &errs); code != exitOK || !done || errs.Len() > 0 {
@@ -188,7 +188,7 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 }
 
 // AzureStorageDurabilityProviderFactory.cs warns and continues.
-func TestSettings_ABatchBeyondTheBufferIsRemarkedOn(t *testing.T) {
+func TestSettings_ABatchLargerThanTheBufferGetsANotice(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, durableTaskJSON(`"storageProvider": {"controlQueueBufferThreshold": 10}`))
 	want := []string{"controlQueueBatchSize is 32; it has no effect above controlQueueBufferThreshold, which is 10."}
@@ -225,7 +225,7 @@ func TestSettings_DefaultsFollowThePlan(t *testing.T) {
 	}
 }
 
-func TestEffective_TellsValuesAndSourcesButNoSecrets(t *testing.T) {
+func TestEffective_HasValuesAndSourcesWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	found, err := settings.ParseHostJSON([]byte(durableTaskJSON(`"hubName": "MyHub", "defaultVersion": "AccountKey=c2VjcmV0"`)))
 	if err != nil {
@@ -260,7 +260,7 @@ func TestEffective_TellsValuesAndSourcesButNoSecrets(t *testing.T) {
 }
 
 // The log shows only changed settings, because a hundred defaults would hide them.
-func TestConfiguration_LogTellsAtInfoWhatDiffersAndAtDebugAll(t *testing.T) {
+func TestConfiguration_LogHasChangedSettingsAtInfoAndAllAtDebug(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		members string

@@ -40,7 +40,7 @@ func TestStatus_CodeAndHeadersFollowTheRuntimeStatus(t *testing.T) {
 	}
 }
 
-func TestStatus_TellsTheExampleOfTheDocumentation(t *testing.T) {
+func TestStatus_MatchesTheExampleOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("0f1c", history.Completed, func(i *provider.InstanceState) {
@@ -174,7 +174,7 @@ func TestParseTime_IsLenient(t *testing.T) {
 }
 
 // The app does not read large outputs that the request omits.
-func TestList_ReadsNoPayloadThatTheRequestLeavesOut(t *testing.T) {
+func TestList_ReadsNoPayloadThatTheRequestOmits(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("a", history.Completed, func(i *provider.InstanceState) { i.Input, i.Output = new("1"), new("2") })
@@ -213,7 +213,7 @@ func FuzzParseQuery(f *testing.F) {
 	})
 }
 
-func TestStatus_HistoryIsShownWhenAskedFor(t *testing.T) {
+func TestStatus_HistoryIsShownOnRequest(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	events := []history.Event{&history.EventRaised{Header: history.Header{Timestamp: fakeTime.Truncate(time.Second)}, Name: "E"}}

@@ -81,7 +81,7 @@ func (m *machine) isReady(want bool) (body string) {
 
 // If the disk has no room for large inputs, the app is not ready, although small inputs still fit. It
 // becomes ready when there is room again.
-func TestReady_SaysThatTheDiskIsFull(t *testing.T) {
+func TestReady_ReportsAFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, inAFile)
 	m.role = "full disk"
@@ -117,7 +117,7 @@ func TestReady_SaysThatTheDiskIsFull(t *testing.T) {
 
 // If the hub is deleted while the app runs, the app is not ready and all requests report it. Azure
 // Storage allows the hub to be created again only after half a minute.
-func TestReady_SaysThatTheHubIsDeletedUntilItIsMadeAgain(t *testing.T) {
+func TestReady_ReportsADeletedHubUntilItIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	account := azuritetest.Start(t)
 	proxy := azuritetest.NewProxy()

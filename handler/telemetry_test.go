@@ -21,7 +21,7 @@ func env(values map[string]string) func(string) (string, bool) {
 	}
 }
 
-func TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt(t *testing.T) {
+func TestTelemetry_IsOnOnlyIfTheEnvironmentEnablesIt(t *testing.T) {
 	const localhost = "http://localhost:4318"
 	for _, c := range []struct {
 		env            map[string]string
@@ -86,7 +86,7 @@ func TestTelemetry_SendsSpansAndMetricsToTheReceiver(t *testing.T) {
 	}
 }
 
-func TestTelemetry_TraceOfARequestGoesOnInWhatItStarts(t *testing.T) {
+func TestTelemetry_AStartedInstanceContinuesTheTraceOfTheRequest(t *testing.T) {
 	written := tracetest.NewInMemoryExporter()
 	p := trace.NewTracerProvider(trace.WithSyncer(written), trace.WithIDGenerator(durable.SpanIDs{}))
 	cfg := fakeConfig(t, newFakeHub())

@@ -152,7 +152,7 @@ func (a answered) route(t *testing.T) *management.Route {
 
 // The files show every route in every state, like curl. They define the API: a change of a file is a
 // change of the API.
-func TestTranscripts_AreWhatTheAPIAnswers(t *testing.T) {
+func TestTranscripts_MatchTheAnswersOfTheAPI(t *testing.T) {
 	t.Parallel()
 	for name, exchanges := range transcripts() {
 		var out strings.Builder

@@ -62,7 +62,7 @@ func got[T any](t *testing.T, s *Server, method, target string) T {
 	return v
 }
 
-func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
+func TestUnknownFunction_AStartGetsAWarningWithTheKnownFunctions(t *testing.T) {
 	t.Parallel()
 	s := unknownApp(t, func(*Config) {})
 	known := got[ManagementPayload](t, s, "POST", managed+"orchestrators/first")
@@ -83,7 +83,7 @@ func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
 	}
 }
 
-func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
+func TestUnknownFunction_WaitingAndRestartingCallersGetTheWarning(t *testing.T) {
 	t.Parallel()
 	const want = `no orchestrator named "Third"; it has First, Second`
 	s := unknownApp(t, func(*Config) {})

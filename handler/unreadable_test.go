@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
-func TestUnreadableInstances_AreToldInAHeaderAndOnceInTheLog(t *testing.T) {
+func TestUnreadableInstances_AreCountedInAHeaderAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	hub := entityHub()
 	hub.put("@counter@bad", history.Running, func(i *provider.InstanceState) { i.CustomStatus = new("{") })

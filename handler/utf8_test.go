@@ -12,7 +12,7 @@ import (
 
 // Sends invalid UTF-8 to each route, in each place of the path, in each parameter and in the body. An
 // instance with U+FFFD in the same place must not be used instead.
-func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
+func TestRoutes_RefuseInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	const bad = "%FF"
 	values := map[string]string{"functionName": "Greet", "instanceId": "i", "eventName": "E", "entityName": "counter", "entityKey": "k"}
@@ -58,7 +58,7 @@ func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
 }
 
 // Other programs may have stored invalid UTF-8 in a hub.
-func TestList_IsValidJSONWhateverIsStored(t *testing.T) {
+func TestList_IsValidJSONForAnyStoredText(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	hub.put("i", history.Running, func(i *provider.InstanceState) {

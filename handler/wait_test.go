@@ -18,7 +18,7 @@ import (
 )
 
 // See DurableClient.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
-func TestWaitOrCheckStatus_AnswersWithTheOutputOrWhereToAsk(t *testing.T) {
+func TestWaitOrCheckStatus_AnswersWithTheOutputOrTheStatusURL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -56,7 +56,7 @@ func TestWaitOrCheckStatus_AnswersWithTheOutputOrWhereToAsk(t *testing.T) {
 	}
 }
 
-func TestList_TokenThatTheHubDoesNotKnowIsABadRequest(t *testing.T) {
+func TestList_AnUnknownTokenIsABadRequest(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestReservePort_IsForProgramsThatAskForIt(t *testing.T) {
+func TestReservePort_CanBeUsedByProgramsThatAskForIt(t *testing.T) {
 	t.Parallel()
 	var address string
 	t.Run("reserved", func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestReservePort_IsForProgramsThatAskForIt(t *testing.T) {
 	})
 }
 
-func TestReservePort_GivesEachCallerAnotherPort(t *testing.T) {
+func TestReservePort_ReturnsADifferentPortEachTime(t *testing.T) {
 	t.Parallel()
 	given := map[int]bool{}
 	for range 100 {

@@ -62,7 +62,7 @@ var (
 	always = append(slices.Clone(forAll), "GET hub")
 )
 
-func TestRoutes_AreOpenToAllOrWithoutAHubOnlyIfTheyAreListedByHand(t *testing.T) {
+func TestRoutes_WithoutASessionOrAHubMatchTheHandWrittenLists(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, r := range allRoutes {
@@ -84,7 +84,7 @@ func TestRoutes_AreOpenToAllOrWithoutAHubOnlyIfTheyAreListedByHand(t *testing.T)
 }
 
 // Each route except those in forAll requires a session with a current key.
-func TestAccess_EachRouteWantsASession(t *testing.T) {
+func TestAccess_EachRouteRequiresASession(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(keys)
 	others := management.Access{Key: "another key", ReadKey: "another read key"}
@@ -127,7 +127,7 @@ func TestAccess_EachRouteWantsASession(t *testing.T) {
 
 // A form that changes something must come from a page of the session, and its sender must be allowed to
 // write.
-func TestForms_AreRefusedUnlessTheyAreOfAPageOfTheSession(t *testing.T) {
+func TestForms_AreRefusedUnlessTheyComeFromAPageOfTheSession(t *testing.T) {
 	t.Parallel()
 	for name, access := range map[string]management.Access{"with keys": keys, "without keys": {}} {
 		c, e := newConsole(access)
@@ -171,7 +171,7 @@ func TestForms_AreRefusedUnlessTheyAreOfAPageOfTheSession(t *testing.T) {
 }
 
 // Every answer has headers that forbid the browser to load other files and to run inline scripts.
-func TestPages_HaveThePolicy(t *testing.T) {
+func TestPages_HaveTheContentSecurityPolicy(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(keys)
 	for _, r := range append(slices.Clone(allRoutes), route{method: http.MethodGet, path: "nowhere"}) {
@@ -189,7 +189,7 @@ func TestPages_HaveThePolicy(t *testing.T) {
 	}
 }
 
-func TestSession_IsACookieOfTheConsoleThatDoesNotTellTheKey(t *testing.T) {
+func TestSession_IsACookieThatDoesNotRevealTheKey(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		key, right string
@@ -250,7 +250,7 @@ func TestSession_IsACookieOfTheConsoleThatDoesNotTellTheKey(t *testing.T) {
 	}
 }
 
-func TestSession_LastsForHalfADay(t *testing.T) {
+func TestSession_LastsTwelveHours(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, e := newConsole(keys)
@@ -265,7 +265,7 @@ func TestSession_LastsForHalfADay(t *testing.T) {
 }
 
 // While the app cannot serve, the console shows the reason.
-func TestPages_SayWhyThereIsNoHub(t *testing.T) {
+func TestPages_ShowWhyTheHubIsUnavailable(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(management.Access{})
 	if w := ask(e, http.MethodGet, "", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "It is broken.") || !strings.Contains(w.Body.String(), "</html>") {
@@ -289,7 +289,7 @@ func slowPart(began time.Time) *route {
 	}}
 }
 
-func TestStream_SendsAPartWhenItHasChangedAndEndsBeforeThePlatformDoes(t *testing.T) {
+func TestStream_SendsAPartWhenItChangesAndEndsBeforeTheLimitOfThePlatform(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, e := newConsole(management.Access{})
@@ -377,7 +377,7 @@ func TestEndedSessions_DiscardsExpiredSessions(t *testing.T) {
 	}
 }
 
-func TestVisible_EscapesWhatCannotBeSeen(t *testing.T) {
+func TestVisible_EscapesInvisibleCharacters(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"order-7 ä 日本 ‘x’": "order-7 ä 日本 ‘x’", "a\u202eb": `a\u202eb`, "\u2066a\u2069\u200f": `\u2066a\u2069\u200f`, "zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
@@ -390,7 +390,7 @@ func TestVisible_EscapesWhatCannotBeSeen(t *testing.T) {
 	}
 }
 
-func TestFiles_AreServedAsTheyAre(t *testing.T) {
+func TestFiles_AreServedUnchanged(t *testing.T) {
 	t.Parallel()
 	_, e := newConsole(keys)
 	for _, name := range fileNames {

@@ -42,7 +42,7 @@ func texts(b *browsertest.Browser, selector string) string {
 		fmt.Sprintf(`[...document.querySelectorAll(%q)].filter(e => e.checkVisibility()).map(e => e.innerText.trim())`, selector))), "|")
 }
 
-func TestInstance_AllPartsFollowTheInstanceAndKeepTheirPlace(t *testing.T) {
+func TestInstance_AllPartsFollowTheInstanceAndKeepTheirPosition(t *testing.T) {
 	t.Parallel()
 	b := browsertest.New(t)
 	a := startApp(t, append(orders(), durable.Orchestrator("Long", long)), withKeys)
@@ -96,7 +96,7 @@ func TestInstance_PartsReloadOnlyAfterChangesAndAtMostEveryFiveSeconds(t *testin
 	}
 }
 
-func TestPages_OfferOnlyActionsThatThisStateAndRoleAllow(t *testing.T) {
+func TestPages_OfferOnlyActionsThatStatusAndRoleAllow(t *testing.T) {
 	t.Parallel()
 	b := browsertest.New(t)
 	a := startApp(t, orders(), withKeys)

@@ -19,7 +19,7 @@ func (n *note) write(_ *durable.EntityContext, bytes int) (int, error) {
 	return len(n.Text), nil
 }
 
-func TestEntity_ShowsTheBeginningOfALongStateAndHasAllOfItAsADownload(t *testing.T) {
+func TestEntity_ShowsTheFirstPartOfALongStateAndDownloadsAllOfIt(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, durable.Entity("Note", durable.Op("write", (*note).write)))
 	for _, tt := range []struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-func TestInstance_FormsDoWhatTheySay(t *testing.T) {
+func TestInstance_FormsPerformTheirActions(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	do := func(id, action string, fields ...string) (notice string) {
@@ -111,7 +111,7 @@ func family(fail *bool) []*durable.Function {
 	}
 }
 
-func TestInstance_PartsTellWhatHappened(t *testing.T) {
+func TestInstance_PartsShowTheHistory(t *testing.T) {
 	t.Parallel()
 	fail := true
 	a := newHubApp(t, family(&fail)...)
@@ -270,7 +270,7 @@ func TestInstanceURL_LeadsToEntitiesToo(t *testing.T) {
 	}
 }
 
-func TestInstance_ChildrenComeByPages(t *testing.T) {
+func TestInstance_ChildrenAreShownInPages(t *testing.T) {
 	t.Parallel()
 	const children = 2*childrenAtOnce + 7
 	a := newHubApp(
@@ -313,7 +313,7 @@ func TestInstance_ChildrenComeByPages(t *testing.T) {
 }
 
 // The reasons include what the worker of the app knows.
-func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
+func TestInstance_WhyIncludesTheKnowledgeOfTheWorker(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	a := newHubApp(t,
@@ -339,7 +339,7 @@ func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
 	}
 }
 
-func TestActions_AreThoseThatTheStatusAllows(t *testing.T) {
+func TestActions_DependOnTheStatus(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	a.await(a.start("Waits", "runs"), history.Running)

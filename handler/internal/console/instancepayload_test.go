@@ -53,7 +53,7 @@ func TestShowPayload_IsBounded(t *testing.T) { // not parallel: it measures memo
 }
 
 // Each payload link of a row finds its payload.
-func TestHistoryRow_LeadsToAllPayloads(t *testing.T) {
+func TestHistoryRow_LinksToAllPayloads(t *testing.T) {
 	t.Parallel()
 	failure := &history.FailureDetails{ErrorType: "E", ErrorMessage: "m", StackTrace: text("at x"), InnerFailure: &history.FailureDetails{ErrorType: "I", ErrorMessage: "n"}}
 	events := []history.Event{

@@ -316,7 +316,7 @@ func (a *hubApp) bulk(form url.Values, confirm url.Values) (last string, steps i
 	return page, steps
 }
 
-func TestInstances_BulkActionsReachAllThatMatchAndNoOthers(t *testing.T) {
+func TestInstances_BulkActionsApplyToAllMatchingInstancesOnly(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	for i := range 230 {
@@ -375,7 +375,7 @@ func TestInstances_BulkActionsReachAllThatMatchAndNoOthers(t *testing.T) {
 }
 
 // Restarted instances match the filter, too, and follow in the order of the store.
-func TestInstances_ARestartOfManyLeavesItsOwnAlone(t *testing.T) {
+func TestInstances_ABulkRestartSkipsTheInstancesThatItStarts(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	for i := range 150 {
@@ -396,7 +396,7 @@ func (h slowHub) Instances(ctx context.Context, q provider.Query) (*provider.Pag
 	return h.Provider.Instances(ctx, q)
 }
 
-func TestInstances_BulkActionsContinuePastAPreviewThatFoundNone(t *testing.T) {
+func TestInstances_BulkActionsContinueAfterAPreviewWithoutMatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)})
@@ -425,7 +425,7 @@ func TestInstances_BulkActionsContinuePastAPreviewThatFoundNone(t *testing.T) {
 	})
 }
 
-func TestInstances_BulkActionsAskAndStop(t *testing.T) {
+func TestInstances_BulkActionsAskForConfirmationAndCanBeStopped(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	for i := range 130 {
@@ -470,7 +470,7 @@ func TestInstances_BulkActionsAskAndStop(t *testing.T) {
 	}
 }
 
-func TestInstances_ShowNoFormsToThoseWhoOnlyRead(t *testing.T) {
+func TestInstances_ShowNoFormsToReaders(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	a.await(a.start("Waits", "i"), history.Running)

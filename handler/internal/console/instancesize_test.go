@@ -144,7 +144,7 @@ func TestInstance_ALargePayloadIsNeverInAPage(t *testing.T) {
 }
 
 // Only a few histories are in memory at the same time, even for many requests.
-func TestInstance_PartsWaitForEachOther(t *testing.T) {
+func TestInstance_PartsLimitTheHistoriesInMemory(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	a.await(a.start("Waits", "i"), history.Running)

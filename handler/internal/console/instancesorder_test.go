@@ -13,7 +13,7 @@ import (
 
 const previousPage = `rel="prev" href="([^"]+)"`
 
-func TestInstances_LeadBackTheWayTheyCame(t *testing.T) {
+func TestInstances_LinkBackToPreviousPages(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	for i := range 110 {
@@ -63,7 +63,7 @@ func TestWay_FitsIntoAURL(t *testing.T) {
 	}
 }
 
-func TestInstances_AreSortedOnlyIfAllThatMatchAreOnThePage(t *testing.T) {
+func TestInstances_AreSortedOnlyIfAllMatchesAreOnOnePage(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	a.await(a.start("Quick", "c"), history.Completed)

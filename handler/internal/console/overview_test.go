@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHubNow_WarnsOfMessagesThatNobodyTakes(t *testing.T) {
+func TestHubNow_WarnsOfPartitionsWithoutAnOwner(t *testing.T) {
 	t.Parallel()
 	now := hubNow{Load: &management.ScalePayload{ControlQueueLengths: []int{4, 0, 7, 1}, ControlQueueOwners: []string{"w1", "", "", "w2"}}}
 	if d := cmp.Diff([]string{"7 messages wait in partition 2, which has no owner."}, now.Warnings()); d != "" {

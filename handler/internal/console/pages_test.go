@@ -139,7 +139,7 @@ func TestConsole_SignsInByKeyboard(t *testing.T) {
 	b.Do(chromedp.Click(`//button[.="Sign out"]`), browsertest.See(`//h1[.="Sign in"]`), chromedp.Navigate(a.url+"/hub"), browsertest.See(`//h1[.="Sign in"]`))
 }
 
-func TestConsole_ShowsNoActionsToWhoCanOnlyRead(t *testing.T) {
+func TestConsole_ShowsNoActionsToReaders(t *testing.T) {
 	t.Parallel()
 	b := browsertest.New(t)
 	a := startApp(t, functions, withKeys)
@@ -155,7 +155,7 @@ func TestConsole_ShowsNoActionsToWhoCanOnlyRead(t *testing.T) {
 }
 
 // If events do not pass, the page polls.
-func TestConsole_PollsWhereEventsDoNotComeThrough(t *testing.T) {
+func TestConsole_PollsIfEventsDoNotPass(t *testing.T) {
 	t.Parallel()
 	b := browsertest.New(t)
 	a := startApp(t, functions, nil)

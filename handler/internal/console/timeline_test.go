@@ -34,7 +34,7 @@ func describe(s *step) string {
 	return line
 }
 
-func TestSteps_AreWhatTheHistorySays(t *testing.T) {
+func TestSteps_MatchTheHistory(t *testing.T) {
 	t.Parallel()
 	started := &history.ExecutionStarted{Header: at(0, none), Name: "Order"}
 	episode := func(seconds float64) history.Event { return &history.OrchestratorStarted{Header: at(seconds, none)} }
@@ -207,7 +207,7 @@ func TestTimeline_ZoomsToAWindow(t *testing.T) {
 }
 
 // Clocks of machines differ, and an execution may start and end at the same time.
-func TestTimeline_TakesTimesThatMakeNoSense(t *testing.T) {
+func TestTimeline_AcceptsContradictoryTimes(t *testing.T) {
 	t.Parallel()
 	steps := []step{
 		{Kind: stepActivity, Attempts: []attempt{{noon, noon.Add(-time.Hour), outcomeDone}}},

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestUsage_IsOfTheLastMinuteOnceItIsLookedAtSoLong(t *testing.T) {
+func TestUsage_CoversTheLastMinute(t *testing.T) {
 	t.Parallel()
 	var log usageLog
 	began := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
@@ -48,7 +48,7 @@ func TestUsage_IsOfTheLastMinuteOnceItIsLookedAtSoLong(t *testing.T) {
 	}
 }
 
-func TestUsage_KeepsFewLooks(t *testing.T) {
+func TestUsage_KeepsFewSamples(t *testing.T) {
 	t.Parallel()
 	var log usageLog
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
@@ -61,7 +61,7 @@ func TestUsage_KeepsFewLooks(t *testing.T) {
 	}
 }
 
-func TestHubNow_WarnsOfStorageThatFails(t *testing.T) {
+func TestHubNow_WarnsOfStorageErrors(t *testing.T) {
 	t.Parallel()
 	now := hubNow{Usage: &usage{For: 50 * time.Second, Parts: []partUsage{
 		{Usage: provider.Usage{Part: "queue", Requests: 90, Errors: 9}, Lately: provider.Usage{Requests: 50}},

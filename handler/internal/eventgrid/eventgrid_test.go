@@ -76,7 +76,7 @@ func start(cfg Config) (p *Publisher, stop func()) {
 
 // The payload has the members of .NET in the same order
 // (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs).
-func TestPublisher_SendsWhatDotNetSends(t *testing.T) {
+func TestPublisher_SendsTheSamePayloadAsDotNet(t *testing.T) {
 	got := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -98,7 +98,7 @@ func TestPublisher_SendsWhatDotNetSends(t *testing.T) {
 	}
 }
 
-func TestPublisher_SendsAgainAsConfigured(t *testing.T) {
+func TestPublisher_RetriesAsConfigured(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		retries int
@@ -136,7 +136,7 @@ func TestPublisher_SendsAgainAsConfigured(t *testing.T) {
 	}
 }
 
-func TestPublisher_NeverHoldsUpWhoPublishes(t *testing.T) {
+func TestPublisher_NeverDelaysPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		topic := &topic{block: make(chan struct{})}
@@ -164,7 +164,7 @@ func TestPublisher_NeverHoldsUpWhoPublishes(t *testing.T) {
 	})
 }
 
-func TestPublisher_KeepsTheOrderOfAnInstanceAndTellsOnlyWhatIsWanted(t *testing.T) {
+func TestPublisher_KeepsTheOrderOfAnInstanceAndSendsOnlyConfiguredStatuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		topic := &topic{answers: []int{503}}
 		p, stop := start(Config{
@@ -185,7 +185,7 @@ func TestPublisher_KeepsTheOrderOfAnInstanceAndTellsOnlyWhatIsWanted(t *testing.
 	})
 }
 
-func TestPublisher_SendsWhatIsLeftWhenItStopsButDoesNotLinger(t *testing.T) {
+func TestPublisher_SendsRemainingEventsWhenItStopsWithATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		topic := &topic{answers: []int{503}}
 		p, stop := start(Config{Endpoint: "http://topic", Transport: topic, RetryCount: 3, RetryInterval: time.Hour})

@@ -387,7 +387,7 @@ func transcript(t *testing.T, command string) string {
 	return all.String()
 }
 
-func TestProgram_PrintsWhatItIsAskedFor(t *testing.T) {
+func TestProgram_OutputMatchesTheTranscript(t *testing.T) {
 	const file = "testdata/transcript.txt"
 	var all strings.Builder
 	for _, command := range commands {
@@ -410,7 +410,7 @@ func TestProgram_PrintsWhatItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestProgram_SaysWhyAHubCannotBeReached(t *testing.T) {
+func TestProgram_PrintsWhyAHubIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error
@@ -427,7 +427,7 @@ func TestProgram_SaysWhyAHubCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestProgram_MasksSecretsInWhatItSays(t *testing.T) {
+func TestProgram_MasksSecretsInErrors(t *testing.T) {
 	t.Parallel()
 	var errs strings.Builder
 	p := hubcli.Program{Name: "app hub", Stdout: io.Discard, Stderr: &errs, Open: func(context.Context) (*hubcli.Target, error) {
@@ -439,7 +439,7 @@ func TestProgram_MasksSecretsInWhatItSays(t *testing.T) {
 	}
 }
 
-func TestProgram_SendsTheKeyAndLetsGoOfTheHub(t *testing.T) {
+func TestProgram_SendsTheKeyAndReleasesTheHub(t *testing.T) {
 	t.Parallel()
 	var key string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -460,7 +460,7 @@ func TestProgram_SendsTheKeyAndLetsGoOfTheHub(t *testing.T) {
 }
 
 // Lists are aligned only on a terminal; programs read them with tabs.
-func TestProgram_PrintsColumnsAndColoursForTerminalsOnly(t *testing.T) {
+func TestProgram_PrintsColumnsAndColorsForTerminalsOnly(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		terminal, colors bool

@@ -8,7 +8,7 @@ import (
 
 // The reason why the worker holds an instance back is the first reason. If the worker does not run the
 // orchestrator, the completion of other reasons does not resume the instance.
-func TestWhy_MarksWhatDoesNotResumeAnInstanceThatIsHeldBack(t *testing.T) {
+func TestWhy_MarksReasonsThatDoNotResumeAHeldInstance(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]bool{"orchestrator": true, "activity": false} {
 		w := &durable.Wait{Reasons: []durable.Reason{

@@ -13,7 +13,7 @@ import (
 
 // Cases from DurableTaskTargetScalerTests.cs for
 // WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs, GetScaleResultAsync.
-func TestTargetWorkers_IsTheFigureOfTheTargetScaler(t *testing.T) {
+func TestTargetWorkers_MatchesTheTargetScalerOfDotNet(t *testing.T) {
 	for _, c := range []struct {
 		maxActivities, maxOrchestrators, items int
 		control                                []int
@@ -52,7 +52,7 @@ func looksAt(workers int, items []int, control ...[]int) []*provider.Load {
 }
 
 // See DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs, MakeScaleRecommendation.
-func TestRecommend_IsWhatThePerformanceMonitorSays(t *testing.T) {
+func TestRecommend_MatchesThePerformanceMonitorOfDotNet(t *testing.T) {
 	none, some := []int{0, 0, 0, 0, 0}, []int{10, 10, 10, 10, 10}
 	for _, c := range []struct {
 		name  string
@@ -95,7 +95,7 @@ func (l *loads) Load(context.Context) (*provider.Load, error) {
 	return l.all[min(l.asks, len(l.all))-1], nil
 }
 
-func TestLoadMonitor_RemembersTheLastLooks(t *testing.T) {
+func TestLoadMonitor_KeepsTheLastSamples(t *testing.T) {
 	busy := looksAt(1, []int{100, 200, 300, 400, 1100, 1200}, []int{0, 0, 0, 0, 0, 0})
 	hub := &loads{all: busy}
 	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
@@ -120,7 +120,7 @@ func TestLoadMonitor_RemembersTheLastLooks(t *testing.T) {
 	}
 }
 
-func TestLoadMonitor_SaysWhyThereIsNothingToTell(t *testing.T) {
+func TestLoadMonitor_ReturnsTheReasonIfThereIsNoLoad(t *testing.T) {
 	cfg := func() (int, int, time.Duration) { return 1, 1, time.Second }
 	if _, err := (&loadMonitor{now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, durable.ErrNotSupported) {
 		t.Errorf("a hub that cannot tell: %v", err)
@@ -131,7 +131,7 @@ func TestLoadMonitor_SaysWhyThereIsNothingToTell(t *testing.T) {
 	}
 }
 
-func TestWorkersOf_HasAllThatTheHubKnows(t *testing.T) {
+func TestWorkersOf_ListsAllKnownWorkers(t *testing.T) {
 	t.Parallel()
 	got := workersOf(&provider.Load{
 		Owners: []string{"b", "", "a", "b"}, Self: "idle", Builds: map[string]string{"a": "app v2", "other": "app v1"},

@@ -11,7 +11,7 @@ import (
 )
 
 // The place of an instance that has not started has separate members. Unknown members are omitted.
-func TestWhy_HasThePlaceOfWhatHasNotBegun(t *testing.T) {
+func TestWhy_HasThePlaceOfAnInstanceThatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -39,7 +39,7 @@ func TestWhy_HasThePlaceOfWhatHasNotBegun(t *testing.T) {
 }
 
 // The OpenAPI document must contain every member of an answer, because it allows no others.
-func TestWhy_HasNoMembersThatTheDocumentLacks(t *testing.T) {
+func TestWhy_HasOnlyDocumentedMembers(t *testing.T) {
 	t.Parallel()
 	compareMembers(t, reflect.TypeFor[statusjson.Why](), answerSchemas()["Why"].(schemaNode))
 }

@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-func TestForGo_IsAShareOfTheLeastLimitOfTheContainer(t *testing.T) {
+func TestForGo_IsNinetyPercentOfTheSmallestLimitOfTheContainer(t *testing.T) {
 	t.Parallel()
 	const v2, v1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
 	for name, tt := range map[string]struct {

@@ -3,7 +3,7 @@ package secrets
 import "testing"
 
 // The position of a text reveals secrets that do not look like keys.
-func TestMask_KnowsSecretsByWhereTheyStand(t *testing.T) {
+func TestMask_RecognizesSecretsByTheirPosition(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"AccountName=a;AccountKey=pw;EndpointSuffix=x":             "AccountName=a;AccountKey=***;EndpointSuffix=x",

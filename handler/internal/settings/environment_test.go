@@ -54,7 +54,7 @@ func TestVariables_AreFoundInAnyCaseAndWithColons(t *testing.T) {
 	}
 }
 
-func TestParseLocalSettings_ReadsWhatCoreToolsWrites(t *testing.T) {
+func TestParseLocalSettings_ReadsTheFilesOfCoreTools(t *testing.T) {
 	t.Parallel()
 	got, err := parseLocalSettings([]byte("\xef\xbb\xbf" + `{
   // comments are fine
@@ -86,7 +86,7 @@ func TestParseLocalSettings_ReadsWhatCoreToolsWrites(t *testing.T) {
 	}
 }
 
-func TestApplyLocalSettings_WhatExistsWins(t *testing.T) {
+func TestApplyLocalSettings_ExistingVariablesTakePrecedence(t *testing.T) {
 	t.Setenv("HANDLER_TEST_EXISTS", "")
 	t.Setenv("HANDLER_TEST_NEW", "")
 	if err := os.Unsetenv("HANDLER_TEST_NEW"); err != nil {

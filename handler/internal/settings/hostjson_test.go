@@ -17,7 +17,7 @@ func spelledOut(s Settings) map[string]string {
 	return out
 }
 
-func TestParseHostJSON_BearsCommentsTrailingCommasAndByteOrderMark(t *testing.T) {
+func TestParseHostJSON_AcceptsCommentsTrailingCommasAndByteOrderMark(t *testing.T) {
 	t.Parallel()
 	got, err := ParseHostJSON([]byte("\xef\xbb\xbf" + `// first
 {
@@ -82,7 +82,7 @@ func TestParseHostJSON_LastOfTwoSpellingsCounts(t *testing.T) {
 	}
 }
 
-func TestOverride_ReplacesWhatItNamesInAnySpelling(t *testing.T) {
+func TestOverride_ReplacesSettingsInAnySpelling(t *testing.T) {
 	t.Parallel()
 	const hubPath, storagePath = DurableTaskPath + ".hubName", DurableTaskPath + ".storageProvider"
 	s, err := ParseHostJSON([]byte(`{"extensions": {"durableTask": {"hubName": "FromFile", "storageProvider": {"partitionCount": 3}}}}`))
@@ -166,7 +166,7 @@ func sameFile(t *testing.T, a, b string) bool {
 }
 
 // Line numbers in errors, and the edits of -write-functions in host.json, depend on these offsets.
-func TestPlainJSON_LeavesEverythingInItsPlace(t *testing.T) {
+func TestPlainJSON_KeepsOffsetsAndLines(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xef\xbb\xbf{}":                   "{}",
 		"// a\n{}":                         "    \n{}",

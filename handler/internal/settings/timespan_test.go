@@ -28,7 +28,7 @@ func TestParseTimeSpan_ReadsTheFormsOfHostJSON(t *testing.T) {
 	}
 }
 
-func TestParseTimeSpan_RefusesWhatNobodyCanMean(t *testing.T) {
+func TestParseTimeSpan_RefusesOtherForms(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "5", "300", "30s", "24:00:00", "00:60:00", "00:00:60", "-00:05:00", "00:05:00:00", "a:b:c",
