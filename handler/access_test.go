@@ -46,7 +46,7 @@ func TestAccess_APublicAddressNeedsAKey(t *testing.T) {
 			t.Errorf("%+v: %v", tt, s.cfg.Problem)
 		}
 		if !tt.serves && !strings.Contains(s.cfg.Problem.Error(), "set DURABLE_KEY") {
-			t.Errorf("%+v: %v does not say what to do", tt, s.cfg.Problem)
+			t.Errorf("%+v: %v has no advice", tt, s.cfg.Problem)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	hub.fail(errNoStorage)
 	call(s, "GET", managed+"instances/running?code="+theKey, "")
 	if text := log.String(); strings.Contains(text, theKey) || strings.Contains(text, theReadKey) || strings.Contains(text, code) || !strings.Contains(text, "panic in a route") || !strings.Contains(text, "effective configuration") {
-		t.Errorf("the log tells\n%s", text)
+		t.Errorf("the log contains\n%s", text)
 	}
 	w := call(s, "GET", managed+"configuration", "", "x-functions-key", theKey)
 	if w.Code != http.StatusOK || strings.Contains(w.Body.String(), theKey) || strings.Contains(w.Body.String(), theReadKey) {

@@ -170,7 +170,7 @@ func TestBodies_MemoryOfLargeBodiesIsReturned(t *testing.T) {
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost:8080/api/read", body))
 			if freeing := s.front.Bodies.Freeing.Load(); w.Code != tt.code || freeing != tt.frees {
-				t.Errorf("%d, and memory is to be given back: %v; want %d, %v", w.Code, freeing, tt.code, tt.frees)
+				t.Errorf("status %d, memory will be returned: %v; want %d, %v", w.Code, freeing, tt.code, tt.frees)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func TestHubBackup_ManagementAPIWritesTheBackupOfALocalFile(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)
 	if _, err := (hubCopy{cfg}).backup(t.Context(), hubcli.CopyRequest{To: filepath.Join(t.TempDir(), "backup.db")}); !errors.Is(err, hubcli.ErrAskApp) {
-		t.Errorf("a local file: %v, want that the management API writes it", err)
+		t.Errorf("a local file: %v, want ErrAskApp", err)
 	}
 	if err := embedded.Delete(cfg.hubFile()); err != nil {
 		t.Fatal(err)

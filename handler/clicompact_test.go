@@ -44,7 +44,7 @@ func TestHubTool_CompactsAndDeletesAFileThatNoProcessHolds(t *testing.T) {
 		t.Errorf("delete: %v", err)
 	}
 	if err := fileError(embedded.Delete(cfg.Embedded.Path)); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no task hub") {
-		t.Errorf("delete what is not there: %v", err)
+		t.Errorf("delete a missing file: %v", err)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestPartitionLog_IsCompactedIfNoWorkerUsesIt(t *testing.T) {
 	onLogs(t, func(a *settingsApp) {
 		a.start("Quick/i", "", time.Second)
 		if _, err := compactHub(a.Context(), a.cfg); !errors.As(err, new(*hubcli.UnavailableError)) || !strings.Contains(err.Error(), "stop the workers first") {
-			a.Errorf("compacted while a worker has it: %v", err)
+			a.Errorf("compacted while a worker uses it: %v", err)
 		}
 		cfg := a.cfg
 		cfg.Storage.TaskHub = "Other"

@@ -51,7 +51,7 @@ func TestHubCopy_RefusesToCopyAHubOntoItself(t *testing.T) {
 		began := time.Now()
 		_, err := hubCopy{cfg}.run(t.Context(), hubcli.CopyRequest{From: pair[0], To: pair[1], Wait: time.Hour, Progress: func(string) {}})
 		if err == nil || !strings.Contains(err.Error(), "are the same task hub") {
-			t.Errorf("copy %s %s: %v after %v, want that they are the same", pair[0], pair[1], err, time.Since(began))
+			t.Errorf("copy %s %s: %v after %v, want an error about the same hub", pair[0], pair[1], err, time.Since(began))
 		}
 	}
 }

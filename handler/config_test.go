@@ -51,11 +51,11 @@ func TestConfig_EverySettingHasItsDefaultAndAcceptsValidValues(t *testing.T) {
 				t.Errorf("%s = %s: %v, %v", tt.path, value, cfg.Problem, cfg.Notices)
 			}
 			if got := tt.get(cfg); got != want {
-				t.Errorf("%s = %s: became %v, want %v", tt.path, value, got, want)
+				t.Errorf("%s = %s: got %v, want %v", tt.path, value, got, want)
 			}
 			// Names are not case-sensitive.
 			if got := tt.get(configured(t, nested(strings.ToLower(tt.path), value), settingEnvironment...)); tt.path != "storageProvider" && !strings.Contains(tt.path, ".") && got != want {
-				t.Errorf("%s = %s: became %v, want %v", strings.ToLower(tt.path), value, got, want)
+				t.Errorf("%s = %s: got %v, want %v", strings.ToLower(tt.path), value, got, want)
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func TestConfig_VariableOverridesHostJSON(t *testing.T) {
 			cfg := configured(t, nested(tt.path, value), append(settingEnvironment, name+"="+tt.overridden)...)
 			// A variable with the name of an object in the file has no effect.
 			if got := tt.get(cfg); (got != tt.override || cfg.Problem != nil) && value != "{}" && value != "[]" {
-				t.Errorf("%s = %s with %s=%s: became %v, %v, want %v", tt.path, value, name, tt.overridden, got, cfg.Problem, tt.override)
+				t.Errorf("%s = %s with %s=%s: got %v, %v, want %v", tt.path, value, name, tt.overridden, got, cfg.Problem, tt.override)
 			}
 		}
 	}

@@ -109,6 +109,6 @@ func TestConsole_CountsInstancesOnRequestOnly(t *testing.T) {
 		}
 	}
 	if q := hub.queries[len(hub.queries)-1]; q.PageSize != 1000 || q.Fetch.Input || q.Fetch.Output {
-		t.Errorf("it is counted by %+v", q)
+		t.Errorf("instances are counted by %+v", q)
 	}
 }

@@ -104,7 +104,7 @@ func TestEventGrid_ReceivesStatusChangesOfAnApp(t *testing.T) {
 				t.Errorf("the topic got\n%s\nwant\n%s", line, want)
 			}
 		case <-patience.Context(t).Done():
-			t.Fatalf("the topic was not told of %s", status)
+			t.Fatalf("the topic did not receive %s", status)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestEventGrid_ATopicThatDoesNotAnswerDelaysNothing(t *testing.T) {
 		t.Errorf("stopping: %v", err)
 	}
 	if a.log.count("some events were not published to Event Grid") != 1 {
-		t.Error("the log says nothing of what was given up")
+		t.Error("the log has no record of the discarded events")
 	}
 }
 

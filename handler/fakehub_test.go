@@ -212,7 +212,7 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 func wantNothingInUse(t testing.TB, s *Server) {
 	t.Helper()
 	if left := s.front.Bodies.Left.Load(); left != s.cfg.MaxRequestBodies {
-		t.Errorf("the room for bodies is %d bytes when nobody is answered any more, want %d", left, s.cfg.MaxRequestBodies)
+		t.Errorf("%d bytes of body memory are free after all requests, want %d", left, s.cfg.MaxRequestBodies)
 	}
 }
 

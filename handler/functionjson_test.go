@@ -128,13 +128,13 @@ func TestWriteFunctions_ChangesOnlyItsOwnOutdatedFiles(t *testing.T) {
 		t.Errorf("second: %v %s, want %s", err, says, want)
 	}
 	if got := fileText(t, root, "mine", triggers.FileName); got != `{"bindings": []}` {
-		t.Errorf("somebody else's file is %s", got)
+		t.Errorf("the file of another program is %s", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, "Tick", "notes.txt")); err != nil {
 		t.Error(err)
 	}
 	if _, err := runWrite(t, App{Triggers: []Trigger{Manual("mine", nil2)}}, root); err == nil || !strings.Contains(err.Error(), "was not written by -write-functions") {
-		t.Errorf("over somebody else's: %v", err)
+		t.Errorf("over the file of another program: %v", err)
 	}
 }
 

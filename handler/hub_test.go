@@ -94,7 +94,7 @@ func TestHub_RetriesStorageThatIsDownAtStart(t *testing.T) {
 			t.Errorf("after the outage / says %s", w.Body)
 		}
 		if log.count("storage answers again") != 1 {
-			t.Errorf("the log does not tell that the storage is back:\n%s", log.text.String())
+			t.Errorf("the log has no record that the storage answers again:\n%s", log.text.String())
 		}
 		cancel()
 		if err := <-done; err != nil {

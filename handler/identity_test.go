@@ -182,7 +182,7 @@ func TestIdentityTokens_RefuseAnAuthorityWithoutTLS(t *testing.T) {
 	t.Setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
 	_, err := newIdentityTokens(slog.New(slog.DiscardHandler)).Token(t.Context(), durable.ManagedIdentity{Resource: managementScope, AuthorityHost: "http://evil.org"})
 	if err == nil || !strings.Contains(err.Error(), "an authority host without https") {
-		t.Errorf("error %v, want that there is no credential", err)
+		t.Errorf("error %v, want a refusal", err)
 	}
 }
 
@@ -193,6 +193,6 @@ func TestConfig_HTTPRequestsUseTheAppsIdentityByDefault(t *testing.T) {
 	}
 	own := identityOf(&fakeIdentity{})
 	if got := withIdentity(durable.Config{HTTP: durable.HTTPConfig{Tokens: own}}, slog.Default()).HTTP.Tokens; got != durable.TokenProvider(own) {
-		t.Errorf("the worker has %v, want what the configuration has", got)
+		t.Errorf("the worker has %v, want the value of the configuration", got)
 	}
 }

@@ -37,7 +37,7 @@ func TestInit_WritesAnAppWithValidSettings(t *testing.T) {
 			t.Errorf("%s has a gap:\n%s", file[0], text)
 		}
 		if strings.HasSuffix(file[0], ".json") && !json.Valid(settings.PlainJSON([]byte(text))) {
-			t.Errorf("%s is no JSON", file[0])
+			t.Errorf("%s is not valid JSON", file[0])
 		}
 	}
 	if info, err := os.Stat(filepath.Join(root, settings.LocalSettingsFile)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {

@@ -104,7 +104,7 @@ func TestInvocation_OfAnHTTPFunctionIsAnsweredByTheRoutes(t *testing.T) {
 		}
 	}
 	if n := log.count("the host wraps HTTP requests"); n != 1 {
-		t.Errorf("the log tells of wrapping %d times, want once", n)
+		t.Errorf("the log mentions wrapping %d times, want once", n)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestInvocation_EachProblemIsAFailureWithALogLine(t *testing.T) {
 			t.Errorf("%s: %d %s, want 500 with %s", tt.name, code, body, tt.want)
 		}
 		if n := log.count("level=ERROR"); n < 1 || !strings.Contains(log.text.String(), "the-invocation") || !strings.Contains(log.text.String(), "function=Run") {
-			t.Errorf("%s: the log does not tell of it:\n%s", tt.name, log.text.String())
+			t.Errorf("%s: the log has no record of it:\n%s", tt.name, log.text.String())
 		}
 	}
 }

@@ -138,7 +138,7 @@ func TestSchema_AcceptsTheSampleAndFindsMistakes(t *testing.T) {
 		durableTaskJSON(`"notifications": {"eventGrid": {"publishEventTypes": ["Begun"]}}`), `{"version": "1.0"}`,
 	} {
 		if wrong := check([]byte(bad)); len(wrong) == 0 {
-			t.Errorf("%s: no mistake is told", bad)
+			t.Errorf("%s: no mistake was found", bad)
 		}
 	}
 	if wrong := check([]byte(durableTaskJSON(`"hubName": "%HUB%", "notifications": {"eventGrid": {"publishEventTypes": ["Failed"]}}`))); len(wrong) > 0 {

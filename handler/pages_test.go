@@ -90,7 +90,7 @@ func TestPages_OfAListCanAllBeReadOverHTTPOnEachProvider(t *testing.T) {
 			}
 			for _, path := range []string{"instances", "entities"} {
 				if status, _ := page(t, server.URL+managed+path, "YQ"); status != http.StatusBadRequest {
-					t.Errorf("%s with a token of nobody: %d, want 400", path, status)
+					t.Errorf("%s with an unknown token: %d, want 400", path, status)
 				}
 			}
 		})

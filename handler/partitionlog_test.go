@@ -228,7 +228,7 @@ func TestPartitionLog_IsDeletedIfNoWorkerUsesItOrByForce(t *testing.T) {
 			a.Fatal(err)
 		}
 		if err := hub.Delete(a.Context(), false); !errors.Is(err, provider.ErrHubBusy) {
-			a.Errorf("deleted while it is worked on: %v", err)
+			a.Errorf("deleted while a worker uses it: %v", err)
 		}
 		if err := hub.Delete(a.Context(), true); err != nil {
 			a.Fatal(err)

@@ -110,7 +110,7 @@ func TestServer_RunsOnAFileAndClosesIt(t *testing.T) {
 		t.Fatalf("Run: %v", err)
 	}
 	if _, err := os.Stat(path + ".owner"); err == nil {
-		t.Error("the file was not closed: somebody still owns it")
+		t.Error("the file was not closed: a process still owns it")
 	}
 	hub, err := embedded.Open(path, embedded.Config{})
 	if err != nil {

@@ -184,7 +184,7 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 		t.Errorf("verify one: %d", code)
 	}
 	if _, _, code = hubRun(t, s, shop{}, "record", "nobody", "--dir", dir); code != hubcli.ExitNotFound {
-		t.Errorf("record nobody: %d", code)
+		t.Errorf("record without a match: %d", code)
 	}
 
 	out, _, code = hubRun(t, s, shop{}, "why", "parcel-00004", "--children")

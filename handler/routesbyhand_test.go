@@ -63,7 +63,7 @@ func TestRoutes_MatchTheHandWrittenLists(t *testing.T) {
 	}
 	for _, route := range got {
 		if !slices.Contains(allRoutes, route) {
-			t.Errorf("%s is in no list of what routes want of callers", route)
+			t.Errorf("%s is in none of the lists of credentials", route)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestAccess_EachRouteRequiresItsCredential(t *testing.T) {
 						t.Errorf("%s %s with %q: %d %s", method, base+path, caller.with, w.Code, w.Body)
 					}
 					if !exists && w.Code < 400 {
-						t.Errorf("%s %s: %d, though there is no such route", method, base+path, w.Code)
+						t.Errorf("%s %s: %d, but the route does not exist", method, base+path, w.Code)
 					}
 				}
 			}

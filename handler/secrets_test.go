@@ -117,7 +117,7 @@ func FuzzSecrets_AreInNoOutput(f *testing.F) {
 		for _, piece := range []string{key[:12], key[12:24], key[24:36], url.QueryEscape(key)[:20], url.QueryEscape(key)[20:40]} {
 			for line := range strings.Lines(out) {
 				if strings.Contains(line, piece) {
-					t.Fatalf("%s %s=%q tells %q: %s", hostJSON, variable, text, piece, line)
+					t.Fatalf("%s %s=%q shows %q: %s", hostJSON, variable, text, piece, line)
 				}
 			}
 		}

@@ -121,7 +121,7 @@ func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
 		t.Errorf("the provider ended %d times, want 1", hub.ran)
 	}
 	if log.count("msg=stopping") != 1 {
-		t.Errorf("the log does not tell of the stop:\n%s", log.text.String())
+		t.Errorf("the log has no record of the stop:\n%s", log.text.String())
 	}
 	if _, err := net.Dial("tcp", strings.TrimPrefix(base, "http://")); err == nil {
 		t.Error("the port is still open")

@@ -54,7 +54,7 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		e, seen := effects[row.Path]
 		delete(effects, row.Path)
 		if seen == (row.Inert != "") {
-			t.Errorf("%s: the list of effects has it: %v; without effect by the table: %v", row.Path, seen, row.Inert != "")
+			t.Errorf("%s: in the list of effects: %v; without effect in the table: %v", row.Path, seen, row.Inert != "")
 		}
 		different := map[any]bool{}
 		for value, want := range e.values {
@@ -83,7 +83,7 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		}
 	}
 	for path := range effects {
-		t.Errorf("there is no setting %s", path)
+		t.Errorf("setting %s does not exist", path)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	}
 	for field := range reflect.TypeFor[settings.Environment]().Fields() {
 		if name := field.Tag.Get("envconfig"); !turned[name] {
-			t.Errorf("nobody looks at the effect of %s", name)
+			t.Errorf("no test covers the effect of %s", name)
 		}
 	}
 	page, err := os.ReadFile(settingsPage)
@@ -130,7 +130,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		for _, match := range regexp.MustCompile("`([A-Z][A-Za-z_]+)`").FindAllStringSubmatch(names, -1) {
 			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentEnablesIt; the effects of all settings
 			if !turned[match[1]] && !elsewhere {
-				t.Errorf("nobody looks at the effect of %s, which %s has", match[1], settingsPage)
+				t.Errorf("no test covers the effect of %s, which %s lists", match[1], settingsPage)
 			}
 			delete(turned, match[1])
 		}

@@ -35,7 +35,7 @@ func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 			t.Errorf("%s has an effect, but no test or no get", row.Path)
 		}
 		if row.Does == "" || row.Initial == "" || row.Values == nil {
-			t.Errorf("%s lacks a word on its values, its default or what it does", row.Path)
+			t.Errorf("%s has no description of its values, its default or its effect", row.Path)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func current(t *testing.T, path, want string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not what it should be; run `go test ./handler -rewrite` and look at what changed (-want +got):\n%s", path, diff)
+		t.Errorf("%s differs; run `go test ./handler -rewrite` and review the changes (-want +got):\n%s", path, diff)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 			t.Errorf("%s: problem %v, notices %q, want none", path, cfg.Problem, cfg.Notices)
 		}
 		if _, given := found.Lookup(settings.DurableTaskPath + ".storageProvider.maxQueuePollingInterval"); !given {
-			t.Errorf("%s leaves what other programs send unseen for up to 30 s", path)
+			t.Errorf("%s polls messages of other programs only every 30 s", path)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 			}
 			cfg := configured(t, `{"durableTask": {"`+name+`": `+value+`}}`, settingEnvironment...)
 			if got := c.get(cfg); got != want || cfg.Problem != nil {
-				t.Errorf("durableTask.%s = %s: became %v, %v, want %v", name, value, got, cfg.Problem, want)
+				t.Errorf("durableTask.%s = %s: got %v, %v, want %v", name, value, got, cfg.Problem, want)
 			}
 		}
 	}

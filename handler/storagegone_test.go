@@ -104,7 +104,7 @@ func TestReady_ReportsAFullDisk(t *testing.T) {
 		t.Errorf("a start that fits: %d %s", status, told)
 	}
 	if told := m.isReady(false); !strings.Contains(told, "file too large") {
-		t.Errorf("it is not ready: %s, want why", told)
+		t.Errorf("not ready: %s, want the reason", told)
 	}
 	if status, told := m.send("POST", "/api/room", ""); status != http.StatusOK {
 		t.Fatalf("make room: %d %s", status, told)
@@ -152,7 +152,7 @@ func TestReady_ReportsADeletedHubUntilItIsCreatedAgain(t *testing.T) {
 	}
 	const why = "create task hub"
 	if told := m.isReady(false); !strings.Contains(told, why) {
-		t.Errorf("it is not ready: %s, want why", told)
+		t.Errorf("not ready: %s, want the reason", told)
 	}
 	for _, r := range [][3]string{
 		{"POST", "orchestrators/Good", "1"},

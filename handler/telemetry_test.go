@@ -81,7 +81,7 @@ func TestTelemetry_SendsSpansAndMetricsToTheReceiver(t *testing.T) {
 	defer mu.Unlock()
 	for path, want := range map[string]string{"/v1/traces": "something", "/v1/metrics": "somethings"} {
 		if body := bodies[path]; !strings.Contains(body, want) || !strings.Contains(body, "shop") {
-			t.Errorf("the receiver got %q at %s, want it to tell of %s", body, path, want)
+			t.Errorf("the receiver got %q at %s, want %s in it", body, path, want)
 		}
 	}
 }

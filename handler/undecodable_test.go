@@ -47,13 +47,13 @@ func TestReady_ShowsMessagesThatCannotBeDecoded(t *testing.T) {
 		t.Errorf("%d %s", w.Code, body)
 	}
 	if w := call(s, "GET", managed+"health/ready", ""); strings.Contains(w.Body.String(), "undecodable") {
-		t.Errorf("somebody without the key is told %s", w.Body)
+		t.Errorf("a caller without the key gets %s", w.Body)
 	}
 	if w := call(s, "POST", managed+"undecodable/retry", ""); w.Code != http.StatusUnauthorized {
-		t.Errorf("somebody without the key is answered %d", w.Code)
+		t.Errorf("a caller without the key gets status %d", w.Code)
 	}
 	if w := call(s, "POST", managed+"undecodable/retry?code="+theKey, ""); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != `{"messagesPutBack":25}` {
-		t.Errorf("they are put back with %d %s", w.Code, w.Body)
+		t.Errorf("the retry returned %d %s", w.Code, w.Body)
 	}
 	if w := call(s, "GET", managed+"health/ready?code="+theKey, ""); strings.Contains(w.Body.String(), "undecodable") {
 		t.Errorf("there are none, and health says %s", w.Body)

@@ -67,7 +67,7 @@ func TestUnknownFunction_AStartGetsAWarningWithTheKnownFunctions(t *testing.T) {
 	s := unknownApp(t, func(*Config) {})
 	known := got[ManagementPayload](t, s, "POST", managed+"orchestrators/first")
 	if known.Warning != "" {
-		t.Errorf("a known one is started with the warning %q", known.Warning)
+		t.Errorf("the start of a known function returned the warning %q", known.Warning)
 	}
 	started := got[ManagementPayload](t, s, "POST", managed+"orchestrators/Third/a")
 	for _, part := range []string{`no orchestrator named "Third"`, "it has First, Second"} {
@@ -88,7 +88,7 @@ func TestUnknownFunction_WaitingAndRestartingCallersGetTheWarning(t *testing.T) 
 	const want = `no orchestrator named "Third"; it has First, Second`
 	s := unknownApp(t, func(*Config) {})
 	if i := got[management.StatusPayload](t, s, "POST", managed+"orchestrators/Third/a?timeout=30&pollingInterval=1"); i.RuntimeStatus != history.Failed.String() || !strings.Contains(i.Warning, want) {
-		t.Errorf("who waited is told %+v", i)
+		t.Errorf("the waiting caller got %+v", i)
 	}
 	for _, query := range []string{"", "?restartWithNewInstanceId=false"} {
 		if p := got[ManagementPayload](t, s, "POST", managed+"instances/a/restart"+query); !strings.Contains(p.Warning, want) {
@@ -110,7 +110,7 @@ func TestUnknownFunction_WaitingAndRestartingCallersGetTheWarning(t *testing.T) 
 		return got[management.StatusPayload](t, waiting, "GET", managed+"instances/b").RuntimeStatus == history.Completed.String()
 	})
 	if p := got[ManagementPayload](t, waiting, "POST", managed+"instances/b/restart"); p.Warning+known.Warning != "" {
-		t.Errorf("a known one is restarted with the warning %q", p.Warning)
+		t.Errorf("the restart of a known function returned the warning %q", p.Warning)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 	})
 	patience.Until(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
 	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
-		t.Errorf("health still tells %q", health.Waiting)
+		t.Errorf("health still lists %q", health.Waiting)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does something else than the histories of 1 instances have`)
 	})
 	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Held back until there is code that fits") {
-		t.Errorf("it is %s and waits for %q", i.RuntimeStatus, i.WaitsFor)
+		t.Errorf("the status is %s with the note %q", i.RuntimeStatus, i.WaitsFor)
 	}
 	var kinds []string
 	for _, r := range got[statusjson.Why](t, s, "GET", managed+"instances/a/why").Reasons {
@@ -175,7 +175,7 @@ func TestVersionMismatch_IsSeenInStatusHealthAndWhy(t *testing.T) {
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Second" of version "2.0" is not taken by this worker: `+cause)
 	})
 	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Pending" || !strings.Contains(i.WaitsFor, cause) {
-		t.Errorf("it is %s and waits for %q", i.RuntimeStatus, i.WaitsFor)
+		t.Errorf("the status is %s with the note %q", i.RuntimeStatus, i.WaitsFor)
 	}
 	reasons := got[statusjson.Why](t, s, "GET", managed+"instances/a/why").Reasons
 	if len(reasons) != 2 || reasons[0].Kind != "heldBack" || !strings.Contains(reasons[0].Text, cause) || reasons[0].Since == "" || reasons[1].Kind != "notStarted" {

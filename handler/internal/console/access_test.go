@@ -78,7 +78,7 @@ func TestRoutes_WithoutASessionOrAHubMatchTheHandWrittenLists(t *testing.T) {
 			t.Errorf("%s: a browser sends GET and POST", name)
 		}
 		if r.live > 0 && r.method != http.MethodGet {
-			t.Errorf("%s: only what is read is sent as events", name)
+			t.Errorf("%s: only a GET route can be sent as events", name)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestAccess_EachRouteRequiresASession(t *testing.T) {
 	// Without a read key no session can be for reading, not even one made with an empty key.
 	oneKey := management.Access{Key: keys.Key}
 	if _, e := newConsole(oneKey); ask(e, http.MethodGet, "/hub", "", "Cookie", sessionCookie+"="+session(oneKey, management.Read)).Code != http.StatusSeeOther {
-		t.Error("a session for reading is good though there is no key for that")
+		t.Error("a session for reading is valid without a read key")
 	}
 }
 

@@ -47,7 +47,7 @@ func TestEntity_ShowsTheFirstPartOfALongStateAndDownloadsAllOfIt(t *testing.T) {
 		}
 	}
 	if w := a.send(http.MethodGet, "entity/state?name=Note&key=nobody", nil, nil); w.Code != http.StatusNotFound {
-		t.Errorf("the state of nobody: %d %s", w.Code, w.Body)
+		t.Errorf("the state of an unknown entity: %d %s", w.Code, w.Body)
 	}
 }
 

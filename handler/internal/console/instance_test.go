@@ -44,7 +44,7 @@ func TestInstance_FormsPerformTheirActions(t *testing.T) {
 	do("i", "resume")
 	a.await("i", history.Running)
 	if w := a.post("instance/raise", url.Values{"id": {"i"}, "event": {"Approval"}, "payload": {`yes`}}); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "A text needs quotes") {
-		t.Errorf("a payload that is no JSON: %d %s", w.Code, w.Body)
+		t.Errorf("a payload that is not JSON: %d %s", w.Code, w.Body)
 	}
 	if w := a.post("instance/raise", url.Values{"id": {"i"}, "event": {""}}); w.Code != http.StatusBadRequest {
 		t.Errorf("an event without a name: %d %s", w.Code, w.Body)
@@ -56,11 +56,11 @@ func TestInstance_FormsPerformTheirActions(t *testing.T) {
 		t.Errorf("the output is %s", *s.Output)
 	}
 	if w := a.post("instance/act", url.Values{"id": {"i"}, "action": {"terminate"}}); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "The instance is Completed; to terminate it, it must be Pending") {
-		t.Errorf("terminate what has ended: %d %s", w.Code, w.Body)
+		t.Errorf("terminate an ended instance: %d %s", w.Code, w.Body)
 	}
 	id := regexp.MustCompile(`The new instance is (\w+)\.`).FindStringSubmatch(do("i", "restart"))
 	if id == nil {
-		t.Fatal("the new ID is not told")
+		t.Fatal("the new ID is not shown")
 	}
 	a.await(id[1], history.Running)
 	do(id[1], "terminate", "reason", "enough", "option", "1")
@@ -84,7 +84,7 @@ func TestInstance_FormsPerformTheirActions(t *testing.T) {
 	}
 	for _, path := range []string{"", "/why", "/timeline", "/status", "/children", "/history", "/payload"} {
 		if w := a.send(http.MethodGet, "instance"+path+"?id=nobody&field=input", nil, nil); w.Code != http.StatusNotFound {
-			t.Errorf("%s of nobody: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s of an unknown instance: %d %s", path, w.Code, w.Body)
 		}
 	}
 }
@@ -295,7 +295,7 @@ func TestInstance_ChildrenAreShownInPages(t *testing.T) {
 		part := a.part(path)
 		shown := regexp.MustCompile(`>(child-\d+)</a>`).FindAllStringSubmatch(part, -1)
 		if len(shown) > childrenAtOnce {
-			t.Errorf("%d children are shown at once", len(shown))
+			t.Errorf("%d children are on one page", len(shown))
 		}
 		for _, m := range shown {
 			if m[1] != fmt.Sprintf("child-%03d", seen) {

@@ -288,10 +288,10 @@ func TestInstances_AreFiltered(t *testing.T) {
 		}
 	}
 	if w := a.send(http.MethodGet, "instances?createdFrom=yesterday", nil, nil); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "yesterday") {
-		t.Errorf("a time that is none: %d %s", w.Code, w.Body)
+		t.Errorf("an invalid time: %d %s", w.Code, w.Body)
 	}
 	if w := a.send(http.MethodGet, "instances?continuation=nonsense", nil, nil); w.Code != http.StatusBadRequest {
-		t.Errorf("a continuation that is none: %d %s", w.Code, w.Body)
+		t.Errorf("an invalid continuation: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestInstances_LinkBackToPreviousPages(t *testing.T) {
 	for _, before := range slices.Backward(pages[:4]) {
 		path := follow(page, previousPage)
 		if path == "" {
-			t.Fatalf("there is no way back on %s", page)
+			t.Fatalf("no link to the previous page on %s", page)
 		}
 		page = a.get(path)
 		if d := cmp.Diff(listed(before), listed(page)); d != "" {
@@ -59,7 +59,7 @@ func TestWay_FitsIntoAURL(t *testing.T) {
 		t.Errorf("it remembers %d pages, want 10 or more", len(came))
 	}
 	if came = came.onwards(strings.Repeat("x", mostWay)); len(came) > 0 {
-		t.Errorf("what does not fit is remembered: %d pages", len(came))
+		t.Errorf("more pages than fit are kept: %d", len(came))
 	}
 }
 

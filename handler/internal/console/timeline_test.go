@@ -193,7 +193,7 @@ func TestTimeline_ZoomsToAWindow(t *testing.T) {
 	}
 	q, _ = url.ParseQuery(part.Whole)
 	if later := drawTimeline(steps, noon, end.Add(time.Hour), q); later.Shown != len(steps) || later.Whole != "" { // the instance runs meanwhile
-		t.Errorf("all of it are %d steps, and %q is more", later.Shown, later.Whole)
+		t.Errorf("the complete range has %d steps, and %q leads to more", later.Shown, later.Whole)
 	}
 	q, _ = url.ParseQuery(part.Later)
 	if later := drawTimeline(steps, noon, end, q); !later.Window.From.After(part.Window.From) || later.Shown < 980 {

@@ -44,7 +44,7 @@ func TestUsage_CoversTheLastMinute(t *testing.T) {
 	}
 	// The hub was opened again and counts from zero.
 	if got := log.look(at(0), began.Add(2*time.Hour), began); got.Parts[0].Lately.Requests != 0 {
-		t.Errorf("after it was opened again: %+v", got)
+		t.Errorf("after the hub was opened again: %+v", got)
 	}
 }
 

@@ -159,7 +159,7 @@ func TestPublisher_NeverDelaysPublish(t *testing.T) {
 			t.Errorf("%d were sent or counted as dropped", n)
 		}
 		if n := strings.Count(log.String(), "events are dropped"); n != 1 {
-			t.Errorf("dropping was told %d times:\n%s", n, &log)
+			t.Errorf("dropping was logged %d times:\n%s", n, &log)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestPublisher_KeepsTheOrderOfAnInstanceAndSendsOnlyConfiguredStatuses(t *te
 			subjects = append(subjects, regexp.MustCompile(`orchestrator/\w+`).FindString(body))
 		}
 		if got := strings.Join(subjects, " "); got != "orchestrator/Running orchestrator/Running orchestrator/Completed" {
-			t.Errorf("told of %s", got)
+			t.Errorf("published %s", got)
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestPublisher_SendsRemainingEventsWhenItStopsWithATimeLimit(t *testing.T) {
 			t.Errorf("stopping took %v", took)
 		}
 		if p.Dropped() == 0 {
-			t.Error("what was not sent does not count as dropped")
+			t.Error("events that were not sent do not count as dropped")
 		}
 	})
 }

@@ -406,7 +406,7 @@ func TestProgram_OutputMatchesTheTranscript(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Errorf("what is printed is not what is in %s; run with -rewrite and look at what changed (-want +got):\n%s", file, diff)
+		t.Errorf("the output differs from %s; run with -rewrite and review the changes (-want +got):\n%s", file, diff)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestLoadMonitor_KeepsTheLastSamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := busy[i].WorkItems.Latency.Seconds(); p.WorkItemQueueLatency != want {
-				t.Errorf("look %d tells %v s, want %v s", i, p.WorkItemQueueLatency, want)
+				t.Errorf("sample %d is %v s, want %v s", i, p.WorkItemQueueLatency, want)
 			}
 			if added := p.ScaleRecommendation.Action == scaleAdd; added != (i >= 4) {
 				t.Errorf("look %d recommends %+v", i, p.ScaleRecommendation)
@@ -123,7 +123,7 @@ func TestLoadMonitor_KeepsTheLastSamples(t *testing.T) {
 func TestLoadMonitor_ReturnsTheReasonIfThereIsNoLoad(t *testing.T) {
 	cfg := func() (int, int, time.Duration) { return 1, 1, time.Second }
 	if _, err := (&loadMonitor{now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, durable.ErrNotSupported) {
-		t.Errorf("a hub that cannot tell: %v", err)
+		t.Errorf("a hub that does not report its load: %v", err)
 	}
 	broken := errors.New("storage is down")
 	if _, err := (&loadMonitor{hub: &loads{err: broken}, now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, broken) {
