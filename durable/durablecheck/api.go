@@ -51,10 +51,10 @@ func isActivity(sig *types.Signature) bool {
 }
 
 // isDurableCall reports whether fn, a function of package durable, makes a decision that the history
-// records, or uses a value that depends on the call's position. Functions that take the orchestrator's
-// Context do so. Methods of Context and of tasks do so if they can fail, return a task, or return
-// nothing; the other methods only read. NewUUID takes the next value of a sequence, and the result of
-// Patched is recorded.
+// records, or uses a value that depends on its position. Functions that take the orchestrator's Context
+// do so. Methods of Context and of tasks do so if they can fail, return a task, or return nothing; the
+// other methods only read. NewUUID takes the next value of a sequence, and the result of Patched is
+// recorded.
 func isDurableCall(fn *types.Func) bool {
 	sig := fn.Signature()
 	if isOrchestrator(sig) || takesSignaler(sig) {

@@ -71,37 +71,37 @@
 //
 // # Package-level variables
 //
-// A package-level variable is mutable if its package does one of the following outside of its
-// declaration and of init functions. It assigns the variable, an element or a field of it (also
-// through a pointer), deletes from it, takes its address, or calls a method that changes its receiver.
-// Reading a mutable variable is reported, and so is changing any variable. Methods of types in other
-// modules do not count as changes, except methods of buffers, lists and random number generators of the
-// standard library. Assignments in tests to variables of the tested code do not count. Variables that
-// never change are allowed: error values, compiled patterns, tables.
+// A package-level variable is mutable if its package changes it outside of its declaration and of init
+// functions. Changes are assignments to the variable, an element or a field of it, also through a
+// pointer. Deleting from it, taking its address, and calling a method that changes its receiver count as
+// changes too. Reading a mutable variable is reported, and so is changing any variable. Methods of types
+// in other modules do not count as changes, except methods of buffers, lists and random number generators
+// of the standard library. Assignments in tests to variables of the tested code do not count. Variables
+// that never change are allowed: error values, compiled patterns, tables.
 //
-// A variable that is initialized with a function stands for that function. A variable whose
-// initializer uses the time, a random number or the environment is reported as if the orchestrator did
-// so, because its value differs between processes.
+// A variable that is initialized with a function stands for that function. A variable whose initializer
+// uses the time, a random number or the environment is reported like a direct use, because its value
+// differs between processes.
 //
 // # Map order
 //
-// A range over a map, or over maps.Keys, Values or All, is reported if its body makes a durable call,
-// directly or through other functions, or calls ctx.NewUUID. It is also reported if the iteration
-// order has an effect after the loop, because the body
+// A range over a map, or over maps.Keys, Values or All, is reported if its body calls ctx.NewUUID or
+// makes a durable call, also through other functions. It is also reported if the iteration order has an
+// effect after the loop, because the body
 //
-//   - appends to a slice that the same function does not sort afterwards, with package sort
-//     or slices, or with a function whose name starts with Sort,
+//   - appends to a slice that the function does not sort afterwards (with package sort or
+//     slices, or with a function whose name starts with Sort),
 //   - concatenates strings or adds floating-point numbers,
 //   - writes to a builder, a buffer, a hash or a writer,
-//   - sets a variable, or an element other than the one for the loop's key, to a value that
-//     depends on the iteration, unless an enclosing if compares the two as for a maximum,
+//   - sets a variable, or an element for another key, to a value that depends on the
+//     iteration (unless an enclosing if compares the two, as for a maximum),
 //   - returns a value that depends on the iteration, or ends the loop early after it has
 //     counted or added.
 //
-// Allowed are sums of integers, counts, copies and sets by key, max and min, a search that compares
-// the key with ==, and an early exit with a constant. A function that returns a slice in map order is
-// not reported itself. Its callers are reported unless they sort the slice, or only count or search
-// it. maps.Keys and similar functions are treated like such a function.
+// Allowed are sums of integers, counts, copies and sets by key, max and min. Also allowed are searches
+// with == on the key, and early exits with a constant. A function that returns a slice in map order is
+// not reported itself. Its callers are reported unless they sort the slice, or only count or search it.
+// maps.Keys and similar functions are treated like such a function.
 //
 // # Other modules
 //
@@ -127,11 +127,12 @@
 //
 //   - Calls through an interface, through a function in a field, a map or a parameter, or by
 //     reflection; and String and MarshalJSON methods that fmt and encoding/json call.
-//   - Function literals that a function returns which is not an orchestrator.
+//   - Function literals that are returned by a function that is not an orchestrator.
 //   - State that is not package-level: fields behind a pointer that the receiver of an
 //     orchestrator method, or the code around a literal, shares with other code.
-//   - Changes of package-level variables through another pointer to the same value, or by a
-//     package that imports the variable's package, because facts flow with imports.
+//   - Changes of package-level variables through another pointer to the same value.
+//   - Changes of package-level variables by a package that imports the variable's package,
+//     because facts flow with imports.
 //   - The order of reflect's MapKeys and MapRange, and the order of maps within types that
 //     have their own iterators.
 //   - Time zones: time.Local and time.LoadLocation differ between machines.

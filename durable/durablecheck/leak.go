@@ -272,8 +272,8 @@ func (l *leakCheck) isKey(e ast.Expr) bool {
 	return ok && l.key != nil && l.TypesInfo.Uses[id] == l.key
 }
 
-// isForOneKey reports whether the current node runs for at most one key, because an enclosing if
-// compares the key with a value that does not change.
+// isForOneKey reports whether the current node runs for at most one key: an enclosing if compares the key
+// with a value that does not change.
 func (l *leakCheck) isForOneKey() bool {
 	return l.guarded(func(cond ast.Expr) bool { return l.fixesKey(cond) })
 }

@@ -177,8 +177,8 @@ func changesReceiver(info *types.Info, receiver types.Object, e ast.Expr, how ch
 	}
 }
 
-// reachesShared reports whether e, a part of a copied value, is shared with the original, because it
-// is reached through a pointer, a slice or a map.
+// reachesShared reports whether e, a part of a copied value, is shared with the original: it is reached
+// through a pointer, a slice or a map.
 func reachesShared(info *types.Info, e ast.Expr) bool {
 	for {
 		var x ast.Expr

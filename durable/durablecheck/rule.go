@@ -35,9 +35,9 @@ var rules = []rule{
 	ruleDefer, ruleActivity, ruleContext, ruleMapOrder, rulePatch, ruleSync, ruleVariable, ruleLog, ruleIgnore,
 }
 
-// crosses reports whether a violation of r within another module also counts for its callers. A
-// library may guard a cache with a lock, store it in a package-level variable or write a log line, and
-// still return the same result on each replay. A library that reads the clock may not.
+// crosses reports whether a violation of r within another module also counts for its callers. A library
+// may use locks, package-level variables and log lines and still return the same result on each replay. A
+// library that reads the clock may not.
 func (r rule) crosses() bool {
 	switch r {
 	case ruleActivity, ruleContext, ruleMapOrder, ruleSync, ruleVariable, ruleLog:

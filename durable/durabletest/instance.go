@@ -60,9 +60,9 @@ func Raise[O, T any](i *Instance[O], event durable.Event[T], v T) {
 	i.sent(event.Raise(i.hub.ctx, i.hub.client, i.ID, v))
 }
 
-// Terminate ends the instance; reason becomes its output. Like [Instance.Suspend] and [Instance.Resume],
-// it then runs all work that is due at the hub's time, and fails the test if the instance rejects the
-// request, for example because it has ended.
+// Terminate ends the instance; reason becomes its output. Terminate, Suspend and Resume then run all work
+// that is due at the hub's time. They fail the test if the instance rejects the request, for example
+// because it has ended.
 func (i *Instance[O]) Terminate(reason string) {
 	i.hub.t.Helper()
 	i.sent(i.hub.client.Terminate(i.hub.ctx, i.ID, reason))

@@ -89,8 +89,8 @@ func (*ExecutionRewound) Type() EventType { return TypeExecutionRewound }
 func (*ContinueAsNew) Type() EventType { return TypeContinueAsNew }
 
 // IsSameChild reports whether e and other start the same child: the same action of the same parent
-// scheduled both. Their execution IDs may differ, because a worker may send a start again under a new
-// execution ID, and because a child may have continued as new.
+// scheduled both. Their execution IDs may differ: a worker may send a start again under a new execution
+// ID, and a child may have continued as new.
 func (e *ExecutionStarted) IsSameChild(other *ExecutionStarted) bool {
 	return e.Parent != nil && other != nil && other.Parent != nil &&
 		e.Parent.Instance == other.Parent.Instance && e.Parent.TaskScheduleID == other.Parent.TaskScheduleID

@@ -351,7 +351,7 @@ func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row, 
 		return nil
 	}
 	switch {
-	case leftOut != nil && leftOut.cp.Instance == cp.Instance && len(leftOut.events)+len(cp.NewEvents) == len(l.Events): // no other worker has written in between
+	case leftOut != nil && leftOut.cp.Instance == cp.Instance && len(leftOut.events)+len(cp.NewEvents) == len(l.Events): // no other writer
 		u.events, u.rows = slices.Concat(leftOut.events, cp.NewEvents), slices.Concat(leftOut.rows, rows)
 	case behind || u.rowMissesStart():
 		u.events, u.rows = l.Events, nil

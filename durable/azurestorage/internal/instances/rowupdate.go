@@ -176,9 +176,9 @@ func (u *RowUpdate) isNew() bool {
 	return row == nil || row.State.Status.IsTerminal() && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
 }
 
-// endState returns the final state of an execution whose row was written. It returns nil if the
-// execution has not ended. It also returns nil if the state is not completely known, because the
-// previous row is unknown, or the output or the tags are in a blob.
+// endState returns the final state of an execution whose row was written. It returns nil if the execution
+// has not ended. It also returns nil if parts of the state are unknown: the previous row is unknown, or
+// the output or the tags are in a blob.
 func (u *RowUpdate) endState(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
 	if u.row == nil || row.TagsBlob != "" || !EndsExecution(u.cp) {
 		return nil

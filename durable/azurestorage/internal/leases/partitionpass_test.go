@@ -319,8 +319,8 @@ func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 	}
 }
 
-// In any order of passes, two workers never read one queue at the same time if their clocks agree, and
-// the partitions are balanced in the end.
+// In any order of passes, two workers never read one queue at the same time if their clocks agree. In the
+// end, the partitions are balanced.
 func TestPlanPartitions_NeverAllowsTwoReadersAndBalances(t *testing.T) {
 	for seed := range uint64(300) {
 		simulatePartitions(t, seed)

@@ -1,10 +1,10 @@
 // Package leases assigns the control queues of a task hub to its workers, and the task hub to one of
 // the apps that share it.
 //
-// Leases are rows of a table or leases on blobs, in the formats of DurableTask.AzureStorage. A
-// [Manager] acquires and renews the leases of one [Worker], balances them with other workers, and
-// tells each [Partition] when to start and stop reading its queue. An [AppManager] lets a manager run
-// only while its app holds the app lease. The package does not depend on messages or sessions.
+// Leases are rows of a table or leases on blobs, in the formats of DurableTask.AzureStorage. A [Manager]
+// acquires and renews the leases of one [Worker] and balances them with other workers. It tells each
+// [Partition] when to start and stop reading its queue. An [AppManager] lets a manager run only while its
+// app holds the app lease. The package does not depend on messages or sessions.
 package leases
 
 import (
