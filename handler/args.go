@@ -24,9 +24,9 @@ type appCommand struct {
 
 // appCommands lists all commands in the order of the usage text.
 var appCommands = []appCommand{
-	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, that of host.json", writeFunctionsCommand},
+	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, the folder of host.json", writeFunctionsCommand},
 	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", nil},
-	{"-schema", "", "write the JSON schema of what host.json may have for an app, for editors", schemaCommand},
+	{"-schema", "", "write the JSON schema of host.json, for editors", schemaCommand},
 	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", openAPICommand},
 	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
 }

@@ -210,7 +210,7 @@ func compactHub(ctx context.Context, cfg Config) (hubcli.Compacted, error) {
 	case PartitionLog:
 		return compactLogs(ctx, cfg)
 	case AzureStorage:
-		return hubcli.Compacted{}, errors.New("the task hub is in queues and tables; only a hub in a local file or in partition logs is compacted")
+		return hubcli.Compacted{}, errors.New("the task hub is in queues and tables; only a hub in a local file or in partition logs can be compacted")
 	case Embedded:
 	}
 	path := cfg.hubFile()
@@ -241,7 +241,7 @@ func (t *hubTool) repair(ctx context.Context, apply bool) (hubcli.Repaired, erro
 
 func repairHub(ctx context.Context, cfg Config, apply bool) (done hubcli.Repaired, err error) {
 	if cfg.StorageType != PartitionLog {
-		return done, errors.New("only a task hub in partition logs is repaired")
+		return done, errors.New("only a task hub in partition logs can be repaired")
 	}
 	report, err := partitionlog.Repair(ctx, cfg.Connection, cfg.partitionLogConfig(), apply)
 	if report == nil {

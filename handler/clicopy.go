@@ -181,7 +181,7 @@ func (c hubCopy) checkApart(from, to string) error {
 		same = isOneFile(source, target) || isOneFile(source, unfinished(target))
 	}
 	if same {
-		return fmt.Errorf("%s and %s are the same task hub; name two, as in `hub copy embedded embedded:FILE`", from, to)
+		return fmt.Errorf("%s and %s are the same task hub; name two different hubs, as in `hub copy embedded embedded:FILE`", from, to)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func TestAccess_ForeignHostNamesAreRefusedOnThisMachine(t *testing.T) {
 			r.Host, r.RemoteAddr = tt.host, tt.from
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
-			if w.Code != tt.want || tt.want == http.StatusForbidden && !strings.Contains(w.Body.String(), "Call it localhost") {
+			if w.Code != tt.want || tt.want == http.StatusForbidden && !strings.Contains(w.Body.String(), "Use localhost") {
 				t.Errorf("GET %s at %s from %s: %d %s, want %d", path, tt.host, tt.from, w.Code, w.Body, tt.want)
 			}
 		}

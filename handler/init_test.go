@@ -118,7 +118,7 @@ func TestCommands_AreDistinguished(t *testing.T) {
 		{"--version", thisModule},
 		{"-version", "go1."},
 		{"-init --help", "write a new app"},
-		{"-write-functions -h", "that of host.json"},
+		{"-write-functions -h", "the folder of host.json"},
 		{"-schema --help", "JSON schema"},
 	} {
 		out.Reset()

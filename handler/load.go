@@ -101,7 +101,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 	_, coreTools := vars.Lookup("FUNCTIONS_CORETOOLS_ENVIRONMENT")
 	cfg.onDevMachine = cfg.BehindHost && coreTools
 	if _, given := r.Sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
-		r.Problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
+		r.Problem(fmt.Errorf("%s is not set, and the app runs in slot %q: each slot needs its own task hub", hubNamePath, env.SlotName))
 	}
 	if r.Problems() == nil {
 		r.Problem(durableProblem(&cfg, vars))
@@ -124,7 +124,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 	}
 	for _, key := range [][2]string{{"DURABLE_KEY", env.Key}, {"DURABLE_READ_KEY", env.ReadKey}} {
 		if n := len(key[1]); n > 0 && n < shortestKey {
-			r.Notice("The key %s has %d characters; %d random ones or more cannot be guessed.", key[0], n, shortestKey)
+			r.Notice("The key %s has %d characters; use at least %d random characters.", key[0], n, shortestKey)
 		}
 	}
 	cfg.Notices, cfg.Problem = r.Notices(), r.Problems()

@@ -245,7 +245,7 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 			"a bad value", `{"extensions": {"durableTask": {"storageProvider": {"partitionCount": 99}}}}`, "AzureWebJobsStorage=UseDevelopmentStorage=true",
 			"extensions.durableTask.storageProvider.partitionCount is 99; want a whole number from 1 to 16 (host.json line 1)",
 		},
-		{"no JSON", "{", "AzureWebJobsStorage=UseDevelopmentStorage=true", "host.json line 1: the file ends before its object does"},
+		{"no JSON", "{", "AzureWebJobsStorage=UseDevelopmentStorage=true", "host.json line 1: the file ends before the end of its object"},
 		{"no connection", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`), "X=", "none of the settings AzureWebJobsStorage"},
 	} {
 		p := program(t, "app", tt.hostJSON, "PORT=0", tt.setting)

@@ -166,12 +166,12 @@ func (s *Server) newEcho() *echo.Echo {
 // does not restrict anything.
 func (s *Server) exposed() error {
 	if s.cfg.ReadKey != "" && (s.cfg.Key == "" || s.cfg.Key == s.cfg.ReadKey) {
-		return errors.New("DURABLE_READ_KEY is the key of callers that may only read: set DURABLE_KEY, too, to another key")
+		return errors.New("DURABLE_READ_KEY requires a different DURABLE_KEY: set DURABLE_KEY, too")
 	}
 	if s.cfg.BehindHost || s.cfg.Key != "" || web.IsLoopback(s.cfg.Address) {
 		return nil
 	}
-	return fmt.Errorf("the address to listen on is %s, which others can reach: set DURABLE_KEY, the key that callers of the management API must have", s.cfg.Address)
+	return fmt.Errorf("other machines can reach the address %s: set DURABLE_KEY, the key for callers of the management API", s.cfg.Address)
 }
 
 // configReason formats a configuration problem for callers and the log.
@@ -299,7 +299,7 @@ func listenAdvice(err error, address string) string {
 	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 		return "set PORT to a port that is free"
 	}
-	return fmt.Sprintf("set DURABLE_ADDRESS, from which %s comes, to an address of this machine, such as 127.0.0.1 or 0.0.0.0", address)
+	return fmt.Sprintf("set DURABLE_ADDRESS to an address of this machine, such as 127.0.0.1 or 0.0.0.0; %s is not one", address)
 }
 
 // logStart logs the address, the configuration and its notices.
@@ -311,8 +311,8 @@ func (s *Server) logStart(address string) {
 		s.logger.Warn(notice)
 	}
 	if missing := s.withoutFunctionJSON(); len(missing) > 0 {
-		s.logger.Warn("The host does not know these functions, and never calls them: they have no function.json below "+s.cfg.Root+
-			". To write it, run this program with the arguments -write-functions "+s.cfg.Root+", then start the host again.", "functions", missing)
+		s.logger.Warn("The host never calls these functions, because they have no function.json below "+s.cfg.Root+
+			". To write the files, run this program with the arguments -write-functions "+s.cfg.Root+", then start the host again.", "functions", missing)
 	}
 }
 

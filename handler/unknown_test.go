@@ -151,7 +151,7 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does something else than the histories of 1 instances have`)
 	})
-	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Held back until there is code that fits") {
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Held back until matching code is deployed") {
 		t.Errorf("the status is %s with the note %q", i.RuntimeStatus, i.WaitsFor)
 	}
 	var kinds []string

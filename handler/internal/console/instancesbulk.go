@@ -191,7 +191,7 @@ func previewBulk(v *visit) error {
 	b := &bulk{Action: a.Name, Filter: filterOf(v.form)}
 	if v.value("scope") != "filter" {
 		if b.IDs = v.form["id"]; len(b.IDs) == 0 {
-			return web.BadRequest("No instance is selected. Select some, or choose all that match the filter.")
+			return web.BadRequest("No instance is selected. Select instances, or choose all matching instances.")
 		}
 	}
 	if a.Name == "restart" {

@@ -128,7 +128,7 @@ func (c *call) answerError(a *answer) *answerError {
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
 		text = "the app requires a key: set DURABLE_KEY"
 	default:
-		text = fmt.Sprintf("the answer is %d %s", a.status, http.StatusText(a.status))
+		text = fmt.Sprintf("the app answered %d %s", a.status, http.StatusText(a.status))
 	}
 	text = strings.TrimRight(text, ".")
 	if told.InstancesDeleted != nil {

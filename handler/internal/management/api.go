@@ -347,9 +347,9 @@ func heldText(f durable.WaitingFunction) string {
 	case f.Runs:
 		return "Runs: " + notYielding(f)
 	case f.Crashed:
-		return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
+		return fmt.Sprintf("Set aside: the %s %s has repeatedly ended the process with a panic. Correct it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
 	case f.Differs:
-		return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, name)
+		return fmt.Sprintf("Held back until matching code is deployed: the %s %s does not match the history. hub why shows the difference.", f.Kind, name)
 	case f.Stalled:
 		return fmt.Sprintf("Held back: the %s %s does not yield. It must wait for durable tasks only; the log has its stack. Correct it and restart the app, or suspend and resume the instance to run it again.", f.Kind, name)
 	case f.Refusal != "":

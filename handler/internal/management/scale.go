@@ -185,7 +185,7 @@ const sampleInterval = time.Second
 // look returns the current load.
 func (m *loadMonitor) look(ctx context.Context) (*ScalePayload, error) {
 	if m.hub == nil {
-		return nil, fmt.Errorf("tell the load of the hub: %w", durable.ErrNotSupported)
+		return nil, fmt.Errorf("report the load of the hub: %w", durable.ErrNotSupported)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -75,7 +75,7 @@ func TestParseLocalSettings_ReadsTheFilesOfCoreTools(t *testing.T) {
 		`{"Values": {"A": {"B": "C"}}}`: `the value of "A" must be a string`,
 		`{"Values": {"A=B": "C"}}`:      `"A=B" cannot be an environment variable`,
 		`{"Values": {"": "C"}}`:         `"" cannot be an environment variable`,
-		`{"Values": {`:                  "the file ends before its object does",
+		`{"Values": {`:                  "the file ends before the end of its object",
 	} {
 		if _, err := parseLocalSettings([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want %s", text, err, want)

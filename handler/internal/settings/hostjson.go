@@ -126,7 +126,7 @@ func lineAt(text []byte, offset int64) int {
 // plainSyntaxError returns a readable error for a file that ends too early.
 func plainSyntaxError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the file ends before its object does")
+		return errors.New("the file ends before the end of its object")
 	}
 	return err
 }

@@ -55,8 +55,8 @@ func TestParseHostJSON_NamesTheLineOfASyntaxError(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"a missing comma", "{\n\"a\": 1\n\"b\": 2}", "host.json line 3: invalid character '\"' after object key:value pair"},
 		{"an unquoted name", "{\n\n a: 1}", "host.json line 3: invalid character 'a'"},
-		{"an early end", "{\n\"a\": {\n", "host.json line 3: the file ends before its object does"},
-		{"nothing at all", "", "host.json line 1: the file ends before its object does"},
+		{"an early end", "{\n\"a\": {\n", "host.json line 3: the file ends before the end of its object"},
+		{"nothing at all", "", "host.json line 1: the file ends before the end of its object"},
 		{"a comment that is not closed", "/* {} ", "host.json line 1: invalid character '/' looking for beginning of value"},
 		{"an array", "[]", "host.json line 1: want an object, found an array"},
 		{"text after the end", "{}\n{}", "there is text after the object"},

@@ -134,7 +134,7 @@ func HostSchema[C any](rows []Row[C]) ([]byte, error) {
 	root := Schema{
 		"$schema":     "http://json-schema.org/draft-07/schema#",
 		"title":       "host.json of a Durable Functions app in Go",
-		"description": "Made from the table of settings in package handler.",
+		"description": "Generated from the table of settings in package handler.",
 		"type":        "object",
 		"required":    []string{"version"},
 		"properties":  Schema{"$schema": Schema{"type": "string"}},

@@ -385,6 +385,6 @@ func (u *UnreadableLog) Add(log *slog.Logger, id string, cause error) {
 		return
 	}
 	u.known[id] = true
-	log.Error("lists and purges leave out an instance whose stored record cannot be read; repair it, or delete it with a storage tool",
+	log.Error("lists and purges skip an instance because its stored record cannot be read; repair it, or delete it with a storage tool",
 		"event", "InstanceUnreadable", "instanceId", id, "error", cause)
 }

@@ -55,7 +55,7 @@ func (f *File) Open() error {
 	hub, err := embedded.Open(f.path, f.cfg)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-			return fmt.Errorf("%w; the setting storageProvider.path names another file", err)
+			return fmt.Errorf("%w; set storageProvider.path to another file", err)
 		}
 		return err
 	}

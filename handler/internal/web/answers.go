@@ -304,7 +304,7 @@ func outageMessage(err error) string {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "The disk of the task hub's file is full. Free space and try again."
 	case taskhub.IsUncertain(err):
-		return "The request may or may not have happened. Look at the instance, or try again."
+		return "The request may or may not have happened. Check the instance, or try again."
 	case taskhub.IsDamaged(err):
 		return "A part of the task hub that the request needs is damaged or missing."
 	case taskhub.IsStopped(err):
@@ -312,7 +312,7 @@ func outageMessage(err error) string {
 	case taskhub.IsDeletedHub(err):
 		return "The task hub was deleted. The app creates it again: try again later."
 	case errors.Is(err, fs.ErrNotExist):
-		return "The task hub's file was deleted or moved. Put it back, or restart the app."
+		return "The task hub's file was deleted or moved. Restore it, or restart the app."
 	}
 	return "The storage of the task hub cannot be reached or does not answer. Try again later."
 }

@@ -160,8 +160,8 @@ func (f *Front) checkHost(r *http.Request) error {
 	for _, host := range hosts {
 		if host = nameOf(strings.TrimSpace(host)); !isOurName(host, f.cfg.SiteHostname) {
 			return AnswerWith(http.StatusForbidden, ErrorBody{Message: fmt.Sprintf(
-				"The request is for the host %q, which is not this app's. Call it localhost; or set DURABLE_KEY; "+
-					"or, if it is behind a proxy of its own, httpSettings.useForwardedHost.", host)})
+				"The request is for the host %q, which is not a host of this app. Use localhost, or set DURABLE_KEY, " +
+					"or, behind your own proxy, set httpSettings.useForwardedHost.", host)})
 		}
 	}
 	return nil
