@@ -160,7 +160,7 @@ func (f *Front) checkHost(r *http.Request) error {
 	for _, host := range hosts {
 		if host = nameOf(strings.TrimSpace(host)); !isOurName(host, f.cfg.SiteHostname) {
 			return AnswerWith(http.StatusForbidden, ErrorBody{Message: fmt.Sprintf(
-				"The request is for the host %q, which is not a host of this app. Use localhost, or set DURABLE_KEY, " +
+				"The request is for the host %q, which is not a host of this app. Use localhost, or set DURABLE_KEY, "+
 					"or, behind your own proxy, set httpSettings.useForwardedHost.", host)})
 		}
 	}
