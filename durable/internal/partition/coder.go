@@ -286,7 +286,7 @@ func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 type eventCoder coder
 
 // Since reports whether the record's version has the fields that were added in version. When
-// newEncoder, set says that the event uses them.
+// writing, set says that the event uses them.
 func (c *eventCoder) Since(version byte, set bool) bool {
 	if set {
 		c.needed = max(c.needed, version)

@@ -4,7 +4,7 @@
 // in Go and .NET.
 //
 // The span of an orchestration, or of something that it waits for, can start in one process and
-// endSpan in another, days later. Its ID is chosen at the start and stored in the history. The span
+// end in another, days later. Its ID is chosen at the start and stored in the history. The span
 // is written once, at its end. [SpanIDs] makes the SDK use the chosen ID.
 //
 // A nil *[Tracer] does nothing and costs nothing.

@@ -149,8 +149,8 @@ func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
 			i.writeTaskSpan(i.open[id], e, now)
 		}
 		i.learn(cp.NewEvents[n:n+1], now)
-		if endSpan, ok := e.(*history.ExecutionCompleted); ok && i.rootSpan != nil {
-			i.writeExecutionSpan(endSpan.Status, endSpan.Failure, now)
+		if end, ok := e.(*history.ExecutionCompleted); ok && i.rootSpan != nil {
+			i.writeExecutionSpan(end.Status, end.Failure, now)
 		}
 	}
 }
