@@ -1,20 +1,20 @@
 package sim_test
 
-// amounts says how much is simulated.
+// amounts is the number of simulations in the different tests.
 type amounts struct {
 	runs      int  // seeds of a plan on a hub
-	logRuns   int  // the most on logs, which take longer
-	largeRuns int  // the most of apps with large payloads, which take longer
-	oneHub    bool // each plan runs on one hub only
+	logRuns   int  // maximum on partition logs, which are slower
+	largeRuns int  // maximum for apps with large payloads, which are slower
+	oneHub    bool // run each plan on one hub only
 
-	crashEvery int // of so many requests one is the last of a worker
-	largeEvery int // the same of apps with large payloads
-	cutEvery   int // of so many steps of a client's operation, one is interrupted
+	crashEvery int // inject a fault at every n-th request of a worker
+	largeEvery int // the same for apps with large payloads
+	cutEvery   int // interrupt every n-th step of a client's operation
 
-	repetitions   int // of one seed that must take the same course
-	repeatedSeeds int // random seeds that run twice and must take the same course
+	repetitions   int // runs of one seed that must make the same requests
+	repeatedSeeds int // random seeds that run twice and must make the same requests
 
-	whyStates     int // in which the reasons of waits are compared with the truth, on a hub
-	foundAtMost   int // of the seeds that found one bug
+	whyStates     int // states per hub in which the reasons of waits are compared with the truth
+	foundAtMost   int // maximum number of the seeds that found one bug
 	bankTransfers int
 }

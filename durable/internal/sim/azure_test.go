@@ -18,22 +18,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// azure is a hub in a storage account in memory.
+// azure is a hub in a simulated storage account.
 type azure struct {
 	account *azsim.Account
 	cfg     azurestorage.Config
 	client  *azurestorage.TaskHub
 	watch   blobWatch
-	// quiet says that nothing goes wrong.
+	// quiet means that no faults are injected.
 	quiet bool
-	// inside are the hubs of workers through which clients send, if the plan says so.
+	// inside holds the worker processes through which clients send requests. It is nil unless plan.Inside is
+	// set.
 	inside *insiders
-	// strangers counts the messages that nobody can decode and that have come.
+	// strangers counts the undecodable messages that have been sent.
 	strangers atomic.Int32
 }
 
-// newAzure returns the platform for a plan. Decide says what goes wrong with
-// requests; nil means what the plan says.
+// newAzure returns the platform for a plan. decide injects faults into requests; nil means the faults of the
+// plan.
 func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (*azure, error) {
 	quiet := decide == nil && isUndisturbed(p)
 	if decide == nil {
@@ -60,11 +61,10 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 	return a, err
 }
 
-// isStranger is what the messages begin with that nobody can decode.
-const isStranger = `{"Stranger":`
+// strangerPrefix is the prefix of undecodable messages.
+const strangerPrefix = `{"Stranger":`
 
-// sendStrangers lets messages come that nobody can decode, some of which others have
-// tried often.
+// sendStrangers sends undecodable messages at random times. Some have been received many times.
 func (a *azure) sendStrangers(p *sim.Plan) {
 	random := rand.New(rand.NewPCG(p.Seed, 0x57A4))
 	for i := range p.Strangers {
@@ -72,41 +72,40 @@ func (a *azure) sendStrangers(p *sim.Plan) {
 		if random.IntN(3) > 0 {
 			queue = fmt.Sprintf("sim-control-%02d", random.IntN(p.Partitions))
 		}
-		text, received := fmt.Sprintf("%s%d}", isStranger, i), 9*random.IntN(2)
+		text, received := fmt.Sprintf("%s%d}", strangerPrefix, i), 9*random.IntN(2)
 		var put func()
 		put = func() {
 			if a.account.Put(queue, text, received) {
 				a.strangers.Add(1)
 			} else {
-				time.AfterFunc(time.Second, put) // the hub is yet to be made
+				time.AfterFunc(time.Second, put) // the hub does not exist yet
 			}
 		}
 		time.AfterFunc(time.Duration(random.Int64N(int64(p.Quiet))), put)
 	}
 }
 
-// lostStrangers returns what is wrong with the messages that nobody can decode: all must
-// be there, some may be twice.
+// lostStrangers returns the faults of undecodable messages. None may be missing; duplicates are allowed.
 func (a *azure) lostStrangers() (faults []string) {
 	sent, there := int(a.strangers.Load()), map[string]bool{}
 	for _, queue := range a.account.Queues() {
 		for _, m := range a.account.Messages(queue) {
-			if !strings.HasPrefix(m.Text, isStranger) {
+			if !strings.HasPrefix(m.Text, strangerPrefix) {
 				continue
 			}
 			there[m.Text] = true
 			if strings.HasSuffix(queue, "-poison") && !a.cfg.SetAsideUndecodable {
-				faults = append(faults, "one is in "+queue+", though none is to be set aside: "+m.Text)
+				faults = append(faults, "undecodable message was set aside in "+queue+" although setting aside is disabled: "+m.Text)
 			}
 		}
 	}
 	if len(there) != sent {
-		faults = append(faults, fmt.Sprintf("of %d messages that nobody can decode there are %d", sent, len(there)))
+		faults = append(faults, fmt.Sprintf("%[2]d of %[1]d undecodable messages are left", sent, len(there)))
 	}
 	return faults
 }
 
-// vary sets a hub up as a seed says.
+// vary sets random configuration values derived from a seed.
 func vary(seed uint64, cfg *azurestorage.Config) {
 	random := rand.New(rand.NewPCG(seed, 0xA27))
 	managers := []azurestorage.PartitionManager{azurestorage.TablePartitions, azurestorage.SafeBlobLeases, azurestorage.LegacyBlobLeases}
@@ -114,8 +113,7 @@ func vary(seed uint64, cfg *azurestorage.Config) {
 	cfg.MaxConcurrentActivities = []int{1, 2, 6}[random.IntN(3)]
 }
 
-// outage is a time in which a service of the account refuses or loses all that
-// workers ask for. The zero value is none.
+// outage is a period in which requests of workers to one service fail. The zero value is no outage.
 type outage struct {
 	service  string
 	from, to time.Duration
@@ -135,7 +133,7 @@ func outageOf(p *sim.Plan) outage {
 	}
 }
 
-// faultsOf lets requests of workers go wrong as often as the plan says.
+// faultsOf injects faults into requests with the probabilities of the plan.
 func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 	begin, out := time.Now(), outageOf(p)
 	stalls := p.Varied && rand.New(rand.NewPCG(p.Seed, 0x57A11)).IntN(3) == 0
@@ -167,14 +165,13 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 		fault := kinds[random.IntN(len(kinds))]
 		lost := fault == azsim.FailAfter || fault == azsim.RefuseAfter
 		if stalls && lost && !isClient && (r.Operation == "EntityGroupTransaction" || random.IntN(6) == 0) {
-			return azsim.FreezeAfter // above all when a checkpoint is written
+			return azsim.FreezeAfter // mainly during the commit of a checkpoint
 		}
 		return fault
 	}
 }
 
-// repeats are the faults by which a request comes more than once, or when nobody waits
-// for it any more.
+// repeats are the faults that deliver a request several times or after its caller has given up.
 var repeats = []azsim.Fault{azsim.Twice, azsim.Echo, azsim.Late}
 
 func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
@@ -208,14 +205,14 @@ func (a *azure) Context(ctx context.Context, name string) context.Context {
 	return chance.WithTurns(chance.With(ctx, a.account.Chance(name)), a.account.Turns(name))
 }
 
-// azureProcess is a worker on the account.
+// azureProcess is a worker process with the account.
 type azureProcess struct {
 	*azurestorage.TaskHub
 	*azsim.Worker
-	activities *atomic.Int64 // that were handed out
+	activities *atomic.Int64 // number of dispatched activities
 }
 
-// NextOrchestration hands out sessions of which no two commit at one instant.
+// NextOrchestration returns sessions that never commit at the same instant.
 func (p azureProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	item, err := p.TaskHub.NextOrchestration(ctx)
 	if err == nil {
@@ -224,8 +221,8 @@ func (p azureProcess) NextOrchestration(ctx context.Context) (*provider.Orchestr
 	return item, err
 }
 
-// NextActivity hands out activities of which no two end at one instant, be they
-// copies of one.
+// NextActivity returns activities that never complete at the same instant, even if they are copies of one
+// another.
 func (p azureProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
 	item, err := p.TaskHub.NextActivity(ctx)
 	if err == nil {
@@ -234,8 +231,8 @@ func (p azureProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkI
 	return item, err
 }
 
-// takeTurn waits for a moment that depends on a name. Of two who are at the same
-// point at one instant, it does not depend on the scheduler then who comes first.
+// takeTurn sleeps for a short time that depends on name. It makes the order of goroutines that are ready at
+// the same instant independent of the scheduler.
 func takeTurn(name string) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
@@ -292,8 +289,8 @@ func (a *azure) Pending() (all []string) {
 	}
 	for _, queue := range a.account.Queues() {
 		for _, m := range a.account.Messages(queue) {
-			if strings.HasPrefix(m.Text, isStranger) || strings.HasSuffix(queue, "-poison") {
-				continue // the latter have no blob any more, and nobody waits for them
+			if strings.HasPrefix(m.Text, strangerPrefix) || strings.HasSuffix(queue, "-poison") {
+				continue // set-aside messages may have lost their blobs, and no worker processes them
 			}
 			all = append(all, fmt.Sprintf("%s, received %d times, visible in %v: %s", queue, m.DequeueCount, time.Until(m.VisibleAt), m.Text))
 		}

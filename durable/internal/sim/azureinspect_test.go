@@ -18,20 +18,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Inspect looks at all that was ever asked of the account:
+// Inspect checks all requests to the account:
 //
-//  1. No row of an execution was written twice, but by a request that was on its way
-//     while its instance was purged: two workers would have had it.
-//  2. Every checkpoint made sure that the history was as it was read.
-//  3. Every activity that ran was scheduled by a commit, unless its worker received it
-//     from the queue, where it may be though its episode never counts.
-//  4. None ran before that, with the same exception.
-//  5. No control queue was read by two workers at a time for longer than it takes
-//     one of them to notice that the other has it.
-//  6. No task was given to a worker while another one, or itself, was at it and
-//     could keep its message hidden.
-//  7. No message was lost that nobody can decode.
-//  8. Nothing named a blob that was gone, at any time.
+//  1. No history row of an execution was written twice, which would mean that two workers had the instance.
+//     A request that was in flight while its instance was purged is exempt.
+//  2. Every checkpoint was conditional on the history that it was based on.
+//  3. Every activity that ran was scheduled by a commit. An activity that a worker received from the queue
+//     is exempt, because its message is sent before the commit, which may fail.
+//  4. No activity ran before that commit, with the same exemption.
+//  5. Two workers did not read the same control queue for longer than a worker needs to notice the loss of
+//     its partition.
+//  6. No activity was delivered while a worker was running it and could keep its message hidden.
+//  7. No undecodable message was lost.
+//  8. No message or row referred to a deleted blob at any time.
 func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	in := inspection{written: map[historyRow]bool{}, purged: map[string]time.Duration{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
 	for _, e := range a.account.Log() {
@@ -55,16 +54,16 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	for _, run := range runs {
 		in.run(run)
 	}
-	return slices.Concat(in.faults, a.lostStrangers(), a.watch.faults, readersAtOnce(a.account.Log()), takenFromOthers(a.account.Log(), runs))
+	return slices.Concat(in.faults, a.lostStrangers(), a.watch.faults, concurrentReaders(a.account.Log()), deliveredTwice(a.account.Log(), runs))
 }
 
-// inspection is what was found of the requests so far.
+// inspection is the result of the requests so far.
 type inspection struct {
 	written   map[historyRow]bool
-	purged    map[string]time.Duration // when the history of an instance was deleted last
-	committed map[string]time.Duration // when an activity was first scheduled
-	received  map[string]time.Duration // when a worker got it out of the queue
-	sent      map[string]bool          // keys of which there is a message, and not only a blob
+	purged    map[string]time.Duration // time of the last deletion of an instance's history
+	committed map[string]time.Duration // time of the first commit that scheduled an activity
+	received  map[string]time.Duration // time at which a worker received an activity from the queue
+	sent      map[string]bool          // keys of activities with a message, and not only a blob
 	faults    []string
 }
 
@@ -72,7 +71,7 @@ func (in *inspection) fault(format string, args ...any) {
 	in.faults = append(in.faults, fmt.Sprintf(format, args...))
 }
 
-// historyRow is what is looked at of a row that was written to the history.
+// historyRow holds the relevant columns of a history row.
 type historyRow struct {
 	PartitionKey, RowKey, ExecutionID, EventType string
 	EventID                                      int `json:"EventId"`
@@ -82,7 +81,7 @@ func taskOf(instanceID string, id int) string { return fmt.Sprint(instanceID, " 
 
 func (in *inspection) commit(e azsim.Entry) {
 	if change, ok := changeOfSentinel(e.Body); ok && !strings.Contains(change, "\r\nIf-Match: W/") {
-		in.fault("at %v %s changed a history without regard to how it was: %s", e.At, e.Worker, change)
+		in.fault("at %v %s changed a history unconditionally: %s", e.At, e.Worker, change)
 	}
 	if deleted := deletedSentinel.FindSubmatch(e.Body); deleted != nil {
 		in.purged[string(deleted[1])] = e.At
@@ -96,28 +95,27 @@ func (in *inspection) commit(e azsim.Entry) {
 			in.committed[task] = e.At
 		}
 		row.EventType, row.EventID = "", 0
-		if in.written[row] && in.isLate(e, row.PartitionKey) { // the instance is back, and goes on from there
+		if in.written[row] && in.isLate(e, row.PartitionKey) { // a late request brought the instance back
 			in.forget(row.PartitionKey)
 		}
-		if in.written[row] && e.Worker != "client" { // a rewind that its caller cut off is done again
-			in.fault("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey)
+		if in.written[row] && e.Worker != "client" { // an interrupted rewind is repeated
+			in.fault("at %v %s wrote row %s of %s a second time: two workers had the instance", e.At, e.Worker, row.RowKey, row.PartitionKey)
 		}
 		in.written[row] = true
 	}
 }
 
-// isLate reports whether a request was on its way while an instance was purged.
+// isLate reports whether a request was in flight while its instance was purged.
 func (in *inspection) isLate(e azsim.Entry, instance string) bool {
 	return e.At-e.Asked > time.Second && e.At > in.purged[instance] && in.purged[instance] > 0
 }
 
-// forget lets an instance begin again.
+// forget resets the history rows of an instance that may run again.
 func (in *inspection) forget(instance string) {
 	maps.DeleteFunc(in.written, func(r historyRow, _ bool) bool { return r.PartitionKey == instance })
 }
 
-// begin looks at a start. One that comes late, after its instance was purged, brings the
-// instance back, and it runs again.
+// begin handles a start. A late start brings a purged instance back, which then runs again.
 func (in *inspection) begin(e azsim.Entry) {
 	var row historyRow
 	if json.Unmarshal(e.Body, &row) == nil && in.isLate(e, row.PartitionKey) {
@@ -125,8 +123,8 @@ func (in *inspection) begin(e azsim.Entry) {
 	}
 }
 
-// changeOfSentinel returns the head of the operation that changes the sentinel,
-// if a transaction has one.
+// changeOfSentinel returns the headers of the operation that updates the sentinel row, if the transaction has
+// one.
 func changeOfSentinel(body []byte) (head string, ok bool) {
 	_, rest, found := bytes.Cut(body, []byte("PATCH "))
 	for ; found; _, rest, found = bytes.Cut(rest, []byte("PATCH ")) {
@@ -142,8 +140,7 @@ var deletedSentinel = regexp.MustCompile(`DELETE [^\r\n]*PartitionKey='([^']*)',
 
 var taskKey = regexp.MustCompile(`\\*"Key\\*":\\*"([^"\\]+)`)
 
-// keysIn returns the keys of the activities that text speaks of, however often it
-// is quoted.
+// keysIn returns the keys of the activities in text, which may be escaped several times.
 func keysIn(text []byte) (keys []string) {
 	for _, match := range taskKey.FindAllStringSubmatch(html.UnescapeString(html.UnescapeString(string(text))), -1) {
 		keys = append(keys, match[1])
@@ -157,26 +154,26 @@ func (in *inspection) run(run sim.ActivityRun) {
 	}
 	switch at, ok := in.committed[taskOf(run.InstanceID, run.TaskID)]; {
 	case !ok:
-		in.fault("activity %d of %s ran (%s), which no commit scheduled", run.TaskID, run.InstanceID, run.Key)
+		in.fault("activity %d of %s (%s) ran but was not scheduled by a commit", run.TaskID, run.InstanceID, run.Key)
 	case at > run.At && in.sent[run.Key]:
-		in.fault("activity %s ran at %v in %s, which was given it before the commit at %v", run.Key, run.At, run.Worker, at)
+		in.fault("activity %s ran at %v in %s, before its commit at %v", run.Key, run.At, run.Worker, at)
 	}
 }
 
 const (
-	// atOnce is for how long two workers may read one control queue: one that was
-	// given up for dead does not know it until it looks at its partitions again.
-	atOnce = 20 * time.Second
-	// betweenReads is how long one that reads a queue may let it be.
+	// maxConcurrentReads is the longest time for which two workers may read the same control queue. A worker
+	// that was considered dead notices it at its next check of its partitions.
+	maxConcurrentReads = 20 * time.Second
+	// betweenReads is the maximum time between two reads of a queue by its owner.
 	betweenReads = 16 * time.Second
 )
 
-// reader is a worker that reads a control queue, and since when.
+// reader is the period in which a worker reads a control queue.
 type reader struct{ since, until time.Duration }
 
-// readersAtOnce finds control queues that two workers read for longer than they
-// may. What is late on its way, of one that was slow or frozen, does not count.
-func readersAtOnce(log []azsim.Entry) (faults []string) {
+// concurrentReaders returns the control queues that two workers read for longer than atOnce. It ignores late
+// requests of slow or frozen workers.
+func concurrentReaders(log []azsim.Entry) (faults []string) {
 	readers := map[string]map[string]reader{} // by queue and name
 	for _, e := range log {
 		if e.Operation != "GetMessages" || !strings.HasPrefix(e.Target, "sim-control") || e.Status != 200 || e.At-e.Asked > time.Second {
@@ -192,8 +189,8 @@ func readersAtOnce(log []azsim.Entry) (faults []string) {
 		me.until = e.At
 		readers[e.Target][e.Worker] = me
 		for name, other := range readers[e.Target] {
-			if d := min(me.until, other.until) - max(me.since, other.since); name != e.Worker && d > atOnce {
-				faults = append(faults, fmt.Sprintf("%s and %s read %s at once for %v, until %v", e.Worker, name, e.Target, d, e.At))
+			if d := min(me.until, other.until) - max(me.since, other.since); name != e.Worker && d > maxConcurrentReads {
+				faults = append(faults, fmt.Sprintf("%s and %s both read %s for %v, until %v", e.Worker, name, e.Target, d, e.At))
 				delete(readers, e.Target)
 				break
 			}
@@ -202,13 +199,13 @@ func readersAtOnce(log []azsim.Entry) (faults []string) {
 	return faults
 }
 
-// troubled is for how long a worker may not get through to its messages after one
-// of its requests to queues went wrong.
-const troubled = time.Minute
+// renewalGrace is the period after a failed or slow queue request in which a worker may fail to renew its
+// messages.
+const renewalGrace = time.Minute
 
-// takenFromOthers finds tasks that were handed out while a worker was at them. One
-// of which there are two messages, since an episode was run again, may be.
-func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string) {
+// deliveredTwice returns the activities that were delivered while another run of them was in progress. An
+// activity with two messages, after a repeated episode, is exempt.
+func deliveredTwice(log []azsim.Entry, runs []sim.ActivityRun) (faults []string) {
 	byKey := map[string][]sim.ActivityRun{}
 	for _, run := range runs {
 		byKey[run.Key] = append(byKey[run.Key], run)
@@ -235,11 +232,11 @@ func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string
 			for _, key := range keysIn(e.Answer) {
 				for _, run := range byKey[key] {
 					last, ok := trouble[run.Worker]
-					excused := ok && e.At-last < troubled || slices.ContainsFunc(slow, func(s azsim.Entry) bool {
+					excused := ok && e.At-last < renewalGrace || slices.ContainsFunc(slow, func(s azsim.Entry) bool {
 						return s.Worker == run.Worker && s.Asked < e.At && e.At < s.At
 					})
 					if messages[key] == 1 && run.At < e.At && e.At < run.Until && !excused {
-						faults = append(faults, fmt.Sprintf("at %v %s was given activity %s, which %s ran from %v to %v", e.At, e.Worker, key, run.Worker, run.At, run.Until))
+						faults = append(faults, fmt.Sprintf("at %v %s received activity %s, which %s ran from %v to %v", e.At, e.Worker, key, run.Worker, run.At, run.Until))
 					}
 				}
 			}
@@ -248,8 +245,8 @@ func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string
 	return faults
 }
 
-// Audit looks that nothing is left behind if nothing went wrong, and holds the audit,
-// if there is one, against the histories.
+// Audit checks that an undisturbed run leaves no blobs behind, and compares the tracking records with the
+// histories.
 func (a *azure) Audit() (faults []string) {
 	if a.quiet {
 		faults = a.orphans()
@@ -264,17 +261,17 @@ func (a *azure) Audit() (faults []string) {
 			faults = append(faults, fmt.Sprintf("history of %s: %v", id, err))
 			continue
 		}
-		if len(past) == 0 { // it was terminated before it began, which only the audit tells
+		if len(past) == 0 { // terminated before its first episode; only the tracking records show it
 			continue
 		}
-		told, err := a.told(id, row.Text("ExecutionId"))
+		told, err := a.trackedEvents(id, row.Text("ExecutionId"))
 		if err != nil {
-			faults = append(faults, fmt.Sprintf("audit of %s: %v", id, err))
+			faults = append(faults, fmt.Sprintf("tracking records of %s: %v", id, err))
 			continue
 		}
 		for i := range max(len(told), len(past)) {
 			if i >= len(told) || i >= len(past) || told[i].Type() != past[i].Type() || told[i].Head().EventID != past[i].Head().EventID {
-				faults = append(faults, fmt.Sprintf("the audit of %s differs from event %d on: it has %d events, the history %d", id, i, len(told), len(past)))
+				faults = append(faults, fmt.Sprintf("the tracking records of %s differ from event %d on: %d records, %d history events", id, i, len(told), len(past)))
 				break
 			}
 		}
@@ -282,9 +279,8 @@ func (a *azure) Audit() (faults []string) {
 	return faults
 }
 
-// told returns what the audit has of an execution. Each of the instance's executions
-// must be without gaps.
-func (a *azure) told(id, execution string) (events []history.Event, err error) {
+// trackedEvents returns the tracking records of an execution. The records of each execution must have no gaps.
+func (a *azure) trackedEvents(id, execution string) (events []history.Event, err error) {
 	next := map[string]int{}
 	for q := (provider.TrackingQuery{}); ; {
 		page, err := a.client.Tracking(context.Background(), id, q)

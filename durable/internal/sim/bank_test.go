@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// An account is an entity that holds money. Changes counts how often it was set.
+// account is an entity that holds money. Changes counts the calls of Set.
 type account struct {
 	Balance int
 	Changes int
@@ -42,19 +42,18 @@ const (
 	overdraft = 500
 )
 
-// A round is what a teller has before it: transfers, which are numbered.
+// round is the input of a teller: a range of numbered transfers.
 type round struct {
 	Teller, Next, End int
-	Refused           int // of those before
+	Refused           int // refused transfers of earlier generations
 }
 
-var bankSize = flag.Int("sim.transfers", 0, "how many transfers the bank does on the embedded hub; 0 means as usual")
+var bankSize = flag.Int("sim.transfers", 0, "number of transfers on the embedded hub; 0 means the usual number")
 
-// transfers is how many a teller does before it continues as new.
+// transfers is the number of transfers before a teller continues as new.
 const transfers = 10
 
-// tell moves amounts at random. It depends on the locks that nothing is changed
-// between what it reads and what it writes.
+// tell transfers random amounts. It relies on locks between reading and writing the balances.
 func tell(ctx *durable.Context, in round) (int, error) {
 	for range min(transfers, in.End-in.Next) {
 		moved, err := transfer(ctx, in.Teller*31+in.Next*977)
@@ -97,8 +96,8 @@ var bank = []*durable.Function{
 	durable.Entity("account", durable.Op("Read", (*account).Read), durable.Op("Set", (*account).Set)),
 }
 
-// The total of a bank never changes, and no transfer is done twice or by half,
-// while workers are killed.
+// While workers are killed, the total of all accounts stays 0, and no transfer is repeated or executed by
+// half.
 func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
 	testshare.SkipShortRace(t)
 	size := cmp.Or(*bankSize, usual().bankTransfers)
@@ -122,18 +121,18 @@ func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
 					sum, changes = sum+a.Balance, changes+a.Changes
 				}
 				if sum != 0 || changes != 2*(c.total-refused) || refused == c.total {
-					h.t.Errorf("the total is %d after %d changes, want 0 after %d transfers of which %d were refused", sum, changes, c.total, refused)
+					h.t.Errorf("the total is %d after %d changes, want 0; %d transfers, %d of them refused", sum, changes, c.total, refused)
 				}
 				h.t.Logf("%d transfers, of which %d were refused", c.total, refused)
 			})
 			if killed < 3 {
-				t.Errorf("%d workers were killed, want some", killed)
+				t.Errorf("%d workers were killed, want at least 3", killed)
 			}
 		})
 	}
 }
 
-// A journal is an entity that writes down what it is told, by who tells it.
+// journal is an entity that records the numbers that it receives, by sender.
 type journal map[durable.InstanceID][]int
 
 func (j *journal) Write(ctx *durable.EntityContext, n int) (durable.Void, error) {
@@ -147,10 +146,10 @@ func (j *journal) Write(ctx *durable.EntityContext, n int) (durable.Void, error)
 
 const (
 	dictators = 50
-	dictated  = 20 // by each of them
+	dictated  = 20 // signals by each sender
 )
 
-// dictate signals the journal, a few times in an episode.
+// dictate signals the journal several times per episode.
 func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 	for n := range dictated {
 		durable.SignalEntity(ctx, durable.EntityKey[journal]("j"), (*journal).Write, n)
@@ -161,8 +160,8 @@ func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 	return durable.Void{}, nil
 }
 
-// An entity hears 1,000 signals of 50 senders, each sender's in order.
-func TestSignals_ComeOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
+// An entity receives 1,000 signals of 50 senders once, and each sender's signals in order.
+func TestSignals_ArriveOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
 	testshare.SkipShortRace(t)
 	functions := []*durable.Function{durable.Orchestrator("Dictate", dictate), durable.Entity("journal", durable.Op("Write", (*journal).Write))}
 	var want []int
@@ -176,11 +175,11 @@ func TestSignals_ComeOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
 				runAll(h, dictate, dictators, func(i int) int { return i })
 				heard := readEntity[journal](h, "j")
 				if len(heard) != dictators {
-					h.t.Errorf("%d senders were heard, want %d", len(heard), dictators)
+					h.t.Errorf("the journal has %d senders, want %d", len(heard), dictators)
 				}
 				for sender, got := range heard {
 					if !slices.Equal(got, want) {
-						h.t.Errorf("%s was heard as %v", sender, got)
+						h.t.Errorf("signals of %s are %v; want 0 to 19 in order", sender, got)
 					}
 				}
 			})
@@ -188,7 +187,7 @@ func TestSignals_ComeOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
 	}
 }
 
-// A fork is held by one philosopher at a time.
+// fork is an entity that one philosopher holds at a time.
 type fork struct {
 	Holder int
 	Meals  int
@@ -206,7 +205,7 @@ func (f *fork) Take(_ *durable.EntityContext, who int) (durable.Void, error) {
 
 func (f *fork) Put(_ *durable.EntityContext, who int) (durable.Void, error) {
 	if f.Holder != who {
-		return durable.Void{}, fmt.Errorf("%d puts down what %d holds", who, f.Holder)
+		return durable.Void{}, fmt.Errorf("%d puts down the fork of %d", who, f.Holder)
 	}
 	f.Holder = 0
 	f.Meals++
@@ -218,7 +217,7 @@ const (
 	courses      = 5
 )
 
-// dine takes the right fork and then the left one, as everybody does.
+// dine takes the right fork and then the left one, as all philosophers do.
 func dine(ctx *durable.Context, me int) (durable.Void, error) {
 	right, left := durable.EntityKey[fork](fmt.Sprint(me)), durable.EntityKey[fork](fmt.Sprint((me+1)%philosophers))
 	eat := func() error {
@@ -241,7 +240,7 @@ func dine(ctx *durable.Context, me int) (durable.Void, error) {
 	return durable.Void{}, nil
 }
 
-// Philosophers dine, and none of them starves.
+// All philosophers eat all their courses.
 func TestPhilosophers_DineWhileWorkersAreKilled(t *testing.T) {
 	testshare.SkipShortRace(t)
 	functions := []*durable.Function{

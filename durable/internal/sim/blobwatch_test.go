@@ -17,20 +17,20 @@ const (
 	historyTable  = "SimHistory"
 )
 
-// blobWatch looks after each request that nothing that is stored names a blob that is
-// gone: whoever reads it next could not go on.
+// blobWatch checks after each request that no stored message or row refers to a deleted blob. A reader of
+// such a reference could not continue.
 type blobWatch struct {
 	faults []string
-	// messages are blobs of which messages may be left that name them: those that came
-	// twice on their way to a queue, since whoever takes them back knows of one, and
-	// those of instances that are purged while messages are on their way to them.
+	// messages holds blobs to which stale messages may refer. A message that was delivered twice to its queue
+	// has a second copy, because its sender takes back only one. Messages to a purged instance can also be
+	// stale.
 	messages map[string]bool
 }
 
-// blobName matches what may be the name of a blob, in whatever text names it.
+// blobName matches possible blob names in any text.
 var blobName = regexp.MustCompile(`[^"<>\\]+\.json\.gz`)
 
-// blobsIn returns the blobs that a text of a message or a row names, each once.
+// blobsIn returns the distinct blobs that the text of a message or a row refers to.
 func blobsIn(text string) (names []string) {
 	if !strings.Contains(text, ".json.gz") {
 		return nil
@@ -49,7 +49,7 @@ func blobsIn(text string) (names []string) {
 	return slices.Compact(names)
 }
 
-// after looks at what a request has done.
+// after checks the effect of a request.
 func (w *blobWatch) after(v azsim.View, e azsim.Entry) {
 	switch {
 	case e.Status < 200 || e.Status > 299 || e.Code != "":
@@ -57,21 +57,21 @@ func (w *blobWatch) after(v azsim.View, e azsim.Entry) {
 		name := strings.TrimPrefix(e.Path, "/"+largeMessages+"/")
 		for _, n := range namedBlobs(v) {
 			if n.blob == name && !(n.isMessage && w.messages[name]) {
-				w.fault(e, name, "though it is named by "+n.by)
+				w.fault(e, name, "which is referred to by "+n.by)
 			}
 		}
-	case e.Operation == "ListBlobs": // of an instance that is purged
+	case e.Operation == "ListBlobs": // by the purge of an instance
 		w.excuse(e.Answer)
 	case e.Service == azsim.BlobService:
-	case slices.Contains(repeats, e.Fault): // what comes again may be of long ago
+	case slices.Contains(repeats, e.Fault): // a repeated request may be old
 		w.excuse(e.Body)
 	case e.Operation == "PutMessage", e.Operation == "EntityGroupTransaction", e.Operation == "InsertEntity", e.Operation == "MergeEntity", e.Operation == "UpdateEntity":
 		if strings.HasSuffix(e.Target, "-poison") {
-			return // these may have no blob any more: that is why they are there
+			return // set-aside messages may have lost their blobs
 		}
 		for _, name := range blobsIn(string(e.Body)) {
 			if !v.HasBlob(largeMessages, name) && !w.messages[name] {
-				w.fault(e, name, "and there is no such blob")
+				w.fault(e, name, "which does not exist")
 			}
 		}
 	}
@@ -87,25 +87,25 @@ func (w *blobWatch) excuse(text []byte) {
 }
 
 func (w *blobWatch) fault(e azsim.Entry, name, what string) {
-	w.faults = append(w.faults, fmt.Sprintf("at %v %s made the request %s of %s, which has to do with blob %s, %s", e.At, e.Worker, e.Operation, e.Target, name, what))
+	w.faults = append(w.faults, fmt.Sprintf("at %v %s made the request %s of %s for blob %s, %s", e.At, e.Worker, e.Operation, e.Target, name, what))
 }
 
-// naming is a blob and what names it.
+// naming is a blob and a reference to it.
 type naming struct {
 	blob, by  string
 	isMessage bool
 }
 
-// stored is what an account, or a view of it, has.
+// stored is an account or a view of one.
 type stored interface {
 	Queues() []string
 	Messages(queue string) []azsim.Message
 	Rows(table string) []azsim.Row
 }
 
-// namedBlobs returns the blobs that somebody will read: those of messages, of the rows of
-// current executions and of instances. What is left of a longer history of an earlier
-// execution nobody reads any more.
+// namedBlobs returns the blobs that workers and clients still read: blobs of messages, of instance rows and
+// of the history rows of current executions. Rows left from a longer history of an earlier execution are
+// never read.
 func namedBlobs(s stored) (all []naming) {
 	add := func(text string, isMessage bool, format string, args ...any) {
 		for _, name := range blobsIn(text) {
@@ -121,7 +121,7 @@ func namedBlobs(s stored) (all []naming) {
 		}
 	}
 	rows := s.Rows(historyTable)
-	current := map[string]string{} // executions, by instance
+	current := map[string]string{} // current execution by instance
 	for _, row := range rows {
 		if row.RowKey == "sentinel" {
 			current[row.PartitionKey] = row.Text("ExecutionId")
@@ -142,9 +142,9 @@ func namedBlobs(s stored) (all []naming) {
 	return all
 }
 
-// orphans returns the blobs of histories that nothing names. Those of messages and of
-// rows that clients wrote, whose names have no number, stay until their instance is
-// purged, as in .NET, and so does what is left by one who died or was not answered.
+// orphans returns history blobs without a reference. It ignores blobs of messages and of rows written by
+// clients, whose names have no number. As in .NET, these stay until their instance is purged, and so do blobs
+// left by crashed clients.
 func (a *azure) orphans() (faults []string) {
 	named := map[string]bool{}
 	for _, n := range namedBlobs(a.account) {
@@ -152,14 +152,13 @@ func (a *azure) orphans() (faults []string) {
 	}
 	for _, b := range a.account.Blobs() {
 		if b.Container == largeMessages && strings.Contains(b.Name, "/history-0") && !named[b.Name] {
-			faults = append(faults, "nothing names blob "+b.Name)
+			faults = append(faults, "no reference to blob "+b.Name)
 		}
 	}
 	return faults
 }
 
-// isUndisturbed reports whether nothing goes wrong in a plan by which a worker could
-// leave something behind.
+// isUndisturbed reports whether a plan has no faults that could make a worker leave blobs behind.
 func isUndisturbed(p *sim.Plan) bool {
 	return p.Faults == 0 && p.Repeats == 0 && p.Cuts == 0 && len(p.Disturbances) == 0 && p.Workers == 1
 }

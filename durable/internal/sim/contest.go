@@ -179,7 +179,7 @@ func (s contestRun) meddle(ctx context.Context, c Contest, round int) {
 	id := durable.InstanceID(c.ID)
 	for n := range r.IntN(4) {
 		pause.For(ctx, g.upTo(6*time.Second))
-		// Refusals are fine: the instance may have any status.
+		// Errors are ignored: the instance may have a status that refuses the action.
 		_ = s.retryUntilClear(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
 			switch (mix(s.plan.Seed, c.ID) + uint64(round+n)) % 5 {
 			case 0:

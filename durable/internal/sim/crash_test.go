@@ -19,7 +19,7 @@ type crashApp struct {
 	app  sim.App
 }
 
-// crashApps are what the crash matrix runs.
+// crashApps are the apps of the crash tests.
 var crashApps = []crashApp{
 	{"hello sequence", oneProgram(sim.Step{Kind: sim.CallStep}, sim.Step{Kind: sim.CallStep}, sim.Step{Kind: sim.CallStep})},
 	{"fan-out of 10", oneProgram(sim.Step{Kind: sim.FanOutStep, Count: 10})},
@@ -39,7 +39,7 @@ var crashApps = []crashApp{
 	{"large payloads", oneProgram(sim.Step{Kind: sim.BigStep}, sim.Step{Kind: sim.CallStep})},
 }
 
-// largeApps are apps of which nothing fits into messages and rows.
+// largeApps are apps whose payloads fit neither into messages nor into rows.
 var largeApps = []crashApp{
 	{"steps", large(withEvent(sim.App{
 		Programs: []sim.Program{
@@ -91,23 +91,22 @@ func withEvent(app sim.App) sim.App {
 	return app
 }
 
-// crashPlan lets one worker run an app. When it dies, another one follows. The
-// hub exists and the worker has its partitions before the instance is started.
+// crashPlan returns a plan for one worker, which is replaced when it dies. The hub exists and the worker has
+// its partitions before the instance is started.
 func crashPlan(app sim.App) *sim.Plan {
 	app.Instances[0].At = 3 * time.Second
 	return &sim.Plan{Seed: 7, App: &app, Workers: 1, Partitions: 2, Skews: []time.Duration{0}, Pace: 10 * time.Millisecond}
 }
 
-// runCrash runs a plan whose first worker meets the given fault at its n-th
-// request, counted from 1, and returns what was found and how many requests that
-// worker made.
+// runCrash injects a fault into the n-th request of the first worker, counted from 1. It returns the faults
+// that the simulation found and the number of that worker's requests.
 func runCrash(t *testing.T, hub string, plan *sim.Plan, fault azsim.Fault, n int) (faults []string, requests int, trace string) {
 	t.Helper()
-	faults, account := runMeeting(t, hub, plan, atRequest("w0.0", fault, n))
+	faults, account := runWithFaults(t, hub, plan, atRequest("w0.0", fault, n))
 	return faults, numberOf(account.Log(), "w0.0"), account.Trace()
 }
 
-// atRequest lets the n-th request of a worker meet a fault.
+// atRequest injects a fault into the n-th request of a worker.
 func atRequest(worker string, fault azsim.Fault, n int) func(azsim.Request) azsim.Fault {
 	return func(r azsim.Request) azsim.Fault {
 		if r.Worker == worker && r.Number == n {
@@ -117,7 +116,7 @@ func atRequest(worker string, fault azsim.Fault, n int) func(azsim.Request) azsi
 	}
 }
 
-// eachApp runs a test of each app on each hub in an account.
+// eachApp runs a test with each app on each hub in an account.
 func eachApp(t *testing.T, apps []crashApp, test func(t *testing.T, hub string, app sim.App)) {
 	for _, c := range apps {
 		for _, hub := range storedHubs {
@@ -126,37 +125,37 @@ func eachApp(t *testing.T, apps []crashApp, test func(t *testing.T, hub string, 
 	}
 }
 
-// A worker that dies before or after any of its requests loses nothing, does
-// nothing twice, and leaves nothing behind.
-func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
+// A worker that dies before or after any of its requests loses nothing, does nothing twice, and leaves no
+// data behind.
+func TestCrash_AWorkerMayDieAtAnyRequest(t *testing.T) {
 	testshare.SkipShortRace(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
-		killAtRequests(t, hub, app, oneOf(hub, usual().crashEvery))
+		killAtRequests(t, hub, app, interval(hub, usual().crashEvery))
 	})
 }
 
-// killAtRequests kills the first worker before and after every n-th request; n is every.
+// killAtRequests kills the first worker before and after every n-th request, with n = every.
 func killAtRequests(t *testing.T, hub string, app sim.App, every int) {
 	t.Helper()
 	faults, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
 	if len(faults) > 0 {
-		t.Fatalf("nothing goes wrong: %s", strings.Join(faults, "\n"))
+		t.Fatalf("faults without an injected crash: %s", strings.Join(faults, "\n"))
 	}
-	meetAtRequests(t, hub, app, every, requests, azsim.KillBefore, azsim.KillAfter)
+	injectAtRequests(t, hub, app, every, requests, azsim.KillBefore, azsim.KillAfter)
 }
 
-// meetAtRequests lets every n-th request of the first worker meet each of the faults; n is every.
-func meetAtRequests(t *testing.T, hub string, app sim.App, every, requests int, faults ...azsim.Fault) {
+// injectAtRequests injects each of the faults into every n-th request of the first worker, with n = every.
+func injectAtRequests(t *testing.T, hub string, app sim.App, every, requests int, faults ...azsim.Fault) {
 	t.Helper()
 	tryAt(t, requests, every, faults, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
 		plan := crashPlan(app)
-		found, account := runMeeting(t, hub, plan, atRequest("w0.0", fault, n))
+		found, account := runWithFaults(t, hub, plan, atRequest("w0.0", fault, n))
 		return plan, found, account
 	})
 }
 
-// tryAt calls run with each fault and this process's share of the points (see pointsOf). It ends
-// the test at the first failure.
+// tryAt calls run with each fault at this process's share of the points (see pointsOf). It ends the test at
+// the first failure.
 func tryAt(t *testing.T, n, every int, faults []azsim.Fault, run func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account)) {
 	t.Helper()
 	points := pointsOf(t, n, every)
@@ -178,8 +177,8 @@ func tryAt(t *testing.T, n, every int, faults []azsim.Fault, run func(fault azsi
 	t.Logf("%v at %d of %d", faults, len(points), n)
 }
 
-// pointsOf returns this process's share of the numbers from 1 to n in steps of every, or only
-// the number of the flag -sim.request.
+// pointsOf returns this process's share of the numbers 1, 1+every, ... up to n. With -sim.request it returns
+// only that number.
 func pointsOf(t *testing.T, n, every int) (points []int) {
 	if *request > 0 {
 		return []int{*request}
@@ -192,9 +191,10 @@ func pointsOf(t *testing.T, n, every int) (points []int) {
 	return points
 }
 
-// oneOf returns of how many requests one is the last, if it usually is so many on the hub in
-// tables and queues. Partition logs make more of them, which say less: most look for mail.
-func oneOf(hub string, usual int) int {
+// interval returns the interval between the requests at which a fault is injected. usual is the interval for
+// Azure queues and tables. The interval is longer for partition logs. Most of their requests only check for
+// mail.
+func interval(hub string, usual int) int {
 	switch {
 	case *every > 0:
 		return *every
@@ -204,32 +204,32 @@ func oneOf(hub string, usual int) int {
 	return usual
 }
 
-// The same with payloads in every place that are too large for it.
-func TestCrash_AnyRequestMayBeTheLastThoughPayloadsAreLarge(t *testing.T) {
+// Like AWorkerMayDieAtAnyRequest with large payloads everywhere.
+func TestCrash_AWorkerWithLargePayloadsMayDieAtAnyRequest(t *testing.T) {
 	testshare.SkipShortRace(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
-		killAtRequests(t, hub, app, oneOf(hub, usual().largeEvery))
+		killAtRequests(t, hub, app, interval(hub, usual().largeEvery))
 	})
 }
 
-// What is to be deleted may not be for a while, or it is not known whether it is.
+// Any deletion may fail for some minutes, or have an unknown result.
 func TestCrash_AnyDeletionMayFailForAWhile(t *testing.T) {
 	testshare.SkipShortRace(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
-		_, account := runMeeting(t, hub, crashPlan(app), nil)
+		_, account := runWithFaults(t, hub, crashPlan(app), nil)
 		deletions := len(deletionsIn(account.Log()))
 		if hub == "azure" && deletions < 3 {
-			t.Fatalf("the worker deleted %d times only", deletions)
+			t.Fatalf("the worker made only %d deletions, want at least 3", deletions)
 		}
-		tryAt(t, deletions, oneOf("azure", (usual().largeEvery+5)/6), []azsim.Fault{azsim.Throttle, azsim.FailAfter}, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
+		tryAt(t, deletions, interval("azure", (usual().largeEvery+5)/6), []azsim.Fault{azsim.Throttle, azsim.FailAfter}, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
 			plan := crashPlan(app)
-			faults, account := runMeeting(t, hub, plan, failDeletion(n, fault))
+			faults, account := runWithFaults(t, hub, plan, failDeletion(n, fault))
 			return plan, faults, account
 		})
 	})
 }
 
-// deletionsIn returns the paths of what the first worker deletes, each once.
+// deletionsIn returns the distinct paths that the first worker deletes.
 func deletionsIn(log []azsim.Entry) (paths []string) {
 	for _, e := range log {
 		if e.Worker == "w0.0" && strings.HasPrefix(e.Operation, "Delete") && !slices.Contains(paths, e.Path) {
@@ -239,10 +239,10 @@ func deletionsIn(log []azsim.Entry) (paths []string) {
 	return paths
 }
 
-// failDeletion lets the n-th thing that the first worker deletes meet a fault for some
-// minutes, however often it tries.
+// failDeletion injects a fault into all attempts of the first worker to delete its n-th path, for three
+// minutes.
 func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
-	var mu sync.Mutex // protects the following
+	var mu sync.Mutex // guards the variables below
 	var paths []string
 	var since time.Time
 	return func(r azsim.Request) azsim.Fault {
@@ -263,9 +263,8 @@ func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
 	}
 }
 
-// A client that purges may die before or after any of its requests: who purges again
-// finds the rest.
-func TestCrash_AnyRequestOfAPurgeMayBeTheLast(t *testing.T) {
+// A client that purges may die before or after any of its requests. A second purge deletes the rest.
+func TestCrash_APurgingClientMayDieAtAnyRequest(t *testing.T) {
 	testshare.SkipShortRace(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		plan := func() *sim.Plan {
@@ -273,27 +272,27 @@ func TestCrash_AnyRequestOfAPurgeMayBeTheLast(t *testing.T) {
 			p.Purger = true
 			return p
 		}
-		_, account := runMeeting(t, hub, plan(), nil)
+		_, account := runWithFaults(t, hub, plan(), nil)
 		requests := numberOf(account.Log(), "client purger")
 		if requests < 5 {
-			t.Fatalf("the client made %d requests only", requests)
+			t.Fatalf("the client made only %d requests, want at least 5", requests)
 		}
-		tryAt(t, requests, oneOf(hub, usual().largeEvery), []azsim.Fault{azsim.KillBefore, azsim.KillAfter}, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
+		tryAt(t, requests, interval(hub, usual().largeEvery), []azsim.Fault{azsim.KillBefore, azsim.KillAfter}, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
 			plan := plan()
-			faults, account := runMeeting(t, hub, plan, atRequest("client purger", fault, n))
+			faults, account := runWithFaults(t, hub, plan, atRequest("client purger", fault, n))
 			return plan, faults, account
 		})
 	})
 }
 
-// runMeeting runs a plan of which requests meet faults, none if meet is nil, and returns
-// what was found and the account.
-func runMeeting(t *testing.T, hub string, plan *sim.Plan, meet func(azsim.Request) azsim.Fault) (faults []string, account *azsim.Account) {
+// runWithFaults runs a plan. meet injects faults into its requests; nil injects none. It returns the faults that
+// the simulation found.
+func runWithFaults(t *testing.T, hub string, plan *sim.Plan, meet func(azsim.Request) azsim.Fault) (faults []string, account *azsim.Account) {
 	t.Helper()
 	return simulateStored(t, hub, plan, meet, slog.New(slog.DiscardHandler))
 }
 
-// numberOf returns how many requests a worker made.
+// numberOf returns the number of a worker's requests.
 func numberOf(log []azsim.Entry, worker string) (n int) {
 	for _, e := range log {
 		if e.Worker == worker {
@@ -303,26 +302,25 @@ func numberOf(log []azsim.Entry, worker string) (n int) {
 	return n
 }
 
-// A request that a worker makes may be delivered twice, once more later, or late.
-func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
+// Any request of a worker may be delivered twice, delivered again later, or delayed.
+func TestCrash_AnyRequestMayBeDeliveredTwiceOrLate(t *testing.T) {
 	testshare.SkipShortRace(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
-		meetAtRequests(t, hub, app, oneOf(hub, usual().crashEvery), requests, repeats...)
+		injectAtRequests(t, hub, app, interval(hub, usual().crashEvery), requests, repeats...)
 	})
 }
 
-// A worker may be frozen at any request for longer than it has what it works on.
-func TestCrash_AnyRequestMayFreezeTheWorker(t *testing.T) {
+// A worker may freeze at any request for longer than its leases and locks last.
+func TestCrash_AWorkerMayFreezeAtAnyRequest(t *testing.T) {
 	testshare.SkipShortRace(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
-		meetAtRequests(t, hub, app, oneOf(hub, usual().crashEvery), requests, azsim.FreezeAfter)
+		injectAtRequests(t, hub, app, interval(hub, usual().crashEvery), requests, azsim.FreezeAfter)
 	})
 }
 
-// around returns the lines of a trace up to where the fault is, and some after
-// that.
+// around returns the lines of a trace around the injected fault.
 func around(trace string, fault azsim.Fault) string {
 	lines := strings.Split(trace, "\n")
 	for i, line := range lines {
@@ -330,5 +328,5 @@ func around(trace string, fault azsim.Fault) string {
 			return strings.Join(lines[max(0, i-30):min(len(lines), i+60)], "\n")
 		}
 	}
-	return fmt.Sprintf("%d requests, none of which met the fault", len(lines))
+	return fmt.Sprintf("the fault was not injected; the trace has %d lines", len(lines))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A cut interrupts a client's operation at one of its steps. A step is a request to the
+// cut is a kind of interruption of a client's operation at one of its steps. A step is a request to the
 // account, or a call of the provider if the hub is a local file.
 type cut int
 
@@ -34,9 +34,9 @@ func (c cut) String() string {
 	return [...]string{"the caller gives up before", "the caller gives up during", "the caller dies after"}[c]
 }
 
-// scissors interrupt the caller at the n-th step after arm.
+// scissors interrupts the caller at the n-th step after arm.
 type scissors struct {
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // guards the fields below
 	armed  bool
 	steps  int
 	at     int
@@ -50,7 +50,7 @@ func (s *scissors) arm(cancel context.CancelFunc) {
 	s.armed, s.cancel = true, cancel
 }
 
-// disarm reports whether the operation had the step at which it was to be interrupted.
+// disarm reports whether the operation reached the step of the interruption.
 func (s *scissors) disarm() (met bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *scissors) disarm() (met bool) {
 	return s.steps >= s.at
 }
 
-// step counts a step. It returns true at the one to interrupt.
+// step counts a step. It returns true at the step of the interruption.
 func (s *scissors) step() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *scissors) step() bool {
 		return false
 	}
 	if s.cut == killAfter {
-		time.AfterFunc(time.Second, s.cancel) // the goroutines of a dead process end, too
+		time.AfterFunc(time.Second, s.cancel) // ends the goroutines of the dead process
 	} else {
 		s.cancel()
 	}
@@ -105,7 +105,7 @@ func stepOf[T any](ctx context.Context, s *scissors, call func() (T, error)) (go
 	return got, err
 }
 
-// errorOf is a call that returns nothing else.
+// errorOf adapts a call that returns only an error.
 func errorOf(call func() error) func() (struct{}, error) {
 	return func() (struct{}, error) { return struct{}{}, call() }
 }
@@ -142,7 +142,7 @@ func (c stepClient) Rewind(ctx context.Context, id, reason string) error {
 	return err
 }
 
-// cutApp has the functions on which clients operate.
+// cutApp contains the functions that the clients use.
 type cutApp struct{ mended atomic.Bool }
 
 func (a *cutApp) functions() *durable.Registry {
@@ -179,7 +179,7 @@ type cutHub struct {
 	t        *testing.T
 	app      *cutApp
 	ctx      context.Context
-	client   *durable.Client // that nothing interrupts
+	client   *durable.Client // a client without interruptions
 	platform sim.Platform
 }
 
@@ -190,7 +190,7 @@ func (h *cutHub) must(err error) {
 	}
 }
 
-// start starts an instance and waits until its family has one of the statuses.
+// start starts an instance and waits until all of ids have the status.
 func (h *cutHub) start(name, input string, status history.RuntimeStatus, ids ...durable.InstanceID) {
 	h.t.Helper()
 	_, err := h.client.StartByName(h.ctx, name, []byte(fmt.Sprintf("%q", input)), ids[0])
@@ -216,7 +216,7 @@ func (h *cutHub) await(want history.RuntimeStatus, ids ...durable.InstanceID) {
 	}
 }
 
-// gone checks that no such instances are there.
+// gone checks that the instances do not exist.
 func (h *cutHub) gone(ids ...durable.InstanceID) {
 	h.t.Helper()
 	for _, id := range ids {
@@ -226,13 +226,13 @@ func (h *cutHub) gone(ids ...durable.InstanceID) {
 	}
 }
 
-// A cutOperation is an operation of a client that may take several steps.
+// cutOperation is an operation of a client that may take several steps.
 type cutOperation struct {
 	name    string
 	prepare func(*cutHub)
 	do      func(context.Context, *durable.Client) error
-	// isDone reports whether the error of a repeated operation says that the interrupted one
-	// has done it; nil means that none does.
+	// isDone reports whether the error of the repeated operation means that the interrupted attempt has
+	// succeeded. Nil means that every error is a failure.
 	isDone func(error) bool
 	check  func(*cutHub)
 }
@@ -269,7 +269,7 @@ var cutOperations = []cutOperation{
 			h.app.mended.Store(true)
 		},
 		do:     func(ctx context.Context, c *durable.Client) error { return c.Rewind(ctx, family, "mended") },
-		isDone: isStateError, // it runs again
+		isDone: isStateError, // the instance runs again
 		check:  func(h *cutHub) { h.await(history.Completed, family, familyChild) },
 	},
 	{
@@ -353,8 +353,8 @@ var cutOperations = []cutOperation{
 	},
 }
 
-// A client's operation that is interrupted at any of its steps, by a caller that gives up or
-// dies, succeeds when it is repeated.
+// A client's operation that is interrupted at any of its steps succeeds when it is repeated. The caller gives
+// up or dies.
 func TestCut_OperationsSucceedWhenRepeated(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, hub := range allHubs {
@@ -366,7 +366,7 @@ func TestCut_OperationsSucceedWhenRepeated(t *testing.T) {
 					if c == killAfter && hub == "embedded" {
 						continue // its callers are in the worker's process
 					}
-					for n := 1; ; n += oneOf("azure", usual().cutEvery) {
+					for n := 1; ; n += interval("azure", usual().cutEvery) {
 						if met := runCut(t, hub, op, c, n); !met || t.Failed() {
 							break
 						}
@@ -374,7 +374,7 @@ func TestCut_OperationsSucceedWhenRepeated(t *testing.T) {
 					}
 				}
 				if steps < 2 {
-					t.Errorf("it was interrupted at %d steps only", steps)
+					t.Errorf("the operation was interrupted at %d steps, want at least 2", steps)
 				}
 				t.Logf("it was interrupted %d times", steps)
 			})
@@ -382,8 +382,8 @@ func TestCut_OperationsSucceedWhenRepeated(t *testing.T) {
 	}
 }
 
-// runCut interrupts an operation at its n-th step and repeats it. It returns false if the
-// operation has fewer steps.
+// runCut interrupts an operation at its n-th step and repeats it. It returns false if the operation has fewer
+// steps.
 func runCut(t *testing.T, hub string, op cutOperation, how cut, n int) (met bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -419,7 +419,7 @@ func runCut(t *testing.T, hub string, op cutOperation, how cut, n int) (met bool
 		stop := workOn(t, platform, app.functions())
 		defer stop()
 		h := &cutHub{t, app, platform.Context(t.Context(), "client"), durable.NewClient(platform.Client(), app.functions()), platform}
-		time.Sleep(3 * time.Second) // the worker has its partitions
+		time.Sleep(3 * time.Second) // the worker has its partitions now
 		op.prepare(h)
 		met = h.interrupt(op, s, how)
 		op.check(h)
@@ -430,7 +430,7 @@ func runCut(t *testing.T, hub string, op cutOperation, how cut, n int) (met bool
 	return met
 }
 
-// workOn runs a worker until the returned function is called.
+// workOn runs a worker until stop is called.
 func workOn(t *testing.T, platform sim.Platform, registry *durable.Registry) (stop func()) {
 	t.Helper()
 	p, err := platform.Worker("w0.0", 0)
@@ -452,7 +452,7 @@ func workOn(t *testing.T, platform sim.Platform, registry *durable.Registry) (st
 	}
 }
 
-// interrupt carries an operation out, which is interrupted, and repeats it.
+// interrupt runs an operation, which is interrupted, and repeats it.
 func (h *cutHub) interrupt(op cutOperation, s *scissors, how cut) (met bool) {
 	h.t.Helper()
 	var caller provider.Client
@@ -464,7 +464,7 @@ func (h *cutHub) interrupt(op cutOperation, s *scissors, how cut) (met bool) {
 		caller = c
 		defer func() {
 			if c, ok := c.(interface{ Close() error }); ok && how != killAfter {
-				_ = c.Close() // what a dead process cannot do is not asked for
+				_ = c.Close() // a dead process does not close its client
 			}
 		}()
 	}
@@ -475,7 +475,7 @@ func (h *cutHub) interrupt(op cutOperation, s *scissors, how cut) (met bool) {
 	err := op.do(ctx, client)
 	met = s.disarm()
 	if err != nil && !met {
-		h.t.Errorf("it was not interrupted, and failed: %v", err)
+		h.t.Errorf("the operation failed without an interruption: %v", err)
 	}
 	if how == killAfter && met {
 		client = h.client

@@ -19,26 +19,25 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// local is a hub in a local file. One process has it at a time, worker and
-// clients together. When the process dies, the next one finds what is in the
-// files at that time; if the hub is not relaxed, the machine loses its power with it,
-// and the next finds what was synced by then, and parts of what was not.
+// local is a hub in a local file. One process at a time has the hub, with its worker and clients. When the
+// process dies, the next process opens the files as they are at that time. Unless the hub is relaxed, the
+// machine loses power at the same time: the next process finds what was synced, and parts of what was not.
 type local struct {
 	plan   *sim.Plan
 	dir    string
 	logger *slog.Logger
 	begin  time.Time
 
-	// turn is held by whoever uses the hub as a client, or replaces it.
+	// turn is held while a client uses the hub or the hub is replaced.
 	turn  chan struct{}
 	hub   *embedded.Hub
-	disk  *powerloss.Disk // of the current hub, nil if it is relaxed
-	used  bool            // the hub's Run was called
+	disk  *powerloss.Disk // of the current hub; nil if it is relaxed
+	used  bool            // Run of the current hub was called
 	dead  []*embedded.Hub
 	n     int
-	rolls *rand.Rand // of what the worker meets
+	rolls *rand.Rand // random numbers for the faults of the worker
 
-	restore []func() // of the disks
+	restore []func() // restore functions of the disks
 }
 
 func newLocal(p *sim.Plan, dir string, logger *slog.Logger) (*local, error) {
@@ -48,7 +47,7 @@ func newLocal(p *sim.Plan, dir string, logger *slog.Logger) (*local, error) {
 	return l, err
 }
 
-// path returns where the hub's file is, in a folder of its own for each process.
+// path returns the path of the hub's file. Each process has its own folder.
 func (l *local) path() string { return filepath.Join(l.dir, fmt.Sprint(l.n), "hub.db") }
 
 func (l *local) open(path string) (*embedded.Hub, error) {
@@ -62,20 +61,19 @@ func (l *local) open(path string) (*embedded.Hub, error) {
 			return nil, err
 		}
 		l.disk, l.restore = d, append(l.restore, restore)
-		d.Before(l.takeTime)
+		d.Before(l.delaySome)
 	}
 	return embedded.Open(path, embedded.Config{DrainTimeout: time.Second, Relaxed: relaxed, Logger: l.logger})
 }
 
-// takeTime lets some calls of the disk take a while, in which others go on, and the
-// machine can die.
-func (l *local) takeTime(string) {
-	if n := time.Now().UnixNano() % 7; n < 2 { // by chance, and the same each time
+// delaySome delays some calls of the disk. Meanwhile others continue, and the machine can lose power.
+func (l *local) delaySome(string) {
+	if n := time.Now().UnixNano() % 7; n < 2 { // pseudorandom but deterministic
 		time.Sleep(time.Duration(n+1) * 3 * time.Millisecond)
 	}
 }
 
-// with calls f with the hub that is the current one for as long.
+// with calls f with the current hub, which is not replaced meanwhile.
 func (l *local) with(f func(h *embedded.Hub) error) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -84,8 +82,8 @@ func (l *local) with(f func(h *embedded.Hub) error) error {
 
 func (l *local) Client() provider.Client { return localClient{l} }
 
-// Caller returns a client some of whose calls are not made, or not answered, when its
-// caller goes away. Within a call no simulated time passes.
+// Caller returns a client for callers that give up. Some of its calls are not made, or their result is lost.
+// No simulated time passes within a call.
 func (l *local) Caller(name string) (provider.Client, func(), error) {
 	return callerOf{localClient{l}, l}, func() {}, nil
 }
@@ -104,13 +102,13 @@ func (c callerOf) StartInstance(ctx context.Context, start provider.TaskMessage,
 	<-c.l.turn
 	var err error
 	switch way {
-	case 0: // it is gone in the middle
+	case 0: // interrupted during the call
 		cut, cancel := context.WithCancel(ctx)
 		go cancel()
 		if err = c.localClient.StartInstance(cut, start, refuse); !errors.Is(err, context.Canceled) {
 			return err
 		}
-	case 1: // its answer comes too late
+	case 1: // the result arrives too late
 		if err = c.localClient.StartInstance(ctx, start, refuse); err != nil {
 			return err
 		}
@@ -140,7 +138,7 @@ func (l *local) Status(id string) (status history.RuntimeStatus, err error) {
 	return status, err
 }
 
-// totals returns what the hub holds.
+// totals counts the contents of the hub.
 func (l *local) totals() (t provider.Totals, err error) {
 	err = l.with(func(h *embedded.Hub) (err error) {
 		t, err = h.Totals(context.Background())
@@ -160,7 +158,7 @@ func (l *local) Pending() []string {
 	return nil
 }
 
-// Stored is asked for when nobody works on the hub.
+// Stored must be called without a running worker.
 func (l *local) Stored() []string {
 	var all lister
 	err := l.with(func(h *embedded.Hub) error {
@@ -172,7 +170,7 @@ func (l *local) Stored() []string {
 	return all
 }
 
-// lister puts what a hub holds into words.
+// lister describes the contents of a hub.
 type lister []string
 
 func (l *lister) Instance(_ context.Context, state *provider.InstanceState, past []history.Event) error {
@@ -190,12 +188,12 @@ func (l *lister) Message(_ context.Context, m provider.TaskMessage) error {
 	return nil
 }
 
-// close closes all files. That of the hub must have nothing of instances any more.
+// close closes all files. The last hub file must contain no instance data.
 func (l *local) close() error {
 	return errors.Join(l.leave(), recordsIn(l.path()))
 }
 
-// leave closes all files, whatever is in them.
+// leave closes all files without checking their contents.
 func (l *local) leave() error {
 	errs := []error{l.hub.Close()}
 	for _, h := range l.dead {
@@ -207,8 +205,8 @@ func (l *local) leave() error {
 	return errors.Join(errs...)
 }
 
-// recordsIn returns an error if a file of a hub has records besides those of the hub
-// itself, such as those of an execution that is no instance's.
+// recordsIn returns an error if a hub file contains records outside of the hub's own bucket, such as records
+// of an execution without an instance.
 func recordsIn(path string) error {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
@@ -221,7 +219,7 @@ func recordsIn(path string) error {
 				return nil
 			}
 			return b.ForEach(func(key, _ []byte) error {
-				errs = append(errs, fmt.Errorf("left behind by purges: record %x of %s", key, name))
+				errs = append(errs, fmt.Errorf("left after the purge: record %x of %s", key, name))
 				return nil
 			})
 		})
@@ -256,24 +254,24 @@ type localProcess struct {
 
 func (p *localProcess) Dead() <-chan struct{} { return p.dead }
 
-func (p *localProcess) Freeze(time.Duration) {} // nobody would notice
+func (p *localProcess) Freeze(time.Duration) {} // has no effect: no other process would notice
 
 func (p *localProcess) FrozenSince() (time.Time, bool) { return time.Time{}, false }
 
-// Kill ends the process: another hub begins with the files as they are now.
+// Kill ends the process: another hub opens the files as they are now.
 func (p *localProcess) Kill() {
 	p.once.Do(func() {
 		err := p.local.with(func(h *embedded.Hub) error {
-			close(p.dead) // first: nothing that comes after the copy counts
+			close(p.dead) // before the copy; later operations must have no effect
 			return p.local.inherit(h)
 		})
 		if err != nil {
-			panic(fmt.Sprintf("copy the files of a hub: %v", err)) // the test's folder is broken
+			panic(fmt.Sprintf("copy the files of a hub: %v", err)) // the test's folder is unusable
 		}
 	})
 }
 
-// inherit replaces h by a hub that finds its files. l.turn is held.
+// inherit replaces h by a hub that opens a copy of its files. l.turn must be held.
 func (l *local) inherit(h *embedded.Hub) error {
 	from := filepath.Dir(l.path())
 	l.n++
@@ -297,18 +295,17 @@ func (l *local) inherit(h *embedded.Hub) error {
 	return nil
 }
 
-// reopen opens the hub's file, which another process had. There is no way on if it
-// cannot be.
+// reopen opens the hub file of the previous process. It panics if that fails.
 func (l *local) reopen() *embedded.Hub {
 	h, err := l.open(l.path())
 	if err != nil {
-		panic(fmt.Sprintf("seed %d: what the process before left: %v", l.plan.Seed, err))
+		panic(fmt.Sprintf("seed %d: open the hub of the previous process: %v", l.plan.Seed, err))
 	}
 	return h
 }
 
-// dies decides whether the process dies at this point, and lets it.
-func (p *localProcess) dies() bool {
+// mayDie randomly kills the process. It reports whether the process is dead.
+func (p *localProcess) mayDie() bool {
 	select {
 	case <-p.dead:
 		return true
@@ -329,7 +326,7 @@ func (p *localProcess) dies() bool {
 
 var errDead = errors.New("the process is dead")
 
-// NextOrchestration hands out sessions at whose ends the process may die.
+// NextOrchestration returns sessions during whose Commit the process may die.
 func (p *localProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	item, err := p.Hub.NextOrchestration(ctx)
 	if err == nil {
@@ -344,17 +341,17 @@ type mortalSession struct {
 }
 
 func (s mortalSession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
-	if s.p.dies() {
+	if s.p.mayDie() {
 		return errDead
 	}
 	err := s.Session.Commit(ctx, cp)
-	if err == nil && s.p.dies() {
+	if err == nil && s.p.mayDie() {
 		return errDead
 	}
 	return err
 }
 
-// NextActivity hands out activities at whose ends the process may die.
+// NextActivity returns activities during whose Complete the process may die.
 func (p *localProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
 	item, err := p.Hub.NextActivity(ctx)
 	if err == nil {
@@ -369,17 +366,17 @@ type mortalLock struct {
 }
 
 func (l mortalLock) Complete(ctx context.Context, result history.Event) error {
-	if l.p.dies() {
+	if l.p.mayDie() {
 		return errDead
 	}
 	err := l.ActivityLock.Complete(ctx, result)
-	if err == nil && l.p.dies() {
+	if err == nil && l.p.mayDie() {
 		return errDead
 	}
 	return err
 }
 
-// localClient is the hub as clients have it, in whichever process it is.
+// localClient is a client of the current hub.
 type localClient struct{ l *local }
 
 var _ provider.Purger = localClient{}

@@ -17,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// A tally is an entity that counts. Passing on tells another one.
+// tally is an entity that counts. PassOn also signals another tally.
 type tally int
 
 func (n *tally) Add(_ *durable.EntityContext, by int) (int, error) {
@@ -31,8 +31,8 @@ func (n *tally) PassOn(ctx *durable.EntityContext, by int) (durable.Void, error)
 	return durable.Void{}, nil
 }
 
-// move takes from one tally and gives to another under their locks, and has a
-// third pass it on, before and after.
+// move transfers an amount between two locked tallies. Before and after, it signals a third tally, which
+// passes the signal on.
 func move(ctx *durable.Context, by int) (int, error) {
 	const from, to, told = durable.EntityKey[tally]("from"), durable.EntityKey[tally]("to"), durable.EntityKey[tally]("told")
 	durable.SignalEntity(ctx, told, (*tally).PassOn, 1)
@@ -49,9 +49,9 @@ var entityFunctions = []*durable.Function{
 	durable.Orchestrator("Move", move), durable.Entity("tally", durable.Op("Add", (*tally).Add), durable.Op("PassOn", (*tally).PassOn)),
 }
 
-// A worker that dies before or after any of its requests neither loses what
-// entities were told nor lets it take effect twice, and leaves no locks.
-func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T) {
+// A worker that dies before or after any of its requests neither loses nor repeats an operation of an entity,
+// and leaves no locks behind.
+func TestCrash_EntityOperationsTakeEffectOnceIfAWorkerDiesAtAnyRequest(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, c := range []struct {
 		down  time.Duration
@@ -60,7 +60,7 @@ func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T
 		t.Run(fmt.Sprint("down for ", c.down), func(t *testing.T) {
 			_, requests := runEntityCrash(t, azsim.None, 0, c.down)
 			if requests < 30 {
-				t.Fatalf("the worker made %d requests only", requests)
+				t.Fatalf("the worker made only %d requests, want at least 30", requests)
 			}
 			points := pointsOf(t, requests, c.every)
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
@@ -75,12 +75,12 @@ func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T
 	}
 }
 
-// signalsMeanwhile is how many signals a client sends while no worker is there.
+// signalsMeanwhile is the number of signals that a client sends while no worker runs.
 const signalsMeanwhile = 70
 
-// runEntityCrash lets an orchestration move something while the first worker meets
-// the given fault at its n-th request. It is a while until the next worker comes,
-// and a client sends signals meanwhile. It returns what was wrong in the end.
+// runEntityCrash runs the orchestration and injects a fault into the n-th request of the first worker. The
+// next worker starts after down, and a client sends signals meanwhile. It returns a description of the first
+// problem.
 func runEntityCrash(t *testing.T, fault azsim.Fault, n int, down time.Duration) (problem string, requests int) {
 	t.Helper()
 	inBubble(t, 7, func(t *testing.T) {
@@ -139,7 +139,7 @@ func runUntilDead(t *testing.T, work context.Context, a *azure, name string, reg
 		}
 	}()
 	cfg := durable.Config{ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)}
-	_ = durable.NewWorker(p, registry, cfg).Run(run) // of one that is dead it tells of anything
+	_ = durable.NewWorker(p, registry, cfg).Run(run) // a dead worker may return any error
 }
 
 func signalTold(t *testing.T, a *azure, client *durable.Client) {
@@ -150,8 +150,8 @@ func signalTold(t *testing.T, a *azure, client *durable.Client) {
 	}
 }
 
-// moveAndLook starts the orchestration and says what is not as it must be once
-// nothing is under way any more, nor will be.
+// moveAndLook starts the orchestration and waits until it has completed and no message is pending. It returns
+// the first problem.
 func moveAndLook(t *testing.T, a *azure, client *durable.Client, noSignals bool, signalled *atomic.Bool) string {
 	ctx := a.Context(t.Context(), "client")
 	time.Sleep(3 * time.Second)
@@ -168,7 +168,7 @@ func moveAndLook(t *testing.T, a *azure, client *durable.Client, noSignals bool,
 			break
 		}
 		if time.Now().After(deadline) || s.Status == history.Failed {
-			return fmt.Sprintf("the orchestration is %v, and on its way are %s", s.Status, strings.Join(a.Pending(), "\n"))
+			return fmt.Sprintf("the orchestration is %v; pending messages: %s", s.Status, strings.Join(a.Pending(), "\n"))
 		}
 	}
 	told := fmt.Sprint(2 + signalsMeanwhile)

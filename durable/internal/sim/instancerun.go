@@ -182,8 +182,9 @@ func (s instanceRun) checkEnds(ctx context.Context) {
 			continue
 		}
 		for _, what := range CheckHistory(past, state.Status == history.Terminated) {
-			// A copy contains activities of generations that no checkpoint began, because it cannot
-			// distinguish them from those of older generations. A local file then accepts two results.
+			// A copy contains activities of generations that no checkpoint began, because the copy cannot
+			// distinguish their activities from activities of older generations. A local file then accepts
+			// two results.
 			if len(s.plan.Moves) > 0 && strings.HasPrefix(what, history.TypeTaskScheduled.String()) && strings.HasSuffix(what, "was completed 2 times") {
 				continue
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 )
 
-// A hub is a task hub whose workers are killed.
+// hub is a task hub whose workers are killed.
 type hub struct {
 	t        *testing.T
 	ctx      context.Context
@@ -24,10 +24,9 @@ type hub struct {
 	platform sim.Platform
 }
 
-// withKills calls f in a bubble with a hub of a provider, on which workers run the
-// functions: one on the embedded hub, three on Azure. Each of them is killed after
-// a random time, which is as long as every on average, and followed by another. It
-// returns how many were killed.
+// withKills calls f in a bubble with a hub on which workers run the functions: one worker on the embedded
+// hub, three on Azure. Each worker is killed after a random time, on average every, and replaced. It returns
+// the number of kills.
 func withKills(t *testing.T, provider string, every time.Duration, functions []*durable.Function, f func(*hub)) (killed int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,8 +76,8 @@ func withKills(t *testing.T, provider string, every time.Duration, functions []*
 	return killed
 }
 
-// runAndKill runs a worker, and another one whenever it was killed, until work
-// ends. It returns how often that was.
+// runAndKill runs a worker and replaces it whenever it is killed, until work ends. It returns the number of
+// kills.
 func runAndKill(t *testing.T, work context.Context, platform sim.Platform, worker int, registry *durable.Registry, every time.Duration) (killed int) {
 	r := rand.New(rand.NewPCG(uint64(worker), 0xD1E))
 	cfg := durable.Config{
@@ -95,7 +94,7 @@ func runAndKill(t *testing.T, work context.Context, platform sim.Platform, worke
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = durable.NewWorker(p, registry, cfg).Run(run) // of one that is dead it tells of anything
+			_ = durable.NewWorker(p, registry, cfg).Run(run) // a killed worker may return any error
 		}()
 		select {
 		case <-time.After(every/2 + time.Duration(r.Int64N(int64(every)))):
@@ -110,11 +109,11 @@ func runAndKill(t *testing.T, work context.Context, platform sim.Platform, worke
 	return killed
 }
 
-// runAll starts n instances of an orchestrator and returns their outputs, once
-// nothing is under way any more and nothing is locked.
+// runAll starts n instances of an orchestrator and waits until they have completed, no message is pending and
+// no entity is locked. It returns the outputs.
 func runAll[I, O any](h *hub, orchestrator func(*durable.Context, I) (O, error), n int, input func(int) I) (outputs []O) {
 	h.t.Helper()
-	time.Sleep(3 * time.Second) // there are partitions now
+	time.Sleep(3 * time.Second) // the worker has its partitions now
 	for i := range n {
 		if _, err := durable.Start(h.ctx, h.client, orchestrator, input(i), durable.InstanceID(fmt.Sprint("i", i))); err != nil {
 			h.t.Fatal(err)
@@ -144,7 +143,7 @@ func runAll[I, O any](h *hub, orchestrator func(*durable.Context, I) (O, error),
 	}
 	for len(h.platform.Pending()) > 0 {
 		if time.Now().After(deadline) {
-			h.t.Fatalf("still under way: %q", h.platform.Pending())
+			h.t.Fatalf("still pending: %q", h.platform.Pending())
 		}
 		time.Sleep(time.Second)
 	}
@@ -159,7 +158,7 @@ func runAll[I, O any](h *hub, orchestrator func(*durable.Context, I) (O, error),
 	return outputs
 }
 
-// readEntity returns the state of an entity, which is zero if it does not exist.
+// readEntity returns the state of an entity, the zero value if it does not exist.
 func readEntity[S any](h *hub, key string) S {
 	h.t.Helper()
 	s, err := durable.ReadEntity(h.ctx, h.client, durable.EntityKey[S](key))

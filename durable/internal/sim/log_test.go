@@ -22,22 +22,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// logs is a hub in append blobs of a storage account in memory.
+// logs is a partition log hub in a simulated storage account.
 type logs struct {
 	account *azsim.Account
 	cfg     partitionlog.Config
 	client  *partitionlog.Hub
-	// inside are the hubs of workers through which clients send, if the plan says so.
+	// inside holds the worker processes through which clients send requests. It is nil unless plan.Inside is
+	// set.
 	inside *insiders
 
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // guards the fields below
 	opened  []*partitionlog.Hub
-	running int       // workers
-	active  time.Time // when something last was appended, or came late that keeps a partition
+	running int       // number of running workers
+	active  time.Time // time of the last append, or of the last late request that extends the ownership of a partition
 }
 
-// newLogs returns the platform for a plan. Decide says what goes wrong with requests; nil
-// means what the plan says.
+// newLogs returns the platform for a plan. decide injects faults into requests; nil means the faults of the
+// plan.
 func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (*logs, error) {
 	if decide == nil {
 		decide = faultsOf(p)
@@ -69,12 +70,12 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 	return l, err
 }
 
-// isBaseFile reports whether a path or a URL is of a file of a partition's base. Some readers of
-// the base hold a lock, and no time passes in a bubble while others wait for that.
+// isBaseFile reports whether a path or a URL belongs to a file of a partition's base. Some readers of the
+// base hold a mutex. No time passes in a bubble while other goroutines wait for a mutex.
 func isBaseFile(path string) bool { return strings.Contains(path, "/base-") }
 
-// readBaseAtOnce has reads of the base's files take no time and go well: they are made while
-// a lock is held, for which no bubble can wait. So nobody must be frozen.
+// readBaseAtOnce makes reads of base files take no time and never fail, because readers hold a mutex during
+// the read. It also replaces freezes by kills, because a frozen reader would block the bubble.
 func readBaseAtOnce(p *sim.Plan, cfg *azsim.Config) {
 	decide, lo, span := cfg.Decide, cfg.MinLatency, uint64(cfg.MaxLatency-cfg.MinLatency)
 	cfg.MinLatency, cfg.MaxLatency = 0, 0
@@ -102,8 +103,8 @@ func readBaseAtOnce(p *sim.Plan, cfg *azsim.Config) {
 	}
 }
 
-// slowMail has mail arrive at 200 bytes per second until the plan is quiet, and cuts every
-// tenth download of it off.
+// slowMail limits the download of mail to 200 bytes per second until the plan is quiet, and interrupts every
+// tenth download.
 func slowMail(p *sim.Plan, cfg *azsim.Config) {
 	begin, decide := time.Now(), cfg.Decide
 	isSlow := func(r azsim.Request) bool {
@@ -124,7 +125,7 @@ func slowMail(p *sim.Plan, cfg *azsim.Config) {
 	}
 }
 
-// restoreMail restores the mailboxes without their leases, three times in every fourth plan.
+// restoreMail restores the mailboxes without their leases, three times, in every fourth plan.
 func restoreMail(p *sim.Plan, account *azsim.Account) {
 	random := rand.New(rand.NewPCG(p.Seed, 0x2E5))
 	if random.IntN(4) > 0 {
@@ -135,9 +136,9 @@ func restoreMail(p *sim.Plan, account *azsim.Account) {
 	}
 }
 
-// sendStrangeBlobs puts blobs into the hub's container that no worker knows: among the
-// workers' heartbeats and beside the logs and mailboxes. Mail that nobody can decode is not
-// among them: whoever has the partition waits for a program that can.
+// sendStrangeBlobs creates unknown blobs in the hub's container: among the workers' heartbeats, and next to
+// logs and mailboxes. It creates no undecodable mail, because the owner of the partition would wait for a
+// program that can decode it.
 func sendStrangeBlobs(p *sim.Plan, account *azsim.Account) {
 	random := rand.New(rand.NewPCG(p.Seed, 0x57A4))
 	stranger := account.Worker("client stranger")
@@ -146,33 +147,33 @@ func sendStrangeBlobs(p *sim.Plan, account *azsim.Account) {
 		if random.IntN(2) == 0 {
 			folder = fmt.Sprintf("p%02d", random.IntN(p.Partitions))
 		}
-		url := fmt.Sprintf("https://sim.blob.core.windows.net/sim-log/%s/%s%d", folder, isStrangeBlob, i)
+		url := fmt.Sprintf("https://sim.blob.core.windows.net/sim-log/%s/%s%d", folder, strangeBlobPrefix, i)
 		var put func()
 		put = func() {
 			r, err := http.NewRequest(http.MethodPut, url, strings.NewReader("strange"))
 			if err != nil {
-				panic(err) // the address is one
+				panic(err) // unreachable: the URL is valid
 			}
 			r.Header.Set("x-ms-version", "2025-01-05")
 			r.Header.Set("x-ms-blob-type", "BlockBlob")
 			r.Header.Set("x-ms-meta-heartbeat", `{"partitions":"strange"}`)
 			answer, err := stranger.Do(r)
 			if err == nil {
-				_ = answer.Body.Close() // of a simulated account
+				_ = answer.Body.Close() // the account is simulated
 			}
 			if err != nil || answer.StatusCode != http.StatusCreated {
-				time.AfterFunc(time.Second, put) // the hub is yet to be made
+				time.AfterFunc(time.Second, put) // the hub does not exist yet
 			}
 		}
 		time.AfterFunc(time.Duration(random.Int64N(int64(p.Quiet))), put)
 	}
 }
 
-// isStrangeBlob is what the names of blobs begin with that no worker knows.
-const isStrangeBlob = "strange-"
+// strangeBlobPrefix is the prefix of the names of unknown blobs.
+const strangeBlobPrefix = "strange-"
 
-// after looks at what a request has done. A heartbeat or the renewal of a lease that comes
-// late keeps the others from the partitions of a worker that has died or lost them meanwhile.
+// after records the time of appends and of late heartbeats and lease renewals. The latter keep other workers
+// from acquiring the partitions of a dead worker.
 func (l *logs) after(_ azsim.View, e azsim.Entry) {
 	isLate := e.At-e.Asked > time.Second && (e.Operation == "RenewLease" || strings.Contains(e.Path, "/workers/"))
 	isWork := e.Operation == "AppendBlock" && e.Status == http.StatusCreated && !strings.Contains(e.Path, "/workers/")
@@ -199,13 +200,13 @@ func (l *logs) open(w *azsim.Worker) (*partitionlog.Hub, error) {
 	return h, err
 }
 
-// close ends all processes.
+// close closes all processes.
 func (l *logs) close() {
 	l.mu.Lock()
 	all := l.opened
 	l.mu.Unlock()
 	for _, h := range all {
-		_ = h.Close() // those that are dead cannot let go of anything
+		_ = h.Close() // dead processes cannot release their resources
 	}
 	l.account.Wait()
 }
@@ -234,16 +235,15 @@ func (l *logs) Context(ctx context.Context, name string) context.Context {
 	})
 }
 
-// logProcess is a worker on the account.
+// logProcess is a worker process with the account.
 type logProcess struct {
 	*partitionlog.Hub
 	*azsim.Worker
 	logs       *logs
-	activities *atomic.Int64 // that were handed out
+	activities *atomic.Int64 // number of dispatched activities
 }
 
-// Worker returns a process whose clock is right: times are within frames, which an account
-// cannot change.
+// Worker returns a process. It ignores the skew, because the account cannot shift the times in log frames.
 func (l *logs) Worker(name string, _ time.Duration) (sim.Process, error) {
 	w := l.account.Worker(name)
 	h, err := l.open(w)
@@ -254,26 +254,26 @@ func (l *logs) Worker(name string, _ time.Duration) (sim.Process, error) {
 	return p, err
 }
 
-// Run ends the process with it.
+// Run closes the process at its end.
 func (p logProcess) Run(ctx context.Context) error {
 	p.logs.begin(1)
 	err := p.Hub.Run(ctx)
 	if p.logs.inside != nil {
 		p.logs.inside.remove(p)
 	}
-	_ = p.Close() // which it may not be able to do in order
+	_ = p.Close() // may fail after faults
 	p.logs.begin(-1)
 	return err
 }
 
-// begin notes that so many workers begin to run.
+// begin adds n to the number of running workers.
 func (l *logs) begin(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running += n
 }
 
-// NextOrchestration hands out sessions of which no two commit at one instant.
+// NextOrchestration returns sessions that never commit at the same instant.
 func (p logProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	item, err := p.Hub.NextOrchestration(ctx)
 	if err == nil {
@@ -292,7 +292,7 @@ func (s logSession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	return s.Session.Commit(ctx, cp)
 }
 
-// NextActivity hands out activities of which no two end at one instant.
+// NextActivity returns activities that never complete at the same instant.
 func (p logProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
 	item, err := p.Hub.NextActivity(ctx)
 	if err == nil {
@@ -309,11 +309,11 @@ func (l *logs) Status(id string) (history.RuntimeStatus, error) {
 	return state.Status, nil
 }
 
-// KeepsOrder is true for what one process sends.
+// KeepsOrder reports whether all messages of a client come from the same process.
 func (l *logs) KeepsOrder() bool { return l.inside == nil }
 
-// quietFor is for how long nothing must be appended, and nothing come late that keeps a
-// partition, until nothing is on its way: one whose owner died has a new one by then.
+// quietFor is the time without appends and late renewals after which the hub counts as idle. Within this time
+// the partitions of a dead owner get a new owner.
 const quietFor = 75 * time.Second
 
 func (l *logs) Pending() (all []string) {
@@ -323,14 +323,14 @@ func (l *logs) Pending() (all []string) {
 	l.mu.Lock()
 	running, appended := l.running, l.active
 	l.mu.Unlock()
-	if running > 0 { // nobody else can look at everything then
+	if running > 0 { // with a running worker, only the worker can read all partitions
 		if ago := time.Since(appended); ago < quietFor {
 			all = append(all, fmt.Sprintf("what was appended %v ago", ago))
 		}
 		return all
 	}
 	var t provider.Totals
-	err := unowned(func() (err error) {
+	err := awaitUnowned(func() (err error) {
 		t, err = l.client.Totals(context.Background())
 		return err
 	})
@@ -345,9 +345,9 @@ func (l *logs) Pending() (all []string) {
 
 func (l *logs) Settle() { l.account.Wait() }
 
-// Stored is asked for when nobody works on the hub.
+// Stored must be called without a running worker.
 func (l *logs) Stored() (all []string) {
-	err := unowned(func() error {
+	err := awaitUnowned(func() error {
 		var list lister
 		err := l.client.Export(context.Background(), &list, provider.ExportOptions{})
 		all = list
@@ -359,9 +359,9 @@ func (l *logs) Stored() (all []string) {
 	return all
 }
 
-// unowned asks for what needs all partitions when nobody works on the hub. Leases of workers
-// that were killed run out first.
-func unowned(ask func() error) error {
+// awaitUnowned calls ask, which needs all partitions, without a running worker. It waits until the leases of
+// killed workers have expired.
+func awaitUnowned(ask func() error) error {
 	for deadline := time.Now().Add(quietFor); ; time.Sleep(time.Second) {
 		if err := ask(); !errors.Is(err, provider.ErrHubBusy) || time.Now().After(deadline) {
 			return err
@@ -371,16 +371,16 @@ func unowned(ask func() error) error {
 
 func (l *logs) Audit() []string { return nil }
 
-// Inspect looks at all that was ever asked of the account: whoever appends to a log names
-// the lease and the position, which keep all others from it.
+// Inspect checks all requests to the account. Every append to a log must be conditional on the lease and the
+// position, which exclude other writers.
 func (l *logs) Inspect([]sim.ActivityRun) (faults []string) {
 	for _, e := range l.account.Log() {
 		if e.Operation == "AppendBlock" && strings.Contains(e.Path, "/log-") &&
 			(e.Header("x-ms-lease-id") == "" || e.Header("x-ms-blob-condition-appendpos") == "") {
 			faults = append(faults, fmt.Sprintf("%s appends without a lease or a position: %v", e.Worker, e))
 		}
-		if strings.Contains(e.Path, isStrangeBlob) && e.Operation != "PutBlob" && e.Asked < 24*time.Hour { // older heartbeats are removed
-			faults = append(faults, fmt.Sprintf("%s touches a blob that it does not know: %v", e.Worker, e))
+		if strings.Contains(e.Path, strangeBlobPrefix) && e.Operation != "PutBlob" && e.Asked < 24*time.Hour { // old heartbeats are removed
+			faults = append(faults, fmt.Sprintf("%s accesses an unknown blob: %v", e.Worker, e))
 		}
 	}
 	return faults

@@ -19,18 +19,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// moving is a hub that is copied from one provider to another, and on.
+// moving is a hub that is repeatedly copied to another provider.
 type moving struct {
-	sim.Platform // the one that the hub is on now
+	sim.Platform // the current platform
 
-	open func(n int) (sim.Platform, error) // the n-th, which is empty
+	open func(n int) (sim.Platform, error) // opens the n-th platform, which is empty
 	n    int
-	// turn is held by whoever uses the hub as a client, or moves it.
+	// turn is held while a client uses the hub or the hub is moved.
 	turn  chan struct{}
-	exact bool // nobody was ever cut off, so that all that is stored is the same in the copy
+	exact bool // the plan has no faults, so that the copy must equal the source
 }
 
-// kinds is how many kinds of hubs there are.
+// kinds is the number of kinds of hubs.
 const kinds = 3
 
 func newMoving(plan *sim.Plan, dir string, logger *slog.Logger) (*moving, error) {
@@ -50,7 +50,7 @@ func newMoving(plan *sim.Plan, dir string, logger *slog.Logger) (*moving, error)
 	return m, err
 }
 
-// portable returns the hub as one that can be copied.
+// portable returns the hub of a platform.
 func portable(p sim.Platform) provider.Portable {
 	switch p := p.(type) {
 	case *local:
@@ -61,12 +61,12 @@ func portable(p sim.Platform) provider.Portable {
 	return p.(*azure).client
 }
 
-// Move implements [sim.Mover]. What a worker hid that died comes to light in time.
+// Move implements [sim.Mover]. It retries while messages that a dead worker has hidden are still invisible.
 func (m *moving) Move(ctx context.Context) []string {
 	m.turn <- struct{}{}
 	defer func() { <-m.turn }()
 	m.Settle()
-	before := contents(ctx, m.Platform.Client()) // makes the hub exist
+	before := contents(ctx, m.Platform.Client()) // creates the hub
 	m.n++
 	to, err := m.open(m.n)
 	if err != nil {
@@ -92,7 +92,7 @@ func (m *moving) Move(ctx context.Context) []string {
 	return faults
 }
 
-// again returns another hub to copy to after an attempt that had come too early.
+// again returns a new hub for the next attempt if err can be resolved by waiting.
 func (m *moving) again(to sim.Platform, err error) (sim.Platform, error) {
 	if _, hidden := errors.AsType[*azurestorage.HiddenError](err); !hidden && !errors.Is(err, provider.ErrHubBusy) {
 		return to, err
@@ -114,15 +114,15 @@ func closePlatform(p sim.Platform) error {
 	return nil
 }
 
-// compare returns what two hubs do not have in common, as clients see it.
+// compare returns the differences between two hubs as clients see them.
 func (m *moving) compare(before, after map[string]content) (faults []string) {
 	for id, was := range before {
 		is, ok := after[id]
 		if !ok {
-			faults = append(faults, fmt.Sprintf("%s is not in the copy, it was %+v", id, was.state))
+			faults = append(faults, fmt.Sprintf("%s is missing from the copy; in the source it is %+v", id, was.state))
 			continue
 		}
-		if !m.exact { // the copy knows what a worker that died did not get to tell the row
+		if !m.exact { // the copy repairs rows that a dead worker did not update
 			was.state, is.state = nil, nil
 		}
 		if diff := cmp.Diff(was, is, cmp.AllowUnexported(content{}), cmpopts.EquateEmpty()); diff != "" {
@@ -132,7 +132,7 @@ func (m *moving) compare(before, after map[string]content) (faults []string) {
 	}
 	for id := range after {
 		if !m.exact {
-			break // the source has its history, and not yet the row
+			break // the source has the history, but not yet the row
 		}
 		faults = append(faults, id+" is not in the source")
 	}
@@ -140,7 +140,7 @@ func (m *moving) compare(before, after map[string]content) (faults []string) {
 	return faults
 }
 
-// content is what clients see of an instance.
+// content is an instance as clients see it.
 type content struct {
 	state *provider.InstanceState
 	past  []history.Event
@@ -152,7 +152,7 @@ func contents(ctx context.Context, c provider.Client) map[string]content {
 	for {
 		page, err := c.Instances(ctx, q)
 		if err != nil {
-			panic(fmt.Sprintf("list instances: %v", err)) // no request of a client goes wrong
+			panic(fmt.Sprintf("list instances: %v", err)) // requests of this client never fail
 		}
 		for _, s := range page.Instances {
 			id := s.Instance.InstanceID
@@ -160,7 +160,7 @@ func contents(ctx context.Context, c provider.Client) map[string]content {
 			if err != nil {
 				panic(fmt.Sprintf("history of %s: %v", id, err))
 			}
-			for _, e := range past { // a row need not be told of each episode
+			for _, e := range past { // rows need not be updated in each episode
 				if at := e.Head().Timestamp; at.After(s.LastUpdatedAt) {
 					s.LastUpdatedAt = at
 				}
@@ -177,10 +177,10 @@ func (m *moving) KeepsOrder() bool { return false }
 
 func (m *moving) Client() provider.Client { return movingClient{m} }
 
-// Inspect tells of nothing: what ran did so on several hubs.
+// Inspect returns no faults, because the activities ran on several hubs.
 func (m *moving) Inspect([]sim.ActivityRun) []string { return nil }
 
-// with calls f with the hub as clients have it, which stays for as long.
+// with calls f with the current hub, which is not moved meanwhile.
 func (m *moving) with(f func(provider.Client) error) error {
 	m.turn <- struct{}{}
 	defer func() { <-m.turn }()
@@ -196,7 +196,7 @@ func (m *moving) Status(id string) (status history.RuntimeStatus, err error) {
 	return status, err
 }
 
-// movingClient is the hub as clients have it, wherever it is.
+// movingClient is a client of the current hub.
 type movingClient struct{ m *moving }
 
 func (c movingClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
@@ -226,7 +226,7 @@ func (c movingClient) Purge(ctx context.Context, id string, seen *provider.Insta
 	return c.m.with(func(h provider.Client) error { return h.(provider.Purger).Purge(ctx, id, seen) })
 }
 
-// simulateMoved is simulate for a hub that is copied while its work is under way.
+// simulateMoved is simulate for a hub that is copied while instances are running.
 func simulateMoved(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -43,8 +43,8 @@ type Plan struct {
 	// then replace these workers.
 	Ignorant []bool
 
-	// Purger runs a client that crashes during the final purge, Purged after its begin if it was not killed
-	// before. Another client completes the purge.
+	// Purger runs a client that crashes during the final purge, no later than Purged after its start. Another
+	// client completes the purge.
 	Purger bool
 	Purged time.Duration
 
@@ -81,7 +81,7 @@ type DisturbanceKind int
 const (
 	KillIt   DisturbanceKind = iota // the process dies immediately
 	FreezeIt                        // the process stops running for a while
-	StopIt                          // the worker is told to stop
+	StopIt                          // the worker shuts down
 	disturbanceKinds
 )
 

@@ -27,29 +27,29 @@ import (
 )
 
 var (
-	plantedFlag = flag.String("sim.planted", "", "which bugs to plant: fixed for three fixed ones and those in the files of -sim.changed, all, or a share such as 1/14; the default is none, since each builds the module")
-	changed     = flag.String("sim.changed", "", "files that differ from the merge base, separated by commas, for -sim.planted=fixed")
-	plantedRuns = flag.Int("sim.plantedruns", 500, "how many seeds a planted bug may take to be found")
+	plantedFlag = flag.String("sim.planted", "", "bugs to plant: fixed (three fixed bugs and those in the files of -sim.changed), all, or a share such as 1/14; the default is none, because each bug builds the module")
+	changed     = flag.String("sim.changed", "", "comma-separated files that differ from the merge base, for -sim.planted=fixed")
+	plantedRuns = flag.Int("sim.plantedruns", 500, "maximum number of seeds to find a planted bug")
 )
 
-// fixedBugs are planted with -sim.planted=fixed: one each in a codec, an engine and a simulation.
+// fixedBugs are planted with -sim.planted=fixed: one bug each in a codec, an engine and a simulation.
 var fixedBugs = []string{"entities/forget-quiet-senders", "disk/sync-every-other-group", "episodes/delete-before-commit"}
 
-// moduleRoot is where the files are that a patch names.
+// moduleRoot is the directory to which the paths in patches are relative.
 const moduleRoot = "../../.."
 
-// A planted is a bug, a patch in testdata/planted that begins with what is wrong then
-// and by what that is found.
+// planted is a bug: a patch in testdata/planted. Its first lines describe the bug and name the test that
+// finds it.
 type planted struct {
 	name, patch string
-	packageDir  string // of the test that finds it
-	run         string // which test of that, as -run has it
-	seed        string // the one that finds it, of a simulation
+	packageDir  string // package of the test
+	run         string // the test's -run pattern
+	seed        string // the seed of the simulation that finds it
 }
 
 var foundBy = regexp.MustCompile(`(?m)^Found by: go test \./(\S+) -run (\S+)(?: -sim\.seed=(\d+))?$`)
 
-// plantedBugs returns all of them.
+// plantedBugs returns all planted bugs.
 func plantedBugs(t *testing.T) (all []planted) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/planted/*/*.patch")
@@ -63,7 +63,7 @@ func plantedBugs(t *testing.T) (all []planted) {
 		}
 		by := foundBy.FindSubmatch(patch)
 		if by == nil {
-			t.Fatalf("%s does not say by what the bug is found; want a line that matches %s", file, foundBy)
+			t.Fatalf("%s does not name the test that finds the bug; want a line that matches %s", file, foundBy)
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(file), "testdata/planted/"), ".patch")
 		all = append(all, planted{name, string(patch), string(by[1]), string(by[2]), string(by[3])})
@@ -126,8 +126,7 @@ func TestPlanted_FlagsSelectBugs(t *testing.T) {
 	}
 }
 
-// A patch that does not fit the code any more or does not compile plants nothing, and a
-// test that has another name finds nothing.
+// Every patch must apply to the code and compile, and the test that it names must exist.
 func TestPlanted_PatchesFitTheCode(t *testing.T) {
 	testshare.SkipShortRace(t)
 	testshare.Only(t)
@@ -137,7 +136,7 @@ func TestPlanted_PatchesFitTheCode(t *testing.T) {
 	for _, bug := range bugs {
 		dir := t.TempDir()
 		if _, err := bug.plant(dir); err != nil {
-			t.Errorf("%s: the code has changed, make the patch anew: %v", bug.name, err)
+			t.Errorf("%s: the code has changed; regenerate the patch: %v", bug.name, err)
 		} else if err := build(bug, dir); err != nil {
 			t.Errorf("%s: does not compile: %v", bug.name, err)
 		}
@@ -147,8 +146,7 @@ func TestPlanted_PatchesFitTheCode(t *testing.T) {
 	}
 }
 
-// builder returns a function that type-checks the packages which a bug was planted in, with
-// its files from dir.
+// builder returns a function that type-checks the packages of a bug with its patched files from dir.
 func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export"}
@@ -178,7 +176,7 @@ func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
 	files := token.NewFileSet()
 	checker := types.Config{Importer: importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
 	return func(bug planted, dir string) error {
-		packages := map[string]map[string]string{} // by folder, files by what they stand for
+		packages := map[string]map[string]string{} // by directory: original file to patched file
 		for _, file := range bug.files() {
 			original, err := filepath.Abs(filepath.Join(moduleRoot, file))
 			if err != nil {
@@ -208,11 +206,11 @@ func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
 	}
 }
 
-// Each patch in testdata/planted puts a bug into the code. The test that it names must
-// find it: a simulation within so many seeds, another at once.
+// Each patch in testdata/planted adds a bug to the code. The test that it names must find the bug: a
+// simulation within -sim.plantedruns seeds, another test at once.
 func TestPlanted_EachBugIsFound(t *testing.T) {
 	if *plantedFlag == "" {
-		t.Skip("runs in another part: with -sim.planted")
+		t.Skip("runs only with -sim.planted")
 	}
 	skipWithoutGit(t)
 	bugs, err := selectBugs(*plantedFlag, *changed, plantedBugs(t))
@@ -224,12 +222,12 @@ func TestPlanted_EachBugIsFound(t *testing.T) {
 			testshare.Only(t)
 			overlay, err := bug.plant(t.TempDir())
 			if err != nil {
-				t.Fatalf("the code has changed, make the patch anew: %v", err)
+				t.Fatalf("the code has changed; regenerate the patch: %v", err)
 			}
 			found := ""
 			if bug.seed == "" {
 				if found = bug.test(t); found != "" {
-					t.Fatalf("fails without the bug, too: %s", found)
+					t.Fatalf("the test also fails without the bug: %s", found)
 				}
 				found = bug.test(t, "-overlay", overlay)
 			} else {
@@ -256,7 +254,7 @@ func skipWithoutGit(t *testing.T) {
 
 var patched = regexp.MustCompile(`(?m)^\+\+\+ b/(\S+)`)
 
-// files returns the names of the files that the bug is in.
+// files returns the names of the files that the patch changes.
 func (p planted) files() (names []string) {
 	for _, match := range patched.FindAllStringSubmatch(p.patch, -1) {
 		names = append(names, match[1])
@@ -264,8 +262,8 @@ func (p planted) files() (names []string) {
 	return names
 }
 
-// plant puts the bug into copies, in dir, of the files that it is in, and returns the
-// overlay with which the go command takes these instead.
+// plant copies the patch's files to dir and applies the patch there. It returns the overlay file that makes
+// the go command use the copies.
 func (p planted) plant(dir string) (overlay string, err error) {
 	instead := struct{ Replace map[string]string }{map[string]string{}}
 	for _, name := range p.files() {
@@ -296,7 +294,7 @@ func (p planted) plant(dir string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, content, 0o600)
 }
 
-// hasTest reports whether there is a test whose name matches.
+// hasTest reports whether the package has a test whose name contains name.
 func (p planted) hasTest(t *testing.T, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(moduleRoot, p.packageDir, "*_test.go"))
@@ -316,12 +314,11 @@ func (p planted) hasTest(t *testing.T, name string) bool {
 	return false
 }
 
-// failure is how a test says that it failed, a simulation on whose goroutines there is no
-// other way included.
+// failure matches the output of a failed test, including the panic of a simulation.
 var failure = regexp.MustCompile(`(?s)(--- FAIL: |panic: seed \d+: ).{1,600}`)
 
-// test runs the test that is to find the bug, and returns what that says if it fails. It
-// must do so by what it looks at: what does not compile, or panics, is not found.
+// test runs the test that must find the bug. It returns the output of its failure, "" if the test passes. A
+// compile error or a panic is not a find and ends the test.
 func (p planted) test(t *testing.T, flags ...string) string {
 	t.Helper()
 	args := append([]string{"test", "-vet=off", "-timeout=1h", "-run=" + p.run, "./" + p.packageDir}, flags...)

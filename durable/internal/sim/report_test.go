@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 )
 
-// report fails the test. Its last lines are the faults, the seed, the command that repeats the
-// run, and the file with the trace. Flags select one run of the test.
+// report fails the test. Its last lines are the faults, the seed, the command that repeats the run, and the
+// file with the trace. flags select one run of the test.
 func report(t *testing.T, plan *sim.Plan, faults []string, trace, flags string) {
 	t.Helper()
 	t.Errorf("workers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\n%s\nseed %d\nrepeat: %s\ntrace: %s",
@@ -21,7 +21,7 @@ func report(t *testing.T, plan *sim.Plan, faults []string, trace, flags string) 
 		strings.Join(faults, "\n"), plan.Seed, repeatCommand(t, flags), keepTrace(t, plan, faults, trace))
 }
 
-// repeatCommand returns the command that runs a test again with more flags.
+// repeatCommand returns the command that repeats a test with additional flags.
 func repeatCommand(t *testing.T, flags string) string {
 	var pattern []string
 	for part := range strings.SplitSeq(t.Name(), "/") {
@@ -30,14 +30,14 @@ func repeatCommand(t *testing.T, flags string) string {
 	return strings.TrimSuffix(fmt.Sprintf("go test ./durable/internal/sim -run '%s' %s", strings.Join(pattern, "/"), flags), " ")
 }
 
-// repeatable calls f on goroutines whose tracebacks name the command that repeats the run, also
-// after a panic or a timeout.
+// repeatable calls f on a goroutine with a label that contains the command to repeat the run. The label
+// appears in tracebacks, also after a panic or a timeout.
 func repeatable(t *testing.T, flags string, f func()) {
 	t.Helper()
 	pprof.Do(t.Context(), pprof.Labels("repeat", repeatCommand(t, flags)), func(context.Context) { f() })
 }
 
-// keepTrace writes the trace to a file that no other process writes and returns its name.
+// keepTrace writes the trace to a new file and returns its name.
 func keepTrace(t *testing.T, plan *sim.Plan, faults []string, trace string) string {
 	if trace == "" {
 		return "none on this hub, -sim.log prints the log"

@@ -22,35 +22,35 @@ import (
 
 var (
 	firstSeed = flag.Uint64("sim.seed", 1, "the first seed to simulate")
-	runs      = flag.Int("sim.runs", 0, "how many seeds to simulate; 0 means as many as the tests usually do")
-	stopAfter = flag.Int("sim.stop", 10, "how many seeds may fail before the rest is not simulated")
-	every     = flag.Int("sim.every", 0, "of so many requests one is the last of a worker, where that is tried; 0 means as usual")
-	request   = flag.Int("sim.request", 0, "the only request at which crash tests inject faults; 0 means as many as usual")
-	verbose   = flag.Bool("sim.log", false, "log what workers log, and the trace")
+	runs      = flag.Int("sim.runs", 0, "number of seeds to simulate; 0 means the usual number")
+	stopAfter = flag.Int("sim.stop", 10, "number of failed seeds after which a test stops")
+	every     = flag.Int("sim.every", 0, "inject a fault at every n-th request in crash tests; 0 means the usual number")
+	request   = flag.Int("sim.request", 0, "the only request at which crash tests inject faults; 0 means no such limit")
+	verbose   = flag.Bool("sim.log", false, "print the workers' logs and the trace")
 )
 
-// TestMain runs simulations on one processor. On several, a seed takes another course whenever
-// goroutines are ready at one instant.
+// TestMain runs simulations on one processor. On several processors, a seed is not deterministic: goroutines
+// that are ready at the same instant run in any order.
 func TestMain(m *testing.M) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
-	debug.SetTraceback("all") // of all goroutines, some have the label of repeatable
+	debug.SetTraceback("all") // of all goroutines: some have the label of repeatable
 	if err := os.Setenv("GODEBUG", os.Getenv("GODEBUG")+",tracebacklabels=1"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// inBubble calls f in a bubble. The identifiers that the code makes up depend on the seed.
+// inBubble calls f in a synctest bubble. All random identifiers in it depend on the seed.
 func inBubble(t *testing.T, seed uint64, f func(t *testing.T)) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, f)
 }
 
-// simulate runs the plan of a seed and returns what was found and how the trace
-// can be had, if the provider has one.
+// simulate runs a plan on a hub. It returns the faults and a function that returns the trace, which is empty
+// for hubs without an account.
 func simulate(t *testing.T, plan *sim.Plan, provider string) (faults []string, trace func() string) {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -67,8 +67,8 @@ func simulate(t *testing.T, plan *sim.Plan, provider string) (faults []string, t
 	return faults, account.Trace
 }
 
-// simulateStored is simulate for the hubs that have an account. Decide says what goes wrong
-// with requests; nil means what the plan says.
+// simulateStored is simulate for hubs in a storage account. decide injects faults into requests; nil means
+// the faults of the plan.
 func simulateStored(t *testing.T, provider string, plan *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (faults []string, account *azsim.Account) {
 	t.Helper()
 	inBubble(t, plan.Seed, func(t *testing.T) {
@@ -83,7 +83,7 @@ func simulateStored(t *testing.T, provider string, plan *sim.Plan, decide func(a
 	return faults, account
 }
 
-// simulateEmbedded is simulate for the hub in a local file, with one worker.
+// simulateEmbedded is simulate for a hub in a local file, which has one worker.
 func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,8 +107,8 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 	return faults
 }
 
-// simulations are what is simulated of many seeds, and on which hubs: azure, embedded, log,
-// or moving, which is copied from one of these to another.
+// simulations lists the plans and their hubs: azure, embedded, log, or moving, which copies the hub between
+// the others.
 var simulations = []struct {
 	name   string
 	planOf func(seed uint64) *sim.Plan
@@ -117,7 +117,7 @@ var simulations = []struct {
 	{"varied", sim.NewVariedPlan, allHubs},
 	{"repeated", sim.NewRepeatedPlan, storedHubs},
 	{"strange", sim.NewStrangePlan, storedHubs},
-	{"audited", sim.NewAuditedPlan, allHubs[:1]}, // others have no tracking
+	{"audited", sim.NewAuditedPlan, allHubs[:1]}, // the other hubs have no tracking
 	{"large", sim.NewLargePlan, allHubs},
 	{"ending", sim.NewEndingPlan, allHubs},
 	{"callers", sim.NewCallerPlan, allHubs},
@@ -130,8 +130,8 @@ var simulations = []struct {
 	{"moved", sim.NewMovedPlan, []string{"moving"}},
 }
 
-// -run TestSim_AppsEndAsTheOracleSays/callers/azure -sim.seed=1 -sim.runs=1000 simulates as
-// many seeds of one plan on one hub.
+// To run many seeds of one plan on one hub, use -run TestSim_AppsEndAsTheOracleSays/callers/azure -sim.seed=1
+// -sim.runs=1000.
 func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 	for i, s := range simulations {
 		for j, hub := range s.hubs {
@@ -145,7 +145,7 @@ func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 	}
 }
 
-// usualRuns returns how many seeds of a plan run on a hub unless a flag says otherwise.
+// usualRuns returns the number of seeds of a plan on a hub unless a flag overrides it.
 func usualRuns(plan, hub string) int {
 	n := usual().runs
 	if plan == "large" {
@@ -157,7 +157,7 @@ func usualRuns(plan, hub string) int {
 	return n
 }
 
-// simulateMany runs the plans of n seeds, or this process's share of them.
+// simulateMany runs n seeds of a plan, or this process's share of them.
 func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan, n int) {
 	begin := time.Now()
 	done, failed := 0, 0
@@ -177,7 +177,7 @@ func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.P
 		if len(faults) > 0 {
 			report(t, planOf(seed), faults, trace(), flags)
 			if failed++; failed == *stopAfter {
-				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, done)
+				t.Fatalf("%d of %d seeds failed; skipping the rest", failed, done)
 			}
 		}
 		if done%1000 == 0 {
@@ -187,8 +187,8 @@ func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.P
 	t.Logf("%d seeds on %s in %v", done, provider, time.Since(begin).Round(time.Millisecond))
 }
 
-// What a simulation asks of the account is the same each time.
-func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
+// Several runs of a simulation must make the same requests to the account.
+func TestSim_ASeedDeterminesAllRequests(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, c := range crashApps {
 		t.Run(c.name, func(t *testing.T) {
@@ -208,10 +208,10 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	}
 }
 
-// A seed of the varied plan makes the same requests each time, on each hub in an account. In queues
-// and tables, seeds of other plans do so in about 96 of 100 cases: where two messages arrive at one
-// instant, the scheduler may decide. With -sim.runs the test compares seeds of all plans.
-func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
+// A seed of the varied plan makes the same requests in each run, on each hub in an account. On Azure queues
+// and tables, seeds of other plans do so in about 96 of 100 cases: if two messages arrive at the same
+// instant, the scheduler may decide their order. With -sim.runs the test compares seeds of all plans.
+func TestSim_ARandomSeedDeterminesAllRequests(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, hub := range storedHubs {
 		for _, s := range simulations {
@@ -246,7 +246,7 @@ func repeatSeed(t *testing.T, hub string, planOf func(seed uint64) *sim.Plan, se
 func firstDifference(a, b []string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
-			return fmt.Sprintf("request %d is\n%s\nand then\n%s", i, a[i], b[i])
+			return fmt.Sprintf("request %d is first\n%s\nand then\n%s", i, a[i], b[i])
 		}
 	}
 	if len(a) != len(b) {

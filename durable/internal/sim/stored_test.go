@@ -14,21 +14,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// storedHubs are the hubs in an account, allHubs all.
+// storedHubs are the hubs in a storage account; allHubs are all hubs.
 var (
 	storedHubs = []string{"azure", "log"}
 	allHubs    = append(slices.Clip(storedHubs), "embedded")
 )
 
-// storedPlatform is a platform in an account in memory.
+// storedPlatform is a platform in a simulated account.
 type storedPlatform interface {
 	sim.Platform
 	storage() *azsim.Account
-	close() // ends all processes
+	close() // closes all processes
 }
 
-// newStored returns the platform for a plan on one of the hubs in an account. Decide says
-// what goes wrong with requests; nil means what the plan says.
+// newStored returns the platform for a plan on a hub in an account. decide injects faults into requests; nil
+// means the faults of the plan.
 func newStored(hub string, p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (storedPlatform, error) {
 	if hub == "log" {
 		return newLogs(p, decide, logger)
@@ -36,7 +36,7 @@ func newStored(hub string, p *sim.Plan, decide func(azsim.Request) azsim.Fault, 
 	return newAzure(p, decide, logger)
 }
 
-// storedHub is what clients ask of a hub in an account.
+// storedHub is the client interface of a hub in an account.
 type storedHub interface {
 	provider.Client
 	provider.Awaiter
@@ -44,13 +44,13 @@ type storedHub interface {
 	provider.Rewinder
 }
 
-// An insider is the process of a worker through which clients send.
+// insider is a worker process that also serves clients.
 type insider interface {
 	sim.Process
 	storedHub
 }
 
-// insiders are the processes of workers, which clients are in as well.
+// insiders are the worker processes that serve clients.
 type insiders struct {
 	mu   sync.Mutex
 	all  []insider
@@ -64,14 +64,14 @@ func (i *insiders) add(p insider) {
 	i.all = append(i.all, p)
 }
 
-// remove takes out a process that has stopped.
+// remove removes a process that has stopped.
 func (i *insiders) remove(p insider) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.all = slices.DeleteFunc(i.all, func(other insider) bool { return other == p })
 }
 
-// next returns the process that the next client is in, false if none lives.
+// next returns a random live process for the next request; ok is false if all processes are dead.
 func (i *insiders) next() (p insider, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,7 +90,7 @@ func (i *insiders) next() (p insider, ok bool) {
 	return i.all[rand.New(rand.NewPCG(i.seed, i.sent)).IntN(len(i.all))], true
 }
 
-// insideClient is a client that sends by way of workers' processes.
+// insideClient is a client that sends its requests through worker processes.
 type insideClient struct {
 	storedHub
 	inside *insiders
@@ -100,7 +100,7 @@ var everyStatus = []history.RuntimeStatus{
 	history.Running, history.Completed, history.Failed, history.Canceled, history.Terminated, history.Pending, history.Suspended,
 }
 
-// StartInstance starts an instance by another way if that fails.
+// StartInstance starts an instance through a worker process. If that fails, it uses the regular client.
 func (c insideClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	p, ok := c.inside.next()
 	if !ok {
@@ -111,13 +111,13 @@ func (c insideClient) StartInstance(ctx context.Context, start provider.TaskMess
 		return err
 	}
 	if err = c.storedHub.StartInstance(ctx, start, everyStatus); errors.Is(err, provider.ErrInstanceExists) {
-		return nil // by the first attempt
+		return nil // started by the first attempt
 	}
 	return err
 }
 
-// Send sends a signal again, by another way, if it is not known whether it arrived: the
-// entity knows it as the same.
+// Send sends a message through a worker process. If a signal may not have arrived, it sends the signal again
+// with the regular client. The entity recognizes the duplicate.
 func (c insideClient) Send(ctx context.Context, msg provider.TaskMessage) error {
 	p, ok := c.inside.next()
 	if !ok {

@@ -4,7 +4,7 @@ package sim_test
 
 import "testing"
 
-// usual returns how much is simulated unless a flag says otherwise.
+// usual returns the number of simulations unless a flag overrides it.
 func usual() amounts {
 	if testing.Short() {
 		return amounts{

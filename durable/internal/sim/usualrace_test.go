@@ -4,8 +4,8 @@ package sim_test
 
 import "testing"
 
-// usual returns how much is simulated unless a flag says otherwise. The race detector makes
-// simulations ten times as slow, and a second run of one kind seldom shows it more than the first.
+// usual returns the number of simulations unless a flag overrides it. The race detector makes simulations ten
+// times slower, and a second run of the same kind seldom shows it more than the first.
 func usual() amounts {
 	a := amounts{
 		runs: 2, logRuns: 2, largeRuns: 1,

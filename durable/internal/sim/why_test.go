@@ -10,9 +10,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-var whyStates = flag.Int("sim.whystates", 0, "in how many quiet states of each hub to compare the reasons why instances wait with the truth; 0 means in as many as usual")
+var whyStates = flag.Int("sim.whystates", 0, "number of quiet states per hub in which to compare the reasons why instances wait with the truth; 0 means the usual number")
 
-// In each quiet state the reasons that have a line of code are those whose completion wakes the
+// In each quiet state, the reasons with a line of code must be exactly those whose completion resumes the
 // orchestrator.
 func TestWhy_MatchesTheTruthInEachQuietState(t *testing.T) {
 	for i, hub := range allHubs {
@@ -32,7 +32,7 @@ func TestWhy_MatchesTheTruthInEachQuietState(t *testing.T) {
 				if len(faults) > 0 {
 					report(t, sim.NewAskedPlan(seed, nil), faults, trace(), flags)
 					if failed++; failed == *stopAfter {
-						t.Fatalf("%d seeds failed; the rest is not run", failed)
+						t.Fatalf("%d seeds failed; skipping the rest", failed)
 					}
 				}
 				if asked.States == before && len(faults) > 0 {
