@@ -142,7 +142,7 @@ func (w *world) end() {
 		if len(items) == 0 {
 			break
 		}
-		w.take(w.owner, items)
+		w.consume(w.owner, items)
 		if err := r.Done(w.t.Context(), w.position); err != nil {
 			w.t.Error(err)
 		}
