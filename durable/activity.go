@@ -20,7 +20,7 @@ type activityOptions struct {
 // the activity fails, the task's error is a *[TaskFailedError].
 //
 // If the input cannot be encoded, the activity is not registered or an option is
-// invalid, nothing is scheduled and the returned task has already completed with the
+// invalid, nothing is scheduled. The returned task has then already completed with the
 // error.
 func CallActivity[I, O any](ctx *Context, activity func(context.Context, I) (O, error), in I, opts ...ActivityOption) *Task[O] {
 	f, err := ctx.registry.functionOf(activityKind, activity)

@@ -397,9 +397,9 @@ func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) er
 // orchestrator handled, for example by catching the error, stay as they are. The reason
 // is recorded in the history of each rewound instance.
 //
-// Rewind fails with [ErrInstanceNotFound] if the instance does not exist, with an
-// *[InstanceStateError] if it has not failed, and with [ErrNotSupported] if the hub
-// cannot rewind. If a rewind is interrupted, repeat it to complete it.
+// Rewind fails with [ErrInstanceNotFound] if the instance does not exist, and with an
+// *[InstanceStateError] if it has not failed. If the hub cannot rewind, it fails with
+// [ErrNotSupported]. If a rewind is interrupted, repeat it to complete it.
 func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
 	if err := c.rewind(ctx, id, reason); err != nil {
 		return fmt.Errorf("rewind instance %s: %w", id, err)
@@ -458,11 +458,11 @@ func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, opera
 // With [Recursive] it also removes the instance's children, and nothing at all if one
 // of them has not ended. If Purge is interrupted, repeat it to remove the rest.
 //
-// Purge fails with [ErrInstanceNotFound] if the instance does not exist, with an
-// *[InstanceStateError] if it has not ended, and with [ErrNotSupported] if the hub
-// cannot purge. It keeps an instance that is restarted or rewound during the purge. It
-// then fails with an *[InstanceStateError], or with [ErrInstanceChanged] if that
-// instance has ended again.
+// Purge fails with [ErrInstanceNotFound] if the instance does not exist, and with an
+// *[InstanceStateError] if it has not ended. If the hub cannot purge, it fails with
+// [ErrNotSupported]. It keeps an instance that is restarted or rewound during the
+// purge. It then fails with an *[InstanceStateError], or with [ErrInstanceChanged] if
+// that instance has ended again.
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
 	n, err := (&purge{c, purgeOptionsOf(opts), new(provider.Query)}).run(ctx, id)
 	if err != nil {

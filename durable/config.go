@@ -154,10 +154,10 @@ type Config struct {
 	// process. It counts panics on goroutines that a function started, which the worker
 	// cannot recover. Work that crashes the process twice without progress is set aside.
 	// If a function crashes the process five times in a row in spite of progress, all
-	// its work is set aside, until an instance of the function is suspended and resumed
-	// or the file is deleted. To find the instances, the worker sets the process's crash
-	// output and adds tracebacklabels=1 to its GODEBUG. Empty means that crashes are not
-	// counted.
+	// its work is set aside. It runs again when an instance of the function is suspended
+	// and resumed, or the file is deleted. To find the instances, the worker sets the
+	// process's crash output and adds tracebacklabels=1 to its GODEBUG. Empty means that
+	// crashes are not counted.
 	CrashFile string
 
 	// HTTP configures the requests of [CallHTTP].

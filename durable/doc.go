@@ -49,10 +49,10 @@
 //
 // # Tasks
 //
-// A [Task] is the future result of an activity, an HTTP request ([CallHTTP]), a timer
-// ([Context.Timer]), an external event ([Event]) or a branch of the orchestrator itself
-// ([Go]). To run tasks concurrently, create them before you await the first one.
-// Several functions wait for tasks:
+// A [Task] is the future result of an operation: an activity, an HTTP request
+// ([CallHTTP]), a timer ([Context.Timer]), an external event ([Event]) or a branch of
+// the orchestrator ([Go]). To run tasks concurrently, create them before you await the
+// first one. Several functions wait for tasks:
 //
 //   - [Task.Await] waits for one task.
 //   - [Task.AwaitTimeout] waits for one task, but not longer than a given time.

@@ -35,8 +35,9 @@ const entityKind functionKind = "entity"
 // Every entity has an operation named delete, which deletes it. Define your own to
 // replace it.
 //
-// Entity panics if the name is empty or cannot be part of an instance ID, if the names
-// of two operations differ only in case, or if one function has two names.
+// Entity panics if the name is empty or cannot be part of an instance ID. It also
+// panics if two operations have names that differ only in case, or if one function has
+// two names.
 func Entity[S any](name string, ops ...Operation[S]) *Function {
 	t := reflect.TypeFor[S]()
 	if _, err := (EntityID{Name: name}).checked(); err != nil {
@@ -81,7 +82,7 @@ func (entityOption[S]) of(*S)                     {}
 // function with this signature, but not a generic one.
 //
 // The receiver is the entity's state and is stored afterwards. If the method returns an
-// error or panics, the state is unchanged, none of its messages is sent, and the caller
+// error or panics, the state is unchanged and none of its messages is sent. The caller
 // gets the error as a *[TaskFailedError]. With [Config.KeepFailedEntityEffects] the
 // effects are kept.
 //

@@ -23,7 +23,7 @@ import (
 // a [UsageError].
 //
 // If the input cannot be encoded, the entity or the operation is not registered or the
-// key is invalid, nothing is called and the returned task has already completed with
+// key is invalid, nothing is called. The returned task has then already completed with
 // the error.
 func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I) *Task[O] {
 	id, name, err := operationOf(ctx.registry, key, operation)
@@ -67,9 +67,9 @@ var (
 // An operation's signal is sent when the operation has succeeded. The result of the
 // signaled operation is discarded; a failure is logged.
 //
-// SignalEntity panics with a [UsageError], which fails the orchestration or the
-// operation, if the input cannot be encoded, the entity or the operation is not
-// registered, the key is invalid, or the orchestrator has locked the entity.
+// SignalEntity panics with a [UsageError] if the input cannot be encoded, the entity or
+// the operation is not registered, the key is invalid, or the orchestrator has locked
+// the entity. The panic fails the orchestration or the operation.
 func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) {
 	id, name, err := operationOf(ctx.entities(), key, operation)
 	signalEntity(ctx, id, name, in, opts, err)
@@ -131,11 +131,15 @@ func dueAt(now time.Time, opts []SignalOption) time.Time {
 // their arguments. The locks are released by unlock, or when the orchestration ends for
 // any reason.
 //
-// In a critical section an orchestrator must not start another critical section, start
-// sub-orchestrations, signal a locked entity, call an entity that is not locked, or
-// call an entity before its previous call is complete. Each of these fails the
-// orchestration with a [UsageError]. So does an entity that is not registered or has an
-// invalid key.
+// In a critical section an orchestrator must not do any of the following. Each fails
+// the orchestration with a [UsageError]:
+//
+//   - start another critical section or a sub-orchestration
+//   - signal a locked entity
+//   - call an entity that is not locked
+//   - call an entity before its previous call is complete
+//
+// An entity that is not registered or has an invalid key fails the orchestration too.
 func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	if len(entities) == 0 {
 		ctx.x.Refuse("LockEntities", "durable: LockEntities was called without entities")

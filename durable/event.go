@@ -22,9 +22,9 @@ func (e Event[T]) Wait(ctx *Context) *Task[T] {
 }
 
 // RaiseFrom raises the event for another orchestration. The event is sent when the
-// orchestrator next awaits a task or returns. Events for an instance that does not
-// exist or has ended are silently discarded. RaiseFrom fails, and sends nothing, if the
-// ID is invalid or v cannot be encoded.
+// orchestrator next awaits a task or returns. RaiseFrom does not check that the
+// instance exists and has not ended. It fails, and sends nothing, if the ID is invalid
+// or v cannot be encoded.
 func (e Event[T]) RaiseFrom(ctx *Context, id InstanceID, v T) error {
 	if err := ValidateInstanceID(id); err != nil {
 		return fmt.Errorf("send event %s: %w", string(e), err)

@@ -153,8 +153,8 @@ func sendError(err error) error {
 
 // HTTPError means that an HTTP request got no response, or a response with a status
 // that a [RetryPolicy] retries. It is in the chain of the *[TaskFailedError] that
-// [CallHTTP] returns and of the error that the policy's Handle function gets, also if a
-// .NET worker sent the request.
+// [CallHTTP] returns, and of the error that the policy's Handle function gets. This
+// also applies to requests that a .NET worker sent.
 type HTTPError struct {
 	// StatusCode is the status code of the response. It is 0 if there was no response,
 	// or the status is not known.

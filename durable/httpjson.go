@@ -168,8 +168,8 @@ func (h headerJSON) MarshalJSON() ([]byte, error) {
 	return marshalJSON(values)
 }
 
-// UnmarshalJSON treats anything but an object as no headers, and a header that is
-// neither a string nor an array as a header without values, like .NET.
+// UnmarshalJSON accepts the same values as .NET. Anything but an object means no
+// headers, and a header that is neither a string nor an array has no values.
 func (h *headerJSON) UnmarshalJSON(text []byte) error {
 	*h = headerJSON{}
 	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {

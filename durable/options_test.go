@@ -165,8 +165,8 @@ func TestRetry_AllOptionsWorkInCombination(t *testing.T) {
 }
 
 // Three waits with a timeout run in sequence. Their results depend only on the order of
-// events and timers, not on how these are split into episodes or on whether the
-// orchestrator is in memory. The timer of a completed wait has no effect.
+// events and timers. How these are split into episodes, and whether the orchestrator is
+// in memory, has no effect. The timer of a completed wait has no effect.
 func TestAwaitTimeout_DependsOnlyOnTheOrderOfEvents(t *testing.T) {
 	t.Parallel()
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {

@@ -43,7 +43,7 @@ func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detac
 // the tags of its parent.
 //
 // If the input cannot be encoded, the orchestrator is not registered or an option is
-// invalid, nothing is started and the returned task has already completed with the
+// invalid, nothing is started. The returned task has then already completed with the
 // error.
 func CallSubOrchestrator[I, O any](ctx *Context, orch func(*Context, I) (O, error), in I, opts ...SubOrchestrationOption) *Task[O] {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)

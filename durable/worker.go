@@ -152,8 +152,8 @@ func (w *Worker) failUnknownAfter() time.Duration {
 }
 
 // Waiting returns the work that waits for functions that this worker does not have or
-// does not accept. It includes work that the worker received in the last few minutes.
-// It also returns running orchestrators and entity operations that do not yield.
+// does not accept. It covers work that the worker received in the last few minutes. It
+// also returns running orchestrators and entity operations that do not yield.
 func (w *Worker) Waiting() []WaitingFunction {
 	var all []WaitingFunction
 	for _, f := range w.waiting.All(time.Now()) {
@@ -170,8 +170,9 @@ func (w *Worker) Waiting() []WaitingFunction {
 	return all
 }
 
-// WaitingFunction is a function that a worker cannot run, with the instances that wait
-// for it.
+// WaitingFunction is a function that a worker does not have, does not accept, or
+// stopped waiting for, with the instances that wait for it. With Runs it is a running
+// function that does not yield.
 type WaitingFunction struct {
 	Kind      string // "orchestrator", "activity" or "entity"
 	Name      string
