@@ -149,7 +149,7 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Unsteady/a")
 	patience.Until(t, "health tells of it", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
-		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does something else than the histories of 1 instances have`)
+		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does not match the histories of 1 instances`)
 	})
 	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Held back until matching code is deployed") {
 		t.Errorf("the status is %s with the note %q", i.RuntimeStatus, i.WaitsFor)

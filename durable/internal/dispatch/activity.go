@@ -10,25 +10,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// completeTries is how often an activity's result is sent before the activity
-// is handed back, to run once more.
+// completeTries is the number of attempts to send an activity's result. After that the activity
+// is abandoned, and runs again.
 const completeTries = 4
 
-// At most maxResults activities give their place back before their result is stored, so
-// that the next ones run meanwhile. Their results are in memory, so each has at most
-// maxSmallResult bytes.
+// Up to maxResults activities release their slot before their result is stored, so that other
+// activities can run. Their results are held in memory, so each has at most maxSmallResult
+// bytes.
 const (
 	maxResults     = 1000
 	maxSmallResult = 16 << 10
 )
 
-// A taskResult is what came of an activity.
+// A taskResult is the result of an activity.
 type taskResult struct {
 	output  *string
 	failure *history.FailureDetails
 }
 
-// isSmall reports whether many results like it may be in memory.
+// isSmall reports whether the slot may be released before the result is stored.
 func (r taskResult) isSmall() bool {
 	return r.failure == nil && (r.output == nil || len(*r.output) <= maxSmallResult)
 }
@@ -42,15 +42,15 @@ func (r taskResult) event(taskID int, at time.Time) history.Event {
 	return &history.TaskFailed{Header: head, TaskScheduledID: taskID, Reason: new(r.failure.ErrorMessage), Failure: r.failure}
 }
 
-// errGoexit says that an activity ended its goroutine.
+// errGoexit is the failure of an activity that called runtime.Goexit.
 var errGoexit = errors.New("the activity ended its goroutine with runtime.Goexit instead of returning")
 
-// call runs an activity on a goroutine of its own, so that a panic or a Goexit
-// ends that only. It stops waiting when patience ends; ok reports whether the
-// activity had ended by then.
+// call runs an activity on a goroutine of its own, so that a panic or a Goexit ends only this
+// goroutine. It waits until patience ends. It returns ok == false if the activity is still
+// running then.
 func call(ctx, patience context.Context, fn func(context.Context, *string) (*string, error), input *string) (r taskResult, ok bool) {
 	results := make(chan taskResult, 1)
-	go func() { // waited for below, or left behind if it outlives patience
+	go func() { // may outlive this call if patience ends
 		r := taskResult{failure: replay.FailureOf(errGoexit)}
 		defer func() { results <- r }()
 		r = invoke(ctx, fn, input)
@@ -63,7 +63,7 @@ func call(ctx, patience context.Context, fn func(context.Context, *string) (*str
 	}
 }
 
-// invoke runs an activity. A panic becomes its failure.
+// invoke runs an activity and converts a panic to a failure.
 func invoke(ctx context.Context, fn func(context.Context, *string) (*string, error), input *string) (r taskResult) {
 	defer func() {
 		if v := recover(); v != nil {

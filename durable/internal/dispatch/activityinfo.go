@@ -9,7 +9,7 @@ import (
 
 // ActivityInfo describes a run of an activity.
 type ActivityInfo struct {
-	Instance history.OrchestrationInstance // the orchestration that scheduled it
+	Instance history.OrchestrationInstance // the orchestration that scheduled the activity
 	Name     string
 	TaskID   int
 	Attempt  int
@@ -26,7 +26,8 @@ func withActivityInfo(ctx context.Context, w *provider.ActivityWorkItem) context
 	})
 }
 
-// ActivityInfoFrom returns the info of the activity that runs with ctx.
+// ActivityInfoFrom returns the info of the activity that runs with ctx. It returns ok == false
+// if ctx belongs to no activity.
 func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
 	info, ok = ctx.Value(activityInfoKey{}).(ActivityInfo)
 	return info, ok

@@ -11,21 +11,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// smallPayload is the size in bytes up to which items are not counted. They run beside any
-// large item; the places limit their number.
+// smallPayload is the size in bytes up to which items are not counted. Such items run in
+// addition to any large item; the slots limit their number.
 const smallPayload = 256 << 10
 
-// errNoRoom is the cause of abandoning messages whose payload does not fit.
+// errNoRoom is the reason for abandoning messages whose payload does not fit.
 var errNoRoom = errors.New("the payloads of running instances leave no room for the messages")
 
-// An admission limits the payload bytes of the items of one kind that run at once.
+// An admission limits the total payload of the items of one kind that run at the same time.
 type admission struct {
 	limit int // in bytes
 
 	mu      sync.Mutex // protects the following
 	taken   int
-	waiting bool          // an item waits in enter
-	freed   chan struct{} // has room for one token, left when bytes become free
+	waiting bool          // an item is waiting in enter
+	freed   chan struct{} // capacity 1; receives a token when bytes are released
 
 	pacer reclaim.Pacer
 }
@@ -34,14 +34,14 @@ func newAdmission(limit int64) *admission {
 	return &admission{limit: int(min(limit, math.MaxInt)), freed: make(chan struct{}, 1)}
 }
 
-// fits reports whether an item of size bytes may run while others have taken bytes. One
-// is always admitted, however large it is.
+// fits reports whether an item of size bytes may run while others hold taken bytes. If no
+// counted item is running, an item of any size fits.
 func fits(limit, taken, size int) bool {
 	return size <= smallPayload || taken == 0 || size <= limit-taken
 }
 
-// enter waits until an item fits. It returns false once ctx has ended. Only one goroutine
-// at a time calls it.
+// enter waits until an item fits and admits it. It returns false if ctx ends first. It must not
+// be called concurrently.
 func (a *admission) enter(ctx context.Context, size int) bool {
 	for !a.take(size, true) {
 		select {
@@ -57,10 +57,10 @@ func (a *admission) enter(ctx context.Context, size int) bool {
 	return true
 }
 
-// tryEnter admits an item if it fits and no other item waits.
+// tryEnter admits an item if it fits and no other item is waiting.
 func (a *admission) tryEnter(size int) bool { return a.take(size, false) }
 
-// take admits an item if it fits. An item that waits comes before others.
+// take admits an item if it fits. A waiting item takes precedence over others.
 func (a *admission) take(size int, waits bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +76,7 @@ func (a *admission) take(size int, waits bool) bool {
 	return true
 }
 
-// leave returns the bytes of an item.
+// leave releases the bytes of an item.
 func (a *admission) leave(size int) {
 	a.mu.Lock()
 	a.taken -= counted(size)
@@ -94,7 +94,7 @@ func (a *admission) inUse() int {
 	return a.taken
 }
 
-// counted is the number of bytes that an item takes.
+// counted returns the number of bytes that an item holds.
 func counted(size int) int {
 	if size <= smallPayload {
 		return 0
@@ -118,7 +118,7 @@ func payloadOfMessages(messages []provider.TaskMessage) (n int) {
 	return n
 }
 
-// payloadOf returns the bytes of an event's inputs and outputs.
+// payloadOf returns the size of an event's input or output in bytes.
 func payloadOf(e history.Event) int {
 	var text *string
 	switch e := e.(type) {
@@ -147,7 +147,7 @@ func payloadOf(e history.Event) int {
 	return len(*text)
 }
 
-// An admitted is a work item with the payload bytes that it takes until it ends.
+// An admitted is a work item and the payload bytes that it holds until it ends.
 type admitted[T any] struct {
 	item T
 	size int

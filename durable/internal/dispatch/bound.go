@@ -13,23 +13,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// ReplayLimit is the time without progress after which a replay in memory is given up. It
-// counts as a worker's stall timeout does.
+// ReplayLimit is the time without progress after which a replay in memory is given up. It is
+// measured in the same way as a worker's stall timeout.
 const ReplayLimit = 10 * time.Second
 
-// A StallError says that an orchestrator does not yield when its history is replayed in memory:
-// it waits for something other than a durable task, or computes without end.
+// A StallError reports that an orchestrator does not yield when its history is replayed in
+// memory. It waits for something other than a durable task, or computes without end.
 type StallError struct {
 	InstanceID    string
 	Name, Version string        // of the orchestrator
 	Limit         time.Duration // the time without a durable call
-	Foreign       error         // the durable call of a goroutine that the orchestrator started; nil if there was none
+	Foreign       error         // durable call of a goroutine that the orchestrator started; may be nil
 	Stack         string        // of the code when it was given up
 
-	isRepeated bool // an earlier error has the stack
+	isRepeated bool // an earlier error has the same stack
 }
 
-// Error returns the message, with the stack behind it if no earlier error has it.
+// Error returns the message. It includes the stack unless an earlier error has it.
 func (e *StallError) Error() string {
 	text := fmt.Sprintf("orchestrator %q of instance %q %s", e.Name, e.InstanceID, e.Reason())
 	if e.isRepeated || e.Stack == "" {
@@ -38,7 +38,7 @@ func (e *StallError) Error() string {
 	return text + "\n" + e.Stack
 }
 
-// Reason returns the reason without names and stack.
+// Reason returns the message without names and stack.
 func (e *StallError) Reason() string {
 	if e.Foreign != nil {
 		return "waits for a goroutine that made a durable call: " + e.Foreign.Error()
@@ -46,10 +46,11 @@ func (e *StallError) Reason() string {
 	return fmt.Sprintf("does not yield: it made no durable call for %v; it must wait for durable tasks only", e.Limit)
 }
 
-// Bound replays the execution that start begins: it calls f with the code on another goroutine,
+// Bound replays the execution that start started. It calls f with the code on another goroutine
 // and waits until f returns. The error is a *[StallError] if the code makes no progress for
-// [ReplayLimit], or for a second after a foreign durable call. Then f hangs, and the caller must
-// not use its results. A panic of f panics here. Without code f runs on the caller's goroutine.
+// [ReplayLimit], or for a second after a foreign durable call. In that case f hangs, and the
+// caller must not use its results. A panic of f becomes a panic of Bound. If code is nil, f
+// runs on the caller's goroutine.
 func Bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
 	if code == nil {
 		f(nil)
@@ -72,7 +73,7 @@ func bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code
 	})
 }
 
-// A boundRun is one run of an orchestrator's code with a limit, outside of a [Dispatcher].
+// A boundRun is one run of an orchestrator's code with a time limit, outside of a [Dispatcher].
 type boundRun struct {
 	start    *history.ExecutionStarted
 	progress *progress
@@ -90,7 +91,7 @@ func replayLabel() string { return fmt.Sprintf("replay %d", boundRuns.Add(1)) }
 func newBoundRun(label string, start *history.ExecutionStarted, p *progress, late func()) *boundRun {
 	return &boundRun{
 		start: start, progress: p, late: late,
-		watchdog: newWatchdog(time.Hour, ReplayLimit), // it reports nothing before it gives up
+		watchdog: newWatchdog(time.Hour, ReplayLimit), // the warning time is too long to occur
 		turn:     &turn{log: slog.New(slog.DiscardHandler), label: label, over: make(chan error, 1)},
 	}
 }
@@ -111,7 +112,7 @@ func (b *boundRun) wait(f func()) *StallError {
 	return nil
 }
 
-// run is the goroutine of the run.
+// run is the body of the goroutine.
 func (b *boundRun) run(f func()) {
 	returned := false
 	defer func() {
@@ -126,17 +127,18 @@ func (b *boundRun) run(f func()) {
 	returned = true
 }
 
-// Replays bounds replays in memory as [Bound] does. It remembers the replays that hang: it does not
-// replay such an execution again, nor any execution of an orchestrator with maxStalls of them.
-// Each uses a goroutine, and an endless loop a core. Its zero value remembers none,
-// and a nil one replays without code only.
+// Replays limits replays in memory in the same way as [Bound], and remembers the ones that
+// hang. It does not repeat a replay that hangs. If maxStalls replays of an orchestrator hang,
+// it replays no execution of that orchestrator: each hung replay occupies a goroutine, and an
+// endless loop occupies a core. The zero value is ready to use. A nil *Replays only supports
+// replays without code.
 type Replays struct {
 	mu   sync.Mutex // protects the following
 	hung map[*StallError]struct{}
 }
 
-// Run is [Bound]. While a replay of the orchestrator hangs, only its error has the stack in the
-// text. Later ones have a stack, too.
+// Run is [Bound]. If several replays of an orchestrator hang, the text of the first error alone
+// includes the stack. All errors have a Stack.
 func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
 	if code == nil {
 		f(nil)
@@ -155,7 +157,7 @@ func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(
 	return stall
 }
 
-// known returns the error of an execution that must not be replayed, nil if it may.
+// known returns the error of an execution that must not be replayed, or nil.
 func (r *Replays) known(start *history.ExecutionStarted) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

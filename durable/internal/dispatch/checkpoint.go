@@ -10,15 +10,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// record adds to cp the actions that the execution begun by start decided at now: an
-// event for each, in order, and the messages that carry them out
+// record adds to cp the decisions that the execution with the given start made at now: an event
+// for each, in order, and the messages that carry them out
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision).
 //
-// If the last action completes the execution, record returns it. A continuation
-// as new is not recorded, since its history is replaced.
+// If the last action completes the execution, record returns it. It does not record a
+// continue-as-new, which replaces the history.
 //
-// Inputs of activities and children are in messages only; storeInputs keeps them
-// in the history, too (TaskOrchestrationDispatcher.IncludeParameters).
+// Messages contain the inputs of activities and children. The history contains them only if
+// storeInputs is set (TaskOrchestrationDispatcher.IncludeParameters).
 func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, storeInputs bool, now time.Time) (*replay.Complete, error) {
 	for i, a := range actions {
 		head := history.Header{EventID: a.ActionID(), Timestamp: history.Ticks(now)}
@@ -47,13 +47,13 @@ func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []
 }
 
 func recordTask(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.ScheduleTask, keepInput bool, head history.Header) {
-	remembered := &history.TaskScheduled{Header: head, Name: a.Name, Version: a.Version, Tags: a.Tags}
-	sent := new(*remembered)
+	recorded := &history.TaskScheduled{Header: head, Name: a.Name, Version: a.Version, Tags: a.Tags}
+	sent := new(*recorded)
 	sent.Input = a.Input
 	if keepInput {
-		remembered.Input = a.Input
+		recorded.Input = a.Input
 	}
-	cp.NewEvents = append(cp.NewEvents, remembered)
+	cp.NewEvents = append(cp.NewEvents, recorded)
 	cp.Activities = append(cp.Activities, provider.TaskMessage{Event: sent, Target: start.Instance, Tags: start.Tags})
 }
 
@@ -64,10 +64,10 @@ func recordTimer(cp *provider.Checkpoint, start *history.ExecutionStarted, a *re
 	cp.Timers = append(cp.Timers, provider.TaskMessage{Event: fired, Target: start.Instance})
 }
 
-// recordChild starts a child. Its instance ID, if none was chosen, and its
-// execution ID follow from the parent's execution and the action, so that a
-// start which is sent again after a crash is recognised as the same one.
-// DurableTask derives the first only, and makes up a new execution each time.
+// recordChild starts a child. Its execution ID, and its instance ID if none was chosen, are
+// derived from the parent's execution and the action. A start that is sent again after a crash
+// is therefore recognized. DurableTask derives only the instance ID, and generates a new
+// execution ID each time.
 func recordChild(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateSubOrchestration, keepInput bool, head history.Header) {
 	tags := mergeTags(a.Tags, start.Tags)
 	child := history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: childExecutionID(start.Instance, a.ID)}
@@ -107,14 +107,14 @@ func recordEvent(cp *provider.Checkpoint, a *replay.SendEvent, head history.Head
 func recordEnd(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.Complete, head history.Header) {
 	cp.NewEvents = append(cp.NewEvents, &history.ExecutionCompleted{Header: head, Status: a.Status, Result: a.Result, Failure: a.Failure})
 	if e := parentEvent(start, a, head.Timestamp); e != nil {
-		// The target names the parent's execution, so that a parent that has
-		// continued as new since takes no notice.
+		// The target names the parent's execution. A later execution of the parent therefore
+		// ignores the message.
 		cp.Messages = append(cp.Messages, provider.TaskMessage{Event: e, Target: start.Parent.Instance})
 	}
 }
 
-// parentEvent returns the event that reports an execution's end to its parent, nil
-// if no parent waits for it (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// parentEvent returns the event that reports an execution's end to its parent, or nil if no
+// parent is waiting (DurableTask.Core/TaskOrchestrationDispatcher.cs,
 // ProcessWorkflowCompletedTaskDecision).
 func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Time) history.Event {
 	if start.Parent == nil {
@@ -136,8 +136,8 @@ func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Ti
 	return nil
 }
 
-// mergeTags returns a child's tags: its own and, where it has none of that
-// name, its parent's (DurableTask.Core/OrchestrationTags.cs, MergeTags).
+// mergeTags returns a child's tags: its own, plus those of its parent with other names
+// (DurableTask.Core/OrchestrationTags.cs, MergeTags).
 func mergeTags(own, parents map[string]string) map[string]string {
 	if parents == nil {
 		return own
@@ -154,13 +154,13 @@ func mergeTags(own, parents map[string]string) map[string]string {
 	return merged
 }
 
-// childSpace makes the IDs of children differ from all other derived GUIDs.
+// childSpace is the namespace of the IDs of children and of next executions.
 var childSpace = uuid.MustParse("5b7b5c1e-5f0b-5a55-8d0b-3a4c1c7d9e21")
 
-// nextExecutionID returns the ID of the execution that i continues as new with. It
-// is derived from i's, as a child's is: when an episode runs again after a crash, its
-// generations send their messages as the same executions. DurableTask makes up a new
-// ID each time, so that receivers cannot recognise duplicates.
+// nextExecutionID returns the ID of the next execution after i continues as new. It is derived
+// from the ID of i. If an episode runs again after a crash, its generations therefore send
+// their messages with the same execution IDs. DurableTask generates a new ID each time, and
+// receivers cannot recognize duplicates.
 func nextExecutionID(i history.OrchestrationInstance) string {
 	id := uuid.NewSHA1(childSpace, []byte(i.ExecutionID+"/next/"+i.InstanceID))
 	return fmt.Sprintf("%x", id[:])

@@ -14,74 +14,74 @@ import (
 
 // Functions finds functions by their wire names.
 type Functions interface {
-	// Orchestrator returns the orchestrator with the given name for instances of
-	// a version, which is empty if they have none.
+	// Orchestrator returns the orchestrator with the given name for instances of the given
+	// version. Version is empty for instances without one.
 	Orchestrator(name, version string) (replay.Code, bool)
 
-	// Activity returns the activity with the given name. It may panic.
+	// Activity returns the activity with the given name. The activity may panic.
 	Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool)
 }
 
-// Config says how a [Dispatcher] works. All fields but CheckVersion, Tracer,
-// Meter and Lifecycle must be set; package durable knows the defaults.
+// Config configures a [Dispatcher]. All fields except CheckVersion, Tracer, Meter and Lifecycle
+// must be set, unless their comment gives a default. Package durable provides the defaults.
 type Config struct {
 	MaxConcurrentActivities    int
 	MaxConcurrentOrchestrators int
 	Entities                   EntityConfig
 
-	// MaxPayload is the largest total size of the payloads of the instances that run at
-	// once, in bytes, and of the inputs of the activities. One of each always runs. Zero
-	// means DefaultMaxPayload.
+	// MaxPayload limits the total size, in bytes, of the payloads of the instances that run at
+	// the same time, and separately of the inputs of the activities. One of each kind always
+	// runs, whatever its size. Zero means DefaultMaxPayload.
 	MaxPayload int64
 
 	ExtendedSessions    bool
 	ExtendedSessionIdle time.Duration
 
-	ShutdownTimeout  time.Duration // from the end of Run's context to that of activities' contexts
-	EpisodeWarnAfter time.Duration // how long an orchestrator may run without progress before it is reported
-	StallTimeout     time.Duration // and before it is given up
+	ShutdownTimeout  time.Duration // time from the end of Run's context to the end of the activities' contexts
+	EpisodeWarnAfter time.Duration // time without progress after which an orchestrator is reported
+	StallTimeout     time.Duration // time without progress after which an orchestrator is given up
 
-	// CheckVersion says why the worker does not take instances of a version. Nil
-	// takes all.
+	// CheckVersion returns the reason why the worker does not accept instances of a version.
+	// Nil accepts all versions.
 	CheckVersion func(version string) error
-	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
+	FailMismatch bool // fail instances that CheckVersion rejects, instead of holding them back
 
-	// FailUnknownAfter is how long an instance that has not begun waits for a worker
-	// that has its function before it fails. Zero: for ever. Negative: not at all.
-	// FailUnknownBegun fails instances that have begun, too.
+	// FailUnknownAfter is the time that an instance that has not started waits for a worker
+	// with its function before it fails. Zero waits forever; a negative duration fails it
+	// immediately. FailUnknownBegun also fails instances that have started.
 	FailUnknownAfter time.Duration
 	FailUnknownBegun bool
 
-	// HoldDifferent holds instances back whose code does something else than their
-	// history has, rather than fail them.
+	// HoldDifferent holds back instances whose code does not match their history, instead of
+	// failing them.
 	HoldDifferent bool
 
-	// Waiting, if not nil, records what waits for functions that this worker lacks or
+	// Waiting, if not nil, records the work that waits for functions that this worker lacks or
 	// does not run.
 	Waiting *Waiting
 
 	// Stalls, if not nil, records the instances whose code was given up.
 	Stalls *Stalls
 
-	// Crashes, if not nil, knows what is set aside because it crashed the process.
+	// Crashes, if not nil, records the work that is set aside because it crashed the process.
 	Crashes *crashes.Ledger
 
-	// StoreInputs keeps the inputs of activities and children in histories, where
-	// tools show them. Replay does not need them.
+	// StoreInputs stores the inputs of activities and children in histories, for diagnostics.
+	// Replay does not need them.
 	StoreInputs bool
 
-	Tracer *tracing.Tracer // nil writes no spans
-	Meter  *metering.Meter // nil counts nothing
+	Tracer *tracing.Tracer // nil disables tracing
+	Meter  *metering.Meter // nil disables metrics
 
-	// Lifecycle is called when an instance begins or ends. It must return at once.
+	// Lifecycle is called when an instance starts or ends. It must return immediately.
 	Lifecycle func(LifecycleEvent)
 
 	Logger *slog.Logger
-	Now    func() time.Time // the clock that episodes and events are dated by
-	NewID  func() string    // returns a new ID for an entity's execution
+	Now    func() time.Time // the clock for the times of episodes and events
+	NewID  func() string    // returns a new execution ID for an entity
 }
 
-// DefaultMaxPayload is the default of [Config.MaxPayload], 128 MiB.
+// DefaultMaxPayload is the default of [Config.MaxPayload]: 128 MiB.
 const DefaultMaxPayload int64 = 128 << 20
 
 func (c Config) maxPayload() int64 { return cmp.Or(c.MaxPayload, DefaultMaxPayload) }

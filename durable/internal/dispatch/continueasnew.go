@@ -9,26 +9,24 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxGenerations is how many executions one work item runs when an orchestrator
-// continues as new again and again. DurableTask runs any number; then an
-// orchestrator that never waits is never seen by clients, cannot be terminated
-// and keeps its worker from stopping. After this many, the next generation is
-// committed without being run and wakes itself by a message.
+// maxGenerations is the maximum number of executions that one work item runs if an orchestrator
+// continues as new repeatedly. The next generation is then committed before it runs, and a
+// message wakes it. DurableTask has no limit: clients cannot see or terminate an orchestrator
+// that never waits, and its worker cannot stop.
 const maxGenerations = 100
 
-// maxGenerationMessages ends a work item's generations early when they have
-// decided this much: it is all kept in memory until the commit.
+// maxGenerationMessages is the number of messages after which a work item runs no further
+// generation. All messages are held in memory until the commit.
 const maxGenerationMessages = 1000
 
-// wakeData marks the GenericEvent that wakes a generation that was committed
-// before it ran.
+// wakeData is the data of the GenericEvent that wakes a generation that was committed before it
+// ran.
 const wakeData = "continue-as-new"
 
-// nextStart returns the ExecutionStarted of the generation that follows the one
-// begun by start (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// ProcessWorkflowCompletedTaskDecision). It keeps name, tags, parent and trace, and
-// the version unless end has a new one. It does not keep the generation counter,
-// which counts creations by clients.
+// nextStart returns the ExecutionStarted of the next generation after start and end
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, ProcessWorkflowCompletedTaskDecision). It
+// copies name, tags, parent, trace and, unless end has a new one, the version. It does not copy
+// the generation counter, which counts the starts by clients.
 func nextStart(start *history.ExecutionStarted, end *replay.Complete, executionID string, now time.Time) *history.ExecutionStarted {
 	version := start.Version
 	if end.NewVersion != nil {
@@ -46,13 +44,13 @@ func nextStart(start *history.ExecutionStarted, end *replay.Complete, executionI
 	}
 }
 
-// nextEvents returns the first events of the generation begun by start: those of an
-// episode that only took its start and the events that the generation before left
-// unread, which ended with end. They include OrchestratorCompleted, which the history
-// has a second time once the generation has decided something
-// (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
+// nextEvents returns the first events of the generation with the given start. They form an
+// episode that received the start and the events that the previous generation, which ended with
+// end, did not read. They include an OrchestratorCompleted. If the generation makes decisions,
+// the history contains a second one (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// OnProcessWorkItemAsync).
 //
-// Events that came before are copied: they may stand in a history already.
+// The events of the previous generation are copied, because a history may contain them already.
 func nextEvents(start *history.ExecutionStarted, end *replay.Complete, now time.Time) []history.Event {
 	events := make([]history.Event, 0, len(end.CarryOver)+4)
 	events = append(events, &history.OrchestratorStarted{Header: history.NewHeader(now)}, start)
@@ -67,16 +65,15 @@ func nextEvents(start *history.ExecutionStarted, end *replay.Complete, now time.
 	return events
 }
 
-// wake returns the message that wakes a generation that was committed before it
-// ran.
+// wake returns the message that wakes a generation that was committed before it ran.
 func wake(start *history.ExecutionStarted, now time.Time) provider.TaskMessage {
 	e := &history.GenericEvent{Header: history.NewHeader(now), Data: new(wakeData)}
 	return provider.TaskMessage{Event: e, Target: start.Instance}
 }
 
-// hasNotRun reports whether past is a generation that was committed before it
-// ran, and fresh has the message that wakes it. Then past is not a replay: the
-// orchestrator sees it for the first time.
+// hasNotRun reports whether past is a generation that was committed before it ran, and fresh
+// contains the message that wakes it. The orchestrator then sees past for the first time, which
+// is not a replay.
 func hasNotRun(past, fresh []history.Event) bool {
 	for i, e := range past {
 		switch e.(type) {
@@ -101,9 +98,8 @@ func hasNotRun(past, fresh []history.Event) bool {
 	return false
 }
 
-// markPlayed sets IsPlayed on the events that an orchestrator is shown, which
-// are all but OrchestratorStarted (DurableTask.Core/TaskOrchestrationExecutor.cs,
-// ProcessEvents).
+// markPlayed sets IsPlayed on the events that an orchestrator processes: all except
+// OrchestratorStarted (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvents).
 func markPlayed(events []history.Event) {
 	for _, e := range events {
 		if e.Type() != history.TypeOrchestratorStarted {

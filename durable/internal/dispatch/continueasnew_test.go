@@ -293,7 +293,7 @@ func TestContinueAsNew_TakesNoResultsOfTheGenerationBefore(t *testing.T) {
 			}), change)
 			b.start("i", "O", 0)
 			b.wantOutput("i", history.Completed, `"Hello second!"`)
-			if n := b.log.count("dropped a message"); n != 1 {
+			if n := b.log.count("discarded a message"); n != 1 {
 				t.Errorf("%d messages were dropped, want 1:\n%s", n, b.log)
 			}
 		})

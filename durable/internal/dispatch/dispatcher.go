@@ -29,52 +29,52 @@ type Dispatcher struct {
 	log       *slog.Logger
 	watchdog  *watchdog
 
-	// Semaphores: entities that run, entities that wait to run, and small results of
+	// Semaphores: running entities, entities that wait for a slot, and small results of
 	// activities that are being stored.
 	entities, waiting, results chan struct{}
-	orchestrations, activities places
+	orchestrations, activities slots
 	idleEntities               idle
 	payloads, inputs           *admission // of instances, and of activities
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
 	settled settled
-	items   atomic.Int64 // counts work items, to label them
+	items   atomic.Int64 // number of work items so far; labels them
 
 	mu      sync.Mutex // protects the following
 	running map[*item]struct{}
 	handled sync.WaitGroup
 }
 
-// An item is a work item that runs.
+// An item is a work item that is running.
 type item struct {
 	label string // unique in this process
-	what  string // for people
-	work  string // the key under which crashes are counted
+	what  string // description for error messages
+	work  string // the key of its crash count
 
-	activity *provider.ActivityWorkItem // nil if it is none
-	began    time.Time                  // of an activity
+	activity *provider.ActivityWorkItem // nil for an instance
+	since    time.Time                  // start time of an activity
 }
 
-// A RunningActivity is an activity that runs.
+// A RunningActivity is a running activity of an execution.
 type RunningActivity struct {
 	TaskID int
 	Since  time.Time
 }
 
-// Running returns the activities of an execution that run, in no order.
+// Running returns the running activities of an execution, unordered.
 func (d *Dispatcher) Running(of history.OrchestrationInstance) (all []RunningActivity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for it := range d.running {
 		if it.activity != nil && it.activity.Instance == of {
-			all = append(all, RunningActivity{it.activity.Task.EventID, it.began})
+			all = append(all, RunningActivity{it.activity.Task.EventID, it.since})
 		}
 	}
 	return all
 }
 
-// New returns a Dispatcher of p's work items.
+// New returns a Dispatcher for p's work items.
 func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	log := cfg.Logger
 	if cfg.Waiting == nil {
@@ -93,8 +93,8 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		waiting:            make(chan struct{}, maxWaitingEntities),
 		results:            make(chan struct{}, maxResults),
 		idleEntities:       idle{limit: maxEntities(cfg), now: cfg.Now},
-		orchestrations:     places{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators), idle: idle{limit: cfg.MaxConcurrentOrchestrators, now: cfg.Now}},
-		activities:         places{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
+		orchestrations:     slots{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators), idle: idle{limit: cfg.MaxConcurrentOrchestrators, now: cfg.Now}},
+		activities:         slots{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
 		payloads:           newAdmission(cfg.maxPayload()),
 		inputs:             newAdmission(cfg.maxPayload()),
 		fetchingInstances:  outage{what: "fetch orchestrations", log: log},
@@ -107,34 +107,32 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	return d
 }
 
-// Stalled returns the orchestrators and operations that run without an end in sight, without
-// order: the log has a report of each.
+// Stalled returns the orchestrators and operations that have run for too long without progress,
+// unordered. The log contains a report of each.
 func (d *Dispatcher) Stalled() []WaitingFunction { return d.watchdog.stalled() }
 
-// errStopping is the cause with which a worker's contexts end when it stops.
+// errStopping is the cause that ends a worker's contexts when it stops.
 var errStopping = errors.New("the worker is stopping")
 
-// When the worker stops, storage operations may take ioGrace longer than user
-// code, so that results that came in time are stored. Abandoning what did not end
-// may take handBackTime.
+// When the worker stops, storage operations may take ioGrace longer than user code, so that its
+// last results are stored. Abandoning unfinished work may take abandonTime.
 const (
-	ioGrace      = 2 * time.Second
-	handBackTime = 2 * time.Second
+	ioGrace     = 2 * time.Second
+	abandonTime = 2 * time.Second
 )
 
-// lifetimes are the contexts of a worker's run, in the order in which they end.
+// lifetimes holds the contexts of a worker's run, in the order in which they end.
 type lifetimes struct {
-	fetch context.Context // ends when the worker is to stop
-	work  context.Context // ends ShutdownTimeout later: that of user code
-	io    context.Context // ends ioGrace later still: that of storage operations
+	fetch context.Context // ends when the worker stops
+	work  context.Context // for user code; ends ShutdownTimeout later
+	io    context.Context // for storage operations; ends ioGrace after work
 }
 
-// Run works until ctx ends. Then it fetches nothing more, waits for its work items
-// and returns nil. If user code goes on after its context has ended, Run leaves it
-// behind and returns an error that names it.
+// Run runs work items until ctx ends. It then fetches no more items, waits for the running
+// ones, and returns nil. If user code ignores the cancellation of its context, Run returns an
+// error that names it, and its goroutines continue.
 //
-// If the provider ends by itself, Run stops in the same way and returns the
-// provider's error.
+// If the provider stops on its own, Run stops in the same way and returns the provider's error.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	inuse.Tell(ctx, d.inUse)
 	fetch, stop := context.WithCancelCause(ctx)
@@ -164,7 +162,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return failure
 }
 
-// delayed returns a context that ends d after parent does.
+// delayed returns a context that ends d after parent ends.
 func delayed(parent context.Context, d time.Duration) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	var mu sync.Mutex
@@ -187,14 +185,14 @@ func delayed(parent context.Context, d time.Duration) (ctx context.Context, rele
 	}
 }
 
-// handBack returns a context in which to abandon or release a work item after the
-// others have ended.
-func (l lifetimes) handBack() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(l.io), handBackTime)
+// abandonContext returns a context to abandon or release a work item after the other contexts
+// have ended.
+func (l lifetimes) abandonContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(l.io), abandonTime)
 }
 
-// handle runs f on a goroutine of its own, for one item. Whatever f does to its
-// goroutine stays there.
+// handle runs f for one item on a goroutine of its own. A panic or a Goexit of f affects only
+// this goroutine.
 func (d *Dispatcher) handle(it *item, f func(*item)) {
 	it.label = fmt.Sprintf("%d", d.items.Add(1))
 	d.mu.Lock()
@@ -210,11 +208,11 @@ func (d *Dispatcher) handle(it *item, f func(*item)) {
 	})
 }
 
-// wait waits until all work items are done, or until shortly after io ends. What
-// still runs then is user code that ignores its context, which the error names.
+// wait waits until all work items have ended, or until shortly after io ends. User code that is
+// still running then ignores its context. The error names it.
 func (d *Dispatcher) wait(io context.Context) error {
 	all := make(chan struct{})
-	go func() { // ends with the last item, and is left behind with it
+	go func() { // ends with the last item
 		d.handled.Wait()
 		close(all)
 	}()
@@ -223,7 +221,7 @@ func (d *Dispatcher) wait(io context.Context) error {
 		return nil
 	case <-io.Done():
 	}
-	last := time.NewTimer(handBackTime + time.Second)
+	last := time.NewTimer(abandonTime + time.Second)
 	defer last.Stop()
 	select {
 	case <-all:
@@ -237,10 +235,10 @@ func (d *Dispatcher) wait(io context.Context) error {
 		names = append(names, it.what)
 	}
 	slices.Sort(names)
-	return fmt.Errorf("stopped while user code goes on that does not heed its context: %s", strings.Join(names, ", "))
+	return fmt.Errorf("shutdown timed out: user code ignored context cancellation: %s", strings.Join(names, ", "))
 }
 
-// nextInstance returns the next work item of an instance when its payload fits.
+// nextInstance returns the next work item of an instance, as soon as its payload fits.
 func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.OrchestrationWorkItem], error) {
 	w, err := d.provider.NextOrchestration(ctx)
 	if err != nil {
@@ -250,15 +248,15 @@ func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.Orch
 	if d.payloads.enter(ctx, size) {
 		return &admitted[*provider.OrchestrationWorkItem]{w, size}, nil
 	}
-	handBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
+	abandonCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
-	if err := w.Session.Release(handBack); err != nil {
+	if err := w.Session.Release(abandonCtx); err != nil {
 		d.log.Warn("cannot release the instance", "instanceId", w.Instance.InstanceID, "error", err)
 	}
 	return nil, context.Cause(ctx)
 }
 
-// nextActivity returns the next activity when its input fits.
+// nextActivity returns the next activity, as soon as its input fits.
 func (d *Dispatcher) nextActivity(ctx context.Context) (*admitted[*provider.ActivityWorkItem], error) {
 	w, err := d.provider.NextActivity(ctx)
 	if err != nil {
@@ -268,16 +266,16 @@ func (d *Dispatcher) nextActivity(ctx context.Context) (*admitted[*provider.Acti
 	if d.inputs.enter(ctx, size) {
 		return &admitted[*provider.ActivityWorkItem]{w, size}, nil
 	}
-	handBack, cancel := context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
+	abandonCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
-	if err := w.Lock.Abandon(handBack, errStopping); err != nil {
-		d.log.Warn("cannot hand the activity back", "instanceId", w.Instance.InstanceID, "error", err)
+	if err := w.Lock.Abandon(abandonCtx, errStopping); err != nil {
+		d.log.Warn("cannot abandon the activity", "instanceId", w.Instance.InstanceID, "error", err)
 	}
 	return nil, context.Cause(ctx)
 }
 
-// fetchActivities runs activities until the worker stops, at most
-// MaxConcurrentActivities at once.
+// fetchActivities runs activities until the worker stops, at most MaxConcurrentActivities at a
+// time.
 func (d *Dispatcher) fetchActivities(live lifetimes) {
 	for {
 		next, err := fetch(live.fetch, &d.activities, d.nextActivity)
@@ -288,62 +286,62 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 			pause.For(live.fetch, d.fetchingActivities.failed(err))
 			continue
 		}
-		d.fetchingActivities.worked()
+		d.fetchingActivities.succeeded()
 		w := next.item
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
-		d.handle(&item{what: what, work: work, activity: w, began: d.config.Now()}, func(it *item) {
+		d.handle(&item{what: what, work: work, activity: w, since: d.config.Now()}, func(it *item) {
 			defer d.inputs.leave(next.size)
 			d.runActivity(live, w, it.work, d.activities.leave)
 		})
 	}
 }
 
-// runActivity runs an activity and sends its result. It calls free to give back the
-// activity's place.
+// runActivity runs an activity and sends its result. It calls free to release the activity's
+// slot.
 func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string, free func()) {
 	defer func() { free() }()
 	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
 		"name", w.Task.Name, "taskEventId", w.Task.EventID)
 	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
 	defer func() { end(w.Task.Name, outcome) }()
-	handed := false
+	abandoned := false
 	abandon := func(cause error) {
-		handed, outcome = true, metering.Abandoned
-		ctx, cancel := live.handBack()
+		abandoned, outcome = true, metering.Abandoned
+		ctx, cancel := live.abandonContext()
 		defer cancel()
 		if err := w.Lock.Abandon(ctx, cause); err != nil {
-			log.Warn("cannot hand the activity back", "error", err)
+			log.Warn("cannot abandon the activity", "error", err)
 		}
 	}
 	defer func() {
 		if v := recover(); v != nil {
 			log.Error("panic while handling the activity", "panic", v, "stack", string(debug.Stack()))
-			if !handed {
+			if !abandoned {
 				abandon(fmt.Errorf("panic while handling the activity: %v", v))
 			}
 		}
 	}()
 
 	fn, ok := d.functions.Activity(w.Task.Name)
-	aside := d.config.Crashes.Holds(work)
-	if !ok || aside {
-		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name, crashed: aside}
+	setAside := d.config.Crashes.Holds(work)
+	if !ok || setAside {
+		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name, crashed: setAside}
 		if failure := d.failureOfUnknown(live.io, w, unknown, log); failure == nil {
-			log.Log(live.io, d.waits(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.why())
+			log.Log(live.io, d.recordWaiting(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.why())
 			abandon(d.config.unknown().hold(unknown, w.Task.Timestamp, true))
 		} else if err := d.complete(live, w.Lock, taskResult{failure: failure}.event(w.Task.EventID, d.config.Now()), log); err != nil {
 			abandon(fmt.Errorf("send result of activity: %w", err))
 		} else {
 			outcome = metering.Failed
 			d.config.Waiting.remove(w.Instance.InstanceID, unknown.kind)
-			d.noCrash(work)
+			d.resetCrashes(work)
 		}
 		return
 	}
 	if w.Attempt > 1 {
 		d.config.Waiting.remove(w.Instance.InstanceID, "activity")
-		log.Info("activity runs again, since an earlier run did not get to its end", "attempt", w.Attempt)
+		log.Info("activity runs again because an earlier run did not complete", "attempt", w.Attempt)
 	}
 	ctx, cancel := context.WithCancel(withActivityInfo(live.work, w))
 	defer cancel()
@@ -353,18 +351,18 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 	traced(r.failure)
 	switch {
 	case !ok:
-		log.Error("activity goes on although its context has ended; it is handed back")
-		abandon(fmt.Errorf("%w, and the activity did not end", errStopping))
+		log.Error("activity ignores the cancellation of its context; it will be redelivered")
+		abandon(fmt.Errorf("%w and the activity did not end", errStopping))
 		return
 	case r.failure != nil && live.work.Err() != nil:
-		log.LogAttrs(ctx, slog.LevelInfo, "activity was interrupted; it is handed back", append(failureAttrs(r.failure), slog.String("event", "FunctionAborted"))...)
+		log.LogAttrs(ctx, slog.LevelInfo, "activity was interrupted; it will be redelivered", append(failureAttrs(r.failure), slog.String("event", "FunctionAborted"))...)
 		abandon(fmt.Errorf("activity was interrupted: %w", context.Cause(live.work)))
 		return
 	case r.failure != nil:
 		outcome = metering.Failed
 		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", append(failureAttrs(r.failure), slog.String("event", "FunctionFailed"))...)
 	}
-	if r.isSmall() { // others need not wait with their user code until it is stored
+	if r.isSmall() { // release the slot before the result is stored
 		select {
 		case d.results <- struct{}{}:
 			free()
@@ -376,15 +374,15 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 		abandon(fmt.Errorf("send result of activity: %w", err))
 		return
 	}
-	d.noCrash(work)
+	d.resetCrashes(work)
 }
 
-// complete sends an activity's result, and retries if that fails.
+// complete sends an activity's result, with retries.
 func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result history.Event, log *slog.Logger) error {
 	for try := 1; ; try++ {
 		err := lock.Complete(live.io, result)
 		if err == nil {
-			d.completing.worked()
+			d.completing.succeeded()
 			log.Debug("activity has ended", "event", "FunctionCompleted", "eventType", result.Type())
 			return nil
 		}
@@ -396,9 +394,8 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 	}
 }
 
-// enterEntity waits for a place for an entity and takes it. It reports false if the
-// worker stops first. It calls free to give back the place of an orchestration with
-// which the entity was fetched.
+// enterEntity acquires a slot for an entity. It returns false if the worker stops first. It
+// calls free to release the orchestration slot that the entity was fetched with.
 func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 	defer func() { free() }()
 	if live.fetch.Err() != nil {
@@ -421,7 +418,7 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 	return acquire(live.fetch, d.entities)
 }
 
-// runEntity runs the work item of an entity once it has a place.
+// runEntity runs the work item of an entity after it has acquired a slot.
 func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item, free func()) {
 	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
 	s.logFor(s.item.Instance)
@@ -431,8 +428,8 @@ func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.Orchestr
 		s.abandon(errStopping)
 		return
 	}
-	s.hasRoom = true
-	defer s.leaveRoom()
+	s.hasSlot = true
+	defer s.leaveSlot()
 
 	s.begin()
 	defer s.end()
@@ -452,8 +449,8 @@ func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.Orchestr
 	handledAll = true
 }
 
-// fetchOrchestrations runs instances until the worker stops, at most
-// MaxConcurrentOrchestrators at once.
+// fetchOrchestrations runs instances until the worker stops, at most MaxConcurrentOrchestrators
+// at a time.
 func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 	for {
 		next, err := fetch(live.fetch, &d.orchestrations, d.nextInstance)
@@ -464,7 +461,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 			pause.For(live.fetch, d.fetchingInstances.failed(err))
 			continue
 		}
-		d.fetchingInstances.worked()
+		d.fetchingInstances.succeeded()
 		w := next.item
 		if history.IsEntity(w.Instance.InstanceID) {
 			d.handle(&item{what: "entity " + w.Instance.InstanceID, work: crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID)},
@@ -479,18 +476,18 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 	}
 }
 
-// runInstance runs an instance's episode, and those that follow while its
-// session is extended.
+// runInstance runs an instance's episode, and further episodes during an extended session.
 func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
 	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
 	s.logFor(s.item.Instance)
 	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
-	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
+	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()
 	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 
-	// A failure of one instance ends here: the deferred calls also see a panic of ours.
+	// A failure of one instance ends here. The deferred calls also handle panics of this
+	// package.
 	s.begin()
 	defer s.end()
 	handledAll := false
@@ -509,29 +506,29 @@ func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.Orches
 	handledAll = true
 }
 
-// inUse counts the resources that are free while no work item runs.
+// inUse counts resources. All counts are 0 while no work item is running.
 func (d *Dispatcher) inUse() inuse.Counts {
 	d.mu.Lock()
 	running := len(d.running)
 	d.mu.Unlock()
 	return inuse.Counts{
-		"items that are worked on": running, "places of orchestrations": d.orchestrations.inUse(), "places of activities": d.activities.inUse(),
-		"places of entities": len(d.entities), "entities that wait for a place": len(d.waiting),
+		"running work items": running, "orchestration slots": d.orchestrations.inUse(), "activity slots": d.activities.inUse(),
+		"entity slots": len(d.entities), "entities waiting for a slot": len(d.waiting),
 		"extended sessions": d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
 		"payload bytes of instances": d.payloads.inUse(), "payload bytes of activities": d.inputs.inUse(),
 	}
 }
 
-// holdEntity returns the error with which to hold the operations of an entity whose
-// function is unknown, nil if they are to fail. An entity without state has not begun.
+// holdEntity returns the error that holds back the operations of an entity with an unknown
+// function, or nil if they fail. An entity without state has not started.
 func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFunctionError) error {
-	var begun bool
+	var started bool
 	if start := history.StartOf(w.History); start != nil {
 		state, err := entity.DecodeState(start.Input)
 		if err != nil {
 			return f
 		}
-		begun = state.Text != nil
+		started = state.Text != nil
 	}
 	if f.crashed || len(w.Messages) == 0 {
 		return f
@@ -540,15 +537,15 @@ func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFun
 	if delayed, ok := provider.EntityDue(w.Messages[0]); ok && delayed.After(due) {
 		due = delayed
 	}
-	if policy.fails(due, d.config.Now(), begun) {
+	if policy.fails(due, d.config.Now(), started) {
 		return nil
 	}
-	return policy.hold(f, due, begun)
+	return policy.hold(f, due, started)
 }
 
-// waits records that an instance waits for a function, and returns the level at which
-// to log it: the first time as a warning, or as an error if it is set aside.
-func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Level {
+// recordWaiting records that an instance waits for a function. It returns the level of the log message:
+// a warning the first time, an error if the instance is set aside, otherwise debug.
+func (d *Dispatcher) recordWaiting(instanceID string, f *unknownFunctionError) slog.Level {
 	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
 	case isNew && f.crashed:
 		return slog.LevelError
@@ -558,23 +555,23 @@ func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Leve
 	return slog.LevelDebug
 }
 
-// noCrash records that work has ended, which resets its count of crashes.
-func (d *Dispatcher) noCrash(work string) {
+// resetCrashes records that work has ended, which resets its crash count.
+func (d *Dispatcher) resetCrashes(work string) {
 	if err := d.config.Crashes.Done(work); err != nil {
-		d.log.Warn("cannot write the file of crashes", "error", err)
+		d.log.Warn("cannot write the crash file", "error", err)
 	}
 }
 
-// resumed has what is set aside of an instance run again.
-func (d *Dispatcher) resumed(instanceID string) {
+// resumeSetAside makes the work that is set aside for an instance run again.
+func (d *Dispatcher) resumeSetAside(instanceID string) {
 	if err := d.config.Crashes.Resume(instanceID); err != nil {
-		d.log.Warn("cannot write the file of crashes", "error", err)
+		d.log.Warn("cannot write the crash file", "error", err)
 	}
 }
 
-// failureOfUnknown returns the failure with which to complete an activity whose
-// function is unknown, nil to hold it for a worker that has it. If its orchestration
-// has ended, it completes just to be gone: the receiver drops its result.
+// failureOfUnknown returns the failure of an activity with an unknown function, or nil to hold
+// it back for a worker that has the function. If its orchestration has ended, the activity
+// fails to remove it from its queue; the receiver discards the result.
 func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityWorkItem, f *unknownFunctionError, log *slog.Logger) *history.FailureDetails {
 	now := d.config.Now()
 	if !f.crashed && d.config.unknown().fails(w.Task.Timestamp, now, true) {
@@ -598,6 +595,6 @@ func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityW
 	case !state.Status.IsTerminal() && state.Instance.ExecutionID == w.Instance.ExecutionID:
 		return nil
 	}
-	log.Info("activity is dropped: its orchestration has ended, and " + f.why())
+	log.Info("activity is discarded: its orchestration has ended, and " + f.why())
 	return f.Failure()
 }

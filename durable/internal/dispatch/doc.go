@@ -1,21 +1,20 @@
-// Package dispatch joins a storage provider and replay. A [Dispatcher] fetches
-// work items, runs them and commits their results:
+// Package dispatch runs the work items of a storage provider. A [Dispatcher] fetches work
+// items, runs them and commits their results:
 //
 //	instance → reconcile → episode → record → Checkpoint → Commit
 //	activity → call → TaskCompleted or TaskFailed → Complete
 //
-// The steps between are pure functions of their arguments, each in the file of
-// its name: [reconcile] selects the messages that count, [record] turns decisions
-// into events and messages, [nextStart] and [nextEvents] make the next generation of
-// an orchestration that continues as new. The goroutines, the clock and the log are
-// around them.
+// The steps in between are pure functions: [reconcile] selects the messages that the execution
+// can take, [record] turns decisions into events and messages, and [nextStart] and [nextEvents]
+// create the next generation of an orchestration that continues as new. The goroutines, the
+// clock and the log surround them.
 //
-// Each item has a goroutine of its own, and its failures affect no other:
+// Each item runs on a goroutine of its own, and its failures do not affect other items:
 //
-//  1. If anything fails, the item is abandoned, and the provider delivers it again
-//     later. Only messages that no execution can take are dropped.
-//  2. A panic and a runtime.Goexit, of user code or ours, end at most the item.
-//  3. An item whose function this worker lacks is held, not failed: another worker
-//     may have it.
-//  4. Storage operations that fail are retried for as long as the worker runs.
+//  1. If an item fails, it is abandoned, and the provider delivers it again later. Only messages that
+//     no execution can take are discarded.
+//  2. A panic or a runtime.Goexit in user code or in this package ends at most the item.
+//  3. An item whose function this worker lacks is held back, not failed: another worker may have the
+//     function.
+//  4. Failed storage operations are retried until the worker stops.
 package dispatch

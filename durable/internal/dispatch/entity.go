@@ -24,19 +24,19 @@ type entityRun struct {
 	now        func() time.Time
 	newID      func() string
 	log        *slog.Logger
-	watchdog   *watchdog // nil of an [EntityStepper]
+	watchdog   *watchdog // nil in an [EntityStepper]
 	label      string    // of the goroutines that run operations
 	traced     *tracing.Entity
 	// stopping reports whether the worker is stopping.
 	stopping func() bool
 
 	settled *settled
-	start   *history.ExecutionStarted // that of the last checkpoint; nil if there was none
-	state   *entity.State             // nil before it was read
+	start   *history.ExecutionStarted // of the last checkpoint; nil before the first
+	state   *entity.State             // nil before it is read, and while a batch is running
 
-	// For the log of a batch that is committed.
-	ran      int    // operations
-	lockedBy string // who had the lock before it
+	// For the log of a committed batch.
+	ran      int    // number of operations
+	lockedBy string // holder of the lock before the batch
 }
 
 // findEntity returns the code of the entity with the given instance ID.
@@ -53,10 +53,10 @@ func findEntity(functions Functions, instanceID string) (EntityCode, error) {
 	return nil, &unknownFunctionError{kind: "entity", name: id.Name}
 }
 
-// take runs the operations that messages request, and returns the checkpoint with
-// their results (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
-// Past is the history that the last checkpoint wrote; only the first call reads it.
-// When io ends, take leaves operations behind that still run.
+// take runs the operations that messages request, and returns the checkpoint with their results
+// (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). Past is the history of
+// the last checkpoint; only the first call reads it. If io ends, take returns although an
+// operation is still running.
 func (e *entityRun) take(work, io context.Context, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
 	events := make([]history.Event, len(messages))
 	for i, m := range messages {
@@ -74,21 +74,21 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		if e.state, err = entity.DecodeState(input); err != nil {
 			return nil, err
 		}
-		// A history that DurableTask has written holds no events, but might.
+		// A history of DurableTask usually contains no events, but it may.
 		events = append(raisedIn(past), events...)
 	}
 	state := e.state
-	e.state = nil // until this batch has come to its end
+	e.state = nil // stays nil if the batch fails
 	if e.settled.knows(e.instanceID, e.execution()) {
 		state.Settle()
 	}
 	settings := e.settings
 	settings.Resend = e.isRecent()
 	e.ran, e.lockedBy = 0, state.Status().LockedBy
-	e.traced.Forget() // what was not committed
+	e.traced.Forget() // discard the spans of a batch that was not committed
 	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), settings)
 	for _, problem := range problems {
-		e.log.Warn("dropped a message to an entity", "error", problem)
+		e.log.Warn("discarded an undecodable message to an entity", "error", problem)
 	}
 	if err := e.run(work, io, batch); err != nil {
 		return nil, err
@@ -99,10 +99,10 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 	return cp, nil
 }
 
-// resendTime is how long after a checkpoint a worker sends its outbox again at once,
-// if it does not know whether that was sent. Receivers still recognise duplicates
-// then. Later the outbox is sent again only if messages that the checkpoint took are
-// redelivered: those are deleted after the outbox is sent.
+// resendTime is the time after a checkpoint during which a worker sends its outbox again if it
+// does not know whether the outbox was sent. Receivers still recognize duplicates during this
+// time. Later the outbox is sent again only if messages that the checkpoint took are
+// redelivered, because these are deleted after the outbox is sent.
 const resendTime = 10 * time.Minute
 
 // isRecent reports whether to send the outbox of the last checkpoint again.
@@ -114,7 +114,7 @@ func (e *entityRun) isRecent() bool {
 	return e.start != nil && e.now().Sub(e.start.Timestamp) < within
 }
 
-// execution returns the entity's execution, empty before its first checkpoint.
+// execution returns the entity's execution ID, or "" before its first checkpoint.
 func (e *entityRun) execution() string {
 	if e.start == nil {
 		return ""
@@ -122,7 +122,7 @@ func (e *entityRun) execution() string {
 	return e.start.Instance.ExecutionID
 }
 
-// size returns how much the entity takes in memory, in bytes.
+// size returns the approximate size of the entity in memory, in bytes.
 func (e *entityRun) size() int {
 	if e.start == nil || e.start.Input == nil {
 		return 0
@@ -140,17 +140,17 @@ func raisedIn(past []history.Event) []history.Event {
 	return raised
 }
 
-// run runs the operations of a batch on a goroutine of their own, which is left
-// behind if it outlives io.
+// run runs the operations of a batch on a goroutine of their own. If io ends, it returns an
+// error, and the goroutine continues.
 func (e *entityRun) run(work, io context.Context, batch *entity.Batch) error {
 	if _, any := batch.Next(); !any {
 		return nil
 	}
 	ended := make(chan struct{})
-	go func() { // waited for below, or left behind
+	go func() { // may outlive this call if io ends
 		defer close(ended)
 		defer func() {
-			if _, more := batch.Next(); more { // an operation ended the goroutine
+			if _, more := batch.Next(); more { // an operation called runtime.Goexit
 				batch.Fail(replay.FailureOf(errEntityGoexit))
 			}
 		}()
@@ -160,11 +160,11 @@ func (e *entityRun) run(work, io context.Context, batch *entity.Batch) error {
 	case <-ended:
 		return nil
 	case <-io.Done():
-		return fmt.Errorf("%w, and an operation of the entity did not end", errStopping)
+		return fmt.Errorf("%w and an operation of the entity did not end", errStopping)
 	}
 }
 
-// errEntityGoexit says that an operation ended its goroutine.
+// errEntityGoexit is the failure of an operation that called runtime.Goexit.
 var errEntityGoexit = errors.New("an operation of the entity ended its goroutine with runtime.Goexit instead of returning")
 
 func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
@@ -177,22 +177,22 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 			batch.Defer()
 			return
 		}
-		began := e.now()
-		traced := e.traced.Begin(op, began)
+		started := e.now()
+		traced := e.traced.Begin(op, started)
 		r := e.operate(traced.Context(work), op)
 		if r.Failure != nil && work.Err() != nil {
-			batch.Defer() // it was interrupted
+			batch.Defer() // the operation was interrupted
 			return
 		}
 		ended := e.now()
-		e.logOperation(op, &r, ended.Sub(began))
+		e.logOperation(op, &r, ended.Sub(started))
 		traced.End(&r, r.Failure == nil || e.settings.KeepFailedEffects, ended)
 		e.ran++
 		batch.Done(r)
 	}
 }
 
-// operate runs an operation while the watchdog watches it.
+// operate runs an operation under the watchdog.
 func (e *entityRun) operate(ctx context.Context, op *entity.Operation) entity.Result {
 	if e.watchdog != nil {
 		t := &turn{log: e.log, label: e.label}
@@ -202,7 +202,7 @@ func (e *entityRun) operate(ctx context.Context, op *entity.Operation) entity.Re
 	return operate(ctx, e.code, op)
 }
 
-// operate runs an operation. A panic becomes its failure.
+// operate runs an operation and converts a panic to a failure.
 func operate(ctx context.Context, code EntityCode, op *entity.Operation) (r entity.Result) {
 	state := op.State
 	defer func() {
@@ -213,17 +213,17 @@ func operate(ctx context.Context, code EntityCode, op *entity.Operation) (r enti
 	return code(ctx, op)
 }
 
-// checkpoint returns the checkpoint that stores a state. Like an orchestration that
-// continues as new, the entity gets a new history: that of its start, whose input
-// is the state.
+// checkpoint returns the checkpoint that stores a state. As with an orchestration that
+// continues as new, the entity gets a new history, which contains its start. The input of the
+// start is the state.
 //
-// A state that has not changed is not stored, unless messages were redelivered: the
-// worker that took them may have died before clients could see the result.
+// An unchanged state is not stored, unless messages were redelivered: the worker that took them
+// may have died before clients could see the result.
 func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message, repeats bool) *provider.Checkpoint {
 	now := e.now()
 	input := state.Encode()
 	if !repeats && e.start != nil && e.start.Input != nil && *e.start.Input == input && len(messages) == 0 {
-		return &provider.Checkpoint{Instance: e.start.Instance} // nothing has changed
+		return &provider.Checkpoint{Instance: e.start.Instance} // the state is unchanged
 	}
 	start := &history.ExecutionStarted{
 		Header:   history.NewHeader(now),
@@ -247,7 +247,7 @@ func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message, r
 	return cp
 }
 
-// message returns what an entity sends (DurableTask.Core/TaskEntityDispatcher.cs,
+// message converts a message that an entity sends (DurableTask.Core/TaskEntityDispatcher.cs,
 // ProcessSendEventMessage and ProcessSendStartMessage).
 func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, now time.Time) provider.TaskMessage {
 	head := history.NewHeader(now)
@@ -270,13 +270,13 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 	}
 }
 
-// An EntityStepper runs the work items of entities one at a time, for a caller
-// that has no [Dispatcher], as a [Stepper] does for an orchestration. It is for
-// all entities of a hub.
+// An EntityStepper runs the work items of entities one at a time, for a caller without a
+// [Dispatcher]. One EntityStepper serves all entities of a hub. See [Stepper] for
+// orchestrations.
 type EntityStepper struct{ settled settled }
 
-// Step runs the operations that a work item requests, and returns the checkpoint.
-// A panic fails its operation.
+// Step runs the operations that a work item requests, and returns the checkpoint. A panic fails
+// its operation.
 func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Config, item *provider.OrchestrationWorkItem) (*provider.Checkpoint, error) {
 	code, err := findEntity(functions, item.Instance.InstanceID)
 	if err != nil {
@@ -289,11 +289,11 @@ func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Confi
 	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
 }
 
-// Committed must be called when a checkpoint of Step is settled: it is stored, its
-// messages are sent, and those of the work item are deleted.
+// Committed records that a checkpoint of Step is settled. The caller must call it after it has
+// stored the checkpoint, sent its messages and deleted the messages of the work item.
 func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.settled.add(cp.Instance) }
 
-// logCommitted logs the result of a batch that is committed.
+// logCommitted logs the result of a committed batch.
 func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
 	ctx := context.Background()
 	if !e.log.Enabled(ctx, slog.LevelDebug) {
@@ -313,7 +313,7 @@ func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
 		slog.Int("operations", e.ran), slog.Int("messages", len(cp.Messages)), slog.Int("queueSize", after.QueueSize))
 }
 
-// logOperation logs the result of an operation, if it counts.
+// logOperation logs the result of an operation whose effects are kept, and every failure.
 func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took time.Duration) {
 	ctx := context.Background()
 	if r.Failure != nil {
@@ -326,17 +326,17 @@ func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took ti
 	if !e.log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	tell := func(message string, event slog.Attr, more ...slog.Attr) {
+	logEvent := func(message string, event slog.Attr, more ...slog.Attr) {
 		attrs := []slog.Attr{event, slog.String("name", op.Entity.Name), slog.String("operation", op.Name), slog.String("requestId", op.RequestID)}
 		e.log.LogAttrs(ctx, slog.LevelDebug, message, append(attrs, more...)...)
 	}
 	if r.Failure == nil {
-		tell("an operation of an entity has completed", slog.String("event", "OperationCompleted"), slog.Duration("duration", took))
+		logEvent("an operation of an entity has completed", slog.String("event", "OperationCompleted"), slog.Duration("duration", took))
 	}
 	switch {
 	case op.State == nil && r.State != nil:
-		tell("an entity has come to be", slog.String("event", "EntityStateCreated"))
+		logEvent("an entity was created", slog.String("event", "EntityStateCreated"))
 	case op.State != nil && r.State == nil:
-		tell("an entity is deleted", slog.String("event", "EntityStateDeleted"))
+		logEvent("an entity was deleted", slog.String("event", "EntityStateDeleted"))
 	}
 }

@@ -251,7 +251,7 @@ func TestEntity_MessagesToWhatIsNoEntityAreDropped(t *testing.T) {
 		b.work(entityFunctions)
 		b.send("@nobody", &history.EventRaised{Name: "op", Input: new("{}")})
 		b.wantNothingLeft()
-		if b.log.count("dropped messages to what is no entity") != 1 {
+		if b.log.count("discarded messages to an invalid entity ID") != 1 {
 			t.Errorf("it was not told once:\n%s", b.log)
 		}
 	})

@@ -11,38 +11,36 @@ import (
 // EntityCode runs one operation of an entity. It may panic.
 type EntityCode func(ctx context.Context, op *entity.Operation) entity.Result
 
-// EntityFunctions are [Functions] among which are entities.
+// EntityFunctions is implemented by [Functions] that include entities.
 type EntityFunctions interface {
-	// Entity returns the entity with the given name, which is in lower case.
+	// Entity returns the entity with the given name in lower case.
 	Entity(name string) (EntityCode, bool)
 }
 
-// AllFunctions are orchestrators, activities and entities.
+// AllFunctions finds orchestrators, activities and entities.
 type AllFunctions interface {
 	Functions
 	EntityFunctions
 }
 
-// FunctionsOf returns the functions of a *durable.Registry. Package durable, which
-// sets it, does not export them.
+// FunctionsOf returns the functions of a *durable.Registry. Package durable sets it; its API
+// does not export the functions.
 var FunctionsOf func(registry any) AllFunctions
 
-// EntityConfig says how a [Dispatcher] runs entities. Its zero value has the
-// defaults.
+// EntityConfig configures the execution of entities. The zero value has the defaults.
 type EntityConfig struct {
-	MaxConcurrent int           // 0: as many as orchestrations
-	MaxBatch      int           // operations between two checkpoints; 0: DefaultMaxEntityBatch
-	ReorderWindow time.Duration // how long messages wait for those sent before; 0: entity.DefaultReorderWindow; negative: not at all
-	// KeepFailedEffects keeps what an operation did before it failed.
+	MaxConcurrent int           // 0: the limit of orchestrations
+	MaxBatch      int           // operations between two checkpoints; 0 or less: DefaultMaxEntityBatch
+	ReorderWindow time.Duration // how long messages wait for earlier ones; 0: entity.DefaultReorderWindow; negative: disabled
+	// KeepFailedEffects keeps the effects of failed operations.
 	KeepFailedEffects bool
 }
 
-// DefaultMaxEntityBatch is how many operations of an entity run between two
-// checkpoints (the extension's Options/DurableTaskOptions.cs,
-// MaxEntityOperationBatchSize).
+// DefaultMaxEntityBatch is the default number of operations of an entity between two
+// checkpoints (the extension's Options/DurableTaskOptions.cs, MaxEntityOperationBatchSize).
 const DefaultMaxEntityBatch = 5000
 
-// settingsOn returns how entities of a hub are run.
+// settingsOn returns the settings of entities on a hub.
 func (c EntityConfig) settingsOn(hub provider.Worker) entity.Settings {
 	s := c.settings()
 	exact, ok := hub.(provider.Exact)

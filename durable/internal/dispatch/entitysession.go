@@ -5,7 +5,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxEntities returns how many entities may be worked on at once.
+// maxEntities returns the maximum number of entities that run at the same time.
 func maxEntities(cfg Config) int {
 	if n := cfg.Entities.MaxConcurrent; n > 0 {
 		return n
@@ -13,8 +13,8 @@ func maxEntities(cfg Config) int {
 	return cfg.MaxConcurrentOrchestrators
 }
 
-// maxWaitingEntities is how many fetched entities may wait for a place of their own.
-// More of them keep the places of orchestrations, since each takes memory.
+// maxWaitingEntities is the maximum number of fetched entities that wait for an entity slot.
+// Further ones keep their orchestration slot, which limits the memory that they use.
 const maxWaitingEntities = 1000
 
 // entityName returns the name of a work item's entity.

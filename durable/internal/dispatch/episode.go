@@ -13,40 +13,39 @@ import (
 
 // An execution runs the episodes of one instance.
 type execution struct {
-	start *history.ExecutionStarted // nil until one was seen
+	start *history.ExecutionStarted // nil before the start is received
 	code  replay.Code
-	live  *replay.Execution // nil until an episode ran
+	live  *replay.Execution // nil before the first episode
 	ended bool
 
 	// now is the worker's clock; stopping reports whether the worker is stopping.
 	now      func() time.Time
 	stopping func() bool
 	progress *progress // of live
-	turn     *turn     // that runs now or ran last, nil of a [Stepper]
-	// limit runs f, which runs code of the orchestrator, until it returns or is given up. If f
+	turn     *turn     // current or last turn; nil in a [Stepper]
+	// limit runs f, which runs code of the orchestrator, until f returns or is given up. If f
 	// returns later, limit calls late. After an error the execution must not be used.
 	limit func(x *execution, f, late func()) error
-	// stalls, if not nil, has the instances whose code was given up.
+	// stalls, if not nil, holds the instances whose code was given up.
 	stalls *Stalls
-	// ran, if not nil, is called after each generation. Past is the history that was
-	// replayed.
+	// ran, if not nil, is called after each generation. Past is the history that was replayed.
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
-	// storeInputs is the worker's.
+	// storeInputs is [Config.StoreInputs].
 	storeInputs bool
-	// versions decides about the versions of instances, unknown about instances whose
+	// versions decides about the versions of instances, and unknown about instances whose
 	// function the worker lacks.
 	versions versions
 	unknown  unknownPolicy
-	// holdDifferent is the worker's.
+	// holdDifferent is [Config.HoldDifferent].
 	holdDifferent bool
 	// failure, if not nil, fails the execution instead of running it.
 	failure *history.FailureDetails
-	// crashed, if not nil, reports whether the instance is set aside because its code
-	// crashed the process.
+	// crashed, if not nil, reports whether the instance is set aside because its code crashed
+	// the process.
 	crashed func() bool
 }
 
-// begin makes x ready to run the execution that start begins.
+// begin prepares x for the execution with the given start.
 func (x *execution) begin(start *history.ExecutionStarted, functions Functions) error {
 	x.start, x.code, x.failure = start, nil, nil
 	mismatch, err := x.versions.check(start)
@@ -73,10 +72,9 @@ func (x *execution) begin(start *history.ExecutionStarted, functions Functions) 
 	return nil
 }
 
-// take runs the episode that takes messages, and returns its checkpoint and the
-// messages that it drops. If it drops all, the checkpoint has no events; if there is
-// no execution either, it is for the given instance. Past is as in
-// [execution.episode].
+// take runs the episode that takes messages. It returns the episode's checkpoint and the
+// messages that it discards. If it discards all messages, the checkpoint has no events; without
+// an execution, the checkpoint is for the given instance. For past see [execution.episode].
 func (x *execution) take(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	in, err := reconcile(x.start, past, messages)
 	if err != nil {
@@ -103,7 +101,7 @@ func (x *execution) takeEvents(functions Functions, past []history.Event, in int
 		return x.episodeThatFits(functions, past, in.events)
 	}
 	if x.start == nil && hasTermination(in.events) {
-		x.start = in.start // and never begins
+		x.start = in.start // the execution never runs
 		return x.episode(functions, past, in.events)
 	}
 	if held := x.begin(in.start, functions); held != nil {
@@ -112,8 +110,8 @@ func (x *execution) takeEvents(functions Functions, past []history.Event, in int
 	return x.episodeThatFits(functions, past, in.events)
 }
 
-// episodeThatFits runs an episode, but for one of a history that the code does not fit
-// and that is to be held back: then the code is none.
+// episodeThatFits runs an episode. If the code does not match the history and such instances
+// are held back, it continues without code.
 func (x *execution) episodeThatFits(functions Functions, past, arrived []history.Event) (*provider.Checkpoint, error) {
 	cp, err := x.episode(functions, past, arrived)
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && unknown.differs {
@@ -124,7 +122,7 @@ func (x *execution) episodeThatFits(functions Functions, past, arrived []history
 	return cp, err
 }
 
-// size returns roughly how much the execution takes in memory, in bytes.
+// size returns the approximate size of the execution in memory, in bytes.
 func (x *execution) size() int {
 	if x.live == nil {
 		return 0
@@ -140,13 +138,12 @@ func (x *execution) close() {
 	}
 }
 
-// episode runs the instance's next episode, which takes the arrived events, and
-// returns its checkpoint. Past is the execution's history if this x did not run its
-// earlier episodes itself.
+// episode runs the instance's next episode with the arrived events, and returns its checkpoint.
+// Past is the execution's history, or empty if x ran its earlier episodes itself.
 //
-// An orchestrator that continues as new goes on with the next generation at
-// once (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync):
-// the checkpoint has the last generation's events and everybody's messages.
+// If an orchestrator continues as new, its next generation runs immediately
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync). The checkpoint
+// then contains the events of the last generation and the messages of all generations.
 func (x *execution) episode(functions Functions, past, arrived []history.Event) (*provider.Checkpoint, error) {
 	cp := &provider.Checkpoint{}
 	fresh := make([]history.Event, 0, len(arrived)+1)
@@ -172,11 +169,11 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 		unknown := x.begin(x.start, functions)
 		switch {
 		case next.Suspended != nil:
-			// It was suspended too late for the generation that ended. The next
-			// one waits to be resumed before it runs: it might end as quickly.
+			// The suspension arrived too late for the generation that ended. The next one may
+			// end as quickly, so it waits until it is resumed before it runs.
 			return cp, nil
 		case unknown != nil:
-			// It has a new version, which another worker is to run.
+			// The next generation has a new version, which another worker runs.
 			cp.Messages = append(cp.Messages, wake(x.start, now))
 			return cp, nil
 		case generation >= maxGenerations, messagesIn(cp) >= maxGenerationMessages, x.stopping():
@@ -186,8 +183,8 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 	}
 }
 
-// run runs the current generation with the events, and adds its decisions to cp. It
-// returns the action with which the generation continues as new, nil if it does not.
+// run runs the current generation with the events, and adds its decisions to cp. If the
+// generation continues as new, it returns the action that does so; otherwise nil.
 func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*replay.Complete, error) {
 	outcome, err := x.decide(past, fresh)
 	if err != nil {
@@ -199,7 +196,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 		}, d)
 	}
 
-	// A generation that sets no custom status keeps that of the one before.
+	// A generation that sets no custom status keeps the status of the previous generation.
 	if outcome.CustomStatus != nil {
 		cp.CustomStatus = outcome.CustomStatus
 	}
@@ -220,9 +217,8 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	return nil, nil
 }
 
-// withAliases returns events with copies of answers under the names that .NET waits
-// for. The copy of an answer that an earlier episode took comes first: a replay needs
-// it when it makes the request.
+// withAliases inserts copies of answers under the names that .NET waits for. A copy of an
+// answer from an earlier episode comes first: replay needs it when it makes the request.
 func withAliases(events []history.Event, aliases []replay.Alias) []history.Event {
 	for _, a := range aliases {
 		named := new(*a.Answer)
@@ -233,8 +229,8 @@ func withAliases(events []history.Event, aliases []replay.Alias) []history.Event
 	return events
 }
 
-// withPatches returns events, which begin with OrchestratorStarted, with the markers of
-// changes behind it: before all that may follow from them.
+// withPatches inserts markers of changes after OrchestratorStarted, the first event, and
+// therefore before all events that may depend on the changes.
 func withPatches(events []history.Event, ids []string, now time.Time) []history.Event {
 	for i, id := range ids {
 		events = slices.Insert(events, 1+i, history.Event(history.NewPatch(id, now)))
@@ -274,10 +270,10 @@ func (x *execution) decide(past, fresh []history.Event) (replay.Outcome, error) 
 	return outcome, nil
 }
 
-// episodeTime returns the current time of an episode that takes the arrived
-// events and begins at now. It is not before a timer that fired, even if clocks
-// differ: after a sleep until a time, that time has come. Two attempts of an episode
-// have different times: see [entity.Sorter].
+// episodeTime returns the time of an episode that takes the arrived events and starts at now.
+// It is not before the due time of a timer that fired, even if clocks differ: after a sleep,
+// the time must have come. Two attempts at an episode have different times; see
+// [entity.Sorter].
 func episodeTime(arrived []history.Event, now time.Time) time.Time {
 	at := now
 	for _, e := range arrived {
@@ -292,9 +288,8 @@ func messagesIn(cp *provider.Checkpoint) int {
 	return len(cp.Activities) + len(cp.Timers) + len(cp.Messages)
 }
 
-// takeWithoutCode runs an episode that needs no code: one that terminates the
-// execution, leaves it suspended, or is to fail it. Otherwise it returns held, which
-// says why there is no code.
+// takeWithoutCode runs an episode that needs no code: one that terminates the execution, leaves
+// it suspended, or fails it. Otherwise it returns held, the reason why the code is missing.
 func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (*provider.Checkpoint, error) {
 	cp, err := x.episode(nil, past, arrived)
 	if err != nil || x.ended {
@@ -306,7 +301,7 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 		return cp, nil
 	}
 	unknown, ok := errors.AsType[*unknownFunctionError](held)
-	due, begun := dueOf(x.start), len(past) > 0
+	due, started := dueOf(x.start), len(past) > 0
 	if stall, ok := errors.AsType[*stall](held); ok {
 		if x.failure = stall.Failure(); x.failure == nil {
 			return nil, unknown
@@ -316,8 +311,8 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 	switch {
 	case !ok || unknown.crashed || unknown.differs || unknown.refusal != "":
 		return nil, held
-	case !x.unknown.fails(due, x.now(), begun):
-		return nil, x.unknown.hold(held, due, begun)
+	case !x.unknown.fails(due, x.now(), started):
+		return nil, x.unknown.hold(held, due, started)
 	}
 	x.failure = unknown.Failure()
 	return x.episode(nil, past, arrived)

@@ -12,18 +12,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// What .NET calls the kinds of functions (WebJobs.Extensions.DurableTask/FunctionType.cs).
+// Names of the kinds of functions in .NET (WebJobs.Extensions.DurableTask/FunctionType.cs).
 const (
 	typeActivity     = "Activity"
 	typeOrchestrator = "Orchestrator"
 	typeEntity       = "Entity"
 )
 
-// roundTrip is the form in which .NET logs times.
+// roundTrip is the format of times in .NET's logs.
 const roundTrip = "2006-01-02T15:04:05.0000000Z07:00"
 
-// isAnswer reports whether an event is an entity's answer: its name is the ID of the
-// request, a GUID.
+// isAnswer reports whether an event is an entity's answer: its name is the request ID, a GUID.
 func isAnswer(e *history.EventRaised) bool {
 	if len(e.Name) != len(uuid.Nil.String()) {
 		return false
@@ -32,7 +31,7 @@ func isAnswer(e *history.EventRaised) bool {
 	return err == nil
 }
 
-// logScheduled logs what a committed checkpoint of the function by has scheduled.
+// logScheduled logs the functions that a committed checkpoint of the function by has scheduled.
 func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {
@@ -67,8 +66,8 @@ func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	}
 }
 
-// requestOf returns the entity and the operation that an event requests. It is not
-// ok for lock requests and releases.
+// requestOf returns the entity and the operation that an event requests. It returns ok == false
+// for lock requests and releases.
 func requestOf(target string, e *history.EventRaised) (id entity.ID, operation string, ok bool) {
 	if !history.IsEntity(target) || !strings.HasPrefix(e.Name, "op") {
 		return entity.ID{}, "", false

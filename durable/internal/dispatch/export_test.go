@@ -15,7 +15,7 @@ const (
 	MaxGenerationMessages = maxGenerationMessages
 )
 
-// Reconcile calls reconcile, and returns the fields of its result.
+// Reconcile calls reconcile and returns the fields of its result.
 func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *history.ExecutionStarted, kept []history.Event, dropped []string, err error) {
 	in, err := reconcile(history.StartOf(past), past, messages)
 	for _, d := range in.dropped {
@@ -24,7 +24,7 @@ func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *h
 	return in.start, in.events, dropped, err
 }
 
-// LogScheduled calls logScheduled.
+// LogScheduled is logScheduled.
 var LogScheduled = logScheduled
 
 // WithAliases is withAliases.
@@ -37,7 +37,7 @@ func Record(start *history.ExecutionStarted, actions []replay.Action, now time.T
 	return cp, end, err
 }
 
-// NextGeneration returns what the generation after start begins with.
+// NextGeneration returns the first events of the generation after start.
 func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, executionID string, now time.Time) []history.Event {
 	return nextEvents(nextStart(start, end, executionID, now), end, now)
 }
@@ -45,7 +45,7 @@ func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, execu
 // EpisodeTime calls episodeTime.
 func EpisodeTime(arrived []history.Event, now time.Time) time.Time { return episodeTime(arrived, now) }
 
-// Turns run code as a session does, to measure the cost.
+// Turns runs code in turns like a session, to measure the cost.
 type Turns struct{ s *session }
 
 // NewTurns returns turns of an instance.
@@ -59,7 +59,7 @@ func NewTurns() *Turns {
 // Run runs f in one turn.
 func (t *Turns) Run(f func()) { _ = t.s.runTurn(func() { t.RunHere(f) }) }
 
-// RunHere runs f on the caller's goroutine, as a session did before it had turns.
+// RunHere runs f on the caller's goroutine, without a turn's goroutine.
 func (t *Turns) RunHere(f func()) {
 	if t.s.x.turn == nil {
 		t.s.x.turn = &turn{log: t.s.log}
@@ -67,7 +67,7 @@ func (t *Turns) RunHere(f func()) {
 	_ = t.s.x.limit(t.s.x, f, func() {})
 }
 
-// DefaultTicks is the limit of a [Watched] turn.
+// DefaultTicks is the default limit of a turn in ticks.
 const DefaultTicks = 300
 
 // A Watched is a turn whose code runs without progress.
@@ -76,7 +76,7 @@ type Watched struct {
 	t *turn
 }
 
-// NewWatched returns a turn that is given up after some ticks.
+// NewWatched returns a turn that is given up after the given number of ticks.
 func NewWatched(ticks int) *Watched {
 	w := newWatchdog(time.Hour, time.Duration(ticks)*tick)
 	t := &turn{log: slog.New(slog.DiscardHandler), over: make(chan error, 1)}
@@ -84,7 +84,7 @@ func NewWatched(ticks int) *Watched {
 	return &Watched{w, t}
 }
 
-// Tick has a tick arrive so much too late.
+// Tick makes a tick arrive late.
 func (w *Watched) Tick(late time.Duration) {
 	w.w.mu.Lock()
 	w.w.due = time.Now().Add(-late)

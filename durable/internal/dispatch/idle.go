@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// maxIdleSize limits the size of the histories of idle sessions together, in bytes. A
-// single history may be larger.
+// maxIdleSize limits the total size, in bytes, of the histories of idle sessions. A single
+// session may be larger.
 const maxIdleSize = 64 << 20
 
-// newlyIdle is how long a session must have waited before it gives way to others that
-// came later.
+// newlyIdle is the time for which an idle session is protected: until then, newer sessions are
+// ended first.
 const newlyIdle = time.Second
 
-// idle holds the extended sessions that wait for messages, and ends some where their
-// place or memory is needed. DurableTask ends none early; so that others can run, it
+// idle holds the extended sessions that are waiting for messages. It ends some of them if their
+// slot or memory is needed. DurableTask ends none early. To leave slots for other instances, it
 // extends the sessions of at most half of its concurrent orchestrators
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock).
-type idle struct {
+type idle struct { // maximum number of sessions; at least 1
 	limit int // of sessions, at least 1
 	now   func() time.Time
 
 	mu      sync.Mutex // protects the following
-	waiting list.List  // of *idleSession, the one that has waited longest in front
-	size    int        // of all their histories, in bytes
-	wanted  bool       // a place is needed and none was idle: the next session to enter gives way
+	waiting list.List  // of *idleSession; the longest wait is in front
+	size    int        // total size of their histories, in bytes
+	wanted  bool       // a slot is needed and no session was idle: the next session to enter ends
 }
 
 type idleSession struct {
 	size  int
 	since time.Time
 	end   context.CancelFunc
-	over  bool // it is not in waiting any more
+	over  bool // no longer in waiting
 }
 
-// enter adds a session whose history has size bytes. The context that it returns ends
-// with ctx, and when the session has to give way. The session must call leave when it
-// stops waiting. If it goes on although it had to give way, since messages came at the
-// same time, another one gives way.
-func (i *idle) enter(ctx context.Context, size int) (_ context.Context, leave func(goesOn bool)) {
+// enter adds a session whose history has size bytes. The returned context ends with ctx, or
+// when the session must end. The session must call leave when it stops waiting. It may continue
+// although it must end, if messages arrived at the same time; then another session ends.
+func (i *idle) enter(ctx context.Context, size int) (_ context.Context, leave func(continues bool)) {
 	ctx, end := context.WithCancel(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -54,41 +53,41 @@ func (i *idle) enter(ctx context.Context, size int) (_ context.Context, leave fu
 	for i.waiting.Len() > i.limit || i.size > maxIdleSize && i.waiting.Len() > 1 {
 		i.removeOne()
 	}
-	return ctx, func(goesOn bool) {
+	return ctx, func(continues bool) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if !s.over {
 			i.remove(at)
-		} else if goesOn {
+		} else if continues {
 			i.makeRoom()
 		}
 	}
 }
 
-// giveWay has one session give way: the next to enter if there is none now.
-func (i *idle) giveWay() {
+// endOne ends one session. If no session is idle, it ends the next one to enter.
+func (i *idle) endOne() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.makeRoom()
 }
 
-// makeRoom does what giveWay does. mu is locked.
+// makeRoom is endOne for a caller that holds mu.
 func (i *idle) makeRoom() {
 	if i.wanted = i.waiting.Len() == 0; !i.wanted {
 		i.removeOne()
 	}
 }
 
-// satisfied takes back what giveWay asks of the next session to enter.
-func (i *idle) satisfied() {
+// withdraw withdraws the request of endOne to end the next session to enter.
+func (i *idle) withdraw() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.wanted = false
 }
 
-// removeOne has the session give way that has waited longest, or the last one if none
-// has waited for newlyIdle. Otherwise, if more sessions than fit go on in turn, each
-// would give way just before it goes on. mu is locked.
+// removeOne ends the session that has waited longest, or the newest if none has waited for
+// newlyIdle. Otherwise, if more sessions than fit are used in turn, each would end just before
+// it is needed. mu is locked.
 func (i *idle) removeOne() {
 	at := i.waiting.Front()
 	if i.now().Sub(at.Value.(*idleSession).since) < newlyIdle {
@@ -97,7 +96,7 @@ func (i *idle) removeOne() {
 	i.remove(at)
 }
 
-// remove has a session give way. mu is locked.
+// remove ends a session. mu is locked.
 func (i *idle) remove(at *list.Element) {
 	s := i.waiting.Remove(at).(*idleSession)
 	i.size -= s.size

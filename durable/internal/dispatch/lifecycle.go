@@ -4,8 +4,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A LifecycleEvent says that an orchestration began, if its status is Running, or
-// ended.
+// A LifecycleEvent reports that an orchestration started, if its status is Running, or ended.
 type LifecycleEvent struct {
 	Name       string
 	InstanceID string
@@ -13,7 +12,7 @@ type LifecycleEvent struct {
 	Reason     string
 }
 
-// reasonOf returns why an execution ended as it did, empty if it completed.
+// reasonOf returns the reason of an execution's end, or "" if it completed.
 func reasonOf(end *history.ExecutionCompleted) string {
 	switch {
 	case end.Status == history.Completed:
@@ -26,9 +25,8 @@ func reasonOf(end *history.ExecutionCompleted) string {
 	return ""
 }
 
-// endEvent returns what .NET calls the event that an orchestration ends with
-// (WebJobs.Extensions.DurableTask/EtwEventSource.cs). Operators search logs for
-// these names.
+// endEvent returns .NET's name of the event that ends an orchestration
+// (WebJobs.Extensions.DurableTask/EtwEventSource.cs). Operators search logs for these names.
 func endEvent(status history.RuntimeStatus) string {
 	if status == history.Failed {
 		return "FunctionFailed"

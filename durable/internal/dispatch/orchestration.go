@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// orchestratorName returns the name of a work item's orchestrator, empty if its start
-// has not come.
+// orchestratorName returns the name of a work item's orchestrator, or "" before its start
+// arrives.
 func orchestratorName(w *provider.OrchestrationWorkItem) string {
 	if start := startOf(history.StartOf(w.History), w.Messages); start != nil {
 		return start.Name
@@ -23,8 +23,8 @@ func orchestratorName(w *provider.OrchestrationWorkItem) string {
 	return ""
 }
 
-// startOf returns start, or if that is nil the first start event among messages, nil if there
-// is none.
+// startOf returns start or, if that is nil, the first start event in messages. It may return
+// nil.
 func startOf(start *history.ExecutionStarted, messages []provider.TaskMessage) *history.ExecutionStarted {
 	for i := 0; start == nil && i < len(messages); i++ {
 		start, _ = messages[i].Event.(*history.ExecutionStarted)
@@ -38,17 +38,17 @@ type session struct {
 	live  lifetimes
 	item  *provider.OrchestrationWorkItem
 	label string
-	work  string       // the key under which crashes are counted
-	log   *slog.Logger // with the current execution's IDs
+	work  string       // the key of its crash count
+	log   *slog.Logger // with the IDs of the current execution
 	x     *execution
 
-	hasRoom bool // of an entity: it has a place
-	payload int  // bytes that the dispatcher has admitted
+	hasSlot bool // an entity that holds a slot
+	payload int  // admitted bytes
 	outcome metering.Outcome
-	metered func(name string, o metering.Outcome) // ends the measurement that begin began, nil if there is none
+	metered func(name string, o metering.Outcome) // ends the current measurement; may be nil
 }
 
-// name returns the name of the orchestrator or entity, empty if it is not known.
+// name returns the name of the orchestrator or entity, or "" if it is unknown.
 func (s *session) name() string {
 	if s.x == nil {
 		return entityName(s.item)
@@ -63,7 +63,7 @@ func (s *session) logFor(i history.OrchestrationInstance) {
 	s.log = s.d.log.With("instanceId", i.InstanceID, "executionId", i.ExecutionID)
 }
 
-// begin begins to measure an episode or a batch.
+// begin starts the measurement of an episode or a batch.
 func (s *session) begin() {
 	kind := metering.Orchestration
 	if s.x == nil {
@@ -72,7 +72,7 @@ func (s *session) begin() {
 	s.outcome, s.metered = metering.Completed, s.d.config.Meter.Begin(kind, s.d.config.Now)
 }
 
-// end ends the measurement of the episode or batch, if one has begun.
+// end ends the measurement, if one is running.
 func (s *session) end() {
 	if s.metered != nil {
 		s.metered(s.name(), s.outcome)
@@ -80,16 +80,15 @@ func (s *session) end() {
 	}
 }
 
-// next waits for the instance's next messages as one of the idle sessions. It returns
-// none if the session is to end: it was idle for too long, has to give way, the payload of
-// the messages does not fit beside other instances, or the worker stops. Size is the
-// instance's size in memory, in bytes.
+// next waits for the instance's next messages as an idle session. It returns nil if the session
+// must end: it was idle for too long, its slot or memory is needed, the payload of the messages
+// does not fit, or the worker stops. Size is the size of the instance in memory, in bytes.
 func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	s.end()
-	s.leavePayload() // an idle session counts in among
+	s.leavePayload() // idle sessions have a limit of their own
 	ctx, leave := among.enter(s.live.fetch, size)
-	goesOn := false
-	defer func() { leave(goesOn) }()
+	continues := false
+	defer func() { leave(continues) }()
 	messages, err := s.item.Session.Next(ctx, s.d.config.ExtendedSessionIdle)
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("cannot wait for the instance's next messages", "error", err)
@@ -98,28 +97,27 @@ func (s *session) next(among *idle, size int) []provider.TaskMessage {
 		return nil
 	}
 	if size += payloadOfMessages(messages); !s.d.payloads.tryEnter(size) {
-		s.abandon(&provider.HeldError{Cause: errNoRoom, Until: s.d.config.Now().Add(time.Second)}) // then it waits for its turn
+		s.abandon(&provider.HeldError{Cause: errNoRoom, Until: s.d.config.Now().Add(time.Second)}) // the redelivered messages wait until they fit
 		return nil
 	}
-	s.payload, goesOn = size, true
+	s.payload, continues = size, true
 	return messages
 }
 
-// leavePayload returns the admitted bytes.
+// leavePayload releases the admitted bytes.
 func (s *session) leavePayload() {
 	s.d.payloads.leave(s.payload)
 	s.payload = 0
 }
 
-// run runs episodes until the instance ends, has nothing more to do for now, or
-// something fails.
+// run runs episodes until the instance ends or has no more messages, or an error occurs.
 func (s *session) run() {
 	past, messages := s.item.History, s.item.Messages
 	s.x.start = history.StartOf(past)
-	s.tellTakenUp(past)
+	s.logResumed(past)
 	traced := s.d.config.Tracer.Instance(past)
 	for {
-		began := s.x.start == nil
+		isFirst := s.x.start == nil
 		s.d.config.Stalls.resume(startOf(s.x.start, messages), messages)
 		cp, dropped, err := s.decide(past, messages)
 		if s.refuse(err, messages) {
@@ -130,17 +128,17 @@ func (s *session) run() {
 			s.commitFailed(err)
 			return
 		}
-		s.d.committing.worked()
+		s.d.committing.succeeded()
 		s.d.config.Waiting.remove(cp.Instance.InstanceID, "orchestrator")
 		if len(cp.NewEvents) > 0 {
-			s.d.noCrash(s.work)
+			s.d.resetCrashes(s.work)
 		}
 		if hasResumption(messages) {
-			s.d.resumed(cp.Instance.InstanceID)
+			s.d.resumeSetAside(cp.Instance.InstanceID)
 		}
 		traced.Committed(cp, s.d.config.Now())
-		if began && s.x.code != nil {
-			s.log.Debug("orchestration has begun", "event", "FunctionStarting", "name", s.x.start.Name)
+		if isFirst && s.x.code != nil {
+			s.log.Debug("orchestration has started", "event", "FunctionStarting", "name", s.x.start.Name)
 		}
 		s.logTaken(messages, dropped)
 		if cp.ContinuedAsNew {
@@ -149,7 +147,7 @@ func (s *session) run() {
 		}
 		logScheduled(s.log, s.name(), cp)
 		s.report(cp)
-		s.tell(cp, began)
+		s.notify(cp, isFirst)
 		if s.x.ended {
 			s.d.config.Stalls.remove(cp.Instance.InstanceID)
 		}
@@ -158,9 +156,9 @@ func (s *session) run() {
 		}
 		switch {
 		case s.x.live != nil:
-			past = nil // the execution in memory has seen it all
+			past = nil // the execution in memory has processed the history
 		case cp.ContinuedAsNew:
-			past = cp.NewEvents // of a generation that is yet to run
+			past = cp.NewEvents // of a generation that has not run
 		}
 		if messages = s.next(&s.d.orchestrations.idle, s.x.size()); len(messages) == 0 {
 			return
@@ -169,7 +167,7 @@ func (s *session) run() {
 	}
 }
 
-// decide is [execution.take], and logs the messages that it drops.
+// decide is [execution.take] in a turn. It logs the discarded messages.
 func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	x := s.x
 	var cp *provider.Checkpoint
@@ -180,13 +178,12 @@ func (s *session) decide(past []history.Event, messages []provider.TaskMessage) 
 		return nil, nil, broken
 	}
 	for _, m := range dropped {
-		s.log.Info("dropped a message", "eventType", m.message.Event.Type(), "reason", m.reason)
+		s.log.Info("discarded a message", "eventType", m.message.Event.Type(), "reason", m.reason)
 	}
 	return cp, dropped, err
 }
 
-// refuse abandons the instance, whose messages were not taken, if err is not nil. It reports
-// whether it did.
+// refuse abandons the instance if err is not nil. It reports whether it did.
 func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 	if err == nil {
 		return false
@@ -202,7 +199,7 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 		if difference, ok := errors.AsType[*replay.NonDeterminismError](err); ok {
 			log = log.With("error", difference)
 		}
-		log.Log(context.Background(), s.d.waits(s.item.Instance.InstanceID, unknown),
+		log.Log(context.Background(), s.d.recordWaiting(s.item.Instance.InstanceID, unknown),
 			"orchestration is held back: "+unknown.why(), "name", unknown.name, "version", unknown.version)
 	} else {
 		s.log.Error("cannot run the episode", "error", err)
@@ -211,8 +208,8 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 	return true
 }
 
-// giveUp hands an instance back whose code was given up. It is delivered again soon, and then
-// runs without code.
+// giveUp abandons an instance whose code was given up. The instance is delivered again soon,
+// and then runs without code.
 func (s *session) giveUp(it *stall, messages []provider.TaskMessage) {
 	s.logBroken(it)
 	if it.isStopping {
@@ -245,7 +242,7 @@ func (s *session) logBroken(err error) {
 		case it.foreign != nil:
 			log.Error("orchestrator was given up: it waits for a goroutine that made a durable call", "error", it.foreign)
 		case it.isStopping:
-			log.Warn("orchestrator was given up: it does not yield, and the worker stops")
+			log.Warn("orchestrator was given up: it does not yield and the worker is stopping")
 		default:
 			log.Error("orchestrator was given up: it does not yield; it must wait for durable tasks only")
 		}
@@ -254,7 +251,7 @@ func (s *session) logBroken(err error) {
 
 func (s *session) commitFailed(err error) {
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.log.Warn("another worker has taken the instance over; the episode does not count", "event", "FunctionAborted")
+		s.log.Warn("another worker has taken the instance over; the results of this episode are discarded", "event", "FunctionAborted")
 	} else {
 		s.d.committing.failed(err)
 	}
@@ -263,22 +260,22 @@ func (s *session) commitFailed(err error) {
 
 func (s *session) abandon(cause error) {
 	s.outcome = metering.Abandoned
-	ctx, cancel := s.live.handBack()
+	ctx, cancel := s.live.abandonContext()
 	defer cancel()
 	if err := s.item.Session.Abandon(ctx, cause); err != nil {
-		s.log.Warn("cannot hand the instance back", "error", err)
+		s.log.Warn("cannot abandon the instance", "error", err)
 	}
 }
 
 func (s *session) release() {
-	ctx, cancel := s.live.handBack()
+	ctx, cancel := s.live.abandonContext()
 	defer cancel()
 	if err := s.item.Session.Release(ctx); err != nil {
 		s.log.Warn("cannot release the instance", "error", err)
 	}
 }
 
-// report logs what an episode came to.
+// report logs the result of an episode.
 func (s *session) report(cp *provider.Checkpoint) {
 	if !s.x.ended {
 		s.log.LogAttrs(context.Background(), slog.LevelDebug, "committed a checkpoint", slog.String("event", "FunctionAwaited"),
@@ -300,7 +297,7 @@ func (s *session) report(cp *provider.Checkpoint) {
 	}
 }
 
-// failureAttrs returns the attributes that log a failure, none if f is nil.
+// failureAttrs returns the log attributes of a failure, or nil if f is nil.
 func failureAttrs(f *history.FailureDetails) []slog.Attr {
 	if f == nil {
 		return nil
@@ -312,8 +309,7 @@ func failureAttrs(f *history.FailureDetails) []slog.Attr {
 	return attrs
 }
 
-// runEntity runs batches until the entity has nothing more to do for now, or
-// something fails.
+// runEntity runs batches until the entity has no more messages, or an error occurs.
 func (s *session) runEntity() {
 	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
 	if err == nil && s.d.config.Crashes.Holds(s.work) {
@@ -321,15 +317,15 @@ func (s *session) runEntity() {
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
 		if held := s.d.holdEntity(s.item, unknown); held != nil {
-			s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
+			s.log.Log(s.live.io, s.d.recordWaiting(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
 			s.abandon(held)
 			return
 		}
 		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
 		code = unknown.failAll
 	} else if err != nil {
-		// No worker can ever run it.
-		s.log.Error("dropped messages to what is no entity", "error", err, "messages", len(s.item.Messages))
+		// No worker can run it.
+		s.log.Error("discarded messages to an invalid entity ID", "error", err, "messages", len(s.item.Messages))
 		if err := s.item.Session.Commit(s.live.io, &provider.Checkpoint{Instance: s.item.Instance}); err != nil {
 			s.commitFailed(err)
 		}
@@ -352,9 +348,9 @@ func (s *session) runEntity() {
 			s.commitFailed(err)
 			return
 		}
-		s.d.committing.worked()
+		s.d.committing.succeeded()
 		s.d.config.Waiting.remove(cp.Instance.InstanceID, "entity")
-		s.d.noCrash(s.work)
+		s.d.resetCrashes(s.work)
 		e.traced.Committed()
 		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
 			s.d.settled.add(cp.Instance)
@@ -369,35 +365,34 @@ func (s *session) runEntity() {
 	}
 }
 
-// nextForEntity waits for the entity's next messages, without a place meanwhile. It
-// returns none if the session is to end.
+// nextForEntity waits for the entity's next messages without a slot. It returns nil if the
+// session must end.
 func (s *session) nextForEntity(size int) []provider.TaskMessage {
-	s.leaveRoom()
+	s.leaveSlot()
 	messages := s.next(&s.d.idleEntities, size)
 	if len(messages) == 0 {
 		return nil
 	}
 	if !acquire(s.live.fetch, s.d.entities) {
-		return nil // release hands the messages back
+		return nil // release makes the provider deliver the messages again
 	}
-	s.hasRoom = true
+	s.hasSlot = true
 	s.begin()
 	return messages
 }
 
-// leaveRoom gives back the place of the entity, if it has one.
-func (s *session) leaveRoom() {
-	if s.hasRoom {
-		s.hasRoom = false
+// leaveSlot releases the slot of the entity, if it has one.
+func (s *session) leaveSlot() {
+	if s.hasSlot {
+		s.hasSlot = false
 		<-s.d.entities
 	}
 }
 
-// logTaken logs the messages of a committed episode by the names of .NET
-// (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not read
-// histories: a replay logs nothing again, and messages of a generation that has
-// continued as new are logged, too. Dropped are some of the messages, in the same
-// order.
+// logTaken logs the messages of a committed episode under the event names of .NET
+// (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not use the history, so a
+// replay logs nothing twice, and messages of a generation that continued as new are included.
+// Dropped is a subset of messages, in the same order.
 func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMessage) {
 	ctx := context.Background()
 	if !s.log.Enabled(ctx, slog.LevelInfo) {
@@ -419,7 +414,7 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 					slog.String("requestId", e.Name))
 				continue
 			}
-			s.log.LogAttrs(ctx, slog.LevelInfo, "an event has come", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "an event has arrived", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
 		case *history.ExecutionSuspended:
 			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is suspended", slog.String("event", "SuspendingOrchestration"), name, reasonAttr(e.Reason))
 		case *history.ExecutionResumed:
@@ -428,11 +423,11 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 	}
 }
 
-// tell calls Lifecycle for what a committed checkpoint began and ended. Began says
-// that its episode was the first of the execution. An execution that continues as new
-// has completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
-// CallOrchestratorAsync). A panic of Lifecycle does not end the session.
-func (s *session) tell(cp *provider.Checkpoint, began bool) {
+// notify calls Lifecycle for the executions that a committed checkpoint started and ended.
+// Started is set if the episode was the first of the execution. An execution that continues as
+// new counts as completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
+// CallOrchestratorAsync). A panic of Lifecycle is logged.
+func (s *session) notify(cp *provider.Checkpoint, isFirst bool) {
 	listen := s.d.config.Lifecycle
 	if listen == nil || s.x.start == nil {
 		return
@@ -440,12 +435,12 @@ func (s *session) tell(cp *provider.Checkpoint, began bool) {
 	of := func(status history.RuntimeStatus, reason string) {
 		defer func() {
 			if v := recover(); v != nil {
-				s.log.Error("panic in what listens to the lifecycle of instances", "panic", v)
+				s.log.Error("panic in the Lifecycle callback", "panic", v)
 			}
 		}()
 		listen(LifecycleEvent{Name: s.x.start.Name, InstanceID: cp.Instance.InstanceID, Status: status, Reason: reason})
 	}
-	if began {
+	if isFirst {
 		of(history.Running, "")
 	}
 	if cp.ContinuedAsNew {
@@ -462,9 +457,9 @@ func (s *session) tell(cp *provider.Checkpoint, began bool) {
 	}
 }
 
-// tellTakenUp logs that an instance continues here after another process died,
-// stopped or lost its partition: how far it had come, and what it waits for.
-func (s *session) tellTakenUp(past []history.Event) {
+// logResumed logs that this process continues an instance of another process, which died,
+// stopped or lost its partition. It logs the history's length and the number of open actions.
+func (s *session) logResumed(past []history.Event) {
 	if len(past) == 0 {
 		return
 	}
@@ -472,13 +467,13 @@ func (s *session) tellTakenUp(past []history.Event) {
 	if !left.Before(s.item.OwnedSince) {
 		return
 	}
-	s.log.Info("instance is taken up where another process left it", "name", s.name(),
+	s.log.Info("resuming instance that another process was running", "name", s.name(),
 		"events", len(past), "waitsFor", openActions(past), "leftAt", left.UTC().Format(time.RFC3339Nano))
 }
 
 // runTurn runs f, which runs code of s.x, on another goroutine. The error is a *panicError, or
-// a *stall if the turn was given up: then s.x is a new execution that has run nothing, and what
-// f did or does must not be used.
+// a *stall if the turn was given up. After a stall, s.x is a new execution without state, and
+// the results of f must not be used.
 func (s *session) runTurn(f func()) error {
 	t := &turn{log: s.log, label: s.label, over: make(chan error, 1)}
 	x := s.x
@@ -497,7 +492,7 @@ func (s *session) runTurn(f func()) error {
 	return err
 }
 
-// onTurn is the turn's goroutine.
+// onTurn is the body of the turn's goroutine.
 func (s *session) onTurn(t *turn, x *execution, f func()) {
 	returned := false
 	defer func() {
@@ -512,8 +507,8 @@ func (s *session) onTurn(t *turn, x *execution, f func()) {
 	returned = true
 }
 
-// limit runs f, which runs code of x, on the turn's goroutine while the watchdog watches it. It
-// ends the goroutine if the turn was given up.
+// limit runs f, which runs code of x, on the turn's goroutine under the watchdog. It ends the
+// goroutine if the turn was given up.
 func (s *session) limit(x *execution, f, late func()) error {
 	s.d.watchdog.watch(x.turn, x.start, x.progress)
 	f()

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Bounds of the pause after storage failed.
+// Limits of the pause after a storage failure.
 const (
 	pauseMin = time.Second
 	pauseMax = 30 * time.Second
 )
 
-// logInterval is the least time between two warnings of one outage, in which many
-// instances fail with different texts.
+// logInterval is the minimum time between two warnings about one outage, during which instances
+// fail with different texts.
 const logInterval = time.Minute
 
-// An outage logs when an operation on storage begins to fail and when it works
-// again, and not every attempt between.
+// An outage logs when a storage operation starts to fail and when it succeeds again. It does
+// not log every attempt as a warning.
 type outage struct {
 	what string // completes "cannot …"
 	log  *slog.Logger
 
 	mu     sync.Mutex // protects the following
-	last   string     // the failure, empty while all is well
-	since  time.Time  // when it began
-	logged time.Time  // when it was last logged as a warning
+	last   string     // the last failure; empty while the operation succeeds
+	since  time.Time  // when the outage started
+	logged time.Time  // when a warning was last logged
 	pause  time.Duration
 }
 
-// failed notes that the operation failed with err, and returns how long to
-// pause before it is tried again.
+// failed records that the operation failed with err. It returns the pause before the next
+// attempt.
 func (o *outage) failed(err error) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,8 +50,8 @@ func (o *outage) failed(err error) time.Duration {
 	return o.pause
 }
 
-// worked notes that the operation succeeded.
-func (o *outage) worked() {
+// succeeded records that the operation succeeded.
+func (o *outage) succeeded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.last == "" {

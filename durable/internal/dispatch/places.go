@@ -5,25 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// places limit how many items of one kind run at once. To fetch an item takes a
-// place, too.
-type places struct {
+// slots limits the number of items of one kind that run at the same time. Fetching an item also
+// takes a slot.
+type slots struct {
 	taken    chan struct{}
 	fetching atomic.Bool
-	idle     idle // sessions that keep their place
+	idle     idle // sessions that keep their slot
 }
 
-// fetch waits for a place and calls next. It gives the place back if next fails. Only
-// one goroutine fetches into p.
-func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T, error)) (item T, err error) {
+// fetch acquires a slot and calls next. If next fails, it releases the slot. Only one goroutine
+// calls it with p.
+func fetch[T any](ctx context.Context, p *slots, next func(context.Context) (T, error)) (item T, err error) {
 	select {
 	case p.taken <- struct{}{}:
 	default:
-		p.idle.giveWay()
+		p.idle.endOne()
 		if !acquire(ctx, p.taken) {
 			return item, context.Cause(ctx)
 		}
-		p.idle.satisfied()
+		p.idle.withdraw()
 	}
 	p.fetching.Store(true)
 	defer p.fetching.Store(false)
@@ -33,24 +33,23 @@ func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T,
 	return item, err
 }
 
-// acquire waits for a free place and takes it. It returns false once ctx has ended, also while a
-// place is free.
-func acquire(ctx context.Context, places chan<- struct{}) bool {
+// acquire acquires a free slot. It returns false if ctx has ended, even if a slot is free.
+func acquire(ctx context.Context, free chan<- struct{}) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	select {
-	case places <- struct{}{}:
+	case free <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (p *places) leave() { <-p.taken }
+func (p *slots) leave() { <-p.taken }
 
-// inUse counts the places of items that run.
-func (p *places) inUse() int {
+// inUse counts the slots of running items.
+func (p *slots) inUse() int {
 	n := len(p.taken)
 	if p.fetching.Load() {
 		n--

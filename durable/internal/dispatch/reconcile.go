@@ -9,16 +9,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An intake is what an episode takes of a batch of messages.
+// An intake is the part of a batch of messages that an episode takes.
 type intake struct {
-	// start is the execution's first event, from its history or from the batch;
-	// nil if there is nothing to run.
+	// start is the execution's first event, from its history or from the batch. It is nil if
+	// the episode takes no message.
 	start *history.ExecutionStarted
-	// events are the messages' events, in order.
+	// events are the events of the messages, in order.
 	events []history.Event
 	// dropped are the messages that the next checkpoint deletes unread.
 	dropped []droppedMessage
-	// refused are the starts among them that fail in their parents.
+	// refused are the dropped starts that fail in their parents.
 	refused []refusedStart
 }
 
@@ -27,33 +27,30 @@ type droppedMessage struct {
 	reason  string
 }
 
-// reconcile matches messages with the state of the instance they are for
-// (DurableTask.Core/TaskOrchestrationDispatcher.cs, ReconcileMessagesWithState).
-// Past is the execution's history; start is its ExecutionStarted, nil if there
-// is none there.
+// reconcile selects the messages that the execution of an instance can take
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, ReconcileMessagesWithState). Past is the
+// execution's history. Start is its ExecutionStarted, or nil if past has none.
 //
-//  1. A history without its beginning takes no messages at all.
-//  2. An execution begins with ExecutionStarted: if the first message is
-//     another, all are dropped.
-//  3. A second ExecutionStarted is dropped. If it is that of another child, it
-//     fails in its parent.
-//  4. A message that names another execution than the current one is dropped.
-//     One that names none is for the current one. So are events for an execution
-//     that is to follow it.
+//  1. If past lacks its ExecutionStarted, all messages are dropped.
+//  2. If there is no history and the first message is not an ExecutionStarted, all messages are
+//     dropped.
+//  3. A second ExecutionStarted is dropped. If it starts another child, it fails in its parent.
+//  4. A message for another execution is dropped. A message without an execution ID is for the
+//     current execution. So is an event for an execution that follows the current one.
 //
-// Beyond DurableTask, where the storage provider sees to it:
+// DurableTask leaves the following to the storage provider:
 //
-//  5. An execution that has ended takes no messages. The start of another child
-//     with its ID is not for it, but begins a new execution.
+//  5. An execution that has ended takes no messages. The start of another child with its ID does not
+//     belong to it, but starts a new execution.
 //
-// Everything else is kept, duplicates too: replay ignores what completes
-// nothing, and the history shows that it came.
+// All other messages are taken, including duplicates: replay ignores completions of actions
+// that are not open, and the history shows that they arrived.
 func reconcile(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) (intake, error) {
 	in := intake{start: start}
 	if refusal := refusesAll(start, past, messages); refusal != "" {
 		for _, m := range messages {
-			if start != nil && meetsAnother(start, m) {
-				return intake{}, fmt.Errorf("a child is started with the ID of an instance that has ended, and the work item has its history")
+			if start != nil && startsAnother(start, m) {
+				return intake{}, fmt.Errorf("the work item starts a child but contains the history of another instance with its ID, which has ended")
 			}
 			in.drop(m, refusal)
 		}
@@ -66,8 +63,8 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 		}
 		started, isStart := m.Event.(*history.ExecutionStarted)
 		switch {
-		case isStart && in.start != nil && meetsAnother(in.start, m):
-			in.drop(m, "start of a child with the ID of an instance that goes on; its parent is told")
+		case isStart && in.start != nil && startsAnother(in.start, m):
+			in.drop(m, "start of a child whose ID belongs to a running instance; its parent is notified")
 			in.refused = append(in.refused, refusedStart{started})
 			continue
 		case isStart && in.start != nil:
@@ -75,8 +72,8 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 			continue
 		case isStart:
 			in.start = started
-		case in.isForAnother(m):
-			in.drop(m, fmt.Sprintf("it is for execution %s, the current one is %s", m.Target.ExecutionID, in.start.Instance.ExecutionID))
+		case in.isForOtherExecution(m):
+			in.drop(m, fmt.Sprintf("it is for execution %s; the current execution is %s", m.Target.ExecutionID, in.start.Instance.ExecutionID))
 			continue
 		}
 		in.events = append(in.events, m.Event)
@@ -84,7 +81,7 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 	return in, nil
 }
 
-// refusesAll returns why no message of the batch can be taken, empty if one may.
+// refusesAll returns the reason why all messages must be dropped, or "".
 func refusesAll(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) string {
 	if start == nil && len(past) > 0 {
 		return "the history has no ExecutionStarted"
@@ -100,19 +97,19 @@ func refusesAll(start *history.ExecutionStarted, past []history.Event, messages 
 	return ""
 }
 
-func (in *intake) isForAnother(m provider.TaskMessage) bool {
+func (in *intake) isForOtherExecution(m provider.TaskMessage) bool {
 	id := strings.TrimSpace(m.Target.ExecutionID)
 	if id == "" || id == in.start.Instance.ExecutionID {
 		return false
 	}
 	_, isEvent := m.Event.(*history.EventRaised)
-	return !isEvent || !isToFollow(in.start.Instance, id)
+	return !isEvent || !follows(in.start.Instance, id)
 }
 
-// isToFollow reports whether i will continue as new with an execution of the given
-// ID. That has run before, in an episode whose checkpoint was lost. Events for it are
-// not for i, which carries them over unread.
-func isToFollow(i history.OrchestrationInstance, id string) bool {
+// follows reports whether i will continue as new with an execution of the given ID. That
+// execution has run before, in an episode whose checkpoint was lost. Execution i does not read
+// the events for it, and carries them over.
+func follows(i history.OrchestrationInstance, id string) bool {
 	for range maxGenerations {
 		if i.ExecutionID = nextExecutionID(i); i.ExecutionID == id {
 			return true
@@ -125,12 +122,10 @@ func (in *intake) drop(m provider.TaskMessage, reason string) {
 	in.dropped = append(in.dropped, droppedMessage{m, reason})
 }
 
-// refusals returns the messages by which refused children fail in their parents. The
-// instance that has the child's ID goes on. The parent of a fire-and-forget child
-// gets none.
+// refusals returns the messages that fail refused children in their parents. The instance that
+// owns the child's ID continues. The parent of a fire-and-forget child receives no message.
 //
-// DurableTask replaces the instance that goes on, and that one's parent waits for
-// ever.
+// DurableTask replaces the running instance, whose parent then waits forever.
 func (in *intake) refusals(now time.Time) []provider.TaskMessage {
 	var messages []provider.TaskMessage
 	for _, r := range in.refused {

@@ -92,7 +92,7 @@ func TestReconcile_KeepsToDurableTask(t *testing.T) {
 			name: "3: a start of another child is refused", past: begun, begins: true,
 			messages: []provider.TaskMessage{to(another, childStart(parent, another)), to(here, task)},
 			kept:     []history.Event{task},
-			dropped:  []string{"ExecutionStarted: start of a child with the ID of an instance that goes on; its parent is told"},
+			dropped:  []string{"ExecutionStarted: start of a child whose ID belongs to a running instance; its parent is notified"},
 		},
 		{
 			name: "3: a start of the same child, which has continued as new, is dropped", begins: true,
@@ -108,7 +108,7 @@ func TestReconcile_KeepsToDurableTask(t *testing.T) {
 			name: "4: a message for another execution is dropped", past: begun, begins: true,
 			messages: []provider.TaskMessage{to(before, task), to(here, task)},
 			kept:     []history.Event{task},
-			dropped:  []string{"TaskCompleted: it is for execution e0, the current one is e1"},
+			dropped:  []string{"TaskCompleted: it is for execution e0; the current execution is e1"},
 		},
 		{
 			name: "5: an instance that has ended takes nothing", begins: false,

@@ -6,18 +6,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// maxSettled is for how many entities a worker remembers that their last batch is
-// settled. For others it may send the last outbox again.
+// maxSettled is the number of entities whose settled execution a worker remembers. For other
+// entities it may send the last outbox again.
 const maxSettled = 10_000
 
-// settled remembers the last settled execution of each entity: its outbox is sent,
-// and the messages that it took are deleted. Its zero value remembers none.
+// settled remembers the last settled execution of each entity: its outbox was sent, and the
+// messages that it took were deleted. The zero value is ready to use.
 type settled struct {
 	mu   sync.Mutex // protects the following
 	last map[string]string
 }
 
-// add remembers that an execution is settled.
+// add records that an execution is settled.
 func (o *settled) add(i history.OrchestrationInstance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -25,7 +25,7 @@ func (o *settled) add(i history.OrchestrationInstance) {
 		o.last = make(map[string]string)
 	}
 	if _, known := o.last[i.InstanceID]; !known && len(o.last) >= maxSettled {
-		for id := range o.last { // any: this costs duplicates, which receivers drop
+		for id := range o.last { // any entity: this causes duplicates, which receivers discard
 			delete(o.last, id)
 			break
 		}
@@ -33,7 +33,7 @@ func (o *settled) add(i history.OrchestrationInstance) {
 	o.last[i.InstanceID] = i.ExecutionID
 }
 
-// knows reports whether an execution is settled.
+// knows reports whether an execution is known to be settled.
 func (o *settled) knows(instanceID, executionID string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

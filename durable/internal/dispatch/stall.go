@@ -9,28 +9,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A stall is the reason why the code of an instance was given up, as an error.
+// A stall is the reason for giving up the code of an instance, as an error.
 type stall struct {
 	turn       *turn
 	start      *history.ExecutionStarted
-	running    time.Duration // since the code was resumed
-	foreign    error         // the durable call of another goroutine, nil if there was none
-	isStopping bool          // it was given up early, since the worker stops
-	stack      string        // of the code, of this or another instance
-	isNewStack bool          // the log does not have the stack yet
-	resumed    time.Time     // of the latest resume event that the code had received
+	running    time.Duration // time since the code was resumed
+	foreign    error         // durable call of another goroutine; may be nil
+	isStopping bool          // given up early because the worker is stopping
+	stack      string        // of the code, in this or another instance
+	isNewStack bool          // the stack is not in the log yet
+	resumed    time.Time     // time of the last resume event that the code had received
 }
 
 func (s *stall) Error() string { return s.function().Error() }
 
-// Unwrap returns the function, which is held back.
+// Unwrap returns the function that is held back.
 func (s *stall) Unwrap() error { return s.function() }
 
 func (s *stall) function() *unknownFunctionError {
 	return &unknownFunctionError{kind: "orchestrator", name: s.start.Name, version: s.start.Version, stalled: true}
 }
 
-// Failure returns the failure of the instance, nil if it is held back.
+// Failure returns the failure of the instance, or nil if the instance is held back.
 func (s *stall) Failure() *history.FailureDetails {
 	if s.foreign == nil {
 		return nil
@@ -38,27 +38,27 @@ func (s *stall) Failure() *history.FailureDetails {
 	return replay.FailureOf(s.foreign)
 }
 
-// Stalls are the instances whose code this process has given up. Its zero value is empty.
+// Stalls holds the instances whose code this process has given up. The zero value is empty.
 type Stalls struct {
 	mu     sync.Mutex                   // protects the following
 	of     map[string]*stall            // by instance ID
-	counts map[unknownFunctionError]int // of held instances, by function
+	counts map[unknownFunctionError]int // number of held instances, by function
 	stacks map[unknownFunctionError]string
 }
 
-// Stack returns the stack of an orchestrator that was given up. It is empty for all others.
+// Stack returns the stack of an orchestrator that was given up, or "" for others.
 func (s *Stalls) Stack(name, version string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stacks[unknownFunctionError{kind: "orchestrator", name: name, version: version, stalled: true}]
 }
 
-// maxStalls is the number of given-up instances of one function after which the process stops
-// running the function.
+// maxStalls is the number of given-up instances after which the process no longer runs their
+// function.
 const maxStalls = 3
 
-// add remembers a stall, and reports whether the process now stops running the function. If
-// there are too many stalls it discards another one, whose instance then stalls again.
+// add adds a stall. It reports whether the process no longer runs the function from now on. If
+// there are too many stalls, it discards another one, whose instance then stalls again.
 func (s *Stalls) add(it *stall) (stops bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,7 @@ func (s *Stalls) add(it *stall) (stops bool) {
 	return s.counts[*it.function()] == maxStalls
 }
 
-// get returns the reason not to run the code of the execution that start began, nil if there
-// is none.
+// get returns the reason not to run the code of the execution with the given start, or nil.
 func (s *Stalls) get(start *history.ExecutionStarted) *stall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +99,8 @@ func (s *Stalls) get(start *history.ExecutionStarted) *stall {
 	return nil
 }
 
-// resume discards the stall of an instance, and those counted of its function, if messages
-// have a resume event that its code has not received yet.
+// resume discards the stall of an instance and the count of its function, if messages contain a
+// resume event that its code has not received.
 func (s *Stalls) resume(start *history.ExecutionStarted, messages []provider.TaskMessage) {
 	at := resumedAt(messages)
 	if start == nil || at.IsZero() {
@@ -117,7 +116,7 @@ func (s *Stalls) resume(start *history.ExecutionStarted, messages []provider.Tas
 	}
 }
 
-// remove discards the stall of an instance, which has ended.
+// remove discards the stall of an instance that has ended.
 func (s *Stalls) remove(instanceID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

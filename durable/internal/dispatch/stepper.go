@@ -10,10 +10,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Stepper runs the episodes of one instance for a caller that has no
-// [Dispatcher], such as a hub in virtual time. The caller fetches the work items, has
-// the clock and commits the checkpoints. A Stepper keeps the orchestrator in memory
-// between episodes.
+// A Stepper runs the episodes of one instance for a caller without a [Dispatcher], such as a
+// hub in virtual time. The caller fetches the work items, provides the clock and commits the
+// checkpoints. A Stepper holds the orchestrator in memory between episodes.
 type Stepper struct {
 	// Ran, if not nil, is called after each generation of an episode.
 	Ran func(Ran)
@@ -21,21 +20,21 @@ type Stepper struct {
 	x       execution
 	label   string // of the goroutines that run code
 	past    []history.Event
-	resumed bool // the next generation to run is in memory already
+	resumed bool // the next generation to run is in memory
 }
 
-// Ran is what one generation did in an episode.
+// Ran describes what one generation did in an episode.
 type Ran struct {
 	Start *history.ExecutionStarted
 	Code  replay.Code
-	// Past is the history before the episode, Fresh what the episode began
+	// Past is the history before the episode. Fresh are the events that the episode started
 	// with.
 	Past, Fresh []history.Event
 	Outcome     replay.Outcome
 }
 
-// NewStepper returns a Stepper that dates events by now. Its Close must be
-// called.
+// NewStepper returns a Stepper that takes the times of events from now. The caller must close
+// it.
 func NewStepper(now func() time.Time) *Stepper {
 	s := &Stepper{label: replayLabel()}
 	s.x = execution{
@@ -47,10 +46,10 @@ func NewStepper(now func() time.Time) *Stepper {
 	return s
 }
 
-// Step runs the episode that takes the item's messages. The item must have its
-// whole history, and the last checkpoint must have been committed. Dropped says
-// which messages were dropped and why. The error is a *[StallError] if the orchestrator does not
-// yield: then it is no longer in memory.
+// Step runs the episode that takes the item's messages. The item must contain its whole
+// history, and the last checkpoint must have been committed. Dropped describes each discarded
+// message and the reason. The error is a *[StallError] if the orchestrator does not yield. It
+// is then no longer in memory.
 func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem) (cp *provider.Checkpoint, dropped []string, err error) {
 	s.past, s.resumed = item.History, s.x.live != nil
 	if s.x.start == nil {
@@ -87,14 +86,14 @@ func (s *Stepper) Instance() history.OrchestrationInstance {
 	return s.x.start.Instance
 }
 
-// Live returns the orchestrator in memory, nil if there is none.
+// Live returns the orchestrator in memory, or nil.
 func (s *Stepper) Live() *replay.Execution { return s.x.live }
 
 // Ended reports whether the instance has ended.
 func (s *Stepper) Ended() bool { return s.x.ended }
 
-// Close takes the orchestrator out of memory. The error is a *[StallError] if a deferred call
-// does not return.
+// Close unloads the orchestrator. The error is a *[StallError] if a deferred call does not
+// return.
 func (s *Stepper) Close() error {
 	live := s.x.live
 	if live == nil {
@@ -104,7 +103,7 @@ func (s *Stepper) Close() error {
 	return s.limit(&s.x, live.Close, func() {})
 }
 
-// limit runs f, which runs code of x.
+// limit runs f, which runs code of x, with [ReplayLimit].
 func (s *Stepper) limit(x *execution, f, late func()) error {
 	if stall := newBoundRun(s.label, x.start, x.progress, late).wait(f); stall != nil {
 		return stall
@@ -112,15 +111,15 @@ func (s *Stepper) limit(x *execution, f, late func()) error {
 	return nil
 }
 
-// IsUnknownFunction reports whether err says that the worker lacks a function.
+// IsUnknownFunction reports whether err means that the worker lacks a function.
 func IsUnknownFunction(err error) bool {
 	_, ok := errors.AsType[*unknownFunctionError](err)
 	return ok
 }
 
-// RunActivity runs an activity on the caller's goroutine and returns the message
-// about its result, dated by now when it has returned. A panic fails the
-// activity; a runtime.Goexit ends the caller.
+// RunActivity runs an activity on the caller's goroutine and returns the event with its result.
+// The event has the time of the activity's end. A panic fails the activity; a runtime.Goexit
+// ends the caller.
 func RunActivity(ctx context.Context, fn func(context.Context, *string) (*string, error), w *provider.ActivityWorkItem, now func() time.Time) history.Event {
 	r := invoke(withActivityInfo(ctx, w), fn, w.Task.Input)
 	return r.event(w.Task.EventID, now())

@@ -4,7 +4,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// openActions returns how many tasks, children and timers have not ended yet.
+// openActions returns the number of activities, children and timers that have not completed.
 func openActions(past []history.Event) int {
 	open := map[int]struct{}{}
 	for _, e := range past {

@@ -12,7 +12,7 @@ import (
 // Who looks after a crash sees in the log which instances were taken up, and that
 // those which no other process had left are not among them.
 func TestTakeUp_OfAnInstanceThatAnotherProcessLeftIsLogged(t *testing.T) {
-	const said = `msg="instance is taken up where another process left it" instanceId=`
+	const said = `msg="resuming instance that another process was running" instanceId=`
 	bubble(t, func(b *bench) {
 		slow := functions{orchestrators: journeyFunctions.orchestrators, activities: map[string]activity{
 			"Hello": func(ctx context.Context, input *string) (*string, error) {

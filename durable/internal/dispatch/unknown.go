@@ -11,30 +11,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An unknownFunctionError says that this worker lacks a function, which another worker
-// of the hub may have, or that it does not call it because the work is set aside, since
-// it crashed the process, or because its code does something else than the history of
-// the instance has.
+// An unknownFunctionError reports that this worker does not run a function. It lacks the
+// function, which another worker of the hub may have; or one of the fields gives the reason.
 type unknownFunctionError struct {
 	kind, name, version string
-	crashed, differs    bool
+	crashed, differs    bool   // set aside because it crashed the process; its code does not match the instance's history
 	stalled             bool   // its code did not yield and was given up
-	refusal             string // the reason why this worker does not take the version; empty if it takes the version
+	refusal             string // the reason why this worker does not accept the version; may be empty
 }
 
-// why says why something is held back, for the log.
+// why returns the reason for holding something back, for the log.
 func (e *unknownFunctionError) why() string {
 	if e.crashed {
-		return "a goroutine of it has ended the process with a panic, again and again. Mend the function, then suspend and resume the instance, or delete the file of crashes"
+		return "a goroutine that it started repeatedly ended the process with a panic. Fix the function, then suspend and resume the instance, or delete the crash file"
 	}
 	if e.differs {
-		return "its code does something else than its history has. Deploy code that fits; hub why tells the difference"
+		return "its code does not match its history. Deploy matching code; hub why shows the difference"
 	}
 	if e.stalled {
-		return "it does not yield. Correct the function and restart the process, or suspend and resume the instance to run it again"
+		return "it does not yield. Fix the function and restart the process, or suspend and resume the instance to run it again"
 	}
 	if e.refusal != "" {
-		return "this worker does not take its version. Start a worker that takes it; " + e.refusal
+		return "this worker does not accept its version. Start a worker that does; " + e.refusal
 	}
 	return "this worker does not know its function"
 }
@@ -44,13 +42,13 @@ func (e *unknownFunctionError) Error() string {
 		return fmt.Sprintf("%s %q is set aside: %s", e.kind, e.name, e.why())
 	}
 	if e.differs {
-		return fmt.Sprintf("%s %q does something else than the history of the instance has", e.kind, e.name)
+		return fmt.Sprintf("%s %q does not match the history of the instance", e.kind, e.name)
 	}
 	if e.stalled {
 		return fmt.Sprintf("%s %q does not yield", e.kind, e.name)
 	}
 	if e.refusal != "" {
-		return fmt.Sprintf("this worker does not take version %q of %s %q: %s", e.version, e.kind, e.name, e.refusal)
+		return fmt.Sprintf("this worker does not accept version %q of %s %q: %s", e.version, e.kind, e.name, e.refusal)
 	}
 	if e.version != "" {
 		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)
@@ -58,43 +56,42 @@ func (e *unknownFunctionError) Error() string {
 	return fmt.Sprintf("this worker has no %s named %q", e.kind, e.name)
 }
 
-// Failure returns the failure that goes into histories.
+// Failure returns the failure that is stored in histories.
 func (e *unknownFunctionError) Failure() *history.FailureDetails {
 	return &history.FailureDetails{ErrorType: UnknownFunctionFailure, ErrorMessage: e.Error(), IsNonRetriable: true}
 }
 
-// UnknownFunctionFailure is the type of the failure of work whose function no worker
-// had.
+// UnknownFunctionFailure is the failure type of work whose function no worker had.
 const UnknownFunctionFailure = "FunctionNotFound"
 
 // unknownPolicy decides about work whose function the worker lacks.
 type unknownPolicy struct {
-	// after is how long work that has not begun waits for a worker that has the
-	// function before it fails. Zero: for ever. Negative: not at all.
+	// after is the time that work that has not started waits for a worker with the function
+	// before it fails. Zero waits forever; a negative duration fails it immediately.
 	after time.Duration
-	// begun says that work that has begun fails then, too.
-	begun bool
+	// started also fails work that has started.
+	started bool
 }
 
-// fails reports whether work that could run since due fails at now.
-func (p unknownPolicy) fails(due, now time.Time, begun bool) bool {
-	return p.after != 0 && now.Sub(due) >= p.after && (p.begun || !begun)
+// fails reports whether work that has been able to run since due fails at now.
+func (p unknownPolicy) fails(due, now time.Time, started bool) bool {
+	return p.after != 0 && now.Sub(due) >= p.after && (p.started || !started)
 }
 
-// hold returns err, with the time at which the held work fails, if it will.
-func (p unknownPolicy) hold(err error, due time.Time, begun bool) error {
-	if p.after <= 0 || begun && !p.begun {
+// hold returns err. If the held work will fail, it adds the time of the failure.
+func (p unknownPolicy) hold(err error, due time.Time, started bool) error {
+	if p.after <= 0 || started && !p.started {
 		return err
 	}
 	return &provider.HeldError{Cause: err, Until: due.Add(p.after + time.Second)} // storage may count in whole seconds
 }
 
-// failAll is the code of an unknown entity: each operation fails.
+// failAll is the code of an unknown entity: every operation fails.
 func (e *unknownFunctionError) failAll(_ context.Context, op *entity.Operation) entity.Result {
 	return entity.Result{State: op.State, Failure: e.Failure()}
 }
 
-// dueOf returns when an instance could begin.
+// dueOf returns the earliest time at which an instance can start.
 func dueOf(start *history.ExecutionStarted) time.Time {
 	if start.ScheduledStart.After(start.Timestamp) {
 		return start.ScheduledStart
@@ -110,6 +107,6 @@ func hasResumption(messages []provider.TaskMessage) bool {
 	return slices.ContainsFunc(messages, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeExecutionResumed })
 }
 
-// lateRow is how long after an activity is scheduled the row of its instance may be
-// older than that.
+// lateRow is how long after an activity was scheduled the row of its instance may still be older
+// than the scheduling.
 const lateRow = 5 * time.Minute

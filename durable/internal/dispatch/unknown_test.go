@@ -202,7 +202,7 @@ func TestUnknownFunction_ActivitiesOfInstancesThatHaveEndedAreDropped(t *testing
 		b.send("ends", &history.ExecutionTerminated{Reason: new("enough")})
 		b.wantOutput("ends", history.Terminated, "enough")
 		time.Sleep(24 * time.Hour)
-		if n := b.log.count("activity is dropped"); n != 1 {
+		if n := b.log.count("activity is discarded"); n != 1 {
 			t.Errorf("%d activities were dropped, want that of the one that has ended", n)
 		}
 		if s := b.state("waits"); s.Status != history.Running {

@@ -2,22 +2,22 @@ package dispatch
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// versions decides about instances of other versions.
+// versions decides about the versions of instances.
 type versions struct {
-	refuses func(version string) error // nil: none
-	fails   bool                       // refused instances fail; else they are abandoned
+	rejects func(version string) error // nil accepts all versions
+	fails   bool                       // rejected instances fail instead of being held back
 }
 
-// A mismatch says that the worker does not take the version of an instance.
+// A mismatch reports that the worker does not accept the version of an instance.
 type mismatch struct{ cause error }
 
-// check returns an error if the instance that start began is held back, and a mismatch if it
-// fails.
+// check returns an error if the instance with the given start is held back, and a mismatch if
+// it fails.
 func (v versions) check(start *history.ExecutionStarted) (*mismatch, error) {
-	if v.refuses == nil {
+	if v.rejects == nil {
 		return nil, nil
 	}
-	cause := v.refuses(start.Version)
+	cause := v.rejects(start.Version)
 	switch {
 	case cause == nil:
 		return nil, nil
@@ -27,8 +27,8 @@ func (v versions) check(start *history.ExecutionStarted) (*mismatch, error) {
 	return nil, &unknownFunctionError{kind: "orchestrator", name: start.Name, version: start.Version, refusal: cause.Error()}
 }
 
-// Failure returns the failure that goes into histories (DurableTask.Core/
-// TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
+// Failure returns the failure that is stored in histories
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
 func (m *mismatch) Failure() *history.FailureDetails {
 	const kind = "VersionMismatch"
 	return &history.FailureDetails{

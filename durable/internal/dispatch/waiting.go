@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// forgetWaiting is how long work counts as waiting after its last delivery: longer
-// than providers take to deliver abandoned work again.
+// forgetWaiting is how long work counts as waiting after its last delivery. It is longer than
+// providers take to redeliver abandoned work.
 const forgetWaiting = 20 * time.Minute
 
-// maxWaiting is how many waiting instances are remembered.
+// maxWaiting is the maximum number of waiting instances in a [Waiting].
 const maxWaiting = 10_000
 
-// Waiting remembers what waits for functions that a worker lacks. Its zero value is
-// empty.
+// Waiting holds the work that waits for functions that a worker lacks or does not run. The zero
+// value is empty. Its methods are safe for concurrent use.
 type Waiting struct {
 	mu   sync.Mutex // protects the following
 	work map[waitingWork]waited
@@ -29,17 +29,18 @@ type waitingWork struct {
 
 type waited struct{ since, last time.Time }
 
-// A WaitingFunction is a function that a worker lacks, and what waits for it.
+// A WaitingFunction is a function that a worker lacks or does not run, and the instances that
+// wait.
 type WaitingFunction struct {
 	Kind, Name, Version string
-	Crashed             bool      // the worker has it, but what waits is set aside because it crashed the process
-	Differs             bool      // the worker has it, but it does something else than the histories of what waits have
-	Stalled             bool      // the worker has it, but gave up its code, which did not yield
-	Refusal             string    // the reason why the worker does not take the version; empty if it takes the version
-	Since               time.Time // when the first of them began to wait
-	Instances           []string  // that wait, or whose activities do, in order
-	Runs                bool      // the worker runs it now: it does not yield, and was not given up
-	Operation           string    // of an entity that runs
+	Crashed             bool      // the instances are set aside because the function crashed the process
+	Differs             bool      // the function does not match the histories of the instances
+	Stalled             bool      // the function did not yield and was given up
+	Refusal             string    // the reason why the worker does not accept the version; may be empty
+	Since               time.Time // when the first of them started to wait
+	Instances           []string  // sorted instance IDs; the instances or their activities wait
+	Runs                bool      // the function is running without yielding and was not given up
+	Operation           string    // only for an entity that runs
 	Stack               string    // of code that does not yield, in one of the instances
 }
 
@@ -54,7 +55,7 @@ func (f WaitingFunction) String() string {
 			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	if f.Differs {
-		return fmt.Sprintf("%s %q%s does something else than the histories of %d instances have, which have waited for code that fits since %s",
+		return fmt.Sprintf("%s %q%s does not match the histories of %d instances, which have waited for matching code since %s",
 			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	if f.Stalled {
@@ -77,7 +78,7 @@ func (f WaitingFunction) String() string {
 		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 }
 
-// add remembers that an instance waits, and reports whether that is new.
+// add records that an instance waits. It reports whether the record is new.
 func (w *Waiting) add(instanceID string, f *unknownFunctionError, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +100,7 @@ func (w *Waiting) add(instanceID string, f *unknownFunctionError, now time.Time)
 	return !known
 }
 
-// remove forgets that an instance waits for functions of a kind.
+// remove deletes the records of an instance for functions of one kind.
 func (w *Waiting) remove(instanceID, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +111,7 @@ func (w *Waiting) remove(instanceID, kind string) {
 	}
 }
 
-// forget forgets what has not come again. w.mu is held.
+// forget deletes records of work that has not been redelivered. w.mu is locked.
 func (w *Waiting) forget(now time.Time) {
 	for key, at := range w.work {
 		if now.Sub(at.last) > forgetWaiting {
@@ -119,7 +120,7 @@ func (w *Waiting) forget(now time.Time) {
 	}
 }
 
-// All returns the functions that something waits for at now, in order.
+// All returns the functions for which work is waiting at now, sorted.
 func (w *Waiting) All(now time.Time) []WaitingFunction {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,42 +19,42 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A watchdog detects orchestrators that wait for something other than a durable task, or compute
-// without end. It reports them first and abandons their turns later. The comment of [turn]
-// describes the consequences. It also reports operations of entities that do not return.
+// A watchdog detects orchestrators that wait for something other than a durable task, or
+// compute without end. It reports them first, and gives up their turns later; see [turn]. It
+// also reports operations of entities that do not return.
 //
-// It counts ticks of a timer without progress of the orchestrator. A tick counts only if it
-// arrives on time, so that a debugger, SIGSTOP, a paused machine or a throttled container uses
-// none up.
+// It counts timer ticks without progress of the orchestrator. A tick counts only if it arrives
+// on time. A debugger, SIGSTOP, a paused machine or a throttled container therefore does not
+// use up the limit.
 type watchdog struct {
-	warnAfter   int // ticks until the first report; each next takes twice as long
-	giveUpAfter int // ticks
+	warnAfter   int // ticks until the first report; the interval doubles after each report
+	giveUpAfter int // ticks until a turn is given up
 	meter       *metering.Meter
 
-	mu    sync.Mutex // protects the following, and the fields of turns that say so
+	mu    sync.Mutex // protects the following, and the marked fields of turns
 	turns map[*turn]struct{}
-	timer *time.Timer // runs while there are turns
+	timer *time.Timer // running while there are turns
 	due   time.Time   // when the timer fires
 	taken map[codeName]takenStack
 }
 
-// A takenStack is the stack of code that did not yield, of one of its instances.
+// A takenStack is the stack of code that did not yield, in one of its instances.
 type takenStack struct {
 	text string
 	at   time.Time
 }
 
 const (
-	// tick is the time between two ticks.
+	// tick is the interval of the timer.
 	tick = 100 * time.Millisecond
-	// tickDelay is the largest delay of a tick that counts.
+	// tickDelay is the maximum delay of a tick that counts.
 	tickDelay = tick / 2
-	// soonTicks is the limit for an orchestrator that can never continue, or that delays
-	// the end of the worker.
+	// soonTicks is the limit for an orchestrator that cannot continue, or that keeps the worker
+	// from stopping.
 	soonTicks = int(time.Second / tick)
-	// stackAge is the age at which the stack of code is taken again.
+	// stackAge is the age at which a stack is recorded again.
 	stackAge = time.Minute
-	// maxStack is the number of bytes that are kept of a stack.
+	// maxStack is the maximum size of a recorded stack in bytes.
 	maxStack = 16 << 10
 )
 
@@ -66,7 +66,7 @@ func newWatchdog(warnAfter, giveUpAfter time.Duration) *watchdog {
 	}
 }
 
-// progress counts the steps of an execution. Its methods are called from any goroutine.
+// progress counts the steps of an execution. Its methods are safe for concurrent use.
 type progress struct {
 	steps   atomic.Uint64
 	foreign atomic.Pointer[error]
@@ -80,7 +80,7 @@ func (p *progress) Progressed() { p.steps.Add(1) }
 // ForeignCall implements replay.Observer.
 func (p *progress) ForeignCall(err error) { p.foreign.CompareAndSwap(nil, &err) }
 
-// watch watches the code of t, which runs until the caller calls unwatch.
+// watch starts to watch the code of t, until unwatch is called.
 func (w *watchdog) watch(t *turn, start *history.ExecutionStarted, p *progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *watchdog) watch(t *turn, start *history.ExecutionStarted, p *progress) 
 	w.add(t)
 }
 
-// watchOperation watches an operation of an entity, which runs until the caller calls unwatch.
+// watchOperation starts to watch an operation of an entity, until unwatch is called.
 func (w *watchdog) watchOperation(t *turn, instanceID, entity, operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,17 +97,17 @@ func (w *watchdog) watchOperation(t *turn, instanceID, entity, operation string)
 	w.add(t)
 }
 
-// add adds a turn whose code begins to run. mu is locked.
+// add adds a turn whose code starts to run. mu is locked.
 func (w *watchdog) add(t *turn) {
-	t.began = time.Now()
+	t.since = time.Now()
 	t.restart(w)
 	w.turns[t] = struct{}{}
 	if len(w.turns) == 1 {
-		w.arm(t.began)
+		w.arm(t.since)
 	}
 }
 
-// unwatch ends the watch of t. It returns false if t was given up.
+// unwatch stops watching t. It returns false if t was given up.
 func (w *watchdog) unwatch(t *turn) bool {
 	w.mu.Lock()
 	delete(w.turns, t)
@@ -132,7 +132,7 @@ func (w *watchdog) unwatch(t *turn) bool {
 	return !givenUp
 }
 
-// hurry has the watchdog give t up soon, since the worker is stopping.
+// hurry makes the watchdog give up t soon, because the worker is stopping.
 func (w *watchdog) hurry(t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +140,7 @@ func (w *watchdog) hurry(t *turn) {
 	t.restart(w)
 }
 
-// arm has the timer fire in one tick. mu is locked.
+// arm makes the timer fire in one tick. mu is locked.
 func (w *watchdog) arm(now time.Time) {
 	w.due = now.Add(tick)
 	if w.timer == nil {
@@ -150,7 +150,7 @@ func (w *watchdog) arm(now time.Time) {
 	}
 }
 
-// tick counts a tick of all turns.
+// tick counts a tick for all turns.
 func (w *watchdog) tick() {
 	now := time.Now()
 	w.mu.Lock()
@@ -174,7 +174,7 @@ func (w *watchdog) tick() {
 				delete(w.turns, t)
 				givenUp = append(givenUp, t.stall(now))
 				w.meter.Stall(metering.Orchestration, t.code.name, metering.GivenUp)
-			case goesOn:
+			case noAction:
 			}
 		}
 	}
@@ -195,8 +195,8 @@ type slowCode struct {
 	isEntity bool
 }
 
-// report logs slow code, and ends the turns that are given up. One profile has the stacks of all,
-// and the log has the stack of each function once in stackAge.
+// report logs slow code and ends the turns that are given up. One profile provides all stacks.
+// The log contains the stack of each function at most once per stackAge.
 func (w *watchdog) report(now time.Time, slow []slowCode, givenUp []*stall) {
 	var profile map[string]string
 	stackOf := func(code codeName, label string) (stack string, isNew bool) {
@@ -228,7 +228,7 @@ func (w *watchdog) report(now time.Time, slow []slowCode, givenUp []*stall) {
 	}
 }
 
-// stalled returns the code that was reported and still runs, without order.
+// stalled returns the reported code that is still running, unordered.
 func (w *watchdog) stalled() []WaitingFunction {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,11 +241,11 @@ func (w *watchdog) stalled() []WaitingFunction {
 		if !ok {
 			f = WaitingFunction{
 				Kind: t.code.kind, Name: t.code.name, Version: t.code.version, Operation: t.code.operation,
-				Runs: true, Since: t.began, Stack: w.taken[t.code].text,
+				Runs: true, Since: t.since, Stack: w.taken[t.code].text,
 			}
 		}
-		if t.began.Before(f.Since) {
-			f.Since = t.began
+		if t.since.Before(f.Since) {
+			f.Since = t.since
 		}
 		f.Instances = append(f.Instances, t.instanceID)
 		found[t.code] = f
@@ -257,13 +257,13 @@ func (w *watchdog) stalled() []WaitingFunction {
 type verdict int
 
 const (
-	goesOn verdict = iota
+	noAction verdict = iota
 	warns
 	givesUp
 )
 
-// itemLabel is the profiler label of the goroutines of an item. Goroutines that they
-// start inherit it, an orchestrator's coroutines too.
+// itemLabel is the profiler label of the goroutines of an item. Goroutines that they start
+// inherit it, including the coroutines of an orchestrator.
 const itemLabel = "durable.item"
 
 // labelled runs f with an item's labels on its goroutine.
@@ -271,14 +271,14 @@ func labelled(it *item, f func()) {
 	pprof.Do(context.Background(), pprof.Labels(itemLabel, it.label, crashes.Label, it.work), func(context.Context) { f() })
 }
 
-// stacks returns where the goroutines of each item are, by the item's label. It leaves out the
+// stacks returns the stacks of the goroutines of each item, by the item's label. It omits
 // goroutines that only wait for the orchestrator.
 func stacks() map[string]string {
 	var all bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
 		return nil
 	}
-	// The profile is a list of paragraphs; one with labels has a line of them.
+	// The profile consists of paragraphs. A paragraph with labels has a line for them.
 	name := strconv.Quote(itemLabel)
 	found := make(map[string]string)
 	for block := range strings.SplitSeq(all.String(), "\n\n") {
@@ -290,7 +290,7 @@ func stacks() map[string]string {
 		if err != nil {
 			continue
 		}
-		label, _ := strconv.Unquote(quoted) // which QuotedPrefix has checked
+		label, _ := strconv.Unquote(quoted) // QuotedPrefix has checked it
 		if len(found[label]) > maxStack {
 			continue
 		}
@@ -305,8 +305,8 @@ func stacks() map[string]string {
 // waiters are functions on the stacks of goroutines that only wait for the orchestrator.
 var waiters = []string{"dispatch.(*session).", "dispatch.(*boundRun).", "coro.(*Group).Run+", "coro.(*Group).Close"}
 
-// framesOf returns the functions and lines of a paragraph of a goroutine profile, as a panic
-// prints them.
+// framesOf returns the functions and lines of a paragraph of a goroutine profile, in the format
+// of a panic.
 func framesOf(block string) string {
 	var frames strings.Builder
 	for line := range strings.Lines(block) {

@@ -240,7 +240,7 @@ func wasFrozen(p Process) bool {
 // exceededShutdown reports whether a worker exceeded its shutdown timeout, which is allowed if its requests are
 // slow.
 func (s *simulation) exceededShutdown(err error) bool {
-	return s.plan.Faults > 0 && strings.Contains(err.Error(), "stopped while user code goes on")
+	return s.plan.Faults > 0 && strings.Contains(err.Error(), "user code ignored context cancellation")
 }
 
 func isDead(p Process) bool {

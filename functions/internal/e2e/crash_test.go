@@ -78,7 +78,7 @@ func TestCrash_AKilledHandlerGoesOnWhereItWasAfterARestart(t *testing.T) {
 
 	second.completed("/api/durabletask/instances/"+id, time.Minute, tenSquares)
 	checkTrace(t, trace, 10)
-	second.awaitLog(`instance is taken up where another process left it.*instanceId=`+id+`.*name=Steps.*waitsFor=1`, time.Second)
+	second.awaitLog(`resuming instance that another process was running.*instanceId=`+id+`.*name=Steps.*waitsFor=1`, time.Second)
 }
 
 func TestCrash_AStopReleasesThePartitionsForTheNextProcess(t *testing.T) {

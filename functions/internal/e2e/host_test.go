@@ -113,7 +113,7 @@ func TestHost_AKilledHandlerIsRestartedAndGoesOn(t *testing.T) {
 
 	a.completed(started.StatusQueryGetURI, time.Minute, tenSquares)
 	checkTrace(t, trace, 10)
-	a.awaitLog(`instance is taken up where another process left it.*instanceId=`+started.ID+`.*name=Steps`, time.Second)
+	a.awaitLog(`resuming instance that another process was running.*instanceId=`+started.ID+`.*name=Steps`, time.Second)
 }
 
 func TestHost_TheHandlerEndsByItselfAfterAKilledHost(t *testing.T) {
