@@ -22,15 +22,13 @@ import (
 
 func TestMain(m *testing.M) { azuritetest.Main(m) }
 
-// The tests that talk to Azurite keep out of each other's way by the names of
-// their hubs.
+// hubNumber makes the hub names of parallel tests on Azurite unique.
 var hubNumber atomic.Int32
 
 func newHubName() string { return fmt.Sprintf("T%dx%d", os.Getpid(), hubNumber.Add(1)) }
 
-// testConfig returns a configuration with intervals that do not keep a test
-// waiting, on a hub of its own. Leases are short in a bubble only: on Azurite a busy
-// machine would lose them.
+// testConfig returns a configuration of a new hub with short intervals. The lease is short only in
+// a bubble: on Azurite, a worker on a busy machine would lose it.
 func testConfig(t testing.TB) Config {
 	cfg := Config{
 		TaskHub:                 newHubName(),
@@ -49,12 +47,12 @@ func testConfig(t testing.TB) Config {
 	return cfg
 }
 
-// accounts has the accounts in memory of the tests that are in a bubble.
+// accounts holds the simulated accounts of the tests that run in a bubble.
 var accounts sync.Map // *azsim.Account by testing.TB
 
-// inBubble runs a test in virtual time, on an account in memory. Use it for each test of a
-// hub that runs: leases, locks and delays last as long as configured, however busy the
-// machine is. The tests of package conformance run hubs on Azurite.
+// inBubble runs a test in virtual time on a simulated account. Use it for each test that runs a
+// hub: leases, visibility timeouts and delays then last exactly as long as configured. The tests of
+// package conformance run hubs on Azurite.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,8 +63,8 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// account returns Azurite, or the account of the test's bubble, and what sends requests
-// there, nil for the usual.
+// account returns the connection string of Azurite, or of the simulated account of the test's
+// bubble. transport is nil for Azurite.
 func account(t testing.TB) (connection string, transport policy.Transporter) {
 	t.Helper()
 	if a, ok := accounts.Load(t); ok {
@@ -76,10 +74,10 @@ func account(t testing.TB) (connection string, transport policy.Transporter) {
 	return azuritetest.Start(t), nil
 }
 
-// newCounter counts the requests to a test's account.
+// newCounter returns a transport that counts the requests to the test's account.
 func newCounter(t testing.TB) *azuritetest.Counter { return azuritetest.NewCounter(account(t)) }
 
-// openHub opens a hub on a test's account.
+// openHub opens a hub on the test's account.
 func openHub(t testing.TB, cfg Config) *TaskHub {
 	t.Helper()
 	connection, transport := account(t)
@@ -97,7 +95,7 @@ func openHub(t testing.TB, cfg Config) *TaskHub {
 	return h
 }
 
-// runHub runs h until the test ends or stop is called, which waits for it.
+// runHub runs h until the test ends or stop is called. stop waits for the end of Run.
 func runHub(t testing.TB, h *TaskHub) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +137,7 @@ func mustNext(t testing.TB, h *TaskHub) *provider.OrchestrationWorkItem {
 	t.Helper()
 	item, err := h.NextOrchestration(patience.Context(t))
 	if err != nil {
-		t.Fatalf("no orchestration: %v", err)
+		t.Fatalf("NextOrchestration: %v", err)
 	}
 	return item
 }
@@ -148,12 +146,12 @@ func mustActivity(t testing.TB, h *TaskHub) *provider.ActivityWorkItem {
 	t.Helper()
 	item, err := h.NextActivity(patience.Context(t))
 	if err != nil {
-		t.Fatalf("no activity: %v", err)
+		t.Fatalf("NextActivity: %v", err)
 	}
 	return item
 }
 
-// logCapture keeps what is logged, and shows it if the test fails.
+// logCapture records log lines and prints them if the test fails.
 type logCapture struct {
 	slog.Handler
 	mu    *sync.Mutex
@@ -180,7 +178,7 @@ func (c *logCapture) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// logged reports whether an entry holds all the words.
+// logged reports whether a log line contains all words.
 func logged(h *TaskHub, words ...string) bool {
 	c := h.cfg.Logger.Handler().(*logCapture)
 	c.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestConfig_RefusesLeasesThatBlobsCannotHave(t *testing.T) {
+func TestConfig_RejectsInvalidBlobLeases(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
 		want string
@@ -30,8 +30,8 @@ func TestConfig_RefusesLeasesThatBlobsCannotHave(t *testing.T) {
 	}
 }
 
-// On a real emulator; package simulated has what takes time.
-func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
+// The slow cases are in package simulated.
+func TestBlobPartitions_AreLeasedProcessedAndReleased(t *testing.T) {
 	t.Parallel()
 	for _, m := range []PartitionManager{SafeBlobLeases, LegacyBlobLeases} {
 		t.Run(m.String(), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 					}
 					return n
 				}
-				patience.Until(t, "each has one", func() bool { return reads(first) == 1 && reads(second) == 1 })
+				patience.Until(t, "each worker owns one partition", func() bool { return reads(first) == 1 && reads(second) == 1 })
 				for i := range 6 {
 					mustStart(t, first, fmt.Sprintf("i%d", i), fmt.Sprintf("e%d", i), `1`)
 				}
@@ -61,7 +61,7 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 				for range 6 {
 					item, ok := <-items
 					if !ok {
-						t.Fatal("not all instances were handed out")
+						t.Fatal("not all instances were dispatched")
 					}
 					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance}); err != nil {
 						t.Error(err)
@@ -71,7 +71,7 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 					}
 				}
 				stopFirst()
-				patience.Until(t, "the second has both", func() bool { return reads(second) == 2 })
+				patience.Until(t, "the second worker owns both partitions", func() bool { return reads(second) == 2 })
 				stopSecond()
 				for _, folder := range []string{"default", "intent", "ownership"} {
 					left, err := second.leases.Leases(t.Context(), folder)
@@ -80,7 +80,7 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 					}
 					for _, l := range left {
 						if l.Leased || l.Owner != "" || l.Epoch == 0 {
-							t.Errorf("%s/%s is left as %+v", folder, l.Partition, l)
+							t.Errorf("after the stop, lease %s/%s is %+v; want it released, with an epoch", folder, l.Partition, l)
 						}
 					}
 				}
@@ -89,7 +89,7 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 	}
 }
 
-// itemsOf returns what hubs hand out until ctx ends.
+// itemsOf returns the work items that hubs dispatch until ctx ends.
 func itemsOf(ctx context.Context, hubs ...*TaskHub) <-chan *provider.OrchestrationWorkItem {
 	items := make(chan *provider.OrchestrationWorkItem)
 	var fetching sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-func TestBlobStore_WaitsWhileTooMuchIsBeingDownloaded(t *testing.T) {
+func TestBlobStore_LimitsConcurrentDownloads(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
 		if err := h.largeMessages.Write(t.Context(), "blob", []byte("text")); err != nil {
@@ -26,16 +26,16 @@ func TestBlobStore_WaitsWhileTooMuchIsBeingDownloaded(t *testing.T) {
 		text, err := h.largeMessages.Read(ctx, "blob")
 		store.Downloading.Release(2 * wire.MaxDecompressed)
 		if err == nil {
-			t.Errorf("with no room it was read: %q", text)
+			t.Errorf("Read returned %q while downloads are at their limit; want an error", text)
 		}
 		if text, err = h.largeMessages.Read(t.Context(), "blob"); err != nil || string(text) != "text" {
-			t.Errorf("with room: %q, %v", text, err)
+			t.Errorf("Read returned %q, %v; want the text", text, err)
 		}
 	})
 }
 
-// Each blob is bounded by itself, too, but there may be many at a time.
-func TestUnpack_WaitsWhileTooMuchIsBeingUnpacked(t *testing.T) {
+// The size of each blob is limited, and so is the total of all concurrent ones.
+func TestUnpack_LimitsConcurrentUnpacking(t *testing.T) {
 	data, err := wire.Compress(make([]byte, 1<<20))
 	if err != nil {
 		t.Fatal(err)
@@ -48,13 +48,13 @@ func TestUnpack_WaitsWhileTooMuchIsBeingUnpacked(t *testing.T) {
 	_, err = store.Unpack(ctx, data)
 	store.Unpacking.Release(2 * wire.MaxDecompressed)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("with no room: %v, want that it waits for some", err)
+		t.Errorf("at the limit, Unpack returned %v; want it to wait until it is canceled", err)
 	}
 	if got, err := store.Unpack(t.Context(), data); err != nil || len(got) != 1<<20 {
-		t.Errorf("with room: %d bytes, %v", len(got), err)
+		t.Errorf("Unpack returned %d bytes, %v; want all bytes", len(got), err)
 	}
 	binary.LittleEndian.PutUint32(data[len(data)-4:], 10)
 	if got, err := store.Unpack(t.Context(), data); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
-		t.Errorf("a blob with more than it says: %d bytes, %v", len(got), err)
+		t.Errorf("a blob with more bytes than its header says: %d bytes, %v; want an error", len(got), err)
 	}
 }

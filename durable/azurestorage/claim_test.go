@@ -17,9 +17,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// serving runs a hub whose worker has seen that its queues are empty, so that
-// it claims what it sends to itself. Messages stay hidden for long enough even if
-// renewals are slow.
+// serving runs a hub until its worker has found its queues empty, so that it claims its own
+// messages. The lease interval is long enough for slow renewals.
 func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
 	if cfg.LeaseInterval == testConfig(t).LeaseInterval {
 		cfg.LeaseInterval = 30 * time.Second
@@ -28,11 +27,11 @@ func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
 	stop = runHub(t, h)
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := make(chan struct{})
-	go func() { // somebody who would run activities
+	go func() { // a caller of NextActivity, as a waiting worker has
 		defer close(waiting)
 		_, _ = h.NextActivity(ctx)
 	}()
-	patience.Until(t, "the queues were found empty", func() bool {
+	patience.Until(t, "the worker has found its queues empty", func() bool {
 		h.activities.mu.Lock()
 		defer h.activities.mu.Unlock()
 		p := h.partitions[0]
@@ -45,9 +44,9 @@ func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
 	return h, stop
 }
 
-// While a message is worked on that was never received it is in its queue, for
-// whoever takes over, and hidden.
-func TestClaim_IsInItsQueueAndHidden(t *testing.T) {
+// A claimed message is in its queue, hidden, while it is processed, so that another worker can take
+// over.
+func TestClaim_StaysHiddenInItsQueue(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		counter := newCounter(t)
@@ -57,15 +56,15 @@ func TestClaim_IsInItsQueueAndHidden(t *testing.T) {
 		mustStart(t, h, "claimed", "e1", `1`)
 		item := mustNext(t, h)
 		if all, visible := messageCount(t, h.controlQueues[0]), visibleMessages(t, h.controlQueues[0]); all != 1 || visible != 0 {
-			t.Errorf("%d start messages of which %d are visible, want one that is hidden", all, visible)
+			t.Errorf("%d start messages, %d of them visible; want one hidden message", all, visible)
 		}
 		commitActivity(t, item, 0, `["a"]`)
 		activity := mustActivity(t, h)
 		if all, visible := messageCount(t, h.workItems), visibleMessages(t, h.workItems); all != 1 || visible != 0 || activity.Attempt != 1 {
-			t.Errorf("%d work items of which %d are visible, attempt %d; want the first of one that is hidden", all, visible, activity.Attempt)
+			t.Errorf("%d work items, %d of them visible, attempt %d; want one hidden item and attempt 1", all, visible, activity.Attempt)
 		}
 		if n := counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" }); n != 0 {
-			t.Errorf("%d messages were received, want all to be handed over in memory:\n%s", n, counter)
+			t.Errorf("%d receives, want all messages delivered in memory:\n%s", n, counter)
 		}
 		if err := activity.Lock.Abandon(t.Context(), errLost); err != nil {
 			t.Fatal(err)
@@ -73,7 +72,7 @@ func TestClaim_IsInItsQueueAndHidden(t *testing.T) {
 	})
 }
 
-// A claimed message stays hidden for as long as this process has it.
+// The visibility timeout of a claimed message is renewed as long as this process holds it.
 func TestClaim_IsRenewed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -89,14 +88,14 @@ func TestClaim_IsRenewed(t *testing.T) {
 			return strings.Count(strings.Join(*c.lines, ""), "RenewingMessage") >= 2
 		})
 		if n := visibleMessages(t, h.controlQueues[0]); n != 0 {
-			t.Errorf("%d messages are visible while they are worked on", n)
+			t.Errorf("%d messages are visible while they are processed, want 0", n)
 		}
 		commitEnd(t, item, 0, `1`)
 	})
 }
 
-// What was claimed when the worker stopped becomes visible at once.
-func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
+// When the worker stops, claimed messages become visible immediately.
+func TestClaim_IsReleasedWhenTheWorkerStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, stop := serving(t, testConfig(t))
@@ -123,23 +122,24 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 			defer close(stopped)
 			stop()
 		}()
-		patience.Until(t, "nothing is read any more", func() bool {
+		patience.Until(t, "the worker has stopped reading its queues", func() bool {
 			h.activities.mu.Lock()
 			defer h.activities.mu.Unlock()
 			return h.activities.closed && h.partitions[0].currentReading() == nil
 		})
 		h.sender.handOver(t.Context(), sent)
-		<-stopped // a receive that was under way may have got it, and hands it back
+		<-stopped // a pending receive may have got a message, and releases it
 		for _, q := range []*store.Queue{h.workItems, h.controlQueues[0]} {
 			if n := visibleMessages(t, q); n != 1 {
-				t.Errorf("%d messages are visible in %s, want the one that was claimed", n, q.Name)
+				t.Errorf("%d messages are visible in %s, want the claimed one", n, q.Name)
 			}
 		}
 	})
 }
 
-// A checkpoint whose fate is unknown leaves its messages to whoever finds out.
-func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
+// If the outcome of a checkpoint is unknown, its messages become visible: their receivers check the
+// history.
+func TestClaim_IsReleasedWhenTheOutcomeOfItsCheckpointIsUnknown(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		var cut atomic.Bool
@@ -161,10 +161,10 @@ func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
 			Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
 		})
 		if err == nil || errors.Is(err, provider.ErrSessionLost) {
-			t.Fatalf("error %v, want one that leaves open what happened", err)
+			t.Fatalf("error %v, want one with an unknown outcome", err)
 		}
 		if n := visibleMessages(t, h.workItems); n != 1 {
-			t.Errorf("%d work items are visible, want the one that the checkpoint sent", n)
+			t.Errorf("%d work items are visible, want the one sent by the checkpoint", n)
 		}
 		cut.Store(false)
 		if err := errors.Join(item.Session.Abandon(t.Context(), err), item.Session.Release(t.Context())); err != nil {
@@ -173,7 +173,7 @@ func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
 	})
 }
 
-func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
+func TestClaim_DoesNotOvertakeQueuedMessages(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -187,7 +187,7 @@ func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
 			raise(t, h, "listener", all[sent:sent+1], `1`)
 			sent++
 		}
-		for range 6 { // room for two, so that the others have to wait in the queue
+		for range 6 { // two slots are free, so the other events must wait in the queue
 			send()
 		}
 		var names []string
@@ -198,7 +198,7 @@ func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
 				}
 			}
 			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-			for range min(len(item.Messages), len(all)-sent) { // there is room again, and no reason to take it
+			for range min(len(item.Messages), len(all)-sent) { // slots are free again, but the queue is not empty
 				send()
 			}
 			if len(names) < len(all) {
@@ -206,33 +206,33 @@ func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
 			}
 		}
 		if got := strings.Join(names, ""); got != all {
-			t.Errorf("events came in the order %s", got)
+			t.Errorf("events were delivered in the order %s", got)
 		}
 	})
 }
 
-func TestBacklog_IsEmptyOnlyAfterALookThatFoundLessThanItAskedFor(t *testing.T) {
+func TestBacklog_IsEmptyOnlyAfterAPollThatReceivesFewerMessagesThanRequested(t *testing.T) {
 	t.Parallel()
 	b := backlog{adds: 1}
 	if b.isEmpty() {
-		t.Error("empty before the first look")
+		t.Error("empty before the first poll")
 	}
 	before := b.snapshot()
-	b.hint() // a message was sent while the look was under way
+	b.hint() // a message was sent during the poll
 	if b.polled(before, 0, 32); b.isEmpty() {
-		t.Error("empty although a message was sent during the look")
+		t.Error("empty although a message was sent during the poll")
 	}
 	if b.polled(b.snapshot(), 32, 32); b.isEmpty() {
-		t.Error("empty although the look found all that it asked for")
+		t.Error("empty although the poll received as many messages as it asked for")
 	}
 	if b.polled(b.snapshot(), 31, 32); !b.isEmpty() {
-		t.Error("not empty after a look that found the rest")
+		t.Error("not empty after a poll that received fewer messages than it asked for")
 	}
 }
 
-// An instance that was purged after its start was handed out stays away, though
-// there never was a history to find changed.
-func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
+// An instance that was purged after its start was dispatched is not created again, although there
+// was no history that could have changed.
+func TestClaim_OfAPurgedInstanceDoesNotCreateItAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := serving(t, testConfig(t))
@@ -243,7 +243,7 @@ func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
 		}
 		sess := item.Session.(*session)
 		sess.current[0].mu.Lock()
-		sess.current[0].lost = true // as of a process that was frozen meanwhile
+		sess.current[0].lost = true // as if the process had been frozen
 		sess.current[0].mu.Unlock()
 		err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		if !errors.Is(err, provider.ErrSessionLost) {
@@ -253,32 +253,32 @@ func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := h.Instance(t.Context(), "purged", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-			t.Errorf("the purged instance is back: %v", err)
+			t.Errorf("the purged instance exists: %v", err)
 		}
 	})
 }
 
-// A message that is handed back may be received again before the answer to that
-// comes. It is then not taken for one that is here.
-func TestHeldMessages_TakesWhatComesBackWhileItIsHandedBack(t *testing.T) {
+// A message that is being released can be received again before the release request returns. It is
+// then a new delivery.
+func TestHeldMessages_AcceptsAMessageThatIsReceivedAgainDuringItsRelease(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	m := store.Message{ID: "1", Receipt: "a", DequeueCount: 1}
 	settled := 0
 	first := h.held.newDelivery(h.workItems, m, time.Minute, func() { settled++ })
 	if older := h.held.add(first); older != nil {
-		t.Fatal("the first was here before")
+		t.Fatal("the first delivery is a duplicate")
 	}
 	again := h.held.newDelivery(h.workItems, m, time.Minute, func() {})
 	if older := h.held.add(again); older != first {
-		t.Error("a message that is here was taken for another")
+		t.Error("a second delivery of a held message is not recognized as a duplicate")
 	}
 	first.releasing = true
 	if older := h.held.add(again); older != nil {
-		t.Error("a message that is handed back was taken for one that is here")
+		t.Error("a delivery of a message that is being released is a duplicate")
 	}
 	first.settle()
 	if n := heldCount(h); n != 1 || settled != 1 {
-		t.Errorf("%d messages are held, want the one that came back", n)
+		t.Errorf("%d messages are held, want the redelivered one", n)
 	}
 }

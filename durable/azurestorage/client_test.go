@@ -22,7 +22,7 @@ import (
 
 var liveStatuses = []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
 
-func TestStartInstance_RefusesAnIDInAStatusThatIsRefused(t *testing.T) {
+func TestStartInstance_RejectsAnIDInARefusedStatus(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "one", "e1", `1`)
@@ -41,12 +41,12 @@ func TestStartInstance_RefusesAnIDInAStatusThatIsRefused(t *testing.T) {
 		}
 		executions = append(executions, envelope.Message.Target.ExecutionID)
 	}
-	if want := []string{"e1", "e1"}; !slices.Equal(executions, want) { // the client sends a pending start again once
+	if want := []string{"e1", "e1"}; !slices.Equal(executions, want) { // the client sends the start of a pending instance again, once
 		t.Errorf("the queue has starts of %q, want %q", executions, want)
 	}
 }
 
-func TestStartInstance_OfManyCallersOneWins(t *testing.T) {
+func TestStartInstance_SucceedsForOneOfSeveralCallers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -71,7 +71,7 @@ func TestStartInstance_OfManyCallersOneWins(t *testing.T) {
 		}
 		group.Wait()
 		if len(won) != 1 {
-			t.Fatalf("%v were told that they started the instance, want one", won)
+			t.Fatalf("starts %v succeeded, want one", won)
 		}
 		item := mustNext(t, h)
 		if item.Instance.ExecutionID != won[0] {
@@ -81,7 +81,7 @@ func TestStartInstance_OfManyCallersOneWins(t *testing.T) {
 	})
 }
 
-func TestStartInstance_ReplacesAnInstanceThatHasEnded(t *testing.T) {
+func TestStartInstance_ReplacesAnEndedInstance(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -108,12 +108,12 @@ func TestStartInstance_ReplacesAnInstanceThatHasEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(events) != 4 {
-			t.Errorf("%d events, want the 4 of the second execution without what is left of the first", len(events))
+			t.Errorf("%d events, want the 4 of the second execution and none of the first", len(events))
 		}
 	})
 }
 
-func TestClient_KnowsNothingOfAnUnknownInstance(t *testing.T) {
+func TestClient_DoesNotFindAnUnknownInstance(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if _, err := h.Instance(t.Context(), "nobody", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
@@ -121,11 +121,11 @@ func TestClient_KnowsNothingOfAnUnknownInstance(t *testing.T) {
 	}
 	events, err := h.History(t.Context(), "nobody")
 	if err != nil || len(events) != 0 {
-		t.Errorf("history %v, error %v; want none of either", events, err)
+		t.Errorf("history %v, error %v; want neither", events, err)
 	}
 }
 
-func TestInstances_PagesThroughWhatMatches(t *testing.T) {
+func TestInstances_ReturnsMatchesInPages(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	var want []string
@@ -161,17 +161,17 @@ func TestInstances_PagesThroughWhatMatches(t *testing.T) {
 	}
 	page, err := h.Instances(t.Context(), provider.Query{CreatedFrom: time.Now().Add(time.Hour)})
 	if err != nil || len(page.Instances) != 0 {
-		t.Errorf("from the future came %v, %v", page, err)
+		t.Errorf("instances created in the future: %v, %v; want none", page, err)
 	}
 	if page, err = h.Instances(t.Context(), provider.Query{}); err != nil || len(page.Instances) != 6 {
 		t.Errorf("all: %v, %v; want 6", page, err)
 	}
 	if _, err := h.Instances(t.Context(), provider.Query{Continuation: "oneword"}); err == nil {
-		t.Error("a continuation that nobody gave out was taken")
+		t.Error("an invalid continuation was accepted")
 	}
 }
 
-func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
+func TestInstances_SeparatesUnreadableInstances(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Bool
 	counter := newCounter(t)
@@ -218,20 +218,20 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 		unreadable = append(unreadable, u.InstanceID)
 	}
 	if !slices.Equal(got, []string{"a", "z"}) || !slices.Equal(unreadable, []string{"bad row", "gone", "no gzip"}) {
-		t.Errorf("the page has %q, and %q that cannot be read", got, unreadable)
+		t.Errorf("instances %q, unreadable %q", got, unreadable)
 	}
 	if page, err = h.Instances(t.Context(), provider.Query{}); err != nil || len(page.Instances) != 4 {
 		t.Errorf("without payloads: %v, %v; want all but the bad row", page, err)
 	}
 	refused.Store(true)
 	if page, err = h.Instances(t.Context(), provider.Query{Fetch: provider.Fetch{Input: true}}); store.StatusOf(err) != http.StatusForbidden {
-		t.Errorf("%v, %v; want that the blobs are refused: nothing is left out for that", page, err)
+		t.Errorf("%v, %v; want the error of the rejected blob request instead of a page without instances", page, err)
 	}
 }
 
-// An instance that is purged after its row was listed and before its blobs are read is
-// neither on the page nor unreadable.
-func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
+// An instance that is purged between the reads of its row and its blobs is neither on the page nor
+// unreadable.
+func TestInstances_ReadsTheRowAgainIfItsBlobsAreMissing(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e", large)
@@ -252,8 +252,8 @@ func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
 	}
 }
 
-// Workers that know one account by different names share its blobs.
-func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.T) {
+// Workers that use different host names for the same account share its blobs.
+func TestInstance_ReadsALargeOutputWithAnotherEndpoint(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e", "1")
@@ -275,7 +275,7 @@ func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.
 	}
 }
 
-func TestTaskHub_KeepsLargePayloadsInBlobs(t *testing.T) {
+func TestTaskHub_StoresLargePayloadsInBlobs(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
@@ -335,7 +335,7 @@ func TestTaskHub_KeepsLargePayloadsInBlobs(t *testing.T) {
 	want := []string{
 		"0000000000000001-ExecutionStarted-Input.json.gz", "0000000000000005-TaskCompleted-Result.json.gz",
 		"0000000000000006-ExecutionCompleted-Result.json.gz",
-		"ExecutionStarted.json.gz", "TaskScheduled.json.gz", // no message carries the result
+		"ExecutionStarted.json.gz", "TaskScheduled.json.gz", // the result needs no message
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("blobs (-want +got):\n%s", diff)
@@ -351,7 +351,7 @@ func TestTaskHub_WritesQueueTextAsConfiguredAndReadsBoth(t *testing.T) {
 	mustStart(t, raw, "raw", "e", `1`)
 	mustStart(t, base64, "base64", "e", `1`)
 	texts := queueTexts(t, raw.controlQueues[0])
-	slices.Sort(texts) // a queue need not keep the order
+	slices.Sort(texts) // queues do not guarantee an order
 	if len(texts) != 2 || !strings.HasPrefix(texts[0], "eyIk") || !strings.HasPrefix(texts[1], `{"$type"`) {
 		t.Fatalf("queue texts %.60q", texts)
 	}
@@ -361,7 +361,7 @@ func TestTaskHub_WritesQueueTextAsConfiguredAndReadsBoth(t *testing.T) {
 	}
 }
 
-func TestTaskHub_RefusesAHubOfAnotherShape(t *testing.T) {
+func TestTaskHub_RejectsAnotherPartitionCount(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.PartitionCount = 2
@@ -384,7 +384,7 @@ func TestTaskHub_RefusesAHubOfAnotherShape(t *testing.T) {
 	}
 }
 
-func TestTaskHub_IsCreatedByManyAtATime(t *testing.T) {
+func TestTaskHub_CanBeCreatedConcurrently(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.PartitionCount = 16
@@ -402,7 +402,7 @@ func TestTaskHub_IsCreatedByManyAtATime(t *testing.T) {
 	group.Wait()
 }
 
-// queueTexts receives everything in a queue, and puts it back.
+// queueTexts receives all messages of a queue and makes them visible again.
 func queueTexts(t testing.TB, q *store.Queue) []string {
 	t.Helper()
 	messages, err := q.Receive(t.Context(), 32, time.Second)

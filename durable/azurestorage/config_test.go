@@ -20,7 +20,7 @@ func TestConfig_ZeroValueIsValid(t *testing.T) {
 	}
 }
 
-func TestConfig_NamesTheFieldTheValueAndTheRange(t *testing.T) {
+func TestConfig_ErrorsNameFieldValueAndRange(t *testing.T) {
 	for want, c := range map[string]Config{
 		`TaskHub: task hub name "a b"`:                               {TaskHub: "a b"},
 		"PartitionCount is 17; want 1 to 16":                         {PartitionCount: 17},
@@ -42,7 +42,7 @@ func TestConfig_NamesTheFieldTheValueAndTheRange(t *testing.T) {
 	}
 }
 
-func TestLockTime_IsNotLongerThanALease(t *testing.T) {
+func TestLockTime_IsAtMostTheLeaseInterval(t *testing.T) {
 	for _, tt := range []struct{ configured, lease, want time.Duration }{
 		{5 * time.Minute, 30 * time.Second, 30 * time.Second},
 		{20 * time.Second, 30 * time.Second, 20 * time.Second},
@@ -55,7 +55,7 @@ func TestLockTime_IsNotLongerThanALease(t *testing.T) {
 	}
 }
 
-func TestQueueEncoding_HasTheNamesOfDotNet(t *testing.T) {
+func TestQueueEncoding_HasDotNetNames(t *testing.T) {
 	for e, want := range map[QueueEncoding]string{UTF8: "UTF8", Base64: "Base64", 7: "QueueEncoding(7)"} {
 		if got := e.String(); got != want {
 			t.Errorf("got %s, want %s", got, want)

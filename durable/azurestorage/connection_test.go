@@ -41,10 +41,10 @@ func TestParseConnectionString(t *testing.T) {
 		"nothing":                      {text: " ", wantErr: "empty"},
 		"no fields":                    {text: "hello", wantErr: "Name=value"},
 		"no secret":                    {text: "AccountName=acc", wantErr: "neither AccountKey nor SharedAccessSignature"},
-		"a key that is none":           {text: "AccountName=acc;AccountKey=s3cret!", wantErr: "AccountKey is not Base64"},
+		"an invalid key":               {text: "AccountName=acc;AccountKey=s3cret!", wantErr: "AccountKey is not Base64"},
 		"a key without an account":     {text: "AccountKey=a2V5", wantErr: "no AccountName"},
 		"a signature without endpoint": {text: "SharedAccessSignature=x;QueueEndpoint=https://q.example", wantErr: "neither TableEndpoint, BlobEndpoint nor AccountName"},
-		"an endpoint that is none":     {text: "AccountName=a;AccountKey=a2V5;BlobEndpoint=blob", wantErr: `BlobEndpoint "blob"`},
+		"an invalid endpoint":          {text: "AccountName=a;AccountKey=a2V5;BlobEndpoint=blob", wantErr: `BlobEndpoint "blob"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := ParseConnectionString(tt.text)
@@ -53,7 +53,7 @@ func TestParseConnectionString(t *testing.T) {
 					t.Fatalf("error %v, want %s", err, tt.wantErr)
 				}
 				if strings.Contains(err.Error(), "s3cret") {
-					t.Errorf("the error tells the key: %v", err)
+					t.Errorf("the error contains the key: %v", err)
 				}
 				return
 			}
@@ -75,11 +75,11 @@ func TestResolveConnection(t *testing.T) {
 		wantQueue  string
 		wantErr    string
 	}{
-		"the host's own":             {"AzureWebJobsStorage", map[string]string{"AzureWebJobsStorage": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
-		"the host's own, short":      {"Storage", map[string]string{"AzureWebJobsStorage": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
-		"one of its own":             {"Mine", map[string]string{"Mine": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
-		"the host's way comes first": {"Mine", map[string]string{"Mine": "AccountName=b;AccountKey=a2V5", "AzureWebJobsMine": "AccountName=a;AccountKey=a2V5"}, "https://a.queue.core.windows.net", ""},
-		"an identity by account":     {"Mine", map[string]string{"Mine__accountName": "acc"}, "https://acc.queue.core.windows.net", ""},
+		"the host's storage":                    {"AzureWebJobsStorage", map[string]string{"AzureWebJobsStorage": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
+		"the host's storage without the prefix": {"Storage", map[string]string{"AzureWebJobsStorage": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
+		"another setting":                       {"Mine", map[string]string{"Mine": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
+		"the name with the prefix comes first":  {"Mine", map[string]string{"Mine": "AccountName=b;AccountKey=a2V5", "AzureWebJobsMine": "AccountName=a;AccountKey=a2V5"}, "https://a.queue.core.windows.net", ""},
+		"an identity by account":                {"Mine", map[string]string{"Mine__accountName": "acc"}, "https://acc.queue.core.windows.net", ""},
 		"an identity in another cloud": {
 			"Mine",
 			map[string]string{"Mine__accountName": "acc", "Mine__endpointSuffix": "core.chinacloudapi.cn"},
@@ -90,9 +90,9 @@ func TestResolveConnection(t *testing.T) {
 			"AzureWebJobsMine__blobServiceUri": "https://b.example", "AzureWebJobsMine__credential": "managedidentity", "AzureWebJobsMine__clientId": "id",
 		}, "https://q.example", ""},
 		"nothing":                      {"Mine", nil, "", `no storage connection named "Mine": none of the settings AzureWebJobsMine, Mine is set to a connection string`},
-		"a part":                       {"Mine", map[string]string{"Mine__queueServiceUri": "https://q.example"}, "", "Mine__tableServiceUri, Mine__blobServiceUri not set"},
+		"incomplete endpoints":         {"Mine", map[string]string{"Mine__queueServiceUri": "https://q.example"}, "", "Mine__tableServiceUri, Mine__blobServiceUri not set"},
 		"a credential of unknown kind": {"Mine", map[string]string{"Mine__accountName": "a", "Mine__credential": "luck"}, "", `credential is "luck"`},
-		"a broken one":                 {"Mine", map[string]string{"Mine": "oops"}, "", "setting Mine: connection string"},
+		"an invalid connection string": {"Mine", map[string]string{"Mine": "oops"}, "", "setting Mine: connection string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := ResolveConnection(tt.connection, func(name string) (string, bool) {
@@ -118,15 +118,15 @@ func TestResolveConnection(t *testing.T) {
 	}
 }
 
-func TestOpen_RefusesAConnectionThatLeadsNowhere(t *testing.T) {
+func TestOpen_RejectsTheZeroConnection(t *testing.T) {
 	if _, err := Open(Connection{}, Config{}); err == nil {
 		t.Error("the zero Connection was opened")
 	}
 }
 
-// A hub in queues and tables names the settings that are missing; one in blobs alone does not
-// need them.
-func TestResolveConnection_NeedsOnlyTheBlobEndpointOfAHubInBlobs(t *testing.T) {
+// A hub in queues and tables returns an error that names the missing settings. A hub in blobs needs
+// only the blob endpoint.
+func TestResolveConnection_NeedsOnlyTheBlobEndpointForAHubInBlobs(t *testing.T) {
 	for settings, missing := range map[string]string{
 		"Mine__blobServiceUri=https://b.example":                                  "Mine__queueServiceUri, Mine__tableServiceUri",
 		"Mine=BlobEndpoint=https://b.example;SharedAccessSignature=sv=1&sig=a%3D": "QueueEndpoint, TableEndpoint",

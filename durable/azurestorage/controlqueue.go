@@ -154,8 +154,8 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// readEnvelope decodes a message text and fetches its blob if it has one. Its errors are those of
-// decode.
+// readEnvelope decodes a message text and fetches its blob if it has one. It returns the same
+// errors as decode.
 func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope, error) {
 	env, err := wire.DecodeEnvelope(text)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// scheduleOne starts an instance that waits for one activity, and waits until the
-// start message, which is deleted in the background, is out of the way.
+// scheduleOne starts an instance that waits for one activity. It waits until the start message,
+// which is deleted in the background, is gone.
 func scheduleOne(t testing.TB, h *TaskHub, id string) {
 	t.Helper()
 	mustStart(t, h, id, "e1", `1`)
@@ -22,9 +22,9 @@ func scheduleOne(t testing.TB, h *TaskHub, id string) {
 	patience.Until(t, "the start message is gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }
 
-// The work item is there, hidden, until the result is in the history; there is
-// never a message with the result.
-func TestDirectResult_KeepsTheWorkItemUntilTheResultIsStored(t *testing.T) {
+// The work item stays in its queue, hidden, until the history has the result. No message carries
+// the result.
+func TestDirectResult_KeepsTheWorkItemUntilTheResultIsCommitted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := serving(t, testConfig(t))
@@ -35,7 +35,7 @@ func TestDirectResult_KeepsTheWorkItemUntilTheResultIsStored(t *testing.T) {
 			t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
 		}
 		if all, visible := messageCount(t, h.workItems), visibleMessages(t, h.workItems); all != 1 || visible != 0 {
-			t.Errorf("%d work items of which %d are visible, want one that is hidden", all, visible)
+			t.Errorf("%d work items, %d of them visible; want one hidden item", all, visible)
 		}
 		if n := messageCount(t, h.controlQueues[0]); n != 0 {
 			t.Errorf("%d messages with results, want none", n)
@@ -45,8 +45,8 @@ func TestDirectResult_KeepsTheWorkItemUntilTheResultIsStored(t *testing.T) {
 	})
 }
 
-// givenBack are the causes for which what was handed over in memory cannot be taken.
-var givenBack = map[string]func(t *testing.T, h *TaskHub, stop func()){
+// rejections are the causes for which a directly delivered message is not committed.
+var rejections = map[string]func(t *testing.T, h *TaskHub, stop func()){
 	"the episode failed": func(t *testing.T, h *TaskHub, _ func()) {
 		item := mustNext(t, h)
 		if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
@@ -56,11 +56,11 @@ var givenBack = map[string]func(t *testing.T, h *TaskHub, stop func()){
 	"the worker stopped": func(_ *testing.T, _ *TaskHub, stop func()) { stop() },
 }
 
-// A result that this process cannot take after all is not lost, and the activity
-// does not run again.
-func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
+// If this process cannot commit a result that was delivered directly, it sends the result as a
+// message. The activity does not run again.
+func TestDirectResult_IsSentWhenItCannotBeCommitted(t *testing.T) {
 	t.Parallel()
-	for name, cause := range givenBack {
+	for name, cause := range rejections {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 				completeActivity(t, h, `"a"`)
 				cause(t, h, stop)
 				if items, results := messageCount(t, h.workItems), messageCount(t, h.controlQueues[0]); items != 0 || results != 1 {
-					t.Errorf("%d work items and %d results are in the queues, want the result only", items, results)
+					t.Errorf("%d work items and %d results are in the queues, want only the result", items, results)
 				}
 				other := h
 				if name == "the worker stopped" {
@@ -88,8 +88,8 @@ func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 	}
 }
 
-// If not even that works the activity runs again.
-func TestDirectResult_LetsTheActivityRunAgainWhenItCannotBeSent(t *testing.T) {
+// If the message cannot be sent either, the activity runs again.
+func TestDirectResult_ThatCannotBeSentMakesTheActivityRunAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		var cut atomic.Bool
@@ -120,9 +120,8 @@ func TestDirectResult_LetsTheActivityRunAgainWhenItCannotBeSent(t *testing.T) {
 	})
 }
 
-// A slot is free again when its activity has ended, not when the result is
-// stored.
-func TestDirectResult_DoesNotTakeTheSlotOfAnActivity(t *testing.T) {
+// An activity's slot is free when the activity ends, not when its result is committed.
+func TestDirectResult_DoesNotOccupyAnActivitySlot(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -139,7 +138,7 @@ func TestDirectResult_DoesNotTakeTheSlotOfAnActivity(t *testing.T) {
 		cp.NewEvents = episode(item.Messages, decided...)
 		mustCommit(t, item, cp)
 		completeActivity(t, h, `1`)
-		completeActivity(t, h, `2`) // while nobody has taken the first result
+		completeActivity(t, h, `2`) // before the first result is dispatched
 		results := map[int]bool{}
 		for len(results) < 2 {
 			item = mustNext(t, h)

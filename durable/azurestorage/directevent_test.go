@@ -15,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// raising raises events for an instance, at once. The channel gets the errors.
+// raising raises events for an instance concurrently. The channel receives the errors.
 func raising(ctx context.Context, h *TaskHub, id string, names ...string) <-chan error {
 	done := make(chan error, len(names))
 	for _, name := range names {
@@ -29,7 +29,7 @@ func raising(ctx context.Context, h *TaskHub, id string, names ...string) <-chan
 	return done
 }
 
-// idleInstance returns a hub with an instance that waits.
+// idleInstance returns a hub with an instance that waits for messages.
 func idleInstance(t *testing.T, id string) (h *TaskHub, stop func()) {
 	h, stop = serving(t, testConfig(t))
 	mustStart(t, h, id, "e1", `1`)
@@ -39,9 +39,9 @@ func idleInstance(t *testing.T, id string) (h *TaskHub, stop func()) {
 	return h, stop
 }
 
-// Of the events that a checkpoint takes one is in the queue until the row is written, and
-// the clients are answered after it.
-func TestDirectEvent_OneOfManyIsInTheQueueWhileTheHistoryIsWritten(t *testing.T) {
+// One of the events that a checkpoint consumes is in the queue until the row is written. The
+// clients' calls return after that.
+func TestDirectEvent_OneOfSeveralIsQueuedWhileTheHistoryIsWritten(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "listener")
@@ -49,7 +49,7 @@ func TestDirectEvent_OneOfManyIsInTheQueueWhileTheHistoryIsWritten(t *testing.T)
 		synctest.Wait()
 		item := mustNext(t, h)
 		if len(item.Messages) != 4 || messageCount(t, h.controlQueues[0]) != 0 || len(done) != 0 {
-			t.Fatalf("%s came, %d messages are in the queue and %d calls have returned; want all four events, and neither", eventTypes(item.Messages), messageCount(t, h.controlQueues[0]), len(done))
+			t.Fatalf("delivered %s, %d messages in the queue, %d calls have returned; want four events, 0 and 0", eventTypes(item.Messages), messageCount(t, h.controlQueues[0]), len(done))
 		}
 		before := len(*h.cfg.Logger.Handler().(*logCapture).lines)
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
@@ -71,13 +71,13 @@ func TestDirectEvent_OneOfManyIsInTheQueueWhileTheHistoryIsWritten(t *testing.T)
 			t.Errorf("the checkpoint did %v, want %v", did, want)
 		}
 		if n := messageCount(t, h.controlQueues[0]); n != 0 {
-			t.Errorf("%d messages are in the queue after the checkpoint", n)
+			t.Errorf("%d messages are in the queue after the checkpoint, want 0", n)
 		}
 	})
 }
 
-// A client does not wait for an instance that is busy.
-func TestDirectEvent_IsPutIntoTheQueueWhenNoCheckpointTakesIt(t *testing.T) {
+// A client does not wait for a busy instance.
+func TestDirectEvent_IsEnqueuedWhenNoCheckpointConsumesIt(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "busy")
@@ -88,25 +88,25 @@ func TestDirectEvent_IsPutIntoTheQueueWhenNoCheckpointTakesIt(t *testing.T) {
 			t.Errorf("the call returned %v after %v", err, time.Since(begin))
 		}
 		if all, visible := messageCount(t, h.controlQueues[0]), visibleMessages(t, h.controlQueues[0]); all != 1 || visible != 0 {
-			t.Errorf("%d messages of which %d are visible, want one that is hidden", all, visible)
+			t.Errorf("%d messages, %d of them visible; want one hidden message", all, visible)
 		}
 		commitEnd(t, item, 0, `1`)
 		patience.Until(t, "the message is gone after the checkpoint", func() bool { return messageCount(t, h.controlQueues[0]) == 0 && heldCount(h) == 0 })
 	})
 }
 
-// What this process cannot take after all is in the queue when the call returns.
-func TestDirectEvent_IsSentWhenItCannotBeTaken(t *testing.T) {
+// An event that this process cannot commit is in the queue when the call returns.
+func TestDirectEvent_IsEnqueuedWhenItCannotBeCommitted(t *testing.T) {
 	t.Parallel()
-	causes := maps.Clone(givenBack)
-	causes["the instance is not there"] = func(*testing.T, *TaskHub, func()) {}
+	causes := maps.Clone(rejections)
+	causes["the instance does not exist"] = func(*testing.T, *TaskHub, func()) {}
 	for name, cause := range causes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				h, stop := idleInstance(t, "listener")
 				id := "listener"
-				if strings.HasSuffix(name, "not there") {
+				if strings.HasSuffix(name, "not exist") {
 					id = "nobody"
 				}
 				done := raising(t.Context(), h, id, "a")
@@ -116,15 +116,15 @@ func TestDirectEvent_IsSentWhenItCannotBeTaken(t *testing.T) {
 					t.Error(err)
 				}
 				if n := messageCount(t, h.controlQueues[0]); n != 1 || heldCount(h) != 0 {
-					t.Errorf("%d messages are in the queue, %d held; want the event, and none", n, heldCount(h))
+					t.Errorf("%d messages in the queue, %d held; want 1 and 0", n, heldCount(h))
 				}
 			})
 		})
 	}
 }
 
-// An event that may be in the history is not taken a second time.
-func TestDirectEvent_OfACheckpointInDoubtIsTakenOnce(t *testing.T) {
+// An event whose commit has no clear result is delivered once.
+func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "listener")
@@ -139,26 +139,26 @@ func TestDirectEvent_OfACheckpointInDoubtIsTakenOnce(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// The same events come as if it had not become known that the checkpoint counts.
+		// The same events are sent as if the result of the checkpoint were unknown.
 		for _, d := range taken {
 			e := &directDelivery{d: d, out: d.direct.out, outcome: make(chan error, 1), mu: make(chan struct{}, 1), maybeCommitted: true}
 			if !e.enqueueUnlessDone(t.Context(), 0) || <-e.outcome != nil {
-				t.Fatal("the event is not sent")
+				t.Fatal("the event was not sent")
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		if item, err := h.NextOrchestration(ctx); err == nil {
-			t.Errorf("%s came again", eventTypes(item.Messages))
+			t.Errorf("%s was delivered again", eventTypes(item.Messages))
 		}
 		if n := messageCount(t, h.controlQueues[0]); n != 0 {
-			t.Errorf("%d messages are in the queue", n)
+			t.Errorf("%d messages are in the queue, want 0", n)
 		}
 	})
 }
 
-// A call that ends early says what is not known.
-func TestDirectEvent_ACallThatEndsSaysThatItMayHaveArrived(t *testing.T) {
+// The error of a call that is canceled says that the message may have been sent.
+func TestDirectEvent_ACanceledCallSaysThatItMayHaveBeenSent(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "listener")
@@ -166,11 +166,11 @@ func TestDirectEvent_ACallThatEndsSaysThatItMayHaveArrived(t *testing.T) {
 		defer cancel()
 		err := <-raising(ctx, h, "listener", "a")
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the message may have been sent") {
-			t.Errorf("the error is %v", err)
+			t.Errorf("error %v, want a timeout that says that the message may have been sent", err)
 		}
 		item := mustNext(t, h)
 		if eventTypes(item.Messages) != "EventRaised " {
-			t.Errorf("%s came", eventTypes(item.Messages))
+			t.Errorf("delivered %s, want the event", eventTypes(item.Messages))
 		}
 		commitEnd(t, item, 0, `1`)
 	})

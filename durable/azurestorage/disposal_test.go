@@ -7,7 +7,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestStartDelay_AsksSeldomForAStartThatDoesNotCome(t *testing.T) {
+func TestStartDelay_GrowsForAMissingStart(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	state := &provider.InstanceState{LastUpdatedAt: created}
@@ -16,11 +16,11 @@ func TestStartDelay_AsksSeldomForAStartThatDoesNotCome(t *testing.T) {
 		now = now.Add(startDelay(state, times+1, now))
 	}
 	if times > 200 {
-		t.Errorf("the message comes %d times in a day, want 200 at most", times)
+		t.Errorf("the message is delivered %d times in a day, want at most 200", times)
 	}
 }
 
-func TestStartDelay_BringsWhatWaitsForAnInstanceWithItsStart(t *testing.T) {
+func TestStartDelay_EndsSoonAfterTheStart(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	tests := []struct {
@@ -29,13 +29,13 @@ func TestStartDelay_BringsWhatWaitsForAnInstanceWithItsStart(t *testing.T) {
 		dequeueCount int
 		want         time.Duration
 	}{
-		{"at once, the first time", 0, 1, 2 * time.Second},
-		{"at once, after many times", 0, 20, maxStartDelay},
-		{"soon, the first time", time.Minute, 1, 2 * time.Second},
-		{"soon, after many times", time.Minute, 20, 61 * time.Second},
-		{"in part of a second", 300 * time.Millisecond, 20, time.Second},
-		{"weeks away", 21 * 24 * time.Hour, 20, maxAbandonDelay},
-		{"late, the first time", -time.Hour, 1, 2 * time.Second},
+		{"due now, first receive", 0, 1, 2 * time.Second},
+		{"due now, 20th receive", 0, 20, maxStartDelay},
+		{"due in a minute, first receive", time.Minute, 1, 2 * time.Second},
+		{"due in a minute, 20th receive", time.Minute, 20, 61 * time.Second},
+		{"due in less than a second", 300 * time.Millisecond, 20, time.Second},
+		{"due in weeks", 21 * 24 * time.Hour, 20, maxAbandonDelay},
+		{"an hour late, first receive", -time.Hour, 1, 2 * time.Second},
 		{"a little late", -20 * time.Second, 20, maxStartDelay},
 		{"minutes late", -4 * time.Minute, 20, time.Minute},
 		{"hours late", -time.Hour, 20, maxAbandonDelay},

@@ -13,7 +13,7 @@ import (
 
 func always() bool { return true }
 
-func TestEndings_AreToldToAllWhoWait(t *testing.T) {
+func TestEndings_NotifyAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e endings
 		over := make(chan error, 3)
@@ -27,17 +27,17 @@ func TestEndings_AreToldToAllWhoWait(t *testing.T) {
 		for range 2 {
 			go await(t.Context())
 		}
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		timed, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		go await(impatient)
+		go await(timed)
 		time.Sleep(2 * time.Second)
 		if err := <-over; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the impatient one got %v", err)
+			t.Errorf("the waiter with a timeout got %v, want DeadlineExceeded", err)
 		}
 		e.announce("b", nil)
 		synctest.Wait()
 		if len(over) > 0 {
-			t.Error("somebody was told of another instance's end")
+			t.Error("a waiter was notified of another instance's end")
 		}
 		e.announce("a", &provider.InstanceState{Name: "A"})
 		for range 2 {
@@ -46,12 +46,12 @@ func TestEndings_AreToldToAllWhoWait(t *testing.T) {
 			}
 		}
 		if len(e.awaited) != 0 {
-			t.Errorf("left: %v", e.awaited)
+			t.Errorf("waiters are left: %v", e.awaited)
 		}
 	})
 }
 
-func TestEndings_AreToldOnceToWhoComesLate(t *testing.T) {
+func TestEndings_NotifyOneLateWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e endings
 		e.announce("a", nil)
@@ -61,21 +61,21 @@ func TestEndings_AreToldOnceToWhoComesLate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := e.await(ctx, "a", always); err == nil {
-			t.Error("an end was told twice")
+			t.Error("one end notified two waiters")
 		}
 		for i := range 2 * maxRecentEndings {
 			e.announce(fmt.Sprint(i), nil)
 		}
 		if len(e.recent) > maxRecentEndings || len(e.order) > maxRecentEndings {
-			t.Errorf("%d ends are remembered", len(e.recent))
+			t.Errorf("%d ends are remembered, want at most the limit", len(e.recent))
 		}
 	})
 }
 
-func TestEndings_NobodyWaitsForWhatWillNotBeTold(t *testing.T) {
+func TestEndings_DoNotWaitForAnEndThatIsNotAnnounced(t *testing.T) {
 	var e endings
 	state, err := e.await(t.Context(), "a", func() bool { return false })
 	if state != nil || err != nil || len(e.awaited) != 0 {
-		t.Errorf("got %v, %v, and %d are waited for", state, err, len(e.awaited))
+		t.Errorf("got %v, %v and %d waiters; want none", state, err, len(e.awaited))
 	}
 }

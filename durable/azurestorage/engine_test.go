@@ -12,11 +12,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// sequenceSteps is how many activities a sequence of the test's engine has.
+// sequenceSteps is the number of activities in a sequence of the test engine.
 const sequenceSteps = 3
 
-// runEngine runs sequences and their activities on h until ctx ends, several at
-// a time: enough of an engine to see what a provider does under load.
+// runEngine runs sequences and their activities on h until ctx ends, several at the same time. It
+// is a minimal engine for tests of a provider under load.
 func runEngine(ctx context.Context, h *TaskHub) (wait func()) {
 	var group sync.WaitGroup
 	for range 6 {
@@ -47,7 +47,7 @@ func runEngine(ctx context.Context, h *TaskHub) (wait func()) {
 	return group.Wait
 }
 
-// runEpisode advances a sequence by one step for each completion it has.
+// runEpisode advances a sequence by one step per completion.
 func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 	ctx = context.WithoutCancel(ctx)
 	defer func() { _ = item.Session.Release(ctx) }()
@@ -61,7 +61,7 @@ func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 	cp := &provider.Checkpoint{Instance: item.Instance}
 	var decided []history.Event
 	switch step := known.Answered.Size; {
-	case known.MaxAction+1 > step: // what was scheduled is still going on
+	case known.MaxAction+1 > step: // an activity is still running
 	case step < sequenceSteps:
 		ev, msg := schedule(item, step, fmt.Sprintf(`["%d"]`, step))
 		decided, cp.Activities = []history.Event{ev}, []provider.TaskMessage{msg}
@@ -74,8 +74,8 @@ func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 	}
 }
 
-// awaitAll waits until the instances have completed, and checks that their
-// histories hold every step once.
+// awaitAll waits until the instances have completed, and checks that their histories contain each
+// step once.
 func awaitAll(t *testing.T, h *TaskHub, ids []string) {
 	t.Helper()
 	for _, id := range ids {

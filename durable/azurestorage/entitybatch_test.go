@@ -8,9 +8,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
-// The lock of a claimed message may end while the history is being written. Whoever
-// receives the message then finds that its batch does not count, and deletes it.
-func TestShow_FailsForWhatOthersMayHaveDeleted(t *testing.T) {
+// The visibility timeout of a claimed message may end while the history is being written. Its
+// receiver then finds that the batch is not committed and deletes the message.
+func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing.T) {
 	claimed := func(lost bool, left time.Duration) []sentMessage {
 		return []sentMessage{{
 			queue: &store.Queue{Name: "q"}, Sent: store.Sent{ID: "m"}, finalText: "shown",
@@ -22,10 +22,10 @@ func TestShow_FailsForWhatOthersMayHaveDeleted(t *testing.T) {
 		sent []sentMessage
 		want string
 	}{
-		"a message that is hidden":         {claimed(false, time.Minute), ""},
-		"one whose lock was lost":          {claimed(true, time.Minute), "message m was visible in queue q before the entity's batch was committed"},
-		"one whose lock was not renewed":   {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch was committed"},
-		"one that is of no entity's batch": {[]sentMessage{{claimed: &delivery{lost: true}}}, ""},
+		"a hidden message":               {claimed(false, time.Minute), ""},
+		"a message that was lost":        {claimed(true, time.Minute), "message m was visible in queue q before the entity's batch was committed"},
+		"a message that was not renewed": {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch was committed"},
+		"a message without a batch":      {[]sentMessage{{claimed: &delivery{lost: true}}}, ""},
 	} {
 		err := h.sender.publishBatch(t.Context(), c.sent)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {

@@ -20,9 +20,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-var errLost = errors.New("the test lost the answer")
+var errLost = errors.New("the test lost the response")
 
-// faulty returns a transport that asks decide what to do with each call.
+// faulty returns a transport that injects the fault that decide returns for each call.
 func faulty(t testing.TB, decide func(call azuritetest.Call) fault) *azuritetest.Counter {
 	c := newCounter(t)
 	c.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
@@ -31,14 +31,14 @@ func faulty(t testing.TB, decide func(call azuritetest.Call) fault) *azuritetest
 			return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
 		case failBefore:
 			return nil, errors.New("the test cut the connection")
-		case loseAnswer:
+		case loseResponse:
 			resp, err := next()
 			if err == nil {
 				resp.Body.Close()
 				err = errLost
 			}
 			return nil, err
-		case refuseAfter:
+		case rejectAfter:
 			resp, err := next()
 			if err != nil {
 				return nil, err
@@ -55,14 +55,14 @@ func faulty(t testing.TB, decide func(call azuritetest.Call) fault) *azuritetest
 type fault int
 
 const (
-	pass        fault = iota
-	refuse            // 503, nothing done
-	failBefore        // no answer, nothing done
-	loseAnswer        // no answer, but done
-	refuseAfter       // 500, but done
+	pass         fault = iota
+	refuse             // 503, not applied
+	failBefore         // no response, not applied
+	loseResponse       // no response, but applied
+	rejectAfter        // 500, but applied
 )
 
-// onNth makes one fault, at the n-th call of a kind from 1.
+// onNth injects f into the n-th call whose text starts with name. n starts at 1.
 func onNth(f fault, name string, n int32) func(azuritetest.Call) fault {
 	var count atomic.Int32
 	return func(call azuritetest.Call) fault {
@@ -73,19 +73,19 @@ func onNth(f fault, name string, n int32) func(azuritetest.Call) fault {
 	}
 }
 
-// historyWrite is how calls begin that write histories.
+// historyWrite returns the prefix of calls that write histories.
 func historyWrite(cfg Config) string {
 	return "table EntityGroupTransaction " + cfg.TaskHub + "History"
 }
 
-// One fault in any place of a sequence changes nothing that can be seen.
-func TestTaskHub_SurvivesOneFaultAnywhere(t *testing.T) {
+// A single fault at any place of a sequence has no visible effect.
+func TestTaskHub_SurvivesASingleFaultAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{
 		"queue PutMessage", "queue GetMessages", "queue DeleteMessage",
 		"table EntityGroupTransaction", "table MergeEntity", "table QueryEntities", "table InsertEntity",
 	} {
-		for f, name := range map[fault]string{refuse: "refused", failBefore: "not sent", loseAnswer: "answer lost", refuseAfter: "refused but done"} {
+		for f, name := range map[fault]string{refuse: "rejected", failBefore: "not sent", loseResponse: "response lost", rejectAfter: "rejected but applied"} {
 			t.Run(call+" "+name, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestTaskHub_SurvivesOneFaultAnywhere(t *testing.T) {
 	}
 }
 
-// Random faults, in all places, of all kinds, with two workers.
+// Two workers survive random faults of all kinds at all places.
 func TestTaskHub_SurvivesRandomFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -164,10 +164,10 @@ func TestTaskHub_SurvivesRandomFaults(t *testing.T) {
 	}
 }
 
-// A checkpoint whose answer was lost counts, and the session goes on with it.
-func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
+// A checkpoint whose response was lost is committed, and the session continues.
+func TestCheckpoint_DetectsThatItsHistoryWasWritten(t *testing.T) {
 	t.Parallel()
-	for f, name := range map[fault]string{loseAnswer: "answer lost", refuseAfter: "refused but done", failBefore: "not sent", refuse: "refused"} {
+	for f, name := range map[fault]string{loseResponse: "response lost", rejectAfter: "rejected but applied", failBefore: "not sent", refuse: "rejected"} {
 		for _, events := range []int{1, 150} {
 			t.Run(fmt.Sprint(name, " ", events), func(t *testing.T) {
 				t.Parallel()
@@ -202,16 +202,15 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 	}
 }
 
-// commitFollowed commits the first checkpoint of an instance, which schedules an
-// activity. Its answer is lost, and somebody else writes the history before anybody
-// looks at it.
+// commitFollowed commits the first checkpoint of an instance, which schedules an activity. The
+// response is lost, and write changes the history before the commit checks its own result.
 func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskHub, item *provider.OrchestrationWorkItem, err error) {
 	t.Helper()
 	c, cfg := newCounter(t), testConfig(t)
-	nth := onNth(loseAnswer, historyWrite(cfg), 1)
+	nth := onNth(loseResponse, historyWrite(cfg), 1)
 	c.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := next()
-		if nth(call) != loseAnswer || err != nil {
+		if nth(call) != loseResponse || err != nil {
 			return resp, err
 		}
 		defer resp.Body.Close()
@@ -236,14 +235,14 @@ func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskH
 		Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
 	})
 	if n := messageCount(t, h.workItems); n != 1 {
-		t.Errorf("%d messages for activities, want that of the checkpoint", n)
+		t.Errorf("%d messages for activities, want the one of the checkpoint", n)
 	}
 	return h, item, err
 }
 
-// A checkpoint whose answer was lost counts although somebody else has gone on since.
-// What is on top of it is not written over by who made it.
-func TestCheckpoint_ThatSomebodyElseFollowedIsTheLastOfItsSession(t *testing.T) {
+// A checkpoint whose response was lost is committed even if another worker has committed one on
+// top. The session must not overwrite that one.
+func TestCheckpoint_FollowedByAnotherWorkersIsTheLastOfItsSession(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
@@ -266,14 +265,14 @@ func TestCheckpoint_ThatSomebodyElseFollowedIsTheLastOfItsSession(t *testing.T) 
 			t.Fatalf("%d events, %v; want 7", len(stored), err)
 		}
 		if raised, ok := stored[5].(*history.EventRaised); !ok || raised.Name != "theirs" {
-			t.Errorf("the history has %+v, want what the other wrote", stored[5])
+			t.Errorf("the history has %+v, want the event of the other worker", stored[5])
 		}
 	})
 }
 
-// If somebody else has continued the instance as new, it cannot be told whether the
-// checkpoint before counted. What it sent is left to who receives it.
-func TestCheckpoint_ThatMayHaveBeenFollowedTakesNothingBack(t *testing.T) {
+// If another worker has continued the instance as new, the session cannot find out whether its
+// checkpoint was committed. It must not retract the messages; their receivers decide.
+func TestCheckpoint_ThatMayBeCommittedRetractsNoMessage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		_, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
@@ -281,7 +280,7 @@ func TestCheckpoint_ThatMayHaveBeenFollowedTakesNothingBack(t *testing.T) {
 			mustAppend(t, h, next.Target, 0, episode([]provider.TaskMessage{next}), etag)
 		})
 		if !errors.Is(err, provider.ErrSessionLost) || !strings.Contains(err.Error(), `the history is of execution "e2"`) {
-			t.Errorf("error %v, want ErrSessionLost that names the other execution", err)
+			t.Errorf("error %v, want ErrSessionLost with the other execution", err)
 		}
 		if err := item.Session.Release(t.Context()); err != nil {
 			t.Fatal(err)
@@ -289,10 +288,10 @@ func TestCheckpoint_ThatMayHaveBeenFollowedTakesNothingBack(t *testing.T) {
 	})
 }
 
-func TestSend_DoesNotRepeatAnEventWhoseFateIsUnknown(t *testing.T) {
+func TestSend_DoesNotRetryAnEventThatMayHaveBeenSent(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
-	cfg.Transport = faulty(t, onNth(loseAnswer, "queue PutMessage", 1))
+	cfg.Transport = faulty(t, onNth(loseResponse, "queue PutMessage", 1))
 	h := openHub(t, cfg)
 	event := provider.TaskMessage{
 		Target: history.OrchestrationInstance{InstanceID: "i"},
@@ -300,14 +299,14 @@ func TestSend_DoesNotRepeatAnEventWhoseFateIsUnknown(t *testing.T) {
 	}
 	err := h.Send(t.Context(), event)
 	if err == nil || !strings.Contains(err.Error(), `send EventRaised to "i": the message may have been sent: send to queue`) {
-		t.Errorf("error %v; want one that says what was tried and that its fate is unknown", err)
+		t.Errorf("error %v; want one that names the operation and says that the message may have been sent", err)
 	}
 	if n := messageCount(t, h.controlQueues[0]); n != 1 {
-		t.Errorf("%d messages in the queue, want the one whose answer was lost", n)
+		t.Errorf("%d messages in the queue, want the one whose response was lost", n)
 	}
 }
 
-func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
+func TestTaskHub_WaitsForAnUnreachableStorageAccount(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -319,7 +318,7 @@ func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := h.StartInstance(ctx, startMessage("i", "e1", "1"), nil); err == nil || !strings.Contains(err.Error(), "create task hub") {
-			t.Errorf("error %v; want one that says what was tried", err)
+			t.Errorf("error %v; want one that names the operation", err)
 		}
 		patience.Until(t, "the outage is logged", func() bool { return logged(h, "storage is unreachable") })
 		down.Store(false)
@@ -327,7 +326,7 @@ func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
 		commitEnd(t, mustNext(t, h), 0, `1`)
 
 		down.Store(true)
-		time.Sleep(4 * time.Second) // longer than the lease
+		time.Sleep(4 * time.Second) // longer than the lease interval
 		down.Store(false)
 		mustStart(t, h, "j", "e1", `1`)
 		commitEnd(t, mustNext(t, h), 0, `1`)
@@ -337,7 +336,7 @@ func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
 		defer c.mu.Unlock()
 		reported := strings.Count(strings.Join(*c.lines, ""), "storage is unreachable")
 		if reported < 2 || reported > 6 {
-			t.Errorf("two outages were reported %d times; want once for each part that was down", reported)
+			t.Errorf("two outages were reported %d times; want one report per unreachable part and outage", reported)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// episode puts the brackets around what arrived and what was decided.
+// episode encloses messages and decided events in OrchestratorStarted and OrchestratorCompleted.
 func episode(messages []provider.TaskMessage, decided ...history.Event) []history.Event {
 	events := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(time.Now())}}
 	for _, m := range messages {
@@ -30,8 +30,8 @@ func header(id int) history.Header {
 	return history.Header{EventID: id, Timestamp: history.Ticks(time.Now())}
 }
 
-// schedule adds an activity to a checkpoint's lists. As the engine has it, the
-// input is in the message only.
+// schedule returns the event and the message that schedule an activity. As in the engine, only the
+// message has the input.
 func schedule(item *provider.OrchestrationWorkItem, id int, input string) (history.Event, provider.TaskMessage) {
 	ev := &history.TaskScheduled{Header: header(id), Name: "Hello"}
 	sent := *ev
@@ -39,7 +39,7 @@ func schedule(item *provider.OrchestrationWorkItem, id int, input string) (histo
 	return ev, provider.TaskMessage{Event: &sent, Target: item.Instance}
 }
 
-// commitActivity ends an episode that schedules one activity.
+// commitActivity commits an episode that schedules one activity.
 func commitActivity(t testing.TB, item *provider.OrchestrationWorkItem, id int, input string) {
 	t.Helper()
 	ev, msg := schedule(item, id, input)
@@ -47,7 +47,7 @@ func commitActivity(t testing.TB, item *provider.OrchestrationWorkItem, id int, 
 	mustCommit(t, item, cp)
 }
 
-// commitEnd ends an episode in which the orchestrator returns output.
+// commitEnd commits an episode in which the orchestrator returns output.
 func commitEnd(t testing.TB, item *provider.OrchestrationWorkItem, id int, output string) {
 	t.Helper()
 	mustCommit(t, item, &provider.Checkpoint{
@@ -79,7 +79,7 @@ func completeActivity(t testing.TB, h *TaskHub, result string) {
 	}
 }
 
-// runHello runs the hello sequence by hand, as engine and activities would.
+// runHello runs the hello sequence in place of the engine and the activities.
 func runHello(t testing.TB, h *TaskHub, cities ...string) {
 	t.Helper()
 	var greetings []string
@@ -95,7 +95,7 @@ func runHello(t testing.TB, h *TaskHub, cities ...string) {
 	commitEnd(t, mustNext(t, h), len(cities), string(output))
 }
 
-// storedRows returns all rows of a table that belong to an instance.
+// storedRows returns all rows of an instance in a table.
 func storedRows(t testing.TB, table *store.Table, instanceID string) [][]byte {
 	t.Helper()
 	var rows [][]byte
@@ -109,8 +109,8 @@ func storedRows(t testing.TB, table *store.Table, instanceID string) [][]byte {
 	return rows
 }
 
-// The history and instance rows of a hello sequence are those that .NET wrote
-// when it was recorded, column for column, but for IDs and times.
+// The history and instance rows of a hello sequence equal the recorded rows of .NET in every
+// column, except for IDs and times.
 func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
@@ -151,15 +151,14 @@ func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
 	}
 	delete(want["Instances"], "TaskHubName")
 	delete(got["Instances"], "TaskHubName")
-	delete(got["Instances"], wire.FirstCreatedColumn) // ours alone
+	delete(got["Instances"], wire.FirstCreatedColumn) // .NET does not write these columns
 	delete(got["Instances"], wire.DirectStartColumn)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-.NET +ours):\n%s", diff)
 	}
 }
 
-// withoutIDs returns a row's columns, with IDs and times replaced by whether
-// they are there.
+// withoutIDs returns a row's columns. It replaces the values of IDs and times by a constant.
 func withoutIDs(t testing.TB, raw []byte) map[string]recordings.EDMValue {
 	columns := recordings.Columns(t, raw)
 	for name, v := range columns {
@@ -171,7 +170,7 @@ func withoutIDs(t testing.TB, raw []byte) map[string]recordings.EDMValue {
 	return columns
 }
 
-func TestTaskHub_TellsClientsWhatHappened(t *testing.T) {
+func TestTaskHub_ReportsStateAndHistoryToClients(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
@@ -208,7 +207,7 @@ func TestTaskHub_TellsClientsWhatHappened(t *testing.T) {
 	}
 }
 
-// What the service returns is what the scanner is made for.
+// The scanner reads the rows in the format that the service returns.
 func TestRowScanner_ReadsRowsOfTheService(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))

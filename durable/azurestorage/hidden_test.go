@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
-func TestHiddenMessages_AreBoundedAndTakenOldestFirst(t *testing.T) {
+func TestHiddenMessages_AreLimitedAndReturnedOldestFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -26,7 +26,7 @@ func TestHiddenMessages_AreBoundedAndTakenOldestFirst(t *testing.T) {
 		h.add("a", nil, again)
 		all := h.take("a")
 		if len(all) != 3 || all[0].msg.ID != "2" || all[1].msg.Receipt != "newer" || all[2].msg.ID != "0" || h.bytes != 0 || len(h.take("a")) != 0 {
-			t.Errorf("taken %+v, and %d bytes are left", all, h.bytes)
+			t.Errorf("took %+v, %d bytes are left", all, h.bytes)
 		}
 
 		large := strings.Repeat("x", 60_000)
@@ -35,7 +35,7 @@ func TestHiddenMessages_AreBoundedAndTakenOldestFirst(t *testing.T) {
 			h.add(fmt.Sprint(n%10), nil, message(n, large))
 		}
 		if h.bytes > maxHiddenBytes || h.bytes < maxHiddenBytes-2*len(large) {
-			t.Errorf("the messages have %d bytes, want almost %d", h.bytes, maxHiddenBytes)
+			t.Errorf("the messages have %d bytes, want at most %d", h.bytes, maxHiddenBytes)
 		}
 		time.Sleep(2 * time.Minute) // the messages are visible again
 		h.add("b", nil, message(many, large))

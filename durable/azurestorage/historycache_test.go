@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// countHistoryReads runs h with a counter of the reads of its history.
+// countHistoryReads opens a hub. reads returns the number of history reads.
 func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) {
 	counter := newCounter(t)
 	cfg.Transport = counter
@@ -23,7 +23,7 @@ func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) 
 	}
 }
 
-func TestHistoryCache_SparesTheReadOfEveryEpisodeButTheFirst(t *testing.T) {
+func TestHistoryCache_NeedsOneReadPerInstance(t *testing.T) {
 	t.Parallel()
 	for bytes, want := range map[int]int{0: 1, -1: 4} {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
@@ -39,17 +39,16 @@ func TestHistoryCache_SparesTheReadOfEveryEpisodeButTheFirst(t *testing.T) {
 					t.Errorf("the history was read %d times, want %d", n, want)
 				}
 				if _, ok := h.instances.CachedHistories.Take("seq"); ok {
-					t.Error("a history that has ended is still remembered")
+					t.Error("the history of an ended instance is still cached")
 				}
 			})
 		})
 	}
 }
 
-// What another worker did in the meantime is not undone by what is remembered:
-// a message is not discarded or held back by an old history, and what is decided
-// on an old history does not count.
-func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
+// A cached history never hides the changes of another worker. Messages are not discarded or held
+// back because of an outdated history, and a decision on an outdated history is not committed.
+func TestHistoryCache_IsCheckedWhenAnotherWorkerMayHaveAdvancedTheInstance(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -57,7 +56,7 @@ func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 		mustStart(t, h, "seq", "e1", `1`)
 		commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
 
-		// Another worker takes the first result and schedules the second activity.
+		// Another worker consumes the first result and schedules the second activity.
 		stored, err := h.instances.Load(t.Context(), "seq", "e1")
 		if err != nil {
 			t.Fatal(err)
@@ -83,13 +82,13 @@ func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 		}
 		item := mustNext(t, h)
 		if len(item.History) != 8 {
-			t.Errorf("handed out with %d events, want the 8 that are stored", len(item.History))
+			t.Errorf("dispatched with %d events, want the 8 stored ones", len(item.History))
 		}
 		commitEnd(t, item, 2, `"done"`)
 	})
 }
 
-func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {
+func TestHistoryCache_RejectsACommitToAnOutdatedHistory(t *testing.T) {
 	t.Parallel()
 	for name, events := range map[string]bool{"with events": true, "without events": false} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {
 				}
 				item := mustNext(t, h)
 				if len(item.History) != 4 {
-					t.Fatalf("handed out with %d events, want the 4 that are remembered", len(item.History))
+					t.Fatalf("dispatched with %d events, want the 4 cached ones", len(item.History))
 				}
 				cp := &provider.Checkpoint{Instance: item.Instance}
 				if events {
@@ -132,7 +131,7 @@ func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {
 					t.Fatal(err)
 				}
 				if item = mustNext(t, h); len(item.History) != 7 {
-					t.Errorf("handed out again with %d events, want the 7 that are stored", len(item.History))
+					t.Errorf("dispatched again with %d events, want the 7 stored ones", len(item.History))
 				}
 				commitEnd(t, item, 1, `"done"`)
 			})

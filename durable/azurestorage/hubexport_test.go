@@ -17,26 +17,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// taken is what an export wrote, in short.
-type taken []string
+// exported records a summary of what an export writes.
+type exported []string
 
-func (x *taken) Instance(_ context.Context, s *provider.InstanceState, past []history.Event) error {
+func (x *exported) Instance(_ context.Context, s *provider.InstanceState, past []history.Event) error {
 	*x = append(*x, fmt.Sprintf("%s %s %s, %d events", s.Instance.InstanceID, s.Instance.ExecutionID, s.Status, len(past)))
 	return nil
 }
 
-func (x *taken) Activity(_ context.Context, m provider.TaskMessage) error {
+func (x *exported) Activity(_ context.Context, m provider.TaskMessage) error {
 	*x = append(*x, fmt.Sprintf("activity %d of %s", m.Event.Head().EventID, m.Target.InstanceID))
 	return nil
 }
 
-func (x *taken) Message(_ context.Context, m provider.TaskMessage) error {
+func (x *exported) Message(_ context.Context, m provider.TaskMessage) error {
 	*x = append(*x, fmt.Sprintf("%s for %s", m.Event.Type(), m.Target.InstanceID))
 	return nil
 }
 
-// abandoned returns a hub whose worker has gone, with an instance "a" that
-// waits for an activity, which is in the queue.
+// abandoned returns a hub without a worker. Its instance "a" waits for an activity that is in the
+// queue.
 func abandoned(t *testing.T) *TaskHub {
 	t.Helper()
 	cfg := testConfig(t)
@@ -50,46 +50,46 @@ func abandoned(t *testing.T) *TaskHub {
 	return h
 }
 
-func TestExport_WaitsForWhatAWorkerThatDiedHadInHand(t *testing.T) {
+func TestExport_WaitsForTheMessagesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := abandoned(t)
 		h.cfg.WorkItemQueueVisibilityTimeout = time.Minute
 		var hidden []store.Message
-		patience.Until(t, "the activity in its queue", func() bool {
+		patience.Until(t, "the activity is in its queue", func() bool {
 			var err error
-			hidden, err = h.workItems.Receive(t.Context(), 1, 2*time.Second) // and then it dies
+			hidden, err = h.workItems.Receive(t.Context(), 1, 2*time.Second) // this worker then dies
 			return err == nil && len(hidden) == 1
 		})
-		var got taken
+		var got exported
 		var notices []string
 		err := h.Export(t.Context(), &got, provider.ExportOptions{Notice: func(s string) { notices = append(notices, s) }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := taken{"a e1 Running, 4 events", "activity 0 of a"}
+		want := exported{"a e1 Running, 4 events", "activity 0 of a"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("exported (-want +got):\n%s", diff)
 		}
 		if len(notices) != 1 {
 			t.Errorf("notices: %q, want one", notices)
 		}
-		// It is visible again at once: nothing was taken away.
+		// The activity is visible again, so the export removed nothing.
 		if again, err := h.workItems.Receive(t.Context(), 1, time.Second); err != nil || len(again) != 1 {
 			t.Errorf("after the export there are %d visible activities (%v), want 1", len(again), err)
 		}
 	})
 }
 
-func TestExport_RefusesToLoseWhatTheHistoryTellsOf(t *testing.T) {
+func TestExport_FailsIfARequiredMessageIsMissing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := abandoned(t)
-		patience.Until(t, "the activity in its queue", func() bool {
+		patience.Until(t, "the activity is in its queue", func() bool {
 			lost, err := h.workItems.Receive(t.Context(), 1, time.Minute)
 			return err == nil && len(lost) == 1
 		})
-		var got taken
+		var got exported
 		err := h.Export(t.Context(), &got, provider.ExportOptions{IgnoreHidden: true})
 		hidden, ok := errors.AsType[*HiddenError](err)
 		if !ok || hidden.Missing != 1 {
@@ -98,7 +98,7 @@ func TestExport_RefusesToLoseWhatTheHistoryTellsOf(t *testing.T) {
 	})
 }
 
-func TestExport_LeavesHiddenMessagesBehindOnlyIfItIsTold(t *testing.T) {
+func TestExport_OmitsHiddenMessagesOnlyIfConfigured(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := abandoned(t)
@@ -112,7 +112,7 @@ func TestExport_LeavesHiddenMessagesBehindOnlyIfItIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got taken
+		var got exported
 		hidden, ok := errors.AsType[*HiddenError](h.Export(t.Context(), &got, provider.ExportOptions{}))
 		if !ok || hidden.Hidden != 1 || hidden.Missing != 0 {
 			t.Errorf("error %+v, want a *HiddenError with one message hidden", hidden)
@@ -123,16 +123,15 @@ func TestExport_LeavesHiddenMessagesBehindOnlyIfItIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (taken{"a e1 Running, 4 events", "activity 0 of a"}); !slices.Equal(got, want) || len(notices) != 2 {
-			t.Errorf("exported %q with notices %q, want %q and that something is left behind", got, notices, want)
+		if want := (exported{"a e1 Running, 4 events", "activity 0 of a"}); !slices.Equal(got, want) || len(notices) != 2 {
+			t.Errorf("exported %q with notices %q, want %q and one about the hidden message", got, notices, want)
 		}
 	})
 }
 
-// A worker died before it told the row of an instance that it began, which continued
-// as new meanwhile. Its start message is still there, and must not take the place of
-// what came of it.
-func TestExport_LeavesTheStartOfAnEarlierGenerationBehind(t *testing.T) {
+// A worker died before it wrote the row of an instance that had started and continued as new. The
+// start message still exists. It must not replace the later generation.
+func TestExport_OmitsTheStartOfAnEarlierGeneration(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "a", "e1", `1`)
@@ -141,11 +140,11 @@ func TestExport_LeavesTheStartOfAnEarlierGenerationBehind(t *testing.T) {
 	if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: "e1"}); err != nil {
 		t.Fatal(err)
 	}
-	var got taken
+	var got exported
 	if err := h.Export(t.Context(), &got, provider.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(taken{"a e2 Running, 3 events"}, got); diff != "" {
+	if diff := cmp.Diff(exported{"a e2 Running, 3 events"}, got); diff != "" {
 		t.Errorf("exported (-want +got):\n%s", diff)
 	}
 }

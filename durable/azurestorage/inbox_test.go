@@ -11,9 +11,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A session that waits for messages gets all that came at once, so that one episode
-// and one transaction do for them.
-func TestInbox_HandsOutTogetherWhatCameTogether(t *testing.T) {
+// A session that waits for messages receives all messages that arrived together. One episode and
+// one transaction then handle them.
+func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 	t.Parallel()
 	const rounds, many = 100, 100
 	instance := history.OrchestrationInstance{InstanceID: "many", ExecutionID: "e1"}
@@ -34,14 +34,14 @@ func TestInbox_HandsOutTogetherWhatCameTogether(t *testing.T) {
 			n = len(s.incoming)
 			h.inbox.mu.Unlock()
 			if n > 0 && n < many {
-				t.Fatalf("%d of %d messages could be handed out without the others", n, many)
+				t.Fatalf("%d of %d messages could be dispatched without the others", n, many)
 			}
 		}
 	}
 }
 
-// What is sent one after the other is in that order when it is handed over in memory.
-func TestPartition_AdmitsInTheOrderOfSending(t *testing.T) {
+// Messages that are sent one after the other keep their order when they are delivered in memory.
+func TestPartition_AdmitsInSendOrder(t *testing.T) {
 	t.Parallel()
 	const many = 1000
 	h := &TaskHub{}
@@ -56,18 +56,18 @@ func TestPartition_AdmitsInTheOrderOfSending(t *testing.T) {
 	}
 	p.reading.done.Wait()
 	if len(s.incoming) != many {
-		t.Fatalf("%d messages came, want %d", len(s.incoming), many)
+		t.Fatalf("%d messages arrived, want %d", len(s.incoming), many)
 	}
 	for i, d := range s.incoming {
 		if d.env.SequenceNumber != int64(i) {
-			t.Fatalf("message %d came as number %d", d.env.SequenceNumber, i)
+			t.Fatalf("message %d is at position %d", d.env.SequenceNumber, i)
 		}
 	}
 }
 
-// The order of the decisions is in the numbers, although messages are sent side by
-// side: whoever receives some together sorts them by it.
-func TestSession_NumbersMessagesInTheOrderOfTheDecisions(t *testing.T) {
+// Messages are sent in parallel, but their sequence numbers follow the order of the decisions. A
+// receiver sorts by these numbers.
+func TestSession_NumbersMessagesInDecisionOrder(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		const activities = 20
@@ -91,10 +91,10 @@ func TestSession_NumbersMessagesInTheOrderOfTheDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			numbers[taskOf(d.event())] = d.env.SequenceNumber
-			d.abandon(t.Context(), "it was looked at")
+			d.abandon(t.Context(), "the test has read it")
 		}
 		if !slices.IsSorted(numbers) || numbers[0] == 0 {
-			t.Errorf("numbers %v, want them to rise", numbers)
+			t.Errorf("numbers %v, want ascending numbers", numbers)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// mustInterrupt inserts the row of a direct start and nothing else.
+// mustInterrupt inserts the row of a direct start and does nothing else.
 func mustInterrupt(t *testing.T, h *TaskHub, id string) {
 	t.Helper()
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
@@ -23,8 +23,8 @@ func mustInterrupt(t *testing.T, h *TaskHub, id string) {
 	}
 }
 
-// The filter selects only rows of direct starts. Rows without the column do not match it.
-func TestInterruptedStart_IsSelectedAmongOtherPendingInstances(t *testing.T) {
+// The filter selects only rows of direct starts. Rows without the column do not match.
+func TestInterruptedStart_IsFoundAmongPendingInstances(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	for _, id := range []string{"direct", "rewound", "begun"} {
@@ -37,7 +37,7 @@ func TestInterruptedStart_IsSelectedAmongOtherPendingInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustMerge(t, h, "begun", "", history.Running)
-	for range 2 { // twice: it must have ended before it can be rewound
+	for range 2 { // twice, because only an ended instance can be rewound
 		mustMerge(t, h, "rewound", "", history.Failed)
 	}
 	if err := h.instances.Rows.MarkRewound(t.Context(), history.OrchestrationInstance{InstanceID: "rewound", ExecutionID: "e1"}); err != nil {
@@ -46,7 +46,7 @@ func TestInterruptedStart_IsSelectedAmongOtherPendingInstances(t *testing.T) {
 	for _, tt := range []struct {
 		before time.Duration
 		direct bool
-		want   []string // with the rows that are as the starter inserted them marked
+		want   []string // a star marks rows that are unchanged since the insert
 	}{
 		{time.Minute, true, []string{"direct*", "rewound"}},
 		{time.Minute, false, []string{"direct*", "rewound", "scheduled", "sent"}},
@@ -67,9 +67,9 @@ func TestInterruptedStart_IsSelectedAmongOtherPendingInstances(t *testing.T) {
 	}
 }
 
-// A worker sends an interrupted start although its queue has messages that it has not
-// received, and does not send one that it has in memory.
-func TestInterruptedStart_IsSentWhileTheQueueIsBusy(t *testing.T) {
+// A worker resends an interrupted start even if its queue has messages that it has not received. It
+// does not resend a start that it holds in memory.
+func TestInterruptedStart_IsResentWhileTheQueueIsBusy(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "warm-up")
@@ -79,38 +79,38 @@ func TestInterruptedStart_IsSentWhileTheQueueIsBusy(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		h.partitions[0].backlog.hint() // as if a poll had left messages behind
+		h.partitions[0].backlog.hint() // as if a poll had not emptied the queue
 		if err := h.overdue.scan(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
-		if !logged(h, "start message is missing", "instanceId=lost") || logged(h, "start message is missing", "instanceId=held") {
-			t.Error("want the start of one instance sent again")
+		if !logged(h, "without a start message", "instanceId=lost") || logged(h, "without a start message", "instanceId=held") {
+			t.Error("want the start of lost resent, and not the start of held")
 		}
 		for range 2 {
 			commitEnd(t, mustNext(t, h), 0, `1`)
 		}
 		if got := runtimeStatus(t, h, "lost"); got != history.Completed {
-			t.Errorf("it is %v", got)
+			t.Errorf("status %v, want Completed", got)
 		}
 	})
 }
 
-// If the message of a direct start cannot be sent, the worker looks for the row soon.
-func TestInterruptedStart_OfThisProcessIsSentSoon(t *testing.T) {
+// If the message of a direct start cannot be sent, the worker scans for its row soon.
+func TestInterruptedStart_OfThisProcessIsResentSoon(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "warm-up")
-		time.Sleep(2 * scanInterval) // the looks after the partition was acquired are over
+		time.Sleep(2 * scanInterval) // the scans after the acquisition of the partition are over
 		mustInterrupt(t, h, "lost")
 		h.overdue.rescan.Give()
 		time.Sleep(90 * time.Second)
 		if item := mustNext(t, h); item.Instance.InstanceID != "lost" {
-			t.Errorf("%v came", item.Instance)
+			t.Errorf("dispatched %v, want lost", item.Instance)
 		}
 	})
 }
 
-func TestPlace_SaysThatTheStartMessageIsMissing(t *testing.T) {
+func TestPlace_ReportsAMissingStartMessage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -125,17 +125,17 @@ func TestPlace_SaysThatTheStartMessageIsMissing(t *testing.T) {
 			return place.StartMissing
 		}
 		if missing("lost") || missing("sent") {
-			t.Error("a start that is on its way is missing")
+			t.Error("a start in flight is reported as missing")
 		}
 		time.Sleep(interruptedAfter)
 		if !missing("lost") || missing("sent") {
-			t.Errorf("lost: %v, sent: %v; want the first missing", missing("lost"), missing("sent"))
+			t.Errorf("lost: %v, sent: %v; want true and false", missing("lost"), missing("sent"))
 		}
 		if _, err := h.controlQueues[0].Client.ClearMessages(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if !missing("cleared") {
-			t.Error("the start in a queue that was cleared is not missing")
+			t.Error("the start in a cleared queue is not reported as missing")
 		}
 		if state, err := h.Instance(t.Context(), "lost", provider.Fetch{}); err != nil || state.Status != history.Pending {
 			t.Error(store.Value(state), err)

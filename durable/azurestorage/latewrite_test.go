@@ -17,10 +17,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A worker that was given up for dead may have its checkpoint written between two
-// pages of another's reading. What was read then is neither what was before nor
-// what is now, although it has the sentinel of now.
-func TestLoadHistory_IsOfOneInstantThoughItHasSeveralPages(t *testing.T) {
+// A worker that is believed dead may commit a checkpoint while another worker reads the history
+// page by page. The pages then have the new sentinel, but match neither the old nor the new
+// history.
+func TestLoadHistory_IsConsistentAcrossPages(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	writer := openHub(t, cfg)
@@ -36,9 +36,9 @@ func TestLoadHistory_IsOfOneInstantThoughItHasSeveralPages(t *testing.T) {
 			return next()
 		}
 		query := req.URL.Query()
-		query.Set("$top", "3") // the page ends where the sentinel comes next
+		query.Set("$top", "3") // the sentinel is the next row after the page
 		req.URL.RawQuery = query.Encode()
-		if pages++; pages == 3 { // the last page of the first reading that began when it had several
+		if pages++; pages == 3 { // the last page of the first paged read
 			mustAppend(t, writer, start.Target, len(first), episode(nil), etag)
 		}
 		return next()
@@ -52,15 +52,14 @@ func TestLoadHistory_IsOfOneInstantThoughItHasSeveralPages(t *testing.T) {
 	if got, want := len(loaded.Events), len(first)+2; got != want {
 		t.Errorf("%d events were read, with the sentinel %s; want %d", got, loaded.ETag, want)
 	}
-	if pages < 5 { // the first tells that there are several, and two readings have two each
+	if pages < 5 { // the first read finds that there are several pages; two paged reads have two pages each
 		t.Errorf("the history had %d pages", pages)
 	}
 }
 
-// The first checkpoint of a worker that was given up for dead may be on its way
-// when the instance is terminated, of which nothing is known but that it is to
-// start. It does not count any more.
-func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T) {
+// An instance that has not started is terminated while the first checkpoint of a worker that is
+// believed dead is in flight. The checkpoint must fail.
+func TestTerminate_OfAnUnstartedInstancePreventsItsStart(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e", `1`)
@@ -75,15 +74,15 @@ func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T
 	start := startMessage("i", "e", `1`)
 	_, _, err = h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil)
 	if !errors.Is(err, provider.ErrSessionLost) {
-		t.Errorf("the late checkpoint ended with %v, want %v", err, provider.ErrSessionLost)
+		t.Errorf("the late checkpoint: %v, want %v", err, provider.ErrSessionLost)
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Terminated {
-		t.Errorf("the instance is %v", got)
+		t.Errorf("status %v, want Terminated", got)
 	}
-	// The message that says so may come again, and be held against what is stored
-	// now or what was stored before.
+	// The message may be redelivered and processed with the instance as it is now or as it was
+	// before.
 	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
-		t.Errorf("terminating it with what was stored before ended with %v, want a conflict", err)
+		t.Errorf("terminating it with the previous state: %v, want a conflict", err)
 	}
 	if stored, err = h.instances.Load(t.Context(), "i", ""); err != nil {
 		t.Fatal(err)
@@ -92,12 +91,12 @@ func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T
 		t.Errorf("the history has the sentinel %q and %d events", stored.ETag, len(stored.Events))
 	}
 	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); err != nil {
-		t.Errorf("terminating it again ended with %v", err)
+		t.Errorf("terminating it again: %v", err)
 	}
 }
 
-// One that was terminated before it started can be replaced, as any that ended.
-func TestTerminate_OfAnInstanceThatHasNotStartedLeavesTheIDFree(t *testing.T) {
+// An instance that was terminated before it started can be replaced, like any ended instance.
+func TestTerminate_OfAnUnstartedInstanceFreesTheID(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -126,16 +125,16 @@ func TestTerminate_OfAnInstanceThatHasNotStartedLeavesTheIDFree(t *testing.T) {
 			if got := runtimeStatus(t, h, "i"); got == history.Completed {
 				return
 			} else if time.Now().After(deadline) {
-				t.Fatalf("the second execution is %v", got)
+				t.Fatalf("the second execution is %v, want Completed", got)
 			}
 		}
 	})
 }
 
-// A worker dies between the history that says that an instance is suspended and
-// the row, and what it took is gone. The next checkpoint tells the row, although
-// it is about something else: nobody resumes what does not seem to be suspended.
-func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
+// A worker dies after it wrote a suspension to the history and before it wrote the row. The
+// consumed message is gone. The next checkpoint writes the status although it is about another
+// event: a user resumes only an instance that looks suspended.
+func TestInstanceRow_GetsAMissedSuspension(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -154,7 +153,7 @@ func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
-		h.instances.Forget("i") // as if another worker had done that
+		h.instances.Forget("i") // as if another worker had appended it
 		raised := provider.TaskMessage{Target: item.Instance, Event: &history.EventRaised{Header: header(-1), Name: "else"}}
 		if err := h.Send(t.Context(), raised); err != nil {
 			t.Fatal(err)
@@ -172,13 +171,12 @@ func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
 	})
 }
 
-// The row is written, the answer is lost, and the worker is away for a while. When it
-// comes back and writes the row again, it must not undo what the history says since:
-// nobody resumes what does not seem to be suspended. What somebody wrote who knew less
-// does not stay.
-func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
+// The row is written, but the response is lost and the worker pauses. When it writes the row again,
+// it must not revert changes that follow from the later history. It does revert the write of a
+// worker with less recent knowledge.
+func TestInstanceRow_IsNotRevertedByALateWrite(t *testing.T) {
 	t.Parallel()
-	goOn := func(ev history.Event, status history.RuntimeStatus) func(t *testing.T, h *TaskHub) {
+	advance := func(ev history.Event, status history.RuntimeStatus) func(t *testing.T, h *TaskHub) {
 		return func(t *testing.T, h *TaskHub) {
 			stored, err := h.instances.Load(t.Context(), "i", "")
 			if err != nil {
@@ -194,10 +192,10 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 		want      history.RuntimeStatus
 		gone      bool
 	}{
-		"nobody did anything":    {func(*testing.T, *TaskHub) {}, history.Running, false},
-		"it was suspended":       {goOn(&history.ExecutionSuspended{Header: header(-1)}, history.Suspended), history.Suspended, false},
-		"it has ended":           {goOn(&history.ExecutionCompleted{Header: header(0), Status: history.Completed}, history.Completed), history.Completed, false},
-		"a late write knew less": {func(t *testing.T, h *TaskHub) { mustMerge(t, h, "i", "", history.Pending) }, history.Running, false},
+		"no change":         {func(*testing.T, *TaskHub) {}, history.Running, false},
+		"it was suspended":  {advance(&history.ExecutionSuspended{Header: header(-1)}, history.Suspended), history.Suspended, false},
+		"it has ended":      {advance(&history.ExecutionCompleted{Header: header(0), Status: history.Completed}, history.Completed), history.Completed, false},
+		"an outdated write": {func(t *testing.T, h *TaskHub) { mustMerge(t, h, "i", "", history.Pending) }, history.Running, false},
 		"it was purged": {func(t *testing.T, h *TaskHub) {
 			if err := h.Purge(t.Context(), "i", nil); err != nil {
 				t.Error(err)
@@ -208,7 +206,7 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				cfg := testConfig(t)
-				cfg.LastUpdatedTolerance = -1 // no row is put off
+				cfg.LastUpdatedTolerance = -1 // no row write is delayed
 				other := openHub(t, cfg)
 				var merges atomic.Int32
 				transport := newCounter(t)
@@ -233,7 +231,7 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 				state, err := h.Instance(t.Context(), "i", provider.Fetch{})
 				switch {
 				case tt.gone && !errors.Is(err, provider.ErrInstanceNotFound):
-					t.Errorf("the row is %+v, %v, want none", state, err)
+					t.Errorf("the row is %+v, %v, want ErrInstanceNotFound", state, err)
 				case !tt.gone && (err != nil || state.Status != tt.want):
 					t.Errorf("the row is %+v, %v, want %v", state, err, tt.want)
 				}
@@ -245,9 +243,9 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 	}
 }
 
-// The row is told of an earlier generation by somebody who was late, while a later one
-// continues as new. That is no newer execution.
-func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
+// A late worker writes an earlier generation into the row while a later generation continues as
+// new. The commit must not mistake the earlier generation for a newer execution.
+func TestInstanceRow_OverwritesAnEarlierGeneration(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -284,14 +282,13 @@ func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
 	})
 }
 
-// The row says that an instance has failed, the answer is lost, and a client rewinds
-// the instance before the row is written again. It must not say once more that it has
-// failed.
-func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
+// The row says that the instance failed, but the response is lost. A client rewinds the instance
+// before the row is written again. The second write must not set the status back to Failed.
+func TestInstanceRow_IsNotRevertedAfterARewind(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
-		cfg.LastUpdatedTolerance = -1 // no row is put off
+		cfg.LastUpdatedTolerance = -1 // no row write is delayed
 		other := openHub(t, cfg)
 		var fails atomic.Bool
 		transport := newCounter(t)
@@ -332,15 +329,15 @@ func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
 		item = mustNext(t, other)
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		if got := runtimeStatus(t, other, "i"); got != history.Running {
-			t.Errorf("the row of what goes on says %v, want %v", got, history.Running)
+			t.Errorf("the row of the rewound instance says %v, want %v", got, history.Running)
 		}
 	})
 }
 
-// A checkpoint is written, the answer is lost, and somebody goes on with the instance
-// before the worker looks what became of it. The checkpoint counts, but nothing can be
-// added to it by what the worker finds.
-func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
+// A checkpoint is written, but the response is lost. Another worker advances the instance before
+// the first worker checks the result. The checkpoint is committed, but the first worker must not
+// append to it.
+func TestAppendHistory_FailsAfterAnotherWorkersCheckpoint(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	other := openHub(t, cfg)
@@ -368,22 +365,22 @@ func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
 	etag := mustAppend(t, h, start.Target, 0, first, "")
 	_, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, len(first), episode(nil)), etag, nil)
 	if !errors.Is(err, provider.ErrSessionLost) || !lost.Load() {
-		t.Errorf("what was to follow ended with %v, want %v", err, provider.ErrSessionLost)
+		t.Errorf("the next checkpoint: %v, want %v", err, provider.ErrSessionLost)
 	}
 	stored, err := other.instances.Load(t.Context(), "i", "e")
 	if err != nil || stored.Known.Status != history.Suspended || len(stored.Events) != len(first)+3 {
-		t.Errorf("the history is %+v, %v, want that of who went on", stored, err)
+		t.Errorf("the history is %+v, %v, want the one of the other worker", stored, err)
 	}
 }
 
-// The first checkpoint of an instance is written, the answer is lost, and the worker is
-// away for longer than its messages are hidden. The instance is purged meanwhile. It
-// must not begin once more.
-func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
+// The first checkpoint of an instance is written, but the response is lost, and the worker pauses
+// until its messages are visible again. The instance is purged meanwhile. The worker must not
+// create the history again.
+func TestAppendHistory_DoesNotCreateAPurgedInstanceAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
-		cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
+		cfg.LeaseInterval = 2 * time.Second // also the visibility timeout of messages
 		other := openHub(t, cfg)
 		var away atomic.Bool
 		transport := newCounter(t)
@@ -405,18 +402,18 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 		start := startMessage("i", "e", `1`)
 		_, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil)
 		if err == nil || !away.Load() {
-			t.Error("the history begins once more")
+			t.Error("the history was created again")
 		}
 		if rows := storedRows(t, h.instances.HistoryTable, "i"); len(rows) > 0 {
-			t.Errorf("there are %d rows", len(rows))
+			t.Errorf("%d rows are stored, want 0", len(rows))
 		}
 	})
 }
 
-// A worker is away while two checkpoints have yet to be told to the row. Somebody goes on
-// and ends the instance. Neither of the two must be told then, though the first of them
-// finds out what is there.
-func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
+// A worker pauses while the row writes of two checkpoints are pending. Another worker ends the
+// instance. The first worker must not write the row, although its first attempt learns the current
+// ETag.
+func TestInstanceRow_IsNotChangedByLateWritesOfSeveralCheckpoints(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -445,7 +442,7 @@ func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
 			done <- item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: second})
 		}()
 		var stored *instances.Instance
-		patience.Until(t, "both checkpoints are in the history, and a row is on its way", func() (ok bool) {
+		patience.Until(t, "both checkpoints are in the history, and a row write is in flight", func() (ok bool) {
 			var err error
 			stored, err = other.instances.Load(t.Context(), "i", "")
 			return err == nil && len(stored.Events) == len(first)+len(second) && away.Load()
@@ -463,8 +460,7 @@ func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
 	})
 }
 
-// mustMerge makes an instance's row say that it is of an execution, if one is given,
-// and has a status.
+// mustMerge sets the status in an instance's row, and the execution ID unless it is empty.
 func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.RuntimeStatus) {
 	t.Helper()
 	row := wire.Row{PartitionKey: wire.EscapeKey(id)}
@@ -477,9 +473,9 @@ func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.
 	}
 }
 
-// A worker is to terminate an instance that has not started, and is away for a while.
-// Another one does it meanwhile, and the ID is started anew. That is another execution.
-func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.T) {
+// A worker pauses before it terminates an instance that has not started. Another worker terminates
+// it, and the ID is started again. The first worker must not terminate the new execution.
+func TestTerminate_OfAnUnstartedInstanceSparesItsReplacement(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	other := openHub(t, cfg)
@@ -507,7 +503,7 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 		t.Fatal(err)
 	}
 	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
-		t.Errorf("terminating what was replaced ended with %v, want a conflict", err)
+		t.Errorf("terminating a replaced instance: %v, want a conflict", err)
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Pending || !away.Load() {
 		t.Errorf("the second execution is %v, want %v", got, history.Pending)
@@ -523,7 +519,7 @@ func mustRows(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, 
 	return rows
 }
 
-// mustAppend appends events to a history and returns the sentinel's ETag.
+// mustAppend appends events to a history and returns the new ETag of the sentinel.
 func mustAppend(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, ordinal int, events []history.Event, etag string) string {
 	t.Helper()
 	etag, _, err := h.instances.Histories.Append(t.Context(), instance, mustRows(t, h, instance, ordinal, events), etag, nil)

@@ -11,7 +11,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 )
 
-func TestMetrics_TellWhatAHubDoes(t *testing.T) {
+func TestMetrics_ReportTheActivityOfAHub(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		counter := newCounter(t)
@@ -31,7 +31,7 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 		control := h.controlQueues[0]
 		mustStart(t, h, "metered", "e1", `1`)
 		runHello(t, h, "Tokyo", "Seattle")
-		if _, err := control.Put(t.Context(), "no message of a hub", 0, true); err != nil {
+		if _, err := control.Put(t.Context(), "not a message of a hub", 0, true); err != nil {
 			t.Fatal(err)
 		}
 		patience.Until(t, "an unreadable message is counted", func() bool {
@@ -47,26 +47,26 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 			{"durabletask.storage.retries", "durabletask.storage.operation", "EntityGroupTransaction"},
 		} {
 			if n := meteringtest.Recorded(t, reader, want.metric, want.by)[want.value]; n == 0 {
-				t.Errorf("%s by %s says nothing of %s: %v", want.metric, want.by, want.value, meteringtest.Recorded(t, reader, want.metric, want.by))
+				t.Errorf("%s by %s has no value for %s: %v", want.metric, want.by, want.value, meteringtest.Recorded(t, reader, want.metric, want.by))
 			}
 		}
 		lengths := meteringtest.Recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
 		if _, ok := lengths[control.Name]; !ok || len(lengths) != 2 {
-			t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.Name)
+			t.Errorf("lengths are reported for the queues %v, want %s and the work-item queue", lengths, control.Name)
 		}
 		stop()
 		if owned := meteringtest.Recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.Name]; owned != 0 {
-			t.Errorf("%v partitions are owned after the end", owned)
+			t.Errorf("%v partitions are owned after the stop, want 0", owned)
 		}
 		if released := meteringtest.Recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {
-			t.Errorf("%v partitions were released", released)
+			t.Errorf("%v partitions were released, want 1", released)
 		}
-		// The metrics count what the account saw.
+		// The metrics agree with the requests that the account received.
 		operations := meteringtest.Recorded(t, reader, "durabletask.storage.operation.duration", "durabletask.storage.operation")
 		for _, name := range []string{"GetMessages", "PutMessage", "EntityGroupTransaction", "InsertEntity"} {
 			saw := counter.Total(func(c azuritetest.Call) bool { return c.Name == name })
 			if int(operations[name]) != saw || saw == 0 {
-				t.Errorf("%v times %s were counted, the account saw %d", operations[name], name, saw)
+				t.Errorf("%v calls of %s were counted, the account received %d", operations[name], name, saw)
 			}
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestValidateTrackingPrefix_AllowsWhatTablesCanBeCalled(t *testing.T) {
+func TestValidateTrackingPrefix_AcceptsValidTableNamePrefixes(t *testing.T) {
 	for prefix, valid := range map[string]bool{
 		"DurableTask": true, "x": true, "A1": true, strings.Repeat("a", 54): true,
 		"": false, "1a": false, "a-b": false, "\u00fcb": false, strings.Repeat("a", 55): false,
@@ -16,7 +16,7 @@ func TestValidateTrackingPrefix_AllowsWhatTablesCanBeCalled(t *testing.T) {
 	}
 }
 
-func TestValidateHubName_AllowsWhatAllServicesAllow(t *testing.T) {
+func TestValidateHubName_AcceptsNamesThatAreValidInAllServices(t *testing.T) {
 	for name, valid := range map[string]bool{
 		"abc":                          true,
 		"TestHubName":                  true,
@@ -31,7 +31,7 @@ func TestValidateHubName_AllowsWhatAllServicesAllow(t *testing.T) {
 		"my hub":                       false,
 		"hüb1":                         false,
 		"%TASKHUB%":                    false,
-		"hub" + string(rune(0x0661)):   false, // a digit, but not of ASCII
+		"hub" + string(rune(0x0661)):   false, // a digit outside ASCII
 		"hub\x00":                      false,
 		strings.Repeat("\u00e9", 20):   false,
 		"DurableFunctionsHub":          true,
@@ -44,28 +44,28 @@ func TestValidateHubName_AllowsWhatAllServicesAllow(t *testing.T) {
 			t.Errorf("ValidateHubName(%q) = %v, want valid %t", name, err, valid)
 		}
 		if err != nil && (!strings.Contains(err.Error(), "3 to 45") || len(name) < 30 && !strings.Contains(err.Error(), "task hub name")) {
-			t.Errorf("ValidateHubName(%q) says %q, want the range and what it is", name, err)
+			t.Errorf("ValidateHubName(%q) says %q, want the range and the kind of name", name, err)
 		}
 	}
 }
 
 // WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs, SanitizeHubName.
-func TestSanitizeHubName_DoesWhatTheExtensionDoes(t *testing.T) {
+func TestSanitizeHubName_MatchesTheExtension(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
-		{"fine as it is", "MySite", "MySite"},
-		{"dashes go", "my-func-app", "myfuncapp"},
-		{"a leading digit gets a t", "123site", "t123site"},
-		{"a digit that comes first after a dash too", "-1ab", "t1ab"},
+		{"valid already", "MySite", "MySite"},
+		{"dashes are removed", "my-func-app", "myfuncapp"},
+		{"a t precedes a leading digit", "123site", "t123site"},
+		{"a t precedes a digit after removed dashes", "-1ab", "t1ab"},
 		{"nothing left", "---", "DefaultTaskHub"},
 		{"empty", "", "DefaultTaskHub"},
 		{"too short", "ab", "abHub"},
 		{"one digit", "1", "t1Hub"},
 		{"too long", strings.Repeat("x", 60), strings.Repeat("x", 45)},
-		{"the t counts", "1" + strings.Repeat("x", 60), "t1" + strings.Repeat("x", 43)},
-		{"letters of other scripts stay", "sité日本", "sité日本"},
-		{"letters beyond 16 bits go", "ab𝒞cd", "abcd"},
-		{"number signs that are no digits go", "site²Ⅷ", "site"},
-		{"bytes that are not UTF-8 go", "si\xffte", "site"},
+		{"the t counts toward the limit", "1" + strings.Repeat("x", 60), "t1" + strings.Repeat("x", 43)},
+		{"letters of other scripts are kept", "sité日本", "sité日本"},
+		{"letters above 16 bits are removed", "ab𝒞cd", "abcd"},
+		{"numbers other than digits are removed", "site²Ⅷ", "site"},
+		{"invalid UTF-8 is removed", "si\xffte", "site"},
 	} {
 		if got := SanitizeHubName(c.in); got != c.want {
 			t.Errorf("%s: SanitizeHubName(%q) = %q, want %q", c.name, c.in, got, c.want)
@@ -73,10 +73,10 @@ func TestSanitizeHubName_DoesWhatTheExtensionDoes(t *testing.T) {
 	}
 }
 
-func TestSanitizeHubName_MakesValidNamesOfASCII(t *testing.T) {
+func TestSanitizeHubName_ReturnsValidNamesForASCII(t *testing.T) {
 	for _, in := range []string{"", "1", "ab", "my-func-app", "9-9", strings.Repeat("0", 100), "a.b.c", "~"} {
 		if err := ValidateHubName(SanitizeHubName(in)); err != nil {
-			t.Errorf("of %q: %v", in, err)
+			t.Errorf("SanitizeHubName(%q) is invalid: %v", in, err)
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
-// A slowService answers after a time, and counts who waits for that.
+// A slowService responds after a delay and counts concurrent requests.
 type slowService struct {
 	mu         sync.Mutex
-	answersIn  time.Duration
+	latency    time.Duration
 	waits, top int
 }
 
@@ -23,7 +23,7 @@ func (s *slowService) Do(*http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.waits++
 	s.top = max(s.top, s.waits)
-	d := s.answersIn
+	d := s.latency
 	s.mu.Unlock()
 	time.Sleep(d)
 	s.mu.Lock()
@@ -32,10 +32,10 @@ func (s *slowService) Do(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-func (s *slowService) answerIn(d time.Duration) {
+func (s *slowService) setLatency(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answersIn, s.top = d, 0
+	s.latency, s.top = d, 0
 }
 
 func (s *slowService) most() int {
@@ -44,9 +44,9 @@ func (s *slowService) most() int {
 	return s.top
 }
 
-func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
+func TestPace_SendsFewerRequestsToASlowService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slowService{answersIn: 10 * time.Millisecond}
+		s := &slowService{latency: 10 * time.Millisecond}
 		p := store.NewPace(32)
 		transport := p.Bound(p.Watch(s))
 		ask := func(ctx context.Context) error {
@@ -73,38 +73,38 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if s.most() != 32 || p.Latency() != 10*time.Millisecond {
-			t.Errorf("a quick service was asked by %d at a time, want 32; its latency is %v", s.most(), p.Latency())
+			t.Errorf("a fast service got %d concurrent requests, want 32; latency %v", s.most(), p.Latency())
 		}
 		if p.IsBusy() {
-			t.Error("68 wait for their turn, which comes soon, and it is busy")
+			t.Error("busy although 68 waiting requests will be sent soon")
 		}
-		s.answerIn(20 * time.Second)
+		s.setLatency(20 * time.Second)
 		time.Sleep(10 * time.Second)
 		if got := p.Latency(); got < 9*time.Second {
-			t.Errorf("nobody was answered for ten seconds, and the latency is %v", got)
+			t.Errorf("latency %v after ten seconds without a response, want at least 9s", got)
 		}
 		time.Sleep(2 * time.Minute)
-		s.answerIn(20 * time.Second) // counts anew
+		s.setLatency(20 * time.Second) // resets the maximum
 		time.Sleep(2 * time.Minute)
 		if s.most() != store.LeastInFlight {
-			t.Errorf("a slow service was asked by %d at a time, want %d", s.most(), store.LeastInFlight)
+			t.Errorf("a slow service got %d concurrent requests, want %d", s.most(), store.LeastInFlight)
 		}
 		if !p.IsBusy() {
-			t.Error("nearly 100 wait for minutes, and it is not busy")
+			t.Error("not busy although nearly 100 requests will wait for minutes")
 		}
 		began := time.Now()
 		if err := ask(store.Urgent(t.Context())); err != nil || time.Since(began) != 20*time.Second {
-			t.Errorf("what is urgent took %v, %v; want 20 s, without waiting for a turn", time.Since(began), err)
+			t.Errorf("an urgent request took %v, %v; want 20s without waiting", time.Since(began), err)
 		}
-		s.answerIn(10 * time.Millisecond)
+		s.setLatency(10 * time.Millisecond)
 		time.Sleep(2 * time.Minute)
 		if s.most() != 32 || p.Latency() > time.Second {
-			t.Errorf("when it was quick again it was asked by %d at a time, want 32; its latency is %v", s.most(), p.Latency())
+			t.Errorf("when it was fast again, the service got %d concurrent requests, want 32; latency %v", s.most(), p.Latency())
 		}
 		stop()
 		all.Wait()
 		if p.Running != 0 || len(p.Turns) != 0 || len(p.InFlight) != 0 || p.IsBusy() {
-			t.Errorf("when all are gone, %d run and %d wait", p.Running, len(p.Turns))
+			t.Errorf("at the end, %d requests run and %d wait; want 0", p.Running, len(p.Turns))
 		}
 	})
 }

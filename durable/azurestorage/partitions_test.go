@@ -17,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// owners returns who owns each partition of the hub now.
+// owners returns how many partitions each worker owns.
 func owners(t testing.TB, h *TaskHub) map[string]int {
 	t.Helper()
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
@@ -34,15 +34,15 @@ func owners(t testing.TB, h *TaskHub) map[string]int {
 	return counts
 }
 
-// heldCount returns how many messages a hub has in memory.
+// heldCount returns the number of messages in flight in a hub.
 func heldCount(h *TaskHub) int {
 	h.held.mu.Lock()
 	defer h.held.mu.Unlock()
 	return len(h.held.byID)
 }
 
-// cutOff returns a transport that fails from when the switch is set, as the
-// network of a worker does that was cut off or killed.
+// cutOff returns a transport that fails once cut is set, like the network of a worker that was
+// disconnected or killed.
 func cutOff(t testing.TB, cut *atomic.Bool) *azuritetest.Counter {
 	c := newCounter(t)
 	c.Intercept = func(_ azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
@@ -54,7 +54,7 @@ func cutOff(t testing.TB, cut *atomic.Bool) *azuritetest.Counter {
 	return c
 }
 
-func TestPartitions_AreSharedEvenedOutAndTakenOver(t *testing.T) {
+func TestPartitions_AreBalancedAndTakenOver(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -69,7 +69,7 @@ func TestPartitions_AreSharedEvenedOutAndTakenOver(t *testing.T) {
 		runHub(t, first)
 		defer runEngine(ctx, first)()
 		defer cancel()
-		patience.Until(t, "the first has all", func() bool { return owners(t, first)["one"] == 4 })
+		patience.Until(t, "the first worker owns all partitions", func() bool { return owners(t, first)["one"] == 4 })
 		runHub(t, second)
 		defer runEngine(ctx, second)()
 		defer cancel()
@@ -82,53 +82,53 @@ func TestPartitions_AreSharedEvenedOutAndTakenOver(t *testing.T) {
 			}
 		}
 		start(10)
-		patience.Until(t, "they have two each", func() bool {
+		patience.Until(t, "each worker owns two partitions", func() bool {
 			o := owners(t, first)
 			return o["one"] == 2 && o["two"] == 2
 		})
 		start(10)
 		cut.Store(true)
 		start(10)
-		patience.Until(t, "the first has all again", func() bool { return owners(t, first)["one"] == 4 })
+		patience.Until(t, "the first worker owns all partitions again", func() bool { return owners(t, first)["one"] == 4 })
 		awaitAll(t, first, ids)
-		patience.Until(t, "the second knows that it lost its partitions", func() bool {
+		patience.Until(t, "the second worker has lost its partitions", func() bool {
 			return logged(second, "partition lost: its lease ended before it could be renewed")
 		})
 	})
 }
 
-func TestPartitions_AreHandedOverAtOnceByAWorkerThatLeaves(t *testing.T) {
+func TestPartitions_AreReleasedImmediatelyWhenTheWorkerStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
 		cfg.PartitionCount = 2
 		cfg.LeaseInterval, cfg.LeaseAcquireInterval = 30*time.Second, 300*time.Millisecond
-		cfg.WorkerID = "leaver"
-		leaver := openHub(t, cfg)
-		stop := runHub(t, leaver)
-		patience.Until(t, "the leaver has all", func() bool { return owners(t, leaver)["leaver"] == 2 })
-		mustStart(t, leaver, "waiting", "e1", `1`) // received, but nobody asks for it
-		patience.Until(t, "its message is in memory", func() bool { return heldCount(leaver) == 1 })
+		cfg.WorkerID = "first"
+		first := openHub(t, cfg)
+		stop := runHub(t, first)
+		patience.Until(t, "the first worker owns all partitions", func() bool { return owners(t, first)["first"] == 2 })
+		mustStart(t, first, "waiting", "e1", `1`) // received, but no caller asks for it
+		patience.Until(t, "its message is in memory", func() bool { return heldCount(first) == 1 })
 		begin := time.Now()
 		stop()
 		if took := time.Since(begin); took > cfg.LeaseInterval/2 {
-			t.Errorf("Run took %v to end", took)
+			t.Errorf("Run returned after %v", took)
 		}
-		if o := owners(t, leaver); o[""] != 2 {
-			t.Errorf("owners after the end: %v", o)
+		if o := owners(t, first); o[""] != 2 {
+			t.Errorf("owners after the stop: %v", o)
 		}
-		cfg.WorkerID = "heir"
-		heir := openHub(t, cfg)
-		runHub(t, heir)
-		item := mustNext(t, heir)
+		cfg.WorkerID = "next"
+		next := openHub(t, cfg)
+		runHub(t, next)
+		item := mustNext(t, next)
 		if took := time.Since(begin); item.Instance.InstanceID != "waiting" || took > cfg.LeaseInterval {
-			t.Errorf("%s came to the heir after %v", item.Instance.InstanceID, took)
+			t.Errorf("the next worker got %s after %v", item.Instance.InstanceID, took)
 		}
 		commitEnd(t, item, 0, `1`)
 	})
 }
 
-func TestPartitions_WaitForTheirSessionsBeforeTheyAreGivenAway(t *testing.T) {
+func TestPartitions_WaitForTheirSessionsBeforeTheyAreReleased(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -144,15 +144,15 @@ func TestPartitions_WaitForTheirSessionsBeforeTheyAreGivenAway(t *testing.T) {
 		cfg.WorkerID = "two"
 		second := openHub(t, cfg)
 		runHub(t, second)
-		patience.Until(t, "the second asked for one", func() bool { return logged(second, "AttemptingToStealLease") })
+		patience.Until(t, "the second worker has requested a partition", func() bool { return logged(second, "AttemptingToStealLease") })
 		time.Sleep(time.Second)
 		if o := owners(t, first); o["one"] != 2 {
-			t.Fatalf("owners %v: a partition was given away in the middle of its sessions", o)
+			t.Fatalf("owners %v: a partition was released before its sessions ended", o)
 		}
 		for id, item := range items {
 			commitEnd(t, item, 0, `"`+id+`"`)
 		}
-		patience.Until(t, "each has one", func() bool {
+		patience.Until(t, "each worker owns one partition", func() bool {
 			o := owners(t, first)
 			return o["one"] == 1 && o["two"] == 1
 		})
@@ -164,9 +164,9 @@ func TestPartitions_WaitForTheirSessionsBeforeTheyAreGivenAway(t *testing.T) {
 	})
 }
 
-// A worker that is frozen past its lease and then goes on loses the race for
-// the history, and what it decided does not count.
-func TestSession_OfAWorkerThatWasFrozenIsLost(t *testing.T) {
+// A worker that is frozen until its lease has expired loses the race for the history. Its
+// checkpoint is not committed.
+func TestSession_OfAFrozenWorkerIsLost(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -198,7 +198,7 @@ func TestSession_OfAWorkerThatWasFrozenIsLost(t *testing.T) {
 		}
 		events, err := other.History(t.Context(), "split")
 		if err != nil || len(events) != 4 {
-			t.Errorf("%d events, %v; want those of the other worker only", len(events), err)
+			t.Errorf("%d events, %v; want only the events of the other worker", len(events), err)
 		}
 		activity := mustActivity(t, other)
 		if input := store.Value(activity.Task.Input); input != `["by the other"]` {
@@ -210,9 +210,9 @@ func TestSession_OfAWorkerThatWasFrozenIsLost(t *testing.T) {
 	})
 }
 
-// Even a session that has no reason to doubt takes back what it sent when it
-// turns out that the history is not what it was.
-func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
+// A session that has no reason to expect a conflict also retracts its messages when the history has
+// changed.
+func TestSession_RetractsItsMessagesWhenItIsLost(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -242,7 +242,7 @@ func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
 	})
 }
 
-func TestTaskHub_EndsInTimeWithWorkThatDoesNot(t *testing.T) {
+func TestTaskHub_StopsInTimeWithAStuckSession(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -254,19 +254,19 @@ func TestTaskHub_EndsInTimeWithWorkThatDoesNot(t *testing.T) {
 		begin := time.Now()
 		stop()
 		if took := time.Since(begin); took < cfg.DrainTimeout || took > cfg.DrainTimeout+releaseTime {
-			t.Errorf("Run took %v to end", took)
+			t.Errorf("Run returned after %v", took)
 		}
 		if o := owners(t, h); o[""] != 1 {
-			t.Errorf("owners after the end: %v", o)
+			t.Errorf("owners after the stop: %v", o)
 		}
 		if !logged(h, "sessions in progress") {
-			t.Error("nothing was logged of the session that did not end")
+			t.Error("the session that did not end was not logged")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if _, err := h.NextOrchestration(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("after the stop: %v", err)
 		}
-		commitEnd(t, item, 0, `1`) // it may still end well, if nobody took it over
+		commitEnd(t, item, 0, `1`) // it may still succeed if no other worker has advanced the instance
 	})
 }

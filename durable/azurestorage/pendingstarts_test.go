@@ -29,15 +29,15 @@ func mustLoseBlobs(t *testing.T, h *TaskHub, id string) {
 	}
 }
 
-// An instance that is pending although its input is gone can never begin. It fails, so
-// that its ID is free; what it was can be read, and a late checkpoint of it is refused.
-func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
+// A pending instance without its input can never start. It fails, so that its ID becomes free. Its
+// failure can be read, and a late first checkpoint is rejected.
+func TestPendingStart_FailsWithoutItsInput(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e1", large)
 	pending := startMessage("i", "e1", large)
 	if err := h.starts.resendStart(t.Context(), pending.Target); err != nil || runtimeStatus(t, h, "i") != history.Pending {
-		t.Fatalf("with its input it is %v, %v", runtimeStatus(t, h, "i"), err)
+		t.Fatalf("with its input: status %v, %v; want Pending", runtimeStatus(t, h, "i"), err)
 	}
 	mustLoseBlobs(t, h, "i")
 	if err := h.starts.resendStart(t.Context(), pending.Target); err != nil {
@@ -45,19 +45,19 @@ func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
 	}
 	state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true, Output: true})
 	if err != nil || state.Status != history.Failed || !strings.Contains(store.Value(state.Output), "i/message-") {
-		t.Errorf("%+v, %v; want it failed and the blob named", state, err)
+		t.Errorf("%+v, %v; want Failed with the name of the blob", state, err)
 	}
 	_, _, err = h.instances.Histories.Append(t.Context(), pending.Target, mustRows(t, h, pending.Target, 0, episode([]provider.TaskMessage{startMessage("i", "e1", `1`)})), "", nil)
 	if !errors.Is(err, provider.ErrSessionLost) {
-		t.Errorf("its first checkpoint ended with %v, want %v", err, provider.ErrSessionLost)
+		t.Errorf("its first checkpoint: %v, want %v", err, provider.ErrSessionLost)
 	}
 	mustStart(t, h, "i", "e2", `2`)
 }
 
-// A process dies that has inserted the row of an instance and nothing else. The client, which
-// got no answer, starts it again, with another execution ID: it is told that the instance
-// exists, and the instance begins at once, wherever the client is.
-func TestPendingStart_IsSentForAClientThatStartsItAgain(t *testing.T) {
+// A process dies after it inserted the row of an instance. The client got no response and starts
+// the ID again, with another execution ID. It gets an InstanceExistsError, and the instance starts
+// immediately, even if the client is in another process.
+func TestPendingStart_IsResentWhenAClientStartsTheIDAgain(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *TaskHub{
 		"with a worker":    func(t *testing.T) *TaskHub { h, _ := idleInstance(t, "warm-up"); return h },
 		"without a worker": func(t *testing.T) *TaskHub { return openHub(t, testConfig(t)) },
@@ -69,7 +69,7 @@ func TestPendingStart_IsSentForAClientThatStartsItAgain(t *testing.T) {
 				if err := h.resources.ensureCreated(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				for _, id := range []string{"later", "i"} { // the latter's message would send what comes after it through the queue
+				for _, id := range []string{"later", "i"} { // "later" comes first, because the message of "i" disables direct starts
 					start := startMessage(id, "e1", `1`).Event.(*history.ExecutionStarted)
 					if id == "later" {
 						start.ScheduledStart = time.Now().Add(time.Hour)
@@ -90,21 +90,21 @@ func TestPendingStart_IsSentForAClientThatStartsItAgain(t *testing.T) {
 					worker, _ = serving(t, h.cfg)
 				}
 				if item := mustNext(t, worker); item.Instance.ExecutionID != "e1" || eventTypes(item.Messages) != "ExecutionStarted " {
-					t.Errorf("%s of %v came, want the start of the first execution", eventTypes(item.Messages), item.Instance)
+					t.Errorf("delivered %s to %v, want the start of the first execution", eventTypes(item.Messages), item.Instance)
 				}
 			})
 		})
 	}
 }
 
-// A worker that finds an instance pending for long sends its start again until it can.
-func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
+// A worker that finds an overdue pending instance resends its start until it succeeds.
+func TestPendingStart_IsResentByAWorkerUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		var refuses atomic.Bool
+		var rejects atomic.Bool
 		counter := newCounter(t)
 		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-			if call.Name == "PutMessage" && refuses.Load() {
+			if call.Name == "PutMessage" && rejects.Load() {
 				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
 			}
 			return next()
@@ -115,21 +115,21 @@ func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
 		if _, _, err := h.instances.Rows.Create(t.Context(), startMessage("i", "e1", `1`).Event.(*history.ExecutionStarted), nil, ""); err != nil {
 			t.Fatal(err)
 		}
-		refuses.Store(true)
+		rejects.Store(true)
 		time.Sleep(scanInterval + 2*time.Minute)
 		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "cannot query pending instances") {
-			t.Fatal("its start was not refused")
+			t.Fatal("its start was not rejected")
 		}
-		refuses.Store(false)
+		rejects.Store(false)
 		time.Sleep(scanInterval)
 		if item := mustNext(t, h); item.Instance.InstanceID != "i" || eventTypes(item.Messages) != "ExecutionStarted " {
-			t.Errorf("%s of %v came, want the start", eventTypes(item.Messages), item.Instance)
+			t.Errorf("delivered %s to %v, want the start", eventTypes(item.Messages), item.Instance)
 		}
 	})
 }
 
-// An instance whose start is in the queue and is sent again begins once.
-func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
+// An instance whose start is queued and resent starts once.
+func TestPendingStart_WithTwoMessagesStartsOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		client := openHub(t, testConfig(t))
@@ -143,15 +143,15 @@ func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
 		h, _ := serving(t, client.cfg)
 		item := mustNext(t, h)
 		if eventTypes(item.Messages) != "ExecutionStarted " {
-			t.Errorf("%s came, want one start", eventTypes(item.Messages))
+			t.Errorf("delivered %s, want one start", eventTypes(item.Messages))
 		}
 		commitEnd(t, item, 0, `1`)
 		patience.Until(t, "the messages are gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
 }
 
-// A process remembers the last instances whose starts it has sent again, and no more than it must.
-func TestPendingStart_OnlyTheLastAreRemembered(t *testing.T) {
+// A process remembers the executions whose starts it has resent most recently, within a limit.
+func TestPendingStart_RemembersOnlyTheMostRecent(t *testing.T) {
 	t.Parallel()
 	var again recentExecutions
 	of := func(i int) history.OrchestrationInstance {
@@ -169,9 +169,9 @@ func TestPendingStart_OnlyTheLastAreRemembered(t *testing.T) {
 	}
 }
 
-// One that has begun, or has continued as new, is not failed, though its row was not
-// told.
-func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
+// A pending instance that has started or continued as new does not fail, although its row is
+// outdated.
+func TestPendingStart_DoesNotFailIfItHasStarted(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	for id, execution := range map[string]string{"begun": "e1", "continued": "e2"} {
@@ -189,21 +189,21 @@ func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := runtimeStatus(t, h, id); got != history.Pending {
-			t.Errorf("%s: it is %v", id, got)
+			t.Errorf("%s: status %v, want Pending", id, got)
 		}
 	}
 }
 
-// A history whose blobs are gone does not count if its instance was purged, or another
-// execution is about to start. Of an instance that is there it is damaged.
-func TestLoadInstance_LeavesOutTheHistoryOfAPurgedInstance(t *testing.T) {
+// A history whose blobs are missing is ignored if its instance was purged or another execution is
+// about to start. Otherwise it is damaged.
+func TestLoadInstance_IgnoresTheHistoryOfAPurgedInstance(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for id, tt := range map[string]struct {
-		row   string // the execution that the row is of
+		row   string // the execution in the row
 		wants bool
 	}{"purged": {"", true}, "started anew": {"e2", true}, "there": {"e1", false}} {
 		if tt.row != "" {

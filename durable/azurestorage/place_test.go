@@ -8,9 +8,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A queue does not tell where a message is in it: what is before an instance is about how
-// long the queue of its partition is, until a worker has taken it.
-func TestPlace_IsExactOnceThisProcessHasTheMessages(t *testing.T) {
+// A queue does not show the position of a message. Before a worker has received it, the place is an
+// estimate from the length of the queue.
+func TestPlace_IsExactForReceivedMessages(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -30,7 +30,7 @@ func TestPlace_IsExactOnceThisProcessHasTheMessages(t *testing.T) {
 			t.Errorf("without a worker the place is %+v, want %+v", got, want)
 		}
 		runHub(t, h)
-		patience.Until(t, "the worker has all", func() bool {
+		patience.Until(t, "the worker has received all messages", func() bool {
 			places := map[provider.Place]bool{place(h, "i0"): true, place(h, "i1"): true, place(h, "i2"): true}
 			for n := range 3 {
 				if !places[provider.Place{Owner: "w", Before: n, IsExact: true}] {
@@ -39,9 +39,9 @@ func TestPlace_IsExactOnceThisProcessHasTheMessages(t *testing.T) {
 			}
 			return true
 		})
-		// Another process sees no messages in the queue any more.
+		// For another process the queue has no visible messages now.
 		if got, want := place(client, "i1"), (provider.Place{Owner: "w"}); got != want {
-			t.Errorf("of another process the place is %+v, want %+v", got, want)
+			t.Errorf("in another process the place is %+v, want %+v", got, want)
 		}
 	})
 }

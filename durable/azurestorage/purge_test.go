@@ -15,18 +15,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// large is a payload that goes to blobs, as a message and as a column.
+// large is a payload that is stored in blobs, both in messages and in columns.
 var large = `"` + strings.Repeat("x", 70_000) + `"`
 
-// endLarge starts an instance with a large input and lets it end with a large
-// output.
+// endLarge runs an instance with a large input and a large output to its end.
 func endLarge(t testing.TB, h *TaskHub, id string) {
 	t.Helper()
 	mustStart(t, h, id, id+"-e", large)
 	commitEnd(t, mustNext(t, h), 0, large)
 }
 
-// leftOf returns what is stored of an instance: keys of rows, names of blobs.
+// leftOf returns the stored rows and blob names of an instance.
 func leftOf(t testing.TB, h *TaskHub, id string) []string {
 	t.Helper()
 	var left []string
@@ -47,9 +46,9 @@ func leftOf(t testing.TB, h *TaskHub, id string) []string {
 	return left
 }
 
-// .NET deletes the blobs of all instances whose IDs begin alike, and leaves
-// those with escaped IDs behind.
-func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
+// .NET deletes the blobs of all instances whose IDs start with the same text, and leaves the blobs
+// of escaped IDs.
+func TestPurge_DeletesOnlyOneInstance(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -68,7 +67,7 @@ func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := leftOf(t, h, id); len(left) > 0 {
-				t.Errorf("left of %q: %q", id, left)
+				t.Errorf("still stored of %q: %q", id, left)
 			}
 			for _, other := range ids[i+1:] {
 				if n := len(leftOf(t, h, other)); n != want[other] {
@@ -88,7 +87,7 @@ func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
 	})
 }
 
-func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
+func TestPurge_DeletesHistoriesLargerThanATransaction(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
@@ -110,9 +109,9 @@ func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
 	if err := h.Purge(t.Context(), "long", nil); err != nil {
 		t.Fatal(err)
 	}
-	// There is no container for blobs yet, which is no obstacle.
+	// The container for blobs does not exist yet, which is no error.
 	if rows := storedRows(t, h.instances.HistoryTable, "long"); len(rows) > 0 || len(storedRows(t, h.instances.RowTable, "long")) > 0 {
-		t.Errorf("left: %q and perhaps the instance row", rows)
+		t.Errorf("still stored: %q and possibly the instance row", rows)
 	}
 	mustStart(t, h, "long", "e3", `3`)
 	item = mustNext(t, h)
@@ -122,9 +121,8 @@ func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
 	commitEnd(t, item, 0, `3`)
 }
 
-// Wherever a purge is cut off, the instance row is there until the end, and
-// purging again does the rest.
-func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
+// If a purge is interrupted, the instance row still exists, and another purge completes the work.
+func TestPurge_CanBeInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -137,7 +135,7 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 			var count atomic.Int32
 			cut := newCounter(t)
 			cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-				if count.Add(1) > n { // this process is dead
+				if count.Add(1) > n { // the process is dead
 					return azuritetest.Refusal(nil, http.StatusForbidden, "Dead"), nil
 				}
 				return next()
@@ -148,25 +146,25 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 			dying.resources.created.Store(true)
 			if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
 				if rows := storedRows(t, h.instances.RowTable, id); len(rows) != 1 {
-					t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
+					t.Fatalf("interrupted after %d requests: %d instance rows, want 1", n, len(rows))
 				}
 				if err := h.Purge(t.Context(), id, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if left := leftOf(t, h, id); len(left) > 0 {
-				t.Errorf("cut off after %d requests: left %q", n, left)
+				t.Errorf("interrupted after %d requests: still stored: %q", n, left)
 			}
 			if n > 30 {
-				t.Fatal("the purge never ends")
+				t.Fatal("the purge makes more than 30 requests")
 			}
 		}
 	})
 }
 
-// A client has looked at an instance that has ended, and purges it. The ID is started anew
-// before one of the purge's requests, whichever that is. That execution stays.
-func TestPurge_SparesWhatBeganSince(t *testing.T) {
+// A client reads an ended instance and purges it. The ID is started again before the n-th request
+// of the purge, for every n. The new execution must stay.
+func TestPurge_SparesANewExecution(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		requests := 0
@@ -179,8 +177,8 @@ func TestPurge_SparesWhatBeganSince(t *testing.T) {
 	})
 }
 
-// mustSpareWhatBegan begins an execution before the n-th request of a purge; false means
-// that it has fewer.
+// mustSpareWhatBegan starts an execution before the n-th request of a purge. It returns false if
+// the purge has fewer requests.
 func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 	t.Helper()
 	cfg := testConfig(t)
@@ -194,7 +192,7 @@ func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 		t.Fatal(err)
 	}
 	var requests atomic.Int32
-	input := `"` + strings.Repeat("x", 70<<10) + `"` // goes into a blob
+	input := `"` + strings.Repeat("x", 70<<10) + `"` // stored in a blob
 	transport := newCounter(t)
 	transport.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if requests.Add(1) == int32(n) {
@@ -211,21 +209,21 @@ func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 		return false
 	}
 	if !errors.Is(err, provider.ErrInstanceChanged) && (err == nil || !strings.Contains(err.Error(), "changed since")) {
-		t.Errorf("begun before request %d: the purge ended with %v, want that the instance has changed", n, err)
+		t.Errorf("start before request %d: the purge returned %v, want ErrInstanceChanged", n, err)
 	}
 	stored, loadErr := worker.instances.Load(t.Context(), "i", "")
 	if loadErr != nil || len(stored.Events) != 3 || stored.ExecutionID != "e2" || stored.Row == nil || stored.Row.State.Instance.ExecutionID != "e2" {
-		t.Fatalf("begun before request %d: of the second execution there is %+v, %v", n, stored, loadErr)
+		t.Fatalf("start before request %d: stored of the second execution: %+v, %v", n, stored, loadErr)
 	}
 	if got := store.Value(stored.Events[1].(*history.ExecutionStarted).Input); got != input {
-		t.Errorf("begun before request %d: its input has %d bytes, want %d", n, len(got), len(input))
+		t.Errorf("start before request %d: the input has %d bytes, want %d", n, len(got), len(input))
 	}
 	return true
 }
 
-// If the sentinel is another one than was read, nothing is deleted of a history, however
-// long.
-func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
+// If the sentinel has changed since it was read, the purge deletes no row of the history, however
+// long it is.
+func TestPurge_DeletesNothingOfAChangedHistory(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
@@ -243,14 +241,14 @@ func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 	}
 	mustAppend(t, h, start.Target, len(events), episode(nil), etag)
 	if err := h.instances.Histories.Remove(t.Context(), "i", versions); !store.IsConflict(err) {
-		t.Errorf("the purge ended with %v, want a conflict", err)
+		t.Errorf("the purge returned %v, want a conflict", err)
 	}
 	if got, want := len(storedRows(t, h.instances.HistoryTable, "i")), len(events)+2+1; got != want {
 		t.Errorf("%d rows are left, want %d", got, want)
 	}
 }
 
-func TestPurge_BearsThatRowsAreGone(t *testing.T) {
+func TestPurge_ToleratesMissingRows(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -274,14 +272,14 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	})
 }
 
-// The list of blobs cannot name the ID U+FFFF in its answer, which is XML. The rows go, and
-// other instances are purged.
-func TestPurge_RemovesTheRowsOfAnIDThatXMLCannotContain(t *testing.T) {
+// The blob list is XML and cannot contain an ID with U+FFFF. The purge still deletes the rows, and
+// other instances can be purged.
+func TestPurge_DeletesTheRowsOfAnIDThatXMLCannotContain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
 		runHub(t, h)
-		endLarge(t, h, "other") // the list needs a container
+		endLarge(t, h, "other") // listing blobs needs a container
 		for _, id := range []string{"a\uFFFF", "a\uFFFEb"} {
 			mustStart(t, h, id, id+"-e", `1`)
 			commitEnd(t, mustNext(t, h), 0, `1`)
@@ -289,7 +287,7 @@ func TestPurge_RemovesTheRowsOfAnIDThatXMLCannotContain(t *testing.T) {
 				t.Errorf("purge %q: %v", id, err)
 			}
 			if left := leftOf(t, h, id); len(left) > 0 {
-				t.Errorf("left of %q: %q", id, left)
+				t.Errorf("still stored of %q: %q", id, left)
 			}
 		}
 		if err := h.Purge(t.Context(), "other", nil); err != nil {
@@ -298,7 +296,7 @@ func TestPurge_RemovesTheRowsOfAnIDThatXMLCannotContain(t *testing.T) {
 	})
 }
 
-// A list that fails for another reason ends the purge, which leaves the row.
+// If the list fails for another reason, the purge fails and keeps the row.
 func TestPurge_OfAnOrdinaryIDFailsIfItsBlobsCannotBeListed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -317,7 +315,7 @@ func TestPurge_OfAnOrdinaryIDFailsIfItsBlobsCannotBeListed(t *testing.T) {
 		other := openHub(t, cfg)
 		other.resources.created.Store(true)
 		if err := other.Purge(t.Context(), "i", nil); store.StatusOf(err) != http.StatusInternalServerError {
-			t.Errorf("the purge ended with %v, want status 500", err)
+			t.Errorf("the purge returned %v, want status 500", err)
 		}
 		if rows := storedRows(t, h.instances.RowTable, "i"); len(rows) != 1 {
 			t.Errorf("%d instance rows are left, want 1", len(rows))

@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// justBegun runs f in a bubble with a hub in which the first checkpoint of an instance was just
-// committed, which has called an activity and set a custom status, if there is one.
+// justBegun runs f in a bubble with a hub that has just committed the first checkpoint of an
+// instance. The checkpoint schedules an activity and sets the custom status unless it is nil.
 func justBegun(t *testing.T, customStatus *string, f func(t *testing.T, h *TaskHub, merges func() int, stop func())) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -40,87 +40,88 @@ func justBegun(t *testing.T, customStatus *string, f func(t *testing.T, h *TaskH
 	})
 }
 
-// rowOf returns what the row of an instance says, whatever this process knows besides.
+// rowOf returns the state in the instance's row, without this process's knowledge of started
+// executions.
 func rowOf(t *testing.T, h *TaskHub) *provider.InstanceState {
 	t.Helper()
 	row, err := h.instances.Rows.Read(t.Context(), "i")
 	if err != nil || row == nil {
-		t.Fatalf("there is no row: %v", err)
+		t.Fatalf("cannot read the row: %v", err)
 	}
 	return &row.State
 }
 
-// That an execution has begun is in its row after a second. Clients in this process are
-// told before, and who only knows the row does not rewind it.
-func TestPutOff_TheRowSaysAfterASecondThatAnExecutionHasBegun(t *testing.T) {
+// The row says after a second that an execution has started. Clients in this process learn it
+// immediately, and a client that knows only the row cannot rewind it.
+func TestDelayedRow_IsWrittenAfterTheDelay(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, _ func() int, _ func()) {
 		if got := rowOf(t, h).Status; got != history.Pending {
-			t.Errorf("the row says %v at once", got)
+			t.Errorf("the row says %v before the delay, want Pending", got)
 		}
 		if got := runtimeStatus(t, h, "i"); got != history.Running {
-			t.Errorf("a client is told that it is %v", got)
+			t.Errorf("a client gets the status %v, want Running", got)
 		}
 		page, err := h.Instances(t.Context(), provider.Query{})
 		if err != nil || len(page.Instances) != 1 || page.Instances[0].Status != history.Running {
-			t.Errorf("a list has %+v, %v", page, err)
+			t.Errorf("the list is %+v, %v; want one running instance", page, err)
 		}
 		for status, want := range map[history.RuntimeStatus]int{history.Pending: 0, history.Running: 1, history.Completed: 0} {
 			page, err := h.Instances(t.Context(), provider.Query{Statuses: []history.RuntimeStatus{status}})
 			if err != nil || len(page.Instances) != want {
-				t.Errorf("a list of those that are %v has %+v, %v; want %d", status, page, err, want)
+				t.Errorf("the list with status %v is %+v, %v; want %d instances", status, page, err, want)
 			}
 		}
 		again := startMessage("i", "e2", `"in"`)
 		exists := (*provider.InstanceExistsError)(nil)
 		if err := h.StartInstance(t.Context(), again, []history.RuntimeStatus{history.Running}); !errors.As(err, &exists) || exists.Status != history.Running {
-			t.Errorf("a start of what runs ended with %v", err)
+			t.Errorf("a start of the running instance: %v, want InstanceExistsError with status Running", err)
 		}
 		if err := h.Rewind(t.Context(), "i", ""); !errors.Is(err, provider.ErrInstanceChanged) {
-			t.Errorf("a rewind ended with %v", err)
+			t.Errorf("a rewind: %v, want ErrInstanceChanged", err)
 		}
 		time.Sleep(rowDelay + 100*time.Millisecond)
 		if got := rowOf(t, h).Status; got != history.Running {
-			t.Errorf("the row says %v after a second", got)
+			t.Errorf("the row says %v after the delay, want Running", got)
 		}
 	})
 }
 
-// What ends within the second has its row written once.
-func TestPutOff_ARowIsWrittenOnceForWhatEndsSooner(t *testing.T) {
+// The row of an execution that ends within a second is written once.
+func TestDelayedRow_IsWrittenOnceIfTheExecutionEndsSooner(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, merges func() int, _ func()) {
 		completeActivity(t, h, `"a"`)
 		commitActivity(t, mustNext(t, h), 1, `["b"]`)
 		completeActivity(t, h, `"b"`)
 		commitEnd(t, mustNext(t, h), 2, `"out"`)
 		if left := h.started.executions(); len(left) > 0 {
-			t.Errorf("after its end, %v count as begun only", left)
+			t.Errorf("after their end, executions %v are still registered", left)
 		}
 		row, n := rowOf(t, h), merges()
 		if row.Status != history.Completed || row.Name != "HelloSeq" || n != 1 {
-			t.Errorf("the row is %+v, written %d times; want it completed at once", row, n)
+			t.Errorf("the row is %+v, written %d times; want Completed after one write", row, n)
 		}
 		time.Sleep(2 * rowDelay)
 		if n := merges(); n != 1 {
-			t.Errorf("the row was written %d times in the end", n)
+			t.Errorf("the row was written %d times, want 1", n)
 		}
 	})
 }
 
-// A second counts from the first checkpoint, whatever others follow.
-func TestPutOff_IsNotPutOffAnewByCheckpoints(t *testing.T) {
+// The delay counts from the first checkpoint, even if others follow.
+func TestDelayedRow_IsNotDelayedFurtherByCheckpoints(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, merges func() int, _ func()) {
 		time.Sleep(rowDelay / 2)
 		completeActivity(t, h, `"a"`)
 		commitActivity(t, mustNext(t, h), 1, `["b"]`)
 		time.Sleep(rowDelay/2 + 100*time.Millisecond)
 		if row, n := rowOf(t, h), merges(); row.Status != history.Running || n != 1 {
-			t.Errorf("the row is %+v, written %d times; want it running at once", row, n)
+			t.Errorf("the row is %+v, written %d times; want Running after one write", row, n)
 		}
 	})
 }
 
-// A custom status is not late.
-func TestPutOff_ACustomStatusIsInTheRowAtOnce(t *testing.T) {
+// The first custom status is written without delay.
+func TestDelayedRow_IsNotUsedForACustomStatus(t *testing.T) {
 	justBegun(t, new(`"first"`), func(t *testing.T, h *TaskHub, _ func() int, _ func()) {
 		if row := rowOf(t, h); row.Status != history.Running || row.CustomStatus == nil || *row.CustomStatus != `"first"` {
 			t.Errorf("the row is %+v", row)
@@ -142,8 +143,8 @@ func TestPutOff_ACustomStatusIsInTheRowAtOnce(t *testing.T) {
 	})
 }
 
-// Who takes the partition over finds the row written.
-func TestPutOff_ARowIsWrittenBeforeThePartitionIsGivenUp(t *testing.T) {
+// The row is written before the partition is released to another worker.
+func TestDelayedRow_IsWrittenBeforeThePartitionIsReleased(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, _ func() int, stop func()) {
 		begin := time.Now()
 		stop()
@@ -153,9 +154,9 @@ func TestPutOff_ARowIsWrittenBeforeThePartitionIsGivenUp(t *testing.T) {
 	})
 }
 
-// A start in the place of an instance that goes on is not refused because a worker writes
-// the row of that at the same time.
-func TestStartInstance_ReplacesAnInstanceWhoseRowIsWrittenMeanwhile(t *testing.T) {
+// A start that replaces a running instance does not fail because a worker writes that instance's
+// row at the same time.
+func TestStartInstance_ReplacesAnInstanceDuringARowWrite(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -174,19 +175,19 @@ func TestStartInstance_ReplacesAnInstanceWhoseRowIsWrittenMeanwhile(t *testing.T
 		mustStart(t, h, "i", "e1", `1`)
 		mustStart(t, h, "i", "e2", `2`)
 		if row := rowOf(t, h); row.Instance.ExecutionID != "e2" || writes != 0 {
-			t.Errorf("the row is %+v, and %d writes did not come", row, writes)
+			t.Errorf("the row is %+v, and %d interfering writes are left", row, writes)
 		}
 	})
 }
 
-// A purge does not come across a row that is written in its middle since it was put off.
-func TestPutOff_ARowIsWrittenBeforeItsInstanceIsPurged(t *testing.T) {
+// A purge writes a delayed row first, so that the row does not change during the purge.
+func TestDelayedRow_IsWrittenBeforeAPurge(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		counter := newCounter(t)
 		var purging atomic.Bool
 		counter.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-			if purging.Load() && isCommit(call) { // between reading the row and deleting it
+			if purging.Load() && isCommit(call) { // between the read and the deletion of the row
 				time.Sleep(2 * rowDelay)
 			}
 			return next()
@@ -205,14 +206,14 @@ func TestPutOff_ARowIsWrittenBeforeItsInstanceIsPurged(t *testing.T) {
 		err := h.Purge(t.Context(), "i", nil)
 		purging.Store(false)
 		if err != nil {
-			t.Errorf("a purge right after the begin: %v", err)
+			t.Errorf("a purge right after the start: %v", err)
 		}
 	})
 }
 
-// What one execution has begun says nothing of another with its ID, which a client has put in
-// its place since.
-func TestPutOff_IsOfOneExecution(t *testing.T) {
+// A started execution does not affect another execution with the same ID that a client has started
+// since.
+func TestDelayedRow_AffectsOneExecution(t *testing.T) {
 	t.Parallel()
 	var b startedRegistry
 	first, second := history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e1"}, history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e2"}
@@ -228,14 +229,14 @@ func TestPutOff_IsOfOneExecution(t *testing.T) {
 		{second, history.Pending, history.Pending},
 		{history.OrchestrationInstance{InstanceID: "j", ExecutionID: "e1"}, history.Pending, history.Pending},
 	} {
-		for name, known := range map[string]beginnings{"one": b.of(c.of.InstanceID), "each": b.each()} {
+		for name, known := range map[string]startedExecutions{"one": b.of(c.of.InstanceID), "each": b.executions()} {
 			state := &provider.InstanceState{Instance: c.of, Status: c.row}
 			if known.correct(state); state.Status != c.want || state.LastUpdatedAt.Equal(at) != (c.row != c.want) {
-				t.Errorf("%s: %v of %v is told as %v of %v, want %v", name, c.row, c.of, state.Status, state.LastUpdatedAt, c.want)
+				t.Errorf("%s: %v of %v is corrected to %v of %v, want %v", name, c.row, c.of, state.Status, state.LastUpdatedAt, c.want)
 			}
 		}
 	}
-	if b.remove("i"); len(b.each()) > 0 || b.of("i") != nil {
-		t.Errorf("after it was removed: %v", b.each())
+	if b.remove("i"); len(b.executions()) > 0 || b.of("i") != nil {
+		t.Errorf("after the removal: %v", b.executions())
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// The row of an instance whose last generation ended just before the worker
-// died may be that of an earlier generation. It is put right; the row of an
-// execution that is yet to start is left alone.
-func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
+// If the worker dies after the last generation of an instance ends, the row may still describe an
+// earlier generation. Repair updates it. It does not change the row of an execution that has not
+// started.
+func TestRepair_UpdatesTheRowOfAnEarlierGeneration(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	for id, tt := range map[string]struct {
 		status history.RuntimeStatus
-		first  string // what the history says of how it began
+		first  string // the first execution according to the history
 		want   history.RuntimeStatus
 	}{
-		"earlier":           {history.Running, "", history.Completed},
-		"earlier, not told": {history.Pending, "e1", history.Completed},
-		"next":              {history.Pending, "", history.Pending},
-		"next of several":   {history.Pending, "e0", history.Pending},
+		"earlier":          {history.Running, "", history.Completed},
+		"earlier, pending": {history.Pending, "e1", history.Completed},
+		"next":             {history.Pending, "", history.Pending},
+		"next of several":  {history.Pending, "e0", history.Pending},
 	} {
 		mustStart(t, h, id, "e1", `1`)
 		if tt.status == history.Running {
@@ -57,25 +57,25 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 	}
 }
 
-// The row of an instance whose worker died before it could say that the
-// instance runs, or is suspended, is put right when what was taken comes again.
-func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
+// If the worker died before it wrote to the row that the instance is running or suspended, a
+// redelivered message repairs the row.
+func TestRepair_UpdatesTheRowOfARunningInstance(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	suspended := []history.Event{&history.ExecutionSuspended{Header: header(-1)}}
 	for id, tt := range map[string]struct {
 		fresh []history.Event
-		row   string // what the row says, if not Pending
+		row   string // the status in the row, if not Pending
 		want  history.RuntimeStatus
 
-		before string // the execution that the row is of, if another one
+		before string // the execution in the row, if it is another one
 	}{
 		"running":   {want: history.Running},
 		"suspended": {fresh: suspended, want: history.Suspended},
-		"rewound":   {row: "Failed", want: history.Running}, // by somebody who died before the row said so
+		"rewound":   {row: "Failed", want: history.Running}, // by a process that died before it wrote the row
 		"earlier":   {fresh: suspended, row: "Running", want: history.Suspended, before: "e0"},
-		"ended":     {fresh: suspended, row: "Completed", want: history.Suspended, before: "e0"}, // whose ID a child has now
-		"next":      {fresh: suspended, want: history.Pending, before: "e2"},                     // of a client that starts it anew
+		"ended":     {fresh: suspended, row: "Completed", want: history.Suspended, before: "e0"}, // a child has the ID now
+		"next":      {fresh: suspended, want: history.Pending, before: "e2"},                     // a client starts the ID again
 	} {
 		mustStart(t, h, id, cmp.Or(tt.before, "e1"), `1`)
 		if tt.row != "" {
@@ -101,7 +101,7 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 		if err := h.instances.Repair(t.Context(), id, stored); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.instances.Repair(t.Context(), id, nil); err != nil { // it is right already
+		if err := h.instances.Repair(t.Context(), id, nil); err != nil { // it is repaired already
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), id, provider.Fetch{})
@@ -114,10 +114,10 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 	}
 }
 
-// What is stored of an instance is not read at one instant: its row may be newer than
-// its history. It is not put right then, and neither if somebody writes it meanwhile
-// who knows less. What came again is kept, and comes once more.
-func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
+// History and row are not read at the same time, so the row may be newer than the history. Repair
+// fails then, and also if another process writes outdated data to the row. The message is kept and
+// redelivered.
+func TestRepair_FailsIfTheDataHasChanged(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	for id, tt := range map[string]struct {
@@ -148,9 +148,9 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 		}
 		tt.change(t, stored)
 		if err := h.instances.Repair(t.Context(), id, stored); err == nil {
-			t.Errorf("%s: the row was put right although something has changed", id)
+			t.Errorf("%s: the repair succeeded although the data has changed", id)
 		}
-		if err := h.instances.Repair(t.Context(), id, nil); err != nil { // when it comes once more
+		if err := h.instances.Repair(t.Context(), id, nil); err != nil { // when the message is redelivered
 			t.Fatal(err)
 		}
 		if got := runtimeStatus(t, h, id); got != tt.want {
@@ -159,9 +159,8 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 	}
 }
 
-// A child that waits for an event, and whose row could not be inserted, can be found
-// nevertheless when its start comes again.
-func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
+// A running child whose row could not be inserted gets its row when its start is redelivered.
+func TestRepair_InsertsTheRowOfARunningChild(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
@@ -177,9 +176,9 @@ func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
 	}
 }
 
-// A child has no row until its first checkpoint. If it is found to have none, somebody
-// may have written it since, and even have started the ID anew.
-func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
+// A child has no row until its first checkpoint. If it has none, another process may have inserted
+// one since, even for a new start of the ID.
+func TestRepair_OfAMissingRowReplacesNoOther(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
@@ -194,10 +193,10 @@ func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
 	}
 	mustStart(t, h, "i", "e2", `2`)
 	if err := h.instances.Repair(t.Context(), "i", stored); !store.IsConflict(err) {
-		t.Errorf("the repair ended with %v, want a conflict", err)
+		t.Errorf("the repair returned %v, want a conflict", err)
 	}
 	row, err := h.instances.Rows.Read(t.Context(), "i")
 	if err != nil || row.State.Instance.ExecutionID != "e2" || row.State.Status != history.Pending {
-		t.Errorf("the row is %+v, %v, want that of what is to start", row, err)
+		t.Errorf("the row is %+v, %v, want the pending one of e2", row, err)
 	}
 }

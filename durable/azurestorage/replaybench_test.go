@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// storedSequence returns the rows of an orchestration that called n activities
-// one after another and waits for one more, as the table service returns them.
+// storedSequence returns the history rows, in the format of the table service, of an orchestration
+// that called n activities one after another and waits for one more.
 func storedSequence(n int) [][]byte {
 	const id, execution = "8747b3a46089446a9771b91d72f57a5a", "1c5f4050a76442e08367975e81734a5d"
 	at := time.Date(2026, 11, 20, 18, 34, 3, 41447400, time.UTC)
@@ -42,7 +42,7 @@ func storedSequence(n int) [][]byte {
 	return rows
 }
 
-// sequence calls activities one after another, for ever.
+// sequence calls activities one after another forever.
 func sequence(x *replay.Execution, _ *string) (*string, error) {
 	for {
 		f := new(replay.Future)
@@ -51,9 +51,8 @@ func sequence(x *replay.Execution, _ *string) (*string, error) {
 	}
 }
 
-// BenchmarkReplayOfStoredRows counts from the JSON of rows to an orchestrator
-// that waits where it was: rows are read and their events noted, as at the load
-// of an instance, and replayed.
+// BenchmarkReplayOfStoredRows measures the load of an instance from the JSON of its rows to the
+// point where the replayed orchestrator waits.
 func BenchmarkReplayOfStoredRows(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		raw := storedSequence(n)

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// failActivity lets the next activity fail.
+// failActivity makes the next activity fail.
 func failActivity(t testing.TB, h *TaskHub) {
 	t.Helper()
 	item := mustActivity(t, h)
@@ -31,8 +31,8 @@ func failActivity(t testing.TB, h *TaskHub) {
 	}
 }
 
-// commitFailure ends an episode in which the orchestrator fails, and tells its
-// parent if it has one.
+// commitFailure commits an episode in which the orchestrator fails. It notifies the parent if
+// parent is not nil.
 func commitFailure(t testing.TB, item *provider.OrchestrationWorkItem, id int, parent *history.ParentInstance) {
 	t.Helper()
 	cp := &provider.Checkpoint{
@@ -59,13 +59,12 @@ func failInstance(t testing.TB, h *TaskHub, id string) {
 	commitFailure(t, mustNext(t, h), 1, nil)
 }
 
-// finishRewound takes an instance that was rewound to its end: the activity is
-// scheduled again, and succeeds.
+// finishRewound runs a rewound instance to its end: the activity runs again and succeeds.
 func finishRewound(t testing.TB, h *TaskHub) {
 	t.Helper()
 	item := mustNext(t, h)
 	if got := arrivedTypes(item); got != "GenericEvent" {
-		t.Fatalf("the rewound instance got %s, want a GenericEvent", got)
+		t.Fatalf("delivered %s to the rewound instance, want a GenericEvent", got)
 	}
 	commitActivity(t, item, 0, `["x"]`)
 	completeActivity(t, h, `"ok"`)
@@ -85,7 +84,7 @@ func runtimeStatus(t testing.TB, h *TaskHub, id string) history.RuntimeStatus {
 	return state.Status
 }
 
-func TestRewind_LetsTheActivityRunAgain(t *testing.T) {
+func TestRewind_RunsTheActivityAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -95,7 +94,7 @@ func TestRewind_LetsTheActivityRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if status := runtimeStatus(t, h, "a/b"); status != history.Pending {
-			t.Errorf("after the rewind it is %v, want Pending as in .NET", status)
+			t.Errorf("after the rewind: status %v, want Pending as in .NET", status)
 		}
 		finishRewound(t, h)
 
@@ -120,12 +119,12 @@ func TestRewind_LetsTheActivityRunAgain(t *testing.T) {
 			t.Errorf("the reason in the history is %q", store.Value(reason))
 		}
 		if status := runtimeStatus(t, h, "a/b"); status != history.Completed {
-			t.Errorf("at the end it is %v", status)
+			t.Errorf("at the end: status %v, want Completed", status)
 		}
 	})
 }
 
-func TestRewind_GoesThroughAFailedChild(t *testing.T) {
+func TestRewind_IncludesAFailedChild(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -156,7 +155,7 @@ func TestRewind_GoesThroughAFailedChild(t *testing.T) {
 		}
 		item = mustNext(t, h)
 		if item.Instance != child {
-			t.Fatalf("%v goes on, want the child", item.Instance)
+			t.Fatalf("dispatched %v, want the child", item.Instance)
 		}
 		commitActivity(t, item, 0, `["x"]`)
 		completeActivity(t, h, `"ok"`)
@@ -176,9 +175,9 @@ func TestRewind_GoesThroughAFailedChild(t *testing.T) {
 	})
 }
 
-// Wherever a rewind is cut off, doing it again, or nothing at all, lets the
-// instance go on, and it never runs without being woken.
-func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
+// If a rewind is interrupted, the instance resumes after another rewind, or by itself. It never
+// runs without a message.
+func TestRewind_CanBeInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
 	for n := range int32(12) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -192,7 +191,7 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 				var count atomic.Int32
 				cut := newCounter(t)
 				cut.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-					if count.Load() > n { // this process is dead
+					if count.Load() > n { // the process is dead
 						return nil, errors.New("the test cut the connection")
 					}
 					if strings.Contains(req.URL.Path, cfg.TaskHub+"History") || strings.Contains(req.URL.Path, cfg.TaskHub+"Instances") ||
@@ -210,7 +209,7 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 				if err := dying.Rewind(ctx, "i", "first"); err == nil && n < 4 {
 					t.Errorf("the rewind succeeded with %d requests", n)
 				}
-				// As a client would: rewind again if it still says that it failed.
+				// Like a client, rewind again if the row still says Failed.
 				if runtimeStatus(t, h, "i") == history.Failed {
 					if err := h.Rewind(t.Context(), "i", "second"); err != nil {
 						t.Fatal(err)
@@ -222,13 +221,13 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// finishRewoundByNow is finishRewound for an instance whose wake-up may be
-// hidden, or come twice.
+// finishRewoundByNow is finishRewound for an instance whose wake-up message may be hidden or
+// duplicated.
 func finishRewoundByNow(t testing.TB, h *TaskHub) {
 	t.Helper()
 	item, err := h.NextOrchestration(patience.Context(t))
 	if err != nil {
-		t.Fatalf("the instance was not woken: %v", err)
+		t.Fatalf("the instance was not dispatched: %v", err)
 	}
 	commitActivity(t, item, 0, `["x"]`)
 	completeActivity(t, h, `"ok"`)
@@ -242,7 +241,7 @@ func finishRewoundByNow(t testing.TB, h *TaskHub) {
 	}
 }
 
-func TestRewind_OfNobodyIsNotFound(t *testing.T) {
+func TestRewind_OfAnUnknownInstanceFails(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if err := h.Rewind(t.Context(), "nobody", ""); !errors.Is(err, provider.ErrInstanceNotFound) {

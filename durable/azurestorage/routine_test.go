@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestRoutine_CountsEventsInOneLineAMinute(t *testing.T) {
+func TestRoutine_LogsOneLineWithCountsPerMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -20,20 +20,20 @@ func TestRoutine_CountsEventsInOneLineAMinute(t *testing.T) {
 			return strings.Count(out.String(), text)
 		}
 		for range 3 {
-			r.note("MessageGone", []any{"messageId", "m"})
+			r.record("MessageGone", []any{"messageId", "m"})
 			time.Sleep(time.Second)
 		}
-		r.note("DuplicateMessageDetected", nil)
+		r.record("DuplicateMessageDetected", nil)
 		if debug, info := lines("level=DEBUG"), lines("level=INFO"); debug != 4 || info != 0 {
 			t.Errorf("at once: %d debug and %d info lines, want 4 and 0", debug, info)
 		}
 		time.Sleep(2 * routineInterval)
 		synctest.Wait()
 		if info := lines("level=INFO"); info != 1 || lines("DuplicateMessageDetected=1 MessageGone=3") != 1 {
-			t.Errorf("after two minutes: %d info lines, want one that counts all\n%s", info, out.String())
+			t.Errorf("after two minutes: %d info lines, want one with all counts\n%s", info, out.String())
 		}
-		r.note("MessageGone", nil)
-		r.report() // at the end of the hub
+		r.record("MessageGone", nil)
+		r.report() // as at the end of Run
 		time.Sleep(2 * routineInterval)
 		synctest.Wait()
 		if info := lines("level=INFO"); info != 2 || lines("held back\" MessageGone=1") != 1 {
@@ -41,7 +41,7 @@ func TestRoutine_CountsEventsInOneLineAMinute(t *testing.T) {
 		}
 		r.report()
 		if info := lines("level=INFO"); info != 2 {
-			t.Errorf("a report without events is a line")
+			t.Errorf("a report without events wrote a line")
 		}
 	})
 }

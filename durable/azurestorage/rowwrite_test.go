@@ -16,9 +16,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// With a negative tolerance every checkpoint is told to the row. Else the end is, and the
-// begin if that was a second before.
-func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
+// With a negative tolerance every checkpoint writes the row. Otherwise the last one does, and the
+// first one if it was a second earlier.
+func TestInstanceRow_IsWrittenByEveryCheckpointIfConfigured(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		for tolerance, want := range map[time.Duration][]int{-1: {3}, time.Hour: {1, 2}} {
@@ -36,9 +36,9 @@ func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 	})
 }
 
-// If the row cannot be written after the first checkpoint's history, the next
-// checkpoint tells the row what it has missed.
-func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
+// If the row cannot be written after the first checkpoint, the next checkpoint writes the missed
+// changes.
+func TestInstanceRow_GetsMissedChanges(t *testing.T) {
 	t.Parallel()
 	for name, missing := range map[string]bool{"the row is pending": false, "a child has no row": true} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 					return next()
 				}
 				cfg := testConfig(t)
-				cfg.Transport, cfg.LastUpdatedTolerance = counter, -1 // no row is put off
+				cfg.Transport, cfg.LastUpdatedTolerance = counter, -1 // no row write is delayed
 				h := openHub(t, cfg)
 				if err := h.resources.ensureCreated(t.Context()); err != nil {
 					t.Fatal(err)
@@ -78,7 +78,7 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err == nil && state.Status != history.Pending || missing && err == nil {
-					t.Fatalf("the row is %+v, %v: it was refused", state, err)
+					t.Fatalf("the row is %+v, %v; want no write, because it was rejected", state, err)
 				}
 				completeActivity(t, h, `"a"`)
 				item = mustNext(t, h)
@@ -96,9 +96,9 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 	}
 }
 
-// If the worker dies after the first checkpoint's history and before its row, and the
-// start message with it, the next checkpoint tells the row of the start.
-func TestInstanceRow_IsToldOfAStartThatItMissed(t *testing.T) {
+// If the worker dies after it wrote the first history and the start message is gone, the next
+// checkpoint writes the start to the row.
+func TestInstanceRow_GetsAMissedStart(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -125,28 +125,28 @@ func TestInstanceRow_IsToldOfAStartThatItMissed(t *testing.T) {
 	})
 }
 
-// The row is refused a custom status for a while, and nothing comes after that. What
-// was taken is kept until the row is told.
-func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
+// The storage rejects a custom status for a while, and no checkpoint follows. The consumed message
+// is kept until the row is written.
+func TestInstanceRow_GetsAMissedCustomStatus(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
 		stuck.Store(true)
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
-		patience.Until(t, "the row is refused", func() bool { return logged(h, "cannot write instance row") })
+		patience.Until(t, "the row write is rejected", func() bool { return logged(h, "cannot write instance row") })
 		stuck.Store(false)
 		patience.Until(t, "the row has the custom status", func() bool {
 			state, err := h.Instance(t.Context(), "loop", provider.Fetch{})
 			return err == nil && store.Value(state.CustomStatus) == `"busy"`
 		})
-		patience.Until(t, "what was taken is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+		patience.Until(t, "the consumed message is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
 }
 
-// An instance is suspended, its row cannot be told, and no checkpoint follows:
-// nobody resumes what does not seem to be suspended. What was taken is kept until
-// the row says so, comes again and puts it right.
-func TestInstanceRow_IsPutRightByWhatWasTaken(t *testing.T) {
+// An instance is suspended, its row cannot be written, and no checkpoint follows. The consumed
+// message is kept, redelivered, and repairs the row: a user resumes only an instance that looks
+// suspended.
+func TestInstanceRow_IsRepairedByTheConsumedMessage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		var cut atomic.Bool
@@ -168,16 +168,16 @@ func TestInstanceRow_IsPutRightByWhatWasTaken(t *testing.T) {
 			Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionSuspended{Header: header(-1)}),
 		})
 		if releaseErr := item.Session.Release(t.Context()); err == nil || releaseErr != nil {
-			t.Fatalf("the commit ended with %v though the row was refused, the release with %v", err, releaseErr)
+			t.Fatalf("Commit returned %v, want an error for the rejected row; Release returned %v", err, releaseErr)
 		}
 		if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err != nil || state.Status != history.Pending {
-			t.Fatalf("the row is %+v, %v: it was refused", state, err)
+			t.Fatalf("the row is %+v, %v; want no write, because it was rejected", state, err)
 		}
 		cut.Store(false)
 		patience.Until(t, "the row says that the instance is suspended", func() bool {
 			state, err := h.Instance(t.Context(), "i", provider.Fetch{})
 			return err == nil && state.Status == history.Suspended
 		})
-		patience.Until(t, "what was taken is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+		patience.Until(t, "the consumed message is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
 }

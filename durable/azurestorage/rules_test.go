@@ -18,7 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync.
+// Source: DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync.
 func TestAbandonDelay_DoublesUpToTenMinutes(t *testing.T) {
 	for count, want := range map[int]time.Duration{
 		0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 9: 512 * time.Second,
@@ -30,8 +30,8 @@ func TestAbandonDelay_DoublesUpToTenMinutes(t *testing.T) {
 	}
 }
 
-// DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay; but
-// nothing is hidden for longer than the service allows.
+// Source: DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay, but limited to
+// the maximum of the service.
 func TestVisibilityDelay(t *testing.T) {
 	now := time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
@@ -40,8 +40,8 @@ func TestVisibilityDelay(t *testing.T) {
 		to    string
 	}{
 		"a timer":             {&history.TimerFired{FireAt: now.Add(90*time.Second + 999*time.Millisecond)}, 90 * time.Second, ""},
-		"a timer of the past": {&history.TimerFired{FireAt: now.Add(-time.Second)}, 0, ""},
-		"a timer of ten days": {&history.TimerFired{FireAt: now.Add(240 * time.Hour)}, 168 * time.Hour, ""},
+		"a timer in the past": {&history.TimerFired{FireAt: now.Add(-time.Second)}, 0, ""},
+		"a timer in ten days": {&history.TimerFired{FireAt: now.Add(240 * time.Hour)}, 168 * time.Hour, ""},
 		"a start":             {&history.ExecutionStarted{}, 0, ""},
 		"a scheduled start":   {&history.ExecutionStarted{ScheduledStart: now.Add(time.Minute)}, time.Minute, ""},
 		"anything else":       {event: &history.EventRaised{}},
@@ -56,7 +56,7 @@ func TestVisibilityDelay(t *testing.T) {
 	}
 }
 
-func TestStorageErrors_TellWhatMayBeRepeated(t *testing.T) {
+func TestStorageErrors_ShowWhetherARetryIsSafe(t *testing.T) {
 	answer := func(status int, code string) error {
 		return fmt.Errorf("send: %w", &azcore.ResponseError{StatusCode: status, ErrorCode: code})
 	}
@@ -64,16 +64,16 @@ func TestStorageErrors_TellWhatMayBeRepeated(t *testing.T) {
 		err                   error
 		transient, notApplied bool
 	}{
-		"refused for good":      {answer(400, "InvalidInput"), false, true},
+		"an invalid request":    {answer(400, "InvalidInput"), false, true},
 		"a conflict":            {answer(409, "EntityAlreadyExists"), false, true},
 		"a queue being deleted": {answer(409, "QueueBeingDeleted"), true, false},
 		"busy":                  {answer(503, "ServerBusy"), true, false},
 		"an internal error":     {answer(500, "InternalError"), true, false},
 		"too many requests":     {answer(429, ""), true, false},
-		"nobody listens":        {&net.OpError{Op: "dial", Err: errors.New("refused")}, true, true},
+		"a refused connection":  {&net.OpError{Op: "dial", Err: errors.New("refused")}, true, true},
 		"a broken connection":   {&net.OpError{Op: "read", Err: errors.New("reset")}, true, false},
-		"out of time":           {context.DeadlineExceeded, true, false},
-		"the caller gave up":    {context.Canceled, false, false},
+		"a deadline":            {context.DeadlineExceeded, true, false},
+		"a canceled context":    {context.Canceled, false, false},
 		"it was never sent":     {fmt.Errorf("%w: too large", store.ErrNeverSent), false, true},
 		"a refused transaction": {&store.TransactionError{Status: 412}, false, true},
 		"an unavailable one":    {&store.TransactionError{Status: 503}, true, false},
@@ -83,11 +83,11 @@ func TestStorageErrors_TellWhatMayBeRepeated(t *testing.T) {
 		}
 	}
 	if !store.IsGone(answer(404, store.CodeMessageNotFound)) || !store.IsGone(answer(400, store.CodePopReceiptMismatch)) || store.IsGone(answer(503, "ServerBusy")) {
-		t.Error("isGone is wrong")
+		t.Error("IsGone is wrong")
 	}
 }
 
-func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
+func TestRetry_LimitsAndReportsItsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		err := store.Retry(t.Context(), "read row", func(context.Context) error {
@@ -100,13 +100,13 @@ func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
 		attempts = 0
 		err = store.Retry(t.Context(), "read row", func(ctx context.Context) error {
 			if attempts++; attempts == 1 {
-				<-ctx.Done() // an answer that never comes
+				<-ctx.Done() // the response never arrives
 				return ctx.Err()
 			}
 			return nil
 		})
 		if attempts != 2 || err != nil {
-			t.Errorf("%d attempts, error %v; want a second after the first took too long", attempts, err)
+			t.Errorf("%d attempts, error %v; want 2 attempts, because the first took too long", attempts, err)
 		}
 		attempts = 0
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -116,13 +116,13 @@ func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
 			return &azcore.ResponseError{StatusCode: 503}
 		})
 		if attempts != 1 || !errors.Is(err, errStopped) {
-			t.Errorf("%d attempts, error %v; want none after the caller stopped", attempts, err)
+			t.Errorf("%d attempts, error %v; want 1, because the caller stopped", attempts, err)
 		}
 	})
 }
 
 // The limit for received messages may rise while a receiver waits. Claims ignore it.
-func TestBuffer_LimitsWhatIsReceived(t *testing.T) {
+func TestBuffer_LimitsReceivedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most atomic.Int64
 		most.Store(2)
@@ -131,10 +131,10 @@ func TestBuffer_LimitsWhatIsReceived(t *testing.T) {
 			t.Fatalf("took %d, want 2", got)
 		}
 		if !b.tryReserve(1) || b.inUse() != 3 {
-			t.Errorf("no room for a claim, %d in use", b.inUse())
+			t.Errorf("no slot for a claim, %d in use", b.inUse())
 		}
 		got := make(chan int)
-		go func() { got <- b.reserve(t.Context(), 32, func() { t.Error("the buffer counts as full") }) }()
+		go func() { got <- b.reserve(t.Context(), 32, func() { t.Error("the buffer is reported as full") }) }()
 		synctest.Wait()
 		most.Store(4)
 		if n := <-got; n != 1 {
@@ -143,7 +143,7 @@ func TestBuffer_LimitsWhatIsReceived(t *testing.T) {
 	})
 }
 
-func TestBuffer_GivesRoomToWhoWaits(t *testing.T) {
+func TestBuffer_NotifiesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(5, func() int { return math.MaxInt32 })
 		if got := b.reserve(t.Context(), 32, nil); got != 5 {
@@ -155,12 +155,12 @@ func TestBuffer_GivesRoomToWhoWaits(t *testing.T) {
 		synctest.Wait()
 		b.release(3)
 		if n := <-got; n != 2 || full != 1 {
-			t.Errorf("took %d, told %d times that it was full; want 2 and 1", n, full)
+			t.Errorf("took %d, reported full %d times; want 2 and 1", n, full)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if n := b.reserve(ctx, 1, nil); n != 0 {
-			t.Errorf("took %d after the end", n)
+			t.Errorf("took %d after ctx ended, want 0", n)
 		}
 	})
 }

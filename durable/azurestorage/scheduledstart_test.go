@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// visibleMessages returns how many messages of a queue anybody could receive.
+// visibleMessages returns the number of visible messages in a queue.
 func visibleMessages(t testing.TB, q *store.Queue) int {
 	t.Helper()
 	peeked, err := q.Client.PeekMessages(t.Context(), &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(32))})
@@ -23,8 +23,8 @@ func visibleMessages(t testing.TB, q *store.Queue) int {
 	return len(peeked.Messages)
 }
 
-// The service hides nothing for longer than a week. .NET fails to send such a
-// start; here it is hidden again each time that it is received too early.
+// The service hides a message for at most a week. .NET fails to send such a start; this package
+// hides it again whenever it is received too early.
 func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 			t.Fatalf("%+v, %v; want Pending until %v", state, err, due)
 		}
 		if n := visibleMessages(t, h.controlQueues[0]); n != 0 {
-			t.Errorf("%d messages are visible before their time", n)
+			t.Errorf("%d messages are visible before they are due, want 0", n)
 		}
 
 		// The message becomes visible a week later.
@@ -62,13 +62,14 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if item, err := h.NextOrchestration(ctx); err == nil {
-			t.Errorf("%v was handed out before its time", item.Instance)
+			t.Errorf("%v was dispatched before it was due", item.Instance)
 		}
 	})
 }
 
-// What is suspended before it starts gets to know with its start or after it.
-func TestScheduledStart_KeepsASuspensionThatComesBeforeIt(t *testing.T) {
+// An instance that is suspended before it starts receives the suspension with its start or after
+// it.
+func TestScheduledStart_KeepsAnEarlierSuspension(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -94,10 +95,10 @@ func TestScheduledStart_KeepsASuspensionThatComesBeforeIt(t *testing.T) {
 			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		}
 		if types != "ExecutionStarted ExecutionSuspended " {
-			t.Errorf("the instance got %s", types)
+			t.Errorf("delivered %s, want ExecutionStarted and ExecutionSuspended", types)
 		}
 		if status := runtimeStatus(t, h, "asleep"); status != history.Suspended {
-			t.Errorf("it is %v, want Suspended", status)
+			t.Errorf("status %v, want Suspended", status)
 		}
 	})
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// mustHaveAnEvent returns a hub, an instance "loop" of it to which the event "first" was
-// raised, and what makes all calls of a name fail while it is true.
+// mustHaveAnEvent returns a hub and its instance "loop" with the pending event "first". While stuck
+// is true, all calls named failing fail.
 func mustHaveAnEvent(t *testing.T, failing string, how fault) (h *TaskHub, item *provider.OrchestrationWorkItem, stuck *atomic.Bool) {
 	t.Helper()
 	stuck = new(atomic.Bool)
 	cfg := testConfig(t)
-	cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
+	cfg.LeaseInterval = 2 * time.Second // also the visibility timeout of messages
 	cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
 		if c.Name == failing && stuck.Load() {
 			return how
@@ -36,8 +36,8 @@ func mustHaveAnEvent(t *testing.T, failing string, how fault) (h *TaskHub, item 
 	return h, mustNext(t, h), stuck
 }
 
-// The history of the new execution does not tell that the old one had the event.
-func TestControlQueue_AnEventThatCouldNotBeDeletedDoesNotReachTheNextExecution(t *testing.T) {
+// The history of the new execution does not show that the previous one consumed the event.
+func TestControlQueue_AnUndeletedEventDoesNotReachTheNextExecution(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, item, stuck := mustHaveAnEvent(t, "DeleteMessage", failBefore)
@@ -47,26 +47,26 @@ func TestControlQueue_AnEventThatCouldNotBeDeletedDoesNotReachTheNextExecution(t
 			Instance: next, ContinuedAsNew: true,
 			NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
 		})
-		patience.Until(t, "the event comes again", func() bool {
-			return logged(h, "DuplicateMessageDetected", "not deleted then")
+		patience.Until(t, "the event is redelivered", func() bool {
+			return logged(h, "DuplicateMessageDetected", "was not deleted")
 		})
 		stuck.Store(false)
-		patience.Until(t, "it is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+		patience.Until(t, "the event is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 
 		raise(t, h, "loop", "second", `2`)
 		item = mustNext(t, h)
 		if got := eventNames(item.Messages); got != "second" || item.Instance.ExecutionID != "e2" {
-			t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, got)
+			t.Errorf("execution %s got the events %q, want only the second in e2", item.Instance.ExecutionID, got)
 		}
 		commitEnd(t, item, 0, `1`)
 	})
 }
 
-// An event is taken, the row cannot be told what is new, and the instance continues as
-// new meanwhile. The event comes again, and must not reach the new execution.
-func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(t *testing.T) {
+// A checkpoint consumes an event, its row cannot be written, and the instance continues as new. The
+// event is redelivered and must not reach the new execution.
+func TestControlQueue_AnEventWithAFailedRowWriteDoesNotReachTheNextExecution(t *testing.T) {
 	t.Parallel()
-	for name, first := range map[string]bool{"of the checkpoint before": true, "of the same checkpoint": false} {
+	for name, first := range map[string]bool{"of the previous checkpoint": true, "of the same checkpoint": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)}); err != nil {
 						t.Fatal(err)
 					}
-					patience.Until(t, "the row is refused", func() bool { return logged(h, "cannot write instance row") })
+					patience.Until(t, "the row write is rejected", func() bool { return logged(h, "cannot write instance row") })
 					stuck.Store(false)
 				}
 				next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
@@ -85,16 +85,16 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 					NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
 				})
 				if (err == nil) != first {
-					t.Fatalf("the checkpoint ended with %v", err)
+					t.Fatalf("Commit returned %v", err)
 				}
 				stuck.Store(false)
 				if err := item.Session.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if !first {
-					patience.Until(t, "the event comes again", func() bool { return logged(h, "DuplicateMessageDetected", "not deleted then") })
+					patience.Until(t, "the event is redelivered", func() bool { return logged(h, "DuplicateMessageDetected", "was not deleted") })
 				}
-				patience.Until(t, "it is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+				patience.Until(t, "the event is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 				row, err := h.instances.Rows.Read(t.Context(), "loop")
 				if err != nil || row.State.Instance.ExecutionID != "e2" {
 					t.Errorf("the row is %+v, %v, want one of e2", row, err)
@@ -102,7 +102,7 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 				raise(t, h, "loop", "second", `2`)
 				item = mustNext(t, h)
 				if names := eventNames(item.Messages); names != "second" || item.Instance.ExecutionID != "e2" {
-					t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, names)
+					t.Errorf("execution %s got the events %q, want only the second in e2", item.Instance.ExecutionID, names)
 				}
 				commitEnd(t, item, 0, `1`)
 			})
@@ -110,7 +110,7 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 	}
 }
 
-// eventNames returns the names of the events among messages.
+// eventNames returns the names of the events in messages.
 func eventNames(messages []provider.TaskMessage) string {
 	var names []string
 	for _, m := range messages {
@@ -121,8 +121,8 @@ func eventNames(messages []provider.TaskMessage) string {
 	return strings.Join(names, " ")
 }
 
-// How long a message was in its queue is a matter of the queue's clock alone.
-func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
+// The age of a message depends only on the queue's clock.
+func TestDelivery_AgeUsesTheClockOfTheService(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
@@ -130,20 +130,20 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 		m := store.Message{ID: "m", InsertedOn: inserted, VisibleAt: inserted.Add(40 * time.Second), HiddenFor: 30 * time.Second}
 		d := h.held.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
 		if d.age != 10*time.Second {
-			t.Errorf("with a clock that is %v ahead the message has the age %v, want 10s", ahead, d.age)
+			t.Errorf("with a clock %v ahead, the age of the message is %v, want 10s", ahead, d.age)
 		}
 		raised := &history.EventRaised{Header: header(-1), Name: "go"}
 		d.env = &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}
-		d.age = 20 * time.Second // more than half of its lock: another worker may have taken it
+		d.age = 20 * time.Second // more than half of the visibility timeout: another worker may have consumed it
 		stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
 		stored.Known.Add(&history.ExecutionStarted{})
 		stored.Known.Add(raised)
 		if out := dispositionsOf(h, "i", stored, []*delivery{d}); len(out.deliver) > 0 {
-			t.Errorf("with a clock that is %v ahead an event is taken twice", ahead)
+			t.Errorf("with a clock %v ahead, an event is delivered twice", ahead)
 		}
 		m.VisibleAt = time.Time{} // it was claimed
 		if d = h.held.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
-			t.Errorf("a message that was claimed has the age %v", d.age)
+			t.Errorf("a claimed message has the age %v, want 0", d.age)
 		}
 	}
 }

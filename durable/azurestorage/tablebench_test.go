@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// canned answers every request in memory with one text, so that what is measured
-// is the client.
+// canned returns the same in-memory response to every request, so that benchmarks measure only the
+// client.
 type canned struct {
 	status      int
 	contentType string
@@ -41,7 +41,7 @@ func cannedHub(b *testing.B, transport canned) *TaskHub {
 	return h
 }
 
-// benchRows are n history rows of a common size.
+// benchRows returns n history rows of a typical size.
 func benchRows(n int) []wire.Row {
 	rows := make([]wire.Row, n)
 	for i := range rows {
@@ -51,7 +51,7 @@ func benchRows(n int) []wire.Row {
 	return rows
 }
 
-// BenchmarkAppend is what the client spends on a checkpoint's transaction.
+// BenchmarkAppend measures the client's work for the transaction of a checkpoint.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []int{4, 98} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -68,7 +68,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkReadHistory is what the client spends on reading a history.
+// BenchmarkReadHistory measures the client's work for reading a history.
 func BenchmarkReadHistory(b *testing.B) {
 	for _, n := range []int{4, 100} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// auditOf waits until the audit of an instance ends with a status, and returns
-// the kinds of its records.
+// auditOf waits until the last record of an instance's audit has the status. It returns the event
+// types of the records.
 func auditOf(t *testing.T, h *TaskHub, id, status string) (kinds []string) {
 	t.Helper()
 	patience.Until(t, fmt.Sprintf("the audit of %q ends with %s", id, status), func() bool {
@@ -27,7 +27,7 @@ func auditOf(t *testing.T, h *TaskHub, id, status string) (kinds []string) {
 		last := ""
 		for i, r := range page.Records {
 			if r.SequenceNumber != i {
-				t.Fatalf("record %d of %q has the number %d", i, id, r.SequenceNumber)
+				t.Fatalf("record %d of %q has the sequence number %d", i, id, r.SequenceNumber)
 			}
 			kinds = append(kinds, r.Event.Type().String())
 			if s, ok := r.Event.(*history.HistoryState); ok {
@@ -46,9 +46,9 @@ func TestTracking_OnAzurite(t *testing.T) {
 	h := openHub(t, cfg)
 	stop := runHub(t, h)
 	if _, err := h.Instance(t.Context(), "nobody", provider.Fetch{}); err == nil {
-		t.Fatal("there is an instance")
+		t.Fatal("an unknown instance was found")
 	}
-	// What cannot be read, or not be stored, is held back and is in nobody's way.
+	// Messages that cannot be decoded or stored are held back and do not block others.
 	for _, poison := range []string{
 		"nonsense", `{"Rows":[]}`, `{"Rows":[{"PartitionKey":"p","RowKey":"` + strings.Repeat("k", 2000) + `"}]}`,
 	} {
@@ -66,7 +66,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	if got := auditOf(t, h, id, "Completed"); !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
-	// Telling it again adds nothing, and changes nothing.
+	// Sending the records again changes nothing.
 	before := storedRows(t, h.tracking.queue.Table, id)
 	if err := h.tracking.resend(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -75,16 +75,16 @@ func TestTracking_OnAzurite(t *testing.T) {
 	commitEnd(t, mustNext(t, h), 0, `"out"`)
 	auditOf(t, h, "other", "Completed")
 	if after := storedRows(t, h.tracking.queue.Table, id); fmt.Sprintf("%s", after) != fmt.Sprintf("%s", before) {
-		t.Errorf("the rows are\n%s\nand were\n%s", after, before)
+		t.Errorf("the rows have changed to\n%s\nfrom\n%s", after, before)
 	}
-	// An audit outlives what it is of, until the hub is deleted.
+	// The audit outlives its instances until the hub is deleted.
 	if err := h.Purge(t.Context(), id, nil); err != nil {
 		t.Fatal(err)
 	}
 	if after := storedRows(t, h.tracking.queue.Table, id); len(after) != len(want) {
-		t.Errorf("after the purge %d rows are left, want %d", len(after), len(want))
+		t.Errorf("%d rows after the purge, want %d", len(after), len(want))
 	}
-	patience.Until(t, "of the tracking queue only the three are left that are held back", func() bool {
+	patience.Until(t, "the tracking queue has only the three messages that are held back", func() bool {
 		return messageCount(t, h.tracking.queue.Queue) == 3
 	})
 	stop()
@@ -92,12 +92,12 @@ func TestTracking_OnAzurite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.tracking.queue.Queue.Client.GetProperties(t.Context(), nil); !store.IsNotFound(err) {
-		t.Errorf("the tracking queue of a hub that was deleted: %v, want none", err)
+		t.Errorf("the tracking queue of the deleted hub: %v, want not found", err)
 	}
 }
 
-// What an instance was before it began is told, too.
-func TestTracking_TellsOfInstancesThatWereTerminatedBeforeTheyBegan(t *testing.T) {
+// The audit includes instances that were terminated before they started.
+func TestTracking_IncludesInstancesTerminatedBeforeTheirStart(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -123,13 +123,13 @@ func TestTracking_TellsOfInstancesThatWereTerminatedBeforeTheyBegan(t *testing.T
 	})
 }
 
-func TestTracking_SaysThatThereIsNone(t *testing.T) {
+func TestTracking_FailsIfItWasNeverEnabled(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Tracking(t.Context(), "hello", provider.TrackingQuery{}); !errors.Is(err, provider.ErrNotSupported) {
-		t.Errorf("error %v, want that there is no audit", err)
+		t.Errorf("error %v, want ErrNotSupported", err)
 	}
 }

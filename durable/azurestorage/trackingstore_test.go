@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tablesOf returns the tables of h's account whose names begin as its hub's do,
-// without that.
-func tablesOf(t *testing.T, h *TaskHub, beginnings ...string) []string {
+// tablesOf returns the names of the tables of h's account that start with a prefix. It replaces the
+// first prefix by "hub" and the second one by "prefix".
+func tablesOf(t *testing.T, h *TaskHub, prefixes ...string) []string {
 	t.Helper()
 	var names []string
 	for pager := h.services.Tables.NewListTablesPager(nil); pager.More(); {
@@ -22,8 +22,8 @@ func tablesOf(t *testing.T, h *TaskHub, beginnings ...string) []string {
 			t.Fatal(err)
 		}
 		for _, table := range page.Tables {
-			for i, beginning := range beginnings {
-				if rest, ok := strings.CutPrefix(store.Value(table.Name), beginning); ok {
+			for i, prefix := range prefixes {
+				if rest, ok := strings.CutPrefix(store.Value(table.Name), prefix); ok {
 					names = append(names, []string{"hub", "prefix"}[i]+" "+rest)
 				}
 			}
@@ -63,11 +63,11 @@ func TestTrackingStore_RunsAHubInTwoAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := tablesOf(t, alone, cfg.TaskHub, cfg.TrackingStoreNamePrefix); got != nil {
-		t.Errorf("the account of the queues has the tables %q", got)
+		t.Errorf("the account of the queues has the tables %q, want none", got)
 	}
 	want := []string{"prefix History", "prefix Instances", "hub Partitions"}
 	if diff := cmp.Diff(want, tablesOf(t, h, cfg.TaskHub, cfg.TrackingStoreNamePrefix)); diff != "" {
-		t.Errorf("the account of the tables has others (-want +got):\n%s", diff)
+		t.Errorf("tables in the second account (-want +got):\n%s", diff)
 	}
 	var blobs []string
 	for pager := h.largeMessages.Client.NewListBlobsFlatPager(nil); pager.More(); {
@@ -80,11 +80,11 @@ func TestTrackingStore_RunsAHubInTwoAccounts(t *testing.T) {
 		}
 	}
 	if len(blobs) == 0 {
-		t.Error("no large payload is in the account of the tables")
+		t.Error("the second account has no large payload")
 	}
 }
 
-func TestTrackingStore_MustBeConnected(t *testing.T) {
+func TestTrackingStore_NeedsAConnection(t *testing.T) {
 	first, err := ParseConnectionString("UseDevelopmentStorage=true")
 	if err != nil {
 		t.Fatal(err)

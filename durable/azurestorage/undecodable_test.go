@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-func TestUndecodable_CutsACauseBetweenCharacters(t *testing.T) {
+func TestUndecodable_TruncatesACauseBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("é", maxUndecodableCause), "x" + strings.Repeat("é", maxUndecodableCause)} {
 		var u undecodable
 		u.record("q", "1", errors.New(text))
 		got := u.all()[0].Cause
 		if !utf8.ValidString(got) || len(got) > maxUndecodableCause+len("…") || !strings.HasPrefix(text, strings.TrimSuffix(got, "…")) {
-			t.Errorf("of %.4q… the cause is %q, want its beginning in whole characters", text, got)
+			t.Errorf("the cause of %.4q… is %q, want a prefix of whole characters", text, got)
 		}
 	}
 }

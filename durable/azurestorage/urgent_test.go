@@ -13,9 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// What keeps messages and partitions waits for no turn: it would be late when others,
-// which have to wait, are answered.
-func TestPace_HoldsUpNoRenewal(t *testing.T) {
+// Renewals of messages and leases do not wait behind other requests, because they would be late.
+func TestPace_DoesNotDelayRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{MaxLatency: time.Millisecond})
 		defer account.Wait()
@@ -40,7 +39,7 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 		}
 		d := h.held.newDelivery(queue, got[0], h.held.controlLock(), func() {})
 		for _, p := range []*store.Pace{h.services.QueuePace, h.services.TablePace} {
-			for range p.Most { // who never get an answer
+			for range p.Most { // requests without a response
 				if err := p.Begin(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -52,13 +51,13 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 
 		d.renew(ctx)
 		if left, _ := d.hiddenFor(time.Now()); left < h.held.controlLock()-time.Second {
-			t.Errorf("the message is hidden for %v, want %v: it is renewed at once", left, h.held.controlLock())
+			t.Errorf("the message is hidden for %v, want %v after an immediate renewal", left, h.held.controlLock())
 		}
 		if _, _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {
-			t.Errorf("the partitions cannot be looked at: %v", err)
+			t.Errorf("cannot read the partition rows: %v", err)
 		}
 		if _, err := queue.Length(ctx); err == nil {
-			t.Error("what is not urgent was asked for, too")
+			t.Error("a request that is not urgent did not wait")
 		}
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Requests are counted without a meter, as the account sees them. What is refused counts as an
-// error, and what was there already does not.
-func TestUsage_IsWhatTheAccountSaw(t *testing.T) {
+// Requests are counted without a meter, exactly as the account receives them. A rejected request is
+// an error; a resource that exists already is not.
+func TestUsage_EqualsTheRequestsOfTheAccount(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		counter := newCounter(t)

@@ -62,7 +62,7 @@ func TestControlQueue_HoldsBackAnEventUntilTheInstanceHasStarted(t *testing.T) {
 		raise(t, h, "later", "go", `"early"`)
 		item := mustNext(t, h)
 		if early := time.Until(due); early > 0 {
-			t.Errorf("the start was handed out %v before its time", early)
+			t.Errorf("the start was dispatched %v before it was due", early)
 		}
 		if _, ok := item.Messages[0].Event.(*history.ExecutionStarted); !ok {
 			t.Fatalf("messages %s, want the start first", eventTypes(item.Messages))
@@ -76,15 +76,15 @@ func TestControlQueue_HoldsBackAnEventUntilTheInstanceHasStarted(t *testing.T) {
 			commitEnd(t, item, 1, `1`)
 		}
 		if !logged(h, "ReceivedOutOfOrderMessage", "EventRaised", "has not started yet", "delay=") {
-			t.Error("nothing was logged of the event that came too early")
+			t.Error("the early event was not logged")
 		}
 		if logged(h, "AbandoningMessage") {
-			t.Error("that a message is held back was logged twice")
+			t.Error("a held-back message was logged twice")
 		}
 	})
 }
 
-func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
+func TestControlQueue_DoesNotStartATerminatedInstance(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -110,7 +110,7 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 	})
 }
 
-func TestControlQueue_DiscardsWhatIsForNobody(t *testing.T) {
+func TestControlQueue_DiscardsMessagesToUnknownInstances(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -120,16 +120,16 @@ func TestControlQueue_DiscardsWhatIsForNobody(t *testing.T) {
 		patience.Until(t, "both messages are gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 		for _, id := range []string{"ghost", "phantom"} {
 			if !logged(h, "level=WARN", "DiscardingWorkItem", "No such instance", id) {
-				t.Errorf("nothing was logged of the message for %s", id)
+				t.Errorf("the message for %s was not logged", id)
 			}
 		}
 		if _, err := h.Instance(t.Context(), "phantom", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-			t.Errorf("the terminate made a row: %v", err)
+			t.Errorf("the terminate message created a row: %v", err)
 		}
 	})
 }
 
-func TestControlQueue_AbandonsWhatItCannotRead(t *testing.T) {
+func TestControlQueue_AbandonsUndecodableMessages(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -142,7 +142,7 @@ func TestControlQueue_AbandonsWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		runHello(t, h, "Tokyo")
-		patience.Until(t, "the bad message was seen twice", func() bool {
+		patience.Until(t, "the bad message was received twice", func() bool {
 			return logged(h, "level=DEBUG", "AbandoningMessage", "dequeueCount=1", "delay=2s") && logged(h, "level=DEBUG", "AbandoningMessage", "dequeueCount=2", "delay=4s")
 		})
 		if !logged(h, "level=ERROR", "MessageFailure", h.controlQueues[0].Name) || !logged(h, "level=ERROR", "MessageFailure", h.workItems.Name) {
@@ -151,11 +151,11 @@ func TestControlQueue_AbandonsWhatItCannotRead(t *testing.T) {
 		if logged(h, "MessageFailure", "dequeueCount=2") || len(h.Undecodable()) != 2 {
 			t.Errorf("the bad messages were logged again, or %+v does not have both", h.Undecodable())
 		}
-		patience.Until(t, "only the bad message is left: it may be good to another worker", func() bool { return messageCount(t, h.controlQueues[0]) == 1 })
+		patience.Until(t, "only the bad message is left, for another worker", func() bool { return messageCount(t, h.controlQueues[0]) == 1 })
 	})
 }
 
-func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
+func TestControlQueue_SetsUndecodableMessagesAsideIfConfigured(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -169,7 +169,7 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 		if _, err := q.Put(t.Context(), text, 0, false); err != nil {
 			t.Fatal(err)
 		}
-		for range 9 { // others have tried
+		for range 9 { // earlier receives
 			messages, err := q.Receive(t.Context(), 1, time.Minute)
 			if err != nil || len(messages) != 1 {
 				t.Fatalf("received %v, %v", messages, err)
@@ -184,12 +184,12 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 			return len(m) == 1 && m[0].SetAside && messageCount(t, q) == 0
 		})
 		if err := h.Check(t.Context()); err != nil || len(h.Undecodable()) != 1 {
-			t.Errorf("%v; shown are %+v, want the message that is set aside", err, h.Undecodable())
+			t.Errorf("%v; undecodable are %+v, want the message that was set aside", err, h.Undecodable())
 		}
 		if n, err := h.RetryUndecodable(t.Context()); n != 1 || err != nil {
-			t.Errorf("put back are %d, %v", n, err)
+			t.Errorf("RetryUndecodable moved %d messages, %v; want 1", n, err)
 		}
-		patience.Until(t, "the message is back as it was", func() bool {
+		patience.Until(t, "the unchanged message is back in its queue", func() bool {
 			peeked, err := q.Client.PeekMessages(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +200,7 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 			t.Errorf("%d messages are still set aside", n)
 		}
 		if logged(h, "part of the task hub was deleted") {
-			t.Error("a queue that was not there was taken for a deleted part of the hub")
+			t.Error("a missing poison queue was mistaken for a deleted part of the hub")
 		}
 	})
 }
@@ -212,15 +212,15 @@ func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {
 		runHub(t, h)
 		mustStart(t, h, "fast", "e1", `1`)
 		item := mustNext(t, h)
-		// The result of an activity that this episode is about to schedule arrives,
-		// as if by way of another worker that does not have the session.
+		// The result of an activity arrives before this episode schedules the activity, as if
+		// another worker without the session had run it.
 		target := item.Instance
 		ahead := provider.TaskMessage{Target: target, Event: &history.TaskCompleted{Header: header(-1), TaskScheduledID: 1, Result: new(`"soon"`)}}
 		if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &ahead, Sender: &target}); err != nil {
 			t.Fatal(err)
 		}
 		commitActivity(t, item, 0, `["a"]`)
-		patience.Until(t, "it is held back", func() bool { return logged(h, "ReceivedOutOfOrderMessage", "taskEventId=1") })
+		patience.Until(t, "the completion is held back", func() bool { return logged(h, "ReceivedOutOfOrderMessage", "taskEventId=1") })
 		completeActivity(t, h, `"a"`)
 		item = mustNext(t, h)
 		if eventTypes(item.Messages) != "TaskCompleted " || item.Messages[0].Event.(*history.TaskCompleted).TaskScheduledID != 0 {
@@ -235,7 +235,7 @@ func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {
 	})
 }
 
-func TestSession_HandsATimerOutAtItsTime(t *testing.T) {
+func TestSession_DeliversATimerWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -250,7 +250,7 @@ func TestSession_HandsATimerOutAtItsTime(t *testing.T) {
 		})
 		item = mustNext(t, h)
 		if late := time.Since(due); late < 0 || late > time.Second {
-			t.Errorf("the timer was handed out %v after its time", late)
+			t.Errorf("the timer was delivered %v after it was due", late)
 		}
 		commitEnd(t, item, 1, `1`)
 	})
@@ -280,7 +280,7 @@ func TestSession_WaitsForMoreMessages(t *testing.T) {
 		if messages, err = item.Session.Next(t.Context(), 50*time.Millisecond); err != nil || len(messages) != 0 {
 			t.Fatalf("messages %s, %v; want none", eventTypes(messages), err)
 		}
-		// What comes for another execution ends the session.
+		// A message for another execution ends the session.
 		done := make(chan string)
 		go func() {
 			messages, err := item.Session.Next(t.Context(), time.Minute)
@@ -326,7 +326,7 @@ func TestSession_ContinuesAsNew(t *testing.T) {
 		}
 		after := blobNames(t, h)
 		if len(after) != len(before)-1 {
-			t.Errorf("blobs before %q, after %q; want the one less that the old history had", before, after)
+			t.Errorf("blobs before %q, after %q; want one less, without the blob of the old history", before, after)
 		}
 		raise(t, h, "loop", "go", `1`)
 		item = mustNext(t, h)
@@ -337,7 +337,7 @@ func TestSession_ContinuesAsNew(t *testing.T) {
 	})
 }
 
-func TestSession_DeliversOnceWhatIsSentTwice(t *testing.T) {
+func TestSession_DeliversADuplicateOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -365,7 +365,7 @@ func TestSession_DeliversOnceWhatIsSentTwice(t *testing.T) {
 	})
 }
 
-func TestSession_ComesBackAfterAbandonWithADelay(t *testing.T) {
+func TestSession_IsRedeliveredWithADelayAfterAbandon(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := openHub(t, testConfig(t))
@@ -381,10 +381,10 @@ func TestSession_ComesBackAfterAbandonWithADelay(t *testing.T) {
 		begin := time.Now()
 		item = mustNext(t, h)
 		if waited := time.Since(begin); waited < time.Second {
-			t.Errorf("it came back after %v, want two seconds", waited)
+			t.Errorf("redelivered after %v, want two seconds", waited)
 		}
-		if !logged(h, "AbandoningMessage", "no such orchestrator", "delay=2s") || !logged(h, "level=INFO", "delivered again", "retry", "attempt=2") {
-			t.Error("neither the reason nor the second delivery were logged")
+		if !logged(h, "AbandoningMessage", "no such orchestrator", "delay=2s") || !logged(h, "level=INFO", "message redelivered", "retry", "attempt=2") {
+			t.Error("the reason or the second delivery was not logged")
 		}
 		commitEnd(t, item, 0, `1`)
 	})
@@ -404,7 +404,7 @@ func TestControlQueue_HoldsNoMoreThanTheBufferThreshold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		if item, err := h.NextOrchestration(ctx); err == nil {
-			t.Fatalf("%s was handed out beyond the threshold", item.Instance.InstanceID)
+			t.Fatalf("%s was dispatched beyond the threshold", item.Instance.InstanceID)
 		}
 		if !logged(h, "PendingOrchestratorMessageLimitReached") {
 			t.Error("the full buffer was not logged")
@@ -418,7 +418,7 @@ func TestControlQueue_HoldsNoMoreThanTheBufferThreshold(t *testing.T) {
 	})
 }
 
-func TestWorkItemQueue_IsAskedByOneForMany(t *testing.T) {
+func TestWorkItemQueue_HasOnePollerForManyWaiters(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -438,15 +438,15 @@ func TestWorkItemQueue_IsAskedByOneForMany(t *testing.T) {
 		polls := func() int {
 			return counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" && c.Target == h.workItems.Name })
 		}
-		patience.Until(t, "the work-item queue is looked at", func() bool { return polls() > 0 })
+		patience.Until(t, "the work-item queue is polled", func() bool { return polls() > 0 })
 		time.Sleep(1500 * time.Millisecond)
 		if n := polls(); n > 12 {
-			t.Errorf("%d looks at the empty work-item queue in 1.5 s; want those of one poller with back-off", n)
+			t.Errorf("%d polls of the empty work-item queue in 1.5 s; want at most 12", n)
 		}
 	})
 }
 
-func TestWorkItemQueue_HandsOutNoMoreThanItMay(t *testing.T) {
+func TestWorkItemQueue_DispatchesAtMostTheConfiguredNumber(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -468,7 +468,7 @@ func TestWorkItemQueue_HandsOutNoMoreThanItMay(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
 		if _, err := h.NextActivity(ctx); err == nil {
-			t.Fatal("a third activity was handed out")
+			t.Fatal("a third activity was dispatched")
 		}
 		if err := first.Lock.Abandon(t.Context(), errors.New("no such activity")); err != nil {
 			t.Fatal(err)
@@ -490,12 +490,12 @@ func TestWorkItemQueue_HandsOutNoMoreThanItMay(t *testing.T) {
 			}
 		}
 		if again != 1 {
-			t.Errorf("the abandoned activity came again %d times, want once as attempt 2", again)
+			t.Errorf("the abandoned activity was redelivered %d times, want once as attempt 2", again)
 		}
 	})
 }
 
-// messageCount returns how many messages a queue has, hidden ones included.
+// messageCount returns the number of messages in a queue, including hidden ones.
 func messageCount(t testing.TB, q *store.Queue) int {
 	t.Helper()
 	properties, err := q.Client.GetProperties(t.Context(), nil)
@@ -505,11 +505,11 @@ func messageCount(t testing.TB, q *store.Queue) int {
 	return int(store.Value(properties.ApproximateMessagesCount))
 }
 
-func TestControlQueue_KnowsAMessageThatItHasAlready(t *testing.T) {
+func TestControlQueue_RecognizesAMessageThatItHolds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
-		cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
+		cfg.LeaseInterval = 2 * time.Second // also the visibility timeout of messages
 		cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
 			if c.Name == "UpdateMessage" {
 				return refuse
@@ -520,18 +520,18 @@ func TestControlQueue_KnowsAMessageThatItHasAlready(t *testing.T) {
 		runHub(t, h)
 		mustStart(t, h, "slow", "e1", `1`)
 		item := mustNext(t, h)
-		patience.Until(t, "the message comes again, since it could not be renewed", func() bool {
-			return logged(h, "DuplicateMessageDetected", "slow", "while it was here")
+		patience.Until(t, "the message is redelivered, because it could not be renewed", func() bool {
+			return logged(h, "DuplicateMessageDetected", "slow", "while this process held it")
 		})
 		if n := heldCount(h); n != 1 {
 			t.Errorf("%d messages in memory, want 1", n)
 		}
 		commitEnd(t, item, 0, `1`)
-		patience.Until(t, "it is deleted by its newer receipt", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+		patience.Until(t, "it is deleted with its newer receipt", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
 }
 
-func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
+func TestRenewal_HidesMessagesWhileTheyAreInUse(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
@@ -547,7 +547,7 @@ func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
 		held := mustNext(t, h)
 		time.Sleep(9 * time.Second)
 		if logged(h, "DuplicateMessageDetected") || logged(h, "MessageGone") {
-			t.Error("a message came again while it was in use")
+			t.Error("a message was redelivered while it was in use")
 		}
 		commitEnd(t, held, 0, `1`)
 		if err := activity.Lock.Complete(t.Context(), &history.TaskCompleted{Header: header(-1), TaskScheduledID: 0}); err != nil {
@@ -558,12 +558,12 @@ func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
 	})
 }
 
-// The app that works on the hub has the app lease, which is on a container. It loses it.
-func TestDelete_TakesTheContainerThatAnAppHasLeased(t *testing.T) {
+// The primary app holds the app lease on a container. Delete breaks it.
+func TestDelete_BreaksTheAppLease(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	stop := runHub(t, h)
-	patience.Until(t, "the app has the app lease", func() bool {
+	patience.Until(t, "the app holds the app lease", func() bool {
 		p, err := h.appLeases.Client.GetProperties(t.Context(), nil)
 		return err == nil && store.Value(p.LeaseState) == lease.StateTypeLeased
 	})
@@ -572,6 +572,6 @@ func TestDelete_TakesTheContainerThatAnAppHasLeased(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := h.appLeases.Client.GetProperties(t.Context(), nil); !store.IsNotFound(err) {
-		t.Errorf("the container is there: %v", err)
+		t.Errorf("the container still exists: %v", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
-// Only a slot that was freed is left to what follows from the activity that had it.
-func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
+// Only a freed slot is reserved for the next activity of its instance.
+func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		free    int
@@ -18,20 +18,20 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 		wanted  int
 		after   time.Duration
 	}{
-		"slots are free": {free: 2, waiting: 1, wanted: 2},
-		"one is freed":   {free: 0, waiting: 1, then: func(q *activityQueue) { q.freeSlot() }, wanted: 1, after: slotGrace},
-		"more are taken than there are": {free: -1, waiting: 1, then: func(q *activityQueue) {
+		"slots are free":  {free: 2, waiting: 1, wanted: 2},
+		"a slot is freed": {free: 0, waiting: 1, then: func(q *activityQueue) { q.freeSlot() }, wanted: 1, after: slotGrace},
+		"more slots are claimed than free": {free: -1, waiting: 1, then: func(q *activityQueue) {
 			q.freeSlot()
 			synctest.Wait()
 			q.freeSlot()
 		}, wanted: 1, after: slotGrace},
-		"somebody comes to wait": {free: 2, then: func(q *activityQueue) {
+		"a caller arrives": {free: 2, then: func(q *activityQueue) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.waiting++
 			q.signal()
 		}, wanted: 2},
-		"one is freed before somebody comes to wait": {free: 0, then: func(q *activityQueue) {
+		"a slot is freed before a caller arrives": {free: 0, then: func(q *activityQueue) {
 			q.freeSlot()
 			synctest.Wait()
 			q.mu.Lock()
@@ -56,7 +56,7 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 				}
 				wanted, _ := q.demand(t.Context())
 				if after := time.Since(begin); wanted != c.wanted || after != c.after {
-					t.Errorf("%d messages are wanted after %v, want %d after %v", wanted, after, c.wanted, c.after)
+					t.Errorf("demand returned %d after %v, want %d after %v", wanted, after, c.wanted, c.after)
 				}
 			})
 		})
