@@ -312,8 +312,8 @@ var napping = durable.NewRegistry(durable.Orchestrator("Naps", naps), durable.Ac
 // A busy worker completes its work in flight separately for each partition. The next owner acquires
 // each partition right after that, even if the first worker is stopped meanwhile.
 func TestHub_HandsPartitionsOverWithinASecondWhileItIsBusy(t *testing.T) {
-	for name, stopAfter := range map[string]time.Duration{"": 0, "and is stopped when another one comes": 50 * time.Millisecond, "and is stopped in the middle": time.Second} {
-		t.Run("it works "+name, func(t *testing.T) {
+	for name, stopAfter := range map[string]time.Duration{"": 0, ", stopped when another worker starts": 50 * time.Millisecond, ", stopped during the handover": time.Second} {
+		t.Run("busy worker"+name, func(t *testing.T) {
 			if stopAfter < time.Second {
 				testshare.LeaveToFull(t)
 			}

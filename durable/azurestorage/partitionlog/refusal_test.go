@@ -111,8 +111,8 @@ func TestHub_ReportsAMissingLetter(t *testing.T) {
 // owner's position, or new mail has made it longer again. The owner receives the new mail and
 // nothing twice.
 func TestHub_ReceivesNewMailAfterAMailboxLostItsEnd(t *testing.T) {
-	t.Run("and is shorter", func(t *testing.T) { afterFailover(t, 5, false) })
-	t.Run("and is longer again", func(t *testing.T) { afterFailover(t, 50, true) })
+	t.Run("the blob is shorter", func(t *testing.T) { afterFailover(t, 5, false) })
+	t.Run("the blob is longer again", func(t *testing.T) { afterFailover(t, 50, true) })
 }
 
 // afterFailover sends an event of 20 bytes that the mailbox loses, and then one of the given size.

@@ -417,7 +417,7 @@ func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 				return err
 			}
 			if open != 0 && !hasJournal(f.path) {
-				return fmt.Errorf("its process crashed and its journal files are missing (%s and -1); restore them", journalPath(f.path, 0))
+				return fmt.Errorf("its process crashed and a journal file is missing (%s or -1); restore it", journalPath(f.path, 0))
 			}
 			r := newReader(tx, f.tables)
 			for t := range f.tables {

@@ -20,7 +20,7 @@ type Reader struct {
 var ErrReopen = errors.New("the log was deleted at the reader's position; open another reader")
 
 // OpenReader returns a reader at the end of the log, and the content of the log up to there. The
-// error is [ErrNone] if there is no log yet.
+// error is [ErrNone] if the log was never opened.
 func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, nil, err
