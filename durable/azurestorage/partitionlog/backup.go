@@ -223,14 +223,14 @@ func (c *cut) grow(all []*cut) (grew bool, err error) {
 	return through > 0, nil
 }
 
-// unlogged is the log of a partition in memory. It stores nothing.
-type unlogged struct{}
+// noLog is the log of a partition in memory. It stores nothing.
+type noLog struct{}
 
-func (unlogged) Append(uint64, []byte) error { return nil }
-func (unlogged) Size() int64                 { return 0 }
-func (unlogged) Turn()                       {}
-func (unlogged) Reserve(int64) error         { return nil }
-func (unlogged) Close(bool) error            { return nil }
+func (noLog) Append(uint64, []byte) error { return nil }
+func (noLog) Size() int64                 { return 0 }
+func (noLog) Turn()                       {}
+func (noLog) Reserve(int64) error         { return nil }
+func (noLog) Close(bool) error            { return nil }
 
 // open opens the partition at the cut in memory. It also returns a function that closes it.
 func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
@@ -243,7 +243,7 @@ func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
 	cfg.Opens = 1 << 22 // new messages get higher numbers than those in the log
 	cfg.Owns = func(id string) bool { return h.share(id) == c.share }
 	cfg.Post = func(partition.Outgoing) {} // c.letters contains it
-	s := logstore.New(c.base, unlogged{}, layer, h.log)
+	s := logstore.New(c.base, noLog{}, layer, h.log)
 	p, err := partition.Open(s, cfg)
 	return p, func() {
 		_, _ = p.Close() // nothing is kept

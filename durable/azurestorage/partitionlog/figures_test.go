@@ -152,8 +152,8 @@ func openQueues(c azurestorage.Connection, name string, transport policy.Transpo
 	})
 }
 
-// measure runs the benchmark on a standard account in virtual time. Each worker starts each
-// orchestrations at once, in partitions of all workers.
+// measure runs the benchmark on a standard account in virtual time. Each worker starts
+// the number each of orchestrations at once, in partitions of all workers.
 func measure(t *testing.T, open opener, partitions, workers, each int) (f figure) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ type leaving struct {
 	over  chan struct{} // gets a value when a partition was released
 }
 
-// giveUp starts the release of a partition unless it is running already.
-func (l *leaving) giveUp(s *share) {
+// release starts the release of a partition unless it is running already.
+func (l *leaving) release(s *share) {
 	if !s.leaving.CompareAndSwap(false, true) {
 		return
 	}

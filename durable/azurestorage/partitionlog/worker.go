@@ -88,8 +88,8 @@ const (
 	// tick is the interval at which a worker acquires missing partitions and looks for changes of
 	// other workers. MaxPollingInterval can lengthen it to save requests.
 	tick = 500 * time.Millisecond
-	// soon is the wait after the worker's partitions have changed since its last heartbeat.
-	soon = 20 * time.Millisecond
+	// rosterDelay is the wait after the worker's partitions have changed since its last heartbeat.
+	rosterDelay = 20 * time.Millisecond
 )
 
 // Run implements [provider.Worker]. It acquires this worker's share of the partitions and releases
@@ -161,7 +161,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		case !heard:
 			wait = max(wait, time.Second)
 		case err == nil && roster.isOutdated():
-			beaten, wait = time.Time{}, soon
+			beaten, wait = time.Time{}, rosterDelay
 		}
 		leaving.pause(ctx, wait)
 	}
@@ -171,7 +171,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		leaving.tasks.Go(func() { roster.leave(context.WithoutCancel(ctx)) }) // until the partitions are released, other workers try to acquire them
 	}
 	for _, s := range h.shares {
-		leaving.giveUp(s)
+		leaving.release(s)
 	}
 	return deleted
 }
@@ -194,7 +194,7 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 	for _, o := range owners[len(owners)-release:] {
 		if !o.share.leaving.Load() {
 			h.log.Info("releasing a partition that another worker should own", "partition", o.share.number)
-			leaving.giveUp(o.share)
+			leaving.release(o.share)
 		}
 	}
 	failed := make(map[int]error)
