@@ -214,8 +214,9 @@ func (c *Context) Sleep(d time.Duration) {
 func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 
 // Patched reports whether the execution includes a change of its orchestrator's code.
-// The id names the change. Use it to change code while instances run: executions that
-// started without the change keep the old path, all others take the new one.
+// The id names the change. Use it to change code while instances run. Executions that
+// have already passed the position of the call keep the old path; all others take the
+// new one.
 //
 //	if ctx.Patched("check-fraud") {
 //		… // the new code

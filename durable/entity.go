@@ -14,8 +14,8 @@ import (
 
 const entityKind functionKind = "entity"
 
-// Entity registers a kind of entities and its operations. An entity is a stored value
-// of type S with a name and a key. Operations run on it one at a time:
+// Entity describes a kind of entities and its operations for a [Registry]. An entity is
+// a stored value of type S with a name and a key. Operations run on it one at a time:
 //
 //	type Counter struct {
 //		Total int64 `json:"total"`
@@ -125,10 +125,10 @@ func asOperation[S, I, O any](method func(*S, *EntityContext, I) (O, error)) ope
 	}
 }
 
-// AnyOp registers a function for all operations that have no [Op], for entities whose
-// operations are not known at registration. The function gets the operation's name from
-// [EntityContext.Operation]. The input is JSON, or nil if the caller sent none. A nil
-// result means no output.
+// AnyOp sets the function for all operations that have no [Op]. Use it for entities
+// whose operations are not known at registration. The function gets the operation's
+// name from [EntityContext.Operation]. The input is JSON, or nil if the caller sent
+// none. A nil result means no output.
 //
 //	durable.Entity("Store", durable.AnyOp((*Store).Do))
 func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error)) Operation[S] {
