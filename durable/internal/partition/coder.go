@@ -38,8 +38,8 @@ func encodeEvents(buf []byte, f func(*coder)) ([]byte, error) {
 // The first byte of every record is its version. A program reads all versions up to its own.
 // Records with events have [history.RecordVersion].
 const (
-	recordVersion = 1 // every other record
-	rowVersion    = 2 // an instance's row; version 2 added FirstCreatedAt
+	recordVersion = 1 // records without events, except rows
+	rowVersion    = 2 // rows; version 2 added FirstCreatedAt
 )
 
 // version codes a record's first byte and returns it.
@@ -353,8 +353,8 @@ func (c *coder) status(v *history.RuntimeStatus) {
 	}
 }
 
-// optional codes whether *v is set and returns *v, which may be nil. When reading, it allocates a new
-// value.
+// optional codes whether *v is set and returns *v, which may be nil. When reading, it allocates
+// a new value.
 func optional[T any](c *coder, v **T) *T {
 	if there := c.Present(*v != nil); c.Reading {
 		if *v = nil; there {

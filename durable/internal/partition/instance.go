@@ -113,7 +113,7 @@ type fifo[T any] struct {
 
 func (q *fifo[T]) len() int { return len(q.items) - q.head }
 
-// waiting returns the items, first in first.
+// waiting returns the items in the queue, oldest first.
 func (q *fifo[T]) waiting() []T { return q.items[q.head:] }
 
 func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }

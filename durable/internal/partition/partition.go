@@ -28,7 +28,7 @@ type Partition struct {
 	writer *logstore.Writer[*txn]
 	// The senders of mail, by name. Only the writer's goroutine uses the map after Open.
 	senders  map[string]*senderState
-	position []byte // up to which the mailbox was read; protected by work.mu
+	position []byte // the position up to which the mailbox was read; protected by work.mu
 	opened   time.Time
 	imported atomic.Bool
 	numbers  atomic.Uint64 // the last number given to a message, an activity or an execution

@@ -103,7 +103,9 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 			c.deliver = append(c.deliver, msg)
 		case provider.Wait:
 			c.early = append(c.early, m)
-		case provider.Foreign, provider.Discard: // an execution is stored with its messages: none follows
+		case provider.Foreign, provider.Discard:
+			// A message for another execution is obsolete: a later execution would have been stored
+			// in the same transaction as its messages.
 			c.discard = append(c.discard, m)
 		}
 	}

@@ -319,7 +319,8 @@ func (t *txn) removeExecution(number uint64) error {
 }
 
 // purge deletes the records of an instance, except its activities, which still run. If seen is
-// not nil, purge refuses unless the instance is still in that state.
+// not nil, purge refuses if the instance has changed since, or if it is an entity with pending
+// messages.
 func (t *txn) purge(id string, seen *provider.InstanceState) error {
 	r, err := t.row(id)
 	if err != nil {
