@@ -84,7 +84,7 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 	}
 	s, err := t.server(cfg, "") // only this process can call it, so it needs no key
 	if held, ok := errors.AsType[*embedded.HeldError](err); ok {
-		return askHolder(held, cfg.Key)
+		return targetOfHolder(held, cfg.Key)
 	}
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (t *hubTool) console(ctx context.Context, show func(address string) error) 
 	return errors.Join(err, server.Close(), s.hub.Close())
 }
 
-// askHolder returns the management API of the app that holds the hub's file.
-func askHolder(held *embedded.HeldError, key string) (*hubcli.Target, error) {
+// targetOfHolder returns the management API of the app that holds the hub's file.
+func targetOfHolder(held *embedded.HeldError, key string) (*hubcli.Target, error) {
 	if held.Contact == "" {
 		return nil, &hubcli.UnavailableError{Err: fmt.Errorf("%w; it has not published a management URL", held)}
 	}

@@ -42,21 +42,21 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 		c.Embedded.Path = c.hubFile() // resolve it before the name of the hub in Azure Storage changes
 		c.Storage.TaskHub = r.TaskHub
 	}
-	if err := c.checkApart(r.From, r.To); err != nil {
+	if err := c.checkDistinct(r.From, r.To); err != nil {
 		return nil, err
 	}
-	totals, _, err := c.whenFree(ctx, r)
+	totals, _, err := c.copyWhenFree(ctx, r)
 	return totals, err
 }
 
-// whenFree copies a hub once no worker uses the source and the target. It retries for r.Wait. It
+// copyWhenFree copies a hub once no worker uses the source and the target. It retries for r.Wait. It
 // returns the duration of the successful attempt.
-func (c hubCopy) whenFree(ctx context.Context, r hubcli.CopyRequest) (totals provider.Totals, took time.Duration, err error) {
+func (c hubCopy) copyWhenFree(ctx context.Context, r hubcli.CopyRequest) (totals provider.Totals, took time.Duration, err error) {
 	waiting := false
 	for deadline := time.Now().Add(r.Wait); ; {
 		began := time.Now()
 		totals, err := c.once(ctx, r)
-		if c.takeCountOf(err, r) {
+		if c.adoptSourceCount(err, r) {
 			continue
 		}
 		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
@@ -91,7 +91,7 @@ func (c hubCopy) backup(ctx context.Context, r hubcli.CopyRequest) (done hubcli.
 		r.From, r.Running = "partitionlog", true
 	}
 	done.Path, r.To = r.To, "embedded:"+r.To
-	_, took, err := c.whenFree(ctx, r)
+	_, took, err := c.copyWhenFree(ctx, r)
 	if err != nil {
 		return done, err
 	}
@@ -164,8 +164,8 @@ func (c hubCopy) place(text string) (kind StorageType, name string, err error) {
 	return 0, "", fmt.Errorf("%q is neither embedded nor azurestorage nor partitionlog", text)
 }
 
-// checkApart returns an error if from and to are the same hub.
-func (c hubCopy) checkApart(from, to string) error {
+// checkDistinct returns an error if from and to are the same hub.
+func (c hubCopy) checkDistinct(from, to string) error {
 	fromKind, source, err := c.place(from)
 	if err != nil {
 		return err
@@ -267,11 +267,11 @@ func (c hubCopy) removeEmpty(path string) error {
 	return embedded.Delete(path)
 }
 
-// takeCountOf handles an error about the partition count of the source. If source and target have
-// different types, the configured count applies only to the target. takeCountOf then takes the source's
+// adoptSourceCount handles an error about the partition count of the source. If source and target have
+// different types, the configured count applies only to the target. adoptSourceCount then takes the source's
 // actual count into c and returns true; the caller retries.
-func (c *hubCopy) takeCountOf(err error, r hubcli.CopyRequest) bool {
-	from, _, _ := c.place(r.From) // validated by checkApart
+func (c *hubCopy) adoptSourceCount(err error, r hubcli.CopyRequest) bool {
+	from, _, _ := c.place(r.From) // validated by checkDistinct
 	to, _, _ := c.place(r.To)
 	_, ofSource := errors.AsType[*sourceError](err)
 	wrong, isCount := errors.AsType[*azurestorage.PartitionCountError](err)

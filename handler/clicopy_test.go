@@ -103,7 +103,7 @@ func TestHubCopy_UsesThePartitionCountOfItsSource(t *testing.T) {
 	} {
 		c := hubCopy{Config{}.WithDefaults()}
 		c.Storage.PartitionCount, c.PartitionLog.PartitionCount = 4, 4
-		got := c.takeCountOf(tt.err, hubcli.CopyRequest{From: tt.from, To: tt.to})
+		got := c.adoptSourceCount(tt.err, hubcli.CopyRequest{From: tt.from, To: tt.to})
 		if got != tt.want || c.Storage.PartitionCount != tt.queues || c.PartitionLog.PartitionCount != tt.logs {
 			t.Errorf("%s: %v, %d queues, %d logs; want %v, %d, %d", tt.name, got, c.Storage.PartitionCount, c.PartitionLog.PartitionCount, tt.want, tt.queues, tt.logs)
 		}

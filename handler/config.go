@@ -217,9 +217,9 @@ func (c Config) effective() []settings.EffectiveSetting {
 	return settings.Effective(settingRows(), &c, c.sources)
 }
 
-// isForThisMachine reports whether the server accepts requests only from this machine, because it has
+// isLocalOnly reports whether the server accepts requests only from this machine, because it has
 // no key or runs below Core Tools.
-func (c Config) isForThisMachine() bool {
+func (c Config) isLocalOnly() bool {
 	if c.BehindHost {
 		return c.onDevMachine
 	}
@@ -248,7 +248,7 @@ func (c Config) mode() string {
 func (c Config) report() management.Configuration {
 	payload := management.Configuration{
 		Mode: c.mode(), Plan: c.plan.String(), Address: secrets.Mask(c.Address), AppRoot: secrets.Mask(c.Root), LogLevel: strings.ToLower(c.LogLevel.String()),
-		Key: keyIn(c.Key), ReadKey: keyIn(c.ReadKey), Settings: c.effective(), Notices: append([]string{}, c.Notices...), Problems: []string{},
+		Key: maskedKey(c.Key), ReadKey: maskedKey(c.ReadKey), Settings: c.effective(), Notices: append([]string{}, c.Notices...), Problems: []string{},
 	}
 	if c.Problem != nil {
 		payload.Problems = strings.Split(c.Problem.Error(), "\n")
@@ -256,8 +256,8 @@ func (c Config) report() management.Configuration {
 	return payload
 }
 
-// keyIn returns a masked key, or "none".
-func keyIn(key string) string {
+// maskedKey returns a masked key, or "none".
+func maskedKey(key string) string {
 	if key == "" {
 		return "none"
 	}
@@ -370,9 +370,9 @@ func (c Config) functionTimeoutText() string {
 	return "-1"
 }
 
-// limitOf returns the time limit of a run of t: its Timeout or the default. It is always less than the
+// timeLimitOf returns the time limit of a run of t: its Timeout or the default. It is always less than the
 // host's limit, so that the app can still answer.
-func (c Config) limitOf(t Trigger) time.Duration {
+func (c Config) timeLimitOf(t Trigger) time.Duration {
 	limit := t.function.Timeout
 	if limit == 0 {
 		limit = DefaultInvocationTimeout

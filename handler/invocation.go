@@ -145,7 +145,7 @@ func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 			i.logger.Error("invocation refused", "function", t.Name(), "invocationId", web.RequestID(c), "reason", secrets.Line(err))
 			return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: secrets.Line(err)})
 		}
-		err = triggers.Run(r.Context(), t.Name(), i.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
+		err = triggers.Run(r.Context(), t.Name(), i.cfg.timeLimitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
 		var result triggers.Result
 		if err == nil {
 			result, err = call.values.Result()

@@ -108,7 +108,7 @@ func TestInvocation_EndsBeforeTheTimeLimitOfTheHost(t *testing.T) {
 		{"Consumption", Config{BehindHost: true, plan: settings.PlanConsumption}, nil, 5*time.Minute - 10*time.Second},
 		{"host.json's", Config{BehindHost: true, FunctionTimeout: 10 * time.Second}, nil, 8 * time.Second},
 	} {
-		if got := tt.cfg.limitOf(Manual("Run", nil2, tt.opts...)); got != tt.want {
+		if got := tt.cfg.timeLimitOf(Manual("Run", nil2, tt.opts...)); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
-// toldTo returns the records of a text log that have a .NET event name, without times and IDs.
-func toldTo(log *bytes.Buffer) []string {
+// eventLines returns the records of a text log that have a .NET event name, without times and IDs.
+func eventLines(log *bytes.Buffer) []string {
 	var lines []string
 	for line := range strings.Lines(log.String()) {
 		if at := strings.Index(line, "event="); at >= 0 {
@@ -46,7 +46,7 @@ func TestScheduleLog_HasTheStartsAndSignalsOfClients(t *testing.T) {
 	if err := c.SignalEntity(t.Context(), durable.EntityID{Name: "Counter", Key: "a"}, "add", []byte(`"secret"`)); err != nil {
 		t.Fatal(err)
 	}
-	got := toldTo(&log)
+	got := eventLines(&log)
 	want := []string{
 		"DEBUG FunctionScheduled instanceId=new name=Order functionType=Orchestrator reason=NewInstance",
 		"DEBUG FunctionScheduled instanceId=@counter@a name=counter functionType=Entity operation=add reason=EntitySignal:add",
@@ -86,7 +86,7 @@ func TestIdentityTokens_LogWithTheEventNamesOfDotNet(t *testing.T) {
 			t.Error("there is a token")
 		}
 		var got []string
-		for _, line := range toldTo(&log) {
+		for _, line := range eventLines(&log) {
 			got = append(got, strings.Join(strings.Fields(line)[:2], " "))
 		}
 		want := []string{

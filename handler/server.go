@@ -36,10 +36,10 @@ const (
 	// idleTimeout is longer than the host keeps idle connections, so the host closes them first. If the
 	// server closed a connection, it could lose a request that the host has just sent.
 	idleTimeout = 10 * time.Minute
-	// listenPatience is the time during which the server retries a port that is in use, behind the
+	// listenRetryTime is the time during which the server retries a port that is in use, behind the
 	// host. The host gives a restarted handler the port of its predecessor.
-	listenPatience = 5 * time.Second
-	listenInterval = 100 * time.Millisecond
+	listenRetryTime = 5 * time.Second
+	listenInterval  = 100 * time.Millisecond
 )
 
 // A Server serves an app over HTTP and runs its task hub. Create one with [New].
@@ -68,7 +68,7 @@ func New(app App, cfg Config) *Server {
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
 	s.front = web.New(web.Config{
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
-		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isForThisMachine(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
+		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isLocalOnly(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
 	})
 	s.api = management.New(management.Config{
 		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Access: management.Access{Key: cfg.Key, ReadKey: cfg.ReadKey}, BehindHost: cfg.BehindHost,
@@ -77,7 +77,7 @@ func New(app App, cfg Config) *Server {
 	s.console = console.New(console.Config{TaskHub: cfg.Storage.TaskHub, API: s.api, TraceURL: cfg.TraceURL}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	s.invoker = invoker{cfg: &s.cfg, logger: s.logger, echo: s.echo}
-	s.cfg.Problem = errors.Join(s.cfg.Problem, s.exposed())
+	s.cfg.Problem = errors.Join(s.cfg.Problem, s.checkExposure())
 	api := s.echo.Group(web.GroupPath(s.cfg.RoutePrefix))
 	s.api.AddTo(s.echo)
 	if cfg.servesConsole() {
@@ -162,9 +162,9 @@ func (s *Server) newEcho() *echo.Echo {
 	return e
 }
 
-// exposed returns an error if other machines can reach the server and it has no key, or if a read key
+// checkExposure returns an error if other machines can reach the server and it has no key, or if a read key
 // does not restrict anything.
-func (s *Server) exposed() error {
+func (s *Server) checkExposure() error {
 	if s.cfg.ReadKey != "" && (s.cfg.Key == "" || s.cfg.Key == s.cfg.ReadKey) {
 		return errors.New("DURABLE_READ_KEY requires a different DURABLE_KEY: set DURABLE_KEY, too")
 	}
@@ -277,7 +277,7 @@ func (s *Server) work(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the port. Behind the host it retries a port that is in use for up to listenPatience.
+// listen opens the port. Behind the host it retries a port that is in use for up to listenRetryTime.
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	var listening net.ListenConfig
 	for began := time.Now(); ; {
@@ -288,7 +288,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 		if !s.cfg.BehindHost {
 			return nil, fmt.Errorf("%w: %s", err, listenAdvice(err, s.cfg.Address))
 		}
-		if time.Since(began) > listenPatience || !taskhub.Pause(ctx, listenInterval) {
+		if time.Since(began) > listenRetryTime || !taskhub.Pause(ctx, listenInterval) {
 			return nil, err
 		}
 	}
@@ -310,14 +310,14 @@ func (s *Server) logStart(address string) {
 	for _, notice := range s.cfg.Notices {
 		s.logger.Warn(notice)
 	}
-	if missing := s.withoutFunctionJSON(); len(missing) > 0 {
+	if missing := s.triggersWithoutFunctionJSON(); len(missing) > 0 {
 		s.logger.Warn("The host never calls these functions, because they have no function.json below "+s.cfg.Root+
 			". To write the files, run this program with the arguments -write-functions "+s.cfg.Root+", then start the host again.", "functions", missing)
 	}
 }
 
-// withoutFunctionJSON returns the names of the triggers that have no function.json.
-func (s *Server) withoutFunctionJSON() (missing []string) {
+// triggersWithoutFunctionJSON returns the names of the triggers that have no function.json.
+func (s *Server) triggersWithoutFunctionJSON() (missing []string) {
 	if !s.cfg.BehindHost {
 		return nil
 	}

@@ -74,7 +74,7 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 					if hub != AzureStorage {
 						e.with = append(slices.Clone(e.with), "storageProvider.type="+hub.String())
 					}
-					e.isSeen(t, found, want)
+					e.checkEffect(t, found, want)
 				})
 			}
 		}
@@ -107,7 +107,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 						fields.Field(i).SetString(value)
 					}
 				}
-				e.isSeen(t, settings.New(), want)
+				e.checkEffect(t, settings.New(), want)
 			})
 		}
 	}
@@ -140,8 +140,8 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	}
 }
 
-// isSeen runs an app in a bubble and compares the observed effect.
-func (e effect) isSeen(t *testing.T, found settings.Settings, want any) {
+// checkEffect runs an app in a bubble and compares the observed effect.
+func (e effect) checkEffect(t *testing.T, found settings.Settings, want any) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if got := runSettingsApp(t, e, found); got != want {

@@ -42,12 +42,12 @@ type Console struct {
 // New returns a Console without a hub. Until [Console.Open] is called, its pages show only why the hub
 // is unavailable. draining is closed when the server starts to shut down.
 func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *Console {
-	unguessed := make([]byte, 32)
-	_, _ = rand.Read(unguessed) // always succeeds
+	formKey := make([]byte, 32)
+	_, _ = rand.Read(formKey) // always succeeds
 	return &Console{
-		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.API.Access, unguessed},
+		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.API.Access, formKey},
 		base: f.ManagementBases()[0] + web.ConsolePath, began: time.Now(),
-		reading: make(chan struct{}, histories),
+		reading: make(chan struct{}, maxHistories),
 	}
 }
 

@@ -38,8 +38,8 @@ func TestEntity_ShowsTheFirstPartOfALongStateAndDownloadsAllOfIt(t *testing.T) {
 			page = a.get("entity?" + path)
 			return strings.Contains(page, "Download")
 		})
-		if len(page) > 3*mostShown || !strings.Contains(page, tt.says) {
-			t.Errorf("the page of the %s state has %d bytes, want at most %d, and %q: %.500s", tt.key, len(page), 3*mostShown, tt.says, page)
+		if len(page) > 3*maxShown || !strings.Contains(page, tt.says) {
+			t.Errorf("the page of the %s state has %d bytes, want at most %d, and %q: %.500s", tt.key, len(page), 3*maxShown, tt.says, page)
 		}
 		w := a.send(http.MethodGet, follow(page, `id="download" href="([^"]+)"`), nil, nil)
 		if w.Code != http.StatusOK || w.Body.Len() != tt.length || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {

@@ -23,7 +23,7 @@ func showHub(v *visit) error {
 		p.Functions = v.hub.Registry.Functions()
 	}
 	if v.console.state.Now() == nil {
-		now, err := hubNowOf(v)
+		now, err := currentHub(v)
 		if err != nil {
 			return err
 		}

@@ -43,11 +43,11 @@ func instanceOf(v *visit, fetch durable.Fetch) (*durable.InstanceState, error) {
 	return s, err
 }
 
-// histories is the largest number of histories in memory at the same time, over all visits.
-const histories = 4
+// maxHistories is the largest number of histories in memory at the same time, over all visits.
+const maxHistories = 4
 
-// inTurn calls use, which reads a history, once fewer than [histories] others are in memory.
-func inTurn(v *visit, use func(ctx context.Context) error) error {
+// withHistorySlot calls use, which reads a history, once fewer than [maxHistories] others are in memory.
+func withHistorySlot(v *visit, use func(ctx context.Context) error) error {
 	ctx := v.Request().Context()
 	select {
 	case v.console.reading <- struct{}{}:
@@ -60,7 +60,7 @@ func inTurn(v *visit, use func(ctx context.Context) error) error {
 
 // withHistory calls use with the history of the instance in the request. use must not retain it.
 func withHistory(v *visit, use func(events []history.Event) error) error {
-	return inTurn(v, func(ctx context.Context) error {
+	return withHistorySlot(v, func(ctx context.Context) error {
 		events, err := v.hub.Client.History(ctx, instanceID(v))
 		if err == nil && len(events) == 0 {
 			_, err = instanceOf(v, durable.Fetch{}) // fails if the instance does not exist
@@ -146,7 +146,7 @@ func showStatus(v *visit) error {
 
 // showWhy answers GET instance/why.
 func showWhy(v *visit) error {
-	return inTurn(v, func(ctx context.Context) error {
+	return withHistorySlot(v, func(ctx context.Context) error {
 		w, err := v.console.cfg.API.Why(ctx, instanceID(v))
 		if err != nil {
 			return err
@@ -165,9 +165,9 @@ type timelineView struct {
 	Events  int
 }
 
-// mostReplayed is the largest number of events in a history that is replayed to show awaited events in
+// maxReplayed is the largest number of events in a history that is replayed to show awaited events in
 // the timeline.
-const mostReplayed = 5000
+const maxReplayed = 5000
 
 // showTimeline answers GET instance/timeline.
 func showTimeline(v *visit) error {
@@ -182,12 +182,12 @@ func showTimeline(v *visit) error {
 			}
 			view.Trace = traceURL(v.console.cfg.TraceURL, start)
 		}
-		if done, ok := lastOf(events).(*history.ExecutionCompleted); ok {
+		if done, ok := lastEvent(events).(*history.ExecutionCompleted); ok {
 			end = done.Timestamp
 			if done.Failure != nil {
 				view.Failure = showPayload(payloadOf(done, "FailureDetails")).Text
 			}
-		} else if len(events) > 0 && len(events) <= mostReplayed {
+		} else if len(events) > 0 && len(events) <= maxReplayed {
 			if w, err := v.console.cfg.API.Why(v.Request().Context(), instanceID(v)); err == nil {
 				steps = append(steps, awaited(w.Reasons)...)
 			}
@@ -197,8 +197,8 @@ func showTimeline(v *visit) error {
 	})
 }
 
-// lastOf returns the last event of a history other than the start or end of an episode, or nil.
-func lastOf(events []history.Event) history.Event {
+// lastEvent returns the last event of a history other than the start or end of an episode, or nil.
+func lastEvent(events []history.Event) history.Event {
 	for _, e := range slices.Backward(events) {
 		if e.Type() != history.TypeOrchestratorStarted && e.Type() != history.TypeOrchestratorCompleted {
 			return e
@@ -249,10 +249,10 @@ func (l childList) From() int { return l.First - 1 }
 // Last returns the number of the last child, starting at 1.
 func (l childList) Last() int { return l.From() + len(l.Children) }
 
-// childrenAtOnce is the number of children per page; readAtOnce is the number of concurrent reads.
+// childrenPerPage is the number of children per page; readConcurrency is the number of concurrent reads.
 const (
-	childrenAtOnce = 50
-	readAtOnce     = 8
+	childrenPerPage = 50
+	readConcurrency = 8
 )
 
 // showChildren answers GET instance/children with the children that the execution has started.
@@ -267,7 +267,7 @@ func showChildren(v *visit) error {
 				continue
 			}
 			seen[c.InstanceID] = true
-			if list.All++; list.All >= list.First && len(list.Children) < childrenAtOnce {
+			if list.All++; list.All >= list.First && len(list.Children) < childrenPerPage {
 				list.Children = append(list.Children, child{ID: c.InstanceID, Name: c.Name, Query: instanceQuery(c.InstanceID)})
 			}
 		}
@@ -277,7 +277,7 @@ func showChildren(v *visit) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(v.Request().Context())
-	group.SetLimit(readAtOnce)
+	group.SetLimit(readConcurrency)
 	for i := range list.Children {
 		c := &list.Children[i]
 		group.Go(func() error { return c.read(ctx, v.hub.Client) })
@@ -289,7 +289,7 @@ func showChildren(v *visit) error {
 		return url.Values{"id": {string(instanceID(v))}, "from": {strconv.Itoa(from)}}.Encode()
 	}
 	if list.From() > 0 {
-		list.Previous = to(max(0, list.From()-childrenAtOnce))
+		list.Previous = to(max(0, list.From()-childrenPerPage))
 	}
 	if list.Last() < list.All {
 		list.Next = to(list.Last())
@@ -322,17 +322,17 @@ func (p historyPage) From() int { return p.First - 1 }
 // End returns the number of the last event, starting at 1.
 func (p historyPage) End() int { return p.First + len(p.Rows) - 1 }
 
-// historyRows is the number of events per page.
-const historyRows = 200
+// eventsPerPage is the number of events per page.
+const eventsPerPage = 200
 
 // showHistory answers GET instance/history with a page of the table.
 func showHistory(v *visit) error {
 	return withHistory(v, func(events []history.Event) error {
 		from, _ := strconv.Atoi(v.value("from"))
-		from = min(max(from, 0), max(0, len(events)-1)/historyRows*historyRows)
+		from = min(max(from, 0), max(0, len(events)-1)/eventsPerPage*eventsPerPage)
 		page := historyPage{First: from + 1, All: len(events)}
 		execution := executionOf(events)
-		for i, e := range events[from:min(from+historyRows, len(events))] {
+		for i, e := range events[from:min(from+eventsPerPage, len(events))] {
 			page.Rows = append(page.Rows, historyRowOf(from+i, e, func(field string) string {
 				return url.Values{
 					"id": {string(instanceID(v))}, "execution": {execution}, "event": {strconv.Itoa(from + i)}, "field": {field},
@@ -343,10 +343,10 @@ func showHistory(v *visit) error {
 			return url.Values{"id": {string(instanceID(v))}, "from": {strconv.Itoa(from)}}.Encode()
 		}
 		if from > 0 {
-			page.Previous = to(max(0, from-historyRows))
+			page.Previous = to(max(0, from-eventsPerPage))
 		}
-		if end := from + historyRows; end < len(events) {
-			page.Next, page.Last = to(end), to((len(events)-1)/historyRows*historyRows)
+		if end := from + eventsPerPage; end < len(events) {
+			page.Next, page.Last = to(end), to((len(events)-1)/eventsPerPage*eventsPerPage)
 		}
 		return v.part("instance", "history", page)
 	})
@@ -384,8 +384,8 @@ func showPart(v *visit) error {
 	return v.download(cmp.Or(v.value("field"), "payload"), *text)
 }
 
-// errGone reports that the page shows another execution than the current one.
-var errGone = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has started a new execution. Load the page again."})
+// errOtherExecution reports that the page shows another execution than the current one.
+var errOtherExecution = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has started a new execution. Load the page again."})
 
 // wantedPayload returns the payload in the request: a field of an event or, without event, of the
 // instance.
@@ -397,7 +397,7 @@ func wantedPayload(v *visit) (text *string, err error) {
 		}
 		err = withHistory(v, func(events []history.Event) error {
 			if n < 0 || n >= len(events) || executionOf(events) != v.value("execution") {
-				return errGone
+				return errOtherExecution
 			}
 			text = payloadOf(events[n], v.value("field"))
 			return nil

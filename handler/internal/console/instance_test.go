@@ -272,7 +272,7 @@ func TestInstanceURL_LeadsToEntitiesToo(t *testing.T) {
 
 func TestInstance_ChildrenAreShownInPages(t *testing.T) {
 	t.Parallel()
-	const children = 2*childrenAtOnce + 7
+	const children = 2*childrenPerPage + 7
 	a := newHubApp(
 		t,
 		durable.Orchestrator("Fan", func(ctx *durable.Context, _ durable.Void) (string, error) {
@@ -294,7 +294,7 @@ func TestInstance_ChildrenAreShownInPages(t *testing.T) {
 	for path := "instance/children?id=i"; path != ""; path = follow(a.part(path), `hx-get="([^"]+from=[^"]+)">Next`) {
 		part := a.part(path)
 		shown := regexp.MustCompile(`>(child-\d+)</a>`).FindAllStringSubmatch(part, -1)
-		if len(shown) > childrenAtOnce {
+		if len(shown) > childrenPerPage {
 			t.Errorf("%d children are on one page", len(shown))
 		}
 		for _, m := range shown {

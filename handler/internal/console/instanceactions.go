@@ -25,11 +25,11 @@ type action struct {
 	Statuses []history.RuntimeStatus
 
 	// run performs the action. note is additional text for the notice.
-	run func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (note string, err error)
+	run func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (note string, err error)
 }
 
-// doing holds the options of an action.
-type doing struct {
+// actionOptions holds the options of an action.
+type actionOptions struct {
 	Reason string
 	Option bool
 }
@@ -44,21 +44,21 @@ var actions = []action{
 	{
 		Name: "suspend", Past: "suspended", Says: "The instance does not run until it is resumed.", HasReason: true,
 		Statuses: []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew},
-		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
 			return "", c.Suspend(ctx, id, how.Reason)
 		},
 	},
 	{
 		Name: "resume", Past: "resumed", Says: "The suspended instance continues.", HasReason: true,
 		Statuses: []history.RuntimeStatus{history.Suspended},
-		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
 			return "", c.Resume(ctx, id, how.Reason)
 		},
 	},
 	{
 		Name: "terminate", Past: "terminated", Says: "The instance ends at once. The reason becomes its output. Running activities continue.", HasReason: true, IsDanger: true,
 		Option: "also its children", Statuses: liveStatuses,
-		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
 			var opts []durable.TerminateOption
 			if how.Option {
 				opts = append(opts, durable.Recursive)
@@ -69,14 +69,14 @@ var actions = []action{
 	{
 		Name: "rewind", Past: "rewound", Says: "The failed steps run again. Completed steps keep their results.", HasReason: true,
 		Statuses: []history.RuntimeStatus{history.Failed},
-		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
 			return "", c.Rewind(ctx, id, how.Reason)
 		},
 	},
 	{
 		Name: "restart", Past: "restarted", Says: "The same orchestrator starts with the same input, under a new ID.",
 		Option: "use the same ID and replace the instance", Statuses: endedStatuses,
-		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
 			var opts []durable.StartOption
 			if how.Option {
 				opts = append(opts, id)
@@ -88,7 +88,7 @@ var actions = []action{
 	{
 		Name: "purge", Past: "purged", Says: "The state, the history and the payloads are deleted permanently.", IsDanger: true,
 		Option: "also its children", Statuses: endedStatuses,
-		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
 			var opts []durable.PurgeOption
 			if how.Option {
 				opts = append(opts, durable.Recursive)
@@ -126,7 +126,7 @@ func act(v *visit) error {
 		return err
 	}
 	id := durable.InstanceID(v.value("id"))
-	note, err := a.run(v.Request().Context(), v.hub.Client, id, doing{v.value("reason"), v.value("option") != ""})
+	note, err := a.run(v.Request().Context(), v.hub.Client, id, actionOptions{v.value("reason"), v.value("option") != ""})
 	if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
 		return web.AnswerWith(http.StatusConflict, web.ErrorBody{Message: fmt.Sprintf(
 			"The instance is %s; to %s it, it must be %s.", state.Status, a.Name, a.StatusList(),

@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// mostShown is the largest number of bytes of a payload on a page.
-const mostShown = 64 << 10
+// maxShown is the largest number of bytes of a payload on a page.
+const maxShown = 64 << 10
 
 // A shownPayload is a payload in the form that pages show.
 type shownPayload struct {
@@ -31,9 +31,9 @@ func showPayload(text *string) shownPayload {
 	}
 	p := shownPayload{Size: sizeOf(len(*text))}
 	if json.Valid([]byte(*text)) {
-		p.Text, p.Cut = indented(*text, mostShown)
+		p.Text, p.Cut = indented(*text, maxShown)
 	} else {
-		p.Text, p.Cut = beginning(*text, mostShown)
+		p.Text, p.Cut = beginning(*text, maxShown)
 	}
 	return p
 }
@@ -145,14 +145,14 @@ type rowVisitor struct {
 	found  *string
 }
 
-// longestFact is the largest number of bytes of a text in the table.
-const longestFact = 200
+// maxFactSize is the largest number of bytes of a text in the table.
+const maxFactSize = 200
 
 func (v *rowVisitor) fact(name, value string) {
 	if value == "" {
 		return
 	}
-	if short, isCut := beginning(value, longestFact); isCut {
+	if short, isCut := beginning(value, maxFactSize); isCut {
 		value = short + "…"
 	}
 	v.row.Facts = append(v.row.Facts, fact{name, visible(value)})

@@ -37,10 +37,10 @@ func TestShowPayload_IsBounded(t *testing.T) { // not parallel: it measures memo
 		runtime.ReadMemStats(&before)
 		p := showPayload(&text)
 		runtime.ReadMemStats(&after)
-		if made := after.TotalAlloc - before.TotalAlloc; made > 20*mostShown {
+		if made := after.TotalAlloc - before.TotalAlloc; made > 20*maxShown {
 			t.Errorf("%s: %d bytes are allocated", name, made)
 		}
-		if !p.Cut || len(p.Text) > mostShown || len(p.Text) < mostShown-utf8.UTFMax {
+		if !p.Cut || len(p.Text) > maxShown || len(p.Text) < maxShown-utf8.UTFMax {
 			t.Errorf("%s: %d bytes are shown of %d, cut: %v", name, len(p.Text), len(text), p.Cut)
 		}
 		if name != "no UTF-8" && !utf8.ValidString(p.Text) {
@@ -73,7 +73,7 @@ func TestHistoryRow_LinksToAllPayloads(t *testing.T) {
 			}
 		}
 		for _, f := range row.Facts {
-			if len(f.Value) > longestFact+len("…") {
+			if len(f.Value) > maxFactSize+len("…") {
 				t.Errorf("%s of a %s has %d bytes", f.Name, row.Type, len(f.Value))
 			}
 		}

@@ -44,9 +44,9 @@ type sizeLink struct {
 	Here  bool
 }
 
-// lookTime limits the search for instances with a tag or version, which no store can filter by. After
+// searchTime limits the search for instances with a tag or version, which no store can filter by. After
 // this time the page offers to continue.
-const lookTime = 2 * time.Second
+const searchTime = 2 * time.Second
 
 // showInstances answers GET instances with one page of the list. The store determines the order and can
 // continue after any page.
@@ -80,18 +80,18 @@ func showInstances(v *visit) error {
 			}
 		}
 		q.Continuation = page.Continuation
-		if q.Continuation == "" || len(list.Instances) >= list.Filter.Size || len(list.Instances) > 0 && list.Filter.storeSelects() || time.Since(began) > lookTime {
+		if q.Continuation == "" || len(list.Instances) >= list.Filter.Size || len(list.Instances) > 0 && list.Filter.storeSelects() || time.Since(began) > searchTime {
 			break
 		}
 	}
-	came := way(v.QueryParams()["way"])
+	trailSoFar := trail(v.QueryParams()["way"])
 	if list.IsFirst {
-		came = nil
+		trailSoFar = nil
 	}
-	list.Previous, list.HasBack = came.back(list.Filter)
+	list.Previous, list.HasBack = trailSoFar.back(list.Filter)
 	if q.Continuation != "" {
 		query.Set("continuation", q.Continuation)
-		query["way"] = came.onwards(continuation)
+		query["way"] = trailSoFar.extend(continuation)
 		list.Next = query.Encode()
 	}
 	if list.IsWhole = list.IsFirst && list.Next == ""; list.IsWhole {

@@ -20,7 +20,7 @@ import (
 // can run the next step.
 type bulk struct {
 	Action string
-	How    doing
+	How    actionOptions
 
 	IDs    []string   // the remaining selected instances; nil if a filter selects them
 	Filter listFilter // used if IDs is nil
@@ -40,12 +40,12 @@ type bulk struct {
 
 // Limits of bulk actions.
 const (
-	bulkStep      = 100 // instances per step
-	bulkAtOnce    = 10
-	maxBulkErrors = 5
-	countTime     = 2 * time.Second // time limit of a preview, and of a step that finds no matching instance
-	countPage     = 500
-	previewIDs    = 10
+	bulkStep        = 100 // instances per step
+	bulkConcurrency = 10
+	maxBulkErrors   = 5
+	countTime       = 2 * time.Second // time limit of a preview, and of a step that finds no matching instance
+	countPage       = 500
+	previewIDs      = 10
 )
 
 // Seen returns the number of processed instances.
@@ -109,7 +109,7 @@ func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
 	}
 	var mu sync.Mutex // guards b
 	var group errgroup.Group
-	group.SetLimit(bulkAtOnce)
+	group.SetLimit(bulkConcurrency)
 	for _, id := range ids {
 		group.Go(func() error {
 			_, err := a.run(ctx, c, durable.InstanceID(id), b.How)
@@ -215,7 +215,7 @@ func runBulk(v *visit) error {
 		return err
 	}
 	if v.value("confirmed") != "" {
-		b.How = doing{v.value("reason"), v.value("option") != ""}
+		b.How = actionOptions{v.value("reason"), v.value("option") != ""}
 	}
 	view := bulkView{bulk: b, Doing: a, Stopped: v.value("stop") != "", Back: b.Filter.Values().Encode()}
 	if v.isPart() || v.value("step") != "" {

@@ -116,7 +116,7 @@ func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
 	}
 	events := a.measured("instance/history?id=i", 400<<10, 200<<20)
 	last := a.measured(follow(events, `hx-get="([^"]+)"[^>]*>Last<`), 400<<10, 200<<20)
-	if rows := strings.Count(last, `<tr id="event-`); rows == 0 || rows > historyRows {
+	if rows := strings.Count(last, `<tr id="event-`); rows == 0 || rows > eventsPerPage {
 		t.Errorf("the last page has %d rows", rows)
 	}
 	a.measured(follow(last, `hx-get="([^"]+field=Input[^"]*)"`), 4<<10, 200<<20)
@@ -135,8 +135,8 @@ func TestInstance_ALargePayloadIsNeverInAPage(t *testing.T) {
 	for _, path := range []string{"instances", "instance?id=i", "instance/status?id=i", "instance/timeline?id=i", "instance/history?id=i", "instance/why?id=i"} {
 		a.measured(path, 100<<10, 100<<20)
 	}
-	output := a.measured("instance/payload?id=i&field=output", 10*mostShown, 100<<20)
-	a.measured(follow(a.part("instance/history?id=i"), `<td class="nowrap">EventRaised</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`), 10*mostShown, 100<<20)
+	output := a.measured("instance/payload?id=i&field=output", 10*maxShown, 100<<20)
+	a.measured(follow(a.part("instance/history?id=i"), `<td class="nowrap">EventRaised</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`), 10*maxShown, 100<<20)
 	w := a.send(http.MethodGet, follow(output, `href="([^"]+download=1[^"]*)"`), nil, nil)
 	if w.Code != http.StatusOK || w.Body.Len() != size+2 {
 		t.Errorf("the download: %d, %d bytes", w.Code, w.Body.Len())
@@ -148,7 +148,7 @@ func TestInstance_PartsLimitTheHistoriesInMemory(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
 	a.await(a.start("Waits", "i"), history.Running)
-	for range histories {
+	for range maxHistories {
 		a.console.reading <- struct{}{}
 	}
 	for _, part := range []string{"why", "timeline", "history", "children", "payload"} {
@@ -162,7 +162,7 @@ func TestInstance_PartsLimitTheHistoriesInMemory(t *testing.T) {
 			t.Errorf("%s does not wait: %s", part, w.Body)
 		}
 	}
-	for range histories {
+	for range maxHistories {
 		<-a.console.reading
 	}
 	for _, part := range []string{"why", "timeline", "history", "children"} {

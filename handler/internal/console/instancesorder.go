@@ -24,12 +24,12 @@ var columns = []column{
 	{"version", "Version", func(a, b *durable.InstanceState) int { return strings.Compare(a.Version, b.Version) }},
 	{"created", "Created", func(a, b *durable.InstanceState) int { return a.CreatedAt.Compare(b.CreatedAt) }},
 	{"updated", "Updated", func(a, b *durable.InstanceState) int { return a.LastUpdatedAt.Compare(b.LastUpdatedAt) }},
-	{"took", "Took", func(a, b *durable.InstanceState) int { return cmp.Compare(tookOf(a), tookOf(b)) }},
+	{"took", "Took", func(a, b *durable.InstanceState) int { return cmp.Compare(durationOf(a), durationOf(b)) }},
 	{"tags", "Tags", nil},
 }
 
-// tookOf returns the duration of an instance in nanoseconds, or -1 if it has not ended.
-func tookOf(s *durable.InstanceState) int64 {
+// durationOf returns the duration of an instance in nanoseconds, or -1 if it has not ended.
+func durationOf(s *durable.InstanceState) int64 {
 	if !s.Status.IsTerminal() {
 		return -1
 	}
@@ -83,12 +83,12 @@ type heading struct {
 	Sort  string // ascending, descending, or "" if the list is not sorted by it
 }
 
-// headings returns the header cells of a list. whole reports that all matching instances are on the
+// headings returns the header cells of a list. isWhole reports that all matching instances are on the
 // page.
-func headings(f listFilter, o listOrder, whole bool) (all []heading) {
+func headings(f listFilter, o listOrder, isWhole bool) (all []heading) {
 	for _, c := range columns {
 		h := heading{Title: c.Title}
-		if whole && c.compare != nil {
+		if isWhole && c.compare != nil {
 			next := listOrder{Column: c.Name}
 			if o.Column == c.Name {
 				next.Down, h.Sort = !o.Down, "ascending"

@@ -45,21 +45,21 @@ func TestInstances_LinkBackToPreviousPages(t *testing.T) {
 
 func TestWay_FitsIntoAURL(t *testing.T) {
 	t.Parallel()
-	var came way
+	var trailSoFar trail
 	for i := range 200 {
-		came = came.onwards(fmt.Sprintf("%03d%s", i, strings.Repeat("x", 97)))
-		if n := len(url.Values{"way": came}.Encode()); n > mostWay {
-			t.Fatalf("after %d pages it has %d bytes, want at most %d", i+1, n, mostWay)
+		trailSoFar = trailSoFar.extend(fmt.Sprintf("%03d%s", i, strings.Repeat("x", 97)))
+		if n := len(url.Values{"way": trailSoFar}.Encode()); n > maxTrailSize {
+			t.Fatalf("after %d pages it has %d bytes, want at most %d", i+1, n, maxTrailSize)
 		}
-		if last := came[len(came)-1]; !strings.HasPrefix(last, fmt.Sprintf("%03d", i)) {
+		if last := trailSoFar[len(trailSoFar)-1]; !strings.HasPrefix(last, fmt.Sprintf("%03d", i)) {
 			t.Fatalf("after page %d the last is %s", i, last)
 		}
 	}
-	if len(came) < 10 {
-		t.Errorf("it remembers %d pages, want 10 or more", len(came))
+	if len(trailSoFar) < 10 {
+		t.Errorf("it remembers %d pages, want 10 or more", len(trailSoFar))
 	}
-	if came = came.onwards(strings.Repeat("x", mostWay)); len(came) > 0 {
-		t.Errorf("more pages than fit are kept: %d", len(came))
+	if trailSoFar = trailSoFar.extend(strings.Repeat("x", maxTrailSize)); len(trailSoFar) > 0 {
+		t.Errorf("more pages than fit are kept: %d", len(trailSoFar))
 	}
 }
 

@@ -2,20 +2,20 @@ package console
 
 import "net/url"
 
-// A way holds the continuations of the previous pages of the list, oldest first. The continuation of
+// A trail holds the continuations of the previous pages of the list, oldest first. The continuation of
 // the first page is "". Continuations lead only forward, so the URL carries the way back. It is limited
-// to mostWay bytes; the oldest continuations are dropped.
-type way []string
+// to maxTrailSize bytes; the oldest continuations are dropped.
+type trail []string
 
-// mostWay is the largest size of a way in a URL, in bytes. Some hosts limit the query to 2,048 bytes.
-const mostWay = 1200
+// maxTrailSize is the largest size of a trail in a URL, in bytes. Some hosts limit the query to 2,048 bytes.
+const maxTrailSize = 1200
 
-// onwards returns the way of the next page. continuation belongs to the current page.
-func (w way) onwards(continuation string) way {
+// extend returns the trail of the next page. continuation belongs to the current page.
+func (w trail) extend(continuation string) trail {
 	next := append(w[:len(w):len(w)], continuation)
 	size := 0
 	for i := len(next) - 1; i >= 0; i-- {
-		if size += len("&way=") + len(url.QueryEscape(next[i])); size > mostWay {
+		if size += len("&way=") + len(url.QueryEscape(next[i])); size > maxTrailSize {
 			return next[i+1:]
 		}
 	}
@@ -23,7 +23,7 @@ func (w way) onwards(continuation string) way {
 }
 
 // back returns the query of the previous page. It returns false if the previous page is not known.
-func (w way) back(f listFilter) (query string, ok bool) {
+func (w trail) back(f listFilter) (query string, ok bool) {
 	if len(w) == 0 {
 		return "", false
 	}

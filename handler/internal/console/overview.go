@@ -62,7 +62,7 @@ func (n hubNow) Warnings() (all []string) {
 type program struct{ Path, Version, Revision, Go string }
 
 func showOverview(v *visit) error {
-	now, err := hubNowOf(v)
+	now, err := currentHub(v)
 	if err != nil {
 		return err
 	}
@@ -70,15 +70,15 @@ func showOverview(v *visit) error {
 }
 
 func showNow(v *visit) error {
-	now, err := hubNowOf(v)
+	now, err := currentHub(v)
 	if err != nil {
 		return err
 	}
 	return v.part("overview", "now", overview{Now: now, Rates: v.console.rates.lately(time.Now()), Began: v.console.began})
 }
 
-// hubNowOf reads the current state of the hub.
-func hubNowOf(v *visit) (hubNow, error) {
+// currentHub reads the current state of the hub.
+func currentHub(v *visit) (hubNow, error) {
 	ctx := v.Request().Context()
 	n := hubNow{Health: v.console.cfg.API.Health(ctx)}
 	load, err := v.console.cfg.API.Scale(ctx)
@@ -111,11 +111,11 @@ func thisProgram() program {
 	return p
 }
 
-// mostCounted limits the number of counted instances. A hub may have a million instances, and no store
+// maxCounted limits the number of counted instances. A hub may have a million instances, and no store
 // keeps their number.
 const (
-	mostCounted = 1000
-	mostPages   = 5 // a page may contain few instances
+	maxCounted    = 1000
+	maxCountPages = 5 // a page may contain few instances
 )
 
 // counts holds the number of instances by status and by name.
@@ -135,10 +135,10 @@ type count struct {
 }
 
 func showCounts(v *visit) error {
-	c := counts{Most: mostCounted}
+	c := counts{Most: maxCounted}
 	statuses, names := map[string]int{}, map[string]int{}
-	q := durable.Query{ExcludeEntities: true, PageSize: mostCounted}
-	for range mostPages {
+	q := durable.Query{ExcludeEntities: true, PageSize: maxCounted}
+	for range maxCountPages {
 		page, err := v.hub.Client.List(v.Request().Context(), q)
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func showCounts(v *visit) error {
 		}
 		c.All += len(page.Instances)
 		c.Unreadable += len(page.Unreadable)
-		q.Continuation, q.PageSize = page.Continuation, mostCounted-c.All
+		q.Continuation, q.PageSize = page.Continuation, maxCounted-c.All
 		if c.More = q.Continuation != ""; !c.More || q.PageSize <= 0 {
 			break
 		}

@@ -30,8 +30,8 @@ const (
 // sign in, and has an expiry time. All processes of the app accept it, also after a restart. Changing
 // the key ends all its sessions.
 type sessions struct {
-	access    management.Access
-	unguessed []byte // random key for form tokens of a console without a key
+	access  management.Access
+	formKey []byte // random key for form tokens of a console without a key
 }
 
 // newSession returns a session for a right that expires at end. Each session is unique.
@@ -113,7 +113,7 @@ func (s sessions) mac(right management.Right, text string) string {
 func (s sessions) secret(right management.Right) []byte {
 	switch {
 	case s.access.Key == "":
-		return s.unguessed
+		return s.formKey
 	case right == management.Write:
 		return []byte(s.access.Key)
 	case right == management.Read && s.access.ReadKey != "":

@@ -55,7 +55,7 @@ const (
 	buckets        = 200 // in the overview
 	timelineRows   = 200 // per page
 	smallestBar    = 2
-	whole          = "row=0" // query of the complete range, which grows while the instance runs
+	completeRange  = "row=0" // query of the complete range, which grows while the instance runs
 )
 
 // A span is a range of time.
@@ -233,7 +233,7 @@ func (t *timeline) links(first int) {
 		t.In = span{w.From.Add(quarter), w.To.Add(-quarter)}.query(0)
 	}
 	if w != all {
-		t.Whole = whole
+		t.Whole = completeRange
 		t.Out = span{w.From.Add(-2 * quarter), w.To.Add(2 * quarter)}.query(0)
 	}
 	if w.From.After(all.From) {

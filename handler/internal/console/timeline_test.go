@@ -173,9 +173,9 @@ func TestTimeline_ShowsAPageOfAnyNumberOfSteps(t *testing.T) {
 func TestTimeline_ZoomsToAWindow(t *testing.T) {
 	t.Parallel()
 	steps, end := manySteps(10_000)
-	whole := drawTimeline(steps, noon, end, url.Values{})
-	if whole.Whole != "" || whole.Out != "" || whole.Earlier != "" || whole.Later != "" || whole.Previous != "" {
-		t.Errorf("there is something outside of all: %+v", whole)
+	all := drawTimeline(steps, noon, end, url.Values{})
+	if all.Whole != "" || all.Out != "" || all.Earlier != "" || all.Later != "" || all.Previous != "" {
+		t.Errorf("there is something outside of all: %+v", all)
 	}
 	length := end.Sub(noon) / 10
 	q, _ := url.ParseQuery(span{noon.Add(3 * length), noon.Add(4 * length)}.query(0))

@@ -18,11 +18,11 @@ const (
 // A usageLog records how many requests this process has sent to storage. A look is recorded only when
 // someone opens the overview.
 type usageLog struct {
-	mu    sync.Mutex  // guards looks
-	looks []usageLook // the oldest is the base of the comparison
+	mu    sync.Mutex    // guards looks
+	looks []usageSample // the oldest is the base of the comparison
 }
 
-type usageLook struct {
+type usageSample struct {
 	at    time.Time
 	parts []provider.Usage
 }
@@ -58,8 +58,8 @@ func (p partUsage) rate(n int64) string {
 func (u *usageLog) look(parts []provider.Usage, now, began time.Time) *usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.looks) == 0 || isNewCount(u.looks[len(u.looks)-1].parts, parts) {
-		u.looks = []usageLook{{at: began, parts: make([]provider.Usage, len(parts))}}
+	if len(u.looks) == 0 || hasRestarted(u.looks[len(u.looks)-1].parts, parts) {
+		u.looks = []usageSample{{at: began, parts: make([]provider.Usage, len(parts))}}
 	}
 	for len(u.looks) > 1 && now.Sub(u.looks[1].at) >= usageTime {
 		u.looks = slices.Delete(u.looks, 0, 1)
@@ -71,13 +71,13 @@ func (u *usageLog) look(parts []provider.Usage, now, began time.Time) *usage {
 		all.Parts = append(all.Parts, partUsage{p, lately, all.For})
 	}
 	if now.Sub(u.looks[len(u.looks)-1].at) >= usageStep {
-		u.looks = append(u.looks, usageLook{now, parts})
+		u.looks = append(u.looks, usageSample{now, parts})
 	}
 	return all
 }
 
-// isNewCount reports whether the counters have restarted, because the hub was opened again.
-func isNewCount(before, now []provider.Usage) bool {
+// hasRestarted reports whether the counters have restarted, because the hub was opened again.
+func hasRestarted(before, now []provider.Usage) bool {
 	if len(before) != len(now) {
 		return true
 	}

@@ -178,7 +178,7 @@ func (v *visit) setCookie(name, value string, lasts time.Duration) {
 func (v *visit) answer(r *route) error {
 	switch {
 	case v.right == management.NoRight && (r == nil || !r.forAll):
-		return v.askForKey()
+		return v.redirectToLogin()
 	case r == nil:
 		return errNoPage
 	}
@@ -217,8 +217,8 @@ func (v *visit) checkForm(r *route) error {
 	return nil
 }
 
-// askForKey redirects a caller without a session to the sign-in page.
-func (v *visit) askForKey() error {
+// redirectToLogin redirects a caller without a session to the sign-in page.
+func (v *visit) redirectToLogin() error {
 	if v.isPart() || v.Request().Method != http.MethodGet {
 		v.Response().Header().Set("Hx-Refresh", "true")
 		return errSignedOut
@@ -261,7 +261,7 @@ func (v *visit) stream(r *route) error {
 		return v.NoContent(http.StatusUnauthorized)
 	}
 	end := time.Now().Add(streamTime)
-	whole := w.SetWriteDeadline(end.Add(web.AnswerTime)) != nil
+	isWrapped := w.SetWriteDeadline(end.Add(web.AnswerTime)) != nil
 	h := v.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // asks proxies not to buffer events
@@ -287,7 +287,7 @@ func (v *visit) stream(r *route) error {
 		if _, err := v.Response().Write([]byte(event)); err != nil {
 			return nil
 		}
-		if err := w.Flush(); err != nil || whole {
+		if err := w.Flush(); err != nil || isWrapped {
 			return nil
 		}
 		select {

@@ -56,8 +56,8 @@ type Event struct {
 
 // Events wait in lanes. All events of an instance are in the same lane, so they are sent in order.
 const (
-	lanes    = 8
-	laneRoom = 250
+	lanes        = 8
+	laneCapacity = 250
 
 	// sendTime limits one attempt. lastTime limits the sending of remaining events when the publisher
 	// stops.
@@ -72,7 +72,7 @@ type Publisher struct {
 	seed    maphash.Seed
 	lanes   [lanes]chan queued
 	dropped atomic.Int64
-	telling atomic.Bool // a warning about dropped events was logged, or is about to be
+	warned  atomic.Bool // a warning about dropped events was logged, or is about to be
 }
 
 // A queued event has an ID. All attempts use the same ID, so that receivers can detect duplicates.
@@ -86,7 +86,7 @@ type queued struct {
 func New(cfg Config) *Publisher {
 	p := &Publisher{cfg: cfg, client: &http.Client{Transport: cfg.Transport, Timeout: sendTime}, seed: maphash.MakeSeed()}
 	for i := range p.lanes {
-		p.lanes[i] = make(chan queued, laneRoom)
+		p.lanes[i] = make(chan queued, laneCapacity)
 	}
 	return p
 }
@@ -100,7 +100,7 @@ func (p *Publisher) Publish(e Event) {
 	case p.lanes[maphash.String(p.seed, e.InstanceID)%lanes] <- queued{uuid.NewString(), e, time.Now()}:
 	default:
 		n := p.dropped.Add(1)
-		if p.telling.CompareAndSwap(false, true) {
+		if p.warned.CompareAndSwap(false, true) {
 			p.cfg.Logger.Warn("Event Grid is too slow or unreachable; dropping events", "dropped", n)
 		}
 	}
@@ -129,7 +129,7 @@ func (p *Publisher) serve(ctx context.Context, lane <-chan queued) {
 			if p.deliver(ctx, q) {
 				left = append(left, q)
 			}
-			if len(lane) == 0 && p.telling.CompareAndSwap(true, false) {
+			if len(lane) == 0 && p.warned.CompareAndSwap(true, false) {
 				p.cfg.Logger.Info("Event Grid has caught up", "dropped", p.Dropped())
 			}
 		case <-ctx.Done():

@@ -149,7 +149,7 @@ func TestPublisher_NeverDelaysPublish(t *testing.T) {
 			t.Errorf("publishing took %v", waited)
 		}
 		synctest.Wait()
-		if n := p.Dropped(); n < 1000-laneRoom-1 || n >= 1000 {
+		if n := p.Dropped(); n < 1000-laneCapacity-1 || n >= 1000 {
 			t.Errorf("%d of 1000 were dropped", n)
 		}
 		close(topic.block)

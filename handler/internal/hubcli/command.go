@@ -220,8 +220,8 @@ func (c command) list() error {
 	return c.instances(all)
 }
 
-// picks reports whether a flag selects by a property that the management API cannot filter by.
-func (c command) picks() bool { return c.flags.name != "" || len(c.flags.tags) > 0 }
+// filtersLocally reports whether a flag selects by a property that the management API cannot filter by.
+func (c command) filtersLocally() bool { return c.flags.name != "" || len(c.flags.tags) > 0 }
 
 // matches reports whether an instance matches --name and --tag, which the management API cannot filter
 // by.
@@ -296,7 +296,7 @@ func (c command) pages(path []string, query url.Values, keep func(json.RawMessag
 	continuation := ""
 	for {
 		size := pageSize
-		if !c.flags.all && !c.picks() {
+		if !c.flags.all && !c.filtersLocally() {
 			size = min(size, c.flags.top-len(all))
 		}
 		query.Set("top", strconv.Itoa(size))

@@ -74,7 +74,7 @@ func (c bulk) restart() error {
 }
 
 func (c bulk) purge() error {
-	if len(c.args) == 0 && !c.flags.dryRun && !c.picks() {
+	if len(c.args) == 0 && !c.flags.dryRun && !c.filtersLocally() {
 		return c.purgeMany()
 	}
 	return c.run(action{"purged", ended, ended, func(id string) error {
@@ -85,7 +85,7 @@ func (c bulk) purge() error {
 
 // purgeMany purges all selected instances with one request, which is faster than one request each.
 func (c bulk) purgeMany() error {
-	if err := c.mustSelect(); err != nil {
+	if err := c.checkSelected(); err != nil {
 		return err
 	}
 	query, err := c.selection()
@@ -115,8 +115,8 @@ func (c bulk) report(past string, done, refused int) error {
 	return c.print(map[string]any{"done": past, "instances": done, "refused": refused}, fmt.Sprintf("instances %s: %d", past, done))
 }
 
-// mustSelect returns an error unless the flags select instances.
-func (c bulk) mustSelect() error {
+// checkSelected returns an error unless the flags select instances.
+func (c bulk) checkSelected() error {
 	if !c.flags.all && !c.flags.filter() {
 		return usageError("select instances with an ID, a filter such as --name, --tag or --status, or --all")
 	}
@@ -171,7 +171,7 @@ func (c bulk) wouldDo(a action, found []json.RawMessage) error {
 // It lists all instances before it changes the first. If the app refuses an instance, many
 // reports it and continues.
 func (c bulk) many(a action) error {
-	if err := c.mustSelect(); err != nil {
+	if err := c.checkSelected(); err != nil {
 		return err
 	}
 	if c.flags.status == "" {
@@ -201,7 +201,7 @@ func (c bulk) many(a action) error {
 		return c.wouldDo(a, found)
 	}
 	defer c.working(c.verb)()
-	err := sideBySide(ids, func(id string) error {
+	err := forEachConcurrently(ids, func(id string) error {
 		err := a.act(id)
 		if answer, ok := errors.AsType[*answerError](err); ok && (exitCode(answer) == ExitNotFound || exitCode(answer) == ExitRefused) {
 			r.mu.Lock()

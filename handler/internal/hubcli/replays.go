@@ -28,8 +28,8 @@ type replays struct {
 	mu sync.Mutex // guards the results of concurrent requests
 }
 
-// atOnce is the number of instances that are processed at the same time.
-const atOnce = 8
+// maxConcurrent is the number of instances that are processed at the same time.
+const maxConcurrent = 8
 
 // notEnded lists the statuses of instances that have not ended.
 const notEnded = "Pending,Running,Suspended,ContinuedAsNew"
@@ -66,7 +66,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 			taken[kind]++
 			all = append(all, one)
 		}
-		if err := sideBySide(all, look); err != nil {
+		if err := forEachConcurrently(all, look); err != nil {
 			return n, err
 		}
 		n += len(all)
@@ -77,15 +77,15 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 	}
 }
 
-// sideBySide calls do for each element, at most atOnce at a time, and returns the joined errors.
-func sideBySide[T any](all []T, do func(T) error) error {
+// forEachConcurrently calls do for each element, at most maxConcurrent at a time, and returns the joined errors.
+func forEachConcurrently[T any](all []T, do func(T) error) error {
 	var (
 		group sync.WaitGroup
 		mu    sync.Mutex
 		errs  []error
 	)
 	queue := make(chan T)
-	for range min(atOnce, len(all)) {
+	for range min(maxConcurrent, len(all)) {
 		group.Go(func() {
 			for one := range queue {
 				if err := do(one); err != nil {
@@ -123,8 +123,8 @@ func (r *replays) ask(id, what string) (*answer, error) {
 	return a, nil
 }
 
-// A misfit is an instance whose history does not match the code of this program.
-type misfit struct {
+// A mismatchedInstance is an instance whose history does not match the code of this program.
+type mismatchedInstance struct {
 	InstanceID string `json:"instanceId"`
 	Name       string `json:"name"`
 	Version    string `json:"version,omitempty"`
@@ -137,13 +137,13 @@ type misfit struct {
 
 // verify replays instances, or histories in files. It fails if any history does not match the code.
 func (r *replays) verify() error {
-	var misfits []misfit
-	add := func(one misfit) {
+	var mismatched []mismatchedInstance
+	add := func(one mismatchedInstance) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		misfits = append(misfits, one)
+		mismatched = append(mismatched, one)
 	}
-	check := func(one misfit, text []byte) {
+	check := func(one mismatchedInstance, text []byte) {
 		err := r.program.Verify(text)
 		if err == nil {
 			return
@@ -163,15 +163,15 @@ func (r *replays) verify() error {
 	if len(r.args) == 1 {
 		n, err = r.files(r.args[0], func(file string, text []byte, err error) {
 			if err != nil {
-				add(misfit{InstanceID: file, Problem: err.Error()})
+				add(mismatchedInstance{InstanceID: file, Problem: err.Error()})
 				return
 			}
-			check(misfit{InstanceID: file}, text)
+			check(mismatchedInstance{InstanceID: file}, text)
 		})
 	} else {
 		n, err = r.each(func(one instance) error {
 			a, err := r.ask(one.InstanceID, "history")
-			this := misfit{InstanceID: one.InstanceID, Name: one.Name, Version: one.Version}
+			this := mismatchedInstance{InstanceID: one.InstanceID, Name: one.Name, Version: one.Version}
 			if a != nil {
 				check(this, a.body)
 			}
@@ -186,12 +186,12 @@ func (r *replays) verify() error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(misfits, func(a, b misfit) int { return strings.Compare(a.InstanceID, b.InstanceID) })
+	slices.SortFunc(mismatched, func(a, b mismatchedInstance) int { return strings.Compare(a.InstanceID, b.InstanceID) })
 	if r.flags.output == "json" {
-		err = r.print(append([]misfit{}, misfits...), "")
-	} else if len(misfits) > 0 {
+		err = r.print(append([]mismatchedInstance{}, mismatched...), "")
+	} else if len(mismatched) > 0 {
 		rows := [][]string{{"ID", "NAME", "VERSION", "EVENT", "THE HISTORY HAS", "THE CODE DID"}}
-		for _, m := range misfits {
+		for _, m := range mismatched {
 			event := ""
 			if m.Event != nil {
 				event = strconv.Itoa(*m.Event)
@@ -199,14 +199,14 @@ func (r *replays) verify() error {
 			rows = append(rows, []string{cell(m.InstanceID), cell(m.Name), cell(m.Version), event, r.short(cell(cmp.Or(m.Recorded, m.Problem))), r.short(cell(m.Produced))})
 		}
 		if err = r.table(rows); err == nil {
-			err = r.misfitStacks(misfits)
+			err = r.mismatchStacks(mismatched)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if len(misfits) > 0 {
-		return fmt.Errorf("%d of %d instances do not match the orchestrators of this program", len(misfits), n)
+	if len(mismatched) > 0 {
+		return fmt.Errorf("%d of %d instances do not match the orchestrators of this program", len(mismatched), n)
 	}
 	r.tell(fmt.Sprintf("All instances match the orchestrators of this program: %d", n))
 	return nil
@@ -227,7 +227,7 @@ func (r *replays) files(path string, look func(name string, text []byte, err err
 			return 0, usageError(path + " has no *.json files")
 		}
 	}
-	return len(names), sideBySide(names, func(name string) error {
+	return len(names), forEachConcurrently(names, func(name string) error {
 		text, err := os.ReadFile(name)
 		look(name, text, err)
 		return nil
@@ -323,8 +323,8 @@ func (r *replays) stacks(all []statusjson.Why) error {
 	return nil
 }
 
-// misfitStacks prints the stack of each function that does not yield.
-func (r *replays) misfitStacks(all []misfit) error {
+// mismatchStacks prints the stack of each function that does not yield.
+func (r *replays) mismatchStacks(all []mismatchedInstance) error {
 	for _, m := range all {
 		if m.Stack == "" {
 			continue
@@ -355,8 +355,8 @@ func ago(text string) string {
 	return fmt.Sprintf("%v ago", d)
 }
 
-// A jam is a group of instances that wait at the same line for the same reason.
-type jam struct {
+// A stuckGroup is a group of instances that wait at the same line for the same reason.
+type stuckGroup struct {
 	Count   int       `json:"count"`
 	Name    string    `json:"name"` // the orchestrator
 	Kind    string    `json:"kind"`
@@ -368,7 +368,7 @@ type jam struct {
 
 // stuck prints groups of instances without progress for --idle, the largest group first.
 func (r *replays) stuck() error {
-	jams := map[[4]string]*jam{}
+	stuckGroups := map[[4]string]*stuckGroup{}
 	_, err := r.each(func(one instance) error {
 		moved, err := time.Parse(time.RFC3339, one.LastUpdatedTime)
 		if err == nil && time.Since(moved) < r.flags.idle {
@@ -391,10 +391,10 @@ func (r *replays) stuck() error {
 				continue
 			}
 			counted[key] = true
-			j := jams[key]
+			j := stuckGroups[key]
 			if j == nil {
-				j = &jam{Name: key[0], Kind: key[1], Where: key[2], What: key[3], Oldest: moved, Example: one.InstanceID}
-				jams[key] = j
+				j = &stuckGroup{Name: key[0], Kind: key[1], Where: key[2], What: key[3], Oldest: moved, Example: one.InstanceID}
+				stuckGroups[key] = j
 			}
 			if j.Count++; moved.Before(j.Oldest) {
 				j.Oldest, j.Example = moved, one.InstanceID
@@ -405,11 +405,11 @@ func (r *replays) stuck() error {
 	if err != nil {
 		return err
 	}
-	all := make([]*jam, 0, len(jams))
-	for _, j := range jams {
+	all := make([]*stuckGroup, 0, len(stuckGroups))
+	for _, j := range stuckGroups {
 		all = append(all, j)
 	}
-	slices.SortFunc(all, func(a, b *jam) int {
+	slices.SortFunc(all, func(a, b *stuckGroup) int {
 		return cmp.Or(b.Count-a.Count, strings.Compare(a.Name+a.Kind+a.What+a.Where, b.Name+b.Kind+b.What+b.Where))
 	})
 	if r.flags.output == "json" {

@@ -86,7 +86,7 @@ var verbs = []verb{
 	},
 	{
 		name: "raise", args: []string{"[ID]", "EVENT"}, does: "Raises an event for an instance, or for all that match", run: func(c command) error { return bulk{c}.raise() },
-		more: whichOfMany,
+		more: bulkHelp,
 		flags: func(f *flags) {
 			f.many()
 			f.inputs("the payload of the event, null by default", "data")
@@ -98,7 +98,7 @@ var verbs = []verb{
 	control("rewind", "Rewinds a failed instance, or all that match: the failed steps run again"),
 	{
 		name: "restart", args: []string{"[ID]"}, does: "Starts an instance again with the same input and prints the new ID, or all that match", run: func(c command) error { return bulk{c}.restart() },
-		more: whichOfMany,
+		more: bulkHelp,
 		flags: func(f *flags) {
 			f.many()
 			f.set.BoolVar(&f.sameID, "same-id", false, "replaces the instance, which must have ended")
@@ -106,7 +106,7 @@ var verbs = []verb{
 	},
 	{
 		name: "purge", args: []string{"[ID]"}, does: "Deletes an ended instance, or all that match", run: func(c command) error { return bulk{c}.purge() },
-		more:  whichOfMany,
+		more:  bulkHelp,
 		flags: func(f *flags) { f.many() },
 	},
 	{
@@ -187,14 +187,14 @@ var verbs = []verb{
 	},
 }
 
-// whichOfMany describes how the flags of a bulk verb select instances.
-const whichOfMany = "Without an ID, filters or --all select the instances. With an ID and filters, the instance must match.\n" +
+// bulkHelp describes how the flags of a bulk verb select instances.
+const bulkHelp = "Without an ID, filters or --all select the instances. With an ID and filters, the instance must match.\n" +
 	"--dry-run lists the instances and changes nothing."
 
 // control returns a verb that changes an instance for a reason.
 func control(name, does string) verb {
 	return verb{
-		name: name, args: []string{"[ID]"}, does: does, more: whichOfMany, run: func(c command) error { return bulk{c}.control() },
+		name: name, args: []string{"[ID]"}, does: does, more: bulkHelp, run: func(c command) error { return bulk{c}.control() },
 		flags: func(f *flags) {
 			f.many()
 			f.set.StringVar(&f.reason, "reason", "", "the reason, a `TEXT`")

@@ -170,15 +170,15 @@ func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, erro
 	if !ok {
 		return false, nil
 	}
-	return m.isSame(c, path.instance(), at)
+	return m.isSameInstance(c, path.instance(), at)
 }
 
 // stateKey is the context key of the instance's state, if the check of its code has read it.
 const stateKey = "durablefunctions.state"
 
-// isSame reports whether the instance with the ID is the one that existed at the given time, and was
+// isSameInstance reports whether the instance with the ID is the one that existed at the given time, and was
 // not started later. It also returns true if no such instance exists.
-func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
+func (m *API) isSameInstance(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
 	var fetch durable.Fetch
 	reads := c.Request().Method == http.MethodGet
 	if reads {

@@ -34,7 +34,7 @@ func (m instanceAPI) start(name string, id durable.InstanceID) operation {
 		if err != nil {
 			return err
 		}
-		patience, err := patienceOf(q)
+		waitOptions, err := waitOptionsOf(q)
 		if err != nil {
 			return err
 		}
@@ -56,15 +56,15 @@ func (m instanceAPI) start(name string, id durable.InstanceID) operation {
 			return err
 		}
 		LinksOf(c).warning = m.warnOfStart(name, q.Text("version"))
-		return m.answerStarted(c, q, started, patience)
+		return m.answerStarted(c, q, started, waitOptions)
 	}
 }
 
-// patience holds the timeout and the polling interval of a caller that waits for an instance to end. It
+// waitOptions holds the timeout and the polling interval of a caller that waits for an instance to end. It
 // is nil for a caller that does not wait.
-type patience struct{ timeout, interval time.Duration }
+type waitOptions struct{ timeout, interval time.Duration }
 
-func patienceOf(q web.Query) (*patience, error) {
+func waitOptionsOf(q web.Query) (*waitOptions, error) {
 	timeout, waits := q.Seconds("timeout")
 	interval, both := q.Seconds("pollingInterval")
 	switch {
@@ -73,11 +73,11 @@ func patienceOf(q web.Query) (*patience, error) {
 	case interval > timeout:
 		return nil, web.BadArgument("Total timeout %v should be bigger than retry timeout %v", timeout.Seconds(), interval.Seconds())
 	}
-	return &patience{timeout, interval}, nil
+	return &waitOptions{timeout, interval}, nil
 }
 
 // answerStarted answers a request that has started an instance.
-func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *patience) error {
+func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *waitOptions) error {
 	if p != nil {
 		return m.waitOrCheckStatus(c, q, id, p.timeout, p.interval)
 	}
@@ -299,7 +299,7 @@ func (m instanceAPI) rewind(id durable.InstanceID) operation {
 // HandleRestartInstanceRequestAsync).
 func (m instanceAPI) restart(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
-		patience, err := patienceOf(q)
+		waitOptions, err := waitOptionsOf(q)
 		if err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func (m instanceAPI) restart(id durable.InstanceID) operation {
 				LinksOf(c).warning = m.warnOfStart(state.Name, state.Version)
 			}
 		}
-		return m.answerStarted(c, q, restarted, patience)
+		return m.answerStarted(c, q, restarted, waitOptions)
 	}
 }
 

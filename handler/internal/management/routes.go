@@ -71,8 +71,8 @@ func (r *Route) Match(segments []string) (values pathValues, ok bool) {
 
 // Answers of several routes.
 var (
-	notThere      = answerDoc{http.StatusNotFound, "", "The instance does not exist."}
-	hasEnded      = answerDoc{http.StatusGone, "", "The instance has ended."}
+	notFound404   = answerDoc{http.StatusNotFound, "", "The instance does not exist."}
+	ended410      = answerDoc{http.StatusGone, "", "The instance has ended."}
 	badRequest400 = answerDoc{http.StatusBadRequest, "Error", "The request is not valid; the body has the reason."}
 	started202    = answerDoc{http.StatusAccepted, "CheckStatus", "Started. `Location` is the URL of the status."}
 	output200     = answerDoc{http.StatusOK, "Any", "The instance ended within `timeout`: its output if it completed, otherwise its status."}
@@ -164,7 +164,7 @@ var instanceRoutes = []Route{
 		Answers: []answerDoc{
 			{http.StatusOK, "Status", "The instance has ended."},
 			{http.StatusAccepted, "Status", "The instance has not ended. `Location` is the URL to poll, `Retry-After` the delay."},
-			notThere,
+			notFound404,
 			{http.StatusInternalServerError, "StatusOrError", "The instance failed, and `returnInternalServerErrorOnFailure` is true; or an unexpected error."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.status(p.instance()) },
@@ -182,18 +182,18 @@ var instanceRoutes = []Route{
 	},
 	{
 		Method: http.MethodGet, Path: "instances/{instanceId}/why", summary: "Reads the reasons why an instance is waiting, with the lines of its code.", Open: true,
-		Answers:   []answerDoc{{http.StatusOK, "Why", "At least one reason."}, notThere},
+		Answers:   []answerDoc{{http.StatusOK, "Why", "At least one reason."}, notFound404},
 		operation: func(m *API, p pathValues) operation { return whyAPI{m}.why(p.instance()) },
 	},
 	{
 		Method: http.MethodGet, Path: "instances/{instanceId}/history", summary: "Reads the complete history of an instance's current execution.", Open: true,
-		Answers:   []answerDoc{{http.StatusOK, "History", "The complete events."}, notThere},
+		Answers:   []answerDoc{{http.StatusOK, "History", "The complete events."}, notFound404},
 		operation: func(m *API, p pathValues) operation { return whyAPI{m}.history(p.instance()) },
 	},
 	{
 		Method: http.MethodDelete, Path: "instances/{instanceId}", summary: "Purges an instance that has ended.", Open: true,
 		Answers: []answerDoc{
-			{http.StatusOK, "Purged", "The instance was purged."}, notThere, {http.StatusPreconditionFailed, "Text", "The instance has not ended."},
+			{http.StatusOK, "Purged", "The instance was purged."}, notFound404, {http.StatusPreconditionFailed, "Text", "The instance has not ended."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.purge(p.instance()) },
 	},
@@ -203,22 +203,22 @@ var controlRoutes = []Route{
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/raiseEvent/{eventName}", summary: "Sends an event to an instance.", Open: true, chosen: "eventName",
 		Body:      "The event's payload, `application/json`; an empty one is null.",
-		Answers:   []answerDoc{accepted202, badRequest400, notThere, hasEnded},
+		Answers:   []answerDoc{accepted202, badRequest400, notFound404, ended410},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.raiseEvent(p.instance(), p["eventName"]) },
 	},
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/terminate", summary: "Terminates an instance.", Open: true,
-		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notThere, hasEnded},
+		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notFound404, ended410},
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), instanceAPI{m}.terminate) },
 	},
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/suspend", summary: "Suspends an instance.", Open: true,
-		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notThere, hasEnded, wrongState},
+		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notFound404, ended410, wrongStatus500},
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), m.instances.Suspend) },
 	},
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/resume", summary: "Resumes a suspended instance.", Open: true,
-		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notThere, hasEnded, wrongState},
+		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notFound404, ended410, wrongStatus500},
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), m.instances.Resume) },
 	},
 	{
@@ -245,7 +245,7 @@ var controlRoutes = []Route{
 	},
 }
 
-var wrongState = answerDoc{http.StatusInternalServerError, "Error", "The instance's status does not allow this."}
+var wrongStatus500 = answerDoc{http.StatusInternalServerError, "Error", "The instance's status does not allow this."}
 
 // selfRoutes are routes about the app itself. The extension has only makeprimary.
 func selfRoutes() []Route {

@@ -37,9 +37,9 @@ func TestTargetWorkers_MatchesTheTargetScalerOfDotNet(t *testing.T) {
 	}
 }
 
-// looksAt returns samples of a hub. The arguments are the latencies of its work items and of its
+// samplesOf returns samples of a hub. The arguments are the latencies of its work items and of its
 // control queues in milliseconds, oldest first.
-func looksAt(workers int, items []int, control ...[]int) []*provider.Load {
+func samplesOf(workers int, items []int, control ...[]int) []*provider.Load {
 	var looks []*provider.Load
 	for i := range items {
 		l := &provider.Load{Workers: workers, WorkItems: provider.QueueLoad{Latency: time.Duration(items[i]) * time.Millisecond}}
@@ -59,18 +59,18 @@ func TestRecommend_MatchesThePerformanceMonitorOfDotNet(t *testing.T) {
 		looks []*provider.Load
 		want  recommendation
 	}{
-		{"nothing and nobody", looksAt(0, none, none), recommendation{scaleNone, false, "Task hub is idle"}},
-		{"the first worker", looksAt(0, []int{1}, []int{0}), recommendation{scaleAdd, true, "First worker"}},
-		{"too few looks", looksAt(1, []int{5000, 5000}, []int{0, 0}), recommendation{scaleNone, true, "Not enough samples"}},
-		{"idle", looksAt(1, none, none), recommendation{scaleRemove, false, "Task hub is idle"}},
-		{"slow work items", looksAt(1, []int{10, 10, 10, 900, 1000}, none), recommendation{scaleAdd, true, "Work-item queue latency: 1000 > 1000"}},
-		{"slow after idleness", looksAt(1, []int{10, 10, 10, 0, 1000}, some), recommendation{scaleNone, true, "Queue latencies are healthy"}},
-		{"very slow after idleness", looksAt(1, []int{10, 10, 10, 0, 30000}, none), recommendation{scaleAdd, true, "Work-item queue latency: 30000 > 1000"}},
-		{"more workers than partitions", looksAt(2, none, some), recommendation{scaleRemove, true, "Work-items idle, #workers > partitions (2 > 1)"}},
-		{"slow control queues", looksAt(1, some, []int{10, 10, 10, 10, 1500}, []int{10, 10, 10, 10, 1200}), recommendation{scaleAdd, true, "High control queue latency: 1500 > 1000"}},
-		{"as many workers as slow control queues", looksAt(2, some, []int{10, 10, 10, 10, 1500}, []int{10, 10, 10, 10, 1200}), recommendation{scaleNone, true, "Queue latencies are healthy"}},
-		{"an idle control queue", looksAt(2, none, some, none), recommendation{scaleRemove, true, "One or more control queues idle"}},
-		{"healthy", looksAt(1, some, some), recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"nothing and nobody", samplesOf(0, none, none), recommendation{scaleNone, false, "Task hub is idle"}},
+		{"the first worker", samplesOf(0, []int{1}, []int{0}), recommendation{scaleAdd, true, "First worker"}},
+		{"too few looks", samplesOf(1, []int{5000, 5000}, []int{0, 0}), recommendation{scaleNone, true, "Not enough samples"}},
+		{"idle", samplesOf(1, none, none), recommendation{scaleRemove, false, "Task hub is idle"}},
+		{"slow work items", samplesOf(1, []int{10, 10, 10, 900, 1000}, none), recommendation{scaleAdd, true, "Work-item queue latency: 1000 > 1000"}},
+		{"slow after idleness", samplesOf(1, []int{10, 10, 10, 0, 1000}, some), recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"very slow after idleness", samplesOf(1, []int{10, 10, 10, 0, 30000}, none), recommendation{scaleAdd, true, "Work-item queue latency: 30000 > 1000"}},
+		{"more workers than partitions", samplesOf(2, none, some), recommendation{scaleRemove, true, "Work-items idle, #workers > partitions (2 > 1)"}},
+		{"slow control queues", samplesOf(1, some, []int{10, 10, 10, 10, 1500}, []int{10, 10, 10, 10, 1200}), recommendation{scaleAdd, true, "High control queue latency: 1500 > 1000"}},
+		{"as many workers as slow control queues", samplesOf(2, some, []int{10, 10, 10, 10, 1500}, []int{10, 10, 10, 10, 1200}), recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"an idle control queue", samplesOf(2, none, some, none), recommendation{scaleRemove, true, "One or more control queues idle"}},
+		{"healthy", samplesOf(1, some, some), recommendation{scaleNone, true, "Queue latencies are healthy"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := recommend(c.looks, 30*time.Second); got != c.want {
@@ -80,14 +80,14 @@ func TestRecommend_MatchesThePerformanceMonitorOfDotNet(t *testing.T) {
 	}
 }
 
-// loads is a hub that reports one load after another.
-type loads struct {
+// loadSequence is a hub that reports one load after another.
+type loadSequence struct {
 	all  []*provider.Load
 	asks int
 	err  error
 }
 
-func (l *loads) Load(context.Context) (*provider.Load, error) {
+func (l *loadSequence) Load(context.Context) (*provider.Load, error) {
 	l.asks++
 	if l.err != nil {
 		return nil, l.err
@@ -96,8 +96,8 @@ func (l *loads) Load(context.Context) (*provider.Load, error) {
 }
 
 func TestLoadMonitor_KeepsTheLastSamples(t *testing.T) {
-	busy := looksAt(1, []int{100, 200, 300, 400, 1100, 1200}, []int{0, 0, 0, 0, 0, 0})
-	hub := &loads{all: busy}
+	busy := samplesOf(1, []int{100, 200, 300, 400, 1100, 1200}, []int{0, 0, 0, 0, 0, 0})
+	hub := &loadSequence{all: busy}
 	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 	m := &loadMonitor{hub: hub, now: func() time.Time { return now }, cfg: func() (int, int, time.Duration) { return 10, 10, 30 * time.Second }}
 	for i := range busy {
@@ -126,7 +126,7 @@ func TestLoadMonitor_ReturnsTheReasonIfThereIsNoLoad(t *testing.T) {
 		t.Errorf("a hub that does not report its load: %v", err)
 	}
 	broken := errors.New("storage is down")
-	if _, err := (&loadMonitor{hub: &loads{err: broken}, now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, broken) {
+	if _, err := (&loadMonitor{hub: &loadSequence{err: broken}, now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("a hub that is down: %v", err)
 	}
 }
@@ -151,7 +151,7 @@ func TestWorkersOf_ListsAllKnownWorkers(t *testing.T) {
 }
 
 func TestScale_CountsHiddenMessages(t *testing.T) {
-	hub := &loads{all: []*provider.Load{{
+	hub := &loadSequence{all: []*provider.Load{{
 		ControlQueues: []provider.QueueLoad{{Stored: 2}, {Length: 3, Stored: 3}}, WorkItems: provider.QueueLoad{Stored: 4},
 	}}}
 	m := &loadMonitor{hub: hub, now: time.Now, cfg: func() (int, int, time.Duration) { return 10, 10, 30 * time.Second }}

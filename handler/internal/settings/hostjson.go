@@ -34,7 +34,7 @@ func ParseHostJSON(text []byte) (Settings, error) {
 		return New(), fmt.Errorf("host.json line %d: %w", r.errorLine(err), plainSyntaxError(err))
 	}
 	if root := found.byPath[""]; root.kind != kindObject {
-		return New(), fmt.Errorf("host.json line %d: want an object, found %s", r.line(), root.written())
+		return New(), fmt.Errorf("host.json line %d: want an object, found %s", r.line(), root.literal())
 	}
 	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
 		return New(), fmt.Errorf("host.json line %d: there is text after the object", r.line())

@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spelledOut lists settings as text, for comparison.
-func spelledOut(s Settings) map[string]string {
+// asText lists settings as text, for comparison.
+func asText(s Settings) map[string]string {
 	out := map[string]string{}
 	for _, v := range s.byPath {
-		out[v.path] = v.written() + " @ " + v.Source
+		out[v.path] = v.literal() + " @ " + v.Source
 	}
 	return out
 }
@@ -45,7 +45,7 @@ func TestParseHostJSON_AcceptsCommentsTrailingCommasAndByteOrderMark(t *testing.
 		"extensions.durableTask.list.1":  "2.50 @ host.json line 8",
 		"extensions.durableTask.list.2":  "null @ host.json line 8",
 	}
-	if diff := cmp.Diff(spelledOut(got), want); diff != "" {
+	if diff := cmp.Diff(asText(got), want); diff != "" {
 		t.Errorf("got, want:\n%s", diff)
 	}
 }
@@ -77,7 +77,7 @@ func TestParseHostJSON_LastOfTwoSpellingsCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{"A": "an object @ host.json line 1", "A.X": "3 @ host.json line 1"}
-	if diff := cmp.Diff(spelledOut(s), want); diff != "" {
+	if diff := cmp.Diff(asText(s), want); diff != "" {
 		t.Errorf("got, want:\n%s", diff)
 	}
 }
@@ -104,7 +104,7 @@ func TestOverride_ReplacesSettingsInAnySpelling(t *testing.T) {
 		DurableTaskPath + ".maxConcurrentActivityFunctions", DurableTaskPath + ".extendedSessionsEnabled",
 	} {
 		if v, ok := s.Lookup(path); ok {
-			got[path] = v.written() + " @ " + v.Source
+			got[path] = v.literal() + " @ " + v.Source
 		}
 	}
 	want := map[string]string{

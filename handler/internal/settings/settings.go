@@ -35,8 +35,8 @@ type Setting struct {
 	Source string // such as "host.json line 7" or "environment variable X"
 }
 
-// written returns the value in the form of host.json, for error messages.
-func (s Setting) written() string {
+// literal returns the value in the form of host.json, for error messages.
+func (s Setting) literal() string {
 	switch s.kind {
 	case kindString:
 		return strconv.Quote(secrets.Mask(s.Text))
@@ -57,7 +57,7 @@ func (s Setting) IsTrue() bool { return strings.EqualFold(strings.TrimSpace(s.Te
 // wrong returns the error for an invalid value. It contains the value, its source and the allowed
 // values. path is the documented spelling.
 func (s Setting) wrong(path, want string) error {
-	return fmt.Errorf("%s is %s; want %s (%s)", path, s.written(), want, s.Source)
+	return fmt.Errorf("%s is %s; want %s (%s)", path, s.literal(), want, s.Source)
 }
 
 // wrongValue is like [Setting.wrong], for a value after substitution of %NAME%.
@@ -65,7 +65,7 @@ func (s Setting) wrongValue(path, value, want string) error {
 	if value == strings.TrimSpace(s.Text) {
 		return s.wrong(path, want)
 	}
-	return fmt.Errorf("%s is %s, which resolves to %q; want %s (%s)", path, s.written(), secrets.Mask(value), want, s.Source)
+	return fmt.Errorf("%s is %s, which resolves to %q; want %s (%s)", path, s.literal(), secrets.Mask(value), want, s.Source)
 }
 
 // Settings maps paths to values. Paths are not case-sensitive.

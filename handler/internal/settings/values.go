@@ -57,7 +57,7 @@ func (k Text[C]) take(r *Reader[C], path string, s Setting, cfg *C) error {
 	if k.Resolved {
 		resolved, err := r.vars.substitute(s.Text)
 		if err != nil {
-			return fmt.Errorf("%s is %s, which %w (%s)", path, s.written(), err, s.Source)
+			return fmt.Errorf("%s is %s, which %w (%s)", path, s.literal(), err, s.Source)
 		}
 		value = strings.TrimSpace(resolved)
 	}
@@ -247,7 +247,7 @@ func (k List[C]) take(r *Reader[C], path string, s Setting, cfg *C) error {
 	}
 	for _, element := range r.found.children(path) {
 		if element.kind != kindString && element.kind != kindNumber || !k.Each(cfg, element) {
-			return fmt.Errorf("%s contains %s; want %s (%s)", path, element.written(), want, element.Source)
+			return fmt.Errorf("%s contains %s; want %s (%s)", path, element.literal(), want, element.Source)
 		}
 	}
 	return nil

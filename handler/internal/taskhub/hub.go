@@ -22,13 +22,13 @@ const (
 	probeDelayMin = time.Second
 	ProbeDelayMax = 10 * time.Second // the longest delay between two attempts
 
-	// heldPatience limits how long requests wait for a file that another process holds. That process
+	// heldTimeout limits how long requests wait for a file that another process holds. That process
 	// may be about to exit.
-	heldPatience = 8 * time.Second
-	heldDelay    = 100 * time.Millisecond
+	heldTimeout = 8 * time.Second
+	heldDelay   = 100 * time.Millisecond
 
-	// complainEvery is the interval at which the log repeats why the app cannot serve.
-	complainEvery = time.Minute
+	// complainInterval is the interval at which the log repeats why the app cannot serve.
+	complainInterval = time.Minute
 )
 
 // A Hub runs in the background of a server. It waits for the storage and then runs the worker.
@@ -74,7 +74,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 	for delay := probeDelayMin; ; delay = min(2*delay, ProbeDelayMax) {
 		err := h.probe(ctx)
 		switch {
-		case IsHeld(err) && time.Since(began) < heldPatience:
+		case IsHeld(err) && time.Since(began) < heldTimeout:
 			delay = heldDelay / 2
 			if !Pause(ctx, heldDelay) {
 				return false
@@ -94,7 +94,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 		}
 		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. The app retries every few seconds.", h.Name, secrets.Line(err))
 		h.State.Unavailable(reason)
-		if time.Since(complained) >= complainEvery {
+		if time.Since(complained) >= complainInterval {
 			complained = time.Now()
 			h.Logger.Error("the storage cannot be used; all calls get status 503", "taskHub", h.Name, "reason", reason)
 		}
@@ -156,7 +156,7 @@ func (h *Hub) ComplainUntil(ctx context.Context, reason string) {
 	h.State.Unavailable(reason)
 	for {
 		h.Logger.Error("all calls get status 503", "taskHub", h.Name, "reason", reason)
-		if !Pause(ctx, complainEvery) {
+		if !Pause(ctx, complainInterval) {
 			return
 		}
 	}

@@ -36,7 +36,7 @@ const (
 	documentShape shapeKind = iota // decoded by encoding/json
 	textShape
 	binaryShape
-	momentShape
+	timeShape
 	scalarShape // a number or a Boolean
 )
 
@@ -47,7 +47,7 @@ func ShapeOf(t reflect.Type) Shape {
 	}
 	switch {
 	case t == reflect.TypeFor[time.Time]():
-		return Shape{kind: momentShape}
+		return Shape{kind: timeShape}
 	case t == reflect.TypeFor[json.RawMessage](), reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return Shape{}
 	case t.Kind() == reflect.String:
@@ -108,7 +108,7 @@ func (s Shape) fromString(text string) (json.RawMessage, error) {
 		return json.RawMessage("null"), nil
 	case s.kind == binaryShape:
 		return fromBase64(text)
-	case s.kind != momentShape && json.Valid([]byte(text)):
+	case s.kind != timeShape && json.Valid([]byte(text)):
 		return s.fromJSON(json.RawMessage(text))
 	}
 	return s.fromText(text) // a time, or text that a host did not quote
@@ -121,8 +121,8 @@ func (s Shape) fromText(text string) (json.RawMessage, error) {
 		return jsontext.Quote(text), nil
 	case binaryShape:
 		return json.Marshal([]byte(text))
-	case momentShape:
-		t, err := parseMoment(text)
+	case timeShape:
+		t, err := parseTime(text)
 		if err != nil {
 			return nil, err
 		}
@@ -203,12 +203,12 @@ func fromBase64(text string) (json.RawMessage, error) {
 	return json.Marshal(content)
 }
 
-// moments lists the formats of times: with an offset, like .NET's DateTimeOffset, and without one, like
+// timeFormats lists the formats of times: with an offset, like .NET's DateTimeOffset, and without one, like
 // its DateTime, which is in UTC.
-var moments = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "01/02/2006 15:04:05 -07:00", "01/02/2006 15:04:05"}
+var timeFormats = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "01/02/2006 15:04:05 -07:00", "01/02/2006 15:04:05"}
 
-func parseMoment(text string) (time.Time, error) {
-	for _, form := range moments {
+func parseTime(text string) (time.Time, error) {
+	for _, form := range timeFormats {
 		if t, err := time.Parse(form, text); err == nil {
 			return t, nil
 		}

@@ -23,8 +23,8 @@ var ErrBodies = AnswerWith(http.StatusServiceUnavailable, ErrorBody{
 	Message: "The app is processing too many large request bodies. Try again later.",
 })
 
-// errLateBody is the error of a body that does not arrive in time.
-var errLateBody = AnswerWith(http.StatusRequestTimeout, ErrorBody{
+// errBodyTimeout is the error of a body that does not arrive in time.
+var errBodyTimeout = AnswerWith(http.StatusRequestTimeout, ErrorBody{
 	Message: fmt.Sprintf("The request body did not arrive within %v.", BodyTime),
 })
 
@@ -81,7 +81,7 @@ func (b *RoomedBody) Read(p []byte) (int, error) {
 		b.Room.Left.Add(b.Taken) // release at once, or other bodies would fail, too
 		b.Taken, n, err = 0, 0, ErrBodies
 	case b.paced && errors.Is(err, os.ErrDeadlineExceeded):
-		err = errLateBody
+		err = errBodyTimeout
 	case err == io.EOF:
 		b.wait(time.Time{}) // otherwise the deadline would look like a disconnected caller
 	}
@@ -179,7 +179,7 @@ func BodyText(c echo.Context) ([]byte, error) {
 	_ = control.SetReadDeadline(time.Now().Add(BodyTime))
 	text, err := ReadAll(c.Request())
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errLateBody
+		return nil, errBodyTimeout
 	}
 	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, ErrBodies) {
 		return nil, BadRequest("The request body is incomplete or its chunks are not valid: %s.", secrets.Line(err))
