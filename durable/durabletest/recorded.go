@@ -22,8 +22,8 @@ func (o object) has(name string) bool {
 }
 
 // objectsOf returns the event objects in a file. The file has an array, an object with the array as a
-// member, or a sequence of objects. status is the status object that contains the array, nil if there
-// is none.
+// member, or a sequence of objects. status is the status object that contains the array, nil without such
+// an object.
 func objectsOf(text []byte) (status object, all []object, err error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	for values := json.NewDecoder(bytes.NewReader(withoutPreface(text))); ; {

@@ -86,7 +86,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		name  string
 		opts  []durable.StartOption
 		then  func(id durable.InstanceID)
-		since time.Duration // the age of the first reason; 0 if it is not checked
+		since time.Duration // the age of the first reason; 0 means unchecked
 		want  []durable.Reason
 	}{
 		{name: "ForActivity", want: []durable.Reason{{Kind: durable.ReasonActivity, Name: "Work", Where: []string{line("activity")}}}},

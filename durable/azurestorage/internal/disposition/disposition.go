@@ -111,8 +111,8 @@ func (m Message) mayBeRedelivered() bool { return m.DequeueCount > 1 || m.Age >=
 // worker had hidden it.
 func (m Message) isOld() bool { return m.Age > (SlowLocks+1)*m.Lock }
 
-// Decide returns the dispositions of messages to one execution of an instance. stored is the stored
-// state of the instance. A start message must be the first message. If it is not delivered, the other
+// Decide returns the dispositions of messages to one execution of an instance. stored is the stored state
+// of the instance. A start message must be the first message. If it is held back or discarded, the other
 // messages are decided as if it were absent.
 func Decide(instanceID string, stored *instances.Instance, messages []Message) []Disposition {
 	all := make([]Disposition, len(messages))

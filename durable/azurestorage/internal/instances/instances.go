@@ -181,7 +181,7 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
 	defer s.Forget(instanceID)
 	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
-	err := store.Retry(ctx, "end pending instance "+instanceID, func(ctx context.Context) (err error) {
+	err := store.Retry(ctx, "end instance "+instanceID+" before its start", func(ctx context.Context) (err error) {
 		if stored.ETag == "" {
 			_, err = s.HistoryTable.Insert(ctx, sentinel)
 		} else {
@@ -252,8 +252,8 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 	return err
 }
 
-// Purge deletes an instance as [provider.Purger] specifies. It calls besides before it deletes the
-// row.
+// Purge deletes an instance as [provider.Purger] specifies. It calls the function besides before it
+// deletes the row.
 func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, besides func(ctx context.Context, id string) error) error {
 	defer s.Forget(id)
 	blobs, err := s.BlobsOf(ctx, id)
@@ -335,9 +335,9 @@ func isInXML(text string) bool {
 	})
 }
 
-// UpdateOf returns the row update for a checkpoint that has appended rows to the history, nil if the
-// row needs no update. leftOut is the update of the previous checkpoint if it was not written, else
-// nil. The new update then includes it.
+// UpdateOf returns the row update for a checkpoint that has appended rows to the history, nil if the row
+// needs no update. leftOut is the unwritten update of the previous checkpoint, or nil. The new update
+// then includes it.
 func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row, leftOut *RowUpdate) *RowUpdate {
 	if l.Row != nil {
 		l.rowOf = l.Row.State.Instance.ExecutionID

@@ -188,9 +188,8 @@ func fitted(column, text string, limit int) string {
 	return truncateUTF16(text, limit-utf16Length(provider.CutMark)) + provider.CutMark
 }
 
-// ColumnBlobName returns a name for the blob with the value of a column. random, of which 31 bits are
-// used, keeps the blobs of workers apart that write the same row (AzureTableTrackingStore.cs,
-// GetBlobName).
+// ColumnBlobName returns a name for the blob with the value of a column. The lower 31 bits of random keep
+// the blobs of workers apart that write the same row (AzureTableTrackingStore.cs, GetBlobName).
 func (e *Row) ColumnBlobName(column string, random uint32) string {
 	kind := e.Text("EventType")
 	if kind == "" {
