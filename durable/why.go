@@ -231,7 +231,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	if difference != nil {
 		m := mismatch(start, difference)
 		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Where: difference.Where, Detail: fmt.Sprintf(
-			"decision %d: the history has %s, and the code did %s; it would fit to %s", m.Decision, m.Recorded, m.Produced, difference.Compatible())})
+			"decision %d: the history has %s, and the code did %s; to be compatible, the code must %s", m.Decision, m.Recorded, m.Produced, difference.Compatible())})
 	}
 	for _, one := range waits {
 		r := Reason{

@@ -168,7 +168,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 	}
 	others := durable.NewClient(hub, s.Changed())
 	changed := []durable.Reason{{Kind: durable.ReasonHistoryMismatch, Where: []string{line("sub-orchestration")}, Detail: "decision 0: the history has an activity task named 'Work', and the code did " +
-		"a sub-orchestration task named 'Child'; it would fit to do what the history has first, and what is new only where Context.Patched returns true"}}
+		"a sub-orchestration task named 'Child'; to be compatible, the code must perform the recorded action first, and the new one only where Context.Patched returns true"}}
 	if w := must[*durable.Wait](t)(others.Why(t.Context(), "ForActivity-0")); len(w.Reasons) == 1 {
 		w.Reasons[0].Since = time.Time{}
 		if !reflect.DeepEqual(w.Reasons, changed) {

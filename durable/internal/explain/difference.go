@@ -47,21 +47,21 @@ func (d *Difference) String() string {
 	if d.Err != nil {
 		text += "\n" + d.Err.Error()
 	}
-	return text + "\n\tit would fit to " + d.Compatible()
+	return text + "\n\tto be compatible, the code must " + d.Compatible()
 }
 
 // Compatible returns which change of the code would have been compatible with the history, as
-// the rest of "it would fit to …".
+// the rest of "the code must …".
 func (d *Difference) Compatible() string {
 	switch {
 	case d.Err == nil:
-		return "end as the history does, and otherwise only where Context.Patched returns true"
+		return "end as recorded, and differently only where Context.Patched returns true"
 	case d.Err.Produced == "":
-		return "keep what the history has, and to leave it out only where Context.Patched returns true"
+		return "keep the recorded action, and skip it only where Context.Patched returns true"
 	case d.Err.Recorded == "":
-		return "do what is new only where Context.Patched returns true"
+		return "perform the new action only where Context.Patched returns true"
 	}
-	return "do what the history has first, and what is new only where Context.Patched returns true"
+	return "perform the recorded action first, and the new one only where Context.Patched returns true"
 }
 
 // locate sets the event of the decision in a history.
