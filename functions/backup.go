@@ -14,9 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// BackupSiteContent is fan-out and fan-in: it copies all files below a
-// directory in parallel and returns the total of their bytes. The copies go
-// where [backupOf] says.
+// BackupSiteContent shows fan-out/fan-in: it copies all files of a directory in parallel
+// and returns their total size in bytes. [backupOf] determines the target of the copies.
 func BackupSiteContent(ctx *durable.Context, directory string) (int64, error) {
 	files, err := durable.CallActivity(ctx, GetFileList, directory).Await()
 	if err != nil {
@@ -37,22 +36,21 @@ func BackupSiteContent(ctx *durable.Context, directory string) (int64, error) {
 	return total, nil
 }
 
-// A SiteFile is a file and the directory that it is copied from.
+// SiteFile is a file and the directory to back up.
 type SiteFile struct {
 	Directory string `json:"directory"`
 	File      string `json:"file"` // relative to Directory, with slashes
 }
 
-// GetFileList returns the names of all regular files below a directory,
-// relative to it and sorted. Links are left out, so that nothing outside of the
-// directory is copied.
+// GetFileList returns the relative paths of all regular files below a directory, sorted. It
+// skips symbolic links, so that no file outside of the directory is copied.
 func GetFileList(_ context.Context, directory string) ([]string, error) {
 	target, err := backupOf(directory)
 	if err != nil {
 		return nil, err
 	}
 	if inside, err := filepath.Rel(directory, target); err == nil && filepath.IsLocal(inside) {
-		return nil, fmt.Errorf("back up %s: its copy would be inside of it, at %s", directory, target)
+		return nil, fmt.Errorf("back up %s: the backup %s would be inside the directory", directory, target)
 	}
 	files := []string{}
 	err = fs.WalkDir(os.DirFS(directory), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -67,15 +65,15 @@ func GetFileList(_ context.Context, directory string) ([]string, error) {
 	return files, nil
 }
 
-// CopyFile copies one file and returns its size in bytes. As an activity can be
-// run twice, even at the same time on two machines, each run writes a file of
-// its own and then puts it in the place of the copy.
+// CopyFile copies one file and returns its size in bytes. An activity can run twice, even
+// at the same time on two machines. Each run therefore writes a temporary file and renames
+// it to the final name.
 func CopyFile(_ context.Context, f SiteFile) (size int64, err error) {
 	target, err := backupOf(f.Directory)
 	if err != nil {
 		return 0, err
 	}
-	// A root refuses names that lead out of it, by ".." or by a link.
+	// os.Root rejects names that lead out of the directory, by ".." or by a link.
 	site, err := os.OpenRoot(f.Directory)
 	if err != nil {
 		return 0, err
@@ -120,8 +118,8 @@ func CopyFile(_ context.Context, f SiteFile) (size int64, err error) {
 	return size, backup.Rename(part, file)
 }
 
-// makeTarget makes the folder of a site's backup. It has the permissions of the site;
-// folders made above it are private.
+// makeTarget creates the backup folder of a site, with the site's permissions. Parent
+// folders that it creates are private.
 func makeTarget(site *os.Root, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return err
@@ -136,8 +134,8 @@ func makeTarget(site *os.Root, target string) error {
 	return os.Chmod(target, info.Mode().Perm()|0o700)
 }
 
-// makeFolders makes a folder and those above it in a backup, with the modes that
-// they have in the site; only the owner can always write.
+// makeFolders creates a folder and its parents in a backup. They have the permissions of
+// the site's folders, and the owner can always write.
 func makeFolders(site, backup *os.Root, folder string) error {
 	if folder == "." {
 		return nil
@@ -155,9 +153,9 @@ func makeFolders(site, backup *os.Root, folder string) error {
 	return backup.Chmod(folder, info.Mode().Perm()|0o700)
 }
 
-// backupOf returns the place of a directory's backup: its own absolute path,
-// below the folder that the setting BACKUP_DIRECTORY names, or durable-backup
-// in the folder for temporary files.
+// backupOf returns the backup path of a directory: its absolute path below the folder in
+// the setting BACKUP_DIRECTORY. The default is the folder durable-backup in the folder for
+// temporary files.
 func backupOf(directory string) (string, error) {
 	if directory == "" {
 		return "", errors.New("the input must be the path of a directory, as a JSON string")

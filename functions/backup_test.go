@@ -19,7 +19,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestGetFileList_HasRegularFilesOnly(t *testing.T) {
+func TestGetFileList_ReturnsOnlyRegularFiles(t *testing.T) {
 	t.Setenv("BACKUP_DIRECTORY", t.TempDir())
 	site := t.TempDir()
 	write(t, filepath.Join(site, "b", "2.txt"), "two")
@@ -45,7 +45,7 @@ func TestGetFileList_RefusesABackupInsideOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestCopyFile_MayBeRunTwice(t *testing.T) {
+func TestCopyFile_CanRunTwice(t *testing.T) {
 	backup, site := t.TempDir(), t.TempDir()
 	t.Setenv("BACKUP_DIRECTORY", backup)
 	write(t, filepath.Join(site, "b", "2.txt"), "two")
@@ -59,11 +59,11 @@ func TestCopyFile_MayBeRunTwice(t *testing.T) {
 
 	entries, err := os.ReadDir(filepath.Join(backup, site, "b"))
 	if err != nil || len(entries) != 1 || entries[0].Name() != "2.txt" {
-		t.Errorf("the backup holds %v, %v; want 2.txt only", entries, err)
+		t.Errorf("the backup contains %v, %v; want only 2.txt", entries, err)
 	}
 }
 
-// What only its owner may read in the site, only its owner may read in the backup.
+// A file that only its owner can read must have the same permissions in the backup.
 func TestCopyFile_KeepsModes(t *testing.T) {
 	backup, site := filepath.Join(t.TempDir(), "backup"), t.TempDir()
 	t.Setenv("BACKUP_DIRECTORY", backup)
@@ -96,7 +96,7 @@ func TestCopyFile_KeepsModes(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(filepath.Join(backup, filepath.Dir(site))); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("what had to be made above the backup has mode %v, %v; want 0700", info.Mode().Perm(), err)
+		t.Errorf("the parent folder of the backup has mode %v, %v; want 0700", info.Mode().Perm(), err)
 	}
 }
 
@@ -116,8 +116,8 @@ func TestCopyFile_RefusesNamesThatLeadOutOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestBackupOf_WantsADirectory(t *testing.T) {
+func TestBackupOf_RequiresADirectory(t *testing.T) {
 	if _, err := backupOf(""); err == nil || !strings.Contains(err.Error(), "input") {
-		t.Errorf("err = %v, want one that says what the input must be", err)
+		t.Errorf("err = %v, want an error that describes the input", err)
 	}
 }

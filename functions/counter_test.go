@@ -21,7 +21,7 @@ func TestMoveCount_ChangesBothCountersOrNone(t *testing.T) {
 		t.Errorf("%v (-got +want):\n%s", err, diff)
 	}
 	if _, err := durabletest.Run(hub, MoveCount, Move{From: "a", To: "b", By: 3}); err == nil || !strings.Contains(err.Error(), "too low") {
-		t.Errorf("got %v, want that there is too little", err)
+		t.Errorf("got %v, want an error because the counter is too low", err)
 	}
 	for key, want := range map[durable.EntityKey[Counter]]int{"a": 2, "b": 4} {
 		if c, _ := durabletest.State(hub, key); c.Value != want {

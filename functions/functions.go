@@ -2,9 +2,8 @@ package main
 
 import "github.com/durablefunctions-go/durablefunctions/durable"
 
-// functions are what the app can run. The names are what other programs know
-// and what running instances have in their histories, so they stay as they are,
-// whatever the Go functions are called.
+// functions lists the app's functions with their names. Other programs and the histories of
+// running instances refer to these names. Keep a name when you rename its Go function.
 var functions = []*durable.Function{
 	durable.Orchestrator("E1_HelloSequence", HelloSequence),
 	durable.Activity("E1_SayHello", SayHello),

@@ -6,13 +6,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// HelloSequence is function chaining: it greets three cities, one after the
-// other, and returns the greetings. It needs no input and ignores what it gets.
+// HelloSequence shows function chaining: it greets three cities in sequence and returns the
+// greetings. It ignores its input.
 //
-// An orchestrator runs again from the top each time one of its activities has
-// completed; calls that are already in its history return at once with the
-// result they had. So it must do the same whenever it is run: no clock, no
-// randomness, no I/O. Those belong into activities.
+// The orchestrator runs again from the top each time an activity completes. Calls that are
+// in its history return their recorded results immediately. An orchestrator must therefore
+// be deterministic: it uses no clock, no random numbers and no I/O. Activities do this
+// work.
 func HelloSequence(ctx *durable.Context, _ any) ([]string, error) {
 	var greetings []string
 	for _, city := range []string{"Tokyo", "Seattle", "London"} {
@@ -25,9 +25,8 @@ func HelloSequence(ctx *durable.Context, _ any) ([]string, error) {
 	return greetings, nil
 }
 
-// SayHello is an activity: an ordinary function that may do what it likes. It
-// is run at least once, and again if the process dies before its result is
-// stored.
+// SayHello is an activity: an ordinary function without restrictions. It runs at least
+// once. It runs again if the process crashes before its result is stored.
 func SayHello(_ context.Context, name string) (string, error) {
 	return "Hello " + name + "!", nil
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A Watch says what [Monitor] waits for.
+// Watch is the input of [Monitor].
 type Watch struct {
-	// File is the path of the file that is to appear.
+	// File is the path of the file to wait for.
 	File string `json:"file"`
-	// EverySeconds is the time between two looks; 30 if it is not given.
+	// EverySeconds is the time between two checks. Default 30.
 	EverySeconds float64 `json:"everySeconds"`
-	// ForSeconds is the time after which to give up; 6 hours if it is not given.
+	// ForSeconds is the time after which Monitor gives up. Default 6 hours.
 	ForSeconds float64 `json:"forSeconds"`
-	// Looks counts the looks so far, and Until is when to give up; Monitor passes
-	// both on to itself.
+	// Looks counts the checks so far. Until is the time to give up. Monitor sets
+	// both in the input of its next execution.
 	Looks int       `json:"looks"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Monitor is a recurrent process: it looks every so often whether a file is
-// there, and returns true when it is, or false when time is up.
+// Monitor shows a recurrent process: it checks repeatedly whether a file
+// exists. It returns true if the file exists and false after a time limit.
 //
-// A loop would do the same, but its history would grow for as long as it waits.
-// ContinueAsNew ends this execution and begins the next with a new input and an
-// empty history.
+// With a loop, the history would grow for as long as Monitor waits.
+// ContinueAsNew ends this execution and starts the next one with a new input
+// and an empty history.
 func Monitor(ctx *durable.Context, w Watch) (bool, error) {
 	if w.File == "" {
 		return false, errors.New(`the input must be like {"file": "/tmp/ready", "everySeconds": 5, "forSeconds": 600}`)
 	}
-	w = w.begun(ctx.Now())
+	w = w.withDefaults(ctx.Now())
 	there, err := durable.CallActivity(ctx, IsThere, w.File).Await()
 	if err != nil || there {
 		return there, err
@@ -45,14 +45,14 @@ func Monitor(ctx *durable.Context, w Watch) (bool, error) {
 		return false, nil
 	}
 	w.Looks++
-	ctx.SetCustomStatus(fmt.Sprintf("not there after %d looks", w.Looks))
+	ctx.SetCustomStatus(fmt.Sprintf("file not found after %d checks", w.Looks))
 	ctx.Sleep(every)
 	return durable.ContinueAsNew(ctx, Monitor, w)
 }
 
-// begun returns w with what was not given filled in. Only the first execution
-// finds anything to fill in; what Until is then stays.
-func (w Watch) begun(now time.Time) Watch {
+// withDefaults returns w with defaults for the missing values. Later executions receive a complete
+// input, so Until stays the same.
+func (w Watch) withDefaults(now time.Time) Watch {
 	if w.EverySeconds <= 0 {
 		w.EverySeconds = 30
 	}

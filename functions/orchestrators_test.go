@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These tests run the orchestrators in virtual time, with stubs in the place of
-// activities that do something.
+// These tests run the orchestrators in virtual time, with stubs for activities that have
+// side effects.
 
-func TestHelloSequence_GreetsOneCityAfterTheOther(t *testing.T) {
+func TestHelloSequence_GreetsCitiesInSequence(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 
@@ -29,7 +29,7 @@ func TestHelloSequence_GreetsOneCityAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestBackupSiteContent_CopiesAllFilesAtTheSameTime(t *testing.T) {
+func TestBackupSiteContent_CopiesAllFilesConcurrently(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.Stub(hub, GetFileList, func(context.Context, string) ([]string, error) { return []string{"a", "b/c", "d"}, nil })
@@ -65,18 +65,18 @@ func TestBackupSiteContent_FailsIfAFileCannotBeCopied(t *testing.T) {
 	_, err := durabletest.Run(hub, BackupSiteContent, "/site")
 
 	if err == nil || !strings.Contains(err.Error(), "disk full") {
-		t.Errorf("got %v, want that the disk is full", err)
+		t.Errorf("got %v, want a disk full error", err)
 	}
 }
 
-func TestMonitor_LooksUntilTheFileIsThere(t *testing.T) {
+func TestMonitor_ChecksUntilTheFileExists(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.Stub(hub, IsThere, func(context.Context, string) (bool, error) { return hub.Elapsed() >= 20*time.Minute, nil })
 	i := durabletest.Start(hub, Monitor, Watch{File: "/ready", EverySeconds: 300})
 
 	hub.Advance(12 * time.Minute)
-	if got, want := i.CustomStatus(), `"not there after 3 looks"`; got != want {
+	if got, want := i.CustomStatus(), `"file not found after 3 checks"`; got != want {
 		t.Errorf("custom status %s after 12 minutes, want %s", got, want)
 	}
 	if there, err := i.Wait(); !there || err != nil {
@@ -100,15 +100,15 @@ func TestMonitor_GivesUpInTime(t *testing.T) {
 	if got, want := hub.Elapsed(), 6*time.Hour; got != want {
 		t.Errorf("took %v, want %v", got, want)
 	}
-	if got, want := len(durabletest.Calls(hub, IsThere)), 721; got != want { // each half minute, and at once
-		t.Errorf("looked %d times, want %d", got, want)
+	if got, want := len(durabletest.Calls(hub, IsThere)), 721; got != want { // every half minute, and once at the start
+		t.Errorf("%d checks, want %d", got, want)
 	}
 }
 
 func TestMonitor_FailsWithoutAFile(t *testing.T) {
 	t.Parallel()
 	if _, err := durabletest.Run(durabletest.New(t, functions...), Monitor, Watch{}); err == nil || !strings.Contains(err.Error(), "the input must be like") {
-		t.Errorf("got %v, want what the input must be like", err)
+		t.Errorf("got %v, want an error that describes the input", err)
 	}
 }
 
@@ -148,8 +148,8 @@ func TestSmsPhoneVerification_EndsInOneOfFourWays(t *testing.T) {
 	}
 }
 
-// An answer that is no number counts as a wrong one.
-func TestSmsPhoneVerification_TakesNoWordsForCodes(t *testing.T) {
+// An answer that is not a number counts as a wrong code.
+func TestSmsPhoneVerification_CountsWordsAsWrongCodes(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, functions...)
 	durabletest.Stub(hub, SendSmsChallenge, func(context.Context, string) (int, error) { return 4711, nil })

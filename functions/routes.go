@@ -12,8 +12,8 @@ import (
 
 // routes are the app's own HTTP API, below /api.
 func routes(api *echo.Group, client *durable.Client) {
-	// Starts an orchestration by its name. The body, if there is one, is its
-	// input. The answer says where to ask for its status.
+	// Starts an orchestration by name. The optional body is its input. The response
+	// contains the URLs of its status.
 	api.POST("/orchestrators/:name", func(c echo.Context) error {
 		input, err := io.ReadAll(c.Request().Body)
 		if err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// How long a code is good for, and how often one may guess.
+// The lifetime of a code, and the number of attempts.
 const (
 	challengeTime     = 90 * time.Second
 	challengeAttempts = 3
 )
 
-// ChallengeResponse is the event with which the human answers: the code, as a
+// ChallengeResponse is the event that contains the user's answer: the code as a
 // JSON number.
 const ChallengeResponse = durable.Event[int]("ChallengeResponse")
 
-// SmsPhoneVerification is human interaction with a timeout: it sends a code to a
-// phone number, waits for the human to send it back as a [ChallengeResponse],
-// and returns whether that happened in time and within three attempts.
+// SmsPhoneVerification shows human interaction with a timeout. It sends a code
+// to a phone number and waits for a [ChallengeResponse] with the same code. It
+// returns whether the user sent the code in time and within three attempts.
 func SmsPhoneVerification(ctx *durable.Context, phone string) (bool, error) {
 	if phone == "" {
 		return false, errors.New("the input must be a phone number, as a JSON string")
@@ -40,7 +40,7 @@ func SmsPhoneVerification(ctx *durable.Context, phone string) (bool, error) {
 		if durable.AwaitAny(ctx, answer, deadline) == deadline {
 			return false, nil
 		}
-		// An answer that is not a number is a wrong one like any other.
+		// An answer that is not a number counts as a wrong code.
 		if got, err := answer.Await(); err == nil && got == code {
 			return true, nil
 		}
@@ -48,9 +48,9 @@ func SmsPhoneVerification(ctx *durable.Context, phone string) (bool, error) {
 	return false, nil
 }
 
-// SendSmsChallenge thinks of a code of four digits, sends it and returns it. The
-// random number must be drawn in an activity, whose result is kept: drawn in the
-// orchestrator, it would be another one at every replay.
+// SendSmsChallenge generates a code of four digits, sends it and returns it. The random
+// number is generated in an activity, because the result of an activity is recorded. In the
+// orchestrator, each replay would generate a different code.
 func SendSmsChallenge(ctx context.Context, phone string) (int, error) {
 	n, err := rand.Int(rand.Reader, big.NewInt(9000))
 	if err != nil {

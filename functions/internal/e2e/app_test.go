@@ -18,12 +18,11 @@ import (
 	"github.com/tidwall/jsonc"
 )
 
-// newHub returns a task hub name that no other test uses.
+// newHub returns a unique task hub name.
 func newHub() string { return "E2e" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12] }
 
-// newRoot returns a new script root: the repository's host.json for the given
-// hub, its function.json, and a local.settings.json for the given storage. edit
-// may change the durableTask section first.
+// newRoot returns a new script root with the repository's host.json for the given hub, its function.json, and
+// a local.settings.json for the given storage. edit, if not nil, changes the durableTask section first.
 func newRoot(t *testing.T, hub, connection string, edit func(durableTask map[string]any)) string {
 	t.Helper()
 	root := t.TempDir()
@@ -85,16 +84,15 @@ func writeJSON(t *testing.T, path string, v any) {
 	}
 }
 
-// An app is a running program that serves HTTP: the app standalone, or the
-// Functions host with the app below it.
+// app is a running program that serves HTTP: the app alone, or the Functions host with the app as its
+// handler.
 type app struct {
 	*program
 	url  string
 	root string
 }
 
-// startStandalone runs a program under test on its own, and returns when it has
-// opened its hub.
+// startStandalone starts a program under test without the host and waits until it has opened its hub.
 func startStandalone(t *testing.T, built func() (string, error), root string, env ...string) *app {
 	t.Helper()
 	a := launchStandalone(t, built, root, env...)
@@ -105,23 +103,22 @@ func startStandalone(t *testing.T, built func() (string, error), root string, en
 	return a
 }
 
-// launchStandalone runs a program under test on its own, and returns when it
-// listens.
+// launchStandalone starts a program under test without the host and waits until it listens.
 func launchStandalone(t *testing.T, built func() (string, error), root string, env ...string) *app {
 	t.Helper()
 	p := run(t, root, append(environment("PORT=0", "DURABLE_LOG_LEVEL=debug"), env...), binary(t, built))
 	return &app{p, p.awaitLog(`msg=listening address=(\S+)`, 0)[1], root}
 }
 
-// An answer is what came back on a request.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// call sends a request; target is a path of the app or a whole URL. A non-nil
-// body goes as JSON.
+// call sends a request. target is a path of the app or a complete URL. A body that is not nil is sent as
+// JSON.
 func (a *app) call(method, target string, body any) answer {
 	a.t.Helper()
 	got, err := a.try(method, target, body)
@@ -161,7 +158,7 @@ func (a *app) tryWithin(ctx context.Context, method, target string, body any) (a
 	return answer{resp.StatusCode, resp.Header, string(answered)}, err
 }
 
-// A checkStatus is the payload of a 202 answer.
+// checkStatus is the payload of a 202 response.
 type checkStatus struct {
 	ID                    string `json:"id"`
 	StatusQueryGetURI     string `json:"statusQueryGetUri"`
@@ -180,7 +177,7 @@ func (a *app) start(name string, input any) checkStatus {
 	var got answer
 	eventually(a.t, 15*time.Second, "an answer to the start of "+name, func() bool {
 		got = a.call(http.MethodPost, "/api/durabletask/orchestrators/"+name, input)
-		return got.status != http.StatusServiceUnavailable // of a storage that is slow, or an app that has just begun
+		return got.status != http.StatusServiceUnavailable // the storage is slow, or the app has just started
 	})
 	if got.status != http.StatusAccepted {
 		a.t.Fatalf("start %s: %d %s", name, got.status, got.body)
@@ -188,7 +185,7 @@ func (a *app) start(name string, input any) checkStatus {
 	return decode[checkStatus](a.t, got.body)
 }
 
-// A status is what the management API says of an instance.
+// status is the state of an instance in the management API.
 type status struct {
 	Name          string          `json:"name"`
 	InstanceID    string          `json:"instanceId"`
@@ -199,7 +196,7 @@ type status struct {
 	HistoryEvents []historyEvent  `json:"historyEvents"`
 }
 
-// A historyEvent is one of status.HistoryEvents.
+// historyEvent is an element of status.HistoryEvents.
 type historyEvent struct {
 	EventType    string          `json:"EventType"`
 	FunctionName string          `json:"FunctionName"`
@@ -208,7 +205,7 @@ type historyEvent struct {
 	Reason       string          `json:"Reason"`
 }
 
-// status asks for an instance's status by a URL, as it came in a 202 answer.
+// status reads the status of an instance from a URL of its 202 response.
 func (a *app) status(url string) status {
 	a.t.Helper()
 	got := a.call(http.MethodGet, url, nil)
@@ -233,7 +230,7 @@ func (a *app) await(url string, timeout time.Duration) status {
 	return last
 }
 
-// completed is await, for an instance that must complete with the given output.
+// completed waits until an instance has ended and checks that it has completed with the given output.
 func (a *app) completed(url string, timeout time.Duration, wantOutput string) {
 	a.t.Helper()
 	got := a.await(url, timeout)

@@ -24,11 +24,11 @@ import (
 
 const consoleKey = "the key of the console"
 
-// A visitor is a browser, as far as cookies and forms go.
+// visitor emulates a browser's cookies and forms.
 type visitor struct {
 	t      *testing.T
 	client *http.Client
-	base   string // of the console
+	base   string // URL of the console
 }
 
 func newVisitor(t *testing.T, base string) *visitor {
@@ -40,7 +40,7 @@ func newVisitor(t *testing.T, base string) *visitor {
 	return &visitor{t, &http.Client{Jar: jar, Timeout: time.Minute}, base}
 }
 
-// visit gets a page, or sends a form, and returns the page that came of it.
+// visit requests a page, or sends a form, and returns the resulting page.
 func (v *visitor) visit(path string, form url.Values) (status int, page string) {
 	v.t.Helper()
 	method, body := http.MethodGet, ""
@@ -70,7 +70,7 @@ func (v *visitor) visit(path string, form url.Values) (status int, page string) 
 
 var csrfInput = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
-// firstEvent returns the first event of a part, and how long it took to come.
+// firstEvent returns the first event of a page part, and the time until it arrived.
 func (v *visitor) firstEvent(path string) (text string, took time.Duration) {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.base+path, nil)
@@ -91,9 +91,9 @@ func (v *visitor) firstEvent(path string) (text string, took time.Duration) {
 	return line, time.Since(began)
 }
 
-// The host asks for a key of its own, which a browser's cookie is not, but not for the
-// console, which asks for the app's key itself.
-func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
+// The host requires its own key, which a browser's cookie does not contain. The console is exempt, because it
+// asks for the app's key itself.
+func TestHost_TheConsoleRequiresOnlyItsOwnKey(t *testing.T) {
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -106,7 +106,7 @@ func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
 	})
 	for _, path := range []string{"/api/durabletask/instances", "/api/durabletask/configuration", "/api/start", "/api/durabletask/console/../instances", "/api/durabletask/console/..%2Finstances"} {
 		if got := a.call(http.MethodGet, path, nil); got.status < 400 && !strings.Contains(got.body, "Sign in") {
-			t.Errorf("%s without a key of the host: %d %.200s", path, got.status, got.body)
+			t.Errorf("%s without a host key: %d %.200s", path, got.status, got.body)
 		}
 	}
 	if status, _ := v.visit("/login", url.Values{"code": {"wrong"}}); status != http.StatusForbidden {
@@ -116,12 +116,12 @@ func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
 		t.Errorf("the key: %d %s", status, page)
 	}
 	if event, took := v.firstEvent("/overview/now"); !strings.HasPrefix(event, "data: <div") || took > 20*time.Second {
-		t.Errorf("the first event came after %v: %q", took, event)
+		t.Errorf("the first event arrived after %v: %q", took, event)
 	}
 	_, page := v.visit("/entities", nil)
 	token := csrfInput.FindStringSubmatch(page)
 	if token == nil {
-		t.Fatalf("there is no form on %s", page)
+		t.Fatalf("no form on %s", page)
 	}
 	form := url.Values{"name": {"Counter"}, "key": {"k"}, "operation": {"get"}, "csrf": {token[1]}}
 	if status, page := v.visit("/entity/signal", form); status != http.StatusOK || !strings.Contains(page, "Sent get to @counter@k.") {
@@ -144,8 +144,8 @@ func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
 	t.Run("in a browser", func(t *testing.T) { browse(t, v.base, root) })
 }
 
-// browse does in a browser what people do in the console. It has the key, and the instance order-7
-// waits for an Answer.
+// browse performs the common actions of the console in a browser. The visitor has the key, and the instance
+// order-7 waits for an Answer.
 func browse(t *testing.T, base, root string) {
 	b := browsertest.New(t)
 	b.Do(chromedp.Navigate(base+"/entities"), browsertest.See(`//h1[.="Sign in"]`))
@@ -155,18 +155,18 @@ func browse(t *testing.T, base, root string) {
 	b.Do(chromedp.Navigate(base+"/instances"), browsertest.See(`//a[.="order-7"]`))
 	b.Do(chromedp.Click(`//a[.="order-7"]`), browsertest.See(`//ul[@class="reasons"]/li[contains(.,'event "Answer"')]`))
 
-	// What another process does shows on the page that is open.
+	// The open page shows changes by other processes.
 	mustHub(t, root, nil, "suspend", "order-7", "--reason", "lunch")
 	b.Do(browsertest.See(`//dd/span[.="Suspended"]`))
 	b.Do(browsertest.Press(`//details[@id="resume"]/summary`), browsertest.Press(`//button[.="Resume the instance"]`),
 		browsertest.See(`//*[@role="status"][contains(.,"is to be resumed")]`), browsertest.See(`//dd/span[.="Running"]`))
 
-	// A page of another session, or of another site, has no token that counts.
+	// A form of another session or another site has no valid token.
 	b.Do(browsertest.Press(`//details[@id="suspend"]/summary`))
 	browsertest.Run(b, chromedp.Evaluate[int](`document.querySelectorAll("input[name=csrf]").forEach(e => e.value = "wrong"); 0`))
 	b.Do(browsertest.Press(`//button[.="Suspend the instance"]`), browsertest.See(`//*[@role="alert"][contains(.,"The form is not of this session")]`))
 	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
-		t.Errorf("a wrong token: the browser's console says %q", said)
+		t.Errorf("a wrong token: the browser's console contains %q", said)
 	}
 
 	b.Do(chromedp.Navigate(base+"/instance?id=order-7"), browsertest.See(`//dd/span[.="Running"]`))
@@ -180,7 +180,7 @@ func browse(t *testing.T, base, root string) {
 			b.Do(browsertest.See(`//dd/span[.="` + status + `"]`))
 		}
 	}
-	b.Do(browsertest.Press(`//*[@id="restart"]//input[@name="option"]`)) // with its ID
+	b.Do(browsertest.Press(`//*[@id="restart"]//input[@name="option"]`)) // with the same instance ID
 	do("restart", "Restart", "restarted", "Running")
 	do("suspend", "Suspend", "is to be suspended", "Suspended")
 	b.Agree()
@@ -191,7 +191,7 @@ func browse(t *testing.T, base, root string) {
 	b.Do(chromedp.Navigate(base+"/instance?id=broken"), browsertest.See(`//dd/span[.="Failed"]`))
 	do("rewind", "Rewind", "is to be rewound", "")
 
-	// Many at once, and an entity.
+	// Bulk actions, and an entity.
 	for _, id := range []string{"many-1", "many-2", "many-3"} {
 		mustHub(t, root, nil, "start", "Waits", "--id", id)
 	}
@@ -204,7 +204,7 @@ func browse(t *testing.T, base, root string) {
 		b.Do(chromedp.Navigate(base+path), browsertest.See(`//h1[.="`+heading+`"]`))
 	}
 	if said := b.Said(); len(said) > 0 {
-		t.Errorf("the browser's console says %q", said)
+		t.Errorf("the browser's console contains %q", said)
 	}
 }
 
@@ -249,8 +249,8 @@ func TestHubTool_ServesTheConsoleUntilItIsInterrupted(t *testing.T) {
 	}
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root)
-	eventually(t, 30*time.Second, "the app to have its file", func() bool { return strings.Contains(a.log(), "storage answers") })
+	eventually(t, 30*time.Second, "the app to open its file", func() bool { return strings.Contains(a.log(), "storage answers") })
 	if got, want := mustHub(t, root, nil, "console"), a.url+"/api/durabletask/console\n"; got != want {
-		t.Errorf("of a hub that an app has: %q, want %q", got, want)
+		t.Errorf("hub of a running app: %q, want %q", got, want)
 	}
 }

@@ -16,12 +16,12 @@ import (
 
 const tenSquares = "[1,4,9,16,25,36,49,64,81,100]"
 
-// tenSteps is the input of a sequence of ten activities that leave a trace.
+// tenSteps returns the input of a sequence of ten activities that write a trace.
 func tenSteps(trace string) map[string]any {
 	return map[string]any{"steps": 10, "delayMillis": 200, "trace": trace}
 }
 
-// traced returns the process that ran each step, in the order of the runs.
+// traced returns the number and the process of each step in a trace, in the order of the runs.
 func traced(t *testing.T, trace string) (steps, pids []int) {
 	t.Helper()
 	text, err := os.ReadFile(trace)
@@ -38,7 +38,7 @@ func traced(t *testing.T, trace string) (steps, pids []int) {
 	return steps, pids
 }
 
-// awaitStep waits until a step has begun.
+// awaitStep waits until a step has started.
 func awaitStep(t *testing.T, trace string, step int) {
 	t.Helper()
 	eventually(t, 10*time.Second, "step "+strconv.Itoa(step), func() bool {
@@ -47,25 +47,24 @@ func awaitStep(t *testing.T, trace string, step int) {
 	})
 }
 
-// checkTrace checks that all steps were run, each for the first time only when
-// those before it had been. After a crash a step may be run again, even late:
-// when its result was sent, but its message not yet deleted.
+// checkTrace checks that all steps have run, and that each first ran after the previous steps. After a crash
+// a step may run again, even late, if its result was sent and its message was not yet deleted.
 func checkTrace(t *testing.T, trace string, n int) {
 	t.Helper()
 	steps, _ := traced(t, trace)
 	done := 0
 	for _, step := range steps {
 		if step > done+1 {
-			t.Fatalf("steps were run in the order %v", steps)
+			t.Fatalf("steps ran in the order %v", steps)
 		}
 		done = max(done, step)
 	}
 	if done != n {
-		t.Fatalf("steps %v were run, want all of %d", steps, n)
+		t.Fatalf("steps %v ran, want %d steps", steps, n)
 	}
 }
 
-func TestCrash_AKilledHandlerGoesOnWhereItWasAfterARestart(t *testing.T) {
+func TestCrash_AKilledHandlerResumesAfterARestart(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -92,7 +91,7 @@ func TestCrash_AStopReleasesThePartitionsForTheNextProcess(t *testing.T) {
 	}
 	eventually(t, 15*time.Second, "the end of the process", first.ended)
 	if left := owners(t, connection, hub); len(left) > 0 {
-		t.Errorf("after the stop, workers own these numbers of partitions: %v", left)
+		t.Errorf("after the stop, workers still own partitions: %v", left)
 	}
 
 	second := startStandalone(t, e2eApp, root)

@@ -27,7 +27,7 @@ func TestStandalone_NeedsNoStorage(t *testing.T) {
 	}
 	for _, want := range []string{file, "set the connection AzureWebJobsStorage"} {
 		if !strings.Contains(a.log(), want) {
-			t.Errorf("the log does not say %s", want)
+			t.Errorf("the log does not contain %s", want)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
 	}
 	curl := regexp.MustCompile(`curl -X POST 'http://localhost:8080(/[^']*)'`).FindSubmatch(text)
 	if curl == nil {
-		t.Fatal("there is no such command")
+		t.Fatal("the README has no curl command")
 	}
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), "", nil))
 	got := a.call(http.MethodPost, string(curl[1]), nil)
@@ -49,7 +49,7 @@ func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
 	}
 }
 
-func TestStandalone_AKilledAppGoesOnFromItsFile(t *testing.T) {
+func TestStandalone_AKilledAppResumesFromItsFile(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root)
@@ -64,7 +64,7 @@ func TestStandalone_AKilledAppGoesOnFromItsFile(t *testing.T) {
 	checkTrace(t, trace, 10)
 }
 
-func TestStandalone_ASecondAppWaitsForTheFileAndGoesOn(t *testing.T) {
+func TestStandalone_ASecondAppWaitsForTheFileAndResumes(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	first := startStandalone(t, e2eApp, root)
@@ -72,14 +72,14 @@ func TestStandalone_ASecondAppWaitsForTheFileAndGoesOn(t *testing.T) {
 	first.becomes(id, "Running")
 	second := launchStandalone(t, e2eApp, root)
 	var refused answer
-	eventually(t, 60*time.Second, "the second to say who has the file", func() bool {
+	eventually(t, 60*time.Second, "the second app to report the owner of the file", func() bool {
 		refused = second.call(http.MethodGet, "/api/durabletask/instances/"+id, nil)
 		return refused.status == http.StatusServiceUnavailable && strings.Contains(refused.body, "is in use by process ")
 	})
 
 	first.kill()
 
-	eventually(t, 60*time.Second, "the second to serve", func() bool {
+	eventually(t, 60*time.Second, "the second app to serve", func() bool {
 		got := second.call(http.MethodPost, "/api/durabletask/instances/"+id+"/raiseEvent/Answer", "yes")
 		return got.status == http.StatusAccepted
 	})
@@ -100,16 +100,16 @@ func TestHost_NeedsNoStorage(t *testing.T) {
 		t.Error(err)
 	}
 	if got := mustHub(t, root, nil, "list"); !strings.Contains(got, "\tE1_HelloSequence\tCompleted\t") {
-		t.Errorf("hub list, which asks the app below the host, printed %s", got)
+		t.Errorf("hub list, through the app below the host, printed %s", got)
 	}
 	if strings.Contains(a.log(), "Host configuration file reading has changed") || strings.Contains(a.log(), "Restarting host") {
 		t.Error("the host was restarted")
 	}
 }
 
-// The host starts the program anew when host.json changes, while the one before
-// may live for a moment and have the file.
-func TestHost_ARestartedHandlerGoesOnFromItsFile(t *testing.T) {
+// The host restarts the program when host.json changes. The previous process may live a moment longer and
+// still have the file.
+func TestHost_ARestartedHandlerResumesFromItsFile(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
@@ -127,7 +127,7 @@ func TestHost_ARestartedHandlerGoesOnFromItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	eventually(t, 2*time.Minute, "another handler", func() bool { return !running(before) && a.handler() != before })
+	eventually(t, 2*time.Minute, "a new handler", func() bool { return !running(before) && a.handler() != before })
 	a.completed(started.StatusQueryGetURI, 2*time.Minute, tenSquares)
 	checkTrace(t, trace, 10)
 }

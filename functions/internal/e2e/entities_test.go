@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// answers waits until a GET has the given answer.
+// answers waits until a GET request has the given response.
 func (a *app) answers(path string, status int, body string) {
 	a.t.Helper()
 	eventually(a.t, 60*time.Second, path+" to be "+body, func() bool {
@@ -20,9 +20,9 @@ func (a *app) answers(path string, status int, body string) {
 	})
 }
 
-// The sample's counters, by the management API and by an orchestration, and again
-// after a restart of the app.
-func TestStandalone_EntitiesCountAndLast(t *testing.T) {
+// The test uses the sample's counters through the management API and an orchestration, and again after a
+// restart of the app.
+func TestStandalone_EntitiesKeepTheirState(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	a := startStandalone(t, sampleApp, root)
@@ -43,7 +43,7 @@ func TestStandalone_EntitiesCountAndLast(t *testing.T) {
 
 	a.completed(a.start("E5_MoveCount", map[string]any{"from": "a", "to": "b", "by": 5}).StatusQueryGetURI, 30*time.Second, "[15,6]")
 	if s := a.await(a.start("E5_MoveCount", map[string]any{"from": "b", "to": "a", "by": 7}).StatusQueryGetURI, 30*time.Second); s.RuntimeStatus != "Failed" {
-		t.Errorf("more was taken than there is: %s %s", s.RuntimeStatus, s.Output)
+		t.Errorf("the move exceeds the counter but did not fail: %s %s", s.RuntimeStatus, s.Output)
 	}
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

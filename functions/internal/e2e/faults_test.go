@@ -19,16 +19,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// A request of a start is held up while the caller goes away or the process is killed.
-// What was begun runs, or nothing is there of it, whether somebody asks for it again or
-// not; and what somebody was told of stays. (That a worker sends starts again that are
-// pending without a message is not waited for here: it takes minutes.)
-func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
+// A request of a start is delayed while its caller gives up or the process is killed. The instance then runs
+// or leaves no trace, whether the start is repeated or not. An acknowledged start is never lost. (Workers
+// also send missing messages of pending starts after some minutes. This test does not wait for that.)
+func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const held = 3 * time.Second
 	for _, test := range []struct {
 		name    string
-		request string // as azuritetest.Call has it, after the hub's name
+		request string // the form of azuritetest.Call after the hub's name
 		fate    azuritetest.Fate
 	}{
 		{"the answer to the row's insert", "table InsertEntity %sInstances", azuritetest.Fate{Hold: held}},
@@ -46,16 +45,16 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 			v.app = v.start()
 			walk := map[string]any{"steps": 3}
 			const want = "[1,4,9]"
-			v.app.completed(v.app.start("Steps", walk).StatusQueryGetURI, time.Minute, want) // the hub exists
+			v.app.completed(v.app.start("Steps", walk).StatusQueryGetURI, time.Minute, want) // creates the hub
 
 			hub := v.hub
 			if strings.HasPrefix(test.request, "queue") {
 				hub = strings.ToLower(hub)
-				walk["note"] = strings.Repeat("x", 64<<10) // small starts of this process are in no queue
+				walk["note"] = strings.Repeat("x", 64<<10) // this process enqueues no messages for its small starts
 			}
 			request := fmt.Sprintf(test.request, hub)
 			start := func(id string) string { return "/api/durabletask/orchestrators/Steps/" + id }
-			// hold makes the next request meet its fate, and returns what tells that it did.
+			// hold delays the next matching request. The returned channel is closed when the request arrives.
 			hold := func() <-chan struct{} {
 				met := make(chan struct{})
 				var once sync.Once
@@ -81,15 +80,15 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 				select {
 				case <-met:
 				case <-time.After(time.Minute):
-					t.Fatalf("there was no request %s", request)
+					t.Fatalf("no request %s within a minute", request)
 				}
 			}
 
-			hold() // a machine that is very slow does not come that far within the second
+			hold() // a very slow machine may not reach this request within a second
 			impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if got, err := v.app.tryWithin(impatient, http.MethodPost, start("timeout"), walk); err == nil {
-				t.Errorf("a start was answered with %d while it was held up", got.status)
+				t.Errorf("a delayed start was answered with %d; want no response", got.status)
 			}
 			again("timeout")
 
@@ -104,7 +103,7 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := v.app.try(http.MethodPost, url+start("closed"), walk); err == nil {
-				t.Errorf("a start was answered with %d on a connection that was to be closed", got.status)
+				t.Errorf("a start was answered with %d on a closed connection; want no response", got.status)
 			}
 			again("closed")
 
@@ -116,7 +115,7 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 					_, _ = a.try(http.MethodPost, start(id), walk)
 				}(v.app)
 				wait(met)
-				if test.fate.Hold > 0 { // a good part of which is left when it has arrived
+				if test.fate.Hold > 0 { // most of the delay must remain
 					time.Sleep(held / 6)
 				}
 				v.app.kill()
@@ -129,8 +128,8 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 			for _, id := range []string{"timeout", "closed", "killed"} {
 				v.app.completed("/api/durabletask/instances/"+id, time.Minute, want)
 			}
-			left := map[any]any{} // a message without a row is dropped in its time
-			eventually(t, time.Minute, "the end of all that there is", func() bool {
+			left := map[any]any{} // the worker discards a message without a row later
+			eventually(t, time.Minute, "the completion of all instances", func() bool {
 				done := true
 				for _, row := range queryRows(t, v.connection, v.hub+"Instances", "") {
 					left[row["PartitionKey"]] = row["RuntimeStatus"]
@@ -138,18 +137,18 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 				}
 				return done
 			})
-			t.Logf("in the end there is %v", left)
+			t.Logf("instances at the end: %v", left)
 		})
 	}
 }
 
-// Two workers reach their storage by way of a proxy that drops, doubles, delays and cuts
-// requests, and is away for a while. Again and again one of them is killed. All the same
-// everything ends as it must, and nothing is done twice.
+// Two workers reach the storage through a proxy that drops, duplicates, delays and cuts requests, and that is
+// unreachable for a while. The test kills workers repeatedly. All instances must complete, and no step may be
+// counted twice.
 //
-// DURABLE_FAULTS says for how long, such as 20m, this goes on, in waves; the default is
-// one wave. DURABLE_FAULTS_SEED chooses other faults.
-func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
+// DURABLE_FAULTS is the duration of the test, such as 20m. It runs in waves; the default is one wave.
+// DURABLE_FAULTS_SEED selects other faults.
+func TestFaults_TwoWorkersCompleteAllInstances(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	seed, until := uint64(1), time.Now()
@@ -166,7 +165,7 @@ func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
 	for i := range workers {
 		workers[i].Store(v.start())
 	}
-	const rounds = 6 // of all deeds, in a wave
+	const rounds = 6 // instances of each scenario per wave
 	for wave := 0; ; wave++ {
 		began := time.Now()
 		proxy.Follow(azuritetest.Weather(seed+uint64(wave), 12, 2*time.Second))
@@ -186,7 +185,7 @@ func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
 		for i := range 4 {
 			begun.Go(func() {
 				for e := range order {
-					for n := i; !e.accepted && n < i+10; n++ { // by turns, as a client that insists
+					for n := i; !e.accepted && n < i+10; n++ { // retries on both workers in turn
 						e.begin(workers[n%len(workers)].Load())
 						e.raise(workers[(n+1)%len(workers)].Load())
 					}
@@ -214,12 +213,12 @@ func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
 		proxy.Follow(nil)
 		completed := time.Since(began)
 		v.check()
-		t.Logf("wave %d: kills and an outage for %.0f s, all complete after %.0f s", wave, stormed.Seconds(), completed.Seconds())
+		t.Logf("wave %d: kills and an outage for %.0f s; all instances completed after %.0f s", wave, stormed.Seconds(), completed.Seconds())
 		if time.Now().After(until) || t.Failed() {
 			break
 		}
 	}
-	if os.Getenv("DURABLE_FAULTS") != "" { // what came twice is believed in for up to a minute
+	if os.Getenv("DURABLE_FAULTS") != "" { // a duplicated message may be hidden for up to a minute
 		v.awaitEmptyQueues()
 	}
 	v.report()

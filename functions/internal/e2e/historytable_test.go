@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testdata/hello-history.jsonl holds the rows that the .NET engine
-// (DurableTask.AzureStorage 2.9.1) wrote for a hello sequence, the sentinel last.
-func TestHistoryTable_HoldsTheRowsThatDotnetWrites(t *testing.T) {
+// testdata/hello-history.jsonl contains the rows that the .NET engine (DurableTask.AzureStorage 2.9.1) wrote
+// for a hello sequence. The sentinel is last.
+func TestHistoryTable_HasTheRowsOfDotNet(t *testing.T) {
 	connection, hub := azuritetest.Start(t), newHub()
 	a := startStandalone(t, sampleApp, newRoot(t, hub, connection, nil))
 	started := a.start("E1_HelloSequence", nil)
@@ -56,13 +56,13 @@ func recordedRows(t *testing.T) []map[string]string {
 	return rows
 }
 
-// readRows returns all rows of a partition, as the service answers them.
+// readRows returns all rows of a partition as raw JSON.
 func readRows(t *testing.T, connection, table, partition string) []map[string]any {
 	t.Helper()
 	return queryRows(t, connection, table, fmt.Sprintf("PartitionKey eq '%s'", partition))
 }
 
-// queryRows returns all rows of a table that a filter lets through.
+// queryRows returns all rows of a table that match a filter.
 func queryRows(t *testing.T, connection, table, filter string) []map[string]any {
 	t.Helper()
 	service, err := aztables.NewServiceClientFromConnectionString(connection, nil)
@@ -88,9 +88,8 @@ var (
 	inner   = regexp.MustCompile(`^\{"InstanceId":"[^"]+","ExecutionId":"[0-9a-f]{32}"\}$`)
 )
 
-// canonical returns a row as texts that can be compared: each value with its
-// type, what differs between runs replaced by its form, and without what the
-// service adds.
+// canonical returns a comparable form of a row: values as text with their types, placeholders for values that
+// differ between runs, and no columns that the service adds.
 func canonical(t *testing.T, row map[string]any) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -16,9 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// cli runs `func durable` in the app's root and returns its output. The client
-// in it is an old DurableTask.AzureStorage that works on the storage directly:
-// what it writes is in Base64 and in older shapes than ours.
+// cli runs `func durable` in the app's root and returns its output. Its client is an old
+// DurableTask.AzureStorage that accesses the storage directly. It writes Base64 and older message formats.
 func (a *app) cli(args ...string) string {
 	a.t.Helper()
 	cmd := exec.CommandContext(a.t.Context(), "func", append([]string{"durable"}, args...)...)
@@ -30,7 +29,7 @@ func (a *app) cli(args ...string) string {
 	return string(out)
 }
 
-// A cliState is what `func durable` says of an instance.
+// cliState is the state of an instance in the output of `func durable`.
 type cliState struct {
 	Name                  string
 	OrchestrationStatus   int
@@ -38,7 +37,7 @@ type cliState struct {
 	OrchestrationInstance struct{ InstanceID, ExecutionID string }
 }
 
-// Numbers of OrchestrationStatus.
+// Values of OrchestrationStatus.
 const (
 	statusRunning    = 0
 	statusCompleted  = 1
@@ -51,7 +50,7 @@ func (a *app) cliState(id string) cliState {
 	return decode[cliState](a.t, jsonIn(out))
 }
 
-// jsonIn cuts off what `func durable` says before and after its JSON.
+// jsonIn returns the JSON part of the output of `func durable`.
 func jsonIn(out string) string {
 	begin, end := strings.IndexAny(out, "{["), strings.LastIndexAny(out, "}]")
 	if begin < 0 || end < begin {
@@ -73,10 +72,10 @@ func TestHost_FuncDurableWorksOnTheHub(t *testing.T) {
 	})
 	got := a.cliState("cli-1")
 	if got.Name != "Waits" || got.OrchestrationStatus != statusRunning || got.OrchestrationInstance.InstanceID != "cli-1" {
-		t.Errorf("get-runtime-status: %+v, want Waits, running", got)
+		t.Errorf("get-runtime-status: %+v, want Waits with status running", got)
 	}
 	if got.Status == nil || !strings.Contains(*got.Status, "waiting for an answer") {
-		t.Errorf("get-runtime-status: custom status %v, want the one that was set", got.Status)
+		t.Errorf("get-runtime-status: custom status %v, want the status that was set", got.Status)
 	}
 
 	a.cli("raise-event", "--id", "cli-1", "--event-name", "Answer", "--event-data", "@"+payload)
@@ -106,7 +105,7 @@ func TestHost_FuncDurableWorksOnTheHub(t *testing.T) {
 		return a.status("/api/durabletask/instances/cli-2").RuntimeStatus == "Running"
 	})
 	if out := a.cli("terminate", "--id", "cli-2", "--reason", "enough"); !strings.Contains(out, "Successfully terminated") {
-		t.Errorf("terminate said %q", out)
+		t.Errorf("terminate printed %q", out)
 	}
 	if s := a.await("/api/durabletask/instances/cli-2", 30*time.Second); s.RuntimeStatus != "Terminated" || string(s.Output) != `"enough"` {
 		t.Errorf("%s with output %s, want Terminated with the reason", s.RuntimeStatus, s.Output)
@@ -115,7 +114,7 @@ func TestHost_FuncDurableWorksOnTheHub(t *testing.T) {
 		t.Errorf("get-runtime-status: %+v, want terminated", got)
 	}
 
-	// What we started is there for it as well.
+	// `func durable` also finds instances that this app has started.
 	started := a.start("Steps", map[string]int{"steps": 2})
 	a.completed(started.StatusQueryGetURI, 30*time.Second, "[1,4]")
 	var ids []string

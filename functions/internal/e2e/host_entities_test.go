@@ -11,8 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// The routes of entities below the host, whose proxy has its own mind about
-// paths, bodies and methods.
+// The test calls the routes of entities through the host, whose proxy changes some paths, bodies and methods.
 func TestHost_ServesTheRoutesOfEntities(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
@@ -47,11 +46,11 @@ func TestHost_ServesTheRoutesOfEntities(t *testing.T) {
 	if got := decode[[]listed](t, first.body); len(got) != 1 || got[0].State != nil || token == "" {
 		t.Errorf("the first page is %s with the token %q", first.body, token)
 	}
-	do(http.MethodPost, "Counter/a?op=add", "no number", http.StatusAccepted) // fails, and leaves it as it was
+	do(http.MethodPost, "Counter/a?op=add", "no number", http.StatusAccepted) // fails without a change
 	do(http.MethodPost, "Nobody/a?op=add", 1, http.StatusAccepted)            // another app of the hub may know it
 	do(http.MethodDelete, "Counter/a", nil, http.StatusAccepted)
 	a.answers(entities+"Counter/a", http.StatusNotFound, "")
 	if strings.Contains(a.log(), "panic") {
-		t.Error("the log tells of a panic")
+		t.Error("the log reports a panic")
 	}
 }

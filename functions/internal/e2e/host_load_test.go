@@ -14,12 +14,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// The times are for whoever wants to know what the host adds; they say little
-// on a machine that does other things, too. So this test runs when it is asked
-// for: DURABLE_LOAD=1 go test ./functions/internal/e2e -run AThousand -v
+// This test measures the overhead of the host. The times are meaningless on a machine that does other work,
+// so it only runs on request: DURABLE_LOAD=1 go test ./functions/internal/e2e -run AThousand -v
 func TestHost_AThousandStartsAtOnceAreAllAccepted(t *testing.T) {
 	if os.Getenv("DURABLE_LOAD") == "" {
-		t.Skip("its times say little beside other tests; DURABLE_LOAD=1 asks for it")
+		t.Skip("measures times; run it alone with DURABLE_LOAD=1")
 	}
 	for _, storage := range []struct {
 		name       string
@@ -30,7 +29,7 @@ func TestHost_AThousandStartsAtOnceAreAllAccepted(t *testing.T) {
 	} {
 		t.Run(storage.name, func(t *testing.T) {
 			a := startHost(t, e2eApp, newRoot(t, newHub(), storage.connection(), nil))
-			a.burst("/api/accept", 100) // the host compiles what it has not run yet
+			a.burst("/api/accept", 100) // warm-up: the host compiles code that it has not run yet
 			for _, path := range []string{"/api/accept", "/api/start"} {
 				statuses, times := a.burst(path, 1000)
 				t.Logf("1,000 at once to %s: %v, p50 %v, p95 %v, last %v", path, statuses, times[500], times[950], times[999])
@@ -42,8 +41,8 @@ func TestHost_AThousandStartsAtOnceAreAllAccepted(t *testing.T) {
 	}
 }
 
-// burst posts so many requests at once, and returns how often each status came
-// and, sorted, how long the answers took. Status 0 is for no answer.
+// burst sends n POST requests at the same time. It returns the number of responses by status, and the sorted
+// response times. Status 0 counts requests without a response.
 func (a *app) burst(path string, n int) (statuses map[int]int, times []time.Duration) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: 5 * time.Minute}
 	defer client.CloseIdleConnections()

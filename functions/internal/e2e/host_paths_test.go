@@ -10,9 +10,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// What handler/README.md says about escaped characters in the IDs of starts, as
-// the real host has them arrive in each mode.
-func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
+// The test checks the statements of handler/README.md about escaped characters in instance IDs of starts,
+// with the real host in each mode.
+func TestHost_InvalidInstanceIDsAreRefused(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
@@ -22,9 +22,9 @@ func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
 		says   string
 	}
 	starts := []struct {
-		path       string // what stands where the ID does
+		path       string // the text in the place of the ID
 		want       outcome
-		forwarding outcome // if it differs from what the others make of it
+		forwarding outcome // if different in forwarding mode
 	}{
 		{"p%20q", outcome{accepted, `"id":"p q"`}, outcome{}},
 		{"a%2Fb", outcome{refused, `contains '/'`}, outcome{}},
@@ -50,9 +50,9 @@ func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
 				}
 			}
 			if got := a.call(http.MethodGet, "/api/durabletask/instances/a%2Fb", nil); got.status != nowhere {
-				t.Errorf("a question about a%%2Fb: %d %s, want 404", got.status, got.body)
+				t.Errorf("status of a%%2Fb: %d %s, want 404", got.status, got.body)
 			}
-			// The URLs that a start hands out lead to its instance.
+			// The URLs in the response of a start lead to its instance.
 			got := a.call(http.MethodPost, "/api/durabletask/orchestrators/Steps/u%25%20%C3%A9", nil)
 			if got.status != accepted {
 				t.Fatalf("%d %s", got.status, got.body)

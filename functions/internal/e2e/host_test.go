@@ -17,8 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// requireFunc skips the test, or fails it where func is required, if Core Tools
-// are not on PATH.
+// requireFunc skips the test if Core Tools are not on PATH. It fails the test if they are required.
 func requireFunc(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("func"); err != nil {
@@ -29,7 +28,7 @@ func requireFunc(t *testing.T) {
 	}
 }
 
-// startHost runs `func start` in root, with a program under test as the app.
+// startHost runs `func start` in root with a program under test as the app.
 func startHost(t *testing.T, built func() (string, error), root string) *app {
 	t.Helper()
 	return startHostAt(t, built, root, "api")
@@ -53,7 +52,7 @@ func startHostAt(t *testing.T, built func() (string, error), root, prefix string
 	return a
 }
 
-// launchHost runs `func start` and returns when it has listed the functions.
+// launchHost runs `func start` and waits until it has listed the functions.
 func launchHost(t *testing.T, built func() (string, error), root string, env []string, args ...string) *app {
 	t.Helper()
 	requireFunc(t)
@@ -75,7 +74,7 @@ func (a *app) handler() int {
 	a.t.Helper()
 	pid := 0
 	eventually(a.t, 30*time.Second, "a handler below the host", func() bool {
-		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(a.cmd.Process.Pid)).Output() // fails if there is none
+		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(a.cmd.Process.Pid)).Output() // fails if the process does not exist
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
 		return pid != 0
 	})
@@ -94,7 +93,7 @@ func TestHost_HelloSequenceCompletesAtThePublicOrigin(t *testing.T) {
 	}
 	payload := decode[checkStatus](t, got.body)
 	if !strings.HasPrefix(payload.StatusQueryGetURI, a.url+"/api/") {
-		t.Errorf("statusQueryGetUri = %q, want one of the host's, %s/api/…", payload.StatusQueryGetURI, a.url)
+		t.Errorf("statusQueryGetUri = %q, want a URL of the host, %s/api/…", payload.StatusQueryGetURI, a.url)
 	}
 	if location := got.header.Get("Location"); location != payload.StatusQueryGetURI {
 		t.Errorf("Location = %q, want the statusQueryGetUri, %q", location, payload.StatusQueryGetURI)
@@ -102,7 +101,7 @@ func TestHost_HelloSequenceCompletesAtThePublicOrigin(t *testing.T) {
 	a.completed(payload.StatusQueryGetURI, 30*time.Second, helloOutput)
 }
 
-func TestHost_AKilledHandlerIsRestartedAndGoesOn(t *testing.T) {
+func TestHost_AKilledHandlerIsRestartedAndResumes(t *testing.T) {
 	t.Parallel()
 	a := startHost(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -116,7 +115,7 @@ func TestHost_AKilledHandlerIsRestartedAndGoesOn(t *testing.T) {
 	a.awaitLog(`resuming instance that another process was running.*instanceId=`+started.ID+`.*name=Steps`, time.Second)
 }
 
-func TestHost_TheHandlerEndsByItselfAfterAKilledHost(t *testing.T) {
+func TestHost_TheHandlerEndsAfterItsHostIsKilled(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// writeFunctions has the program write the function.json of its triggers.
+// writeFunctions makes the program write the function.json files of its triggers.
 func writeFunctions(t *testing.T, built func() (string, error), root string) string {
 	t.Helper()
 	cmd := exec.Command(binary(t, built), "-write-functions", root)
@@ -30,7 +30,7 @@ func writeFunctions(t *testing.T, built func() (string, error), root string) str
 	return string(out)
 }
 
-// setCustomHandler sets members of host.json's customHandler section.
+// setCustomHandler sets members of the customHandler section in host.json.
 func setCustomHandler(t *testing.T, root string, members map[string]any) {
 	t.Helper()
 	path := filepath.Join(root, "host.json")
@@ -43,7 +43,7 @@ func setCustomHandler(t *testing.T, root string, members map[string]any) {
 	writeJSON(t, path, host)
 }
 
-// setRoutePrefix sets host.json's route prefix.
+// setRoutePrefix sets the route prefix in host.json.
 func setRoutePrefix(t *testing.T, root, prefix string) {
 	t.Helper()
 	path := filepath.Join(root, "host.json")
@@ -69,7 +69,7 @@ func TestHost_RunsTimerManualAndWarmUpFunctions(t *testing.T) {
 	writeFunctions(t, e2eApp, root)
 	a := startHost(t, e2eApp, root)
 
-	// The timer runs at the start, fails once and is tried again by its policy.
+	// The timer function runs at startup, fails once, and is retried by its policy.
 	a.completed("/api/durabletask/instances/started-by-tick", 2*time.Minute, "[1,4]")
 
 	a.runFunction("Order", "order-1")
@@ -89,11 +89,11 @@ func TestHost_RunsTimerManualAndWarmUpFunctions(t *testing.T) {
 		a.awaitLog(want, time.Minute)
 	}
 	if n := strings.Count(a.log(), "msg=listening"); n != 1 {
-		t.Errorf("the app was started %d times, want once: no function has made the host restart it", n)
+		t.Errorf("the app was started %d times, want 1; no function may cause a restart", n)
 	}
 }
 
-func TestHost_WhatPanicsTenTimesTakesNothingDown(t *testing.T) {
+func TestHost_TenPanicsOfAFunctionDoNotStopTheApp(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
@@ -113,14 +113,14 @@ func TestHost_WhatPanicsTenTimesTakesNothingDown(t *testing.T) {
 		return strings.Count(a.log(), `msg="function failed" function=Poison`) >= 10
 	})
 	if after := a.handler(); after != before {
-		t.Errorf("the handler is process %d, was %d: it has been restarted", after, before)
+		t.Errorf("the handler was restarted: it is process %d, was %d", after, before)
 	}
 	started := a.start("Steps", map[string]int{"steps": 2})
 	a.completed(started.StatusQueryGetURI, time.Minute, "[1,4]")
 }
 
-// Both modes, and neither, which an older host that knows none of them amounts
-// to, serve the same routes with the same public URLs.
+// Both HTTP modes serve the same routes with the same public URLs. So does an older host that knows neither
+// mode.
 func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 	t.Parallel()
 	requireFunc(t)
@@ -137,7 +137,7 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if tt.name != "wrapped" { // of the short run, other tests use the default mode
+			if tt.name != "wrapped" { // in the short run, other tests use the default mode
 				processtest.LeaveToFull(t)
 			}
 			root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -158,13 +158,13 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 			}
 			a.completed(payload.StatusQueryGetURI, time.Minute, "[1]")
 			if wraps := strings.Contains(a.log(), "the host wraps HTTP requests"); wraps != (!tt.proxying && !tt.forwarding) {
-				t.Errorf("the app says that the host wraps requests: %v", wraps)
+				t.Errorf("the app logs that the host wraps requests: %v", wraps)
 			}
-			// Nobody can start a function by calling a route of its name, not even who
-			// says that the app's own address is meant.
+			// No client can invoke a function by calling a route with its name, even with the app's own
+			// address as host name.
 			own := regexp.MustCompile(`msg=listening address=http://([0-9.:]+)`).FindStringSubmatch(a.log())
 			if own == nil {
-				t.Fatal("the app does not say where it listens")
+				t.Fatal("the app does not log its address")
 			}
 			for _, host := range []string{"", own[1]} {
 				body := strings.NewReader(`{"Data": {"input": "\"forged\""}, "Metadata": {}}`)
@@ -187,7 +187,8 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 	}
 }
 
-// What the host forwards cannot be told from its own where the path is free.
+// With forwarding and without a route prefix, the app cannot distinguish client requests from the host's own
+// requests.
 func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
@@ -223,14 +224,14 @@ func TestHost_ProxyingStreamsAnswers(t *testing.T) {
 			t.Fatalf("got %q %v, want %q", lines.Text(), lines.Err(), want)
 		}
 	}
-	next("data: 0") // has come while the app waits to be told to go on
+	next("data: 0") // arrives while the app waits for /stream/proceed
 	if got := a.call(http.MethodPost, "/api/stream/proceed", nil); got.status != http.StatusNoContent {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	next("data: 1")
 }
 
-func TestHost_KeysAreAskedForWithEnableAuth(t *testing.T) {
+func TestHost_KeysAreRequiredWithEnableAuth(t *testing.T) {
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -238,7 +239,7 @@ func TestHost_KeysAreAskedForWithEnableAuth(t *testing.T) {
 	readJSON(t, filepath.Join(root, "local.settings.json"), &settings)
 	settings["Values"].(map[string]any)["AzureWebJobsSecretStorageType"] = "files"
 	writeJSON(t, filepath.Join(root, "local.settings.json"), settings)
-	tmp := t.TempDir() // below it func keeps keys that are files
+	tmp := t.TempDir() // func keeps file-based keys below this folder
 	const key = "a-host-key-that-is-long-enough-to-be-one-1234567890"
 	writeJSON(t, filepath.Join(tmp, "secrets", "functions", "secrets", "host.json"), map[string]any{
 		"masterKey":    map[string]any{"name": "master", "value": "the-master-key-" + key, "encrypted": false},
@@ -260,11 +261,11 @@ func TestHost_KeysAreAskedForWithEnableAuth(t *testing.T) {
 	}
 	a.completed(payload.StatusQueryGetURI, time.Minute, "[1]")
 	if strings.Contains(a.log(), key) {
-		t.Error("the log has the key")
+		t.Error("the log contains the key")
 	}
 }
 
-// writtenFunctions are the folders in root that have a function.json.
+// writtenFunctions returns the folders in root with a function.json.
 func writtenFunctions(t *testing.T, root string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "*", "function.json"))

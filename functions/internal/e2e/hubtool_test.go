@@ -20,7 +20,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// A ran is what came of a run of the program as a tool.
+// ran is the result of a run of `app hub`.
 type ran struct {
 	code         int
 	stdout, errs string
@@ -33,12 +33,12 @@ func hubTool(t *testing.T, root string, env []string, args ...string) ran {
 	cmd.Dir, cmd.Env = root, environment(env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the code tells
+	_ = cmd.Run() // the exit code is checked
 	return ran{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// mustHub is hubTool for what must work; it returns what was printed. On a slow machine,
-// the storage answers late. The tool says so, and mustHub tries again.
+// mustHub runs hubTool, which must succeed, and returns its output. It retries if the storage of a slow
+// machine responds too late.
 func mustHub(t *testing.T, root string, env []string, args ...string) string {
 	t.Helper()
 	var got ran
@@ -52,7 +52,7 @@ func mustHub(t *testing.T, root string, env []string, args ...string) string {
 	return got.stdout
 }
 
-func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
+func TestHubTool_WorksWithoutARunningApp(t *testing.T) {
 	t.Parallel()
 	for name, root := range map[string]string{
 		"embedded": newRoot(t, newHub(), "", nil), "Azure Storage": newRoot(t, newHub(), azuritetest.Start(t), nil),
@@ -63,10 +63,10 @@ func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
 				t.Errorf("start printed %q", got)
 			}
 			if got := hubTool(t, root, nil, "start", "Waits", "--id", "a"); got.code != 4 || !strings.Contains(got.errs, "already exists") {
-				t.Errorf("start of what is there: %+v, want exit code 4", got)
+				t.Errorf("start of an existing instance: %+v, want exit code 4", got)
 			}
 			if got := hubTool(t, root, nil, "get", "b"); got.code != 3 {
-				t.Errorf("get of nobody: %+v, want exit code 3", got)
+				t.Errorf("get of an unknown instance: %+v, want exit code 3", got)
 			}
 			if got := mustHub(t, root, nil, "get", "a"); !strings.Contains(got, "Status\tPending") {
 				t.Errorf("get printed %s", got)
@@ -87,12 +87,12 @@ func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
 	}
 }
 
-func TestHubTool_AsksTheAppThatHasTheFile(t *testing.T) {
+func TestHubTool_UsesTheAppThatHasTheFile(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root, "DURABLE_KEY=the key of this test")
 	key := []string{"DURABLE_KEY=the key of this test"}
-	eventually(t, 30*time.Second, "the app to have its file", func() bool {
+	eventually(t, 30*time.Second, "the app to open its file", func() bool {
 		return hubTool(t, root, key, "list").code == 0 && strings.Contains(a.log(), "storage answers")
 	})
 	mustHub(t, root, key, "start", "Waits", "--id", "a")
@@ -112,7 +112,7 @@ func TestHubTool_AsksTheAppThatHasTheFile(t *testing.T) {
 		t.Errorf("history printed %s", got)
 	}
 	if got := hubTool(t, root, key, "raise", "a", "Answer"); got.code != 4 {
-		t.Errorf("raise for what has ended: %+v, want exit code 4", got)
+		t.Errorf("raise for an ended instance: %+v, want exit code 4", got)
 	}
 	var again struct{ InstanceID string }
 	if err := json.Unmarshal([]byte(mustHub(t, root, key, "restart", "a", "--output", "json")), &again); err != nil || again.InstanceID == "a" {
@@ -121,7 +121,7 @@ func TestHubTool_AsksTheAppThatHasTheFile(t *testing.T) {
 	mustHub(t, root, key, "terminate", again.InstanceID)
 	mustHub(t, root, key, "purge", "a")
 	if got := hubTool(t, root, key, "get", "a"); got.code != 3 {
-		t.Errorf("get of what was purged: %+v, want exit code 3", got)
+		t.Errorf("get of a purged instance: %+v, want exit code 3", got)
 	}
 	if got := mustHub(t, root, key, "start", "Steps", "--input", `{"steps":2}`, "--wait", "30s"); !strings.Contains(got, "[1,4]") {
 		t.Errorf("start --wait printed %s", got)
@@ -130,18 +130,17 @@ func TestHubTool_AsksTheAppThatHasTheFile(t *testing.T) {
 		t.Errorf("without the key: %+v, want an error that names DURABLE_KEY", got)
 	}
 	if got := hubTool(t, root, key, "delete", "--yes"); got.code == 0 || !strings.Contains(got.errs, "is in use by process") {
-		t.Errorf("delete of what is in use: %+v, want an error that names the holder", got)
+		t.Errorf("delete of a hub in use: %+v, want an error that names the holder", got)
 	}
 	if got := hubTool(t, root, key, "copy", "embedded", "embedded:"+filepath.Join(root, "copy.db"), "--wait", "1s"); got.code == 0 || !strings.Contains(got.errs, "is in use by process") {
-		t.Errorf("copy of what is in use: %+v, want an error that names the holder", got)
+		t.Errorf("copy of a hub in use: %+v, want an error that names the holder", got)
 	}
 }
 
-// An underWay is what is under way in a hub that is to be copied: fifty instances in
-// all stages, by the output that they have to come to.
+// underWay is the work in a hub that is copied: fifty instances in all stages, with their expected outputs.
 type underWay struct{ outputs map[string]string }
 
-// fill starts instances on an app that is then stopped in their middle.
+// fill starts instances on an app and stops the app while they are running.
 func fill(t *testing.T, a *app, root string, env []string) underWay {
 	t.Helper()
 	w := underWay{map[string]string{}}
@@ -170,7 +169,7 @@ func fill(t *testing.T, a *app, root string, env []string) underWay {
 		a.post("/api/durabletask/instances/"+id+"/suspend", "", http.StatusAccepted)
 		a.becomes(id, "Suspended")
 	}
-	start("Steps", 10, map[string]int{"steps": 4, "delayMillis": 400}, "[1,4,9,16]") // more than run at once
+	start("Steps", 10, map[string]int{"steps": 4, "delayMillis": 400}, "[1,4,9,16]") // more than can run at the same time
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +182,7 @@ func fill(t *testing.T, a *app, root string, env []string) underWay {
 	return w
 }
 
-// finish lets everything come to its end on another app.
+// finish completes all instances on another app.
 func (w underWay) finish(t *testing.T, a *app) {
 	t.Helper()
 	for id, output := range w.outputs {
@@ -205,7 +204,7 @@ func (w underWay) finish(t *testing.T, a *app) {
 	}
 }
 
-// raise sends the event that Waits waits for.
+// raise raises the event that Waits waits for.
 func (a *app) raise(id, answer string) {
 	a.t.Helper()
 	if got := a.call(http.MethodPost, "/api/durabletask/instances/"+id+"/raiseEvent/Answer", answer); got.status != http.StatusAccepted {
@@ -213,7 +212,7 @@ func (a *app) raise(id, answer string) {
 	}
 }
 
-func TestHubTool_CopiesWhatIsUnderWay(t *testing.T) {
+func TestHubTool_CopiesRunningInstances(t *testing.T) {
 	t.Parallel()
 	for i, tt := range []struct{ from, to string }{
 		{"embedded", "azurestorage"}, {"azurestorage", "embedded"}, {"embedded", "partitionlog"}, {"partitionlog", "azurestorage"},
@@ -238,20 +237,20 @@ func TestHubTool_CopiesWhatIsUnderWay(t *testing.T) {
 				t.Errorf("copied %s (%v), want %d instances and activities", printed, err, len(w.outputs))
 			}
 			if got := hubTool(t, root, []string{account}, "copy", tt.from, tt.to); got.code == 0 || !strings.Contains(got.errs, "is not empty") {
-				t.Errorf("copied a second time: %+v, want an error: the target is not empty", got)
+				t.Errorf("second copy: %+v, want an error because the target is not empty", got)
 			}
 			second := startStandalone(t, e2eApp, root, env[tt.to]...)
 			w.finish(t, second)
 			if tt.to == "embedded" {
 				if left, err := filepath.Glob(filepath.Join(root, "*.copying*")); err != nil || len(left) > 0 {
-					t.Errorf("left of the copy: %v, %v", left, err)
+					t.Errorf("left after the failed copy: %v, %v", left, err)
 				}
 			}
 		})
 	}
 }
 
-func TestHubTool_RefusesToCopyWhatAWorkerHas(t *testing.T) {
+func TestHubTool_RefusesToCopyAHubInUse(t *testing.T) {
 	t.Parallel()
 	account := "AzureWebJobsStorage=" + azuritetest.Start(t)
 	root := newRoot(t, newHub(), "", nil)
@@ -259,13 +258,13 @@ func TestHubTool_RefusesToCopyWhatAWorkerHas(t *testing.T) {
 	a.completed(a.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]")
 	got := hubTool(t, root, []string{account}, "copy", "azurestorage", "embedded", "--wait", "1s")
 	if got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
-		t.Errorf("%+v, want exit code 5 and that the hub is being worked on", got)
+		t.Errorf("%+v, want exit code 5 and the reason", got)
 	}
 	if left, err := filepath.Glob(filepath.Join(root, ".durable-*")); err != nil || len(left) > 0 {
-		t.Errorf("left of the copy: %v, %v", left, err)
+		t.Errorf("left after the failed copy: %v, %v", left, err)
 	}
 	if got := hubTool(t, root, []string{account}, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
-		t.Errorf("delete: %+v, want exit code 5 and that the hub is being worked on", got)
+		t.Errorf("delete: %+v, want exit code 5 and the reason", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, "host.json")); err != nil {
 		t.Error(err)

@@ -16,8 +16,7 @@ import (
 
 const welcome = `["Hello, you!","Bonjour, you!","Guten Tag, you!"]`
 
-// A newcomer is a new app in a folder of its own. Its module is this checkout instead of a
-// release.
+// newcomer is a new app in its own folder. It uses the module of this checkout instead of a release.
 type newcomer struct {
 	root, program string
 }
@@ -32,10 +31,10 @@ func (n newcomer) do(t *testing.T, name string, args ...string) {
 	}
 }
 
-// durableModule is the path of the module of this checkout.
+// durableModule is the module path of this checkout.
 const durableModule = "github.com/durablefunctions-go/durablefunctions"
 
-// newNewcomer writes and builds a new app.
+// newNewcomer creates and builds a new app.
 func newNewcomer(t *testing.T) newcomer {
 	t.Helper()
 	parent := t.TempDir()
@@ -58,9 +57,9 @@ func newNewcomer(t *testing.T) newcomer {
 	return n
 }
 
-// requirements returns the flags that give a module all requirements of the checkout's, and its
-// version of Go. With fewer, the go command reads go.mod files of further modules, which a module cache that
-// was filled by building the checkout does not have.
+// requirements returns the `go mod edit` flags that give a module the checkout's requirements and Go version.
+// Without them the go command reads the go.mod files of more modules. A module cache that was filled by
+// building the checkout does not contain these files.
 func requirements(t *testing.T) (flags []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
@@ -91,7 +90,7 @@ func (a *app) welcomes() {
 	a.completed(decode[checkStatus](a.t, got.body).StatusQueryGetURI, time.Minute, welcome)
 }
 
-// What -init writes builds and runs, with no storage at all.
+// The app that -init creates can be built and runs without a storage account.
 func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Parallel()
 	n := newNewcomer(t)

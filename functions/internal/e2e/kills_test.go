@@ -20,18 +20,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// A deed is an orchestration that is killed in the middle.
-type deed struct {
+// scenario is an orchestration that is killed in the middle.
+type scenario struct {
 	name         string
 	orchestrator string
 	steps        int
-	inTurn       bool   // a step is first run when those before it have been
-	child        string // what is added to its ID to have that of its child, if it has one
-	counts       bool   // it has a counter of its own, an entity
-	events       bool   // a step is taken when an event says so
+	inTurn       bool   // each step first runs after the previous steps
+	child        string // suffix of the child's instance ID; empty without a child
+	counts       bool   // the orchestration has its own counter entity
+	events       bool   // an event triggers each step
 }
 
-var deeds = []deed{
+var scenarios = []scenario{
 	{name: "sequence", orchestrator: "Steps", steps: 3, inTurn: true},
 	{name: "fan-out of 10", orchestrator: "Together", steps: 10},
 	{name: "timer", orchestrator: "Rests", steps: 3, inTurn: true},
@@ -41,17 +41,17 @@ var deeds = []deed{
 	{name: "events", orchestrator: "Hears", steps: 3, inTurn: true, events: true},
 }
 
-// An errand is a deed that is to be carried out once.
+// errand is one instance of a scenario.
 type errand struct {
-	deed
+	scenario
 	id, trace string
-	accepted  bool // its start
-	raised    int  // how many of its events were accepted
+	accepted  bool // the start was acknowledged
+	raised    int  // number of acknowledged events
 }
 
 func (e *errand) url() string { return "/api/durabletask/instances/" + e.id }
 
-// orchestrations returns the IDs of the orchestrations that it is made of.
+// orchestrations returns the IDs of the errand's orchestrations.
 func (e *errand) orchestrations() []string {
 	if e.child != "" {
 		return []string{e.id, e.id + e.child}
@@ -59,7 +59,7 @@ func (e *errand) orchestrations() []string {
 	return []string{e.id}
 }
 
-func (d deed) want() string {
+func (d scenario) want() string {
 	var squares []string
 	for n := 1; n <= d.steps; n++ {
 		squares = append(squares, strconv.Itoa(n*n))
@@ -67,15 +67,13 @@ func (d deed) want() string {
 	return "[" + strings.Join(squares, ",") + "]"
 }
 
-// killLease is how long partitions and messages of a process that was killed
-// are out of reach.
+// killLease is the time for which partitions and messages of a killed process stay locked.
 const killLease = 10 * time.Second
 
-// Five hubs, each with a process that is killed again and again while it runs
-// one of each deed. DURABLE_KILLS says how often in all, DURABLE_KILLS_SEED
-// chooses other points, DURABLE_KILLS_LEASE other leases, such as 30s, which is
-// what they are by default.
-func TestCrash_KilledAtRandomPointsEverythingCompletesOnce(t *testing.T) {
+// Each of five hubs has a process that is killed repeatedly while it runs one instance of each scenario.
+// DURABLE_KILLS is the total number of kills. DURABLE_KILLS_SEED selects other times for the kills.
+// DURABLE_KILLS_LEASE sets the lease duration, for example to 30s, the default of the app.
+func TestCrash_InstancesCompleteOnceWhenTheProcessIsKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	kills, seed, lease := 10, uint64(1), killLease
 	if text := os.Getenv("DURABLE_KILLS"); text != "" {
@@ -98,7 +96,7 @@ func TestCrash_KilledAtRandomPointsEverythingCompletesOnce(t *testing.T) {
 			v := newVictim(t, azuritetest.Start(t), lease, rand.New(rand.NewPCG(seed, uint64(i))))
 			v.app = v.start()
 			v.prepare(0)
-			v.carryOut() // makes the hub
+			v.carryOut() // creates the hub
 			for n := i; n < kills; n += hubs {
 				v.prepare(n + 1)
 				v.carryOutAndKill()
@@ -117,7 +115,7 @@ func parsed[T any](t *testing.T, text string, parse func(string) (T, error)) T {
 	return v
 }
 
-// A victim is an app that is killed, and its hub.
+// victim is an app that is killed, with its hub.
 type victim struct {
 	*testing.T
 	connection, hub, root string
@@ -125,15 +123,15 @@ type victim struct {
 	chance                *rand.Rand
 	app                   *app
 
-	errands   []*errand // of this round
-	instances int       // that the hub has when all are done, entities included
+	errands   []*errand // of the current round
+	instances int       // expected number of instances in the hub, including entities
 	kills     int
-	midst     map[string]int // kills that found a deed begun and not ended
+	midst     map[string]int // kills during a running instance, by scenario
 	positions map[string][]int
 }
 
-// newVictim returns a victim whose processes reach the storage by the connection string
-// through; the tests ask it by themselves.
+// newVictim returns a victim whose processes use the connection string through. The test itself connects to
+// the storage directly.
 func newVictim(t *testing.T, through string, lease time.Duration, chance *rand.Rand) *victim {
 	t.Helper()
 	v := &victim{
@@ -152,13 +150,13 @@ func (v *victim) start() *app {
 	return launchStandalone(v.T, e2eApp, v.root, "E2E_LEASE="+v.lease.String())
 }
 
-// prepare makes errands of all deeds, one of each in a round.
+// prepare creates the errands of the given rounds, one for each scenario.
 func (v *victim) prepare(rounds ...int) {
 	v.errands = nil
 	for _, round := range rounds {
-		for _, d := range deeds {
+		for _, d := range scenarios {
 			id := fmt.Sprintf("%s-%d", d.orchestrator, round)
-			e := &errand{deed: d, id: id, trace: filepath.Join(v.root, id)}
+			e := &errand{scenario: d, id: id, trace: filepath.Join(v.root, id)}
 			v.errands = append(v.errands, e)
 			v.instances += len(e.orchestrations())
 			if d.counts {
@@ -168,16 +166,14 @@ func (v *victim) prepare(rounds ...int) {
 	}
 }
 
-// begin starts an errand. One that is there already was started by an attempt that was
-// not answered.
+// begin starts an errand. A conflict means that an earlier attempt without a response has started it.
 func (e *errand) begin(a *app) {
 	walk := map[string]any{"steps": e.steps, "delayMillis": stepTime.Milliseconds(), "trace": e.trace}
 	got, err := a.try(http.MethodPost, "/api/durabletask/orchestrators/"+e.orchestrator+"/"+e.id, walk)
 	e.accepted = err == nil && (got.status == http.StatusAccepted || got.status == http.StatusConflict)
 }
 
-// raise raises the events of an errand that were not accepted yet, as far as they are
-// now. It reports whether all were.
+// raise raises the pending events of an errand. It reports whether all events are acknowledged.
 func (e *errand) raise(a *app) bool {
 	for e.events && e.raised < e.steps {
 		number := e.raised + 1
@@ -190,8 +186,8 @@ func (e *errand) raise(a *app) bool {
 	return true
 }
 
-// insist starts errands again whose start got no answer, until they run, and raises
-// their events. What was accepted must do so by itself.
+// insist repeats the starts without a response until their instances run, and raises the events. An
+// acknowledged start must run without a repetition.
 func (v *victim) insist() {
 	v.Helper()
 	for _, e := range v.errands {
@@ -214,15 +210,15 @@ func (v *victim) insist() {
 	}
 }
 
-// carryOut carries all errands out.
+// carryOut runs all errands to completion.
 func (v *victim) carryOut() {
 	v.Helper()
 	v.insist()
 	v.finish()
 }
 
-// carryOutAndKill carries all deeds out by a process that is killed at a random
-// point, and sometimes again while it recovers.
+// carryOutAndKill runs all errands and kills the process at a random time, and sometimes again during the
+// recovery.
 func (v *victim) carryOutAndKill() {
 	v.Helper()
 	order := v.chance.Perm(len(v.errands))
@@ -247,18 +243,18 @@ func (v *victim) carryOutAndKill() {
 	v.finish()
 }
 
-// stepTime is how long a step takes.
+// stepTime is the duration of a step.
 const stepTime = 100 * time.Millisecond
 
 func totalSteps() (n int) {
-	for _, d := range deeds {
+	for _, d := range scenarios {
 		n += d.steps
 	}
 	return n
 }
 
-// awaitSteps waits until so many steps of the round have begun, or nothing has happened for
-// two leases, and then a random part of a step.
+// awaitSteps waits until n steps of the round have started, or until no step has started for two leases. Then
+// it waits for a random part of a step.
 func (v *victim) awaitSteps(n int) {
 	v.Helper()
 	seen := 0
@@ -276,7 +272,7 @@ func (v *victim) awaitSteps(n int) {
 	time.Sleep(time.Duration(v.chance.Int64N(int64(stepTime))))
 }
 
-// kill kills the process and notes where that found the deeds.
+// kill kills the process and records which scenarios were running.
 func (v *victim) kill() {
 	v.Helper()
 	v.app.kill()
@@ -295,13 +291,13 @@ func (v *victim) kill() {
 
 func (v *victim) report() {
 	v.Helper()
-	v.Logf("%d kills; found in the middle: %v; after how many steps: %v", v.kills, v.midst, v.positions)
+	v.Logf("%d kills; during running instances: %v; completed steps: %v", v.kills, v.midst, v.positions)
 	if len(v.midst) == 0 {
-		v.Error("no kill found anything in the middle")
+		v.Error("no kill happened while an instance was running")
 	}
 }
 
-// complete waits for the end of all errands.
+// complete waits until all errands have completed.
 func (v *victim) complete() {
 	v.Helper()
 	for _, e := range v.errands {
@@ -309,7 +305,7 @@ func (v *victim) complete() {
 	}
 }
 
-// finish waits for the end of all errands and of all messages, and checks what is left.
+// finish waits until all errands have completed and all queues are empty, and checks the hub.
 func (v *victim) finish() {
 	v.Helper()
 	v.complete()
@@ -322,7 +318,7 @@ func (v *victim) awaitEmptyQueues() {
 	eventually(v.T, 2*time.Minute+2*v.lease, "empty queues", func() bool { return v.messages() == 0 })
 }
 
-// check checks what is left of errands that have ended.
+// check checks the traces, histories and entities of completed errands.
 func (v *victim) check() {
 	v.Helper()
 	for _, e := range v.errands {
@@ -339,7 +335,7 @@ func (v *victim) check() {
 	}
 }
 
-// checkSteps checks that all steps were taken.
+// checkSteps checks that all steps of an errand have run.
 func (v *victim) checkSteps(e *errand) {
 	v.Helper()
 	if e.inTurn {
@@ -352,8 +348,7 @@ func (v *victim) checkSteps(e *errand) {
 	}
 }
 
-// checkHistory checks that the history of an instance has nothing twice, and
-// nothing of an earlier execution.
+// checkHistory checks that the history of an instance has one execution and no duplicate events.
 func (v *victim) checkHistory(id string) {
 	v.Helper()
 	counts := map[string]int{}
@@ -364,7 +359,7 @@ func (v *victim) checkHistory(id string) {
 			continue
 		}
 		switch kind := fmt.Sprint(row["EventType"]); kind {
-		case "OrchestratorStarted", "OrchestratorCompleted", "EventRaised": // a client's event may come twice
+		case "OrchestratorStarted", "OrchestratorCompleted", "EventRaised": // a client's event may be delivered twice
 		case "ExecutionStarted", "ExecutionCompleted":
 			counts[kind]++
 		case "TaskScheduled", "TimerCreated", "SubOrchestrationInstanceCreated", "EventSent":
@@ -374,7 +369,7 @@ func (v *victim) checkHistory(id string) {
 		case "TimerFired":
 			counts[fmt.Sprint("result ", row["TimerId"])]++
 		default:
-			v.Errorf("history of %s has an event %s", id, kind)
+			v.Errorf("history of %s has an unexpected event %s", id, kind)
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
@@ -382,16 +377,15 @@ func (v *victim) checkHistory(id string) {
 			v.Errorf("history of %s has %s %d times", id, what, counts[what])
 		}
 		if n, ok := strings.CutPrefix(what, "result "); ok && counts["decision "+n] == 0 {
-			v.Errorf("history of %s has %s, of nothing", id, what)
+			v.Errorf("history of %s has %s without its decision", id, what)
 		}
 	}
 	if counts["ExecutionStarted"] != 1 || counts["ExecutionCompleted"] != 1 || len(executions) != 1 {
-		v.Errorf("history of %s: %v of executions %v, want one that began and ended", id, counts, executions)
+		v.Errorf("history of %s: %v of executions %v, want one execution with a start and an end", id, counts, executions)
 	}
 }
 
-// messages returns how many messages are in the hub's queues, hidden ones
-// included.
+// messages returns the number of messages in the hub's queues, including hidden ones.
 func (v *victim) messages() int {
 	v.Helper()
 	service, err := azqueue.NewServiceClientFromConnectionString(v.connection, nil)

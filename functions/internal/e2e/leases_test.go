@@ -19,22 +19,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// At the defaults leases last 30 seconds, and workers look at them every 10.
+// By default leases last 30 seconds, and workers check them every 10 seconds.
 const (
 	balancedWithin = 30 * time.Second
 	leftWithin     = 10 * time.Second
 	killedWithin   = 40 * time.Second
 
-	quietFor = 15 * time.Second // in which each worker looks at the leases
+	quietFor = 15 * time.Second // each worker checks the leases in this time
 
-	// overlapSlack limits the delay of a log record. A defect would let two
-	// processes read a queue for as long as a lease lasts.
+	// overlapSlack allows for delayed log records. A bug would let two processes read a queue for a whole
+	// lease.
 	overlapSlack = 10 * time.Second
 )
 
-// Processes come to a hub of four partitions, leave and are killed, by the
-// default intervals. The figures are in the log.
-func TestLeases_AreEvenedOutAndTakenOver(t *testing.T) {
+// Processes join a hub of four partitions, leave it and are killed, with the default intervals. The test logs
+// the measured times.
+func TestLeases_AreBalancedAndTakenOver(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	for _, m := range []struct {
@@ -59,26 +59,26 @@ func TestLeases_AreEvenedOutAndTakenOver(t *testing.T) {
 	}
 }
 
-// A fleet is processes that share a hub.
+// fleet is a set of processes that share a hub.
 type fleet struct {
 	*testing.T
 	connection, hub, root string
-	owners                func(*fleet) map[string]string // worker by partition
+	owners                func(*fleet) map[string]string // returns the worker of each partition
 	alive, gone           []*app
-	ends                  map[int]time.Time // when processes were killed
+	ends                  map[int]time.Time // times of the kills
 }
 
 func (f *fleet) comeAndGo() {
 	f.Helper()
 	f.join(1)
 	first := f.alive[0]
-	first.completed(first.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, time.Minute, "[1]") // the hub exists
+	first.completed(first.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, time.Minute, "[1]") // creates the hub
 	f.settle("alone", balancedWithin)
 	f.join(3)
 	f.settle("1 to 4", balancedWithin)
 	f.join(1) // one more than there are partitions
 	f.settle("a fifth", balancedWithin)
-	// A worker may lose its lease on a slow machine. But the surplus worker steals none.
+	// On a slow machine a worker may lose its lease. The surplus worker must not steal leases.
 	wanted := f.count("AttemptingToStealLease")
 	time.Sleep(quietFor)
 	if now := f.count("AttemptingToStealLease"); now != wanted {
@@ -96,7 +96,7 @@ func (f *fleet) comeAndGo() {
 	f.checkReaders()
 }
 
-// join starts processes, all at once.
+// join starts n processes.
 func (f *fleet) join(n int) {
 	f.Helper()
 	for range n {
@@ -125,7 +125,7 @@ func (f *fleet) remove(a *app) {
 	f.gone = append(f.gone, a)
 }
 
-// count returns how often the logs of all processes have a text.
+// count counts a text in the logs of all processes.
 func (f *fleet) count(text string) (n int) {
 	for _, a := range slices.Concat(f.alive, f.gone) {
 		n += strings.Count(a.log(), text)
@@ -133,18 +133,17 @@ func (f *fleet) count(text string) (n int) {
 	return n
 }
 
-// ownerAmong returns a process that has a partition.
+// ownerAmong returns a process that owns a partition.
 func (f *fleet) ownerAmong(owners map[string]string) *app {
 	f.Helper()
 	i := slices.IndexFunc(f.alive, func(a *app) bool { return f.shares(owners)[a.cmd.Process.Pid] > 0 })
 	if i < 0 {
-		f.Fatalf("no process that lives has a partition: %v", owners)
+		f.Fatalf("no live process owns a partition: %v", owners)
 	}
 	return f.alive[i]
 }
 
-// shares returns how many partitions each process has, -1 standing for those
-// that nobody has.
+// shares returns the number of partitions of each process. -1 stands for partitions without an owner.
 func (f *fleet) shares(owners map[string]string) map[int]int {
 	f.Helper()
 	counts := map[int]int{}
@@ -160,10 +159,9 @@ func (f *fleet) shares(owners map[string]string) map[int]int {
 	return counts
 }
 
-// settle waits until the processes that live have all partitions, and then until
-// each has as many as the others, or one more or less. It says how long both
-// took; bound is for the first, since who looks first takes what is free, and the
-// others may have to ask for it then.
+// settle waits until the live processes own all partitions, and then until their shares differ by at most
+// one. It logs both times. bound limits the first time. The shares can be uneven at first, because the first
+// process acquires all free partitions.
 func (f *fleet) settle(what string, bound time.Duration) {
 	f.Helper()
 	began := time.Now()
@@ -182,11 +180,11 @@ func (f *fleet) settle(what string, bound time.Duration) {
 	eventually(f.T, balancedWithin, what+": even shares", func() bool {
 		return look() == 4 && slices.Max(counts)-slices.Min(counts) <= 1
 	})
-	f.Logf("%s: %d processes have all partitions after %.1f s (to be %v), and even shares after %.1f s",
+	f.Logf("%s: %d processes own all partitions after %.1f s (limit %v) and even shares after %.1f s",
 		what, len(f.alive), served.Seconds(), bound, time.Since(began).Seconds())
 }
 
-// rowOwners reads the partitions table.
+// rowOwners reads the owners from the partitions table.
 func (f *fleet) rowOwners() map[string]string {
 	f.Helper()
 	owners := map[string]string{}
@@ -196,7 +194,7 @@ func (f *fleet) rowOwners() map[string]string {
 	return owners
 }
 
-// blobOwners reads the lease blobs in a folder.
+// blobOwners reads the owners from the lease blobs in a folder.
 func (f *fleet) blobOwners(folder string) map[string]string {
 	f.Helper()
 	service, err := azblob.NewClientFromConnectionString(f.connection, nil)
@@ -234,7 +232,7 @@ func (f *fleet) blobOwners(folder string) map[string]string {
 	return owners
 }
 
-// A stint is a time for which a process read a control queue.
+// stint is a period in which a process read a control queue.
 type stint struct {
 	pid        int
 	begin, end time.Time
@@ -242,7 +240,7 @@ type stint struct {
 
 var partitionLine = regexp.MustCompile(`time=(\S+) level=\S+ msg="partition(?:'s lease is)? (acquired|released|lost|is wanted by another worker|left to run out)[^"]*" taskHub=\S+(?: event=\S+)? partition=(\S+)`)
 
-// stints returns who read each queue and when, as the processes' logs tell.
+// stints returns the periods of each queue according to the processes' logs.
 func (f *fleet) stints() map[string][]stint {
 	f.Helper()
 	all := map[string][]stint{}
@@ -286,12 +284,12 @@ func (f *fleet) checkReaders() {
 			overlap := before.end.Sub(after.begin)
 			longest = max(longest, overlap)
 			if overlap > overlapSlack {
-				f.Errorf("%s was read by %d until %v, and by %d from %v", queue, before.pid, before.end, after.pid, after.begin)
+				f.Errorf("%s was read by process %d until %v, and by process %d from %v", queue, before.pid, before.end, after.pid, after.begin)
 			}
 		}
 	}
 	if readings < 4 {
-		f.Errorf("the logs tell of %d readings", readings)
+		f.Errorf("the logs contain %d reading periods, want at least 4", readings)
 	}
-	f.Logf("%d times somebody began to read a queue; the longest for which two did: %v", readings, longest)
+	f.Logf("%d reading periods; longest overlap: %v", readings, longest)
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// post sends a request without a body to one of the URLs of a check-status
-// payload, and expects a status code.
+// post sends a request without a body to a URL of a check-status payload and checks the status code.
 func (a *app) post(uri, reason string, want int) answer {
 	a.t.Helper()
 	got := a.call(http.MethodPost, strings.ReplaceAll(uri, "{text}", url.QueryEscape(reason)), nil)
@@ -47,13 +46,13 @@ func TestStandalone_ASuspendedInstanceWaitsUntilItIsResumed(t *testing.T) {
 	if got := a.call(http.MethodPost, strings.ReplaceAll(i.SendEventPostURI, "{eventName}", "Answer"), "yes"); got.status != http.StatusAccepted {
 		t.Fatalf("raise event: %d %s", got.status, got.body)
 	}
-	// What the event led to would have been seen by the time another instance has
-	// got its own.
+	// The effect of the event would be visible by the time at which another instance has received its own
+	// event.
 	other := a.start("Waits", nil)
 	a.call(http.MethodPost, strings.ReplaceAll(other.SendEventPostURI, "{eventName}", "Answer"), "other")
 	a.completed(other.StatusQueryGetURI, 30*time.Second, `"other"`)
 	if s := a.status(i.StatusQueryGetURI); s.RuntimeStatus != "Suspended" {
-		t.Errorf("after the event it is %s, want Suspended", s.RuntimeStatus)
+		t.Errorf("after the event the status is %s, want Suspended", s.RuntimeStatus)
 	}
 	a.post(i.ResumePostURI, "on", http.StatusAccepted)
 	a.completed(i.StatusQueryGetURI, 30*time.Second, `"yes"`)
@@ -73,7 +72,7 @@ func TestStandalone_ARecursiveTerminateReachesTheChild(t *testing.T) {
 	}
 }
 
-func TestStandalone_ARewoundInstanceDoesAgainWhatFailed(t *testing.T) {
+func TestStandalone_ARewoundInstanceRepeatsTheFailedWork(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	for _, orchestrator := range []string{"NeedsFile", "ChildNeedsFile"} {
@@ -89,7 +88,7 @@ func TestStandalone_ARewoundInstanceDoesAgainWhatFailed(t *testing.T) {
 		a.becomes(i.ID, "Completed")
 		a.completed(i.StatusQueryGetURI, 30*time.Second, `"found"`)
 		if got := a.post(i.RewindPostURI, "again", http.StatusPreconditionFailed); !strings.Contains(got.body, "Completed") {
-			t.Errorf("rewind of what has completed: %s", got.body)
+			t.Errorf("rewind of a completed instance: %s", got.body)
 		}
 	}
 }
@@ -114,7 +113,7 @@ func TestStandalone_RestartsAndPurges(t *testing.T) {
 	live := a.start("Waits", nil)
 	a.becomes(live.ID, "Running")
 	if got := a.call(http.MethodDelete, live.PurgeHistoryDeleteURI, nil); got.status != http.StatusPreconditionFailed {
-		t.Errorf("purge of what runs: %d %s, want 412", got.status, got.body)
+		t.Errorf("purge of a running instance: %d %s, want 412", got.status, got.body)
 	}
 	if got := a.call(http.MethodDelete, first.PurgeHistoryDeleteURI, nil); got.status != http.StatusOK || got.body != `{"instancesDeleted":1}` {
 		t.Errorf("purge: %d %s", got.status, got.body)
@@ -124,17 +123,17 @@ func TestStandalone_RestartsAndPurges(t *testing.T) {
 	}
 	many := "/api/durabletask/instances?createdTimeFrom=2020-01-01T00:00:00Z"
 	if got := a.call(http.MethodDelete, many, nil); got.status != http.StatusOK || got.body != `{"instancesDeleted":1}` {
-		t.Errorf("purge of all that has ended: %d %s", got.status, got.body)
+		t.Errorf("purge of all ended instances: %d %s", got.status, got.body)
 	}
 	if got := a.call(http.MethodDelete, many, nil); got.status != http.StatusNotFound {
-		t.Errorf("purge of nothing: %d %s, want 404", got.status, got.body)
+		t.Errorf("purge without matching instances: %d %s, want 404", got.status, got.body)
 	}
 	if s := a.status(live.StatusQueryGetURI); s.RuntimeStatus != "Running" {
-		t.Errorf("what runs is %s after the purges", s.RuntimeStatus)
+		t.Errorf("the running instance is %s after the purges", s.RuntimeStatus)
 	}
 }
 
-// The client in `func durable` does to the storage what .NET does.
+// `func durable` changes the storage in the same way as the .NET extension.
 func TestHost_FuncDurableRewindsAndPurges(t *testing.T) {
 	t.Parallel()
 	requireFunc(t)
@@ -150,7 +149,7 @@ func TestHost_FuncDurableRewindsAndPurges(t *testing.T) {
 
 	a.becomes(failed.ID, "Completed")
 	a.completed(failed.StatusQueryGetURI, 30*time.Second, `"found"`)
-	// What ours rewound, it can read.
+	// `func durable` can read an instance that this app has rewound.
 	again := filepath.Join(t.TempDir(), "needed too")
 	ours := a.start("NeedsFile", again)
 	a.becomes(ours.ID, "Failed")

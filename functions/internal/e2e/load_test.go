@@ -31,7 +31,7 @@ func helloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	return greetings, nil
 }
 
-// In one process, since an app behind HTTP refuses starts while the storage is slow.
+// This test uses one process, because an app behind HTTP refuses starts while the storage is slow.
 func TestLoad_TwoHundredHelloSequencesAtOnceAllComplete(t *testing.T) {
 	processtest.LeaveToFull(t)
 	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
@@ -69,7 +69,7 @@ func TestLoad_TwoHundredHelloSequencesAtOnceAllComplete(t *testing.T) {
 		}
 		return err
 	}
-	if err := hello(); err != nil { // makes the hub and waits for partitions
+	if err := hello(); err != nil { // creates the hub and waits for the partitions
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -22,7 +22,7 @@ import (
 
 var memory = flag.Bool("memory", false, "measure the memory of an app that gets large bodies, and print tables")
 
-// A bulk is the starts of one measurement: all at once, each with a body of the same size.
+// bulk is the load of one measurement: concurrent starts with bodies of the same size.
 type bulk struct {
 	bodies, megabytes int
 }
@@ -54,13 +54,13 @@ func TestMemory_IsBoundedWhileManyLargeBodiesArrive(t *testing.T) {
 	}
 }
 
-// measure starts the instances of b, and prints the app's memory once a second until they
-// have ended and a minute longer.
+// measure starts the instances of b. It logs the app's memory every second until one minute after all
+// instances have ended.
 func (a *app) measure(b bulk) {
 	began := time.Now()
-	var last time.Duration // when the last instance ended
+	var last time.Duration // time at which the last instance ended
 	ended := make(chan struct{})
-	go func() { // it ends with the callers
+	go func() { // ends with the callers
 		defer close(ended)
 		var all sync.WaitGroup
 		for n := range b.bodies {
@@ -89,11 +89,11 @@ func (a *app) measure(b bulk) {
 		peak = max(peak, anonymous)
 		a.t.Logf("%8.0f %10d %10d", time.Since(began).Seconds(), anonymous, resident)
 	}
-	a.t.Logf("%d bodies of %d MB: ended after %.0f s, peak %d MB, a minute later %d MB", b.bodies, b.megabytes, last.Seconds(), peak, anonymous)
+	a.t.Logf("%d bodies of %d MB: ended after %.0f s, peak %d MB, after another minute %d MB", b.bodies, b.megabytes, last.Seconds(), peak, anonymous)
 }
 
-// weigh starts an instance whose input has the given length, as often as the app is busy, and waits
-// for its end.
+// weigh starts an instance with an input of the given length and waits for its end. It retries while the app
+// is busy.
 func (a *app) weigh(id string, length int) error {
 	ctx, cancel := context.WithTimeout(a.t.Context(), 10*time.Minute)
 	defer cancel()
@@ -119,7 +119,7 @@ func (a *app) weigh(id string, length int) error {
 		got, err := a.tryWithin(ctx, http.MethodGet, "/api/durabletask/instances/"+id+"?showInput=false", nil)
 		if err == nil && got.status == http.StatusOK {
 			if want := strconv.Itoa(length - 2); !strings.Contains(got.body, `"output":`+want) {
-				return fmt.Errorf("it ended with %s", got.body)
+				return fmt.Errorf("unexpected end: %s", got.body)
 			}
 			return nil
 		}
@@ -148,11 +148,11 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// residentMB returns the app's anonymous memory, and all of its memory, in megabytes.
+// residentMB returns the app's anonymous memory and its total resident memory in MB.
 func (a *app) residentMB() (anonymous, all int) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	if err != nil {
-		return 0, 0 // it has ended, which the callers report
+		return 0, 0 // the process has ended, which the callers report
 	}
 	of := func(field string) int {
 		found := regexp.MustCompile(field + `:\s+(\d+) kB`).FindSubmatch(status)

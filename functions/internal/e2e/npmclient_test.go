@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// npmClient installs the JavaScript client of Durable Functions, unless it is
-// there, and returns the folder of its modules.
+// npmClient installs the JavaScript client of Durable Functions if it is missing, and returns its modules
+// folder.
 var npmClient = sync.OnceValues(func() (string, error) {
 	if out, err := exec.Command(filepath.Join(checkout, "scripts", "npmclient")).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -28,7 +28,7 @@ var npmClient = sync.OnceValues(func() (string, error) {
 	return filepath.Abs(filepath.Join(checkout, ".npmclient", "node_modules"))
 })
 
-// requireNPM skips the test if there is no npm, unless it is required.
+// requireNPM skips the test if npm is missing and not required.
 func requireNPM(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"npm", "node"} {
@@ -41,9 +41,9 @@ func requireNPM(t *testing.T) {
 	}
 }
 
-// The client of JavaScript's Durable Functions, unchanged, finds in the app what
-// it finds in the .NET extension. There are two ways for it to make URLs. That it
-// takes "410" for success, and JSON's empty string for no input, is its own doing.
+// The unchanged client of JavaScript's Durable Functions works with the app as with the .NET extension. It
+// can build URLs in two ways. The client itself accepts "410" as success and sends JSON's empty string for no
+// input.
 func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 	t.Parallel()
 	requireNPM(t)
@@ -63,13 +63,13 @@ func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 				t.Fatalf("%v after\n%s", err, out)
 			}
 			if diff := cmp.Diff(strings.Split(strings.TrimSpace(npmClientTells), "\n"), strings.Split(strings.TrimSpace(string(out)), "\n")); diff != "" {
-				t.Errorf("the client tells (-want +got):\n%s", diff)
+				t.Errorf("results of the client (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The client follows the pages of a list by itself.
+// The client itself requests all pages of a list.
 func TestStandalone_TheJavaScriptClientListsEveryPage(t *testing.T) {
 	processtest.LeaveToFull(t)
 	requireNPM(t)

@@ -22,7 +22,7 @@ func TestOutage_AWrongHostJSONIsAnsweredWith503AndTheReason(t *testing.T) {
 	wantRefusal(t, a, "partitionCount", "17", "1 to 16")
 }
 
-func TestOutage_AMissingConnectionIsAnsweredWith503AndWhatWasLookedFor(t *testing.T) {
+func TestOutage_AMissingConnectionIsAnsweredWith503AndTheExpectedSettings(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), "", func(durableTask map[string]any) {
 		durableTask["storageProvider"].(map[string]any)["type"] = "AzureStorage"
@@ -32,8 +32,8 @@ func TestOutage_AMissingConnectionIsAnsweredWith503AndWhatWasLookedFor(t *testin
 	wantRefusal(t, a, "AzureWebJobsStorage")
 }
 
-// wantRefusal checks that a request is refused with a reason that has all words
-// in it, that the log has it too, and that the app lives on.
+// wantRefusal checks that a request is refused with a reason that contains all words, that the log contains
+// them too, and that the app keeps running.
 func wantRefusal(t *testing.T, a *app, words ...string) {
 	t.Helper()
 	got := a.call(http.MethodPost, "/api/orchestrators/E1_HelloSequence", nil)
@@ -42,17 +42,17 @@ func wantRefusal(t *testing.T, a *app, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(got.body, word) {
-			t.Errorf("the answer %s does not say %q", got.body, word)
+			t.Errorf("the response %s does not contain %q", got.body, word)
 		}
-		// The app answers while it still logs its settings.
+		// The app may answer before it has logged its settings.
 		eventually(t, 20*time.Second, fmt.Sprintf("%q in the log", word), func() bool { return strings.Contains(a.log(), word) })
 	}
 	if got := a.call(http.MethodGet, "/", nil); got.status != http.StatusOK || a.ended() {
-		t.Errorf("GET / afterwards: %d, want 200 of a process that lives", got.status)
+		t.Errorf("GET / afterwards: %d, want 200 from a live process", got.status)
 	}
 }
 
-func TestOutage_StorageThatIsDownAtStartIsWaitedFor(t *testing.T) {
+func TestOutage_TheAppWaitsForStorageThatIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	proxy, connection := newProxy(t, azuritetest.Start(t))
 	proxy.Leave()
@@ -70,7 +70,7 @@ func TestOutage_StorageThatIsDownAtStartIsWaitedFor(t *testing.T) {
 	a.completed("/api/durabletask/instances/x", 60*time.Second, helloOutput)
 }
 
-func TestOutage_StorageThatGoesDownForAWhileLosesNothing(t *testing.T) {
+func TestOutage_AStorageOutageLosesNothing(t *testing.T) {
 	t.Parallel()
 	proxy, connection := newProxy(t, azuritetest.Start(t))
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), connection, nil))
@@ -79,14 +79,13 @@ func TestOutage_StorageThatGoesDownForAWhileLosesNothing(t *testing.T) {
 	awaitStep(t, trace, 4)
 
 	proxy.Leave()
-	time.Sleep(5 * time.Second) // long enough for the retries within a request to give up
+	time.Sleep(5 * time.Second) // longer than the retries of a request
 	comeBack(t, proxy)
 
 	a.completed("/api/durabletask/instances/"+started.ID, 3*time.Minute, tenSquares)
 }
 
-// newProxy returns a proxy in front of a storage account that passes everything on, and
-// the connection string that leads through it.
+// newProxy returns a transparent proxy for a storage account, and the connection string that uses it.
 func newProxy(t *testing.T, connection string) (*azuritetest.Proxy, string) {
 	t.Helper()
 	p := azuritetest.NewProxy()

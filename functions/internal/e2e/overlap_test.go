@@ -9,9 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// The host starts the next process while the last one still drains, on the same
-// instance of a plan. They are two workers all the same: they share the partitions,
-// and neither takes the other's work for its own.
+// The host starts the next process while the previous one still drains, on the same instance of a plan. The
+// processes must be two workers: they share the partitions, and neither processes the other's work.
 func TestStandalone_TwoProcessesOnOneInstanceAreTwoWorkers(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -34,7 +33,7 @@ func TestStandalone_TwoProcessesOnOneInstanceAreTwoWorkers(t *testing.T) {
 
 	for _, app := range []*app{first, second} {
 		if log := app.log(); strings.Contains(log, "SplitBrainDetected") || strings.Contains(log, "another worker has taken the instance over") {
-			t.Error("the processes took each other's instances")
+			t.Error("a process ran instances of the other process")
 		}
 	}
 }

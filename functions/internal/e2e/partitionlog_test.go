@@ -12,12 +12,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// inPartitionLogs puts a hub into partition logs.
+// inPartitionLogs configures a hub in partition logs.
 func inPartitionLogs(durableTask map[string]any) {
 	durableTask["storageProvider"] = map[string]any{"type": "partitionLog"}
 }
 
-func TestStandalone_AHubInPartitionLogsGoesOnAfterARestart(t *testing.T) {
+func TestStandalone_AHubInPartitionLogsResumesAfterARestart(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), inPartitionLogs)
 	a := startStandalone(t, e2eApp, root)
@@ -25,7 +25,7 @@ func TestStandalone_AHubInPartitionLogsGoesOnAfterARestart(t *testing.T) {
 	id := a.start("Waits", nil).ID
 	a.becomes(id, "Running")
 	if got := a.call(http.MethodPost, "/api/durabletask/orchestrators/Waits/"+id, nil); got.status != http.StatusConflict {
-		t.Errorf("start of what is there: %d %s, want 409", got.status, got.body)
+		t.Errorf("start of an existing instance: %d %s, want 409", got.status, got.body)
 	}
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -46,10 +46,10 @@ func TestStandalone_AHubInPartitionLogsGoesOnAfterARestart(t *testing.T) {
 	}
 	mustHub(t, root, nil, "purge", id)
 	if got := hubTool(t, root, nil, "get", id); got.code != 3 {
-		t.Errorf("get of what was purged: %+v, want exit code 3", got)
+		t.Errorf("get of a purged instance: %+v, want exit code 3", got)
 	}
 	if got := hubTool(t, root, nil, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
-		t.Errorf("delete of what is in use: %+v, want exit code 5 and why", got)
+		t.Errorf("delete of a hub in use: %+v, want exit code 5 and the reason", got)
 	}
 	if got := hubTool(t, root, nil, "compact"); got.code != 5 || !strings.Contains(got.errs, "stop the workers first") {
 		t.Errorf("compact of a hub in use: %+v, want exit code 5 and the action", got)

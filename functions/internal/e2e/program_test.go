@@ -22,14 +22,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// checkout is the root of the repository, from this folder.
+// checkout is the path of the repository's root.
 var checkout = filepath.Join("..", "..", "..")
 
-// binaries is the folder of the programs under test, removed by TestMain.
+// binaries is the folder with the programs under test. TestMain removes it.
 var binaries string
 
-// TestMain lets more tests run at a time than there are processors, since those
-// that may run beside others mostly wait.
+// TestMain allows more parallel tests than there are processors, because parallel tests mostly wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
@@ -47,9 +46,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// The programs under test, built once. They have the race detector in them if
-// the tests have, and a race that it finds fails the test that caused it.
-// Under -short they have no race detector.
+// The programs under test. They are built once, with the race detector if the tests have it; a detected race
+// fails the test that caused it. With -short they have no race detector.
 var (
 	sampleApp = sync.OnceValues(func() (string, error) { return build("sample", "../..") })
 	e2eApp    = sync.OnceValues(func() (string, error) { return build("e2eapp", "../e2eapp") })
@@ -58,7 +56,7 @@ var (
 func build(name, pkg string) (string, error) {
 	path := filepath.Join(binaries, name)
 	args := []string{"build", "-o", path}
-	if raceEnabled && !testing.Short() { // in the short run, other packages represent the race detector
+	if raceEnabled && !testing.Short() { // in the short run, the race detector runs in other packages only
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
@@ -76,24 +74,24 @@ func binary(t *testing.T, built func() (string, error)) string {
 	return path
 }
 
-// A program is a process that a test started, in a process group of its own.
+// program is a process that a test started, in its own process group.
 type program struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 
-	mu     sync.Mutex // protects the following
+	mu     sync.Mutex // guards the fields below
 	output bytes.Buffer
-	scan   int // where awaitLog goes on
+	scan   int // offset at which awaitLog continues
 }
 
-// guarded runs a command in place of the shell. A process beside it, which the
-// command does not have as a child, kills the whole process group when
-// descriptor 3 ends, that is, when the test process has ended in whatever way.
+// guarded is a shell script that replaces itself by a command. A background process, which is no child of the
+// command, kills the whole process group when descriptor 3 is closed, at the latest when the test process has
+// ended.
 const guarded = `({ cat <&3; kill -9 -$$; } >/dev/null 2>&1 &); exec 3<&-; exec "$@"`
 
-// run starts a program in dir. It and all that it started are killed at the end
-// of the test, and its output is shown if the test failed.
+// run starts a program in dir. At the end of the test, the program and its descendants are killed, and the
+// output is logged if the test has failed.
 func run(t *testing.T, dir string, env []string, name string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command("sh", append([]string{"-c", guarded, "sh", name}, args...)...), done: make(chan struct{})}
@@ -111,28 +109,28 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 	}
 	guard.Close()
 	go func() { // ends with the process; kill waits for it
-		_ = p.cmd.Wait() // its output tells more
+		_ = p.cmd.Wait() // the output is more informative
 		close(p.done)
 	}()
 	t.Cleanup(func() {
 		p.killGroup()
 		alive.Close()
 		if strings.Contains(p.log(), "WARNING: DATA RACE") {
-			t.Error("the race detector found something")
+			t.Error("the race detector reported a race")
 		}
 		if t.Failed() {
 			log := polled.ReplaceAllString(p.log(), "")
-			t.Logf("the output of %s (%d) ends with:\n%s", filepath.Base(name), p.cmd.Process.Pid, processtest.Last(log))
+			t.Logf("end of the output of %s (process %d):\n%s", filepath.Base(name), p.cmd.Process.Pid, processtest.Last(log))
 		}
 	})
 	return p
 }
 
-// polled matches the lines of the Functions host about requests that it passes to the app and
-// that succeed. A test that polls causes many of them.
+// polled matches log lines of the Functions host about successful requests that it passes to the app. Tests
+// that poll cause many such lines.
 var polled = regexp.MustCompile(`(?m)^\S+ (Executing|Executed) 'Functions\.\S+' \((Reason='This function was prog|Succeeded).*\n`)
 
-// Write takes the program's output.
+// Write appends to the program's output.
 func (p *program) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +143,8 @@ func (p *program) log() string {
 	return p.output.String()
 }
 
-// awaitLog waits until the output has something that matches pattern, after
-// what an earlier call found, and returns the match and its groups.
+// awaitLog waits until the output matches pattern. It searches after the previous match. It returns the match
+// and its groups.
 func (p *program) awaitLog(pattern string, timeout time.Duration) []string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -170,7 +168,7 @@ func (p *program) awaitLog(pattern string, timeout time.Duration) []string {
 	return found
 }
 
-// kill ends the program as kill -9 does, and nothing that it started.
+// kill ends the process like kill -9, but not its descendants.
 func (p *program) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done
@@ -190,15 +188,15 @@ func (p *program) ended() bool {
 	}
 }
 
-// eventually polls until a condition holds. The work runs in other processes, so the test has
-// no signal to wait for.
+// eventually polls until holds returns true. The work runs in other processes, so the test cannot wait for a
+// signal.
 //
-// takes is the time that leases and timers need on any machine. The limit is much longer:
-// [patience.Most] is added for the speed of the machine.
+// takes is the time that leases and timers need on any machine. The limit is much longer: [patience.Most] is
+// added for slow machines.
 func eventually(t *testing.T, takes time.Duration, what string, holds func() bool) {
 	t.Helper()
 	began := time.Now()
-	paced := func() bool { // a question can cost more than its answer is worth
+	paced := func() bool { // limits the cost of polling
 		if holds() {
 			return true
 		}
@@ -213,17 +211,17 @@ func eventually(t *testing.T, takes time.Duration, what string, holds func() boo
 	patience.Until(t, what, paced)
 }
 
-// running reports whether a process exists that is not a zombie.
+// running reports whether a process exists and is not a zombie.
 func running(pid int) bool {
-	out, _ := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output() // fails if there is none
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output() // fails if the process does not exist
 	stat := strings.TrimSpace(string(out))
 	return stat != "" && !strings.HasPrefix(stat, "Z")
 }
 
-// environment is this process's without what a developer may have set for the
-// app, and with the given variables.
+// environment returns this process's environment with the given variables. It omits variables that a
+// developer may have set for the app.
 func environment(variables ...string) []string {
-	// A program with the race detector sleeps for a second at its end by default.
+	// By default a program with the race detector sleeps for a second before it exits.
 	env := []string{"GORACE=atexit_sleep_ms=0"}
 	env = append(env, slices.DeleteFunc(os.Environ(), func(v string) bool {
 		for _, prefix := range []string{"AzureWebJobs", "AzureFunctionsJobHost__", "FUNCTIONS_", "WEBSITE_", "PORT=", "CONTAINER_NAME=", "DURABLE_LOG_LEVEL="} {

@@ -19,7 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// startScript is held by the test that runs scripts/start, which builds bin/app.
+// startScript serializes the tests that run scripts/start, which builds bin/app.
 var startScript sync.Mutex
 
 func TestScripts_StartRunsTheAppUntilItIsStopped(t *testing.T) {
@@ -46,7 +46,7 @@ func TestScripts_StartRunsTheAppUntilItIsStopped(t *testing.T) {
 	})
 }
 
-// Another program's answers must not pass for the app's.
+// The script must not mistake the responses of another program for the app's.
 func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
 	t.Parallel()
 	startScript.Lock()
@@ -60,7 +60,7 @@ func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
 	p := run(t, "/", environment("PATH="+pathWithoutFunc(), fmt.Sprintf("PORT=%d", port)), script(t, "start"))
 	eventually(t, time.Minute, "the end of scripts/start", p.ended) // it builds the app
 	if log := p.log(); !strings.Contains(log, fmt.Sprintf("another program listens on port %d", port)) || strings.Contains(log, "The app listens") {
-		t.Errorf("the log is %s", log)
+		t.Errorf("unexpected log: %s", log)
 	}
 }
 
@@ -88,11 +88,11 @@ func testStart(t *testing.T, path, wantLog, storage string) {
 
 	eventually(t, 20*time.Second, "the end of scripts/start", a.ended)
 	if _, err := a.try(http.MethodGet, "/", nil); err == nil {
-		t.Error("something still listens on the port")
+		t.Error("a process still listens on the port")
 	}
 	for _, want := range []string{wantLog, "msg=stopping", "msg=stopped"} {
 		if !strings.Contains(a.log(), want) {
-			t.Errorf("the log does not say %s", want)
+			t.Errorf("the log does not contain %s", want)
 		}
 	}
 }

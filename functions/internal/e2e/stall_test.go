@@ -13,9 +13,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// A stopped process uses none of the time after which an orchestrator is given up. The same
-// orchestrator is given up in a process that runs.
-func TestStandalone_AStoppedProcessGivesNoOrchestratorUp(t *testing.T) {
+// The time in which a process is stopped does not count toward the stall timeout of an orchestrator. In a
+// running process, the worker gives up the same orchestrator.
+func TestStandalone_TheStallTimeoutExcludesTheTimeOfAStoppedProcess(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	const stallTimeout = 5 * time.Second
@@ -36,7 +36,7 @@ func TestStandalone_AStoppedProcessGivesNoOrchestratorUp(t *testing.T) {
 	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * stallTimeout) // real time: the process is stopped
+	time.Sleep(2 * stallTimeout) // real time, because the process is stopped
 	if err := os.WriteFile(ends, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestStandalone_AStoppedProcessGivesNoOrchestratorUp(t *testing.T) {
 	}
 	a.completed(url, 30*time.Second, `"went"`)
 	if strings.Contains(a.log(), "given up") {
-		t.Error("the orchestrator was given up")
+		t.Error("the worker gave up the orchestrator")
 	}
 
 	_, ends, _ = start("running")
-	eventually(t, 60*time.Second, "the orchestrator to be given up", func() bool {
+	eventually(t, 60*time.Second, "the worker to give up the orchestrator", func() bool {
 		return strings.Contains(a.log(), "orchestrator was given up: it does not yield")
 	})
 	if err := os.WriteFile(ends, nil, 0o600); err != nil {

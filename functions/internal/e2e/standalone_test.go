@@ -47,7 +47,7 @@ func TestStandalone_HelloSequenceCompletes(t *testing.T) {
 	}
 }
 
-func TestStandalone_StatusHasTheHistoryWhenAskedForIt(t *testing.T) {
+func TestStandalone_StatusContainsTheHistoryOnRequest(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	started := a.start("E1_HelloSequence", nil)
@@ -71,7 +71,7 @@ func TestStandalone_StatusHasTheHistoryWhenAskedForIt(t *testing.T) {
 	}
 }
 
-func TestStandalone_InstanceIDsAreTheCallersChoiceAndTakenOnlyOnce(t *testing.T) {
+func TestStandalone_CallersChooseUniqueInstanceIDs(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
@@ -86,7 +86,7 @@ func TestStandalone_InstanceIDsAreTheCallersChoiceAndTakenOnlyOnce(t *testing.T)
 		t.Errorf("second start: %d %s, want 409", got.status, got.body)
 	}
 	if got := a.call(http.MethodGet, "/api/durabletask/instances/order-8", nil); got.status != http.StatusNotFound {
-		t.Errorf("status of nobody: %d, want 404", got.status)
+		t.Errorf("status of an unknown instance: %d, want 404", got.status)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestStandalone_EventsArriveAndTerminateEnds(t *testing.T) {
 	}
 	a.completed(answered.StatusQueryGetURI, 30*time.Second, `"yes"`)
 	if got := a.call(http.MethodPost, strings.ReplaceAll(answered.SendEventPostURI, "{eventName}", "Answer"), "again"); got.status != http.StatusGone {
-		t.Errorf("raise event to what has ended: %d %s, want 410", got.status, got.body)
+		t.Errorf("raise event for an ended instance: %d %s, want 410", got.status, got.body)
 	}
 
 	stopped := a.start("Waits", nil)
@@ -115,13 +115,13 @@ func TestStandalone_EventsArriveAndTerminateEnds(t *testing.T) {
 	a.completed(late.StatusQueryGetURI, 30*time.Second, `"nobody answered"`)
 }
 
-func TestStandalone_FailuresAreToldAndTheProcessLives(t *testing.T) {
+func TestStandalone_FailuresAreReportedAndTheProcessKeepsRunning(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	for _, test := range []struct {
 		orchestrator string
 		input        any
-		want         string // in the output
+		want         string // part of the output
 	}{
 		{"ActivityPanics", nil, "the activity's own panic"},
 		{"OrchestratorPanics", nil, "index out of range [1] with length 0"},
@@ -149,7 +149,7 @@ func TestStandalone_AnUnknownActivityIsHeldBackAndLogged(t *testing.T) {
 
 	a.awaitLog(`NobodyHasThis`, 30*time.Second)
 	if s := a.status(waiting.StatusQueryGetURI); s.RuntimeStatus != "Running" && s.RuntimeStatus != "Pending" {
-		t.Errorf("%s, want it to wait for a worker that knows the activity", s.RuntimeStatus)
+		t.Errorf("%s, want an instance that waits for a worker with the activity", s.RuntimeStatus)
 	}
 	a.completed(a.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]")
 }
@@ -181,14 +181,14 @@ func TestStandalone_BackupCopiesAllFilesAndReturnsTheirBytes(t *testing.T) {
 	}
 }
 
-func TestStandalone_MonitorSeesTheFileAppear(t *testing.T) {
+func TestStandalone_MonitorDetectsANewFile(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	file := filepath.Join(t.TempDir(), "ready")
 	watch := map[string]any{"file": file, "everySeconds": 0.5}
 
 	seen := a.start("E3_Monitor", watch)
-	eventually(t, 30*time.Second, "the second look", func() bool {
+	eventually(t, 30*time.Second, "the second check", func() bool {
 		return strings.Contains(string(a.status(seen.StatusQueryGetURI).CustomStatus), "2 looks")
 	})
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -200,7 +200,7 @@ func TestStandalone_MonitorSeesTheFileAppear(t *testing.T) {
 	a.completed(a.start("E3_Monitor", watch).StatusQueryGetURI, 30*time.Second, "false")
 }
 
-func TestStandalone_PhoneVerificationTakesTheCodeThatItSent(t *testing.T) {
+func TestStandalone_PhoneVerificationAcceptsTheCodeThatItSent(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	answer := func(s checkStatus, code any) {

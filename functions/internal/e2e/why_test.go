@@ -13,9 +13,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// Below the real host, the app and the tool beside it tell what instances wait for, with the
-// lines of the app's code.
-func TestHost_TellsWhatInstancesWaitFor(t *testing.T) {
+// Below the real host, the app and `app hub why` report what instances wait for, with the lines of the app's
+// code.
+func TestHost_ReportsWhyInstancesWait(t *testing.T) {
 	processtest.LeaveToFull(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -43,7 +43,7 @@ func TestHost_TellsWhatInstancesWaitFor(t *testing.T) {
 	}
 	for _, want := range []struct {
 		id, kind, text, where string
-		live                  bool // the app alone knows
+		live                  bool // only the running app knows the reason
 	}{
 		{"event", "event", `event "Answer"`, "main.go:", false},
 		{"child", "subOrchestration", `sub-orchestration "Waits", instance "child-child"`, "repair.go:", false},

@@ -13,12 +13,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-func TestWorkers_ShareTheirHubAndTakeOverFromOneThatIsKilled(t *testing.T) {
+func TestWorkers_ShareAHubAndTakeOverFromAKilledWorker(t *testing.T) {
 	t.Parallel()
 	connection, hub := azuritetest.Start(t), newHub()
 	root := newRoot(t, hub, connection, nil)
 	a := startStandalone(t, e2eApp, root)
-	a.completed(a.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]") // the hub exists
+	a.completed(a.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]") // creates the hub
 	eventually(t, 30*time.Second, "four partitions of one worker", func() bool {
 		return fmt.Sprint(owners(t, connection, hub)) == "[4]"
 	})
@@ -61,11 +61,11 @@ func TestWorkers_ShareTheirHubAndTakeOverFromOneThatIsKilled(t *testing.T) {
 		}
 	}
 	if workers[a.cmd.Process.Pid] == 0 || workers[b.cmd.Process.Pid] == 0 {
-		t.Errorf("activities by process: %v, want some of both", workers)
+		t.Errorf("activities by process: %v, want activities in both", workers)
 	}
 }
 
-// owners returns how many partitions each worker owns, the most first.
+// owners returns the number of partitions of each worker, in descending order.
 func owners(t *testing.T, connection, hub string) []int {
 	t.Helper()
 	counts := map[string]int{}

@@ -11,11 +11,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler"
 )
 
-// leaseVariable names the environment variable that makes partitions' leases
-// shorter than settings can, so that what a killed process had is free sooner.
+// leaseVariable names the environment variable that sets the lease duration of partitions, which can be
+// shorter than the settings allow. The partitions of a killed process then become free sooner.
 const leaseVariable = "E2E_LEASE"
 
-// serve is handler.Main with leases of the given length.
+// serve is handler.Main with the given lease duration.
 func serve(app handler.App, lease string) error {
 	cfg, err := handler.Load()
 	if err != nil {

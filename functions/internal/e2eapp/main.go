@@ -1,5 +1,5 @@
-// Command e2eapp is the app that the end-to-end tests kill, and whose functions
-// fail in every way that functions can.
+// Command e2eapp is the app of the end-to-end tests. The tests kill its process. Its functions fail in all
+// ways in which functions can fail.
 package main
 
 import (
@@ -61,7 +61,7 @@ func main() {
 	handler.Main(app)
 }
 
-// A Counter is an entity.
+// Counter is an entity with a running total.
 type Counter struct {
 	Total int `json:"total"`
 }
@@ -72,21 +72,21 @@ func (c *Counter) Add(_ *durable.EntityContext, n int) (int, error) {
 	return c.Total, nil
 }
 
-// A Walk says what [Steps] does: so many activities, one after the other, each
-// of which takes its time and leaves a line in the file Trace.
+// Walk is the input of [Steps]: a number of activities in sequence. Each activity takes DelayMillis and
+// appends a line to the file Trace.
 type Walk struct {
 	Steps       int    `json:"steps"`
 	DelayMillis int    `json:"delayMillis"`
 	Trace       string `json:"trace"`
 }
 
-// A Stride is one step of a Walk.
+// Stride is one step of a Walk.
 type Stride struct {
 	Walk
 	Number int `json:"number"`
 }
 
-// Steps returns the squares of 1 to the number of steps.
+// Steps returns the squares of 1 to w.Steps.
 func Steps(ctx *durable.Context, w Walk) ([]int, error) {
 	var squares []int
 	for n := 1; n <= w.Steps; n++ {
@@ -99,7 +99,7 @@ func Steps(ctx *durable.Context, w Walk) ([]int, error) {
 	return squares, nil
 }
 
-// Step returns the square of its number.
+// Step returns the square of s.Number.
 func Step(ctx context.Context, s Stride) (int, error) {
 	if s.Trace != "" {
 		if err := appendLine(s.Trace, fmt.Sprintf("%d %d", s.Number, os.Getpid())); err != nil {
@@ -123,7 +123,7 @@ func appendLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Weighs returns the length of a text, which an activity finds.
+// Weighs returns the length of a text, computed by an activity.
 func Weighs(ctx *durable.Context, text string) (int, error) {
 	return durable.CallActivity(ctx, Weigh, text).Await()
 }
@@ -157,7 +157,7 @@ func ActivityFails(ctx *durable.Context, text string) (string, error) {
 // Fail returns an error with text.
 func Fail(_ context.Context, text string) (string, error) { return "", errors.New(text) }
 
-// ActivityUnknown calls an activity that this app does not have.
+// ActivityUnknown calls an activity that is not registered.
 func ActivityUnknown(ctx *durable.Context, _ any) (string, error) {
 	return durable.ActivityName[int, string]("NobodyHasThis").Call(ctx, 1).Await()
 }
@@ -165,20 +165,20 @@ func ActivityUnknown(ctx *durable.Context, _ any) (string, error) {
 // Answer is the event that Waits and TimesOut wait for.
 const Answer = durable.Event[string]("Answer")
 
-// Waits returns the payload of an Answer, however long it takes.
+// Waits waits for an Answer without a timeout and returns its payload.
 func Waits(ctx *durable.Context, _ any) (string, error) {
 	ctx.SetCustomStatus("waiting for an answer")
 	return Answer.Wait(ctx).Await()
 }
 
-// Naps sleeps for so many seconds.
+// Naps sleeps for the given number of seconds.
 func Naps(ctx *durable.Context, seconds int) (string, error) {
 	ctx.Sleep(time.Duration(seconds) * time.Second)
 	return "awake", nil
 }
 
-// Blocks creates the file "begun", and returns when the file "go" exists. An orchestrator must
-// not do this: it makes no durable call meanwhile.
+// Blocks creates one file and returns when another file exists. An orchestrator must not do this, because it
+// makes no durable call meanwhile.
 func Blocks(_ *durable.Context, files struct{ Begun, Go string }) (string, error) {
 	return blockUntil(files.Begun, files.Go) //durablecheck:ignore the tests need an orchestrator that blocks
 }
@@ -195,7 +195,7 @@ func blockUntil(begun, ends string) (string, error) {
 	}
 }
 
-// TimesOut waits for an Answer for a second.
+// TimesOut waits for an Answer for one second.
 func TimesOut(ctx *durable.Context, _ any) (string, error) {
 	answer, err := Answer.Wait(ctx).AwaitTimeout(time.Second)
 	if errors.Is(err, durable.ErrTimeout) {

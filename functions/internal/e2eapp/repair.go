@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// NeedsFile returns "found" if there is a file, and fails if there is none.
+// NeedsFile returns "found" if the file exists, and fails otherwise.
 func NeedsFile(ctx *durable.Context, path string) (string, error) {
 	if _, err := durable.CallActivity(ctx, Step, Stride{Number: 1}).Await(); err != nil {
 		return "", err
@@ -17,23 +17,24 @@ func NeedsFile(ctx *durable.Context, path string) (string, error) {
 	return durable.CallActivity(ctx, Find, path).Await()
 }
 
-// Find returns "found" if there is a file.
+// Find returns "found" if the file exists.
 func Find(_ context.Context, path string) (string, error) {
 	_, err := os.Stat(path)
 	return "found", err
 }
 
-// ChildNeedsFile has a child do it.
+// ChildNeedsFile runs NeedsFile in a child.
 func ChildNeedsFile(ctx *durable.Context, path string) (string, error) {
 	return durable.CallSubOrchestrator(ctx, NeedsFile, path, ctx.InstanceID()+"-child").Await()
 }
 
-// ChildWaits has a child wait for an Answer.
+// ChildWaits runs Waits in a child.
 func ChildWaits(ctx *durable.Context, _ any) (string, error) {
 	return durable.CallSubOrchestrator(ctx, Waits, any(nil), ctx.InstanceID()+"-child").Await()
 }
 
-// terminateFamily answers POST /family/{id}/terminate.
+// terminateFamily returns the handler of POST /family/{id}/terminate, which terminates an instance with its
+// children.
 func terminateFamily(client *durable.Client) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := client.Terminate(c.Request().Context(), durable.InstanceID(c.Param("id")), "enough", durable.Recursive); err != nil {

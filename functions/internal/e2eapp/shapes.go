@@ -7,7 +7,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// Together is Steps with all activities begun at once.
+// Together is Steps with all activities started at the same time.
 func Together(ctx *durable.Context, w Walk) ([]int, error) {
 	tasks := make([]*durable.Task[int], w.Steps)
 	for i := range tasks {
@@ -16,7 +16,7 @@ func Together(ctx *durable.Context, w Walk) ([]int, error) {
 	return durable.AwaitAll(tasks...)
 }
 
-// Rests is Steps with a timer, as long as a step takes, after each.
+// Rests is Steps with a timer after each step. The timer is as long as a step.
 func Rests(ctx *durable.Context, w Walk) ([]int, error) {
 	var squares []int
 	for n := 1; n <= w.Steps; n++ {
@@ -30,18 +30,18 @@ func Rests(ctx *durable.Context, w Walk) ([]int, error) {
 	return squares, nil
 }
 
-// ChildSteps has a child do Steps.
+// ChildSteps runs Steps in a child.
 func ChildSteps(ctx *durable.Context, w Walk) ([]int, error) {
 	return durable.CallSubOrchestrator(ctx, Steps, w, ctx.InstanceID()+"-child").Await()
 }
 
-// A Journey is a Walk that has come some way.
+// Journey is a Walk with the results of its first steps.
 type Journey struct {
 	Walk
 	Squares []int `json:"squares"`
 }
 
-// Stages is Steps with each step in an execution of its own.
+// Stages is Steps with each step in a separate execution.
 func Stages(ctx *durable.Context, j Journey) ([]int, error) {
 	if len(j.Squares) == j.Steps {
 		return j.Squares, nil
@@ -53,8 +53,8 @@ func Stages(ctx *durable.Context, j Journey) ([]int, error) {
 	return durable.ContinueAsNew(ctx, Stages, Journey{j.Walk, append(j.Squares, square)})
 }
 
-// Tallies is Steps with a counter of its own, to which it adds after each step what the
-// square has grown by.
+// Tallies is Steps with squares from a counter entity. After each step it adds the difference to the next
+// square.
 func Tallies(ctx *durable.Context, w Walk) ([]int, error) {
 	var squares []int
 	for n := 1; n <= w.Steps; n++ {
@@ -70,8 +70,8 @@ func Tallies(ctx *durable.Context, w Walk) ([]int, error) {
 	return squares, nil
 }
 
-// Hears is Steps with each step taken when an event says its number. Events are called
-// Step1, Step2 and so on.
+// Hears is Steps with each step triggered by an event that contains its number. The events are named Step1,
+// Step2 and so on.
 func Hears(ctx *durable.Context, w Walk) ([]int, error) {
 	var squares []int
 	for n := 1; n <= w.Steps; n++ {

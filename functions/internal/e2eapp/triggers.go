@@ -13,8 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// triggers are the functions that the real host can run without an extension
-// bundle.
+// triggers are trigger functions that the real host can run without an extension bundle.
 var triggers = []handler.Trigger{
 	handler.Timer("Tick", "0 0 3 1 1 *", tick, handler.RunOnStartup, handler.FixedRetry(20, time.Second)),
 	handler.Manual("Order", order),
@@ -28,7 +27,7 @@ var triggers = []handler.Trigger{
 
 var ticks atomic.Int32
 
-// tick fails the first time, and then starts an instance.
+// tick fails in its first call and starts an instance in later calls.
 func tick(ctx context.Context, call *handler.Invocation, info handler.TimerInfo) error {
 	if ticks.Add(1) == 1 {
 		return errors.New("the first tick fails")
@@ -42,7 +41,7 @@ func tick(ctx context.Context, call *handler.Invocation, info handler.TimerInfo)
 	return err
 }
 
-// order starts an instance with the ID that is the payload.
+// order starts an instance. The payload is its ID.
 func order(ctx context.Context, call *handler.Invocation, id string) error {
 	_, err := durable.Start(ctx, call.Client, Steps, Walk{Steps: 3}, durable.InstanceID(id))
 	call.Logf("ordered %s", id)
@@ -54,14 +53,14 @@ func overrun(context.Context, *handler.Invocation, string) error {
 	return nil
 }
 
-// addStreams adds routes whose answers come bit by bit.
+// addStreams adds routes with streamed responses, and routes that start work.
 func addStreams(api *echo.Group, client *durable.Client) {
 	proceed := make(chan struct{})
 	api.POST("/stream/proceed", func(c echo.Context) error {
 		proceed <- struct{}{}
 		return c.NoContent(http.StatusNoContent)
 	})
-	// The second line is only sent when the first has arrived and somebody says so.
+	// The second line is sent when a client calls /stream/proceed.
 	api.GET("/stream", func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderContentType, "text/event-stream")
 		c.Response().WriteHeader(http.StatusOK)

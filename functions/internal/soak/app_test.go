@@ -62,14 +62,14 @@ var functions = []*durable.Function{
 	durable.Entity("tally", durable.Op("Note", (*tally).Note)),
 }
 
-// A task is the input of the activity.
+// task is the input of the activity.
 type task struct {
 	Run string // unique; the trace has a line with it for each run
 	N   int
 	Pad string // makes the message large
 }
 
-// square leaves a line in the trace and returns the square of N.
+// square appends a line to the trace and returns the square of N.
 func square(_ context.Context, t task) (int, error) {
 	path := filepath.Join(os.Getenv(traceVariable), fmt.Sprint("runs-", os.Getpid()))
 	f, err := os.OpenFile(filepath.Clean(path), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

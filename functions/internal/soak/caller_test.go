@@ -11,10 +11,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// attemptTimeout bounds one request of a client.
+// attemptTimeout limits one request of a client.
 const attemptTimeout = 15 * time.Second
 
-// A caller is a client that repeats its requests until they are acknowledged.
+// caller is a client that repeats its requests until they are acknowledged.
 type caller struct {
 	number  int
 	random  *rand.Rand
@@ -37,7 +37,7 @@ func (c *caller) run(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// A request is a start of an instance.
+// request is the start of an instance.
 type request struct {
 	orchestrator, id string
 	input            any
@@ -113,7 +113,7 @@ func (c *caller) insist(ctx context.Context, do func(ctx context.Context, r rout
 	}
 }
 
-// pause waits. It reports whether ctx lasts.
+// pause waits for d. It reports whether ctx is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

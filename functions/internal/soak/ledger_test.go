@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A ledger records the requests of all clients and which of them were acknowledged. A request
-// without an acknowledgment is in doubt: it may have had its effect.
+// ledger records the requests of all clients and which of them were acknowledged. A request without an
+// acknowledgment is in doubt: it may have had its effect.
 type ledger struct {
-	mu       sync.Mutex // protects the following
+	mu       sync.Mutex // guards the fields below
 	starts   map[string]*begun
 	signals  map[string]map[string]bool // by tally and token; true if acknowledged
 	words    map[string][]spoken        // by listener, in order
@@ -23,7 +23,7 @@ type ledger struct {
 	progress time.Time                  // of the last acknowledgment or completion
 }
 
-// A begun instance was started by a client.
+// begun is an instance that a client started.
 type begun struct {
 	shape        string
 	input        any
@@ -188,7 +188,7 @@ func (l *ledger) judge(found *contents, runs map[string]int, p promise) (e effec
 	return j.effects, j.problems
 }
 
-// A judgment is in progress.
+// judgment is a comparison in progress.
 type judgment struct {
 	*ledger
 	found    *contents
@@ -270,7 +270,7 @@ func (j *judgment) paid(key string, cents int) {
 	j.cents[key] = account{a.Cents + cents, a.Changes + 1}
 }
 
-// expect notes a signal that an instance sent to a tally.
+// expect records a signal that an instance sent to a tally.
 func (j *judgment) expect(tally, token string) {
 	if j.tokens[tally] == nil {
 		j.tokens[tally] = map[string]int{}

@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A route takes the requests of clients to a hub. An error means that the request may have had
-// its effect, or may have it later.
+// route sends the requests of clients to a hub. After an error the request may have had its effect, or may
+// have it later.
 type route interface {
 	name() string
 	start(ctx context.Context, orchestrator, id string, input any) error
@@ -79,7 +79,7 @@ type managed struct{ worker *worker }
 
 func (m managed) name() string { return m.worker.name() }
 
-// call sends a request. It returns the answer if its status is in the list.
+// call sends a request. It returns the response body if the status is in the list.
 func (m managed) call(ctx context.Context, method, path string, body any, accepted ...int) (status int, answer []byte, err error) {
 	url := m.worker.url()
 	if url == "" {

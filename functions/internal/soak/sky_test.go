@@ -10,11 +10,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// A sky decides the fate of each request to the storage account.
+// sky decides the fate of each request to the storage account.
 type sky struct {
 	fates []func(wait time.Duration) azuritetest.Fate // of single requests
 
-	mu       sync.Mutex // protects the following
+	mu       sync.Mutex // guards the fields below
 	random   *rand.Rand
 	calm     bool
 	slow     map[string]spell // by service
@@ -22,7 +22,7 @@ type sky struct {
 	late     int // requests that waited
 }
 
-// A spell is a fault of a service that lasts.
+// spell is a lasting fault of a service.
 type spell struct {
 	until   time.Time
 	latency time.Duration
@@ -79,7 +79,7 @@ func (s *sky) fate(call azuritetest.Call) (fate azuritetest.Fate) {
 	return fate
 }
 
-// cast begins a spell of a service.
+// cast starts a spell of a service.
 func (s *sky) cast(kind, service string, lasts, latency time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,8 +37,8 @@ var faultNames = []string{
 	"freeze", "hangup",
 }
 
-// TestMain runs the app if this process is a worker. More tests run at a time than there are
-// processors, since they mostly wait.
+// TestMain runs the app if this process is a worker. It allows more parallel tests than there are processors,
+// because the tests mostly wait.
 func TestMain(m *testing.M) {
 	if os.Getenv(traceVariable) != "" {
 		if err := serve(); err != nil {
@@ -58,16 +58,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// table has a row for each soak that has ended.
+// table contains a row for each soak that has ended.
 var (
 	table   []string
-	tableMu sync.Mutex // protects table
+	tableMu sync.Mutex // guards table
 )
 
 const heading = "| store | seed | kills | freezes | outages, spells | faulty requests | acknowledged | in doubt | completed | signals | entity changes | activity runs | repeated | held starts | left over | verdict |\n" +
 	"|---|---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|"
 
-// A soak is one run on one store.
+// soak is one run on one store.
 type soak struct {
 	*testing.T
 	store   *store
@@ -181,7 +181,7 @@ func (s *soak) endure() {
 	}
 	s.storm(ctx)
 	close(over)
-	s.ledger.asked(true) // the calm is progress
+	s.ledger.asked(true) // the calm counts as progress
 	for waiting := callers; waiting > 0; {
 		select {
 		case err := <-ended:

@@ -26,7 +26,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A store is a hub of one kind, with all that a soak needs to know of it.
+// store is a hub of one kind, with everything that a soak needs to know about it.
 type store struct {
 	kind       string
 	promise    promise

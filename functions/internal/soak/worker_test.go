@@ -17,31 +17,31 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
-// A worker is a place for one process of the app at a time.
+// worker is a place for one process of the app at a time.
 type worker struct {
 	number int
-	dir    string   // of the app's settings, and for the logs
-	env    []string // besides those of this process
+	dir    string   // folder of the app's settings and logs
+	env    []string // additional environment variables
 
-	mu         sync.Mutex // protects the following
+	mu         sync.Mutex // guards the fields below
 	generation int
 	process    *process
 }
 
-// A process is one run of the app.
+// process is one run of the app.
 type process struct {
 	cmd    *exec.Cmd
-	alive  *os.File // its end kills the process
-	log    string   // a file
+	alive  *os.File // closing it kills the process
+	log    string   // path of the log file
 	done   chan struct{}
 	listen string // the URL, empty until known
 }
 
-// guarded runs a command in place of the shell. A process beside it kills the process group when
-// descriptor 3 ends, which is at the latest when the test process has ended.
+// guarded is a shell script that replaces itself by a command. A background process kills the process group
+// when descriptor 3 is closed, at the latest when the test process has ended.
 const guarded = `({ cat <&3; kill -9 -$$; } >/dev/null 2>&1 &); exec 3<&-; exec "$@"`
 
-// start starts the next process. The last one has ended.
+// start starts the next process. The previous one must have ended.
 func (w *worker) start() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +80,7 @@ func (w *worker) start() error {
 	return nil
 }
 
-// kill ends the process as kill -9 does.
+// kill ends the process like kill -9.
 func (w *worker) kill() {
 	w.mu.Lock()
 	p := w.process
@@ -90,7 +90,7 @@ func (w *worker) kill() {
 	<-p.done
 }
 
-// stop asks the process to end, and waits for that.
+// stop asks the process to end and waits until it has ended.
 func (w *worker) stop(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
@@ -121,7 +121,7 @@ func (w *worker) freeze(d time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may have ended
 }
 
-// name names the current process.
+// name returns the name of the current process.
 func (w *worker) name() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *worker) name() string {
 
 var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
-// url returns the URL of the current process, empty if it does not listen yet.
+// url returns the URL of the current process, "" if it does not listen yet.
 func (w *worker) url() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
