@@ -20,8 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// calling returns an orchestrator "O" that returns what activity "A", which is
-// fn, returns.
+// calling returns an orchestrator "O" that returns the result of activity "A", which is fn.
 func calling(fn activity) functions {
 	return functions{
 		activities: map[string]activity{"A": fn},
@@ -111,7 +110,7 @@ func TestActivity_CanReturnNothing(t *testing.T) {
 	})
 }
 
-func TestActivity_KnowsItsRun(t *testing.T) {
+func TestActivity_ContextHasItsActivityInfo(t *testing.T) {
 	bubble(t, func(b *bench) {
 		infos := make(chan dispatch.ActivityInfo, 2)
 		b.work(calling(func(ctx context.Context, _ *string) (*string, error) {
@@ -136,10 +135,10 @@ func TestActivity_KnowsItsRun(t *testing.T) {
 			t.Errorf("second run (-want +got):\n%s", diff)
 		}
 		if n := b.log.count("activity runs again"); n != 1 {
-			t.Errorf("the log tells %d times that it ran again, want 1:\n%s", n, b.log)
+			t.Errorf("the log has %d entries for the second run, want 1:\n%s", n, b.log)
 		}
 		if _, ok := dispatch.ActivityInfoFrom(b.Context()); ok {
-			t.Error("a context that is no activity's has info")
+			t.Error("a context without an activity has activity info")
 		}
 	})
 }
@@ -154,12 +153,12 @@ func TestActivity_ContextEndsWithTheActivity(t *testing.T) {
 		b.start("i", "O", nil)
 		b.wantOutput("i", history.Completed, "<nil>")
 		if ctx := <-contexts; ctx.Err() == nil {
-			t.Error("the context lives on")
+			t.Error("the context did not end with the activity")
 		}
 	})
 }
 
-func TestActivity_UnknownWaitsForAWorkerThatKnowsIt(t *testing.T) {
+func TestActivity_AnUnknownActivityWaitsForAWorkerThatHasIt(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := calling(sayHello)
 		stop := b.work(functions{orchestrators: fns.orchestrators})
@@ -179,7 +178,7 @@ func TestActivity_UnknownWaitsForAWorkerThatKnowsIt(t *testing.T) {
 	})
 }
 
-func TestActivities_RunAsManyAtOnceAsAllowed(t *testing.T) {
+func TestActivities_RunUpToTheLimitAtOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var now, most atomic.Int32
 		fns := functions{
@@ -206,7 +205,7 @@ func TestActivities_RunAsManyAtOnceAsAllowed(t *testing.T) {
 		b.start("i", "O", nil)
 		b.wantOutput("i", history.Completed, "<nil>")
 		if got := most.Load(); got != 7 {
-			t.Errorf("%d ran at once, want 7", got)
+			t.Errorf("%d activities ran at once, want 7", got)
 		}
 	})
 }
@@ -243,7 +242,7 @@ func TestActivity_RunsAgainWhenItsResultCannotBeSent(t *testing.T) {
 	})
 }
 
-func TestActivity_ResultThatIsSentTwiceCountsOnce(t *testing.T) {
+func TestActivity_AResultThatIsSentTwiceTakesEffectOnce(t *testing.T) {
 	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 		bubble(t, func(b *bench) {
 			b.Inject(memhub.CompleteReplyLost, memhub.Times(2))
@@ -265,8 +264,8 @@ func TestActivity_ResultThatIsSentTwiceCountsOnce(t *testing.T) {
 	}
 }
 
-// A slowStore hands out activities, and does not get to store their results until it is
-// released.
+// A slowStore delivers activities, and blocks the storing of their results until released is
+// closed.
 type slowStore struct {
 	provider.Worker
 	left     atomic.Int32
@@ -298,9 +297,9 @@ func (s *slowStore) Complete(context.Context, history.Event) error {
 
 func (s *slowStore) Abandon(context.Context, error) error { return nil }
 
-// Places are for user code: what waits until its result is stored takes none, unless the
-// result is large or there are too many of them.
-func TestActivity_WhoseResultIsBeingStoredTakesNoPlace(t *testing.T) {
+// Slots are for user code: an activity whose result is being stored holds no slot, unless the
+// result is large or too many results are being stored.
+func TestActivity_HoldsNoSlotWhileItsResultIsStored(t *testing.T) {
 	for name, test := range map[string]struct{ activities, size, ran int }{
 		"small":    {20, 100, 20},
 		"large":    {20, 1 << 20, 2},

@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-func TestFits_LimitsAllButTheFirstAndSmallOnes(t *testing.T) {
+func TestFits_LimitsAllItemsExceptTheFirstAndSmallOnes(t *testing.T) {
 	t.Parallel()
 	const kb, mb = 1 << 10, 1 << 20
 	for _, tt := range []struct {
@@ -25,7 +25,7 @@ func TestFits_LimitsAllButTheFirstAndSmallOnes(t *testing.T) {
 		{mb, 600 * kb, 400 * kb, true},
 		{mb, 600 * kb, 424 * kb, true},
 		{mb, 600 * kb, 424*kb + 1, false},
-		{mb, 5 * mb, 256 * kb, true}, // a small one does not count
+		{mb, 5 * mb, 256 * kb, true}, // a small item does not count
 		{mb, 5 * mb, 256*kb + 1, false},
 	} {
 		if got := dispatch.Fits(tt.limit, tt.taken, tt.size); got != tt.want {
@@ -34,7 +34,7 @@ func TestFits_LimitsAllButTheFirstAndSmallOnes(t *testing.T) {
 	}
 }
 
-// A gauge counts functions that run at once.
+// A gauge counts functions that run at the same time.
 type gauge struct {
 	mu      sync.Mutex
 	now     int
@@ -106,7 +106,7 @@ func TestAdmission_LimitsTheInstancesThatRunAtOnce(t *testing.T) {
 	})
 }
 
-// The events of ten idle instances come at once. Those that do not fit wait for their turn.
+// The events of ten idle instances arrive at once. Those that do not fit wait.
 func TestAdmission_LimitsIdleInstancesThatContinue(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var g gauge
@@ -133,7 +133,7 @@ func TestAdmission_LimitsIdleInstancesThatContinue(t *testing.T) {
 	})
 }
 
-func TestAdmission_WorkThatWaitsIsHandedBackWhenTheWorkerStops(t *testing.T) {
+func TestAdmission_WaitingWorkIsAbandonedWhenTheWorkerStops(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := functions{
 			activities: map[string]activity{"A": func(context.Context, *string) (*string, error) {

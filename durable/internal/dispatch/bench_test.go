@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// untilEnd waits in real time until an instance has ended.
+// untilEnd waits in real time until an instance has completed.
 func (b *bench) untilEnd(id string) {
 	b.Helper()
 	for {
@@ -31,8 +31,7 @@ func (b *bench) untilEnd(id string) {
 
 func quiet(c *dispatch.Config) { c.Logger = discard }
 
-// BenchmarkHelloSequence runs an orchestration of four episodes and three
-// activities from start to end.
+// BenchmarkHelloSequence runs an orchestration with four episodes and three activities.
 func BenchmarkHelloSequence(b *testing.B) {
 	for _, way := range bothWays {
 		b.Run(way.name, func(b *testing.B) {
@@ -48,8 +47,8 @@ func BenchmarkHelloSequence(b *testing.B) {
 	}
 }
 
-// BenchmarkEpisode measures one episode of an orchestration that has a long
-// history: an event is taken, a new one sent.
+// BenchmarkEpisode measures one episode of an orchestration with a long history: it takes an
+// event and sends another.
 func BenchmarkEpisode(b *testing.B) {
 	const episodes = 500
 	for _, way := range bothWays {
@@ -73,7 +72,7 @@ func BenchmarkEpisode(b *testing.B) {
 	}
 }
 
-// BenchmarkFanOut runs an orchestration with a thousand activities at once.
+// BenchmarkFanOut runs an orchestration that schedules a thousand activities at once.
 func BenchmarkFanOut(b *testing.B) {
 	hub := newBench(b)
 	hub.work(one(func(x *replay.Execution, _ *string) (*string, error) {

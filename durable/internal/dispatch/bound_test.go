@@ -18,7 +18,7 @@ func startOf(id string) *history.ExecutionStarted {
 	return &history.ExecutionStarted{Name: "O", Instance: history.OrchestrationInstance{InstanceID: id}}
 }
 
-// replays runs code from its start, and closes it.
+// replays replays the start of an execution and closes it.
 func replays(start *history.ExecutionStarted) func(replay.Code) {
 	return func(code replay.Code) {
 		x := replay.New(start.Instance, code)
@@ -47,7 +47,7 @@ func TestBound_GivesUpCodeWithoutProgressAndNamesIt(t *testing.T) {
 			stall, ok := errors.AsType[*dispatch.StallError](err)
 			if !ok || stall.InstanceID != "i" || stall.Limit != 10*time.Second || !strings.Contains(stall.Stack, "TestBound_GivesUp") || strings.Count(err.Error(), stall.Stack) != 1 ||
 				!strings.HasPrefix(err.Error(), `orchestrator "O" of instance "i" does not yield: it made no durable call for 10s; it must wait for durable tasks only`+"\n") {
-				t.Errorf("%s that blocks: %v", what, err)
+				t.Errorf("the error for %s that blocks is %v", what, err)
 			}
 			if took := time.Since(began); took < 10*time.Second || took > 10200*time.Millisecond {
 				t.Errorf("%s that blocks was given up after %v, want 10 s and at most two ticks", what, took)
@@ -72,7 +72,7 @@ func TestBound_WaitsWhileThereIsProgress(t *testing.T) {
 	})
 }
 
-func TestBound_PassesPanicsOn(t *testing.T) {
+func TestBound_PanicsIfTheFunctionPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer func() {
 			if text, _ := recover().(string); !strings.Contains(text, "wrong") {
@@ -105,7 +105,7 @@ func TestReplays_RunNoCodeThatHangsAgain(t *testing.T) {
 			t.Errorf("the code ran %d times, want 3", n)
 		}
 		if repeated := run("a").Error(); !strings.HasPrefix(first.Error(), repeated+"\n") {
-			t.Errorf("the first error is %v, and the next %s", first, repeated)
+			t.Errorf("the first error is %v, the next is %s", first, repeated)
 		}
 		close(released)
 		synctest.Wait()

@@ -136,7 +136,7 @@ func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Ti
 	return nil
 }
 
-// mergeTags returns a child's tags: its own, plus those of its parent with other names
+// mergeTags returns a child's tags: its own, and the tags of its parent with other names
 // (DurableTask.Core/OrchestrationTags.cs, MergeTags).
 func mergeTags(own, parents map[string]string) map[string]string {
 	if parents == nil {

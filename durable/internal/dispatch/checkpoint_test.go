@@ -25,9 +25,8 @@ var (
 	failure = &history.FailureDetails{ErrorType: "T", ErrorMessage: "broke"}
 )
 
-// TestRecord_TurnsActionsIntoEventsAndMessages checks the table of
-// DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision: one event
-// with the action's number, one message, and nothing else.
+// The table of DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision: each action
+// becomes one event with the action's number and one message.
 func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 	start := &history.ExecutionStarted{Instance: here, Name: "O", Version: "1", Tags: tags}
 	fireAt := noon.Add(time.Hour)
@@ -39,7 +38,7 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 		want   provider.Checkpoint
 	}{
 		{
-			name:   "a task keeps its input out of the history, and takes its orchestration's tags along",
+			name:   "the history of a task has no input, and its message has the orchestration's tags",
 			action: &replay.ScheduleTask{ID: 1, Name: "A", Version: "v", Input: new("[1]"), Tags: map[string]string{"k": "v"}},
 			want: provider.Checkpoint{
 				NewEvents: []history.Event{&history.TaskScheduled{Header: action(1), Name: "A", Version: "v", Tags: map[string]string{"k": "v"}}},
@@ -60,7 +59,7 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 			},
 		},
 		{
-			name:   "a child gets the tags that it does not set itself, and no generation",
+			name:   "a child inherits tags that it does not set, and has no generation",
 			action: &replay.CreateSubOrchestration{ID: 3, Name: "C", Version: "v1", InstanceID: "c", Input: new("2"), Tags: map[string]string{"tier": "2"}},
 			want: provider.Checkpoint{
 				NewEvents: []history.Event{&history.SubOrchestrationInstanceCreated{
@@ -77,7 +76,7 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 			},
 		},
 		{
-			name:   "an event goes to whichever execution the receiver has",
+			name:   "an event names no execution of the receiver",
 			action: &replay.SendEvent{ID: 4, InstanceID: "r", Name: "go", Input: new("3")},
 			want: provider.Checkpoint{
 				NewEvents: []history.Event{&history.EventSent{Header: action(4), InstanceID: "r", Name: "go", Input: new("3")}},
@@ -88,14 +87,14 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 			},
 		},
 		{
-			name:   "an end is recorded, and nobody told, if there is no parent",
+			name:   "an end without a parent sends no message",
 			action: &replay.Complete{ID: 5, Status: history.Failed, Result: new("broke"), Failure: failure},
 			want: provider.Checkpoint{
 				NewEvents: []history.Event{&history.ExecutionCompleted{Header: action(5), Status: history.Failed, Result: new("broke"), Failure: failure}},
 			},
 		},
 		{
-			name:   "a continuation as new leaves nothing",
+			name:   "a continue-as-new is not recorded",
 			action: &replay.Complete{ID: 5, Status: history.ContinuedAsNew, Result: new("4")},
 		},
 	} {
@@ -114,12 +113,9 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 	}
 }
 
-// TestRecord_TellsTheParentHowItsChildEnded checks
-// DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// ProcessWorkflowCompletedTaskDecision.
-// .NET looks for an answer by its name: where it came, and if it came in an earlier
-// episode, before what the episode takes.
-func TestRecord_TellsAnswersUnderTheNamesThatTheHistoryHas(t *testing.T) {
+// .NET searches for an answer by its name: at the position of the answer or, if it arrived in
+// an earlier episode, before the events of the current one.
+func TestRecord_AddsAnswersUnderTheRecordedNames(t *testing.T) {
 	answer := &history.EventRaised{Name: "lost", Input: new("7")}
 	named := &history.EventRaised{Name: "counts", Input: new("7")}
 	begin, other := &history.OrchestratorStarted{}, &history.TaskCompleted{TaskScheduledID: 3}
@@ -134,13 +130,14 @@ func TestRecord_TellsAnswersUnderTheNamesThatTheHistoryHas(t *testing.T) {
 	}
 }
 
-func TestRecord_TellsTheParentHowItsChildEnded(t *testing.T) {
+// DurableTask.Core/TaskOrchestrationDispatcher.cs, ProcessWorkflowCompletedTaskDecision.
+func TestRecord_ReportsTheEndOfAChildToItsParent(t *testing.T) {
 	head := history.NewHeader(noon)
 	for _, test := range []struct {
 		name string
 		end  replay.Complete
 		tags map[string]string
-		want history.Event // nil: nothing
+		want history.Event // nil: no message
 	}{
 		{
 			name: "completed", end: replay.Complete{Status: history.Completed, Result: new("1")},
@@ -157,7 +154,7 @@ func TestRecord_TellsTheParentHowItsChildEnded(t *testing.T) {
 		{name: "canceled", end: replay.Complete{Status: history.Canceled}},
 		{name: "continued as new", end: replay.Complete{Status: history.ContinuedAsNew}},
 		{
-			name: "completed, but nobody waits", end: replay.Complete{Status: history.Completed},
+			name: "completed, fire and forget", end: replay.Complete{Status: history.Completed},
 			tags: map[string]string{"FireAndForget": ""},
 		},
 	} {
@@ -178,7 +175,7 @@ func TestRecord_TellsTheParentHowItsChildEnded(t *testing.T) {
 	}
 }
 
-func TestRecord_NamesChildrenAfterTheParentsExecutionAndTheAction(t *testing.T) {
+func TestRecord_DerivesChildIDsFromTheParentsExecutionAndTheAction(t *testing.T) {
 	start := &history.ExecutionStarted{Instance: here, Name: "O"}
 	cp, _, err := dispatch.Record(start, []replay.Action{&replay.CreateSubOrchestration{ID: 12, Name: "C"}}, noon)
 	if err != nil {
@@ -192,14 +189,14 @@ func TestRecord_NamesChildrenAfterTheParentsExecutionAndTheAction(t *testing.T) 
 	}
 }
 
-func TestRecord_GivesAChildTheSameExecutionWheneverItIsStarted(t *testing.T) {
+func TestRecord_ARepeatedStartOfAChildHasTheSameExecutionID(t *testing.T) {
 	start := &history.ExecutionStarted{Instance: here, Name: "O"}
 	first, again := dispatchedChildID(t, start, 3), dispatchedChildID(t, start, 3)
 	if first != again {
-		t.Errorf("one child has the executions %s and %s", first, again)
+		t.Errorf("the same child has the executions %s and %s", first, again)
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(first) {
-		t.Errorf("%q is no GUID in the form N", first)
+		t.Errorf("%q is not a GUID in the format N", first)
 	}
 	others := map[string]bool{first: true}
 	for _, other := range []string{
@@ -208,7 +205,7 @@ func TestRecord_GivesAChildTheSameExecutionWheneverItIsStarted(t *testing.T) {
 		dispatchedChildID(t, &history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "j", ExecutionID: "e1"}}, 3),
 	} {
 		if others[other] {
-			t.Errorf("two children have the execution %s", other)
+			t.Errorf("two children have the same execution %s", other)
 		}
 		others[other] = true
 	}
@@ -223,7 +220,6 @@ func dispatchedChildID(t *testing.T, start *history.ExecutionStarted, id int) st
 	return cp.Messages[0].Target.ExecutionID
 }
 
-// TestRecord_ChildrenDoNotInheritFireAndForget checks
 // DurableTask.Core/OrchestrationTags.cs, MergeTags.
 func TestRecord_ChildrenDoNotInheritFireAndForget(t *testing.T) {
 	for _, test := range []struct {
@@ -231,10 +227,10 @@ func TestRecord_ChildrenDoNotInheritFireAndForget(t *testing.T) {
 		own, parents, want map[string]string
 	}{
 		{"neither has tags", nil, nil, nil},
-		{"only the child has", map[string]string{"a": "1"}, nil, map[string]string{"a": "1"}},
+		{"only the child has tags", map[string]string{"a": "1"}, nil, map[string]string{"a": "1"}},
 		{"the parent's FireAndForget stays with it", nil, map[string]string{"a": "1", "FireAndForget": ""}, map[string]string{"a": "1"}},
 		{
-			"the child's own counts",
+			"the child's tags take precedence",
 			map[string]string{"FireAndForget": "", "a": "2"},
 			map[string]string{"a": "1"},
 			map[string]string{"FireAndForget": "", "a": "2"},
@@ -283,10 +279,9 @@ func TestRecord_RefusesActionsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestNextGeneration_KeepsWhatTheInstanceIs checks
-// DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// ProcessWorkflowCompletedTaskDecision and OnProcessWorkItemAsync.
-func TestNextGeneration_KeepsWhatTheInstanceIs(t *testing.T) {
+// DurableTask.Core/TaskOrchestrationDispatcher.cs, ProcessWorkflowCompletedTaskDecision and
+// OnProcessWorkItemAsync.
+func TestNextGeneration_KeepsNameTagsParentAndTrace(t *testing.T) {
 	trace := &history.TraceContext{TraceParent: "00-1-2-01"}
 	start := &history.ExecutionStarted{
 		Header: history.NewHeader(noon.Add(-time.Hour)), Instance: before, Parent: parent, Name: "O", Version: "1",
@@ -314,6 +309,6 @@ func TestNextGeneration_KeepsWhatTheInstanceIs(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if unread.IsPlayed || hold.IsPlayed {
-		t.Error("events of the generation before were changed")
+		t.Error("events of the previous generation were changed")
 	}
 }

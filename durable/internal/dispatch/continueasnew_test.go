@@ -41,7 +41,7 @@ func TestContinueAsNew_RunsThousandsOfGenerationsInConstantMemory(t *testing.T) 
 		b.start("i", "O", 10_000)
 		b.wantOutput("i", history.Completed, `"done"`)
 		if grown := int64(most) - int64(least); grown > 2<<20 {
-			t.Errorf("10,000 generations needed %d more bytes at once than the first", grown)
+			t.Errorf("the heap grew by %d bytes during 10,000 generations", grown)
 		}
 		if got, want := len(b.Commits()), 10_000/dispatch.MaxGenerations+1; got != want {
 			t.Errorf("%d checkpoints, want %d", got, want)
@@ -74,10 +74,10 @@ func TestContinueAsNew_NeverRunsAGenerationForTheFirstTimeInReplay(t *testing.T)
 	}
 }
 
-func TestContinueAsNew_CanBeTerminatedThoughItNeverWaits(t *testing.T) {
+func TestContinueAsNew_ALoopThatNeverWaitsCanBeTerminated(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(one(func(x *replay.Execution, input *string) (*string, error) {
-			time.Sleep(time.Millisecond) // an orchestrator must not; here it lets virtual time pass
+			time.Sleep(time.Millisecond) // forbidden in an orchestrator; here it lets virtual time pass
 			return nil, x.ContinueAsNew(input)
 		}))
 		b.start("i", "O", 1)
@@ -88,7 +88,7 @@ func TestContinueAsNew_CanBeTerminatedThoughItNeverWaits(t *testing.T) {
 	})
 }
 
-func TestContinueAsNew_CanBeSuspendedThoughItNeverWaits(t *testing.T) {
+func TestContinueAsNew_ALoopThatNeverWaitsCanBeSuspended(t *testing.T) {
 	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 		bubble(t, func(b *bench) {
 			var runs atomic.Int64
@@ -115,9 +115,9 @@ func TestContinueAsNew_CanBeSuspendedThoughItNeverWaits(t *testing.T) {
 	}
 }
 
-// A generation that was suspended before it ran finds an event that it does not have
-// to wait for. What comes meanwhile must not make it go on.
-func TestContinueAsNew_StaysSuspendedWhateverComes(t *testing.T) {
+// A generation is suspended before it runs, and the event that it waits for has arrived
+// already. Further events must not make it run.
+func TestContinueAsNew_StaysSuspendedWhenMessagesArrive(t *testing.T) {
 	for _, terminated := range []bool{false, true} {
 		for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 			bubble(t, func(b *bench) {
@@ -125,7 +125,7 @@ func TestContinueAsNew_StaysSuspendedWhateverComes(t *testing.T) {
 				b.work(one(func(x *replay.Execution, input *string) (*string, error) {
 					n := decode[int](input) + 1
 					waitEvent(x, "go")
-					if time.Sleep(time.Second); n == 3 { // an orchestrator must not; what comes meanwhile comes together
+					if time.Sleep(time.Second); n == 3 { // forbidden in an orchestrator; here it lets messages arrive together
 						ended.Add(1)
 						return encode("done"), nil
 					}
@@ -156,9 +156,9 @@ func TestContinueAsNew_StaysSuspendedWhateverComes(t *testing.T) {
 	}
 }
 
-// What wakes a generation that was committed before it ran may come together with a
-// suspension. What the generation decides waits, however often it is replayed.
-func TestContinueAsNew_CanBeSuspendedAsItIsWoken(t *testing.T) {
+// The message that wakes a generation may arrive together with a suspension. The decisions of
+// the generation then wait, also in every replay.
+func TestContinueAsNew_CanBeSuspendedWhileItIsWoken(t *testing.T) {
 	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 		bubble(t, func(b *bench) {
 			b.work(functions{
@@ -166,7 +166,7 @@ func TestContinueAsNew_CanBeSuspendedAsItIsWoken(t *testing.T) {
 				orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, input *string) (*string, error) {
 					n := decode[int](input) + 1
 					if n == dispatch.MaxGenerations {
-						time.Sleep(time.Second) // an orchestrator must not; what comes meanwhile comes together
+						time.Sleep(time.Second) // forbidden in an orchestrator; here it lets messages arrive together
 					}
 					if n <= dispatch.MaxGenerations {
 						return nil, x.ContinueAsNew(encode(n))
@@ -203,7 +203,7 @@ func TestContinueAsNew_StopsWithTheWorker(t *testing.T) {
 		})
 		stop := b.work(loop)
 		b.start("i", "O", 90)
-		time.Sleep(time.Second) // in the midst of the first work item
+		time.Sleep(time.Second) // during the first work item
 		began := time.Now()
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -231,7 +231,7 @@ func TestContinueAsNew_CarriesUnreadEventsOver(t *testing.T) {
 			}), change)
 			b.start("i", "O", 0)
 			time.Sleep(time.Second)
-			for i := range 6 { // all at once: five generations have them unread
+			for i := range 6 { // all at once: five generations leave some unread
 				b.send("i", &history.EventRaised{Name: "add", Input: encode(i)})
 			}
 			b.wantOutput("i", history.Completed, "15")
@@ -239,7 +239,7 @@ func TestContinueAsNew_CarriesUnreadEventsOver(t *testing.T) {
 	}
 }
 
-func TestContinueAsNew_SendsWhatEveryGenerationDecided(t *testing.T) {
+func TestContinueAsNew_SendsTheMessagesOfEveryGeneration(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(functions{orchestrators: map[string]replay.Code{
 			"O": func(x *replay.Execution, input *string) (*string, error) {
@@ -280,7 +280,7 @@ func TestContinueAsNew_CommitsBeforeItHoldsTooManyMessages(t *testing.T) {
 	})
 }
 
-func TestContinueAsNew_TakesNoResultsOfTheGenerationBefore(t *testing.T) {
+func TestContinueAsNew_DiscardsResultsOfThePreviousGeneration(t *testing.T) {
 	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 		bubble(t, func(b *bench) {
 			b.work(one(func(x *replay.Execution, input *string) (*string, error) {
@@ -294,7 +294,7 @@ func TestContinueAsNew_TakesNoResultsOfTheGenerationBefore(t *testing.T) {
 			b.start("i", "O", 0)
 			b.wantOutput("i", history.Completed, `"Hello second!"`)
 			if n := b.log.count("discarded a message"); n != 1 {
-				t.Errorf("%d messages were dropped, want 1:\n%s", n, b.log)
+				t.Errorf("%d messages were discarded, want 1:\n%s", n, b.log)
 			}
 		})
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sleepsFirst does something else than the history of what waitForGo began has, once it
-// has taken an event.
+// sleepsFirst does not match the history of waitForGo after an event.
 func sleepsFirst(x *replay.Execution, _ *string) (*string, error) {
 	f := new(replay.Future)
 	x.CreateTimer(f, x.Now().Add(time.Second))
@@ -19,9 +18,9 @@ func sleepsFirst(x *replay.Execution, _ *string) (*string, error) {
 	return waitEvent(x, "go").Input, nil
 }
 
-// An instance that a deployment does not fit is held back, and goes on with code that
-// does. What came meanwhile is not lost.
-func TestDifferentCode_HoldsAnInstanceBackUntilThereIsCodeThatFits(t *testing.T) {
+// After a deployment whose code does not match its history, an instance is held back. It
+// continues with matching code and receives the messages of the meantime.
+func TestDifferentCode_HoldsAnInstanceBackUntilMatchingCodeIsDeployed(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("i")
 		var waiting dispatch.Waiting
@@ -42,7 +41,7 @@ func TestDifferentCode_HoldsAnInstanceBackUntilThereIsCodeThatFits(t *testing.T)
 		}
 		b.start("new", "O", nil)
 		b.send("new", &history.EventRaised{Name: "go", Input: encode("then")})
-		b.wantOutput("new", history.Completed, `"then"`) // others go on
+		b.wantOutput("new", history.Completed, `"then"`) // other instances continue
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +53,7 @@ func TestDifferentCode_HoldsAnInstanceBackUntilThereIsCodeThatFits(t *testing.T)
 	})
 }
 
-func TestDifferentCode_TerminateAndSuspendNeedNone(t *testing.T) {
+func TestDifferentCode_TerminateAndSuspendNeedNoCode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("ended")
 		b.waits("suspended")
@@ -70,7 +69,7 @@ func TestDifferentCode_TerminateAndSuspendNeedNone(t *testing.T) {
 		b.send("suspended", &history.EventRaised{Name: "go", Input: encode("now")})
 		time.Sleep(time.Hour)
 		if s := b.state("suspended"); s.Status.IsTerminal() {
-			t.Errorf("it is %v without code that fits", s.Status)
+			t.Errorf("it is %v without matching code", s.Status)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)

@@ -183,7 +183,7 @@ func TestEntity_FailuresReachTheCallerAndAreRolledBack(t *testing.T) {
 	}
 }
 
-func TestEntity_KeepsWhatAFailedOperationDidIfToldTo(t *testing.T) {
+func TestEntity_KeepFailedEffectsKeepsTheEffectsOfFailedOperations(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(entityFunctions, func(c *dispatch.Config) { c.Entities.KeepFailedEffects = true })
 		b.signal(counterID("a"), "fail", nil, time.Time{})
@@ -193,7 +193,7 @@ func TestEntity_KeepsWhatAFailedOperationDidIfToldTo(t *testing.T) {
 	})
 }
 
-func TestEntity_SignalsStartsAndWaitsForWhatIsDueInMoreThanAWeek(t *testing.T) {
+func TestEntity_SendsSignalsAndStartsAlsoMoreThanAWeekAhead(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(entityFunctions)
 		b.signal(counterID("a"), "tell", "hello", time.Now().Add(time.Hour))
@@ -214,7 +214,7 @@ func TestEntity_SignalsStartsAndWaitsForWhatIsDueInMoreThanAWeek(t *testing.T) {
 	})
 }
 
-func TestEntity_RunsABatchInSeveralCheckpointsIfItIsLarge(t *testing.T) {
+func TestEntity_SplitsALargeBatchIntoSeveralCheckpoints(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for range 21 { // two of eleven would do
 			b.signal(counterID("a"), "add", 1, time.Time{})
@@ -229,13 +229,13 @@ func TestEntity_RunsABatchInSeveralCheckpointsIfItIsLarge(t *testing.T) {
 	})
 }
 
-func TestEntity_ThatNobodyKnowsIsHeldBack(t *testing.T) {
+func TestEntity_AnUnknownEntityIsHeldBack(t *testing.T) {
 	bubble(t, func(b *bench) {
 		stop := b.work(functions{})
 		b.signal(counterID("a"), "add", 1, time.Time{})
 		time.Sleep(time.Minute)
 		if b.log.count("entity is held back") == 0 || b.log.count("entity is held back") > 10 {
-			t.Errorf("it is not held back with growing delays:\n%s", b.log)
+			t.Errorf("the entity is not held back with growing delays:\n%s", b.log)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -246,19 +246,19 @@ func TestEntity_ThatNobodyKnowsIsHeldBack(t *testing.T) {
 	})
 }
 
-func TestEntity_MessagesToWhatIsNoEntityAreDropped(t *testing.T) {
+func TestEntity_MessagesToAnInvalidEntityIDAreDiscarded(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(entityFunctions)
 		b.send("@nobody", &history.EventRaised{Name: "op", Input: new("{}")})
 		b.wantNothingLeft()
 		if b.log.count("discarded messages to an invalid entity ID") != 1 {
-			t.Errorf("it was not told once:\n%s", b.log)
+			t.Errorf("the message was not logged once:\n%s", b.log)
 		}
 	})
 }
 
-// What an entity sent long ago is not sent again by a worker that knows nothing
-// of it: nobody would know it for what it is.
+// A worker that does not know whether an old outbox was sent does not send it again: receivers
+// would not recognize duplicates.
 func TestEntity_OldMessagesAreNotSentAgain(t *testing.T) {
 	for _, test := range []struct {
 		after time.Duration
@@ -311,7 +311,7 @@ func TestEntity_MaxConcurrentIsKept(t *testing.T) {
 	})
 }
 
-func TestEntity_FinishesOrPutsBackItsBatchWhenTheWorkerStops(t *testing.T) {
+func TestEntity_DefersTheRestOfItsBatchWhenTheWorkerStops(t *testing.T) {
 	bubble(t, func(b *bench) {
 		slow := func(_ context.Context, op *entity.Operation) entity.Result {
 			time.Sleep(time.Second)
@@ -343,21 +343,21 @@ func TestEntity_CorruptStateIsKept(t *testing.T) {
 		b.work(entityFunctions)
 		time.Sleep(time.Minute)
 		if b.log.count("decode the stored state of an entity") == 0 {
-			t.Errorf("nobody was told:\n%s", b.log)
+			t.Errorf("the error was not logged:\n%s", b.log)
 		}
 		if len(b.Commits()) != 0 {
-			t.Error("what cannot be read was replaced")
+			t.Error("the corrupt state was replaced")
 		}
 	})
 }
 
 var entityFaults = map[string]memhub.Fault{
 	"commit fails": memhub.CommitFails, "commit tears": memhub.CommitTears, "commit's reply is lost": memhub.CommitReplyLost,
-	"session is lost": memhub.SessionLost, "messages come twice": memhub.DuplicateDelivery, "messages come late": memhub.DelayedDelivery,
+	"session is lost": memhub.SessionLost, "messages are delivered twice": memhub.DuplicateDelivery, "messages are delivered late": memhub.DelayedDelivery,
 }
 
 // Entities that wait for room do not keep orchestrations from running.
-func TestEntity_WaitingForRoomTakesNoneOfOrchestrations(t *testing.T) {
+func TestEntity_WaitingEntitiesHoldNoOrchestrationSlots(t *testing.T) {
 	bubble(t, func(b *bench) {
 		slow := func(ctx context.Context, _ *entity.Operation) entity.Result {
 			<-ctx.Done()
@@ -375,7 +375,7 @@ func TestEntity_WaitingForRoomTakesNoneOfOrchestrations(t *testing.T) {
 }
 
 // Entities whose sessions wait for more messages do not keep others from running.
-func TestEntity_ExtendedSessionsTakeNoRoomWhileTheyWait(t *testing.T) {
+func TestEntity_ExtendedSessionsHoldNoSlotsWhileTheyWait(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for n := range 100 {
 			b.signal(counterID(fmt.Sprint(n)), "add", 1, time.Time{})

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// untilState waits in real time until an entity has a state.
+// untilState waits in real time until an entity has the given state.
 func (b *bench) untilState(key, want string) {
 	b.Helper()
 	for b.entityState(counterID(key)) != want {
@@ -19,8 +19,8 @@ func (b *bench) untilState(key, want string) {
 	}
 }
 
-// BenchmarkEntitySignals has clients send a thousand signals, to one entity or to
-// a thousand, and waits until all took effect.
+// BenchmarkEntitySignals measures a thousand signals of clients to one entity or to a thousand,
+// until all have taken effect.
 func BenchmarkEntitySignals(b *testing.B) {
 	const signals = 1000
 	for _, entities := range []int{1, 1000} {
@@ -43,8 +43,8 @@ func BenchmarkEntitySignals(b *testing.B) {
 	}
 }
 
-// BenchmarkEntityCall measures the round trip of a call: an orchestration makes a
-// hundred of them, one after the other.
+// BenchmarkEntityCall measures the round trip of a call: an orchestration makes a hundred calls
+// one after another.
 func BenchmarkEntityCall(b *testing.B) {
 	const calls = 100
 	for _, way := range bothWays {
@@ -71,8 +71,8 @@ func BenchmarkEntityCall(b *testing.B) {
 	}
 }
 
-// BenchmarkEntityBatch measures what the engine does for a batch of a hundred
-// signals, without a hub.
+// BenchmarkEntityBatch measures the engine's work for a batch of a hundred signals, without a
+// hub.
 func BenchmarkEntityBatch(b *testing.B) {
 	hub := newBench(b)
 	for range 100 {
@@ -90,22 +90,22 @@ func BenchmarkEntityBatch(b *testing.B) {
 	b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "operations/s")
 }
 
-// idleEntities has n entities do something, and returns how much of the heap the
-// worker keeps when all are idle: what becomes free when it stops. What the hub
-// stores of them is not in it.
+// idleEntities runs an operation on each of n entities. It returns the heap memory that the
+// worker holds when all are idle, which is the memory that its stop frees. The memory of the
+// hub is not included.
 func idleEntities(b *bench, n int) int64 {
 	b.Helper()
 	stop := b.work(entityFunctions, extendedSessions, quiet, func(c *dispatch.Config) { c.ExtendedSessionIdle = 10 * time.Millisecond })
 	for i := range n {
 		b.signal(counterID(fmt.Sprint(i)), "add", 1, time.Time{})
-		for i%500 == 499 && b.Pending() > 0 { // the hub is slow if much is on its way
+		for i%500 == 499 && b.Pending() > 0 { // the hub is slow if many messages are pending
 			time.Sleep(time.Millisecond)
 		}
 	}
 	for b.Pending() > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(time.Second) // until no session waits for more
+	time.Sleep(time.Second) // until no session waits for messages
 	with := heapInUse()
 	if err := stop(); err != nil {
 		b.Fatal(err)
@@ -115,8 +115,8 @@ func idleEntities(b *bench, n int) int64 {
 	return kept
 }
 
-// BenchmarkIdleEntity reports what a worker keeps in memory of each of 100,000
-// idle entities: nothing, but for a list of the last 10,000 that it worked on.
+// BenchmarkIdleEntity reports the memory that a worker holds for each of 100,000 idle entities.
+// It holds only a list of the last 10,000 entities.
 func BenchmarkIdleEntity(b *testing.B) {
 	const n = 100_000
 	for b.Loop() {
@@ -124,8 +124,8 @@ func BenchmarkIdleEntity(b *testing.B) {
 	}
 }
 
-// A goroutine for each of these entities alone would take 30 MB.
-func TestEntity_IdleOnesTakeNoMemory(t *testing.T) {
+// One goroutine per entity would take 30 MB.
+func TestEntity_IdleEntitiesTakeNoMemory(t *testing.T) {
 	testshare.LeaveToFull(t)
 	const n = 12_000
 	bubble(t, func(b *bench) {

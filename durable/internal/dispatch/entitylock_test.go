@@ -22,8 +22,7 @@ type transfer struct{ From, To, Amount int }
 
 func account(n int) entity.ID { return counterID(fmt.Sprint("account ", n)) }
 
-// transferMoney reads both accounts and writes both, so that nothing but their
-// locks keeps the total as it is.
+// transferMoney reads both accounts and then writes both. Only their locks protect the total.
 func transferMoney(x *replay.Execution, input *string) (*string, error) {
 	t := decode[transfer](input)
 	lockEntities(x, account(t.From), account(t.To))
@@ -46,7 +45,7 @@ func transferMoney(x *replay.Execution, input *string) (*string, error) {
 	return nil, err
 }
 
-// settable is counter with an operation that replaces its number.
+// settable is a counter with an operation that sets its number.
 func settable(ctx context.Context, op *entity.Operation) entity.Result {
 	if op.Name == "set" {
 		return entity.Result{State: op.Input}
@@ -59,8 +58,8 @@ var bankFunctions = functions{
 	orchestrators: map[string]replay.Code{"Transfer": transferMoney},
 }
 
-// runBank lets random transfers run and fails the test unless all end and the
-// total is what it was.
+// runBank runs random transfers. It fails the test unless all complete and the total is
+// unchanged.
 func runBank(b *bench, r *rand.Rand, accounts, transfers int) {
 	for n := range transfers {
 		b.start(fmt.Sprint("transfer ", n), "Transfer", transfer{r.IntN(accounts), r.IntN(accounts), r.IntN(100)})
@@ -159,8 +158,8 @@ func TestEntityLocks_PhilosophersDine(t *testing.T) {
 	})
 }
 
-// Whoever holds locks and ends gives them up.
-func TestEntityLocks_AreReleasedOnEveryWayOut(t *testing.T) {
+// An orchestration that ends releases its locks.
+func TestEntityLocks_AreReleasedByEveryEndOfTheirHolder(t *testing.T) {
 	ways := map[string]func(x *replay.Execution) (*string, error){
 		"completion": func(*replay.Execution) (*string, error) { return nil, nil },
 		"failure":    func(*replay.Execution) (*string, error) { return nil, errors.New("oh") },
@@ -211,7 +210,7 @@ func TestEntityLocks_AreReleasedOnEveryWayOut(t *testing.T) {
 	}
 }
 
-func TestEntityLocks_AreVoidIfTheirOrchestrationEndsBeforeTheyAreGranted(t *testing.T) {
+func TestEntityLocks_AreNotGrantedAfterTheirOrchestrationEnded(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(functions{entities: entityFunctions.entities, orchestrators: map[string]replay.Code{
 			"Hold": func(x *replay.Execution, _ *string) (*string, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// journal is an entity that keeps what it was told, by who told it. What "pass"
-// tells it, it tells another journal.
+// journal is an entity that stores the numbers of its requests by sender. The operation "pass"
+// also sends the number to a second journal.
 func journal(_ context.Context, op *entity.Operation) entity.Result {
 	heard := decode[map[string][]int](op.State)
 	if heard == nil {
@@ -31,7 +31,7 @@ func journal(_ context.Context, op *entity.Operation) entity.Result {
 	return r
 }
 
-// teller signals a journal as often as it is told to, in two episodes.
+// teller sends the given number of signals to a journal, in two episodes.
 func teller(x *replay.Execution, input *string) (*string, error) {
 	n := decode[int](input)
 	for i := range n {
@@ -48,10 +48,9 @@ var journalFunctions = functions{
 	orchestrators: map[string]replay.Code{"Tell": teller},
 }
 
-// Fifty orchestrations signal an entity twenty times each, and it passes all of
-// it on to another. Whatever goes wrong, each hears everything in the order in
-// which it was said, once.
-func TestEntity_HearsEachSenderInOrderAndOnceUnderFaults(t *testing.T) {
+// Fifty orchestrations send twenty signals each to an entity, which passes them on to another.
+// Despite faults, each entity receives every sender's signals once and in order.
+func TestEntity_RunsEachSendersSignalsInOrderAndOnceUnderFaults(t *testing.T) {
 	const each = 20
 	senders := testshare.Amount(50, 10)
 	for _, way := range bothWays {
@@ -85,11 +84,11 @@ func (b *bench) wantHeard(senders, each int) {
 	}
 	first := decode[map[string][]int](new(b.entityState(entityID("journal", "first"))))
 	if len(first) != senders {
-		b.Errorf("%d senders were heard, want %d", len(first), senders)
+		b.Errorf("signals of %d senders took effect, want %d", len(first), senders)
 	}
 	for sender, heard := range first {
 		if !slices.Equal(heard, want) {
-			b.Errorf("%s was heard as %v", sender, heard)
+			b.Errorf("the signals of %s took effect as %v", sender, heard)
 		}
 	}
 	second := decode[map[string][]int](new(b.entityState(entityID("journal", "second"))))["@journal@first"]
@@ -107,8 +106,8 @@ func (b *bench) wantHeard(senders, each int) {
 	}
 }
 
-// An orchestration that continues as new calls and signals in each generation.
-func TestEntity_CountsEachGenerationsRequestsOnceUnderFaults(t *testing.T) {
+// An orchestration that continues as new sends calls and signals in each generation.
+func TestEntity_RunsEachGenerationsRequestsOnceUnderFaults(t *testing.T) {
 	const generations = 12
 	code := func(x *replay.Execution, input *string) (*string, error) {
 		n := decode[int](input)
@@ -143,16 +142,16 @@ func TestEntity_CountsEachGenerationsRequestsOnceUnderFaults(t *testing.T) {
 	}
 }
 
-// The labels of what an episode sends to entities are made of its time. Attempts that
-// a timer begins before the worker's clock has come to it have different ones, and
-// none is before the timer.
-func TestEpisode_AttemptsThatATimerBeginsHaveDifferentTimes(t *testing.T) {
+// The labels of an episode's requests are derived from its time. If a timer starts an episode
+// although the worker's clock is behind, the attempts have different times, and none is before
+// the timer.
+func TestEpisode_AttemptsStartedByATimerHaveDifferentTimes(t *testing.T) {
 	fired := []history.Event{&history.TimerFired{FireAt: noon}}
 	first := dispatch.EpisodeTime(fired, noon.Add(-time.Minute+100*time.Nanosecond))
 	second := dispatch.EpisodeTime(fired, noon.Add(-time.Minute+200*time.Nanosecond))
 	for _, at := range []time.Time{first, second} {
 		if late := at.Sub(noon); late < 0 || late > time.Millisecond {
-			t.Errorf("an episode that a timer of %v began has the time %v", noon, at)
+			t.Errorf("the episode of a timer due at %v has the time %v", noon, at)
 		}
 	}
 	if first.Equal(second) {

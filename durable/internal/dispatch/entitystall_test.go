@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hangInOperation blocks, as no operation may.
+// hangInOperation blocks, which operations must not do.
 //
 //go:noinline
 func hangInOperation(released <-chan struct{}) { <-released }
@@ -35,11 +35,11 @@ func TestWatchdog_ReportsAnOperationThatDoesNotReturn(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if all := d.Stalled(); len(all) != 0 {
-			t.Errorf("after 5 s these do not yield: %v", all)
+			t.Errorf("stalled after 5 s: %v", all)
 		}
 		time.Sleep(20 * time.Second)
 		if n := b.log.count("operation of an entity does not return"); n != 2 {
-			t.Errorf("it was reported %d times in 25 s, want once for each entity:\n%s", n, b.log)
+			t.Errorf("there were %d reports in 25 s, want one for each entity:\n%s", n, b.log)
 		}
 		stacks := 0
 		for line := range strings.Lines(b.log.String()) {
@@ -61,21 +61,21 @@ func TestWatchdog_ReportsAnOperationThatDoesNotReturn(t *testing.T) {
 		}
 		want := []dispatch.WaitingFunction{{Kind: "entity", Name: "counter", Operation: "hang", Runs: true, Since: began}}
 		if diff := cmp.Diff(want, all); diff != "" {
-			t.Errorf("what does not yield (-want +got):\n%s", diff)
+			t.Errorf("stalled (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Hour)
 		if n := b.log.count("given up"); n != 0 {
-			t.Errorf("it was given up:\n%s", b.log)
+			t.Errorf("the operation was given up:\n%s", b.log)
 		}
 		close(released)
 		synctest.Wait()
 		if n := b.log.count("operation of an entity has returned"); n != 2 || len(d.Stalled()) != 0 {
-			t.Errorf("the end was logged %d times, want 2; these do not yield: %v", n, d.Stalled())
+			t.Errorf("the returns were logged %d times, want 2; stalled: %v", n, d.Stalled())
 		}
 	})
 }
 
-func TestWatchdog_IsSilentAboutOperationsThatReturn(t *testing.T) {
+func TestWatchdog_DoesNotReportOperationsThatReturn(t *testing.T) {
 	bubble(t, func(b *bench) {
 		d := b.dispatcher(entityFunctions)
 		for _, op := range []string{"add", "panic", "goexit", "fail"} {
@@ -83,7 +83,7 @@ func TestWatchdog_IsSilentAboutOperationsThatReturn(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if n := b.log.count("does not return"); n != 0 || len(d.Stalled()) != 0 {
-			t.Errorf("what has returned was reported:\n%s", b.log)
+			t.Errorf("an operation that returned was reported:\n%s", b.log)
 		}
 	})
 }
@@ -99,13 +99,13 @@ func TestWatchdog_ListsOrchestratorsThatDoNotYield(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		all := d.Stalled()
 		if len(all) != 1 || len(all[0].Instances) != 2 || !all[0].Runs || all[0].Since != began || !strings.Contains(all[0].Stack, "io.(*Pipe") {
-			t.Errorf("what does not yield is %v", all)
+			t.Errorf("stalled: %v", all)
 		}
 		b.send("i", &history.ExecutionTerminated{})
 		b.send("j", &history.ExecutionTerminated{})
 		time.Sleep(20 * time.Second)
 		if all := d.Stalled(); len(all) != 0 {
-			t.Errorf("after it was given up these do not yield: %v", all)
+			t.Errorf("stalled after the orchestrator was given up: %v", all)
 		}
 	})
 }

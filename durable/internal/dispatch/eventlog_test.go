@@ -17,15 +17,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// logging has a worker log to the book of b as JSON.
+// logging makes a worker log to b's log as JSON.
 func logging(b *bench, level slog.Level) func(*dispatch.Config) {
 	return func(c *dispatch.Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: level}))
 	}
 }
 
-// logged returns what was logged of an instance that has a .NET name, in order:
-// "LEVEL event key=value …", without what differs from run to run.
+// logged returns the log entries about an instance that have one of the given .NET event names,
+// in order: "LEVEL event key=value …", without values that differ from run to run.
 func (b *bench) logged(id string, events ...string) []string {
 	b.Helper()
 	var lines []string
@@ -38,7 +38,7 @@ func (b *bench) logged(id string, events ...string) []string {
 			continue
 		}
 		if record["event"] == "FunctionCompleted" && record["taskEventId"] != nil {
-			continue // of an activity, at the same time as what its orchestration does then
+			continue // of an activity, at the same time as the next entry of its orchestration
 		}
 		line := fmt.Sprint(record["level"], " ", record["event"])
 		for _, key := range []string{"name", "functionType", "targetInstanceId", "operation", "eventName", "lockedBy", "reason", "taskEventId", "operations", "queueSize"} {
@@ -60,7 +60,7 @@ func (b *bench) wantLogged(id string, events []string, want ...string) {
 	b.Helper()
 	got := b.logged(id, events...)
 	if !slices.Equal(got, want) {
-		b.Errorf("of %s is logged\n%s\nwant\n%s", id, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		b.Errorf("log of %s:\n%s\nwant\n%s", id, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -82,10 +82,10 @@ func rounds(x *replay.Execution, input *string) (*string, error) {
 	return nil, x.ContinueAsNew(encode(decode[int](input) - 1))
 }
 
-// The names and occasions of WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs.
-// An orchestrator that is replayed for each event and one that is not are logged
-// alike, each event once, those of a generation that continues as new too.
-func TestEventLog_TellsOnceWhatComesAndWhatIsScheduled(t *testing.T) {
+// The names and occasions come from WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs.
+// Each event is logged once, including the events of a generation that continues as new. Replay
+// makes no difference.
+func TestEventLog_LogsEachReceivedAndScheduledEventOnce(t *testing.T) {
 	for name, change := range map[string]func(*dispatch.Config){"replayed": func(*dispatch.Config) {}, "kept": extendedSessions} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -120,7 +120,7 @@ func TestEventLog_TellsOnceWhatComesAndWhatIsScheduled(t *testing.T) {
 	}
 }
 
-func TestEventLog_TellsFailedOrchestrationsAsErrors(t *testing.T) {
+func TestEventLog_LogsFailedOrchestrationsAsErrors(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(one(func(*replay.Execution, *string) (*string, error) { return nil, errors.New("oh") }), logging(b, slog.LevelInfo))
 		b.start("i", "O", 1)
@@ -129,7 +129,7 @@ func TestEventLog_TellsFailedOrchestrationsAsErrors(t *testing.T) {
 	})
 }
 
-func TestEventLog_TellsWhatOthersAreAskedFor(t *testing.T) {
+func TestEventLog_LogsRequestsToChildrenAndEntities(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := functions{
 			entities: entityFunctions.entities,
@@ -163,7 +163,7 @@ var entityEvents = []string{
 	"EntityLockAcquired", "EntityLockReleased", "EntityBatchCompleted",
 }
 
-func TestEventLog_TellsWhatEntitiesDo(t *testing.T) {
+func TestEventLog_LogsOperationsAndLocksOfEntities(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := functions{
 			entities: entityFunctions.entities,
@@ -185,7 +185,7 @@ func TestEventLog_TellsWhatEntitiesDo(t *testing.T) {
 		done := "DEBUG EntityBatchCompleted name=counter operations=%d queueSize=0"
 		one, none := fmt.Sprintf(done, 1), fmt.Sprintf(done, 0)
 		got := b.logged("@counter@a", entityEvents...)
-		for i, line := range got { // the ID of the child has that of the request
+		for i, line := range got { // the ID of the child contains the ID of the request
 			if before, id, ok := strings.Cut(line, "echo "); ok {
 				_, after, _ := strings.Cut(id, " ")
 				got[i] = before + "echo " + after
@@ -205,14 +205,13 @@ func TestEventLog_TellsWhatEntitiesDo(t *testing.T) {
 			"DEBUG EntityLockReleased name=counter lockedBy=i", none,
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("of the entity is logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("log of the entity:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }
 
-// What no level wants is not made into text: an entity's request is not even
-// decoded.
-func TestEventLog_CostsNothingBelowItsLevel(t *testing.T) {
+// Entries below the log level are not formatted, and entity requests are not even decoded.
+func TestEventLog_AllocatesNothingBelowItsLevel(t *testing.T) {
 	for _, tt := range []struct {
 		level slog.Level
 		want  []string
@@ -231,7 +230,7 @@ func TestEventLog_CostsNothingBelowItsLevel(t *testing.T) {
 				got = append(got, strings.Join(strings.Fields(line)[:2], " "))
 			}
 			if !slices.Equal(got, tt.want) {
-				t.Errorf("at %v is logged %q, want %q", tt.level, got, tt.want)
+				t.Errorf("log at level %v is %q, want %q", tt.level, got, tt.want)
 			}
 		})
 	}
@@ -242,6 +241,6 @@ func TestEventLog_CostsNothingBelowItsLevel(t *testing.T) {
 		Target: history.OrchestrationInstance{InstanceID: "@counter@a"},
 	}}}
 	if n := testing.AllocsPerRun(100, func() { dispatch.LogScheduled(log, "O", cp) }); n != 0 {
-		t.Errorf("%v allocations for what is not logged", n)
+		t.Errorf("%v allocations for entries below the level, want 0", n)
 	}
 }

@@ -27,8 +27,8 @@ var bothWays = []struct {
 	{"extended sessions", extendedSessions},
 }
 
-// A journey takes every kind of action: activities in turn and at once, a timer,
-// a child, an event, a new generation.
+// journey takes every kind of action: activities one after another and in parallel, a timer, a
+// child, an event, a new generation.
 func journey(x *replay.Execution, input *string) (*string, error) {
 	n := decode[int](input)
 	first, err := callActivity(x, "Hello", fmt.Sprint(n))
@@ -47,7 +47,7 @@ func journey(x *replay.Execution, input *string) (*string, error) {
 		}
 		all = append(all, strings.Trim(*r, `"`))
 	}
-	// An event can come twice, and then in the next generation.
+	// An event can be delivered twice, the second time to the next generation.
 	self := fmt.Sprint("self ", n)
 	x.SendEvent(x.Instance().InstanceID, self, encode(all))
 	all = decode[[]string](waitEvent(x, self).Input)
@@ -67,11 +67,11 @@ var journeyFunctions = functions{
 
 const journeysEnd = `"Hello 0! Hello a! 0 Hello b!"`
 
-func TestFaults_OneByOneLoseNothing(t *testing.T) {
+func TestFaults_ASingleFaultLosesNothing(t *testing.T) {
 	faults := map[string]memhub.Fault{
 		"commit fails": memhub.CommitFails, "commit tears": memhub.CommitTears, "commit's reply is lost": memhub.CommitReplyLost,
-		"session is lost": memhub.SessionLost, "messages come twice": memhub.DuplicateDelivery,
-		"messages come late": memhub.DelayedDelivery, "complete fails": memhub.CompleteFails,
+		"session is lost": memhub.SessionLost, "messages are delivered twice": memhub.DuplicateDelivery,
+		"messages are delivered late": memhub.DelayedDelivery, "complete fails": memhub.CompleteFails,
 		"complete's reply is lost": memhub.CompleteReplyLost, "completion is lost": memhub.CompletionLost,
 		"fetch fails": memhub.FetchFails,
 	}
@@ -96,8 +96,8 @@ func TestFaults_OneByOneLoseNothing(t *testing.T) {
 	}
 }
 
-// wantNothingLeft fails the test if messages are left after an hour in which
-// what was handed back comes again.
+// wantNothingLeft waits an hour, in which abandoned messages are redelivered. It fails the test
+// if messages are left.
 func (b *bench) wantNothingLeft() {
 	b.Helper()
 	time.Sleep(time.Hour)
@@ -107,19 +107,19 @@ func (b *bench) wantNothingLeft() {
 	}
 }
 
-func TestSessionLost_IsToldApartFromAFailure(t *testing.T) {
+func TestSessionLost_IsLoggedAsATakeover(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.Inject(memhub.SessionLost, memhub.Times(1))
 		b.work(helloFunctions)
 		b.start("i", "HelloSeq", nil)
 		b.wantOutput("i", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
 		if n := b.log.count("another worker has taken the instance over"); n != 1 {
-			t.Errorf("it was logged %d times, want once:\n%s", n, b.log)
+			t.Errorf("the takeover was logged %d times, want once:\n%s", n, b.log)
 		}
 	})
 }
 
-func TestMessages_OutOfOrderAndForOtherExecutionsDoNoHarm(t *testing.T) {
+func TestMessages_UnexpectedMessagesAreIgnored(t *testing.T) {
 	for _, way := range bothWays {
 		t.Run(way.name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -134,11 +134,11 @@ func TestMessages_OutOfOrderAndForOtherExecutionsDoNoHarm(t *testing.T) {
 				forged := func() *history.TaskCompleted {
 					return &history.TaskCompleted{Header: history.NewHeader(time.Now()), TaskScheduledID: 1, Result: encode("forged")}
 				}
-				b.sendTo(other, forged())                                             // of another execution
-				b.sendTo(other, &history.ExecutionTerminated{})                       // as well
+				b.sendTo(other, forged())                                             // for another execution
+				b.sendTo(other, &history.ExecutionTerminated{})                       // for another execution
 				b.sendTo(current, &history.TaskFailed{TaskScheduledID: 0})            // action 0 is a timer
 				b.sendTo(current, &history.TimerFired{TimerID: 77, FireAt: noon})     // never created
-				b.startEvent(&history.ExecutionStarted{Instance: current, Name: "O"}) // a second time
+				b.startEvent(&history.ExecutionStarted{Instance: current, Name: "O"}) // a duplicate
 				b.wantOutput("i", history.Completed, `"Hello x!"`)
 				b.wantNothingLeft()
 			})
@@ -146,7 +146,7 @@ func TestMessages_OutOfOrderAndForOtherExecutionsDoNoHarm(t *testing.T) {
 	}
 }
 
-func TestWorkers_TakeOverFromOneThatDies(t *testing.T) {
+func TestWorkers_TakeOverFromADeadWorker(t *testing.T) {
 	for _, way := range bothWays {
 		t.Run(way.name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -161,7 +161,7 @@ func TestWorkers_TakeOverFromOneThatDies(t *testing.T) {
 				for i := range 20 {
 					b.start(fmt.Sprint("i", i), "Journey", 1)
 				}
-				time.Sleep(3500 * time.Millisecond) // in the midst of everything
+				time.Sleep(3500 * time.Millisecond) // in the middle of all journeys
 				second := b.NewWorker()
 				b.workOn(second, slow, way.change)
 				first.Kill()
@@ -174,7 +174,7 @@ func TestWorkers_TakeOverFromOneThatDies(t *testing.T) {
 	}
 }
 
-func TestSimulation_OfFaultsOfAllKindsAtOnce(t *testing.T) {
+func TestSimulation_WithFaultsOfAllKinds(t *testing.T) {
 	for seed := range uint64(testshare.Amount(20, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(b *bench) { simulate(b, seed) })
@@ -182,8 +182,8 @@ func TestSimulation_OfFaultsOfAllKindsAtOnce(t *testing.T) {
 	}
 }
 
-// simulate runs journeys on workers that come and go, in a hub where everything
-// goes wrong now and then.
+// simulate runs journeys on workers that start and stop, on a hub with random faults of all
+// kinds.
 func simulate(b *bench, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for f := memhub.CommitFails; f <= memhub.FetchFails; f++ {
@@ -226,8 +226,8 @@ func simulate(b *bench, seed uint64) {
 	}
 }
 
-// checkHistory checks what holds for every history: one start, one end, each
-// action's number once, and nothing answered that was not asked.
+// checkHistory checks that a history has one start and one end, each action's number once, and
+// no completion before its action.
 func checkHistory(b *bench, id string) {
 	b.Helper()
 	starts, ends := 0, 0
@@ -235,7 +235,7 @@ func checkHistory(b *bench, id string) {
 	for _, e := range b.events(id) {
 		if n := e.Head().EventID; n != history.NoEventID {
 			if asked[n] {
-				b.Errorf("%s: action %d is there twice", id, n)
+				b.Errorf("%s: action %d is recorded twice", id, n)
 			}
 			asked[n] = true
 		}
@@ -253,7 +253,7 @@ func checkHistory(b *bench, id string) {
 			answers = e.TaskScheduledID
 		}
 		if answers != history.NoEventID && !asked[answers] {
-			b.Errorf("%s: action %d is answered before it is there", id, answers)
+			b.Errorf("%s: action %d completes before it is recorded", id, answers)
 		}
 	}
 	if starts != 1 || ends != 1 {
@@ -261,8 +261,7 @@ func checkHistory(b *bench, id string) {
 	}
 }
 
-// Two goroutines of one worker must not share what belongs to an instance; the
-// race detector watches this.
+// Goroutines of a worker must not share the data of an instance. The race detector checks this.
 func TestWorker_RunsManyInstancesAtOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var mu sync.Mutex

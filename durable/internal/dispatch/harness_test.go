@@ -23,7 +23,7 @@ import (
 
 type activity = func(ctx context.Context, input *string) (*string, error)
 
-// functions is a registry.
+// functions implements dispatch.Functions.
 type functions struct {
 	orchestrators map[string]replay.Code
 	activities    map[string]activity
@@ -43,7 +43,7 @@ func (f functions) Activity(name string) (func(context.Context, *string) (*strin
 	return fn, ok
 }
 
-// A bench is a hub with workers, inside a bubble.
+// A bench is a hub with workers inside a synctest bubble.
 type bench struct {
 	testing.TB
 	*memhub.Hub
@@ -53,8 +53,7 @@ type bench struct {
 
 func newBench(tb testing.TB) *bench { return &bench{TB: tb, Hub: memhub.New(), log: new(logBook)} }
 
-// work runs a worker with fns until the function that it returns is called,
-// which returns what Run returned.
+// work runs a worker with fns until stop is called. Stop returns the result of Run.
 func (b *bench) work(fns functions, change ...func(*dispatch.Config)) (stop func() error) {
 	_, stop = b.workOn(b.Hub.Worker, fns, change...)
 	return stop
@@ -118,7 +117,7 @@ func (b *bench) startEvent(e *history.ExecutionStarted) {
 	}
 }
 
-// send sends e to an instance, whichever its execution.
+// send sends e to an instance without an execution ID.
 func (b *bench) send(id string, e history.Event) {
 	b.Helper()
 	*e.Head() = history.NewHeader(time.Now())
@@ -132,7 +131,7 @@ func (b *bench) sendTo(target history.OrchestrationInstance, e history.Event) {
 	}
 }
 
-// state returns what is known of an instance.
+// state returns the state of an instance.
 func (b *bench) state(id string) *provider.InstanceState {
 	b.Helper()
 	s, err := b.Instance(b.Context(), id, provider.Fetch{Input: true, Output: true})
@@ -142,8 +141,8 @@ func (b *bench) state(id string) *provider.InstanceState {
 	return s
 }
 
-// end waits, for at most a day of the bubble's time, until an instance has
-// ended, and returns its state.
+// end waits until an instance has ended, for at most a day of the bubble's time, and returns
+// its state.
 func (b *bench) end(id string) *provider.InstanceState {
 	b.Helper()
 	for range 24 * 3600 {
@@ -158,7 +157,7 @@ func (b *bench) end(id string) *provider.InstanceState {
 	return nil
 }
 
-// wantOutput fails the test unless the instance ends in the given way.
+// wantOutput fails the test unless the instance ends with the given status and output.
 func (b *bench) wantOutput(id string, status history.RuntimeStatus, output string) {
 	b.Helper()
 	s := b.end(id)
@@ -197,7 +196,7 @@ func bubble(t *testing.T, f func(*bench)) {
 	synctest.Test(t, func(t *testing.T) { f(newBench(t)) })
 }
 
-// A logBook keeps what was logged.
+// A logBook stores log entries.
 type logBook struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -237,7 +236,7 @@ func decode[T any](p *string) (v T) {
 	return v
 }
 
-// What orchestrators in these tests are made of.
+// Building blocks of orchestrators in these tests.
 
 func begin(x *replay.Execution, name string, input any) *replay.Future {
 	f := new(replay.Future)

@@ -9,11 +9,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// DurableTask.Core/TaskOrchestrationDispatcher.cs, IncludeParameters, which
-// host.json's storeInputsInOrchestrationHistory sets
-// (WebJobs.Extensions.DurableTask/DurableTaskExtension.cs,
+// DurableTask.Core/TaskOrchestrationDispatcher.cs, IncludeParameters. The setting in host.json
+// is storeInputsInOrchestrationHistory (WebJobs.Extensions.DurableTask/DurableTaskExtension.cs,
 // StartTaskHubWorkerIfNotStartedAsync).
-func TestKeepInputs_PutsThemIntoTheHistoryOfTheCaller(t *testing.T) {
+func TestStoreInputs_StoresInputsInTheCallersHistory(t *testing.T) {
 	for keep, want := range map[bool]string{true: `"Oslo" 7`, false: "<nil> <nil>"} {
 		bubble(t, func(b *bench) {
 			fns := functions{
@@ -34,8 +33,8 @@ func TestKeepInputs_PutsThemIntoTheHistoryOfTheCaller(t *testing.T) {
 			}
 			b.work(fns, func(c *dispatch.Config) { c.StoreInputs = keep })
 			b.start("i", "O", nil)
-			b.wantOutput("i", history.Completed, `"Hello Oslo!7"`) // the called get them either way
-			told := func(input *string) string {
+			b.wantOutput("i", history.Completed, `"Hello Oslo!7"`) // the callees receive the inputs in both cases
+			text := func(input *string) string {
 				if input == nil {
 					return "<nil>"
 				}
@@ -45,13 +44,13 @@ func TestKeepInputs_PutsThemIntoTheHistoryOfTheCaller(t *testing.T) {
 			for _, e := range b.events("i") {
 				switch e := e.(type) {
 				case *history.TaskScheduled:
-					got += told(e.Input)
+					got += text(e.Input)
 				case *history.SubOrchestrationInstanceCreated:
-					got += " " + told(e.Input)
+					got += " " + text(e.Input)
 				}
 			}
 			if got != want {
-				t.Errorf("kept %v: the history has the inputs %s, want %s", keep, got, want)
+				t.Errorf("StoreInputs is %v: the history has the inputs %s, want %s", keep, got, want)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestMain fails the package if a test left a goroutine of ours behind. Inside
-// a bubble, synctest sees to it.
+// TestMain fails the package if a test leaves a goroutine of this project behind. Inside
+// bubbles, synctest checks this.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	deadline := time.Now().Add(30 * time.Second)

@@ -424,7 +424,7 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 }
 
 // notify calls Lifecycle for the executions that a committed checkpoint started and ended.
-// Started is set if the episode was the first of the execution. An execution that continues as
+// IsFirst is set if the episode was the first of the execution. An execution that continues as
 // new counts as completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
 // CallOrchestratorAsync). A panic of Lifecycle is logged.
 func (s *session) notify(cp *provider.Checkpoint, isFirst bool) {

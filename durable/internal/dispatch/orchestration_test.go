@@ -17,7 +17,7 @@ func one(code replay.Code) functions {
 	return functions{orchestrators: map[string]replay.Code{"O": code}, activities: helloFunctions.activities}
 }
 
-func TestHelloSequence_WritesSixteenEvents(t *testing.T) {
+func TestHelloSequence_HasSixteenEvents(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(helloFunctions)
 		b.start("i", "HelloSeq", nil)
@@ -70,8 +70,8 @@ func TestTimers_FireInTimeAndNotBefore(t *testing.T) {
 	})
 }
 
-// A timer's message can be delivered by a clock that is ahead of the worker's.
-func TestTimers_AreDueWhenTheOrchestratorLooksAtTheClock(t *testing.T) {
+// A timer's message may be delivered by a process whose clock is ahead of the worker's.
+func TestTimers_TheOrchestratorsTimeIsNotBeforeAFiredTimer(t *testing.T) {
 	bubble(t, func(b *bench) {
 		late := func(c *dispatch.Config) { c.Now = func() time.Time { return time.Now().Add(-3 * time.Second) } }
 		b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -86,7 +86,7 @@ func TestTimers_AreDueWhenTheOrchestratorLooksAtTheClock(t *testing.T) {
 	})
 }
 
-func TestEvents_ReachWhoWaits(t *testing.T) {
+func TestEvents_ReachTheWaitingOrchestrator(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
 			sleepFor(x, time.Minute)
@@ -95,14 +95,14 @@ func TestEvents_ReachWhoWaits(t *testing.T) {
 		}))
 		b.start("i", "O", nil)
 		time.Sleep(time.Second)
-		b.send("i", &history.EventRaised{Name: "second", Input: encode("z")}) // before anybody waits
+		b.send("i", &history.EventRaised{Name: "second", Input: encode("z")}) // before the orchestrator waits for it
 		time.Sleep(2 * time.Minute)
 		b.send("i", &history.EventRaised{Name: "first", Input: encode("a")})
 		b.wantOutput("i", history.Completed, `"az"`)
 	})
 }
 
-func TestEvents_ForAnInstanceThatHasNotBegunWaitForIt(t *testing.T) {
+func TestEvents_AnEventWaitsForItsInstanceToStart(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.start("i", "O", nil)
 		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
@@ -111,14 +111,14 @@ func TestEvents_ForAnInstanceThatHasNotBegunWaitForIt(t *testing.T) {
 	})
 }
 
-func TestTerminate_EndsAnInstanceThatWaits(t *testing.T) {
+func TestTerminate_EndsAWaitingInstance(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(one(func(x *replay.Execution, _ *string) (*string, error) { return waitEvent(x, "never").Input, nil }))
 		b.start("i", "O", nil)
 		time.Sleep(time.Second)
 		b.send("i", &history.ExecutionTerminated{Reason: new("enough")})
 		b.wantOutput("i", history.Terminated, "enough")
-		// What comes later finds nobody.
+		// Later messages are discarded.
 		b.send("i", &history.EventRaised{Name: "never"})
 		time.Sleep(time.Minute)
 		if n := b.Pending(); n != 0 {
@@ -150,7 +150,7 @@ func TestSuspend_HoldsEventsBackUntilResume(t *testing.T) {
 	}
 }
 
-func TestParent_OfAnotherProgramIsToldHowItsChildEnded(t *testing.T) {
+func TestParent_IsNotifiedOfTheEndOfAChildThatAnotherProgramStarted(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(one(func(x *replay.Execution, input *string) (*string, error) {
 			if decode[string](input) == "bad" {
@@ -167,7 +167,7 @@ func TestParent_OfAnotherProgramIsToldHowItsChildEnded(t *testing.T) {
 		}
 		b.wantOutput("child good", history.Completed, `"good"`)
 		b.wantOutput("child bad", history.Failed, "error: no good")
-		var told []string
+		var reports []string
 		for _, c := range b.Commits() {
 			for _, m := range c.Checkpoint.Messages {
 				if m.Target != parent.Instance {
@@ -175,20 +175,20 @@ func TestParent_OfAnotherProgramIsToldHowItsChildEnded(t *testing.T) {
 				}
 				switch e := m.Event.(type) {
 				case *history.SubOrchestrationInstanceCompleted:
-					told = append(told, fmt.Sprint("completed ", e.TaskScheduledID, *e.Result))
+					reports = append(reports, fmt.Sprint("completed ", e.TaskScheduledID, *e.Result))
 				case *history.SubOrchestrationInstanceFailed:
-					told = append(told, fmt.Sprint("failed ", e.TaskScheduledID, *e.Reason, e.Failure))
+					reports = append(reports, fmt.Sprint("failed ", e.TaskScheduledID, *e.Reason, e.Failure))
 				}
 			}
 		}
-		slices.Sort(told)
-		if got, want := strings.Join(told, "; "), `completed 7"good"; failed 7no gooderror: no good`; got != want {
-			t.Errorf("told: %s\nwant: %s", got, want)
+		slices.Sort(reports)
+		if got, want := strings.Join(reports, "; "), `completed 7"good"; failed 7no gooderror: no good`; got != want {
+			t.Errorf("messages: %s\nwant: %s", got, want)
 		}
 	})
 }
 
-func TestPanics_OfOrchestratorsFailTheInstanceOnly(t *testing.T) {
+func TestPanics_OfAnOrchestratorFailOnlyItsInstance(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(functions{
 			activities: helloFunctions.activities,
@@ -219,7 +219,7 @@ func TestPanics_OfOrchestratorsFailTheInstanceOnly(t *testing.T) {
 	})
 }
 
-func TestUnknownOrchestrator_WaitsForAWorkerThatKnowsIt(t *testing.T) {
+func TestUnknownOrchestrator_WaitsForAWorkerThatHasIt(t *testing.T) {
 	bubble(t, func(b *bench) {
 		stop := b.work(functions{})
 		b.start("i", "HelloSeq", nil)
@@ -238,7 +238,7 @@ func TestUnknownOrchestrator_WaitsForAWorkerThatKnowsIt(t *testing.T) {
 	})
 }
 
-func TestRedeployment_ThatChangesTheCodeFailsWhatWasRunning(t *testing.T) {
+func TestRedeployment_ACodeChangeFailsRunningInstances(t *testing.T) {
 	bubble(t, func(b *bench) {
 		waits := func(first string) functions {
 			return one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -265,21 +265,21 @@ func TestRedeployment_ThatChangesTheCodeFailsWhatWasRunning(t *testing.T) {
 	})
 }
 
-func TestPanics_OfOurOwnAreContained(t *testing.T) {
+func TestPanics_OfTheDispatcherAffectOnlyTheirItem(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := recordedFunctions
 		fns.entities = entityFunctions.entities
 		b.work(fns, func(c *dispatch.Config) {
 			c.NewID = func() string { panic("no more ids") }
 		})
-		b.signal(counterID("a"), "add", 1, time.Time{}) // which needs an ID
+		b.signal(counterID("a"), "add", 1, time.Time{}) // the batch needs an ID
 		b.start("h", "HelloSeq", nil)
 		b.wantOutput("h", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		b.wantState(counterID("a"), "<nil>")
 		if n := b.log.count("no more ids"); n < 2 {
-			t.Errorf("the panic was logged %d times, want again and again:\n%s", n, b.log)
+			t.Errorf("the panic was logged %d times, want at least 2:\n%s", n, b.log)
 		}
 	})
 }

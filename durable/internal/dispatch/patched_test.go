@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// sleepsIfPatched does what sleepsFirst does if it has a change.
+// sleepsIfPatched does the same as sleepsFirst if the change is in effect.
 func sleepsIfPatched(x *replay.Execution, in *string) (*string, error) {
 	if x.Patched("sleep first") {
 		return sleepsFirst(x, in)
@@ -16,8 +16,8 @@ func sleepsIfPatched(x *replay.Execution, in *string) (*string, error) {
 	return waitEvent(x, "go").Input, nil
 }
 
-// A worker that writes no markers, such as .NET's, has carried an instance past the question.
-func TestPatched_LetsAnInstanceGoOnThatWasCarriedPastTheQuestion(t *testing.T) {
+// A worker that writes no markers, such as .NET, has run an instance past the question.
+func TestPatched_AnInstanceRunPastTheQuestionByDotNetContinues(t *testing.T) {
 	for name, before := range map[string]replay.Code{"by new code": sleepsFirst, "by old code": waitForGo} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {

@@ -32,7 +32,7 @@ type droppedMessage struct {
 // execution's history. Start is its ExecutionStarted, or nil if past has none.
 //
 //  1. If past lacks its ExecutionStarted, all messages are dropped.
-//  2. If there is no history and the first message is not an ExecutionStarted, all messages are
+//  2. Without a history, if the first message is not an ExecutionStarted, all messages are
 //     dropped.
 //  3. A second ExecutionStarted is dropped. If it starts another child, it fails in its parent.
 //  4. A message for another execution is dropped. A message without an execution ID is for the

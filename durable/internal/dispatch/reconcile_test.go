@@ -26,11 +26,10 @@ func startOfHere() *history.ExecutionStarted {
 	return &history.ExecutionStarted{Instance: here, Name: "O"}
 }
 
-// TestReconcile_KeepsToDurableTask checks the rules of
-// DurableTask.Core/TaskOrchestrationDispatcher.cs, ReconcileMessagesWithState,
-// by their numbers in reconcile's comment.
-func TestReconcile_KeepsToDurableTask(t *testing.T) {
-	begun := []history.Event{&history.OrchestratorStarted{}, startOfHere(), &history.OrchestratorCompleted{}}
+// The rules of DurableTask.Core/TaskOrchestrationDispatcher.cs, ReconcileMessagesWithState. The
+// numbers refer to the comment of reconcile.
+func TestReconcile_FollowsDurableTask(t *testing.T) {
+	started := []history.Event{&history.OrchestratorStarted{}, startOfHere(), &history.OrchestratorCompleted{}}
 	to := func(target history.OrchestrationInstance, e history.Event) provider.TaskMessage {
 		return provider.TaskMessage{Event: e, Target: target}
 	}
@@ -49,22 +48,22 @@ func TestReconcile_KeepsToDurableTask(t *testing.T) {
 		err      bool
 	}{
 		{
-			name: "a new execution takes its start and what follows", begins: true,
+			name: "a new execution takes its start and the following messages", begins: true,
 			messages: []provider.TaskMessage{to(here, start), to(anywhere, raised), to(here, task)},
 			kept:     []history.Event{start, raised, task},
 		},
 		{
-			name: "an execution takes messages that name it, or none", past: begun, begins: true,
+			name: "an execution takes messages for it, and messages without an execution", past: started, begins: true,
 			messages: []provider.TaskMessage{to(here, task), to(anywhere, raised), to(blank, raised)},
 			kept:     []history.Event{task, raised, raised},
 		},
 		{
-			name: "duplicates are kept", past: begun, begins: true,
+			name: "duplicates are kept", past: started, begins: true,
 			messages: []provider.TaskMessage{to(here, task), to(here, task)},
 			kept:     []history.Event{task, task},
 		},
 		{
-			name:     "1: a history without its beginning takes nothing",
+			name:     "1: a history without ExecutionStarted takes no messages",
 			past:     []history.Event{&history.OrchestratorStarted{}, &history.TaskScheduled{}},
 			messages: []provider.TaskMessage{to(here, start), to(here, task)},
 			dropped: []string{
@@ -72,7 +71,7 @@ func TestReconcile_KeepsToDurableTask(t *testing.T) {
 			},
 		},
 		{
-			name:     "2: a batch for a new execution that begins with something else is dropped",
+			name:     "2: a batch for a new execution without a start in front is dropped",
 			messages: []provider.TaskMessage{to(here, task), to(here, start)},
 			dropped:  []string{"TaskCompleted: no such instance", "ExecutionStarted: no such instance"},
 		},
@@ -83,13 +82,13 @@ func TestReconcile_KeepsToDurableTask(t *testing.T) {
 			dropped:  []string{"ExecutionStarted: duplicate start"},
 		},
 		{
-			name: "3: a start of what has begun is dropped", past: begun, begins: true,
+			name: "3: a start of a started execution is dropped", past: started, begins: true,
 			messages: []provider.TaskMessage{to(here, start), to(here, task)},
 			kept:     []history.Event{task},
 			dropped:  []string{"ExecutionStarted: duplicate start"},
 		},
 		{
-			name: "3: a start of another child is refused", past: begun, begins: true,
+			name: "3: a start of another child is refused", past: started, begins: true,
 			messages: []provider.TaskMessage{to(another, childStart(parent, another)), to(here, task)},
 			kept:     []history.Event{task},
 			dropped:  []string{"ExecutionStarted: start of a child whose ID belongs to a running instance; its parent is notified"},
@@ -101,24 +100,24 @@ func TestReconcile_KeepsToDurableTask(t *testing.T) {
 			dropped:  []string{"ExecutionStarted: duplicate start", "ExecutionStarted: duplicate start"},
 		},
 		{
-			name: "5: an instance that has ended does not refuse a child with its ID", past: append(begun[:2:2], &history.ExecutionCompleted{}), err: true,
+			name: "5: an instance that has ended does not refuse a child with its ID", past: append(started[:2:2], &history.ExecutionCompleted{}), err: true,
 			messages: []provider.TaskMessage{to(another, childStart(parent, another))},
 		},
 		{
-			name: "4: a message for another execution is dropped", past: begun, begins: true,
+			name: "4: a message for another execution is dropped", past: started, begins: true,
 			messages: []provider.TaskMessage{to(before, task), to(here, task)},
 			kept:     []history.Event{task},
 			dropped:  []string{"TaskCompleted: it is for execution e0; the current execution is e1"},
 		},
 		{
-			name: "5: an instance that has ended takes nothing", begins: false,
-			past: append(begun[:2:2], &history.ExecutionCompleted{Status: history.Terminated}, &history.OrchestratorCompleted{},
+			name: "5: an instance that has ended takes no messages", begins: false,
+			past: append(started[:2:2], &history.ExecutionCompleted{Status: history.Terminated}, &history.OrchestratorCompleted{},
 				&history.OrchestratorStarted{}, &history.OrchestratorCompleted{}),
 			messages: []provider.TaskMessage{to(anywhere, raised)},
 			dropped:  []string{"EventRaised: the instance is Terminated"},
 		},
 		{
-			name: "a message without an instance is an error", past: begun, err: true,
+			name: "a message without an instance is an error", past: started, err: true,
 			messages: []provider.TaskMessage{to(history.OrchestrationInstance{}, raised)},
 		},
 	} {

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recordedFunctions are the functions behind testdata/dotnet, which has the
-// histories that DurableTask.Core 2.9.1 wrote for them.
+// recordedFunctions are the functions behind testdata/dotnet, which contains the histories that
+// DurableTask.Core 2.9.1 wrote for them.
 var recordedFunctions = functions{
 	activities: map[string]activity{
 		"Hello": sayHello,
@@ -87,7 +87,7 @@ var recordedFunctions = functions{
 	},
 }
 
-func TestHistories_AreThoseThatDotNetRecorded(t *testing.T) {
+func TestHistories_EqualTheHistoriesOfDotNet(t *testing.T) {
 	scenarios := map[string]func(*bench){
 		"hello":      func(b *bench) { b.start("seq1", "HelloSeq", nil) },
 		"fails":      func(b *bench) { b.start("fails", "Fails", "f1") },
@@ -149,8 +149,8 @@ func TestHistories_AreThoseThatDotNetRecorded(t *testing.T) {
 	}
 }
 
-// recorded returns the histories of a scenario by instance, with our execution
-// IDs in the place of those of then.
+// recorded returns the recorded histories of a scenario by instance, with the execution IDs of
+// this run.
 func recorded(t *testing.T, name string, b *bench) map[string][]map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("testdata/dotnet/" + name + ".json")
@@ -172,8 +172,8 @@ func recorded(t *testing.T, name string, b *bench) map[string][]map[string]any {
 	return histories
 }
 
-// rows returns events in the form of testdata: the columns of the history table
-// that are neither null, nor a time, nor an execution, nor a version.
+// rows returns events in the format of testdata: the columns of the history table that are not
+// null, except times, executions and versions.
 func rows(t *testing.T, events []history.Event) []map[string]any {
 	t.Helper()
 	var all []map[string]any

@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// counted is an orchestrator "O" that counts how often its code is begun for
-// each instance, and ends when it has two events.
+// counted returns an orchestrator "O" that ends after two events, and a function that returns
+// the number of times its code was started for an instance.
 func counted() (fns functions, runs func(id string) int) {
 	var mu sync.Mutex
 	counts := make(map[string]int)
@@ -31,7 +31,7 @@ func counted() (fns functions, runs func(id string) int) {
 	}
 }
 
-func TestExtendedSession_GoesOnWithoutReplay(t *testing.T) {
+func TestExtendedSession_ContinuesWithoutReplay(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*dispatch.Config)
@@ -46,7 +46,7 @@ func TestExtendedSession_GoesOnWithoutReplay(t *testing.T) {
 				b.work(fns, test.change)
 				b.start("i", "O", nil)
 				for range 2 {
-					time.Sleep(20 * time.Second) // it is idle for less than 30, and older than that in the end
+					time.Sleep(20 * time.Second) // idle for less than 30 s each, and longer in total
 					b.send("i", &history.EventRaised{Name: "go"})
 				}
 				b.wantOutput("i", history.Completed, "<nil>")
@@ -58,7 +58,7 @@ func TestExtendedSession_GoesOnWithoutReplay(t *testing.T) {
 	}
 }
 
-func TestExtendedSession_EndsWhenNothingHappens(t *testing.T) {
+func TestExtendedSession_EndsWhenNoMessageArrives(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns, runs := counted()
 		b.work(fns, extendedSessions)
@@ -66,7 +66,7 @@ func TestExtendedSession_EndsWhenNothingHappens(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		b.send("i", &history.EventRaised{Name: "go"}) // still in memory
 		time.Sleep(31 * time.Second)
-		b.send("i", &history.EventRaised{Name: "go"}) // no more
+		b.send("i", &history.EventRaised{Name: "go"}) // unloaded
 		b.wantOutput("i", history.Completed, "<nil>")
 		if got := runs("i"); got != 2 {
 			t.Errorf("the code ran %d times, want 2", got)
@@ -74,9 +74,9 @@ func TestExtendedSession_EndsWhenNothingHappens(t *testing.T) {
 	})
 }
 
-// Of eight instances that go on in turn a worker of five keeps three: one place is for what
-// is fetched, one for the others.
-func TestExtendedSessions_GiveWayInTurn(t *testing.T) {
+// Eight instances continue in turn on a worker with five slots. Three stay in memory: one slot
+// is for fetching, and one for the other instances.
+func TestExtendedSessions_EndForOtherInstances(t *testing.T) {
 	for name, test := range map[string]struct {
 		passes time.Duration // between two messages
 		kept   int
@@ -113,8 +113,8 @@ func TestExtendedSessions_GiveWayInTurn(t *testing.T) {
 	}
 }
 
-// DurableTask's worker of one keeps its one instance, and lets others wait.
-func TestExtendedSessions_LeaveRoomInAWorkerOfOne(t *testing.T) {
+// A DurableTask worker with one slot keeps its instance in memory, and other instances wait.
+func TestExtendedSessions_FreeTheOnlySlotOfAWorker(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns, _ := counted()
 		fns.orchestrators["HelloSeq"] = helloSequence
@@ -129,7 +129,7 @@ func TestExtendedSessions_LeaveRoomInAWorkerOfOne(t *testing.T) {
 	})
 }
 
-func TestExtendedSession_GivesTheInstanceBackWhenTheWorkerStops(t *testing.T) {
+func TestExtendedSession_ReleasesTheInstanceWhenTheWorkerStops(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns, _ := counted()
 		stop := b.work(fns, extendedSessions)

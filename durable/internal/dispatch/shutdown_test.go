@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestShutdown_LetsAnActivityEnd(t *testing.T) {
+func TestShutdown_WaitsForAnActivity(t *testing.T) {
 	bubble(t, func(b *bench) {
 		runs := 0
 		fns := calling(func(_ context.Context, input *string) (*string, error) {
@@ -40,7 +40,7 @@ func TestShutdown_LetsAnActivityEnd(t *testing.T) {
 	})
 }
 
-func TestShutdown_CancelsAnActivityAndHandsItBack(t *testing.T) {
+func TestShutdown_CancelsAndAbandonsAnActivity(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var causes []error
 		fns := calling(func(ctx context.Context, input *string) (*string, error) {
@@ -68,18 +68,18 @@ func TestShutdown_CancelsAnActivityAndHandsItBack(t *testing.T) {
 		b.work(fns)
 		b.wantOutput("i", history.Completed, `"in"`)
 		if n := b.log.count("activity runs again"); n != 1 {
-			t.Errorf("the log tells %d times that it ran again, want 1:\n%s", n, b.log)
+			t.Errorf("the log has %d entries for the second run, want 1:\n%s", n, b.log)
 		}
 	})
 }
 
-func TestShutdown_KeepsAResultThatComesAtTheLastMoment(t *testing.T) {
+func TestShutdown_StoresAResultThatArrivesAtTheLastMoment(t *testing.T) {
 	bubble(t, func(b *bench) {
 		runs := 0
 		fns := calling(func(ctx context.Context, input *string) (*string, error) {
 			runs++
 			<-ctx.Done()
-			return input, nil // saved what it had
+			return input, nil // a result at the last moment
 		})
 		stop := b.work(fns)
 		b.start("i", "O", nil)
@@ -95,7 +95,7 @@ func TestShutdown_KeepsAResultThatComesAtTheLastMoment(t *testing.T) {
 	})
 }
 
-func TestShutdown_LeavesBehindWhatDoesNotHeedItsContext(t *testing.T) {
+func TestShutdown_DoesNotWaitForAnActivityThatIgnoresItsContext(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var deaf atomic.Bool
 		deaf.Store(true)
@@ -111,10 +111,10 @@ func TestShutdown_LeavesBehindWhatDoesNotHeedItsContext(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		if err := stop(); err != nil {
-			t.Errorf("the activity was handed back, and yet: %v", err)
+			t.Errorf("the activity was abandoned, but the worker stopped with: %v", err)
 		}
 		if took := time.Since(began); took < 5*time.Second || took > 15*time.Second {
-			t.Errorf("stopping took %v, want the shutdown timeout and a little more", took)
+			t.Errorf("stopping took %v, want 5 to 15 s", took)
 		}
 		deaf.Store(false)
 		b.work(fns)
@@ -123,7 +123,7 @@ func TestShutdown_LeavesBehindWhatDoesNotHeedItsContext(t *testing.T) {
 	})
 }
 
-// hopeless is a hub that can never be worked on.
+// hopeless is a hub whose provider always fails.
 type hopeless struct {
 	provider.Worker
 	err error
@@ -146,7 +146,7 @@ func TestRun_EndsWithTheProvidersError(t *testing.T) {
 	})
 }
 
-func TestRun_GoesOnThroughAnOutageAndLogsItOnce(t *testing.T) {
+func TestRun_ContinuesAfterAnOutageAndLogsItOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var tries atomic.Int32
 		b.Inject(memhub.FetchFails, func() bool { tries.Add(1); return true })
@@ -154,7 +154,7 @@ func TestRun_GoesOnThroughAnOutageAndLogsItOnce(t *testing.T) {
 		b.start("i", "HelloSeq", nil)
 		time.Sleep(time.Hour)
 		if n := tries.Load(); n < 100 || n > 300 {
-			t.Errorf("%d tries in an hour, want two each half minute", n)
+			t.Errorf("%d attempts in an hour, want two every 30 s", n)
 		}
 		b.Inject(memhub.FetchFails, nil)
 		b.wantOutput("i", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
@@ -169,7 +169,7 @@ func TestRun_GoesOnThroughAnOutageAndLogsItOnce(t *testing.T) {
 	})
 }
 
-func TestRun_EndsInAnOutage(t *testing.T) {
+func TestRun_StopsDuringAnOutage(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.Inject(memhub.FetchFails, func() bool { return true })
 		stop := b.work(helloFunctions)

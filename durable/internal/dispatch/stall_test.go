@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// blocks are ways in which code blocks until released is closed. Channels stand for select {},
-// which could not be released at the end of a test.
+// blocks are ways to block until released is closed. Channels replace select {}, which the test
+// could not release at its end.
 var blocks = map[string]func(released <-chan struct{}){
 	"a channel": func(released <-chan struct{}) { <-released },
-	"two in one": func(released <-chan struct{}) {
+	"a select of two channels": func(released <-chan struct{}) {
 		select {
 		case <-released:
 		case <-make(chan struct{}):
@@ -39,7 +39,7 @@ var blocks = map[string]func(released <-chan struct{}){
 	},
 }
 
-// A blocker is an orchestrator "O" that blocks after an activity while it is stuck.
+// A blocker is an orchestrator "O" that blocks after an activity while stuck is set.
 type blocker struct {
 	stuck    atomic.Bool
 	runs     atomic.Int64
@@ -88,7 +88,7 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 						{Kind: "orchestrator", Name: "O", Stalled: true, Since: began.Add(31*time.Second + 100*time.Millisecond), Instances: []string{"i"}},
 					}
 					if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
-						t.Errorf("held back are (-want +got):\n%s", diff)
+						t.Errorf("held back (-want +got):\n%s", diff)
 					}
 					b.start("other", "HelloSeq", nil)
 					b.wantOutput("other", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
@@ -120,7 +120,7 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 	}
 }
 
-// What cannot block in a bubble: synctest does not wait for a mutex, nor for an endless loop.
+// These cannot block in a bubble: synctest does not wait for a mutex or an endless loop.
 func TestStall_GivesUpAMutexAndAnEndlessLoop(t *testing.T) {
 	var over atomic.Bool
 	var mutex sync.Mutex
@@ -162,9 +162,9 @@ func TestStall_LetsAnInstanceBeTerminatedAndSuspended(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 				b.send("early", &history.ExecutionTerminated{Reason: new("enough")})
-				time.Sleep(27 * time.Second) // given up after 30 s, delivered again a second later
+				time.Sleep(27 * time.Second) // given up after 30 s, redelivered a second later
 				if s := b.state("early"); s.Status != history.Terminated {
-					t.Errorf("it is %v when it is given up, and was terminated before\n%s", s.Status, b.log)
+					t.Errorf("an instance that was terminated before it was given up is %v\n%s", s.Status, b.log)
 				}
 				time.Sleep(time.Hour)
 				b.send("late", &history.ExecutionTerminated{Reason: new("enough")})
@@ -181,18 +181,18 @@ func TestStall_LetsAnInstanceBeTerminatedAndSuspended(t *testing.T) {
 				if n := k.runs.Load(); n != 3 || b.log.count("orchestrator is stopped") != 1 {
 					t.Errorf("the code ran %d times, want 3\n%s", n, b.log)
 				}
-				// One resume event runs the code once, and the function again.
+				// A resume event runs the code of its instance and permits the function again.
 				b.send("suspended", &history.ExecutionResumed{})
 				time.Sleep(time.Hour)
 				if n := k.runs.Load(); n != 5 {
-					t.Errorf("the code ran %d times, want 3, and once more each of two instances", n)
+					t.Errorf("the code ran %d times, want 5: 3, and once more for two instances", n)
 				}
 			})
 		})
 	}
 }
 
-func TestStall_FreesThePlaceAndLetsTheWorkerStop(t *testing.T) {
+func TestStall_FreesTheSlotAndLetsTheWorkerStop(t *testing.T) {
 	for _, way := range bothWays {
 		t.Run(way.name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -216,7 +216,7 @@ func TestStall_FreesThePlaceAndLetsTheWorkerStop(t *testing.T) {
 	}
 }
 
-func TestStall_OfAWorkerThatStopsIsHandedBack(t *testing.T) {
+func TestStall_AStallWhileTheWorkerStopsIsNotRemembered(t *testing.T) {
 	bubble(t, func(b *bench) {
 		k := newBlocker()
 		defer close(k.released)
@@ -251,9 +251,9 @@ func TestStall_OfADeferredCallEndsTheSession(t *testing.T) {
 			return waitEvent(x, "go").Input, nil
 		}), extendedSessions)
 		b.start("i", "O", nil)
-		time.Sleep(65 * time.Second) // idle for 30 s, given up after 30 more
+		time.Sleep(65 * time.Second) // idle for 30 s, given up after 30 s more
 		if n := b.log.count("orchestrator was given up"); n != 1 {
-			t.Errorf("it was given up %d times, want 1\n%s", n, b.log)
+			t.Errorf("the orchestrator was given up %d times, want 1\n%s", n, b.log)
 		}
 		stuck.Store(false)
 		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
@@ -261,7 +261,7 @@ func TestStall_OfADeferredCallEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestStall_IsNotOneWhileThereIsProgress(t *testing.T) {
+func TestStall_ProgressPreventsAStall(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
 			for range 20 {
@@ -269,19 +269,19 @@ func TestStall_IsNotOneWhileThereIsProgress(t *testing.T) {
 				x.NewGUID()
 			}
 			time.Sleep(20 * time.Second)
-			x.Progressed() // as when a large value is encoded
+			x.Progressed() // for example when a large value is encoded
 			time.Sleep(20 * time.Second)
 			return nil, nil
 		}))
 		b.start("i", "O", nil)
 		b.wantOutput("i", history.Completed, "<nil>")
 		if n := b.log.count("given up"); n != 0 {
-			t.Errorf("it was given up:\n%s", b.log)
+			t.Errorf("the orchestrator was given up:\n%s", b.log)
 		}
 	})
 }
 
-func TestStall_IsALoopUntilATaskIsReady(t *testing.T) {
+func TestStall_ALoopUntilATaskIsReadyIsAStall(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var over atomic.Bool
 		b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -302,7 +302,8 @@ func TestStall_IsALoopUntilATaskIsReady(t *testing.T) {
 	})
 }
 
-// A tick that arrives late says nothing about the orchestrator: the process did not run.
+// A tick that arrives late says nothing about the orchestrator, because the process did not
+// run.
 func TestWatchdog_CountsOnlyTicksThatArriveOnTime(t *testing.T) {
 	bubble(t, func(b *bench) {
 		w := dispatch.NewWatched(dispatch.DefaultTicks)
@@ -338,7 +339,7 @@ func TestWatchdog_LogsOneStackForManyInstancesOfAFunction(t *testing.T) {
 			t.Errorf("%d reports, want 5:\n%s", n, b.log)
 		}
 		if n := b.log.count("io.(*Pipe"); n == 0 {
-			t.Errorf("no stack is in the log:\n%s", b.log)
+			t.Errorf("the log has no stack:\n%s", b.log)
 		}
 		stacks := 0
 		for line := range strings.Lines(b.log.String()) {

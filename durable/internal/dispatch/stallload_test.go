@@ -14,14 +14,14 @@ import (
 const helloResult = `["Hello Tokyo!","Hello Seattle!","Hello London!"]`
 
 func TestStall_OfFiveHundredInstancesLetsOthersContinue(t *testing.T) {
-	for _, places := range []int{64, 1000} {
-		t.Run(fmt.Sprint(places, " places"), func(t *testing.T) {
+	for _, slots := range []int{64, 1000} {
+		t.Run(fmt.Sprint(slots, " slots"), func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				k := newBlocker()
 				defer close(k.released)
 				var waiting dispatch.Waiting
 				stop := b.work(k.functions(blocks["a channel"]), func(c *dispatch.Config) {
-					c.MaxConcurrentOrchestrators, c.Waiting = places, &waiting
+					c.MaxConcurrentOrchestrators, c.Waiting = slots, &waiting
 				})
 				for i := range 500 {
 					b.start(fmt.Sprint("blocked ", i), "O", nil)
@@ -30,7 +30,7 @@ func TestStall_OfFiveHundredInstancesLetsOthersContinue(t *testing.T) {
 					id := fmt.Sprint("hello ", i)
 					b.start(id, "HelloSeq", nil)
 					time.Sleep(time.Second)
-					if places > 500 && b.state(id).Status != history.Completed {
+					if slots > 500 && b.state(id).Status != history.Completed {
 						t.Errorf("%s is %v after a second", id, b.state(id).Status)
 					}
 				}
@@ -39,10 +39,10 @@ func TestStall_OfFiveHundredInstancesLetsOthersContinue(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				if all := waiting.All(time.Now()); len(all) != 1 || len(all[0].Instances) != 500 {
-					t.Errorf("held back are %d functions: %v", len(all), all)
+					t.Errorf("%d functions are held back, want 1: %v", len(all), all)
 				}
-				if n := k.runs.Load(); n > int64(min(places+2, 500)) { // two stalls free places before the third stops the function
-					t.Errorf("the code ran %d times, with %d places", n, places)
+				if n := k.runs.Load(); n > int64(min(slots+2, 500)) { // two stalls free slots before the third stops the function
+					t.Errorf("the code ran %d times, with %d slots", n, slots)
 				}
 				stacks := 0
 				for line := range strings.Lines(b.log.String()) {
@@ -62,7 +62,7 @@ func TestStall_OfFiveHundredInstancesLetsOthersContinue(t *testing.T) {
 						t.Fatalf("%s is %v a second after it was terminated", s.Instance.InstanceID, s.Status)
 					}
 				}
-				time.Sleep(time.Hour) // the results of their activities are delivered again, and dropped
+				time.Sleep(time.Hour) // the results of their activities are redelivered and discarded
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
@@ -72,7 +72,7 @@ func TestStall_OfFiveHundredInstancesLetsOthersContinue(t *testing.T) {
 	}
 }
 
-// The replay takes 25 seconds of the bubble's time, more than the limit.
+// The replay takes 25 seconds of the bubble's time, which is more than the limit.
 func TestBound_WaitsForTheReplayOfAHundredThousandEvents(t *testing.T) {
 	bubble(t, func(*bench) {
 		const activities = 25_000

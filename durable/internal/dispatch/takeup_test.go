@@ -9,9 +9,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Who looks after a crash sees in the log which instances were taken up, and that
-// those which no other process had left are not among them.
-func TestTakeUp_OfAnInstanceThatAnotherProcessLeftIsLogged(t *testing.T) {
+// After a crash, the log shows which instances this process resumed, and only those.
+func TestResume_OfAnInstanceOfAnotherProcessIsLogged(t *testing.T) {
 	const said = `msg="resuming instance that another process was running" instanceId=`
 	bubble(t, func(b *bench) {
 		slow := functions{orchestrators: journeyFunctions.orchestrators, activities: map[string]activity{
@@ -23,9 +22,9 @@ func TestTakeUp_OfAnInstanceThatAnotherProcessLeftIsLogged(t *testing.T) {
 		first := b.Hub.Worker
 		b.workOn(first, slow)
 		b.start("left", "Journey", 1)
-		time.Sleep(500 * time.Millisecond) // its first activity runs
+		time.Sleep(500 * time.Millisecond) // its first activity is running
 		if log := b.log.String(); strings.Contains(log, said) {
-			t.Errorf("before anything was left the log has\n%s", log)
+			t.Errorf("the log has a resumption before the process died:\n%s", log)
 		}
 		first.Kill()
 		b.workOn(b.NewWorker(), slow)
@@ -36,13 +35,13 @@ func TestTakeUp_OfAnInstanceThatAnotherProcessLeftIsLogged(t *testing.T) {
 
 		log := b.log.String()
 		if n := strings.Count(log, said+"left"); n != 1 {
-			t.Errorf("that the instance was taken up is logged %d times, want once:\n%s", n, log)
+			t.Errorf("the resumption is logged %d times, want once:\n%s", n, log)
 		}
 		if want := "name=Journey events=4 waitsFor=1"; !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
 		if strings.Contains(log, said+"new") {
-			t.Errorf("an instance that nobody had left is logged as taken up:\n%s", log)
+			t.Errorf("a new instance is logged as resumed:\n%s", log)
 		}
 	})
 }

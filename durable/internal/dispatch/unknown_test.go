@@ -12,16 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// nobody knows no function.
-var nobody = functions{}
+// noFunctions contains no function.
+var noFunctions = functions{}
 
-// mustNotRun is an orchestrator that fails the test when it runs.
+// mustNotRun is an orchestrator that fails the test if it runs.
 func (b *bench) mustNotRun(*replay.Execution, *string) (*string, error) {
 	b.Error("the orchestrator ran")
 	return nil, nil
 }
 
-// waits runs one orchestrator until it waits for an event, and stops the worker.
+// waits runs an instance until it waits for an event, and stops the worker.
 func (b *bench) waits(id string) {
 	b.Helper()
 	stop := b.work(one(waitForGo))
@@ -51,7 +51,7 @@ func TestTerminate_BeforeTheFirstEpisodeRunsNoCode(t *testing.T) {
 	})
 }
 
-func TestTerminate_BeforeTheFirstEpisodeTellsTheParent(t *testing.T) {
+func TestTerminate_BeforeTheFirstEpisodeNotifiesTheParent(t *testing.T) {
 	bubble(t, func(b *bench) {
 		parent := history.OrchestrationInstance{InstanceID: "p", ExecutionID: "execution of p"}
 		stop := b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -75,7 +75,7 @@ func TestTerminate_BeforeTheFirstEpisodeTellsTheParent(t *testing.T) {
 func TestUnknownFunction_TerminateNeedsNoCode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("running")
-		b.work(nobody)
+		b.work(noFunctions)
 		b.start("new", "O", nil)
 		time.Sleep(time.Minute)
 		for _, id := range []string{"running", "new"} {
@@ -89,12 +89,12 @@ func TestUnknownFunction_TerminateNeedsNoCode(t *testing.T) {
 	})
 }
 
-// What a worker recorded that did not know the function is replayed by one that
-// does, as if it had been its own.
+// A worker without the function records events. A worker with the function replays them like
+// its own.
 func TestUnknownFunction_SuspendNeedsNoCode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("running")
-		stop := b.work(nobody)
+		stop := b.work(noFunctions)
 		b.start("new", "O", nil)
 		time.Sleep(time.Minute)
 		for _, id := range []string{"running", "new"} {
@@ -118,8 +118,8 @@ func TestUnknownFunction_SuspendNeedsNoCode(t *testing.T) {
 	})
 }
 
-// Nor do its locks stay, which its history tells of.
-func TestUnknownFunction_TheLocksOfWhatEndsWithoutCodeAreReleased(t *testing.T) {
+// The locks in the history of such an instance must be released.
+func TestUnknownFunction_AnInstanceThatEndsWithoutCodeReleasesItsLocks(t *testing.T) {
 	ends := map[string]func(*dispatch.Config){
 		"terminated": func(*dispatch.Config) {},
 		"failed":     func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = -1, true },
@@ -158,13 +158,13 @@ func TestUnknownFunction_TheLocksOfWhatEndsWithoutCodeAreReleased(t *testing.T) 
 	}
 }
 
-func TestUnknownFunction_FailsWhatHasNotBegunWhenItsTimeIsOver(t *testing.T) {
-	for name, after := range map[string]time.Duration{"at once": -1, "in ten minutes": 10 * time.Minute} {
+func TestUnknownFunction_FailsNewInstancesAfterTheTimeout(t *testing.T) {
+	for name, after := range map[string]time.Duration{"immediately": -1, "in ten minutes": 10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				b.waits("running")
 				began := time.Now()
-				b.work(nobody, func(c *dispatch.Config) { c.FailUnknownAfter = after })
+				b.work(noFunctions, func(c *dispatch.Config) { c.FailUnknownAfter = after })
 				b.start("new", "O", nil)
 				b.wantOutput("new", history.Failed, `FunctionNotFound: this worker has no orchestrator named "O"`)
 				if took := time.Since(began); took < after || took > after+time.Minute {
@@ -173,24 +173,24 @@ func TestUnknownFunction_FailsWhatHasNotBegunWhenItsTimeIsOver(t *testing.T) {
 				b.send("running", &history.EventRaised{Name: "go"})
 				time.Sleep(24 * time.Hour)
 				if s := b.state("running"); s.Status != history.Running {
-					t.Errorf("what had begun is %v", s.Status)
+					t.Errorf("the started instance is %v", s.Status)
 				}
 			})
 		})
 	}
 }
 
-func TestUnknownFunction_FailsWhatHasBegunIfTold(t *testing.T) {
+func TestUnknownFunction_FailsStartedInstancesIfConfigured(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("running")
-		b.work(nobody, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
+		b.work(noFunctions, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
 		time.Sleep(time.Hour)
 		b.send("running", &history.EventRaised{Name: "go"})
 		b.wantOutput("running", history.Failed, `FunctionNotFound: this worker has no orchestrator named "O"`)
 	})
 }
 
-func TestUnknownFunction_ActivitiesOfInstancesThatHaveEndedAreDropped(t *testing.T) {
+func TestUnknownFunction_ActivitiesOfEndedInstancesAreDiscarded(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(functions{orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, _ *string) (*string, error) {
 			return result(begin(x, "Unknown", "x"))
@@ -203,15 +203,15 @@ func TestUnknownFunction_ActivitiesOfInstancesThatHaveEndedAreDropped(t *testing
 		b.wantOutput("ends", history.Terminated, "enough")
 		time.Sleep(24 * time.Hour)
 		if n := b.log.count("activity is discarded"); n != 1 {
-			t.Errorf("%d activities were dropped, want that of the one that has ended", n)
+			t.Errorf("%d activities were discarded, want only the activity of the ended instance", n)
 		}
 		if s := b.state("waits"); s.Status != history.Running {
-			t.Errorf("what waits is %v", s.Status)
+			t.Errorf("the waiting instance is %v", s.Status)
 		}
 	})
 }
 
-func TestUnknownFunction_FailsAnActivityIfTold(t *testing.T) {
+func TestUnknownFunction_FailsAnActivityIfConfigured(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(functions{orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, _ *string) (*string, error) {
 			return result(begin(x, "Unknown", "x"))
@@ -240,13 +240,14 @@ func TestUnknownFunction_CallsOfAnEntityThatDoesNotExistFail(t *testing.T) {
 		time.Sleep(time.Hour)
 		b.wantState(counterID("there"), "1")
 		if b.log.count("entity is held back") == 0 {
-			t.Error("the one that exists is not held back")
+			t.Error("the existing entity is not held back")
 		}
 	})
 }
 
-// Neither at the end of a long delay nor, if it was to be delivered later, before its time.
-func TestUnknownFunction_OperationsOfAnEntityFailWhenTheirTimeIsOver(t *testing.T) {
+// They fail neither at the end of a long delay nor, for scheduled operations, before their
+// time.
+func TestUnknownFunction_OperationsOfAnEntityFailAfterTheTimeout(t *testing.T) {
 	const after, hour = 10 * time.Minute, time.Hour
 	bubble(t, func(b *bench) {
 		b.work(functions{orchestrators: entityFunctions.orchestrators}, func(c *dispatch.Config) { c.FailUnknownAfter = after })
@@ -266,16 +267,16 @@ func TestUnknownFunction_OperationsOfAnEntityFailWhenTheirTimeIsOver(t *testing.
 		}{{hour + after - time.Minute, 1}, {2 * time.Minute, 2}} {
 			time.Sleep(tt.wait)
 			if n := b.log.count("operations of an entity fail"); n != tt.fails {
-				t.Errorf("after %v operations have failed %d times, want %d", time.Since(began), n, tt.fails)
+				t.Errorf("after %v the log has %d failed operations, want %d", time.Since(began), n, tt.fails)
 			}
 		}
 	})
 }
 
-func TestUnknownFunction_IsToldOnceAndAsLongAsSomethingWaits(t *testing.T) {
+func TestUnknownFunction_IsLoggedOnceAndListedWhileWorkWaits(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var waiting dispatch.Waiting
-		b.work(nobody, func(c *dispatch.Config) { c.Waiting = &waiting })
+		b.work(noFunctions, func(c *dispatch.Config) { c.Waiting = &waiting })
 		for _, id := range []string{"j", "i"} {
 			b.start(id, "O", nil)
 		}
@@ -289,7 +290,7 @@ func TestUnknownFunction_IsToldOnceAndAsLongAsSomethingWaits(t *testing.T) {
 			t.Errorf("what waits (-want +got):\n%s", diff)
 		}
 		if n := b.log.count("level=WARN"); n != 3 {
-			t.Errorf("%d warnings, want one each:\n%s", n, b.log)
+			t.Errorf("%d warnings, want 3:\n%s", n, b.log)
 		}
 		for _, id := range []string{"j", "i"} {
 			b.send(id, &history.ExecutionTerminated{})
@@ -299,7 +300,7 @@ func TestUnknownFunction_IsToldOnceAndAsLongAsSomethingWaits(t *testing.T) {
 			t.Errorf("still waiting: %v", all)
 		}
 		if all := waiting.All(time.Now().Add(time.Hour)); len(all) != 0 {
-			t.Errorf("waiting although it was not seen again: %v", all)
+			t.Errorf("listed although not redelivered: %v", all)
 		}
 	})
 }

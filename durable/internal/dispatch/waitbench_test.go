@@ -9,9 +9,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// BenchmarkWaitingInstance reports what a worker without extended sessions keeps
-// in memory of an instance that waits: what becomes free when the worker stops.
-// What the hub stores of it is not in it.
+// BenchmarkWaitingInstance reports the memory that a worker without extended sessions holds for
+// a waiting instance, which is the memory that its stop frees. The memory of the hub is not
+// included.
 func BenchmarkWaitingInstance(b *testing.B) {
 	const n = 10_000
 	waits := one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -36,10 +36,10 @@ func BenchmarkWaitingInstance(b *testing.B) {
 	}
 }
 
-// heapInUse returns how many bytes are reachable.
+// heapInUse returns the number of reachable bytes.
 func heapInUse() int64 {
 	var m runtime.MemStats
-	for range 2 { // the second collects what finalizers let go
+	for range 2 { // the second collects memory that finalizers released
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

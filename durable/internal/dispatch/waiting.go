@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// forgetWaiting is how long work counts as waiting after its last delivery. It is longer than
+// forgetWaiting is the time that work counts as waiting after its last delivery. It is longer than
 // providers take to redeliver abandoned work.
 const forgetWaiting = 20 * time.Minute
 

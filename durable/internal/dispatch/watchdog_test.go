@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// waitForSomethingElse is what an orchestrator must not do.
+// waitForSomethingElse blocks on a channel, which orchestrators must not do.
 //
 //go:noinline
 func waitForSomethingElse(c chan string) string { return <-c }
@@ -29,24 +29,24 @@ func TestWatchdog_ReportsAnOrchestratorThatDoesNotYield(t *testing.T) {
 			b.start("j", "HelloSeq", nil) // unknown; shows whose stacks are reported
 			time.Sleep(25 * time.Second)
 			if n := b.log.count("orchestrator does not yield"); n != 1 { // after 10 s
-				t.Errorf("it was reported %d times in 25 s, want 1:\n%s", n, b.log)
+				t.Errorf("there were %d reports in 25 s, want 1:\n%s", n, b.log)
 			}
 			for line := range strings.Lines(b.log.String()) {
 				if strings.Contains(line, "does not yield") && (!strings.Contains(line, "waitForSomethingElse") ||
 					!strings.Contains(line, "instanceId=i ") || !strings.Contains(line, "name=O ")) {
-					t.Errorf("the report does not say who and where:\n%s", line)
+					t.Errorf("the report lacks the instance, the function or the stack:\n%s", line)
 				}
 			}
 			c <- "at last"
 			b.wantOutput("i", history.Completed, `"at last"`)
 			if n := b.log.count("orchestrator has yielded"); n != 1 {
-				t.Errorf("the end was logged %d times, want 1:\n%s", n, b.log)
+				t.Errorf("the return was logged %d times, want 1:\n%s", n, b.log)
 			}
 		})
 	}
 }
 
-func TestWatchdog_IsSilentAboutAnOrchestratorThatWaits(t *testing.T) {
+func TestWatchdog_DoesNotReportAWaitingOrchestrator(t *testing.T) {
 	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 		bubble(t, func(b *bench) {
 			b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -56,7 +56,7 @@ func TestWatchdog_IsSilentAboutAnOrchestratorThatWaits(t *testing.T) {
 			b.start("i", "O", nil)
 			b.wantOutput("i", history.Completed, "<nil>")
 			if n := b.log.count("yield"); n != 0 {
-				t.Errorf("the watchdog said:\n%s", b.log)
+				t.Errorf("the watchdog reported the orchestrator:\n%s", b.log)
 			}
 		})
 	}
