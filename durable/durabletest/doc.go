@@ -36,9 +36,9 @@
 //
 // # Every run is a replay test
 //
-// After each episode, the hub replays the orchestrator on its history from the start, as a worker does
-// that has the instance not in memory. If the replay differs from the first run, the test fails at that
-// episode and reports the difference: another call, input, result or custom status.
+// After each episode, the hub replays the orchestrator on its history from the start, as a worker does if
+// the instance is not in memory. If the replay differs from the first run, the test fails at that episode
+// and reports the difference: another call, input, result or custom status.
 //
 // # Entities
 //

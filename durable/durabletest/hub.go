@@ -111,10 +111,10 @@ func (h *Hub) Elapsed() time.Duration { return h.Now().Sub(epoch) }
 // functions passed to [Hub.After] may use it concurrently. The hub processes what the client sends when it
 // next runs.
 //
-// Calls of the client that wait, wait in real time, and the hub does not run meanwhile. A call that waits
-// for an instance therefore never returns; use [Instance.Wait] and [Hub.Advance] instead. For the same
-// reason, terminate an instance and its children one by one: Terminate with durable.Recursive waits for
-// each of them.
+// Client calls that wait do so in real time, and the hub does not run meanwhile. A call that waits for an
+// instance therefore never returns; use [Instance.Wait] and [Hub.Advance] instead. For the same reason,
+// terminate an instance and its children one by one: Terminate with durable.Recursive waits for each of
+// them.
 func (h *Hub) Client() *durable.Client { return h.client }
 
 // After calls f when d has passed. A negative d counts as zero. f may use the hub but must not call a

@@ -44,21 +44,21 @@ const (
 	RepairRow             // the tracking records and the row
 )
 
-// Limits for messages that wait for something that may be lost.
+// Numbers of deliveries after which a message that waits for something lost is discarded.
 const (
-	// A completion whose action is not in the history is delivered at most this often
+	// A completion whose action is not in the history is held back for at least this many deliveries
 	// (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs, IsOutOfOrderMessage).
 	maxOutOfOrderDeliveries = 5
-	// A start message without its instance row is delivered at most this often
+	// A start message without its instance row is held back for this many deliveries
 	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync).
 	maxStartDeliveries = 10
 	// StartAge is the minimum age at which a start message without its row is discarded. Ten
 	// deliveries with the usual delays take longer. The delays are shorter on a worker of a slow
 	// queue.
 	StartAge = 15 * time.Minute
-	// A message to an instance without stored records is delivered at most this often. It may have
-	// overtaken the start message of a child. A child has no row until its first checkpoint, and its
-	// start is hidden for a while if the worker that sent it has crashed.
+	// A message to an instance without stored records is held back for at least this many deliveries. It
+	// may have overtaken the start message of a child. A child has no row until its first checkpoint, and
+	// its start is hidden for a while if the worker that sent it has crashed.
 	maxUnknownInstanceDeliveries = 1
 )
 

@@ -181,7 +181,7 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
 	defer s.Forget(instanceID)
 	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
-	err := store.Retry(ctx, "end instance "+instanceID+" before its start", func(ctx context.Context) (err error) {
+	err := store.Retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
 		if stored.ETag == "" {
 			_, err = s.HistoryTable.Insert(ctx, sentinel)
 		} else {

@@ -162,7 +162,7 @@ func (s *leaseSet) take(ctx context.Context, l BlobLease) (BlobLease, error) {
 			return l, err
 		}
 		if _, err := c.ChangeLease(ctx, token, nil); err != nil {
-			return l, fmt.Errorf("take lease %s/%s over from %s: %w", s.folder, l.Partition, l.Owner, err)
+			return l, fmt.Errorf("take over lease %s/%s from %s: %w", s.folder, l.Partition, l.Owner, err)
 		}
 	} else {
 		c, err := s.leaseClient(l.Partition, token)

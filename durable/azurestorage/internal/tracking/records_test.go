@@ -111,7 +111,7 @@ func TestTracking_MessagesKeepRowsUnchanged(t *testing.T) {
 		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A":{"B":1}}]}`:                    "column A",
 		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A":1.5}]}`:                        "column A",
 		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A":"x","A@odata.type":"Other"}]}`: `unknown type "Other"`,
-		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A@odata.type":"Edm.DateTime"}]}`:  "its value is not before its type",
+		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A@odata.type":"Edm.DateTime"}]}`:  "its type precedes its value",
 	} {
 		if _, err := wire.DecodeRows([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", text, err, want)

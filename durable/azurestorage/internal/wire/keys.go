@@ -46,7 +46,7 @@ const maxKeyUnits = 512
 // CheckID returns an error if an instance ID is too long for a row.
 func CheckID(id string) error {
 	if n := utf16Length(EscapeKey(id)); n > maxKeyUnits {
-		return fmt.Errorf("an instance ID of %d characters; want at most %d: %w", n, maxKeyUnits, provider.ErrInstanceNotFound)
+		return fmt.Errorf("instance ID has %d characters; want at most %d: %w", n, maxKeyUnits, provider.ErrInstanceNotFound)
 	}
 	return nil
 }

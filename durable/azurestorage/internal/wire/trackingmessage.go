@@ -106,7 +106,7 @@ func (e *Row) setDecoded(name string, value json.Token) error {
 		case isType && v == "Edm.DateTime":
 			i := slices.IndexFunc(e.Properties, func(p property) bool { return p.Name == column && p.Edm == EDMString })
 			if i < 0 {
-				return errors.New("its value is not before its type")
+				return errors.New("its type precedes its value")
 			}
 			e.Properties[i].Edm = EDMDateTime
 		case isType:
