@@ -46,7 +46,7 @@ func (e *StallError) Reason() string {
 	return fmt.Sprintf("does not yield: it made no durable call for %v; it must wait for durable tasks only", e.Limit)
 }
 
-// Bound replays the execution that start started. It calls f with the code on another goroutine
+// Bound replays the execution with the given start. It calls f with the code on another goroutine
 // and waits until f returns. The error is a *[StallError] if the code makes no progress for
 // [ReplayLimit], or for a second after a foreign durable call. In that case f hangs, and the
 // caller must not use its results. A panic of f becomes a panic of Bound. If code is nil, f

@@ -23,7 +23,7 @@ type Functions interface {
 }
 
 // Config configures a [Dispatcher]. All fields except CheckVersion, Tracer, Meter and Lifecycle
-// must be set, unless their comment gives a default. Package durable provides the defaults.
+// must be set, unless their comment allows a zero value. Package durable provides the defaults.
 type Config struct {
 	MaxConcurrentActivities    int
 	MaxConcurrentOrchestrators int

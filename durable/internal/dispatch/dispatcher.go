@@ -63,11 +63,11 @@ type RunningActivity struct {
 }
 
 // Running returns the running activities of an execution, unordered.
-func (d *Dispatcher) Running(of history.OrchestrationInstance) (all []RunningActivity) {
+func (d *Dispatcher) Running(instance history.OrchestrationInstance) (all []RunningActivity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for it := range d.running {
-		if it.activity != nil && it.activity.Instance == of {
+		if it.activity != nil && it.activity.Instance == instance {
 			all = append(all, RunningActivity{it.activity.Task.EventID, it.since})
 		}
 	}
@@ -543,8 +543,8 @@ func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFun
 	return policy.hold(f, due, started)
 }
 
-// recordWaiting records that an instance waits for a function. It returns the level of the log message:
-// a warning the first time, an error if the instance is set aside, otherwise debug.
+// recordWaiting records that an instance waits for a function. It returns the level of the log
+// message: a warning the first time, an error if the instance is set aside, otherwise debug.
 func (d *Dispatcher) recordWaiting(instanceID string, f *unknownFunctionError) slog.Level {
 	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
 	case isNew && f.crashed:
@@ -570,8 +570,8 @@ func (d *Dispatcher) resumeSetAside(instanceID string) {
 }
 
 // failureOfUnknown returns the failure of an activity with an unknown function, or nil to hold
-// it back for a worker that has the function. If its orchestration has ended, the activity
-// fails to remove it from its queue; the receiver discards the result.
+// it back for a worker that has the function. If its orchestration has ended, it returns a
+// failure, which removes the activity from its queue; the receiver discards the failure.
 func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityWorkItem, f *unknownFunctionError, log *slog.Logger) *history.FailureDetails {
 	now := d.config.Now()
 	if !f.crashed && d.config.unknown().fails(w.Task.Timestamp, now, true) {

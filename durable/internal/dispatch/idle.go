@@ -11,16 +11,16 @@ import (
 // session may be larger.
 const maxIdleSize = 64 << 20
 
-// newlyIdle is the time for which an idle session is protected: until then, newer sessions are
-// ended first.
+// newlyIdle is the time that a session must wait before it is ended in favor of a newer one; see
+// removeOne.
 const newlyIdle = time.Second
 
 // idle holds the extended sessions that are waiting for messages. It ends some of them if their
 // slot or memory is needed. DurableTask ends none early. To leave slots for other instances, it
 // extends the sessions of at most half of its concurrent orchestrators
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock).
-type idle struct { // maximum number of sessions; at least 1
-	limit int // of sessions, at least 1
+type idle struct {
+	limit int // maximum number of sessions; at least 1
 	now   func() time.Time
 
 	mu      sync.Mutex // protects the following
@@ -86,8 +86,8 @@ func (i *idle) withdraw() {
 }
 
 // removeOne ends the session that has waited longest, or the newest if none has waited for
-// newlyIdle. Otherwise, if more sessions than fit are used in turn, each would end just before
-// it is needed. mu is locked.
+// newlyIdle. Without this exception, if more sessions than fit are used in turn, each would end
+// just before it is needed. mu is locked.
 func (i *idle) removeOne() {
 	at := i.waiting.Front()
 	if i.now().Sub(at.Value.(*idleSession).since) < newlyIdle {

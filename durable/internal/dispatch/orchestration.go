@@ -432,7 +432,7 @@ func (s *session) notify(cp *provider.Checkpoint, isFirst bool) {
 	if listen == nil || s.x.start == nil {
 		return
 	}
-	of := func(status history.RuntimeStatus, reason string) {
+	send := func(status history.RuntimeStatus, reason string) {
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.Error("panic in the Lifecycle callback", "panic", v)
@@ -441,18 +441,18 @@ func (s *session) notify(cp *provider.Checkpoint, isFirst bool) {
 		listen(LifecycleEvent{Name: s.x.start.Name, InstanceID: cp.Instance.InstanceID, Status: status, Reason: reason})
 	}
 	if isFirst {
-		of(history.Running, "")
+		send(history.Running, "")
 	}
 	if cp.ContinuedAsNew {
-		of(history.Completed, "")
-		of(history.Running, "")
+		send(history.Completed, "")
+		send(history.Running, "")
 	}
 	if !s.x.ended {
 		return
 	}
 	for _, e := range cp.NewEvents {
 		if end, ok := e.(*history.ExecutionCompleted); ok {
-			of(end.Status, reasonOf(end))
+			send(end.Status, reasonOf(end))
 		}
 	}
 }

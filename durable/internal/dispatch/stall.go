@@ -40,10 +40,10 @@ func (s *stall) Failure() *history.FailureDetails {
 
 // Stalls holds the instances whose code this process has given up. The zero value is empty.
 type Stalls struct {
-	mu     sync.Mutex                   // protects the following
-	of     map[string]*stall            // by instance ID
-	counts map[unknownFunctionError]int // number of held instances, by function
-	stacks map[unknownFunctionError]string
+	mu         sync.Mutex                   // protects the following
+	byInstance map[string]*stall            // by instance ID
+	counts     map[unknownFunctionError]int // number of held instances, by function
+	stacks     map[unknownFunctionError]string
 }
 
 // Stack returns the stack of an orchestrator that was given up, or "" for others.
@@ -62,18 +62,18 @@ const maxStalls = 3
 func (s *Stalls) add(it *stall) (stops bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of = make(map[string]*stall)
+	if s.byInstance == nil {
+		s.byInstance = make(map[string]*stall)
 	}
 	id := it.start.Instance.InstanceID
-	if s.of[id] == nil && len(s.of) >= maxWaiting {
-		for other := range s.of {
-			delete(s.of, other)
+	if s.byInstance[id] == nil && len(s.byInstance) >= maxWaiting {
+		for other := range s.byInstance {
+			delete(s.byInstance, other)
 			break
 		}
 	}
 	it.turn = nil
-	s.of[id] = it
+	s.byInstance[id] = it
 	if it.foreign != nil {
 		return false
 	}
@@ -90,7 +90,7 @@ func (s *Stalls) add(it *stall) (stops bool) {
 func (s *Stalls) get(start *history.ExecutionStarted) *stall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if it := s.of[start.Instance.InstanceID]; it != nil && it.start.Instance == start.Instance {
+	if it := s.byInstance[start.Instance.InstanceID]; it != nil && it.start.Instance == start.Instance {
 		return it
 	}
 	if it := (&stall{start: start}); s.counts[*it.function()] >= maxStalls {
@@ -108,8 +108,8 @@ func (s *Stalls) resume(start *history.ExecutionStarted, messages []provider.Tas
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if it := s.of[start.Instance.InstanceID]; it == nil || at.After(it.resumed) {
-		delete(s.of, start.Instance.InstanceID)
+	if it := s.byInstance[start.Instance.InstanceID]; it == nil || at.After(it.resumed) {
+		delete(s.byInstance, start.Instance.InstanceID)
 		function := *(&stall{start: start}).function()
 		delete(s.counts, function)
 		delete(s.stacks, function)
@@ -120,7 +120,7 @@ func (s *Stalls) resume(start *history.ExecutionStarted, messages []provider.Tas
 func (s *Stalls) remove(instanceID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.of, instanceID)
+	delete(s.byInstance, instanceID)
 }
 
 // resumedAt returns the time of the latest resume event, or the zero time.

@@ -107,6 +107,6 @@ func hasResumption(messages []provider.TaskMessage) bool {
 	return slices.ContainsFunc(messages, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeExecutionResumed })
 }
 
-// lateRow is the time after which an instance's row must be newer than the scheduling of an
+// lateRow is the maximum time by which an instance's row may lag behind the scheduling of an
 // activity.
 const lateRow = 5 * time.Minute

@@ -164,12 +164,12 @@ func TestBatch_TheHoldersRequestsRunFirst(t *testing.T) {
 // afterwards.
 func TestBatch_EarlierRequestsOfTheHolderRunBeforeLaterOnes(t *testing.T) {
 	p := newPlay(t)
-	of := func(name string, at time.Duration) *history.EventRaised {
+	request := func(name string, at time.Duration) *history.EventRaised {
 		return op(entity.Request{Operation: name, Signal: true, Parent: "p", ParentExecution: "x", Timestamp: noon.Add(at)})
 	}
-	p.get(op(lockRequest("p", 1, "0", "a")), clientSignal("of others"), of("before", 0))
+	p.get(op(lockRequest("p", 1, "0", "a")), clientSignal("of others"), request("before", 0))
 	p.want(`answer to p {"result":"Lock Acquisition Completed"}`, "continue to @counter@a")
-	p.get(of("after", time.Second))
+	p.get(request("after", time.Second))
 	p.want("ran before", "ran after")
 	p.get(release("p"))
 	p.want("ran of others")

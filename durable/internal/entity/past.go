@@ -27,8 +27,8 @@ func limitsFor(exact bool) limits {
 }
 
 const (
-	// pastMarks is the maximum number of marks that are dropped together. maxSenderMarks is the
-	// maximum number of marks of a sender.
+	// pastMarks is the maximum number of marks of a moment, which are dropped together.
+	// maxSenderMarks is the maximum number of marks of a sender.
 	pastMarks      = 256
 	maxSenderMarks = 64
 )
@@ -65,23 +65,23 @@ func (p *past) has(k uint64) bool {
 	return slices.ContainsFunc(p.marked, func(m moment) bool { return slices.Contains(m.marks, k) })
 }
 
-// recall adds what the past holds about r and its predecessor to of, the run of its sender.
-func (p *past) recall(of *run, r *Request) {
+// recall adds what the past holds about r and its predecessor to e, the run of its sender.
+func (p *past) recall(e *run, r *Request) {
 	if len(p.marked) == 0 && p.forgotten.IsZero() {
 		return
 	}
-	if k := mark(r.key()); p.has(k) && !slices.Contains(of.recent, k) {
-		of.recent = append(of.recent, k)
+	if k := mark(r.key()); p.has(k) && !slices.Contains(e.recent, k) {
+		e.recent = append(e.recent, k)
 	}
 	switch after := r.Predecessor; {
-	case of.has(after):
+	case e.has(after):
 	case p.has(markOf(r.Parent, r.ParentExecution, after, false)):
-		of.free = later(of.free, of.came.add(after))
-		of.last = later(of.last, after)
+		e.free = later(e.free, e.came.add(after))
+		e.last = later(e.last, after)
 	case p.has(markOf(r.Parent, r.ParentExecution, after, true)):
-		of.free, of.last, of.loose = later(of.free, after), later(of.last, after), true
-	case !after.After(p.forgotten) && len(of.buffered) == 0:
-		of.free = later(of.free, after)
+		e.free, e.last, e.loose = later(e.free, after), later(e.last, after), true
+	case !after.After(p.forgotten) && len(e.buffered) == 0:
+		e.free = later(e.free, after)
 	}
 }
 
@@ -90,10 +90,10 @@ func (p *past) recall(of *run, r *Request) {
 func (p *past) add(sender string, from *source) {
 	var all marks
 	var at time.Time
-	for _, of := range from.runs() {
-		all = append(all, of.recent...)
-		for _, label := range of.ends() {
-			all = append(all, markOf(sender, of.execution, label, of.loose || of.free.After(of.old)))
+	for _, e := range from.runs() {
+		all = append(all, e.recent...)
+		for _, label := range e.ends() {
+			all = append(all, markOf(sender, e.execution, label, e.loose || e.free.After(e.old)))
 			at = later(at, label)
 		}
 	}

@@ -40,32 +40,32 @@ type run struct {
 type link struct{ label, after time.Time }
 
 // has reports whether a label arrived with all its predecessors.
-func (of *run) has(label time.Time) bool { return !label.After(of.old) || of.came.has(label) }
+func (e *run) has(label time.Time) bool { return !label.After(e.old) || e.came.has(label) }
 
 // waits reports whether a request that follows the given label must wait.
-func (of *run) waits(after, horizon time.Time) bool {
-	return !of.has(after) && after.After(of.free) && !after.Before(horizon)
+func (e *run) waits(after, horizon time.Time) bool {
+	return !e.has(after) && after.After(e.free) && !after.Before(horizon)
 }
 
 // hold buffers r until it may take effect. Of a duplicate it keeps only the link.
-func (of *run) hold(r *Request, known bool) {
+func (e *run) hold(r *Request, known bool) {
 	if known {
-		of.addLink(link{r.Timestamp, r.Predecessor})
-		of.last = later(of.last, r.Timestamp)
+		e.addLink(link{r.Timestamp, r.Predecessor})
+		e.last = later(e.last, r.Timestamp)
 		return
 	}
-	i, found := slices.BinarySearchFunc(of.buffered, r, compareRequests)
+	i, found := slices.BinarySearchFunc(e.buffered, r, compareRequests)
 	if found {
-		of.buffered[i] = r
+		e.buffered[i] = r
 		return
 	}
-	of.buffered = slices.Insert(of.buffered, i, r)
+	e.buffered = slices.Insert(e.buffered, i, r)
 }
 
-func (of *run) addLink(l link) {
+func (e *run) addLink(l link) {
 	same := func(k link) bool { return k.label.Equal(l.label) && k.after.Equal(l.after) }
-	if !slices.ContainsFunc(of.links, same) {
-		of.links = append(of.links, l)
+	if !slices.ContainsFunc(e.links, same) {
+		e.links = append(e.links, l)
 	}
 }
 
@@ -76,83 +76,83 @@ func compareRequests(a, b *Request) int {
 }
 
 // unbuffer replaces buffered requests with the given key by links.
-func (of *run) unbuffer(key string) {
-	of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool {
+func (e *run) unbuffer(key string) {
+	e.buffered = slices.DeleteFunc(e.buffered, func(b *Request) bool {
 		if b.key() == key {
-			of.addLink(link{b.Timestamp, b.Predecessor})
+			e.addLink(link{b.Timestamp, b.Predecessor})
 		}
 		return b.key() == key
 	})
 }
 
-func (of *run) nextLink(horizon time.Time) (link, bool) {
-	i := slices.IndexFunc(of.links, func(l link) bool { return !of.waits(l.after, horizon) })
+func (e *run) nextLink(horizon time.Time) (link, bool) {
+	i := slices.IndexFunc(e.links, func(l link) bool { return !e.waits(l.after, horizon) })
 	if i < 0 {
 		return link{}, false
 	}
-	l := of.links[i]
-	of.links = slices.Delete(of.links, i, i+1)
+	l := e.links[i]
+	e.links = slices.Delete(e.links, i, i+1)
 	return l, true
 }
 
-func (of *run) nextBuffered(horizon time.Time) (*Request, bool) {
-	i := slices.IndexFunc(of.buffered, func(r *Request) bool { return !of.waits(r.Predecessor, horizon) })
+func (e *run) nextBuffered(horizon time.Time) (*Request, bool) {
+	i := slices.IndexFunc(e.buffered, func(r *Request) bool { return !e.waits(r.Predecessor, horizon) })
 	if i < 0 {
 		return nil, false
 	}
-	r := of.buffered[i]
-	of.buffered = slices.Delete(of.buffered, i, i+1)
+	r := e.buffered[i]
+	e.buffered = slices.Delete(e.buffered, i, i+1)
 	return r, true
 }
 
 // recordLabel records a label whose predecessors have all arrived. If more than a tick lies
 // between the label and its predecessor, the predecessor is the end of an earlier, committed
 // episode. Only requests after it can be sent again with other labels.
-func (of *run) recordLabel(label, after, horizon time.Time) {
-	newEpisode := of.came.has(after) && label.Sub(after) > tick
-	if !of.has(after) && !after.Before(horizon) {
-		of.loose = true
+func (e *run) recordLabel(label, after, horizon time.Time) {
+	newEpisode := e.came.has(after) && label.Sub(after) > tick
+	if !e.has(after) && !after.Before(horizon) {
+		e.loose = true
 	}
 	switch {
-	case newEpisode && of.loose:
-		of.recent = of.recent.last(keepOther)
+	case newEpisode && e.loose:
+		e.recent = e.recent.last(keepOther)
 	case newEpisode:
-		of.markCommitted(after)
+		e.markCommitted(after)
 	}
-	if !of.has(label) {
-		of.free = later(of.free, of.came.add(label))
+	if !e.has(label) {
+		e.free = later(e.free, e.came.add(label))
 	}
 }
 
 // markCommitted records that the episode with the given last label was committed. Buffered
 // requests with earlier labels belong to attempts that were not committed, or are sent again.
-func (of *run) markCommitted(label time.Time) {
-	of.old = label
-	if !of.last.After(label) {
-		of.recent = of.recent.last(keepCommitted - 1)
+func (e *run) markCommitted(label time.Time) {
+	e.old = label
+	if !e.last.After(label) {
+		e.recent = e.recent.last(keepCommitted - 1)
 	}
-	of.forgetChains(label)
+	e.forgetChains(label)
 }
 
 // forgetChains drops labels and requests up to a label.
-func (of *run) forgetChains(label time.Time) {
-	of.came = slices.DeleteFunc(of.came, func(s span) bool { return !s.last.After(label) })
-	of.links = slices.DeleteFunc(of.links, func(l link) bool { return !l.label.After(label) })
-	of.buffered = slices.DeleteFunc(of.buffered, func(r *Request) bool { return !r.Timestamp.After(label) })
+func (e *run) forgetChains(label time.Time) {
+	e.came = slices.DeleteFunc(e.came, func(s span) bool { return !s.last.After(label) })
+	e.links = slices.DeleteFunc(e.links, func(l link) bool { return !l.label.After(label) })
+	e.buffered = slices.DeleteFunc(e.buffered, func(r *Request) bool { return !r.Timestamp.After(label) })
 }
 
 // forgetBefore drops everything older than the horizon. No request waits for that.
-func (of *run) forgetBefore(horizon time.Time) {
-	for _, label := range []*time.Time{&of.last, &of.old, &of.free} {
+func (e *run) forgetBefore(horizon time.Time) {
+	for _, label := range []*time.Time{&e.last, &e.old, &e.free} {
 		if label.Before(horizon) {
 			*label = time.Time{}
 		}
 	}
-	of.forgetChains(horizon.Add(-tick))
+	e.forgetChains(horizon.Add(-tick))
 }
 
 // isOver reports whether the whole run is older than the horizon.
-func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 }
+func (e *run) isOver() bool { return e.last.IsZero() && len(e.buffered) == 0 }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -193,20 +193,20 @@ func (c *chain) add(label time.Time) (forgotten time.Time) {
 }
 
 // hasExtensions reports whether the run has members that DurableTask does not have.
-func (of *run) hasExtensions() bool {
-	return len(of.recent) > 0 || len(of.came) > 0 || len(of.links) > 0 || of.loose || of.free.After(of.old)
+func (e *run) hasExtensions() bool {
+	return len(e.recent) > 0 || len(e.came) > 0 || len(e.links) > 0 || e.loose || e.free.After(e.old)
 }
 
 // write writes DurableTask's members, then the extensions. It omits old if it is the only
 // extension.
-func (of *run) write(w *writer) {
-	w.time("Last", of.last)
-	w.filled("ExecutionId", of.execution)
-	if len(of.buffered) > 0 {
+func (e *run) write(w *writer) {
+	w.time("Last", e.last)
+	w.filled("ExecutionId", e.execution)
+	if len(e.buffered) > 0 {
 		w.key("Buffered")
 		w.open()
 		var last time.Time
-		for _, r := range of.buffered { // the key is the label, made unique by adding ticks
+		for _, r := range e.buffered { // the key is the label, made unique by adding ticks
 			if last = later(r.Timestamp, last.Add(tick)); !last.Equal(r.Timestamp) {
 				w.key(stampText(last.UTC()))
 			} else {
@@ -216,26 +216,26 @@ func (of *run) write(w *writer) {
 		}
 		w.close()
 	}
-	w.marks("seen", of.recent)
-	if !of.old.IsZero() && of.hasExtensions() {
-		w.time("old", of.old)
+	w.marks("seen", e.recent)
+	if !e.old.IsZero() && e.hasExtensions() {
+		w.time("old", e.old)
 	}
-	if of.free.After(of.old) {
-		w.time("free", of.free)
+	if e.free.After(e.old) {
+		w.time("free", e.free)
 	}
-	if of.loose {
+	if e.loose {
 		w.bool("loose", true)
 	}
-	of.writeChain(w)
+	e.writeChain(w)
 }
 
 // writeChain writes labels as the number of ticks before Last: for each span the last label and
 // the length, for each link both labels.
-func (of *run) writeChain(w *writer) {
-	base := ticksOf(of.last)
-	if len(of.came) > 0 {
-		w.list("came", 2*len(of.came), func(i int) {
-			s := of.came[i/2]
+func (e *run) writeChain(w *writer) {
+	base := ticksOf(e.last)
+	if len(e.came) > 0 {
+		w.list("came", 2*len(e.came), func(i int) {
+			s := e.came[i/2]
 			n := base - ticksOf(s.last)
 			if i%2 > 0 {
 				n = ticksOf(s.last) - ticksOf(s.first)
@@ -243,25 +243,25 @@ func (of *run) writeChain(w *writer) {
 			w.buf = strconv.AppendInt(w.buf, n, 10)
 		})
 	}
-	if len(of.links) > 0 {
-		w.list("links", 2*len(of.links), func(i int) {
-			l := of.links[i/2]
+	if len(e.links) > 0 {
+		w.list("links", 2*len(e.links), func(i int) {
+			l := e.links[i/2]
 			w.buf = strconv.AppendInt(w.buf, base-ticksOf([]time.Time{l.label, l.after}[i%2]), 10)
 		})
 	}
 }
 
 // ends returns the labels that the next request of the run may follow.
-func (of *run) ends() []time.Time {
-	all := []time.Time{of.last}
+func (e *run) ends() []time.Time {
+	all := []time.Time{e.last}
 	add := func(label time.Time) {
 		if !label.IsZero() && !slices.ContainsFunc(all, label.Equal) {
 			all = append(all, label)
 		}
 	}
-	add(of.old)
-	add(of.free)
-	for _, s := range of.came {
+	add(e.old)
+	add(e.free)
+	for _, s := range e.came {
 		add(s.last)
 	}
 	return all

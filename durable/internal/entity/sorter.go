@@ -140,20 +140,20 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		from = &source{run: run{execution: r.ParentExecution}}
 		s.received.set(r.Parent, from)
 	}
-	of := from.runOf(r.ParentExecution)
-	if of == nil {
-		of, deliver = from.startRun(r, deliver)
+	e := from.runOf(r.ParentExecution)
+	if e == nil {
+		e, deliver = from.startRun(r, deliver)
 	}
-	s.past.recall(of, r)
+	s.past.recall(e, r)
 	switch {
-	case of.has(r.Timestamp) && from.knows(of, r):
+	case e.has(r.Timestamp) && from.knows(e, r):
 		return deliver
-	case of.waits(r.Predecessor, s.receiveHorizon):
-		of.hold(r, from.knows(of, r))
+	case e.waits(r.Predecessor, s.receiveHorizon):
+		e.hold(r, from.knows(e, r))
 		return deliver
 	}
-	deliver = from.take(of, r, s.receiveHorizon, deliver)
-	return from.deliverReady(of, s.receiveHorizon, deliver)
+	deliver = from.take(e, r, s.receiveHorizon, deliver)
+	return from.deliverReady(e, s.receiveHorizon, deliver)
 }
 
 // expire drops entries by the clock after the window was disabled. It returns the requests that
@@ -173,16 +173,16 @@ func (s *Sorter) expire(now time.Time) (deliver []*Request) {
 }
 
 // Passed records the label of a lock request that another entity passed on. It is not sorted.
-// In DurableTask the next request of that entity follows it, and is buffered by DurableTask's
-// receivers for the whole window. Senders of this package let no request follow it.
+// In DurableTask the next request of that entity follows it, and DurableTask's receivers buffer
+// that request for the whole window. Recording the label avoids this.
 func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 	from, ok := s.received.get(by)
 	if !ok {
 		return nil
 	}
-	of := &from.run
-	of.addLink(link{r.Timestamp, r.Predecessor})
-	return from.deliverReady(of, s.receiveHorizon, nil)
+	e := &from.run
+	e.addLink(link{r.Timestamp, r.Predecessor})
+	return from.deliverReady(e, s.receiveHorizon, nil)
 }
 
 // sweep drops labels older than the horizon. It returns the requests that need not wait any
@@ -190,9 +190,9 @@ func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 func (s *Sorter) sweep() (deliver []*Request) {
 	for _, key := range s.received.keys {
 		from := s.received.values[key]
-		for _, of := range from.runs() {
-			deliver = from.deliverReady(of, s.receiveHorizon, deliver)
-			of.forgetBefore(s.receiveHorizon)
+		for _, e := range from.runs() {
+			deliver = from.deliverReady(e, s.receiveHorizon, deliver)
+			e.forgetBefore(s.receiveHorizon)
 		}
 	}
 	s.forgetSenders()
@@ -212,13 +212,13 @@ func (s *Sorter) forgetSenders() {
 }
 
 // prune drops IDs that no sender sends again, and limits the number of entries. After another
-// worker acquired the entity it keeps old senders for a while: they may not have run since the
-// entity last did.
+// worker acquired the entity, it keeps old senders for a while: they may not have run since the
+// entity last ran.
 func (s *Sorter) prune(m *memory, now time.Time, most limits) {
 	for _, from := range s.received.values {
 		if m.isOld(from.last, now, rerunTime) {
-			for _, of := range from.runs() {
-				of.recent = of.recent.last(keepCommitted)
+			for _, e := range from.runs() {
+				e.recent = e.recent.last(keepCommitted)
 			}
 		}
 	}

@@ -40,30 +40,30 @@ type wireRun struct {
 }
 
 func (w *wireRun) run() run {
-	of := run{last: w.Last.Time, execution: w.ExecutionID, recent: w.Seen, old: w.Old.Time, free: w.Free.Time, loose: w.Loose}
+	e := run{last: w.Last.Time, execution: w.ExecutionID, recent: w.Seen, old: w.Old.Time, free: w.Free.Time, loose: w.Loose}
 	if w.Seen == nil && w.Came == nil && w.Links == nil && w.Free.IsZero() && !w.Loose { // written by DurableTask, which holds no IDs
-		of.old = of.last
+		e.old = e.last
 	}
 	for _, key := range w.Buffered.keys {
 		if r := w.Buffered.values[key]; r != nil {
-			of.buffered = append(of.buffered, r)
+			e.buffered = append(e.buffered, r)
 		}
 	}
-	slices.SortStableFunc(of.buffered, compareRequests)
-	base := ticksOf(of.last)
+	slices.SortStableFunc(e.buffered, compareRequests)
+	base := ticksOf(e.last)
 	for pair := range slices.Chunk(w.Came[:len(w.Came)/2*2], 2) {
 		last, ok := timeOf(base - pair[0])
 		first, also := timeOf(base - pair[0] - pair[1])
 		if ok && also {
-			of.came = append(of.came, span{first, last})
+			e.came = append(e.came, span{first, last})
 		}
 	}
 	for pair := range slices.Chunk(w.Links[:len(w.Links)/2*2], 2) {
 		label, ok := timeOf(base - pair[0])
 		after, also := timeOf(base - pair[1])
 		if ok && also {
-			of.links = append(of.links, link{label, after})
+			e.links = append(e.links, link{label, after})
 		}
 	}
-	return of
+	return e
 }

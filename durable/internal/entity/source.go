@@ -52,16 +52,16 @@ func (from *source) startRun(r *Request, deliver []*Request) (*run, []*Request) 
 	if len(from.others) == maxOtherRuns {
 		deliver = append(deliver, from.forgetRun()...)
 	}
-	of := &run{execution: r.ParentExecution, free: from.over}
+	e := &run{execution: r.ParentExecution, free: from.over}
 	if r.Timestamp.After(from.last) {
 		before := from.run
 		before.recent = before.recent.last(keepOther)
 		from.others = append(from.others, &before)
-		from.run, of = *of, &from.run
+		from.run, e = *e, &from.run
 	} else {
-		from.others = append(from.others, of)
+		from.others = append(from.others, e)
 	}
-	return of, deliver
+	return e, deliver
 }
 
 // oldest returns the index in others of the next run to forget: the oldest without buffered
@@ -94,38 +94,38 @@ func (from *source) has(r *Request) bool {
 
 // knows reports whether r is a duplicate, by its ID or by its label. The ID may have been
 // dropped.
-func (from *source) knows(of *run, r *Request) bool { return !r.Timestamp.After(of.old) || from.has(r) }
+func (from *source) knows(e *run, r *Request) bool { return !r.Timestamp.After(e.old) || from.has(r) }
 
 // take records the label of r, whose predecessors have arrived, and appends r unless it is a
 // duplicate.
-func (from *source) take(of *run, r *Request, horizon time.Time, deliver []*Request) []*Request {
-	of.recordLabel(r.Timestamp, r.Predecessor, horizon)
-	of.last = later(of.last, r.Timestamp)
-	return from.add(of, r, deliver)
+func (from *source) take(e *run, r *Request, horizon time.Time, deliver []*Request) []*Request {
+	e.recordLabel(r.Timestamp, r.Predecessor, horizon)
+	e.last = later(e.last, r.Timestamp)
+	return from.add(e, r, deliver)
 }
 
 // add holds the ID of r and appends r, unless the ID is held already.
-func (from *source) add(of *run, r *Request, deliver []*Request) []*Request {
+func (from *source) add(e *run, r *Request, deliver []*Request) []*Request {
 	if from.has(r) {
 		return deliver
 	}
-	of.recent = append(of.recent.last(maxRecent-1), mark(r.key()))
-	of.unbuffer(r.key())
+	e.recent = append(e.recent.last(maxRecent-1), mark(r.key()))
+	e.unbuffer(r.key())
 	return append(deliver, r)
 }
 
 // deliverReady appends the buffered requests that need not wait any longer.
-func (from *source) deliverReady(of *run, horizon time.Time, deliver []*Request) []*Request {
+func (from *source) deliverReady(e *run, horizon time.Time, deliver []*Request) []*Request {
 	for {
-		if l, ok := of.nextLink(horizon); ok {
-			of.recordLabel(l.label, l.after, horizon)
+		if l, ok := e.nextLink(horizon); ok {
+			e.recordLabel(l.label, l.after, horizon)
 			continue
 		}
-		r, ok := of.nextBuffered(horizon)
+		r, ok := e.nextBuffered(horizon)
 		if !ok {
 			return deliver
 		}
-		deliver = from.take(of, r, horizon, deliver)
+		deliver = from.take(e, r, horizon, deliver)
 	}
 }
 
@@ -168,9 +168,9 @@ func (from *source) UnmarshalJSON(data []byte) error {
 // isQuiet reports whether no request of a sender waits and few marks are needed for it.
 func (from *source) isQuiet() bool {
 	n := 0
-	for _, of := range from.runs() {
-		n += len(of.recent) + len(of.ends())
-		if len(of.buffered) > 0 || len(of.links) > 0 || of.last.IsZero() {
+	for _, e := range from.runs() {
+		n += len(e.recent) + len(e.ends())
+		if len(e.buffered) > 0 || len(e.links) > 0 || e.last.IsZero() {
 			return false
 		}
 	}

@@ -57,7 +57,7 @@ type eventWait struct {
 	taken int // its index in events.taken plus 1; 0 if absent
 }
 
-func (v *events) of(name string) *eventName {
+func (v *events) byName(name string) *eventName {
 	key := strings.ToUpper(name)
 	n := v.names[key]
 	if n == nil {
@@ -157,14 +157,14 @@ func (v *events) unread() []*history.EventRaised {
 func (v *events) WaitEvent(f *Future, name string) {
 	v.x.check("Wait")
 	f.x, f.kind, f.name = v.x, raisedKind, name
-	f.wait = &eventWait{name: v.of(name), since: v.x.now}
+	f.wait = &eventWait{name: v.byName(name), since: v.x.now}
 	v.listen(f)
 }
 
 // raise delivers an event to the newest waiting future, or buffers it. An entity's answer to a
 // request that replay has not made yet is buffered under its origin.
 func (v *events) raise(e *history.EventRaised) {
-	n := v.of(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
+	n := v.byName(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
 	a := arrival{e, v.arrived}
 	v.arrived++
 	for len(n.waiting) > 0 {

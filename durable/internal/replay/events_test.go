@@ -27,7 +27,7 @@ func TestEvents_EndedRacesAreRemoved(t *testing.T) {
 			x.WaitEvent(tick, "Tick")
 			x.WaitEvent(number, "Number")
 			x.AwaitAny([]*replay.Future{tick, number, long})
-			events, waiters := x.Remembered("Number", long)
+			events, waiters := x.StoredWaits("Number", long)
 			most = max(most, events, waiters)
 		}
 		return nil, nil
