@@ -14,19 +14,19 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// A probe is a bare request, or a few that belong together, to the account that
-// hubs are measured on. What a hub can do is bounded by what the account can.
+// probe is a request, or a sequence of requests, to the account that stores the measured hubs. The account
+// limits the throughput of a hub.
 type probe struct {
 	name     string
-	requests int // that one call makes
+	requests int // number of requests per call
 	call     func(ctx context.Context, i int) error
 }
 
-// probesInFlight is how many calls are under way at a time, besides one.
+// probesInFlight is the number of concurrent calls in the throughput measurement.
 const probesInFlight = 32
 
-// calibrate returns a table of how many bare requests a second the account
-// sustains, and how long one takes that is alone.
+// calibrate returns a table with the account's latency of single requests and its throughput in requests per
+// second.
 func calibrate(ctx context.Context, o options) (table string, err error) {
 	name := fmt.Sprintf("probe%x", time.Now().UnixNano())
 	probes, remove, err := newProbes(ctx, o.connection, name)
@@ -46,8 +46,8 @@ func calibrate(ctx context.Context, o options) (table string, err error) {
 	return b.String(), nil
 }
 
-// measure returns how many milliseconds a request takes that is alone, and how
-// many there are a second when there are many.
+// measure returns the latency of a single request in milliseconds, and the requests per second in each run
+// with many concurrent calls.
 func (p probe) measure(ctx context.Context, runs int) (alone float64, rates []float64, err error) {
 	const single, many = 50, 640
 	var took []float64
@@ -74,8 +74,7 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// newProbes returns the probes, whose queue and table have the given name until
-// they are removed.
+// newProbes returns the probes. Their queue and table have the given name. remove deletes both.
 func newProbes(ctx context.Context, connection, name string) (probes []probe, remove func() error, err error) {
 	transport := azcore.ClientOptions{Transport: newRequests()}
 	queues, err := azqueue.NewServiceClientFromConnectionString(connection, &azqueue.ClientOptions{ClientOptions: transport})
@@ -98,7 +97,7 @@ func newProbes(ctx context.Context, connection, name string) (probes []probe, re
 		_, errTable := table.Delete(ctx, nil)
 		return errors.Join(errQueue, errTable)
 	}
-	text := strings.Repeat("m", 500) // such as a message of a small activity
+	text := strings.Repeat("m", 500) // the size of a message of a small activity
 	return []probe{
 		{"queue: put, receive, delete", 3, func(ctx context.Context, _ int) error { return passThrough(ctx, queue, text) }},
 		{"table: transaction of 4 rows", 1, func(ctx context.Context, i int) error { return insertTogether(ctx, table, i) }},
@@ -113,7 +112,7 @@ func newProbes(ctx context.Context, connection, name string) (probes []probe, re
 	}, remove, nil
 }
 
-// passThrough puts a message into a queue, and receives and deletes one.
+// passThrough enqueues a message, and dequeues and deletes one.
 func passThrough(ctx context.Context, queue *azqueue.QueueClient, text string) error {
 	if _, err := queue.EnqueueMessage(ctx, text, nil); err != nil {
 		return err
@@ -130,7 +129,7 @@ func passThrough(ctx context.Context, queue *azqueue.QueueClient, text string) e
 	return nil
 }
 
-// insertTogether inserts what a checkpoint does, about.
+// insertTogether inserts about as much as a checkpoint.
 func insertTogether(ctx context.Context, table *aztables.Client, i int) error {
 	var actions []aztables.TransactionAction
 	for n := range 4 {
@@ -143,7 +142,7 @@ func insertTogether(ctx context.Context, table *aztables.Client, i int) error {
 func row(partition string, n int) []byte {
 	raw, err := json.Marshal(map[string]any{"PartitionKey": partition, "RowKey": fmt.Sprint(n), "EventType": "TaskCompleted", "Result": strings.Repeat("r", 100)})
 	if err != nil {
-		panic(err) // texts
+		panic(err) // unreachable: the values are strings
 	}
 	return raw
 }

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// A point is how many sequences a second there are with some in flight.
+// point is the throughput of hello sequences with a number of sequences in flight.
 type point struct {
 	inFlight int
 	rate     float64
 }
 
-// drawCurve measures sequences a second by how many are in flight, and draws
-// that into a file.
+// drawCurve measures hello sequences per second for several numbers in flight, and draws the results as SVG.
 func drawCurve(ctx context.Context, o options, open opener, file string) error {
 	var points []point
 	for n := 1; n <= 128; n *= 2 {
@@ -29,7 +28,7 @@ func drawCurve(ctx context.Context, o options, open opener, file string) error {
 	return os.WriteFile(file, []byte(svg(o.hub, points)), 0o600)
 }
 
-// svg draws points, one column for each doubling.
+// svg draws points, with one column for each doubling.
 func svg(hub string, points []point) string {
 	const width, height, left, bottom = 640, 360, 60, 40
 	top := 0.0

@@ -10,7 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// entityWorkloads are those of entities.
+// entityWorkloads are the workloads with entities.
 var entityWorkloads = []workload{
 	{
 		name:    "signals to one entity",
@@ -45,7 +45,7 @@ var entityWorkloads = []workload{
 	},
 }
 
-// entityFunctions are what entityWorkloads run.
+// entityFunctions are the functions of entityWorkloads.
 var entityFunctions = []*durable.Function{
 	durable.Entity("Meter", durable.Op("Add", (*Meter).Add)),
 	durable.Orchestrator("Call", Call),
@@ -53,26 +53,26 @@ var entityFunctions = []*durable.Function{
 	durable.Orchestrator("Transfer", Transfer),
 }
 
-// A Meter is an entity that adds up.
+// Meter is an entity that holds a sum.
 type Meter int
 
-// Add adds n, and notes when.
+// Add adds n and records the time.
 func (m *Meter) Add(_ *durable.EntityContext, n int) (int, error) {
 	*m += Meter(n)
-	added.note()
+	added.record()
 	return int(*m), nil
 }
 
-// added is when meters were added to.
+// added records the times of Meter.Add.
 var added moments
 
-// moments are the times at which something was done.
+// moments is a list of times.
 type moments struct {
 	mu sync.Mutex
 	at []time.Time
 }
 
-func (m *moments) note() {
+func (m *moments) record() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at = append(m.at, time.Now())
@@ -84,8 +84,8 @@ func (m *moments) count() int {
 	return len(m.at)
 }
 
-// take returns the times since the last take.
-func (m *moments) take() []time.Time {
+// drain returns the times since the previous take.
+func (m *moments) drain() []time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.at
@@ -93,12 +93,12 @@ func (m *moments) take() []time.Time {
 	return at
 }
 
-// Call adds to one meter.
+// Call adds 1 to a meter.
 func Call(ctx *durable.Context, _ durable.Void) (int, error) {
 	return durable.CallEntity(ctx, durable.EntityKey[Meter]("called"), (*Meter).Add, 1).Await()
 }
 
-// Calls adds to a meter n times, one after another.
+// Calls adds 1 to a meter n times in sequence.
 func Calls(ctx *durable.Context, n int) (sum int, err error) {
 	for range n {
 		if sum, err = durable.CallEntity(ctx, durable.EntityKey[Meter](ctx.InstanceID()), (*Meter).Add, 1).Await(); err != nil {
@@ -108,7 +108,7 @@ func Calls(ctx *durable.Context, n int) (sum int, err error) {
 	return sum, nil
 }
 
-// Transfer moves something from one meter to another under their locks.
+// Transfer moves 1 from one meter to another under their locks.
 func Transfer(ctx *durable.Context, _ durable.Void) (int, error) {
 	const from, to = durable.EntityKey[Meter]("from"), durable.EntityKey[Meter]("to")
 	defer durable.LockEntities(ctx, from, to)()
@@ -118,8 +118,8 @@ func Transfer(ctx *durable.Context, _ durable.Void) (int, error) {
 	return durable.CallEntity(ctx, to, (*Meter).Add, 1).Await()
 }
 
-// signals has clients signal some meters, each as often as the others, and
-// returns how many operations a second became durable.
+// signals signals meters from clients, each meter the same number of times. It returns the number of durable
+// operations per second.
 func signals(ctx context.Context, r *rig, meters, each int) ([]float64, error) {
 	if !r.slow {
 		each *= 10
@@ -127,7 +127,7 @@ func signals(ctx context.Context, r *rig, meters, each int) ([]float64, error) {
 	key := func(i int) durable.EntityKey[Meter] {
 		return durable.EntityKey[Meter](fmt.Sprintf("meter %d", i))
 	}
-	added.take()
+	added.drain()
 	began := time.Now()
 	err := inParallel(meters*each, 64, func(i int) error {
 		return durable.Signal(ctx, r.client, key(i%meters), (*Meter).Add, 1)
@@ -145,7 +145,7 @@ func signals(ctx context.Context, r *rig, meters, each int) ([]float64, error) {
 			return err == nil && int(sum) == each
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s does not get to %d: %w", key(i), each, err)
+			return nil, fmt.Errorf("%s does not reach %d: %w", key(i), each, err)
 		}
 		if i == 0 {
 			took = time.Since(began)
@@ -154,7 +154,7 @@ func signals(ctx context.Context, r *rig, meters, each int) ([]float64, error) {
 	return []float64{float64(meters*each) / took.Seconds()}, nil
 }
 
-// until waits until something holds that is about to.
+// until waits until holds returns true.
 func until(ctx context.Context, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -172,21 +172,20 @@ func callsAtOnce(ctx context.Context, r *rig) ([]float64, error) {
 	return perSecond(ctx, r, Call, 2000, 64)
 }
 
-// calls has an orchestration call a meter many times in a row, and returns how
-// long it is from one operation to the next: the answer goes to the orchestration
-// and its next call to the meter.
+// calls lets an orchestration call a meter many times in sequence. It returns the time between two
+// operations, which contains the response to the orchestration and its next call.
 func calls(ctx context.Context, r *rig) ([]float64, error) {
 	n := 1000
 	if r.slow {
 		n = 100
 	}
-	added.take()
+	added.drain()
 	if _, err := timed(ctx, r, Calls, n); err != nil {
 		return nil, err
 	}
-	at := added.take()
+	at := added.drain()
 	if len(at) != n {
-		return nil, fmt.Errorf("the meter was added to %d times, want %d", len(at), n)
+		return nil, fmt.Errorf("%d operations of the meter, want %d", len(at), n)
 	}
 	took := make([]float64, n-1)
 	for i := range took {
@@ -195,7 +194,7 @@ func calls(ctx context.Context, r *rig) ([]float64, error) {
 	return percentiles(took), nil
 }
 
-// transfers returns how long orchestrations take that lock two meters.
+// transfers returns the duration of orchestrations that lock two meters.
 func transfers(ctx context.Context, r *rig) ([]float64, error) {
 	n := 300
 	if r.slow {
@@ -216,14 +215,13 @@ func transfers(ctx context.Context, r *rig) ([]float64, error) {
 	return percentiles(took), nil
 }
 
-// idleEntities has many meters do something, and returns what each of them takes of the
-// heap afterwards.
+// idleEntities signals many meters once. It returns the heap size per meter afterwards.
 func idleEntities(ctx context.Context, r *rig) ([]float64, error) {
 	n := 100_000
 	if r.slow {
 		n /= 20
 	}
-	added.take()
+	added.drain()
 	before := heap()
 	err := inParallel(n, 64, func(i int) error {
 		return durable.Signal(ctx, r.client, durable.EntityKey[Meter](fmt.Sprintf("idle %d", i)), (*Meter).Add, 1)
@@ -234,12 +232,12 @@ func idleEntities(ctx context.Context, r *rig) ([]float64, error) {
 	if err := until(ctx, func() bool { return added.count() >= n }); err != nil {
 		return nil, err
 	}
-	added.take()
-	time.Sleep(time.Second) // the last are being committed
+	added.drain()
+	time.Sleep(time.Second) // the last operations are being committed
 	return []float64{max(0, float64(heap())-float64(before)) / 1000 / float64(n)}, nil
 }
 
-// percentiles returns the 50th and the 95th.
+// percentiles returns the 50th and the 95th percentile.
 func percentiles(values []float64) []float64 {
 	slices.Sort(values)
 	return []float64{values[len(values)/2], values[len(values)*95/100]}

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// A figure is what a workload came to, in each of its runs.
+// figure is a measured value of a workload, with one value for each run.
 type figure struct {
 	name, unit string
-	less       bool               // less is better
+	less       bool               // lower is better
 	published  map[string]float64 // by hub
-	documented float64            // on Azure Storage, the most to expect of Durable Functions by its documentation; 0 if it does not say
+	documented float64            // upper limit of Durable Functions on Azure Storage according to its documentation; 0 if not documented
 	values     []float64          // tuned
 	byDefault  []float64
-	requests   []float64 // a second, to the storage account
+	requests   []float64 // requests per second to the storage account
 	failure    error
 }
 
-// heading returns the head of the table of a hub.
+// heading returns the head of a hub's table.
 func heading(hub string) string {
 	if hub != azureHub {
 		return "| workload | tuned | at the defaults | ratio | published | ratio |\n|---|--:|--:|--:|--:|--:|\n"
@@ -29,8 +29,7 @@ func heading(hub string) string {
 	return "| workload | tuned | at the defaults | ratio | .NET on Azurite | ratio | documented | ratio | requests/s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 }
 
-// row returns the figure as a row of the table. A ratio is above one if it is
-// better here.
+// row returns the figure as a row of the table. A ratio above 1 means that this engine is better.
 func (f figure) row(hub string) string {
 	cells := []string{f.name}
 	if f.failure != nil {
@@ -51,7 +50,7 @@ func (f figure) row(hub string) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// beside returns the cells of another figure, which are empty if there is none.
+// beside returns the cells for a reference value. They are empty if other is 0.
 func (f figure) beside(other float64) []string {
 	switch {
 	case other == 0:
@@ -62,7 +61,7 @@ func (f figure) beside(other float64) []string {
 	return []string{short(other) + " " + f.unit, fmt.Sprintf("%.2f", f.ratio(median(f.values), other))}
 }
 
-// ratio is above one if the first is better.
+// ratio returns a value above 1 if one is better than other.
 func (f figure) ratio(one, other float64) float64 {
 	if f.less {
 		return other / one
@@ -70,12 +69,12 @@ func (f figure) ratio(one, other float64) float64 {
 	return one / other
 }
 
-// among writes the median of values, and between which they are.
+// among formats the median and the range of values.
 func (f figure) among(values []float64) string {
 	return fmt.Sprintf("%s %s (%s–%s)", short(median(values)), f.unit, short(slices.Min(values)), short(slices.Max(values)))
 }
 
-// short writes v with three digits that matter.
+// short formats v with three significant digits.
 func short(v float64) string {
 	if v == 0 {
 		return "0"
@@ -84,8 +83,7 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// residentMB returns how much memory the process has, in megabytes; 0 where the
-// system does not tell.
+// residentMB returns the resident memory of the process in MB; 0 on systems without /proc.
 func residentMB() (float64, error) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if os.IsNotExist(err) {

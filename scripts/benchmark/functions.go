@@ -22,16 +22,16 @@ func init() { functions.Add(entityFunctions...) }
 // SayHello is the activity of all workloads.
 func SayHello(_ context.Context, name string) (string, error) { return "Hello " + name + "!", nil }
 
-// Respond is SayHello, and notes when.
+// Respond is SayHello and records the time.
 func Respond(ctx context.Context, name string) (string, error) {
-	responded.note()
+	responded.record()
 	return SayHello(ctx, name)
 }
 
-// responded is when Respond was called.
+// responded records the times of Respond.
 var responded moments
 
-// Hello calls three activities in a row.
+// Hello calls three activities in sequence.
 func Hello(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	var out []string
 	for _, city := range []string{"Tokyo", "Seattle", "London"} {
@@ -47,7 +47,7 @@ func Hello(ctx *durable.Context, _ durable.Void) ([]string, error) {
 // Empty does nothing.
 func Empty(*durable.Context, durable.Void) (durable.Void, error) { return durable.Void{}, nil }
 
-// Sequence calls n activities in a row.
+// Sequence calls n activities in sequence.
 func Sequence(ctx *durable.Context, n int) (int, error) {
 	for range n {
 		if _, err := durable.CallActivity(ctx, SayHello, "you").Await(); err != nil {
@@ -57,7 +57,7 @@ func Sequence(ctx *durable.Context, n int) (int, error) {
 	return n, nil
 }
 
-// FanOut calls n activities at a time.
+// FanOut calls n activities concurrently.
 func FanOut(ctx *durable.Context, n int) (int, error) {
 	tasks := make([]*durable.Task[string], n)
 	for i := range tasks {
@@ -82,14 +82,14 @@ func Events(ctx *durable.Context, n int) (sum int, err error) {
 	return sum, nil
 }
 
-// waiters is when orchestrations began to wait.
+// waiters records the times at which orchestrations started to wait.
 var waiters moments
 
-// Wait waits for an event, with no timeout: a timer is a message that stays, and
-// Azurite searches all messages for each request.
+// Wait waits for an event without a timeout. A timer would be a message that stays in a queue, and Azurite
+// searches all messages for each request.
 func Wait(ctx *durable.Context, _ durable.Void) (int, error) {
 	if !ctx.IsReplaying() {
-		waiters.note()
+		waiters.record()
 	}
 	return Ping.Wait(ctx).Await()
 }

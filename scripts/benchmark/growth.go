@@ -8,18 +8,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// growthWorkloads measure what each unit of some work costs at 1, 10 and 100 times the
-// work. It should always be the same.
+// growthWorkloads measure the cost per unit of some work at 1, 10 and 100 times the amount. The cost should
+// be constant.
 var growthWorkloads = []workload{
 	grows("an activity of a fan-out", [3]int{160, 1600, 16_000}, eachOf(FanOut)),
 	grows("an activity in a row", [3]int{100, 1000, 10_000}, eachOf(Sequence)),
 	grows("a purged instance", [3]int{100, 1000, 10_000}, purged),
-	grows("a hello beside instances that have ended", [3]int{1000, 10_000, 100_000}, besides(ends(Empty), Hello)),
-	grows("a hello beside instances that wait", [3]int{100, 1000, 10_000}, besides(begins(Wait), Hello)),
-	grows("a call of an entity that others have called", [3]int{100, 1000, 10_000}, besides(ends(Call), Call)),
+	grows("a hello beside instances that have ended", [3]int{1000, 10_000, 100_000}, withOthers(ends(Empty), Hello)),
+	grows("a hello beside instances that wait", [3]int{100, 1000, 10_000}, withOthers(begins(Wait), Hello)),
+	grows("a call of an entity that others have called", [3]int{100, 1000, 10_000}, withOthers(ends(Call), Call)),
 }
 
-// An orchestrator takes no input.
+// orchestrator is an orchestrator without input.
 type orchestrator[O any] func(*durable.Context, durable.Void) (O, error)
 
 func begins[O any](o orchestrator[O]) func(context.Context, *rig) error {
@@ -39,8 +39,8 @@ func ends[O any](o orchestrator[O]) func(context.Context, *rig) error {
 	}
 }
 
-// A cost returns how long each unit took. More is how many units n is more than for the
-// cost before, on the same hub.
+// cost measures the time per unit for n units. more is the number of units added since the previous
+// measurement on the same hub.
 type cost func(ctx context.Context, r *rig, n, more int) (time.Duration, error)
 
 func grows(name string, sizes [3]int, each cost) workload {
@@ -61,7 +61,7 @@ func grows(name string, sizes [3]int, each cost) workload {
 	return w
 }
 
-// eachOf is what each of n things costs that one instance does.
+// eachOf measures the time of each of n operations of one instance.
 func eachOf(orchestrator func(*durable.Context, int) (int, error)) cost {
 	return func(ctx context.Context, r *rig, n, _ int) (time.Duration, error) {
 		began := time.Now()
@@ -70,8 +70,9 @@ func eachOf(orchestrator func(*durable.Context, int) (int, error)) cost {
 	}
 }
 
-// besides is what an instance costs beside n others, which prepare makes.
-func besides[O any](prepare func(context.Context, *rig) error, o orchestrator[O]) cost {
+// withOthers measures the time of an instance while the hub contains other instances. prepare creates one of
+// them.
+func withOthers[O any](prepare func(context.Context, *rig) error, o orchestrator[O]) cost {
 	return func(ctx context.Context, r *rig, _, more int) (time.Duration, error) {
 		if err := inParallel(more, 64, func(int) error { return prepare(ctx, r) }); err != nil {
 			return 0, err
@@ -82,7 +83,7 @@ func besides[O any](prepare func(context.Context, *rig) error, o orchestrator[O]
 	}
 }
 
-// purged is what it costs to purge each of n instances that have ended.
+// purged measures the time to purge each of n ended instances.
 func purged(ctx context.Context, r *rig, n, _ int) (time.Duration, error) {
 	if err := inParallel(n, 64, func(int) error { return ends(Empty)(ctx, r) }); err != nil {
 		return 0, err

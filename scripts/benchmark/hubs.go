@@ -16,12 +16,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A hub is a task hub that nobody else uses.
+// hub is a task hub for a single measurement.
 type hub struct {
 	provider provider.Provider
 	close    func() error
-	requests *requests // to the storage account, nil if there is none
-	slow     bool      // a sequence takes so long that fewer will do
+	requests *requests // requests to the storage account; nil for a local file
+	slow     bool      // use fewer repetitions because each takes long
 }
 
 type opener func(o options, as setting) (hub, error)
@@ -51,7 +51,7 @@ func openFile(o options, relaxed bool) (hub, error) {
 	return hub{provider: h, close: func() error { return errors.Join(h.Close(), os.RemoveAll(dir)) }}, nil
 }
 
-// openAccount opens a hub of a new name. It is left in the account.
+// openAccount creates a hub with a new name. The hub stays in the account.
 func openAccount(o options, as setting) (hub, error) {
 	c, err := azurestorage.ParseConnectionString(o.connection)
 	if err != nil {
@@ -69,7 +69,7 @@ func openAccount(o options, as setting) (hub, error) {
 	return hub{provider: h, close: func() error { return nil }, requests: made, slow: true}, nil
 }
 
-// openLog opens a hub of a new name. It is left in the account.
+// openLog creates a hub with a new name. The hub stays in the account.
 func openLog(o options, as setting) (hub, error) {
 	c, err := azurestorage.ParseConnectionString(o.connection)
 	if err != nil {
@@ -78,7 +78,7 @@ func openLog(o options, as setting) (hub, error) {
 	made := newRequests()
 	cfg := partitionlog.Config{Transport: made, TaskHub: fmt.Sprintf("Bench%x", time.Now().UnixNano()), Logger: quiet}
 	if as == tuned {
-		cfg.PartitionCount = 1 // for one worker
+		cfg.PartitionCount = 1 // one is enough for one worker
 	}
 	h, err := partitionlog.Open(c, cfg)
 	if err != nil {
@@ -89,16 +89,15 @@ func openLog(o options, as setting) (hub, error) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A setting is how the hub and its worker are set up.
+// setting is a configuration of the hub and its worker.
 type setting string
 
 const (
-	defaults setting = "defaults" // as they are with nothing said
-	tuned    setting = "tuned"    // for two cores and workloads like these
+	defaults setting = "defaults" // the default configuration
+	tuned    setting = "tuned"    // tuned for two cores and these workloads
 )
 
-// concurrency is how many activities, and how many instances, are in hand if that is
-// tuned.
+// concurrency is the maximum number of concurrent activities and of concurrent orchestrations when tuned.
 const concurrency = 128
 
 func (s setting) worker() durable.Config {
@@ -109,7 +108,7 @@ func (s setting) worker() durable.Config {
 	return cfg
 }
 
-// A rig is a hub with a worker and a client.
+// rig is a hub with a worker and a client.
 type rig struct {
 	client   *durable.Client
 	requests *requests
@@ -117,7 +116,7 @@ type rig struct {
 	stop     func() error
 }
 
-// start runs a worker on h until the rig is stopped, and waits until it works.
+// start runs a worker on h until the rig is stopped. It returns after a warm-up.
 func start(ctx context.Context, h hub, as setting) (*rig, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -127,7 +126,7 @@ func start(ctx context.Context, h hub, as setting) (*rig, error) {
 		cancel()
 		return errors.Join(<-ended, h.close())
 	}
-	for i := range 8 { // one for each partition, probably
+	for i := range 8 { // probably at least one instance for each partition
 		if err := r.complete(ctx, Hello, durable.InstanceID(fmt.Sprintf("warm-up-%d", i))); err != nil {
 			return nil, errors.Join(fmt.Errorf("warm up: %w", err), r.stop())
 		}
@@ -137,7 +136,7 @@ func start(ctx context.Context, h hub, as setting) (*rig, error) {
 
 func join(errs ...error) error { return errors.Join(errs...) }
 
-// complete starts an instance and waits for it to end.
+// complete starts an instance and waits until it has ended.
 func (r *rig) complete(ctx context.Context, orchestrator func(*durable.Context, durable.Void) ([]string, error), opts ...durable.StartOption) error {
 	i, err := durable.Start(ctx, r.client, orchestrator, durable.Void{}, opts...)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command benchmark runs an engine's usual workloads on a task hub, each several
-// times, tuned for them and at the defaults, and prints the medians beside
-// published figures. Run it through scripts/bench.
+// Command benchmark runs typical workloads on a task hub, each several times, with a tuned and with the
+// default configuration. It prints the medians and published figures. Run it through scripts/bench.
 //
 //	go run ./scripts/benchmark -hub embedded
 //	go run ./scripts/benchmark -hub azure -connection UseDevelopmentStorage=true
@@ -21,13 +20,13 @@ import (
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.hub, "hub", "embedded", "what stores the hub: embedded, relaxed (embedded without waiting for the disk), azure or log (a partition log in the account)")
+	flag.StringVar(&o.hub, "hub", "embedded", "the hub's storage: embedded, relaxed (embedded without waiting for the disk), azure or log (partition logs in the account)")
 	flag.StringVar(&o.connection, "connection", "UseDevelopmentStorage=true", "storage connection string of -hub azure and log")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "folder for the files of embedded hubs")
-	flag.IntVar(&o.runs, "runs", 5, "how often each workload is run; the median counts")
+	flag.IntVar(&o.runs, "runs", 5, "number of runs of each workload; the median is printed")
 	flag.StringVar(&o.only, "only", "", "regular expression for the names of the workloads to run")
-	flag.StringVar(&o.out, "o", "", "file that the table is written to, besides standard output")
-	flag.BoolVar(&o.curve, "curve", false, "measure sequences a second by how many are in flight, too, and draw it as SVG beside -o")
+	flag.StringVar(&o.out, "o", "", "additional output file for the table")
+	flag.BoolVar(&o.curve, "curve", false, "also measure hello sequences per second by the number in flight, and draw them as SVG next to -o")
 	flag.Parse()
 	if flag.NArg() > 0 || o.runs < 1 || o.curve && o.out == "" {
 		flag.Usage()
@@ -52,7 +51,7 @@ func run(ctx context.Context, o options) error {
 	}
 	open, ok := hubs[o.hub]
 	if !ok {
-		return fmt.Errorf("-hub is %q: want embedded, relaxed, azure or log", o.hub)
+		return fmt.Errorf("-hub is %q; want embedded, relaxed, azure or log", o.hub)
 	}
 	r := &report{}
 	r.printf("Hub %s, %d cores, %s, median of %d runs (lowest to highest)\n\n%s", o.hub, runtime.NumCPU(), runtime.Version(), o.runs, heading(o.hub))
@@ -84,7 +83,7 @@ func run(ctx context.Context, o options) error {
 	return drawCurve(ctx, o, open, strings.TrimSuffix(o.out, filepath.Ext(o.out))+".svg")
 }
 
-// A report is printed as it grows.
+// report collects the text that it prints.
 type report struct{ strings.Builder }
 
 func (r *report) printf(format string, args ...any) {
@@ -93,8 +92,7 @@ func (r *report) printf(format string, args ...any) {
 	r.WriteString(text)
 }
 
-// measure runs a workload and returns its figures. One that fails has a figure
-// that says so.
+// measure runs a workload and returns its figures. If a run fails, it returns a single figure with the error.
 func measure(ctx context.Context, o options, open opener, w workload) []figure {
 	all := map[setting][][]float64{}
 	var requests []float64
@@ -103,7 +101,7 @@ func measure(ctx context.Context, o options, open opener, w workload) []figure {
 		runs = min(runs, w.runs)
 	}
 	for range runs {
-		for _, as := range []setting{tuned, defaults} { // in turn, since the machine is not always the same
+		for _, as := range []setting{tuned, defaults} { // alternating, because the speed of the machine varies
 			values, rate, err := once(ctx, o, open, w, as)
 			if err != nil {
 				return []figure{{name: w.name, failure: err}}
@@ -132,8 +130,8 @@ func measure(ctx context.Context, o options, open opener, w workload) []figure {
 	return out
 }
 
-// once runs a workload on a hub of its own. It also returns how many requests to
-// the storage account there were a second.
+// once runs a workload on a new hub. It also returns the number of requests per second to the storage
+// account.
 func once(ctx context.Context, o options, open opener, w workload, as setting) (values []float64, requests float64, err error) {
 	h, err := open(o, as)
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// requests counts those that a hub makes to its storage account. A nil one
-// counts nothing.
+// requests counts the requests of a hub to its storage account. A nil value counts nothing.
 type requests struct {
 	http.Client
 	made atomic.Int64
 }
 
-// newRequests returns a client as hubs have it that use an emulator: idle
-// connections go before Azurite closes them, after five seconds.
+// newRequests returns an HTTP client with the settings that hubs use for an emulator. It closes idle
+// connections before Azurite does, which is after five seconds.
 func newRequests() *requests {
 	return &requests{Client: http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 2 * concurrency, IdleConnTimeout: 4 * time.Second, DisableCompression: true,

@@ -12,19 +12,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A workload is something to measure.
+// workload is a measurement.
 type workload struct {
 	name    string
-	figures []figure // what it returns, in order
+	figures []figure // the returned figures, in order
 	run     func(ctx context.Context, r *rig) ([]float64, error)
-	only    []string // the kinds of hubs that it says something of; empty: all
-	runs    int      // at most, because it takes long; 0: as many as asked for
+	only    []string // applicable hubs; empty means all
+	runs    int      // maximum number of runs, for slow workloads; 0 means the number of -runs
 }
 
-// The published figures. For embedded hubs: the best of five Go engines on two
-// cores with an SQLite file, each at its best setting. For Azure Storage: Durable
-// Functions for .NET as measured once on a machine of this kind, on Azurite in one
-// process.
+// The published figures. For embedded hubs they belong to the best of five Go engines on two cores with an
+// SQLite file, each with its best setting. For Azure Storage they belong to Durable Functions for .NET on a
+// machine of this kind, with Azurite in one process.
 var workloads = []workload{
 	{
 		name:    "hello sequences, 64 in flight",
@@ -80,7 +79,7 @@ var workloads = []workload{
 	},
 }
 
-// largeWorkloads come last: they leave so much in an Azurite that it gets slower.
+// largeWorkloads run last, because they leave so much data that Azurite becomes slower.
 var largeWorkloads = []workload{
 	{
 		name:    "10,000 waiting instances",
@@ -90,8 +89,7 @@ var largeWorkloads = []workload{
 	},
 }
 
-// perSecond completes n instances, some in flight, and returns how many a
-// second.
+// perSecond completes n instances, inFlight at a time, and returns the number of instances per second.
 func perSecond[O any](ctx context.Context, r *rig, orchestrator func(*durable.Context, durable.Void) (O, error), n, inFlight int) ([]float64, error) {
 	if r.slow {
 		n /= 10
@@ -108,7 +106,7 @@ func perSecond[O any](ctx context.Context, r *rig, orchestrator func(*durable.Co
 	return []float64{float64(n) / time.Since(began).Seconds()}, err
 }
 
-// inParallel calls f n times, some at a time, and returns the first error.
+// inParallel calls f n times with a number of workers, and returns the first error.
 func inParallel(n, workers int, f func(i int) error) error {
 	var group sync.WaitGroup
 	var once sync.Once
@@ -150,8 +148,8 @@ func latency(ctx context.Context, r *rig) ([]float64, error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// timed completes one instance that does n things, and returns how long that
-// took and how many a second they are.
+// timed completes one instance that performs n operations. It returns the duration in milliseconds and the
+// operations per second.
 func timed(ctx context.Context, r *rig, orchestrator func(*durable.Context, int) (int, error), n int) ([]float64, error) {
 	began := time.Now()
 	i, err := durable.Start(ctx, r.client, orchestrator, n)
@@ -161,29 +159,28 @@ func timed(ctx context.Context, r *rig, orchestrator func(*durable.Context, int)
 	got, err := i.Wait(ctx)
 	took := time.Since(began)
 	if err == nil && got != n {
-		err = fmt.Errorf("%d of %d were done", got, n)
+		err = fmt.Errorf("%d of %d operations completed", got, n)
 	}
 	return []float64{milliseconds(took), float64(n) / took.Seconds()}, err
 }
 
-// fanOut completes an instance that calls activities at a time. It returns how
-// long that took, how many a second were called, and how many results a second
-// were taken from the first on.
+// fanOut completes an instance that calls activities concurrently. It returns the duration, the activities
+// per second, and the results per second since the first result.
 func fanOut(ctx context.Context, r *rig) ([]float64, error) {
 	const n = 1000
-	responded.take()
+	responded.drain()
 	began := time.Now()
 	took, err := timed(ctx, r, FanOut, n)
 	if err != nil {
 		return nil, err
 	}
-	ended, at := time.Now(), responded.take()
+	ended, at := time.Now(), responded.drain()
 	called := at[len(at)-1].Sub(began)
 	return []float64{took[0], n / called.Seconds(), n / ended.Sub(at[0]).Seconds()}, nil
 }
 
-// idleRequests returns how many requests a minute a worker makes that has nothing to do,
-// once it looks at its queues as seldom as it ever does.
+// idleRequests returns the number of requests per minute of an idle worker, after it has reached its longest
+// polling interval.
 func idleRequests(ctx context.Context, r *rig) ([]float64, error) {
 	const settle, look = 45 * time.Second, time.Minute
 	if err := pause(ctx, settle); err != nil {
@@ -203,7 +200,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// events raises n events at one instance, some in flight, and returns how many a second arrive.
+// events raises n events for one instance, inFlight at a time, and returns the events per second.
 func events(ctx context.Context, r *rig, n, inFlight int) ([]float64, error) {
 	if r.slow && n > 500 {
 		n /= 10
@@ -224,14 +221,14 @@ func events(ctx context.Context, r *rig, n, inFlight int) ([]float64, error) {
 	return []float64{float64(n) / time.Since(began).Seconds()}, err
 }
 
-// waiting has instances wait for an event, and returns what they take of the
-// heap and what the process takes of the machine.
+// waiting starts instances that wait for an event. It returns the heap size per instance and the resident
+// memory of the process.
 func waiting(ctx context.Context, r *rig) ([]float64, error) {
 	const n = 10_000
-	const underway = 128 // at most have begun and do not wait yet: Azurite gets slower with every message that it holds
+	const underway = 128 // maximum number of started instances that do not wait yet; Azurite becomes slower with each message that it holds
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	waiters.take()
+	waiters.drain()
 	before := heap()
 	err := inParallel(n, 64, func(i int) error {
 		if err := until(ctx, func() bool { return waiters.count() > i-underway }); err != nil {
@@ -246,7 +243,7 @@ func waiting(ctx context.Context, r *rig) ([]float64, error) {
 	if err := until(ctx, func() bool { return waiters.count() >= n }); err != nil {
 		return nil, fmt.Errorf("%d of %d instances wait: %w", waiters.count(), n, err)
 	}
-	waiters.take()
+	waiters.drain()
 	after := heap()
 	debug.FreeOSMemory()
 	rss, err := residentMB()

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// tests are the events of a test binary.
+// tests is the result of a test binary.
 type tests struct {
 	ran, passed int
 	failed      []test             // in the order in which they failed
-	unfinished  []test             // tests that ran when the process ended
+	unfinished  []test             // tests that were running when the process ended
 	skipped     map[string]int     // number of tests by reason
 	elapsed     map[string]float64 // seconds of each passed top-level test
 	output      []string           // lines that belong to no test
 }
 
-// A test is the name of a test and the lines that it printed.
+// test is the name of a test and its output.
 type test struct {
 	name  string
 	lines []string
@@ -34,7 +34,7 @@ var (
 	skipReason = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 )
 
-// collect reads the events of a test binary up to their end.
+// collect reads the events of a test binary until the end of the stream.
 func collect(stream io.Reader) *tests {
 	t := &tests{skipped: map[string]int{}, elapsed: map[string]float64{}}
 	open := map[string]*test{}

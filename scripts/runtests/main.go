@@ -2,8 +2,8 @@
 //
 //	go run ./scripts/runtests [-full] [-repeat N] [-record] [-shuffle SEED] [-slowest N]
 //
-// It builds the test binaries, runs them as parts (parts.go) in the order that the scheduler
-// decides (schedule.go), and prints failures last (report.go).
+// It builds the test binaries, runs them as parts (parts.go) in the scheduler's order (schedule.go), and
+// prints failures last (report.go).
 package main
 
 import (
@@ -56,17 +56,17 @@ func main() {
 	}
 }
 
-// A run is one run of the test command.
+// run is one run of the test command.
 type run struct {
 	full, record bool
 	shuffle      uint64
 	slowest      int
 	out          string // folder of the test binaries
 	started      time.Time
-	race         bool // the race detector can be used
+	race         bool // the race detector is available
 	version      string
-	tools        []string // storage emulator, host and browser that the tests use, with versions
-	missing      []string // layers that cannot run here, with the reason
+	tools        []string // storage emulator, host and browser of the tests, with versions
+	missing      []string // layers that cannot run on this machine, with the reason
 	test2json    string
 	times        times
 }
@@ -108,7 +108,7 @@ func (r *run) findTools(ctx context.Context) error {
 		return err
 	}
 	r.test2json = path
-	r.version, _ = output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12") // an export has no history
+	r.version, _ = output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12") // a source export has no history
 	compiler, err := output(ctx, "go", "env", "CC")
 	if err != nil {
 		return err

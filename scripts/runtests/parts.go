@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// A part is one process: a build, or a test binary with its flags.
+// part is one process: a build, or a test binary with its flags.
 type part struct {
 	name     string // unique; the key in times.tsv
-	layer    string // of the tests, for the last line of the run
+	layer    string // layer of the tests, for the last line of the output
 	build    []string
-	requires string // the name of the build that must have succeeded
+	requires string // name of the build that must succeed first
 
-	dir    string // folder of the tested package, below the module's root
+	dir    string // folder of the tested package, relative to the module's root
 	binary string
 	flags  []string
 	env    []string
-	repeat string // the command that repeats one test of the part, up to the test's name
+	repeat string // command that repeats one test of the part, without the test's name
 }
 
 const (
@@ -30,7 +30,7 @@ const (
 	soak      = "functions/internal/soak"
 )
 
-// The layers, in the order in which the last line of a run names them.
+// The layers, in the order of the last line of the output.
 const (
 	unit        = "unit"
 	conformance = "conformance on each store"
@@ -41,12 +41,12 @@ const (
 
 var layers = []string{unit, conformance, simulations, bugs, app}
 
-// oneCPU is the environment of simulations: only with one processor does a seed repeat exactly.
+// oneCPU is the environment of simulations. A seed repeats exactly only with one processor.
 var oneCPU = []string{"GOMAXPROCS=1", "GOGC=400"}
 
-// plainPackages start no goroutine, so that the race detector has nothing to find in them.
+// plainPackages start no goroutines, so the race detector is not needed for them.
 var plainPackages = map[string]bool{
-	simulator: true, // the part "seeds with the race detector" covers it
+	simulator: true, // covered by the part "seeds with the race detector"
 	"durable/azurestorage/internal/disposition":        true,
 	"durable/azurestorage/internal/tracking":           true,
 	"durable/azurestorage/internal/wire":               true,
@@ -63,16 +63,16 @@ var plainPackages = map[string]bool{
 	"scripts/zipapp":                                   true,
 }
 
-// plainInShort are packages without the race detector in the short command. Package simulated starts
-// goroutines, but in the short command its many cases run without the race
-// detector. The analyzer starts none; its tests type-check much code.
+// plainInShort are packages that the short command tests without the race detector. Package simulated starts
+// goroutines, but it has too many cases for the race detector there. The analyzer starts none; its tests
+// type-check much code.
 var plainInShort = map[string]bool{
 	"durable/azurestorage/simulated": true,
 	"durable/durablecheck":           true,
 }
 
-// twice are packages that a full run tests without the race detector as well. With it, some
-// of their tests run only a sample of their cases (durable/internal/testshare).
+// twice are packages that a full run also tests without the race detector. With the race detector, some of
+// their tests run only a sample of their cases (durable/internal/testshare).
 var twice = map[string]bool{
 	"durable":                                            true,
 	"durable/azurestorage/handover":                      true,
@@ -86,7 +86,7 @@ var twice = map[string]bool{
 	"durable/internal/dispatch":                          true,
 }
 
-// partsOf returns every part of a run.
+// partsOf returns all parts of a run.
 func partsOf(ctx context.Context, r *run) ([]part, error) {
 	list, err := output(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
 	if err != nil {
@@ -146,7 +146,7 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 			t.env = append(t.env, oneCPU...)
 		}
 		if plainInShort[p] {
-			t.flags = append(t.flags, "-test.short") // its other cases run without the race detector
+			t.flags = append(t.flags, "-test.short") // the other cases run without the race detector
 		}
 		parts = append(parts, t)
 	}
@@ -156,7 +156,7 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 	return parts, nil
 }
 
-// fullOnly returns the parts that only a full run has.
+// fullOnly returns the parts of the full run that the short run omits.
 func fullOnly(r *run) []part {
 	// Without inlining, as in a debugger, functions must have the same names.
 	noInlining := testBuild(r, "no inlining", false, "durable", "durable/durabletest")
@@ -189,7 +189,7 @@ func testPart(r *run, p, build string, race bool) part {
 		dir:      p,
 		binary:   filepath.Join(r.out, build, path.Base(p)+".test"),
 		repeat:   fmt.Sprintf("scripts/test -shuffle=%d ./%s", r.shuffle, p),
-		env:      []string{"GORACE=atexit_sleep_ms=0"}, // a race-built process sleeps for a second before it exits otherwise
+		env:      []string{"GORACE=atexit_sleep_ms=0"}, // otherwise a program with the race detector sleeps for a second before it exits
 	}
 	if !race && r.race {
 		t.repeat = fmt.Sprintf("scripts/test -race=false -shuffle=%d ./%s", r.shuffle, p)
@@ -227,13 +227,14 @@ func (p part) named(name string, flags ...string) part {
 	return p
 }
 
-// simulatorParts returns the parts of the simulator: two processes that share the seeds, and the planted bugs.
+// simulatorParts returns the parts of the simulator: two processes that share the seeds, and the planted
+// bugs.
 func simulatorParts(ctx context.Context, r *run) []part {
 	t := testPart(r, simulator, "plain", false)
 	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {
-		planted = append(planted, "-sim.planted=10/20") // the nightly job plants all
+		planted = append(planted, "-sim.planted=10/20") // the nightly job plants all bugs
 	} else {
 		planted = append(planted, "-sim.planted=fixed", "-sim.changed="+strings.Join(changedFiles(ctx), ","))
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stopGrace is the time for a process to print its goroutines. After it the process is killed.
+// stopGrace is the time in which a process can print its goroutines before it is killed.
 const stopGrace = 20 * time.Second
 
 // runPart runs a build or a test binary to its end.
@@ -36,8 +36,8 @@ func runPart(ctx context.Context, r *run, p part) result {
 	return res
 }
 
-// runTests runs a test binary and collects the events of its tests. A binary that has not ended after
-// its limit prints its goroutines, by its own timeout or by SIGQUIT, and is killed.
+// runTests runs a test binary and collects the events of its tests. If the binary exceeds its limit, it
+// prints its goroutines, by its own timeout or after SIGQUIT, and is killed.
 func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests, time.Duration, error) {
 	binary, err := filepath.Abs(p.binary)
 	if err != nil {
@@ -87,7 +87,7 @@ func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests,
 	}()
 	waitErr := cmd.Wait()
 	close(ended)
-	kill(cmd) // processes that the tests left behind hold the pipe open
+	kill(cmd) // processes that the tests have left keep the pipe open
 	found := <-collected
 	err = errors.Join(ctx.Err(), waitErr, events.Wait())
 	if err == nil && found.ran == 0 {

@@ -4,7 +4,7 @@ package main
 
 import "os/exec"
 
-// inOwnGroup does nothing: this system has no process groups.
+// inOwnGroup does nothing, because this system has no process groups.
 func inOwnGroup(*exec.Cmd) {}
 
 func quit(cmd *exec.Cmd) { kill(cmd) }

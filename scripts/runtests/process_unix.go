@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inOwnGroup makes the process the leader of a group, which includes its children.
+// inOwnGroup makes the process the leader of a new group, which includes its children.
 func inOwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // quit makes a Go program print its goroutines and exit.

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	leftToFull  = "left to scripts/test --full" // the reason of tests that skip in the short command
-	anotherPart = "runs in another part"        // how the reasons of tests begin that another part runs
+	leftToFull  = "left to scripts/test --full" // skip reason of tests that the short command omits
+	anotherPart = "runs in another part"        // prefix of the skip reasons of tests that another part runs
 
-	shownLines     = 300 // the last lines of each failed test that are printed
-	shownTests     = 20  // failed tests of one part that are printed with their output
+	shownLines     = 300 // maximum number of printed lines of each failed test
+	shownTests     = 20  // maximum number of failed tests of a part that are printed with their output
 	goroutineLines = 400
 )
 
-// report returns a text that explains what failed and how to repeat it, and ends with one line about
-// the layers that ran. It returns an error if a part failed.
+// report returns a text that explains the failures and how to repeat them. It ends with one line about the
+// layers that ran. The error is not nil if a part failed.
 func report(r *run, results []result) (string, error) {
 	w := &strings.Builder{}
 	failedParts := 0
@@ -43,7 +43,7 @@ func report(r *run, results []result) (string, error) {
 	return w.String(), nil
 }
 
-// A timed test is a passed top-level test and the seconds that it took.
+// timed is a passed top-level test with its duration in seconds.
 type timed struct {
 	name    string
 	seconds float64
@@ -135,8 +135,8 @@ func blocks(lines []string) (all [][]string) {
 	return all
 }
 
-// summary returns the last line of a run: the result, the layers that ran, the layers and tests
-// that were left out with the reason, and the shuffle seed.
+// summary returns the last line of the output: the result, the layers that ran, the layers and tests that
+// were left out with the reason, and the shuffle seed.
 func summary(r *run, results []result) string {
 	ran, left, failed := 0, 0, 0
 	has := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// failingPart builds testdata/failing and returns a run, which has only the Functions host as a
-// tool, and the part that runs it.
+// failingPart builds testdata/failing. It returns the part that runs it, and a run whose only tool is the
+// Functions host.
 func failingPart(t *testing.T) (*run, part) {
 	t.Helper()
 	t.Setenv("DURABLE_TEST_REQUIRE", "func")
@@ -51,7 +51,7 @@ func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, anotherPart) {
-		t.Errorf("the report counts a test as left out that another part runs:\n%s", text)
+		t.Errorf("the report counts a test of another part as left out:\n%s", text)
 	}
 	if strings.Contains(text, "a line of a test that passes") {
 		t.Errorf("the report contains the output of a test that passed:\n%s", text)
@@ -74,8 +74,8 @@ func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// One processor has room for a part that computes and for parts that wait; a part of the
-// full share waits until the first has ended.
+// One processor has room for one part that computes and for parts that wait. A third part with a full share
+// waits until the first has ended.
 func TestNext_StartsTheLongestPartThatTheProcessorsHaveRoomFor(t *testing.T) {
 	m := times{parts: map[string][2]measured{
 		"waits":    {{100 * time.Second, 10 * time.Second}},
@@ -123,7 +123,7 @@ func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastTwoMinutes(t *testing.T) {
 	}
 }
 
-// A recorded short run keeps the times of the full one, and parts that no longer exist go.
+// Recording a short run keeps the times of the full run and removes parts that no longer exist.
 func TestTimes_RecordReplacesTheTimesOfOneMode(t *testing.T) {
 	t.Chdir(t.TempDir())
 	content := "# comment\nboth\t1\t2\t3\t4\ngone\t1\t2\t0\t0\nonly full\t0\t0\t5\t6\n"

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// A result is the outcome of a part.
+// result is the outcome of a part.
 type result struct {
 	part
 	err       error
 	wall, cpu time.Duration
 	limit     time.Duration
 	tests     *tests
-	shown     string // what a build printed
+	shown     string // output of a build
 }
 
 var errBuildFailed = errors.New("not run, because its build failed")
 
-// schedule runs the parts: builds first, then the longest. It starts a part only while the
-// processors have room for the share that the part used when its time was measured.
+// schedule runs the parts: builds first, then the longest parts. It starts a part only if the processors have
+// room for the share that the part used in its measurement.
 func schedule(ctx context.Context, r *run, parts []part) []result {
 	var (
 		pending  = slices.Clone(parts)
@@ -61,7 +61,7 @@ func schedule(ctx context.Context, r *run, parts []part) []result {
 	return results
 }
 
-// next returns the index of the pending part to start, or -1 if one of the running parts must end first.
+// next returns the index of the pending part to start, or -1 if a running part must end first.
 func next(t times, pending []part, running map[string]part, built, failed map[string]bool, capacity float64) int {
 	used := 0.0
 	for _, p := range running {

@@ -14,20 +14,21 @@ import (
 	"time"
 )
 
-// timesFile holds the measured time of each part on two idle processors: name, seconds and CPU seconds of
-// the short command, then the same of the full one. `go run ./scripts/runtests -record` rewrites it.
+// timesFile contains the measured times of each part on two idle processors: its name, the seconds and CPU
+// seconds in the short command, and those in the full command. `go run ./scripts/runtests -record` rewrites
+// it.
 var timesFile = filepath.Join("scripts", "runtests", "times.tsv")
 
-// A measured is the time that a part took.
+// measured is the duration of a part.
 type measured struct{ wall, cpu time.Duration }
 
-// times are the measured parts of one mode, by name.
+// times holds the measured times of all parts, by name.
 type times struct {
 	full  bool
 	parts map[string][2]measured // short, full
 }
 
-// unmeasured is assumed of parts that have no line in the file.
+// unmeasured is the assumed time of parts that are not in the file.
 var unmeasured = measured{2 * time.Minute, time.Minute}
 
 func readTimes() (times, error) {
@@ -65,12 +66,12 @@ func (t times) of(p part) measured {
 	return m
 }
 
-// share is the number of processors that the part keeps busy, at least a tenth of one.
+// share returns the average number of busy processors, at least 0.1.
 func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Seconds()) }
 
-// limit is the time after which a part has failed: five times the measured time, at least two minutes,
-// and half an hour for a part that was never measured or that compiles. A build has no limit, because
-// the compiler may have nothing in its cache.
+// limit returns the time after which a part fails: five times the measured time, at least two minutes. It is
+// half an hour for a part that was never measured or that compiles. Builds have no limit, because the
+// compiler's cache may be empty.
 func (t times) limit(p part) time.Duration {
 	if t.parts[p.name][b2i(t.full)].wall == 0 || p.layer == bugs {
 		return 30 * time.Minute
@@ -107,7 +108,7 @@ func (t times) left(pending []part, running map[string]part) time.Duration {
 	return max(longest, work/time.Duration(runtime.NumCPU())).Round(10 * time.Second)
 }
 
-// record writes the results into the file. It keeps the times of the other mode.
+// record writes the results to the file and keeps the times of the other mode.
 func (t times) record(results []result) error {
 	recorded := map[string][2]measured{}
 	for _, res := range results {

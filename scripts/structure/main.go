@@ -1,12 +1,11 @@
-// Command structure prints figures of the code's structure, a line per package:
+// Command structure prints figures about the structure of Go packages, one line per package:
 //
 //	go run ./scripts/structure [-order] [-hub TYPE] PACKAGE...
 //
-// Tests are not counted. A use is a pair of files of one package: the first uses a name
-// that the second declares. A use runs back if the second file stands before the first in
-// the reading order, in which callers stand before what they call. The command takes the order in
-// which the fewest uses run back, as far as a search of single moves finds it; -order
-// prints it.
+// It does not count tests. A use is a pair of files of one package: the first file uses a name that the
+// second file declares. In the reading order, callers come before the functions that they call. A use runs
+// back if its second file comes before its first file. The command searches for the order with the fewest
+// uses that run back, by moving single files. -order prints this order.
 package main
 
 import (
@@ -73,7 +72,7 @@ func run(out io.Writer, patterns []string, order bool, hub string) error {
 	return err
 }
 
-// figures describe one package.
+// figures describes one package.
 type figures struct {
 	lines     map[string]int // by file
 	uses      map[use]bool
@@ -82,7 +81,7 @@ type figures struct {
 	hubFields int
 }
 
-// A use is of a name that the file to declares.
+// use means that the file from uses a name that the file to declares.
 type use struct{ from, to string }
 
 func (f *figures) total() (n int) {
@@ -132,7 +131,7 @@ func figuresOf(p *packages.Package, hub string) *figures {
 	return f
 }
 
-// isDeclaration reports whether o is declared at the level of the package, or is a method.
+// isDeclaration reports whether o is declared at package level or is a method.
 func isDeclaration(o types.Object) bool {
 	if f, ok := o.(*types.Func); ok && f.Signature().Recv() != nil {
 		return true
@@ -140,9 +139,8 @@ func isDeclaration(o types.Object) bool {
 	return o.Parent() == o.Pkg().Scope()
 }
 
-// readingOrder returns the files in an order in which few uses run back. It begins with the
-// files that use most and are used least, and moves one file after another to the place where
-// the fewest uses run back, for as long as that helps.
+// readingOrder returns the files in an order with few uses that run back. It starts with the files that use
+// most and are used least. Then it moves single files to better places until no move helps.
 func readingOrder(lines map[string]int, uses map[use]bool) []string {
 	var order []string
 	surplus := map[string]int{}
@@ -167,11 +165,11 @@ func readingOrder(lines map[string]int, uses map[use]bool) []string {
 	return order
 }
 
-// bestPlace returns where the file order[from] has the fewest uses that run back: from
-// itself, unless another place is better.
+// bestPlace returns the place for the file order[from] with the fewest uses that run back. It returns from
+// unless another place is better.
 func bestPlace(order []string, from int, uses map[use]bool) int {
 	file, rest := order[from], slices.Delete(slices.Clone(order), from, from+1)
-	back := 0 // with file in the first place: it runs back to none, and each use of it runs back
+	back := 0 // with file in the first place, exactly the uses of file run back
 	for _, other := range rest {
 		back += count(uses[use{other, file}])
 	}

@@ -20,7 +20,7 @@ func TestReadingOrder_HasTheFewestUsesThatRunBack(t *testing.T) {
 		}
 		got := readingOrder(map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, uses)
 		if back(got, uses) != back(strings.Fields(test.want), uses) {
-			t.Errorf("with the uses %s the order is %s, want %s or one as good", test.uses, got, test.want)
+			t.Errorf("order for the uses %s: %s, want %s or an equivalent order", test.uses, got, test.want)
 		}
 	}
 }
@@ -38,6 +38,6 @@ func TestFiguresOf_CountThisPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "scripts/structure") || !strings.Contains(got, "in order: main.go") {
-		t.Errorf("the output is\n%s", got)
+		t.Errorf("unexpected output:\n%s", got)
 	}
 }

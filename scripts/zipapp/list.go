@@ -16,19 +16,19 @@ import (
 	"github.com/tidwall/jsonc"
 )
 
-// An entry is a file of the zip.
+// entry is a file of the zip.
 type entry struct {
-	name       string // with slashes, relative to the zip's root
+	name       string // relative to the zip's root, with slashes
 	file       string
 	executable bool
 }
 
-// never are left out whatever .funcignore says, as Core Tools leave them out
-// (Common/FileSystemHelpers.cs, GetLocalFiles).
+// never lists the names that are always skipped, as in Core Tools (Common/FileSystemHelpers.cs,
+// GetLocalFiles).
 var never = []string{".git", ".vscode", ".funcignore", ".gitignore", "local.settings.json", "project.lock.json"}
 
-// list returns what goes into the zip, sorted by name: the files of root that
-// .funcignore does not name, and app where host.json wants the executable.
+// list returns the entries of the zip, sorted by name: the files of root that .funcignore does not match, and
+// app at the path of the executable in host.json.
 func list(root, app string) ([]entry, error) {
 	executable, err := executablePath(root)
 	if err != nil {
@@ -55,9 +55,9 @@ func list(root, app string) ([]entry, error) {
 			}
 			return nil
 		case d.IsDir() || name == executable || path.Dir(name) == path.Dir(executable) && path.Dir(name) != ".":
-			return nil // other builds of the executable stay behind
+			return nil // skips other builds of the executable
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file: name it in .funcignore, or put the file in its place", name)
+			return fmt.Errorf("%s is not a regular file; add it to .funcignore or replace it by a file", name)
 		}
 		entries = append(entries, entry{name: name, file: file})
 		return nil
@@ -69,7 +69,7 @@ func list(root, app string) ([]entry, error) {
 	return entries, nil
 }
 
-// A hostFile is the part of host.json that the zip depends on.
+// hostFile is the part of host.json that affects the zip.
 type hostFile struct {
 	FunctionTimeout any `json:"functionTimeout"`
 	CustomHandler   struct {
@@ -91,7 +91,7 @@ func readHostFile(root string) (hostFile, error) {
 	return host, nil
 }
 
-// planNote returns a note if the host of a plan refuses a setting in host.json, else "".
+// planNote returns a note if the host rejects a setting of host.json on some plan, else "".
 func planNote(root string) (string, error) {
 	host, err := readHostFile(root)
 	if err != nil || host.FunctionTimeout != "-1" {
@@ -100,8 +100,8 @@ func planNote(root string) (string, error) {
 	return `host.json: with functionTimeout "-1" the host does not start on the Consumption plan; set at most "00:10:00" there`, nil
 }
 
-// executablePath returns where host.json says that the executable is. It must
-// be a plain relative path with slashes, which is what the host compares it as.
+// executablePath returns the path of the executable from host.json. It must be a plain relative path with
+// slashes, because the host compares it with the zip's entries.
 func executablePath(root string) (string, error) {
 	host, err := readHostFile(root)
 	if err != nil {
@@ -110,16 +110,15 @@ func executablePath(root string) (string, error) {
 	p := host.CustomHandler.Description.DefaultExecutablePath
 	switch {
 	case p == "":
-		return "", errors.New("host.json names no executable: set customHandler.description.defaultExecutablePath, such as bin/app")
+		return "", errors.New("host.json has no executable; set customHandler.description.defaultExecutablePath, such as bin/app")
 	case !fs.ValidPath(p) || strings.ContainsAny(p, `\%`):
 		return "", fmt.Errorf("host.json: customHandler.description.defaultExecutablePath %q must be a relative path with slashes, such as bin/app", p)
 	}
 	return p, nil
 }
 
-// ignore holds the patterns of a .funcignore: one a line, of which a name with
-// no slash inside matches at any depth, and * and ? stand for what they do in
-// a shell. A matched folder is left out with all that is in it.
+// ignore holds the patterns of a .funcignore file, one per line. A pattern without a slash inside matches at
+// any depth. * and ? have the same meaning as in a shell. A matched folder is skipped with its contents.
 type ignore []string
 
 func readIgnore(file string) (ignore, error) {
@@ -140,7 +139,7 @@ func readIgnore(file string) (ignore, error) {
 		}
 		_, err := path.Match(p, "")
 		if err != nil || strings.HasPrefix(p, "!") || strings.Contains(p, "**") {
-			return nil, fmt.Errorf("%s:%d: pattern %q cannot be used here: write a name or a path, with * and ? at most", file, n, p)
+			return nil, fmt.Errorf("%s:%d: pattern %q is not supported; use a name or a path, with * and ? as the only wildcards", file, n, p)
 		}
 		patterns = append(patterns, strings.TrimSuffix(p, "/"))
 	}

@@ -1,7 +1,6 @@
-// Command zipapp writes the zip that a function app on Linux runs from: what
-// the Functions host needs of the app's folder, and the executable that
-// host.json names, with the mode bits that a Premium plan does not set by
-// itself. The same files give the same bytes.
+// Command zipapp writes the zip of a function app for Linux: the files of the app's folder that the Functions
+// host needs, and the executable that host.json names. It sets the mode bits, which a Premium plan does not.
+// The same files result in the same bytes.
 //
 //	go run ./scripts/zipapp -app FILE -o app.zip
 package main
@@ -37,8 +36,8 @@ func main() {
 	}
 }
 
-// write makes the zip in a file beside out first, so that out is never half a
-// zip. It returns the number of files in it.
+// write writes the zip to a temporary file next to out and renames it, so that out is never incomplete. It
+// returns the number of files.
 func write(out, root, app string) (n int, err error) {
 	entries, err := list(root, app)
 	if err != nil {

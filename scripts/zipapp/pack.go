@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// epoch is the time of every file in the zip: the first that the format knows.
+// epoch is the modification time of all files in the zip, the earliest time of the format.
 var epoch = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // pack writes entries as a zip.

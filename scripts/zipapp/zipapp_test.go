@@ -15,7 +15,7 @@ import (
 
 const hostJSON = `{"customHandler": {"description": {"defaultExecutablePath": "bin/app"}}}`
 
-// files writes files, by name, below a new folder, and an executable beside it.
+// files writes files to a new folder, and an executable next to it.
 func files(t *testing.T, content map[string]string) (root, app string) {
 	t.Helper()
 	root = t.TempDir()
@@ -60,7 +60,7 @@ func names(r *zip.Reader) []string {
 	return names
 }
 
-func TestZip_HoldsWhatTheHostNeedsAndNoMore(t *testing.T) {
+func TestZip_ContainsOnlyTheFilesThatTheHostNeeds(t *testing.T) {
 	root, app := files(t, map[string]string{
 		".funcignore":             "# not for the host\n*.go\n/scripts\ngo.mod\ntestdata/\n",
 		".git/config":             "x",
@@ -80,11 +80,11 @@ func TestZip_HoldsWhatTheHostNeedsAndNoMore(t *testing.T) {
 	_, r := zipped(t, root, app)
 	want := []string{"bin/app", "functions/function.json", "host.json", "nightly/function.json", "wwwroot/scripts/a.js"}
 	if got := names(r); !slices.Equal(got, want) {
-		t.Errorf("the zip holds %q, want %q", got, want)
+		t.Errorf("the zip contains %q, want %q", got, want)
 	}
 }
 
-func TestPlanNote_NamesATimeoutThatThePlanRefuses(t *testing.T) {
+func TestPlanNote_WarnsAboutATimeoutThatThePlanRejects(t *testing.T) {
 	for hostJSON, want := range map[string]bool{
 		`{"functionTimeout": "-1"} // none`: true, `{"functionTimeout": "00:10:00"}`: false, `{}`: false,
 	} {
@@ -99,8 +99,7 @@ func TestPlanNote_NamesATimeoutThatThePlanRefuses(t *testing.T) {
 	}
 }
 
-// On Premium and Dedicated plans the host does not set the mode of the
-// executable.
+// On Premium and Dedicated plans the host does not set the mode of the executable.
 func TestZip_SetsTheModeOfTheExecutable(t *testing.T) {
 	root, app := files(t, map[string]string{"host.json": hostJSON})
 	_, r := zipped(t, root, app)
@@ -117,7 +116,7 @@ func TestZip_SetsTheModeOfTheExecutable(t *testing.T) {
 	}
 	text, err := io.ReadAll(f)
 	if err != nil || string(text) != "the executable" {
-		t.Errorf("bin/app holds %q, %v", text, err)
+		t.Errorf("bin/app contains %q, %v", text, err)
 	}
 }
 
@@ -136,7 +135,7 @@ func TestZip_IsTheSameByteForByte(t *testing.T) {
 	}
 }
 
-func TestZip_RefusesWhatWouldNotRun(t *testing.T) {
+func TestZip_RefusesAnAppThatWouldNotRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string
@@ -153,7 +152,7 @@ func TestZip_RefusesWhatWouldNotRun(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "app.zip")
 			_, err := write(out, root, app)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error is %v, want one with %q", err, c.want)
+				t.Errorf("error %v, want an error with %q", err, c.want)
 			}
 			if _, err := os.Stat(out); err == nil {
 				t.Error("a zip was written")

@@ -210,7 +210,7 @@ func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
 // simulation within -sim.plantedruns seeds, another test at once.
 func TestPlanted_EachBugIsFound(t *testing.T) {
 	if *plantedFlag == "" {
-		t.Skip("runs only with -sim.planted")
+		t.Skip("runs in another part: with -sim.planted")
 	}
 	skipWithoutGit(t)
 	bugs, err := selectBugs(*plantedFlag, *changed, plantedBugs(t))
