@@ -83,12 +83,12 @@ func TestIsStandard_RejectsOtherModules(t *testing.T) {
 		want       bool
 	}{
 		{"a standard package under a driver with an empty module", "net/http", &analysis.Module{}, true},
-		{"one of module std", "net/http", &analysis.Module{Path: "std"}, true},
+		{"a standard package of module std", "net/http", &analysis.Module{Path: "std"}, true},
 		{"a module without a dot", "app/orders", &analysis.Module{Path: "app"}, false},
-		{"a module that is called as a standard package", "log/orders", &analysis.Module{Path: "log"}, false},
-		{"a package of no module", "app/orders", nil, false},
+		{"a module with the name of a standard package", "log/orders", &analysis.Module{Path: "log"}, false},
+		{"a package without a module", "app/orders", nil, false},
 		{"a path with a dot", "golang.org/x/sync/errgroup", nil, false},
-		{"what the distribution vendors", "vendor/golang.org/x/net/idna", nil, true},
+		{"a vendored package of the Go distribution", "vendor/golang.org/x/net/idna", nil, true},
 	} {
 		if got := durablecheck.IsStandard(test.path, test.module); got != test.want {
 			t.Errorf("%s: %s standard: %t, want %t", test.name, test.path, got, test.want)

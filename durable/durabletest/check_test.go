@@ -37,7 +37,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 			want: []string{"in episode 0", "decision 0", `first run: activity CopyFile with input ["x"]`, `replay:    activity ListFiles with input ["x"]`},
 		},
 		{
-			name: "another activity than in the history",
+			name: "an activity that differs from the history",
 			make: func() orchestrator {
 				runs := 0
 				return func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -78,7 +78,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 			want: []string{"decision 0", "first run: the end: Completed with 1", "replay:    the end: Completed with 2"},
 		},
 		{
-			name: "another time to wait until",
+			name: "another due time of a timer",
 			make: func() orchestrator {
 				runs := 0
 				return func(ctx *durable.Context, _ durable.Void) (int, error) {
@@ -90,7 +90,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 			want: []string{"first run: timer until 2000-01-01T01:00:00Z", "replay:    timer until 2000-01-01T02:00:00Z"},
 		},
 		{
-			name: "nothing where there was something",
+			name: "a missing activity",
 			make: func() orchestrator {
 				runs := 0
 				return func(ctx *durable.Context, _ durable.Void) (int, error) {

@@ -29,7 +29,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler"
 )
 
-var rewrite = flag.Bool("rewrite", false, "record testdata/recorded anew, with Azurite and func")
+var rewrite = flag.Bool("rewrite", false, "record testdata/recorded again, with Azurite and func")
 
 // journey uses most features of orchestrators. Its histories are in testdata/recorded.
 func journey(ctx *durable.Context, t trip) (string, error) {

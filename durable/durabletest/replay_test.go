@@ -50,7 +50,7 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 		want     []string // in all formats
 	}{
 		{
-			"a call before all others",
+			"an additional call at the start",
 			durable.Orchestrator("Journey", func(ctx *durable.Context, t trip) (string, error) {
 				quoted(ctx, t)
 				return journey(ctx, t)
@@ -59,7 +59,7 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 			[]string{"decision", "the code did:", "Non-Deterministic workflow detected"},
 		},
 		{
-			"a call less",
+			"a missing call",
 			durable.Orchestrator("Journey", func(ctx *durable.Context, t trip) (string, error) {
 				t.Cities = t.Cities[:2]
 				return journey(ctx, t)
@@ -68,13 +68,13 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 			[]string{"history has:  an activity task named 'Quote'", "the code did: an activity task named '"},
 		},
 		{
-			"nothing at all",
+			"no calls at all",
 			durable.Orchestrator("Journey", func(*durable.Context, trip) (string, error) { return "", nil }),
 			"*.json",
 			[]string{"decision 0", "the code did: the orchestration's completion"},
 		},
 		{
-			"a call more at the end of one that has ended",
+			"an additional call after the recorded end",
 			durable.Orchestrator("Journey", func(ctx *durable.Context, t trip) (string, error) {
 				s, err := journey(ctx, t)
 				if err == nil {
@@ -95,7 +95,7 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 			[]string{"history has:  the end: Completed with", "the code did: the end: Failed with missed it"},
 		},
 		{
-			"a longer wait at the end",
+			"an additional wait after the recorded end",
 			durable.Orchestrator("Journey", func(ctx *durable.Context, t trip) (string, error) {
 				if _, err := journey(ctx, t); err != nil {
 					return "", err
@@ -106,7 +106,7 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 			[]string{"the code did: nothing; it waits for event Home"},
 		},
 		{
-			"an end before there was one",
+			"an earlier end",
 			durable.Orchestrator("Journey", func(ctx *durable.Context, t trip) (string, error) {
 				return journeyWithoutLeave(ctx, t)
 			}),

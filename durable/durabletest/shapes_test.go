@@ -503,14 +503,14 @@ func replayShapes(t *testing.T, hub interface {
 			"events":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, events[name]) },
 			"export":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, exported[name]) },
 			"management API": func(tb durabletest.TB) { durabletest.Replay(tb, all, file(t, shown[name])) },
-			"management API, the events alone": func(tb durabletest.TB) {
+			"management API, only the events": func(tb durabletest.TB) {
 				var status struct{ HistoryEvents json.RawMessage }
 				if err := json.Unmarshal([]byte(shown[name]), &status); err != nil {
 					tb.Fatalf("%v", err)
 				}
 				durabletest.Replay(tb, all, file(t, string(status.HistoryEvents)))
 			},
-			"management API, without what .NET does not write": func(tb durabletest.TB) {
+			"management API, without members that .NET does not write": func(tb durabletest.TB) {
 				durabletest.Replay(tb, all, file(t, origins.ReplaceAllString(shown[name], "")))
 			},
 		}

@@ -104,21 +104,21 @@ func TestIsRowCurrent(t *testing.T) {
 		tolerance time.Duration
 		want      bool
 	}{
-		"a result was processed":            {plain, checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
-		"the last update is old":            {plain, checkpoint(), time.Second, false},
-		".NET writes the row every time":    {plain, checkpoint(), -1, false},
-		"there is no row":                   {nil, checkpoint(), 3 * time.Second, false},
-		"the row lacks the start":           {row(func(s *provider.InstanceState) { s.Status = history.Pending }), checkpoint(), 3 * time.Second, false},
-		"it is another execution":           {plain, next, 3 * time.Second, false},
-		"the custom status is new":          {plain, withStatus, 3 * time.Second, false},
-		"the custom status is gone":         {row(func(s *provider.InstanceState) { s.CustomStatus = new(`1`) }), checkpoint(), 3 * time.Second, false},
-		"the custom status is the same":     {row(func(s *provider.InstanceState) { s.CustomStatus = new(`"half"`) }), withStatus, 3 * time.Second, true},
-		"the execution begins":              {plain, checkpoint(&history.ExecutionStarted{Header: head}), 3 * time.Second, false},
-		"the execution ends":                {plain, checkpoint(&history.ExecutionCompleted{Header: head}), 3 * time.Second, false},
-		"the instance is suspended":         {plain, checkpoint(&history.ExecutionSuspended{Header: head}), 3 * time.Second, false},
-		"the instance is resumed":           {plain, checkpoint(&history.ExecutionResumed{Header: head}), 3 * time.Second, false},
-		"the instance is terminated":        {plain, checkpoint(&history.ExecutionTerminated{Header: head}), 3 * time.Second, false},
-		"a suspended instance gets results": {row(func(s *provider.InstanceState) { s.Status = history.Suspended }), checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
+		"a result was processed":               {plain, checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
+		"the last update is old":               {plain, checkpoint(), time.Second, false},
+		".NET writes the row every time":       {plain, checkpoint(), -1, false},
+		"the row is missing":                   {nil, checkpoint(), 3 * time.Second, false},
+		"the row lacks the start":              {row(func(s *provider.InstanceState) { s.Status = history.Pending }), checkpoint(), 3 * time.Second, false},
+		"the row belongs to another execution": {plain, next, 3 * time.Second, false},
+		"the custom status is new":             {plain, withStatus, 3 * time.Second, false},
+		"the custom status is gone":            {row(func(s *provider.InstanceState) { s.CustomStatus = new(`1`) }), checkpoint(), 3 * time.Second, false},
+		"the custom status is the same":        {row(func(s *provider.InstanceState) { s.CustomStatus = new(`"half"`) }), withStatus, 3 * time.Second, true},
+		"the execution starts":                 {plain, checkpoint(&history.ExecutionStarted{Header: head}), 3 * time.Second, false},
+		"the execution ends":                   {plain, checkpoint(&history.ExecutionCompleted{Header: head}), 3 * time.Second, false},
+		"the instance is suspended":            {plain, checkpoint(&history.ExecutionSuspended{Header: head}), 3 * time.Second, false},
+		"the instance is resumed":              {plain, checkpoint(&history.ExecutionResumed{Header: head}), 3 * time.Second, false},
+		"the instance is terminated":           {plain, checkpoint(&history.ExecutionTerminated{Header: head}), 3 * time.Second, false},
+		"a suspended instance gets results":    {row(func(s *provider.InstanceState) { s.Status = history.Suspended }), checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
 	} {
 		if got := isRowCurrent(tt.row, tt.cp, tt.tolerance); got != tt.want {
 			t.Errorf("%s: isRowCurrent = %v, want %v", name, got, tt.want)
@@ -138,12 +138,12 @@ func TestSplitHistory_KeepsTransactionsWithinTheServiceLimits(t *testing.T) {
 		rows []wire.Row
 		want []int
 	}{
-		"none":                      {nil, nil},
-		"a few":                     {rows(4, 1), []int{4}},
-		"as many as fit":            {rows(99, 1), []int{99}},
-		"one more":                  {rows(100, 1), []int{99, 1}},
-		"many":                      {rows(250, 1), []int{99, 99, 52}},
-		"large ones, as JSON grows": {rows(40, 30_000), nil},
+		"none":                            {nil, nil},
+		"a few":                           {rows(4, 1), []int{4}},
+		"the maximum number of rows":      {rows(99, 1), []int{99}},
+		"one more":                        {rows(100, 1), []int{99, 1}},
+		"many":                            {rows(250, 1), []int{99, 99, 52}},
+		"large rows whose JSON is larger": {rows(40, 30_000), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			batches := splitHistory(tt.rows)
@@ -189,13 +189,13 @@ func TestCurrentExecution(t *testing.T) {
 		etag      string
 		keys      []string
 	}{
-		"nothing is stored":                      {nil, "x", "x", "", nil},
-		"any execution":                          {[]*wire.HistoryRow{row("0", "x"), row("1", "x"), row("sentinel", "x")}, "", "x", "e-sentinel", []string{"0", "1"}},
-		"the wanted one":                         {[]*wire.HistoryRow{row("0", "x"), row("sentinel", "x")}, "x", "x", "e-sentinel", []string{"0"}},
-		"another one, with its sentinel's ETag":  {[]*wire.HistoryRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
-		"rows of an older and longer one follow": {[]*wire.HistoryRow{row("0", "y"), row("1", "x"), row("sentinel", "y")}, "", "y", "e-sentinel", []string{"0"}},
-		"no sentinel, one wanted":                {[]*wire.HistoryRow{row("0", "x")}, "x", "x", "", nil},
-		"no sentinel, any":                       {[]*wire.HistoryRow{row("0", "x")}, "", "x", "", []string{"0"}},
+		"nothing is stored":                            {nil, "x", "x", "", nil},
+		"any execution":                                {[]*wire.HistoryRow{row("0", "x"), row("1", "x"), row("sentinel", "x")}, "", "x", "e-sentinel", []string{"0", "1"}},
+		"the wanted one":                               {[]*wire.HistoryRow{row("0", "x"), row("sentinel", "x")}, "x", "x", "e-sentinel", []string{"0"}},
+		"another one, with its sentinel's ETag":        {[]*wire.HistoryRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
+		"rows of an older and longer execution follow": {[]*wire.HistoryRow{row("0", "y"), row("1", "x"), row("sentinel", "y")}, "", "y", "e-sentinel", []string{"0"}},
+		"no sentinel, one wanted":                      {[]*wire.HistoryRow{row("0", "x")}, "x", "x", "", nil},
+		"no sentinel, any":                             {[]*wire.HistoryRow{row("0", "x")}, "", "x", "", []string{"0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current, stored := currentExecution(tt.rows, tt.wanted)

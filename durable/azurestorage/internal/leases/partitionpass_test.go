@@ -68,7 +68,7 @@ func TestPlanPartitions_DecidesAsTablePartitionManager(t *testing.T) {
 		leaving   bool
 		want      string
 	}{
-		"a new hub is claimed whole": {
+		"all partitions of a new hub are claimed": {
 			rows: []wire.PartitionRow{row("0", "", "", 0, false), row("1", "", "", 0, false)},
 			want: "0:claim:me/:listen 1:claim:me/:listen owned=2",
 		},
@@ -77,52 +77,52 @@ func TestPlanPartitions_DecidesAsTablePartitionManager(t *testing.T) {
 			listening: listening("0"),
 			want:      "0:renew:me/:listen owned=1",
 		},
-		"a lease of another that has ended is claimed": {
+		"an expired lease of another worker is claimed": {
 			rows: []wire.PartitionRow{row("0", "other", "", over, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
-		"at the very moment it ends, too": {
+		"a lease of another worker is claimed at the moment of its expiry": {
 			rows: []wire.PartitionRow{row("0", "other", "", 0, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
-		"a lease of another that ended while a third had asked for it": {
+		"an expired lease is claimed even if a third worker has requested it": {
 			rows: []wire.PartitionRow{row("0", "other", "third", over, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
-		"what was released to us is claimed": {
+		"a partition released to this worker is claimed": {
 			rows: []wire.PartitionRow{row("0", "", "me", ttl, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
-		"what was released to another is left alone": {
+		"a partition released to another worker is not claimed": {
 			rows: []wire.PartitionRow{row("0", "", "other", ttl, false)},
 			want: "owned=0",
 		},
-		"what was released to another who never came is claimed": {
+		"a partition released to a worker that never claimed it is claimed after its expiry": {
 			rows: []wire.PartitionRow{row("0", "", "other", over, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
-		"half of another's partitions are asked for": {
+		"half of another worker's partitions are requested": {
 			rows: []wire.PartitionRow{row("0", "other", "", ttl, false), row("1", "other", "", ttl, false), row("2", "other", "", ttl, false), row("3", "other", "", ttl, false)},
 			want: "0:steal:other/me 1:steal:other/me owned=2 unsettled",
 		},
-		"of an odd number the owner keeps the greater part": {
+		"the owner of an odd number of partitions keeps the larger part": {
 			rows: []wire.PartitionRow{row("0", "other", "", ttl, false), row("1", "other", "", ttl, false), row("2", "other", "", ttl, false)},
 			want: "0:steal:other/me owned=1 unsettled",
 		},
-		"the only partition of another is not asked for": {
+		"the only partition of another worker is not requested": {
 			rows: []wire.PartitionRow{row("0", "other", "", ttl, false)},
 			want: "owned=0",
 		},
-		"a third worker takes one of whoever can spare it": {
+		"a third worker requests a partition from a worker that can spare one": {
 			rows: []wire.PartitionRow{row("0", "a", "", ttl, false), row("1", "a", "", ttl, false), row("2", "b", "", ttl, false), row("3", "b", "", ttl, false)},
 			want: "0:steal:a/me owned=1 unsettled",
 		},
-		"evenly shared partitions stay where they are": {
+		"evenly shared partitions are not moved": {
 			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false), row("1", "other", "", ttl, false)},
 			listening: listening("0"),
 			want:      "0:renew:me/:listen owned=1",
 		},
-		"at the average already, one is taken of who has two above it": {
+		"a worker at the average requests a partition from a worker with two more than the average": {
 			rows: []wire.PartitionRow{
 				row("0", "me", "", ttl, false), row("1", "a", "", ttl, false), row("2", "a", "", ttl, false),
 				row("3", "a", "", ttl, false), row("4", "b", "", ttl, false),
@@ -130,69 +130,69 @@ func TestPlanPartitions_DecidesAsTablePartitionManager(t *testing.T) {
 			listening: listening("0"),
 			want:      "0:renew:me/:listen 1:steal:a/me owned=2 unsettled",
 		},
-		"what was asked for counts as ours": {
+		"requested partitions count as this worker's": {
 			rows: []wire.PartitionRow{row("0", "other", "me", ttl, false), row("1", "other", "", ttl, false)},
 			want: "owned=1 unsettled",
 		},
-		"what others asked for counts as theirs": {
+		"partitions that others requested count as theirs": {
 			rows: []wire.PartitionRow{row("0", "other", "third", ttl, false), row("1", "other", "", ttl, false)},
 			want: "owned=0",
 		},
-		"a partition that another asked for is drained": {
+		"a partition that another worker requested is drained": {
 			rows:      []wire.PartitionRow{row("0", "me", "other", ttl, false), row("1", "me", "", ttl, false)},
 			listening: listening("0", "1"),
 			want:      "drain=0 0:drain:me/other:draining 1:renew:me/:listen owned=1 unsettled",
 		},
-		"it stays ours while its sessions go on": {
+		"a draining partition is renewed while it has sessions": {
 			rows:   []wire.PartitionRow{row("0", "me", "other", ttl, true)},
 			drains: map[string]DrainState{"0": Draining},
 			want:   "0:drain:me/other:draining owned=0 unsettled",
 		},
-		"it is released when they have ended, and is not listened to": {
+		"a drained partition is released and not read": {
 			rows:   []wire.PartitionRow{row("0", "me", "other", ttl, true)},
 			drains: map[string]DrainState{"0": Drained},
 			want:   "0:release:/other owned=0 unsettled",
 		},
-		"it is released even if the lease has ended meanwhile": {
+		"a drained partition is released even if its lease has expired": {
 			rows:   []wire.PartitionRow{row("0", "me", "other", over, true)},
 			drains: map[string]DrainState{"0": Drained},
 			want:   "0:release:/other owned=0 unsettled",
 		},
-		"a partition that another has by now is not read any more": {
+		"a partition that another worker owns now is no longer read": {
 			rows:      []wire.PartitionRow{row("0", "other", "", ttl, false)},
 			listening: listening("0"),
 			want:      "lost=0 owned=0",
 		},
-		"a partition without a row is not read any more": {
+		"a partition without a row is no longer read": {
 			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false)},
 			listening: listening("0", "1"),
 			want:      "lost=1 0:renew:me/:listen owned=1",
 		},
-		"a partition of an owner who is shutting down is asked for": {
+		"a partition whose owner is shutting down is requested": {
 			rows: []wire.PartitionRow{row("0", "other", "", ttl, true)},
 			want: "0:steal:other/me:draining owned=1 unsettled",
 		},
-		"a mark of draining left by an earlier life is taken back": {
+		"an own row that is still marked as draining is reset": {
 			rows: []wire.PartitionRow{row("0", "me", "", ttl, true)},
 			want: "0:renew:me/:listen owned=1",
 		},
-		"an own lease that ended is taken up again": {
+		"an own expired lease is renewed": {
 			rows: []wire.PartitionRow{row("0", "me", "", over, false)},
 			want: "0:renew:me/:listen owned=1",
 		},
-		"who leaves drains what it has and claims nothing": {
+		"a leaving worker drains its partitions and claims none": {
 			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false), row("1", "", "", 0, false), row("2", "other", "", over, false)},
 			listening: listening("0"),
 			leaving:   true,
 			want:      "drain=0 0:drain:me/:draining owned=1 unsettled",
 		},
-		"who leaves releases what is drained": {
+		"a leaving worker releases drained partitions": {
 			rows:    []wire.PartitionRow{row("0", "me", "", ttl, true), row("1", "me", "other", ttl, false)},
 			drains:  map[string]DrainState{"0": Drained, "1": Drained},
 			leaving: true,
 			want:    "0:release:/ 1:release:/other owned=0 unsettled",
 		},
-		"who leaves and has nothing is done": {
+		"a leaving worker without partitions is done": {
 			rows:    []wire.PartitionRow{row("0", "other", "me", ttl, false)},
 			leaving: true,
 			want:    "owned=0",
@@ -236,10 +236,10 @@ func TestPlanPartitions_ReturnsTheEarliestExpiryOfOtherLeases(t *testing.T) {
 		rows []wire.PartitionRow
 		want time.Time
 	}{
-		"none of others":        {[]wire.PartitionRow{row("0", "me", "", time.Second, false), row("1", "", "", 0, false)}, time.Time{}},
-		"the first of two":      {[]wire.PartitionRow{row("0", "a", "", 9*time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
-		"not what has ended":    {[]wire.PartitionRow{row("0", "a", "", -time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
-		"released, not claimed": {[]wire.PartitionRow{row("0", "", "a", 3*time.Second, false)}, passTime.Add(3 * time.Second)},
+		"no leases of others":        {[]wire.PartitionRow{row("0", "me", "", time.Second, false), row("1", "", "", 0, false)}, time.Time{}},
+		"the earliest of two":        {[]wire.PartitionRow{row("0", "a", "", 9*time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
+		"expired leases are ignored": {[]wire.PartitionRow{row("0", "a", "", -time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
+		"released, not claimed":      {[]wire.PartitionRow{row("0", "", "a", 3*time.Second, false)}, passTime.Add(3 * time.Second)},
 	} {
 		got := planPartitions(partitionState{rows: tt.rows, now: passTime, worker: "me", lease: 30 * time.Second}).expiry
 		if !got.Equal(tt.want) {

@@ -44,12 +44,12 @@ func TestParseTransaction_ReportsTheRejectedOperation(t *testing.T) {
 			refusedTransaction(`{"odata.error":{"code":"UpdateConditionNotSatisfied","message":{"lang":"en-US","value":"4:The update condition was not satisfied.\nRequestId:1"}}}`),
 			TransactionError{4, 412, "UpdateConditionNotSatisfied", "The update condition was not satisfied."},
 		},
-		"there is no index": {
+		"the message has no index": {
 			refusedTransaction(`{"odata.error":{"code":"X","message":{"value":"nothing: to see"}}}`),
 			TransactionError{0, 412, "X", "nothing: to see"},
 		},
-		"the body is not JSON": {refusedTransaction(`{oops`), TransactionError{0, 412, "", ""}},
-		"there is no body":     {refusedTransaction(""), TransactionError{-1, 412, "", ""}},
+		"the body is not JSON":     {refusedTransaction(`{oops`), TransactionError{0, 412, "", ""}},
+		"the response has no body": {refusedTransaction(""), TransactionError{-1, 412, "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseTransaction([]byte(tt.answer), 5)

@@ -100,7 +100,7 @@ func TestHistoryRow_RejectsAnInvalidEvent(t *testing.T) {
 	for _, c := range []struct{ name, raw, want string }{
 		{"an event type without a class", `{"EventType":"ExecutionFailed"}`, "no class"},
 		{"an unknown status", `{"EventType":"ExecutionCompleted","OrchestrationStatus":"Lost"}`, `"Lost"`},
-		{"a column that is no JSON", `{"EventType":"ExecutionStarted","ParentInstance":"{"}`, "column ParentInstance"},
+		{"a column that is not JSON", `{"EventType":"ExecutionStarted","ParentInstance":"{"}`, "column ParentInstance"},
 		{"a value in a blob", `{"EventType":"TaskCompleted","Result":"","ResultBlobName":"i/x"}`, `Result is in blob "i/x"`},
 	} {
 		row, err := DecodeHistoryRow([]byte(c.raw))

@@ -53,7 +53,7 @@ func TestInstanceCheckpoint_DerivesTheColumnsFromTheEvents(t *testing.T) {
 		events []history.Event
 		want   map[string]any
 	}{
-		{"nothing of note", []history.Event{&history.TaskCompleted{Result: new("1")}}, map[string]any{}},
+		{"events without an effect on the row", []history.Event{&history.TaskCompleted{Result: new("1")}}, map[string]any{}},
 		{"a start", []history.Event{&history.ExecutionStarted{Header: started, Name: "N", Version: "1", Input: new("5"), Generation: new(2), Tags: map[string]string{"a": "b"}}}, map[string]any{
 			"Name": "N", "Version": "1", "CreatedTime": "2026-11-20T17:00:00.0000000Z", "RuntimeStatus": "Running", "Input": "5",
 			"Generation": 2.0, "Tags": map[string]any{"a": "b"},
@@ -87,8 +87,8 @@ func TestInstanceCheckpoint_DerivesTheColumnsFromTheEvents(t *testing.T) {
 		{"the last value is null", []history.Event{
 			&history.ExecutionSuspended{Reason: new("hold")}, &history.ExecutionResumed{},
 		}, map[string]any{"RuntimeStatus": "Running"}},
-		{"continue-as-new of old", []history.Event{&history.ContinueAsNew{Result: new("6")}}, map[string]any{"RuntimeStatus": "ContinuedAsNew", "Output": "6"}},
-		{"a reason that .NET would fetch", []history.Event{&history.ExecutionTerminated{Reason: new("stop:now")}}, map[string]any{
+		{"continue-as-new of old versions", []history.Event{&history.ContinueAsNew{Result: new("6")}}, map[string]any{"RuntimeStatus": "ContinuedAsNew", "Output": "6"}},
+		{"a reason that .NET would interpret as a URL", []history.Event{&history.ExecutionTerminated{Reason: new("stop:now")}}, map[string]any{
 			"RuntimeStatus": "Terminated", "CompletedTime": now, "Output": "stop:now ",
 		}},
 	} {

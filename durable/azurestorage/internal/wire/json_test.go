@@ -59,9 +59,9 @@ func TestTimes_AreWrittenAsByNewtonsoft(t *testing.T) {
 		want string
 	}{
 		{"seven decimals", time.Date(2026, 11, 20, 18, 32, 28, 618124400, time.UTC), "2026-11-20T18:32:28.6181244Z"},
-		{"trailing zeros go", time.Date(2026, 11, 20, 18, 32, 36, 820084000, time.UTC), "2026-11-20T18:32:36.820084Z"},
+		{"trailing zeros are omitted", time.Date(2026, 11, 20, 18, 32, 36, 820084000, time.UTC), "2026-11-20T18:32:36.820084Z"},
 		{"no decimals", time.Date(2026, 11, 20, 18, 32, 5, 0, time.UTC), "2026-11-20T18:32:05Z"},
-		{"what is below 100 ns goes", time.Date(2026, 11, 20, 18, 32, 5, 199, time.UTC), "2026-11-20T18:32:05.0000001Z"},
+		{"fractions of 100 ns are truncated", time.Date(2026, 11, 20, 18, 32, 5, 199, time.UTC), "2026-11-20T18:32:05.0000001Z"},
 		{"in UTC", time.Date(2026, 11, 20, 18, 32, 5, 0, paris), "2026-11-20T17:32:05Z"},
 		{"DateTime.MinValue", time.Time{}, "0001-01-01T00:00:00"},
 	} {

@@ -187,7 +187,7 @@ func DecodeQueueText(text string) ([]byte, error) {
 	}
 	json, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil {
-		return nil, fmt.Errorf("decode message text, neither JSON nor Base64: %w", err)
+		return nil, fmt.Errorf("decode message text: it is not JSON and not valid Base64: %w", err)
 	}
 	return json, nil
 }

@@ -198,7 +198,7 @@ func TestDecodeEnvelope_RejectsInvalidMessages(t *testing.T) {
 		{"neither JSON nor Base64", "hello!", "not JSON"},
 		{"Base64 of something else", base64.StdEncoding.EncodeToString([]byte("hello")), "decode message"},
 		{"half a message", minimal[:100], "decode message"},
-		{"JSON that is no object", base64.StdEncoding.EncodeToString([]byte("[]")), "decode message"},
+		{"JSON that is not an object", base64.StdEncoding.EncodeToString([]byte("[]")), "decode message"},
 		{"null", base64.StdEncoding.EncodeToString([]byte("null")), "neither"},
 		{"an empty object", "{}", "neither a TaskMessage nor a CompressedBlobName"},
 		{"no event", replace(`"Event":{`, `"Event":null,"X":{`), "no Event"},
@@ -207,8 +207,8 @@ func TestDecodeEnvelope_RejectsInvalidMessages(t *testing.T) {
 		{"an event of another namespace", replace("DurableTask.Core.History.TaskScheduledEvent", "System.IO.FileInfo"), `"System.IO.FileInfo"`},
 		{"an event type without a class", replace("TaskScheduledEvent", "ExecutionFailedEvent"), "ExecutionFailed"},
 		{"no receiver", replace(`"InstanceId":"seq1"`, `"InstanceId":""`), "no target instance"},
-		{"a time that is none", replace(`2026-11-20T18:32:47.8523574`, `soon`), "soon"},
-		{"an activity ID that is none", replace(`23221245-03aa`, `23221245_03aa`), "ActivityId"},
+		{"an invalid time", replace(`2026-11-20T18:32:47.8523574`, `soon`), "soon"},
+		{"an invalid activity ID", replace(`23221245-03aa`, `23221245_03aa`), "ActivityId"},
 		{"an unknown type in the data-contract form", replace(`"$type":"DurableTask.Core.History.TaskScheduledEvent"`, `"__type":"TaskScheduledEvent:#Else"`), "Else"},
 	} {
 		got, err := DecodeEnvelope(c.text)
