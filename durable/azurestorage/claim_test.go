@@ -213,7 +213,7 @@ func TestClaim_DoesNotOvertakeQueuedMessages(t *testing.T) {
 
 func TestBacklog_IsEmptyOnlyAfterAPollThatReceivesFewerMessagesThanRequested(t *testing.T) {
 	t.Parallel()
-	b := backlog{adds: 1}
+	b := backlog{hints: 1}
 	if b.isEmpty() {
 		t.Error("empty before the first poll")
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// openForAccess opens a hub of each kind, whose worker is w.
+// openForAccess has a function per kind of hub that opens one with worker w. The function returns
+// the hub's Run and Close.
 var openForAccess = map[string]func(azurestorage.Connection, *azsim.Worker, *slog.Logger) (func(context.Context) error, func() error, error){
 	"queues": func(c azurestorage.Connection, w *azsim.Worker, log *slog.Logger) (func(context.Context) error, func() error, error) {
 		h, err := azurestorage.Open(c, azurestorage.Config{TaskHub: "Sim", WorkerID: w.Name(), Transport: w, Logger: log})
@@ -25,21 +26,21 @@ var openForAccess = map[string]func(azurestorage.Connection, *azsim.Worker, *slo
 	},
 }
 
-// A worker that starts waits for its role assignment and says so. It stops after any other
-// refusal, and after a refusal that lasts.
+// A starting worker waits for its role assignment and logs that. It stops after any other
+// rejection, and after a rejection that lasts too long.
 func TestRun_WaitsForItsRoleAssignment(t *testing.T) {
 	const missing = "AuthorizationPermissionMismatch"
 	for kind, open := range openForAccess {
 		for name, tt := range map[string]struct {
 			code    string
 			refuses time.Duration // how long the account refuses
-			stops   string        // what the error says of a worker that stops
+			stops   string        // part of the error of a worker that stops
 			stopsIn time.Duration
 		}{
 			"the role arrives late":    {missing, 9 * time.Minute, "", 0},
-			"there is no role":         {missing, 24 * time.Hour, "Storage Queue Data Contributor", 12 * time.Minute},
+			"no role exists":           {missing, 24 * time.Hour, "Storage Queue Data Contributor", 12 * time.Minute},
 			"shared keys are disabled": {"KeyBasedAuthenticationNotPermitted", time.Hour, "allowSharedKeyAccess", time.Second},
-			"the firewall refuses":     {"AuthorizationFailure", time.Hour, "firewall", time.Second},
+			"the firewall rejects":     {"AuthorizationFailure", time.Hour, "firewall", time.Second},
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -64,15 +65,15 @@ func TestRun_WaitsForItsRoleAssignment(t *testing.T) {
 					defer cancel()
 					err = run(ctx)
 					took := time.Since(began)
-					_ = shut() // of a hub that may never have been there
+					_ = shut() // the hub may never have been created
 					switch {
 					case tt.stops == "" && (err != nil || took < 20*time.Minute):
-						t.Errorf("it ended after %v with %v, want it to work", took, err)
+						t.Errorf("Run returned after %v with %v, want it to continue", took, err)
 					case tt.stops != "" && (err == nil || !strings.Contains(err.Error(), tt.stops) || took > tt.stopsIn):
-						t.Errorf("it ended after %v with %v, want an error that names %q within %v", took, err, tt.stops, tt.stopsIn)
+						t.Errorf("Run returned after %v with %v, want an error with %q within %v", took, err, tt.stops, tt.stopsIn)
 					}
 					if says := log.count("takes up to 10 minutes"); (says > 0) != (tt.code == missing) {
-						t.Errorf("the log says %d times that a role assignment takes time", says)
+						t.Errorf("%d log lines about a pending role assignment", says)
 					}
 				})
 			})

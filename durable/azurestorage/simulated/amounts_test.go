@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// amounts says how many cases run.
+// amounts selects how many cases run.
 type amounts struct {
-	sample        int // of so many cases of one kind, one runs
-	startSample   int // of so many interrupted starts, one runs
-	takeoverKills int // points at which a worker dies, of each kind of instance
+	sample        int // every n-th case of a kind runs
+	startSample   int // every n-th interrupted start runs
+	takeoverKills int // number of requests at which a worker dies, per scenario
 }
 
-// TestMain runs simulations on one processor. On several, the scheduler decides which of the
-// goroutines that are ready at one instant comes first.
+// TestMain runs simulations on one processor. On several, the scheduler decides the order of
+// goroutines that are ready at the same instant.
 func TestMain(m *testing.M) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)

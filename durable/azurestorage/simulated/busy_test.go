@@ -15,11 +15,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// A hub is not busy while its requests wait for a short time only.
-func TestBusy_AHubThatServesItsClientsInTimeIsNot(t *testing.T) {
+// A hub is not busy if its requests wait only briefly.
+func TestBusy_IsFalseForAHubThatServesItsClientsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond, Delay: func(_ azsim.Request, underway int) time.Duration {
-			return time.Duration(underway) * 2 * time.Millisecond // as one thread answers
+			return time.Duration(underway) * 2 * time.Millisecond // like a single-threaded service
 		}})
 		defer account.Wait()
 		registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence), durable.Activity("SayHello", sayHello))
@@ -48,7 +48,7 @@ func TestBusy_AHubThatServesItsClientsInTimeIsNot(t *testing.T) {
 		}
 		callers.Wait()
 		if refused.Load() > 0 || late.Load() > 0 {
-			t.Errorf("%d of 900 starts would be refused and %d failed; want none", refused.Load(), late.Load())
+			t.Errorf("%d of 900 starts would be rejected and %d failed; want 0", refused.Load(), late.Load())
 		}
 		stop()
 		running.Wait()

@@ -14,9 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
 )
 
-// The contract of providers holds on the simulated account as it does on
-// Azurite, also where the account promises no more than the service does.
-func TestTaskHub_KeepsThePromisesOfAProviderInVirtualTime(t *testing.T) {
+// The hub fulfills the contract of providers on the simulated account as well as on Azurite. The
+// account guarantees no more than the service does.
+func TestTaskHub_FulfillsTheProviderContractInVirtualTime(t *testing.T) {
 	for i, account := range []struct {
 		name    string
 		loose   bool
@@ -47,7 +47,7 @@ func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.
 	open := func() *azurestorage.TaskHub {
 		worker = account.Worker("w")
 		opened++
-		cfg.Transport, cfg.WorkerID = worker, fmt.Sprint("w", opened) // what takes how long depends on it
+		cfg.Transport, cfg.WorkerID = worker, fmt.Sprint("w", opened) // the durations of requests depend on it
 		c, err := azurestorage.ParseConnectionString(account.ConnectionString())
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// congestedBacklog is the number of instances that start before the queues accept few requests.
+// congestedBacklog is the number of instances that start before the queues become slow.
 const congestedBacklog = 300
 
 // isReceive reports whether a request returned messages.
@@ -25,9 +25,9 @@ func isReceive(e azsim.Entry) bool {
 	return e.Operation == "GetMessages" && bytes.Contains(e.Answer, []byte("<MessageId>"))
 }
 
-// runCongested lets two workers complete a backlog of starts while the queues accept few
-// requests: from the beginning, or once the workers have received messages. It returns the log
-// of the requests to queues that were answered since.
+// runCongested lets two workers complete a backlog of starts while the queues accept few requests
+// per second. If once is true, the limit starts after the workers have received messages.
+// runCongested returns the successful queue requests since the limit started.
 func runCongested(t *testing.T, perSecond float64, once bool) (log []azsim.Entry) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,8 +93,8 @@ func runCongested(t *testing.T, perSecond float64, once bool) (log []azsim.Entry
 	return log
 }
 
-// Workers receive no more messages than they can renew and finish, and do not renew messages
-// that they already hold beyond that.
+// Workers receive only as many messages as they can renew and finish. If they hold more, they do
+// not renew the surplus.
 func TestCongestion_ABacklogIsCompletedWithFewRenewals(t *testing.T) {
 	for _, tt := range []struct {
 		perSecond float64

@@ -17,9 +17,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Somebody deletes the hub while its worker runs and has the app lease, if there is one.
-// The worker makes it anew, and what a client that has used it before starts is run.
-func TestTaskHub_ThatIsDeletedWhileItIsInUseIsMadeAnew(t *testing.T) {
+// The hub is deleted while its worker runs, with or without the app lease. The worker creates the
+// hub again, and the next start of the same client runs.
+func TestTaskHub_DeletedDuringUseIsCreatedAgain(t *testing.T) {
 	for _, tt := range []struct {
 		manager  azurestorage.PartitionManager
 		appLease bool
@@ -63,65 +63,66 @@ func TestTaskHub_ThatIsDeletedWhileItIsInUseIsMadeAnew(t *testing.T) {
 	}
 }
 
-// without lets no request through to a service.
-type without struct {
+// without is a transport that rejects requests to a service.
+type blocked struct {
 	policy.Transporter
 
 	service string
 }
 
-func (w *without) Do(r *http.Request) (*http.Response, error) {
+func (w *blocked) Do(r *http.Request) (*http.Response, error) {
 	if w.service != "" && strings.Contains(r.URL.Host, w.service) {
-		return nil, errors.New("the service is away")
+		return nil, errors.New("the test blocks the service")
 	}
 	return w.Transporter.Do(r)
 }
 
-// What a service does not delete keeps nothing else from being deleted, and is told.
-func TestDelete_GoesOnPastWhatItCannotDelete(t *testing.T) {
+// If a service cannot delete its part of the hub, the other parts are deleted, and the error names
+// the remaining resources.
+func TestDelete_ContinuesAfterAnError(t *testing.T) {
 	inFleet(t, azurestorage.Config{PartitionCount: 1}, func(f *fleet) {
 		f.join("one", nil)
 		time.Sleep(time.Minute)
 		f.leave("one")
-		way := new(without)
+		way := new(blocked)
 		hub, _ := f.hub("admin", func(c *azurestorage.Config) { way.Transporter, c.Transport = c.Transport, way })
 		way.service = "table"
 		err := hub.Delete(f.Context(), true)
 		for _, table := range []string{"FleetInstances", "FleetHistory", "FleetPartitions"} {
 			if err == nil || !strings.Contains(err.Error(), table) {
-				f.Errorf("the error is %v, want one that names %s", err, table)
+				f.Errorf("error %v, want one with %s", err, table)
 			}
 		}
 		if left := fmt.Sprint(f.account.Queues(), containers(f.account)); left != "[] []" {
-			f.Errorf("left over: %s", left)
+			f.Errorf("queues and containers are left: %s", left)
 		}
 		way.service = ""
 		if err := hub.Delete(f.Context(), false); err != nil {
 			f.Error(err)
 		}
 		if left := f.account.Tables(); len(left) > 0 {
-			f.Errorf("tables left over: %v", left)
+			f.Errorf("tables are left: %v", left)
 		}
 	})
 }
 
-// Neither tables nor queues alone are a hub that takes work.
-func TestCheck_AsksTablesAndQueues(t *testing.T) {
+// Check fails if either the tables or the queues are unreachable.
+func TestCheck_NeedsTablesAndQueues(t *testing.T) {
 	inFleet(t, azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
-		way := new(without)
+		way := new(blocked)
 		hub, _ := f.hub("client", func(c *azurestorage.Config) { way.Transporter, c.Transport = c.Transport, way })
 		for _, way.service = range []string{"", "table", "queue"} {
 			ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 			if err := hub.Check(ctx); (err == nil) != (way.service == "") {
-				f.Errorf("without the service %q the hub is %v", way.service, err)
+				f.Errorf("without the service %q, Check returned %v", way.service, err)
 			}
 			cancel()
 		}
 	})
 }
 
-// A worker to which nobody speaks makes a deleted hub anew, too.
-func TestTaskHub_ThatIsDeletedIsMadeAnewByItsWorker(t *testing.T) {
+// A worker without requests from clients also creates a deleted hub again.
+func TestTaskHub_DeletedIsCreatedAgainByItsWorker(t *testing.T) {
 	inFleet(t, azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
 		f.join("one", nil)
 		time.Sleep(time.Minute)
@@ -132,7 +133,7 @@ func TestTaskHub_ThatIsDeletedIsMadeAnewByItsWorker(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		if got := len(f.account.Queues()); got != queues {
-			f.Errorf("%d queues, want the %d that there were", got, queues)
+			f.Errorf("%d queues, want %d as before", got, queues)
 		}
 		creations := 0
 		for _, e := range f.account.Log() {
@@ -141,13 +142,13 @@ func TestTaskHub_ThatIsDeletedIsMadeAnewByItsWorker(t *testing.T) {
 			}
 		}
 		if creations != 2 {
-			f.Errorf("the hub was made %d times, want once at the start and once again", creations)
+			f.Errorf("the hub was created %d times, want 2", creations)
 		}
 	})
 }
 
-// A request to a hub that is deleted is refused by an error that names what is missing.
-func TestTaskHub_ThatIsDeletedRefusesWithTheServicesError(t *testing.T) {
+// The first request to a deleted hub fails with an error that names the missing resource.
+func TestTaskHub_DeletedReturnsTheErrorOfTheService(t *testing.T) {
 	inFleet(t, azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
 		hub, _ := f.hub("client", nil)
 		client := durable.NewClient(hub, durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence)))
@@ -164,7 +165,7 @@ func TestTaskHub_ThatIsDeletedRefusesWithTheServicesError(t *testing.T) {
 		}
 		err := start("b")
 		if e, ok := errors.AsType[*azcore.ResponseError](err); !ok || e.StatusCode != http.StatusNotFound {
-			f.Errorf("the first start returned %v, want the service's refusal", err)
+			f.Errorf("the first start returned %v, want the error of the service", err)
 		}
 		if err := start("c"); err != nil {
 			f.Errorf("the next start returned %v", err)
@@ -172,18 +173,18 @@ func TestTaskHub_ThatIsDeletedRefusesWithTheServicesError(t *testing.T) {
 	})
 }
 
-// A hub without an audit has no table for it, which is no sign that it was deleted.
-func TestTaskHub_IsNotTakenForDeletedWhenItHasNoAudit(t *testing.T) {
+// A hub without an audit has no audit table. That does not mean that the hub was deleted.
+func TestTaskHub_WithoutAnAuditIsNotMistakenForDeleted(t *testing.T) {
 	log := &lockedBuffer{}
 	cfg := azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	inFleet(t, cfg, func(f *fleet) {
 		hub := f.join("one", nil)
 		time.Sleep(time.Minute)
 		if page, err := hub.Tracking(f.Context(), "a", provider.TrackingQuery{}); !errors.Is(err, provider.ErrNotSupported) {
-			f.Errorf("the audit is %+v, %v", page, err)
+			f.Errorf("the audit is %+v, %v; want ErrNotSupported", page, err)
 		}
 		if log.count("was deleted") > 0 {
-			f.Error("the hub was taken for a deleted one")
+			f.Error("the hub was mistaken for a deleted one")
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A tallied is an entity that counts.
+// tallied is an entity that counts.
 type tallied int
 
 func (n *tallied) Add(_ *durable.EntityContext, by int) (int, error) {
@@ -27,7 +27,7 @@ func (n *tallied) Add(_ *durable.EntityContext, by int) (int, error) {
 	return int(*n), nil
 }
 
-// move calls and signals two entities, and calls them again while they are locked.
+// move calls and signals two entities, and then calls them while they are locked.
 func move(ctx *durable.Context, _ int) (string, error) {
 	const a, b = durable.EntityKey[tallied]("a"), durable.EntityKey[tallied]("b")
 	if _, err := durable.CallEntity(ctx, a, (*tallied).Add, 1).Await(); err != nil {
@@ -44,8 +44,8 @@ func move(ctx *durable.Context, _ int) (string, error) {
 	return "moved", nil
 }
 
-// A dotnetHub is the hub of a worker that takes over as one of .NET does: what a batch of
-// an entity sends can be seen before its state is stored, which says nothing of it.
+// dotnetHub makes the worker of a hub behave like a .NET worker: the messages of an entity's batch
+// are visible before its state is stored, and the state does not list them.
 type dotnetHub struct{ provider.Provider }
 
 func (h dotnetHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
@@ -68,10 +68,9 @@ func (s dotnetSession) Commit(ctx context.Context, cp *provider.Checkpoint) erro
 	return s.Session.Commit(ctx, cp)
 }
 
-// A dotnet is the transport of a worker that takes over as one of .NET does: it sees
-// nothing that .NET ignores. So it knows no more of what an entity took than what its
-// sorter says, nothing of what an entity was to send or of batches, and makes the IDs of
-// requests itself, since histories do not tell them.
+// dotnet is a transport that hides everything that .NET ignores. With it, a worker identifies the
+// messages that an entity consumed only by .NET's sorter. It knows neither the outbox nor the
+// batches of entities, and chooses new IDs for requests, because histories do not contain them.
 type dotnet struct{ watched }
 
 func (d dotnet) Do(req *http.Request) (*http.Response, error) {
@@ -85,7 +84,7 @@ func (d dotnet) Do(req *http.Request) (*http.Response, error) {
 	}
 	switch {
 	case strings.Contains(req.URL.Query().Get("$filter"), pendingFilter):
-		body = []byte(`{"value":[]}`) // .NET looks for no lost start
+		body = []byte(`{"value":[]}`) // .NET does not search for lost starts
 	case strings.Contains(req.URL.Path, "SimHistory"):
 		body = withoutOurs(body)
 	case strings.HasSuffix(req.URL.Path, "/messages"):
@@ -101,20 +100,21 @@ func (d dotnet) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// pendingFilter is in the queries for instances whose start was lost.
+// pendingFilter is part of the queries for pending instances.
 const pendingFilter = "RuntimeStatus eq 'Pending' and "
 
 var (
 	messageText = regexp.MustCompile(`<MessageText>[^<]*</MessageText>`)
-	// ourMembers are in JSON, and in JSON inside of that.
+	// ourMembers matches members in JSON and in JSON strings within JSON.
 	ourMembers = regexp.MustCompile(`,\\*"(EntityBatch|origin)\\*":\\*"[^"\\]*\\*"`)
 )
 
-// withoutOurs returns the answer to a query of histories without what .NET ignores.
+// withoutOurs returns the response to a history query without the columns and members that .NET
+// ignores.
 func withoutOurs(body []byte) []byte {
 	var answer map[string]any
 	if json.Unmarshal(body, &answer) != nil {
-		return body // of a transaction
+		return body // the response to a transaction
 	}
 	rows, isList := answer["value"].([]any)
 	if !isList {
@@ -140,8 +140,8 @@ func withoutOurs(body []byte) []byte {
 	return stripped
 }
 
-// stateWithoutOurs returns an entity's state without what .NET ignores, other inputs as
-// they are.
+// stateWithoutOurs returns an entity's state without the members that .NET ignores. It returns
+// other inputs unchanged.
 func stateWithoutOurs(input string) string {
 	var state map[string]any
 	if json.Unmarshal([]byte(input), &state) != nil || state["sorter"] == nil {
@@ -155,8 +155,8 @@ func stateWithoutOurs(input string) string {
 	return string(ourMembers.ReplaceAll(stripped, nil))
 }
 
-// forgetIDs leaves of a sorter what .NET has: the last label of each sender, up to which
-// all is dropped.
+// forgetIDs reduces a sorter to the members that .NET has: the last timestamp per sender, up to
+// which .NET discards all messages.
 func forgetIDs(sorter map[string]any) {
 	senders, _ := sorter["ReceivedFromInstance"].(map[string]any)
 	for _, sender := range senders {

@@ -13,9 +13,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// A message that could not be deleted comes again minutes later, when the entity
-// has long taken hundreds of others, and does not count a second time.
-func TestEntity_CountsASignalOnceWhoseMessageIsNotDeleted(t *testing.T) {
+// A signal that could not be deleted is redelivered minutes later, after the entity has processed
+// hundreds of others. The entity must not count it again.
+func TestEntity_ProcessesAnUndeletedSignalOnce(t *testing.T) {
 	t.Parallel()
 	const others = 300
 	synctest.Test(t, func(t *testing.T) {

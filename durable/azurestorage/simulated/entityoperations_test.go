@@ -15,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// A sum is an entity that adds up.
+// sum is an entity that adds numbers.
 type sum int
 
 func (s *sum) Add(_ *durable.EntityContext, n int) (int, error) {
@@ -34,7 +34,7 @@ func signalSum(ctx *durable.Context, n int) (int, error) {
 	return 0, nil
 }
 
-// moveSum calls two sums under their locks.
+// moveSum calls two sums while it holds their locks.
 func moveSum(ctx *durable.Context, n int) (int, error) {
 	defer durable.LockEntities(ctx, firstSum, secondSum)()
 	if _, err := durable.CallEntity(ctx, firstSum, (*sum).Add, -n).Await(); err != nil {
@@ -43,10 +43,9 @@ func moveSum(ctx *durable.Context, n int) (int, error) {
 	return durable.CallEntity(ctx, secondSum, (*sum).Add, n).Await()
 }
 
-// entityCosts are what is counted of entities that were worked on before, with what
-// .NET does for the same: 3 operations for each message, a read of the history, an
-// append to it and a merge into Instances for each batch and each episode, and 3
-// for the row of an orchestration that is started.
+// entityCosts are the measured workloads on entities that have been used before. The figures for
+// .NET assume 3 operations per message, a history read, a history append and a merge into Instances
+// per batch and per episode, and 3 operations for the row of a started orchestration.
 var entityCosts = []struct {
 	name    string
 	signals int
@@ -61,8 +60,8 @@ var entityCosts = []struct {
 	{name: "an orchestration locks two and calls each", run: moveSum, dotnet: "63"},
 }
 
-// measureEntity runs a workload in one process, and returns how many operations of
-// each kind it takes, as measure does.
+// measureEntity runs a workload in one process. It returns the number of operations of each kind,
+// like measure.
 func measureEntity(t *testing.T, which int) (counts []int) {
 	t.Helper()
 	cost := entityCosts[which]
@@ -86,7 +85,7 @@ func measureEntity(t *testing.T, which int) (counts []int) {
 		}
 		signal(firstSum, 0)
 		signal(secondSum, 0)
-		time.Sleep(2 * time.Minute) // the looks for interrupted starts are over
+		time.Sleep(2 * time.Minute) // the scans for interrupted starts are over
 		before := len(account.Log())
 		for range cost.signals {
 			go signal(firstSum, 1)
@@ -100,7 +99,7 @@ func measureEntity(t *testing.T, which int) (counts []int) {
 		countOperations(account.Log()[before:], counts)
 		if cost.run != nil {
 			if s, err := client.Status(t.Context(), "i", durable.Fetch{}); err != nil || s.Status.String() != "Completed" {
-				t.Errorf("%s: it is %+v, %v", cost.name, s, err)
+				t.Errorf("%s: state %+v, %v; want Completed", cost.name, s, err)
 			}
 		} else if n, err := durable.ReadEntity(t.Context(), client, firstSum); err != nil || int(n) != cost.signals {
 			t.Errorf("%s: the sum is %d, %v; want %d", cost.name, n, err, cost.signals)
@@ -113,7 +112,7 @@ func measureEntity(t *testing.T, which int) (counts []int) {
 	return counts
 }
 
-// countOperations adds what is in a log to counts.
+// countOperations adds the operations in log to counts.
 func countOperations(log []azsim.Entry, counts []int) {
 	for _, e := range log {
 		empty := e.Operation == "GetMessages" && !bytes.Contains(e.Answer, []byte("<QueueMessage>"))
@@ -125,8 +124,8 @@ func countOperations(log []azsim.Entry, counts []int) {
 	}
 }
 
-// entityTable has a row for each workload. Where figures vary, those of the table
-// before are kept if they are not far off.
+// entityTable returns a table with a row per workload. Figures that vary are taken from the
+// previous table if they are close to it.
 func entityTable(t *testing.T, before string) string {
 	was := strings.Split(before, "\n")
 	head, rule := "| |", "|---|"
@@ -147,7 +146,7 @@ func entityTable(t *testing.T, before string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// The table of entities in the README is what is measured.
-func TestOperations_OfEntitiesAreThoseOfTheTable(t *testing.T) {
+// The table of entity operations in the README equals the measurement.
+func TestOperations_OfEntitiesEqualTheReadme(t *testing.T) {
 	holdTable(t, "entity operations", entityTable)
 }

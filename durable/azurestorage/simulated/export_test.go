@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// messages are those that an export passes on, by type and target.
+// messages records the exported messages by type and target.
 type messages []string
 
 func (*messages) Instance(context.Context, *provider.InstanceState, []history.Event) error {
@@ -26,9 +26,10 @@ func (x *messages) Message(_ context.Context, m provider.TaskMessage) error {
 	return nil
 }
 
-// What a dead worker's batch of an entity has put hidden is exported if the batch counted.
-// The request that it took is exported in any case: it was not deleted.
-func TestExport_HasWhatEntitiesSentIfItCounts(t *testing.T) {
+// An entity's batch is interrupted by the death of its worker. Its hidden messages are exported
+// only if the batch was committed. The consumed request is exported in any case, because it was not
+// deleted.
+func TestExport_IncludesMessagesOfCommittedEntityBatches(t *testing.T) {
 	const request, answer = "EventRaised for @tally@a", "EventRaised for i"
 	for fault, want := range map[azsim.Fault][]string{
 		azsim.KillBefore: {request},
@@ -50,7 +51,7 @@ func TestExport_HasWhatEntitiesSentIfItCounts(t *testing.T) {
 				}
 				<-p.worker.Dead()
 				p.stop()
-				time.Sleep(3 * time.Minute) // nothing is hidden any more
+				time.Sleep(3 * time.Minute) // longer than any message is hidden
 				var got messages
 				hub := openWith(t, "copy", account, account.Worker("copy"))
 				if err := hub.Export(t.Context(), &got, provider.ExportOptions{}); err != nil {

@@ -29,7 +29,7 @@ func helloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	return greetings, nil
 }
 
-// open returns a hub on the account as the given worker has it.
+// open returns a hub whose requests are sent by worker w.
 func open(t *testing.T, w *azsim.Worker, account *azsim.Account) *azurestorage.TaskHub {
 	t.Helper()
 	return openWith(t, w.Name(), account, w)
@@ -52,8 +52,7 @@ func openWith(t *testing.T, worker string, account *azsim.Account, transport pol
 	return hub
 }
 
-// runHello runs a hello sequence in a bubble and returns what was asked of the
-// account.
+// runHello runs a hello sequence in a bubble and returns the trace of the account's requests.
 func runHello(t *testing.T, seed uint64) (trace string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +73,7 @@ func runHello(t *testing.T, seed uint64) (trace string) {
 		}
 		got, err := instance.Wait(ctx)
 		if want := "[Hello Tokyo! Hello Seattle! Hello London!]"; err != nil || fmt.Sprint(got) != want {
-			t.Errorf("the sequence ended with %v, %v; want %s", got, err, want)
+			t.Errorf("the sequence returned %v, %v; want %s", got, err, want)
 		}
 		stop()
 		if err := <-stopped; err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// inspector looks whether a hub on an account could be taken over as it is.
+// inspector checks whether another worker could take over the hub in its present state.
 type inspector struct {
 	account *azsim.Account
 	hub     string
@@ -30,7 +30,7 @@ func (in *inspector) starting(id string, now bool) {
 	in.inProgress[id] = now
 }
 
-// storedMessage is what is looked at of a queue message.
+// storedMessage has the inspected parts of a queue message.
 type storedMessage struct {
 	TaskMessage struct {
 		Event struct {
@@ -54,10 +54,10 @@ func (m *storedMessage) is(kind, instanceID string) bool {
 		m.TaskMessage.Event.Type == "DurableTask.Core.History."+kind+"Event"
 }
 
-// snapshot is what is stored at an instant.
+// snapshot is the stored state of a hub at one instant.
 type snapshot struct {
 	messages  []*storedMessage
-	histories map[string][]azsim.Row // by instance, the current execution's events
+	histories map[string][]azsim.Row // the events of the current execution, by instance
 	sentinels map[string]azsim.Row
 	instances map[string]azsim.Row
 }
@@ -90,7 +90,7 @@ func (in *inspector) snapshot() (*snapshot, error) {
 	return s, nil
 }
 
-// look returns what would be missing for whoever took the hub over now.
+// look returns what another worker that took over now would be missing.
 func (in *inspector) look() (faults []string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -102,8 +102,8 @@ func (in *inspector) look() (faults []string) {
 		faults = append(faults, s.history(id, rows, in.inProgress[id])...)
 	}
 	for id, row := range s.instances {
-		begun := len(s.histories[id]) > 0
-		if row.Text("RuntimeStatus") == "Pending" && !begun && !in.inProgress[id] && !s.has("ExecutionStarted", id, nil) {
+		started := len(s.histories[id]) > 0
+		if row.Text("RuntimeStatus") == "Pending" && !started && !in.inProgress[id] && !s.has("ExecutionStarted", id, nil) {
 			faults = append(faults, fmt.Sprintf("%s is pending and has no start message", id))
 		}
 	}
@@ -117,7 +117,7 @@ func (in *inspector) look() (faults []string) {
 		}
 		most := 31 * time.Second
 		if m.EntityBatch != "" {
-			most += 2 * time.Minute // a batch may hide its messages for longer until they count
+			most += 2 * time.Minute // a batch may hide its messages for longer until it is committed
 		}
 		if hidden := m.visibleAt.Sub(due); hidden > most {
 			faults = append(faults, fmt.Sprintf("%s is hidden for %v", m.TaskMessage.Event.Type, hidden))
@@ -131,15 +131,15 @@ func (s *snapshot) has(kind, instanceID string, match func(m *storedMessage) boo
 	return slices.ContainsFunc(s.messages, func(m *storedMessage) bool { return m.is(kind, instanceID) && (match == nil || match(m)) })
 }
 
-// history returns what is missing for the history of an instance to go on. That of one
-// whose start has not returned may have ended while its row is pending: nobody was told of
-// it, and a worker looks for it after minutes.
+// history returns what is missing to continue the history of an instance. starting means that its
+// start has not returned. Such an instance may have ended while its row is Pending: no caller knows
+// of it, and a worker repairs the row within minutes.
 func (s *snapshot) history(id string, rows []azsim.Row, starting bool) (faults []string) {
 	answered := map[string]bool{}
 	ended := false
 	for i, r := range rows {
 		if want := fmt.Sprintf("%016X", i); r.RowKey != want {
-			faults = append(faults, fmt.Sprintf("history of %s: row %s where %s should be", id, r.RowKey, want))
+			faults = append(faults, fmt.Sprintf("history of %s: row %s in place of %s", id, r.RowKey, want))
 		}
 		switch kind := r.Text("EventType"); kind {
 		case "TaskCompleted", "TaskFailed", "SubOrchestrationInstanceCompleted":
@@ -152,9 +152,9 @@ func (s *snapshot) history(id string, rows []azsim.Row, starting bool) (faults [
 	}
 	status := s.instances[id].Text("RuntimeStatus")
 	if ended {
-		anybody := slices.ContainsFunc(s.messages, func(m *storedMessage) bool { return m.TaskMessage.OrchestrationInstance.InstanceID == id })
-		if (status == "Pending" && !starting || status == "Running" || status == "") && !anybody {
-			faults = append(faults, fmt.Sprintf("%s has ended, its row says %q, and no message will put that right", id, status))
+		hasMessage := slices.ContainsFunc(s.messages, func(m *storedMessage) bool { return m.TaskMessage.OrchestrationInstance.InstanceID == id })
+		if (status == "Pending" && !starting || status == "Running" || status == "") && !hasMessage {
+			faults = append(faults, fmt.Sprintf("%s has ended, its row says %q, and no message will repair the row", id, status))
 		}
 		return faults
 	}
@@ -166,8 +166,8 @@ func (s *snapshot) history(id string, rows []azsim.Row, starting bool) (faults [
 	return faults
 }
 
-// unanswered returns what is missing to answer an event that has no answer in
-// the history.
+// unanswered returns what is missing to complete an event that has no completion in the history, or
+// "".
 func (s *snapshot) unanswered(id string, r azsim.Row) string {
 	number := r.Columns["EventId"]
 	answer := func(m *storedMessage) bool { return fmt.Sprint(m.TaskMessage.Event.TaskScheduledID) == number }
@@ -180,21 +180,21 @@ func (s *snapshot) unanswered(id string, r azsim.Row) string {
 	case "TimerCreated":
 		fired := func(m *storedMessage) bool { return fmt.Sprint(m.TaskMessage.Event.TimerID) == number }
 		if !s.has("TimerFired", id, fired) {
-			return "there is no message for its time"
+			return "no message will fire it"
 		}
 	case "SubOrchestrationInstanceCreated":
 		child := r.Text("InstanceId")
 		past := s.histories[child]
-		goesOn := len(past) > 0 && !slices.ContainsFunc(past, func(r azsim.Row) bool { return r.Text("EventType") == "ExecutionCompleted" })
-		if !goesOn && !s.has("ExecutionStarted", child, nil) && !s.has("SubOrchestrationInstanceCompleted", id, answer) {
-			return "the child neither starts nor goes on nor has it sent its result"
+		isRunning := len(past) > 0 && !slices.ContainsFunc(past, func(r azsim.Row) bool { return r.Text("EventType") == "ExecutionCompleted" })
+		if !isRunning && !s.has("ExecutionStarted", child, nil) && !s.has("SubOrchestrationInstanceCompleted", id, answer) {
+			return "the child neither starts nor runs nor has it sent its result"
 		}
 	}
 	return ""
 }
 
-// The inspector finds what it is there to find.
-func TestInspector_MissesNothing(t *testing.T) {
+// The inspector finds each kind of fault.
+func TestInspector_FindsEachFault(t *testing.T) {
 	t.Parallel()
 	row := func(kind, id string, more ...string) azsim.Row {
 		r := azsim.Row{RowKey: "0000000000000000", Columns: map[string]string{"EventType": `"` + kind + `"`, "EventId": id}}
@@ -205,14 +205,14 @@ func TestInspector_MissesNothing(t *testing.T) {
 	}
 	for name, rows := range map[string][]azsim.Row{
 		"there is neither a work item nor a result": {row("TaskScheduled", "0")},
-		"there is no message for its time":          {row("TimerCreated", "0")},
+		"no message will fire it":                   {row("TimerCreated", "0")},
 		"the child neither starts":                  {row("SubOrchestrationInstanceCreated", "0", "InstanceId", "c")},
-		"no message will put that right":            {row("ExecutionCompleted", "0")},
-		"where 0000000000000001 should be":          {row("OrchestratorStarted", "-1"), row("OrchestratorCompleted", "-1")},
+		"no message will repair the row":            {row("ExecutionCompleted", "0")},
+		"in place of 0000000000000001":              {row("OrchestratorStarted", "-1"), row("OrchestratorCompleted", "-1")},
 	} {
 		s := &snapshot{}
 		if faults := s.history("i", rows, false); len(faults) != 1 || !strings.Contains(faults[0], name) {
-			t.Errorf("found %q, want one that says that %s", faults, name)
+			t.Errorf("found %q, want one fault with %q", faults, name)
 		}
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// interruptedID is the ID of the instance whose starter dies. Rows with other IDs of the
-// tests come before its row.
+// interruptedID is the ID of the instance whose starter dies. The rows of the tests' other
+// instances come before its row.
 const interruptedID = "z"
 
-// withInterruptedStart calls f in a bubble with a hub that no worker runs. It has scheduled
-// instances, and one instance whose starter died after it inserted the row.
+// withInterruptedStart calls f in a bubble with a hub without a worker. The hub has scheduled
+// instances, and an instance whose starter died after it inserted the row.
 func withInterruptedStart(t *testing.T, scheduled int, f func(fl *fleet, client *durable.Client)) {
 	t.Helper()
 	dieAfterRow := func(r azsim.Request) azsim.Fault {
@@ -62,16 +62,16 @@ func messagesTo(fl *fleet, id string) (n int) {
 	return n
 }
 
-// isCompleted reports whether the row of an instance says that it has completed.
+// isCompleted reports whether the row of an instance has the status Completed.
 func isCompleted(fl *fleet, id string) bool {
 	row, _ := fl.account.Row("AgainInstances", id, "")
 	return row.Text("RuntimeStatus") == history.Completed.String()
 }
 
-// startWithin is the time within which an interrupted start runs once a worker is there.
+// startWithin is the time limit for an interrupted start to complete after a worker has started.
 const startWithin = 90 * time.Second
 
-func TestInterruptedStart_RunsSoonOnceAWorkerIsThere(t *testing.T) {
+func TestInterruptedStart_RunsSoonAfterAWorkerStarts(t *testing.T) {
 	for _, scheduled := range []int{0, 100, 1500} {
 		if scheduled > 100 && usual().sample > 1 {
 			continue
@@ -81,15 +81,15 @@ func TestInterruptedStart_RunsSoonOnceAWorkerIsThere(t *testing.T) {
 				fl.join("one", nil)
 				time.Sleep(startWithin)
 				if !isCompleted(fl, interruptedID) {
-					t.Error("it has not run")
+					t.Error("the interrupted start has not run")
 				}
 			})
 		})
 	}
 }
 
-// A worker that stops before any background interval has passed makes progress, too.
-func TestInterruptedStart_RunsOnWorkersThatLiveShortly(t *testing.T) {
+// Workers that stop before any background interval has passed also resend the start.
+func TestInterruptedStart_RunsOnShortLivedWorkers(t *testing.T) {
 	for _, life := range []time.Duration{4 * time.Second, 20 * time.Second, 28 * time.Second} {
 		t.Run(life.String(), func(t *testing.T) {
 			withInterruptedStart(t, 100, func(fl *fleet, _ *durable.Client) {
@@ -99,7 +99,7 @@ func TestInterruptedStart_RunsOnWorkersThatLiveShortly(t *testing.T) {
 					fl.leave("one")
 				}
 				if !isCompleted(fl, interruptedID) {
-					t.Error("it has not run")
+					t.Error("the interrupted start has not run")
 				}
 				fl.join("one", nil)
 			})
@@ -113,7 +113,7 @@ func TestInterruptedStart_RunsOnce(t *testing.T) {
 		fl.join("one", nil)
 		time.Sleep(10 * time.Minute)
 		if !isCompleted(fl, interruptedID) {
-			t.Error("it has not run")
+			t.Error("the interrupted start has not run")
 		}
 		starts := 0
 		for _, e := range fl.account.Log() {
@@ -122,7 +122,7 @@ func TestInterruptedStart_RunsOnce(t *testing.T) {
 			}
 		}
 		if starts > 1 {
-			t.Errorf("its start was sent %d times", starts)
+			t.Errorf("its start was sent %d times, want at most 1", starts)
 		}
 		if _, err := client.Status(fl.Context(), interruptedID, durable.Fetch{}); errors.Is(err, durable.ErrInstanceNotFound) {
 			t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A jumpStarted is a hub whose starts are recorded, with a worker and a client.
+// jumpStarted is a hub with JumpStart, a worker and a client.
 type jumpStarted struct {
 	*fleet
 	client *durable.Client
@@ -22,7 +22,7 @@ type jumpStarted struct {
 
 const jumpStartTimeout = time.Minute
 
-// inJumpStart runs f in a bubble. Decide is asked about every request.
+// inJumpStart runs f in a bubble. decide selects the fault of each request.
 func inJumpStart(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(*jumpStarted)) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 3, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
@@ -41,7 +41,7 @@ func inJumpStart(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(*j
 	})
 }
 
-// start starts an instance, with a large input or a small one.
+// start starts an instance, with a large tag if large is true.
 func (j *jumpStarted) start(id string, large bool) error {
 	tags := durable.Tags{}
 	if large {
@@ -51,10 +51,10 @@ func (j *jumpStarted) start(id string, large bool) error {
 	return err
 }
 
-// records returns how many starts are recorded.
+// records returns the number of recorded starts.
 func (j *jumpStarted) records() int { return len(j.account.Rows("JumpStart00Jump")) }
 
-// executions returns how often the orchestrator of an instance began.
+// executions returns how many executions of an instance have started.
 func (j *jumpStarted) executions(id string) (n int) {
 	for _, row := range j.account.Rows("JumpHistory") {
 		if row.PartitionKey == id && row.Text("EventType") == "ExecutionStarted" {
@@ -64,7 +64,7 @@ func (j *jumpStarted) executions(id string) (n int) {
 	return n
 }
 
-func TestJumpStart_RecordsAreDeletedOnceTheStartHasArrived(t *testing.T) {
+func TestJumpStart_DeletesRecordsAfterTheStart(t *testing.T) {
 	inJumpStart(t, nil, func(j *jumpStarted) {
 		for i := range 5 {
 			if err := j.start(fmt.Sprint("i", i), i == 0); err != nil {
@@ -76,7 +76,7 @@ func TestJumpStart_RecordsAreDeletedOnceTheStartHasArrived(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := j.records(); n != 0 {
-			j.Errorf("%d records are left", n)
+			j.Errorf("%d records are left, want 0", n)
 		}
 		for _, b := range j.account.Blobs() {
 			if strings.Contains(b.Name, "jumpstart") {
@@ -86,9 +86,9 @@ func TestJumpStart_RecordsAreDeletedOnceTheStartHasArrived(t *testing.T) {
 	})
 }
 
-// The client is killed before and after each request of a start. Either nothing
-// is recorded and nothing happens, or the instance runs once.
-func TestJumpStart_NoStartIsLostOrRunTwiceWhenTheClientDies(t *testing.T) {
+// The client is killed before or after each request of a start. If the start was recorded, the
+// instance runs once; otherwise it does not run.
+func TestJumpStart_NoStartIsLostOrDuplicatedWhenTheClientDies(t *testing.T) {
 	for _, large := range []bool{false, true} {
 		for n := range 8 {
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
@@ -114,26 +114,26 @@ func jumpStartAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
 		time.Sleep(jumpStartTimeout + 40*time.Second)
 		ran := j.executions("a")
 		if err == nil && ran != 1 || recorded && ran != 1 || ran > 1 {
-			j.Errorf("start returned %v, recorded is %v: it ran %d times", err, recorded, ran)
+			j.Errorf("start returned %v, recorded %v, but %d executions", err, recorded, ran)
 		}
 		time.Sleep(jumpStartTimeout + 40*time.Second)
 		if n := j.records(); n != 0 {
-			j.Errorf("%d records are left", n)
+			j.Errorf("%d records are left, want 0", n)
 		}
 		if again := j.executions("a"); again != ran {
-			j.Errorf("it ran %d times, and %d times later", ran, again)
+			j.Errorf("%d executions, and %d later", ran, again)
 		}
 	})
 }
 
-func TestJumpStart_ARefusedStartIsNotMadeUpFor(t *testing.T) {
+func TestJumpStart_ARejectedStartIsNotSentAgain(t *testing.T) {
 	inJumpStart(t, nil, func(j *jumpStarted) {
 		j.leave("one")
 		if err := j.start("a", false); err != nil {
 			j.Fatal(err)
 		}
 		if err := j.start("a", false); !errors.Is(err, provider.ErrInstanceExists) {
-			j.Fatalf("the second start returned %v", err)
+			j.Fatalf("the second start returned %v, want ErrInstanceExists", err)
 		}
 		if n := j.records(); n != 1 {
 			j.Errorf("%d starts are recorded, want 1", n)
@@ -141,7 +141,7 @@ func TestJumpStart_ARefusedStartIsNotMadeUpFor(t *testing.T) {
 		j.join("two", nil)
 		time.Sleep(3 * jumpStartTimeout)
 		if n := j.executions("a"); n != 1 {
-			j.Errorf("it ran %d times", n)
+			j.Errorf("%d executions, want 1", n)
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestJumpStart_APurgedInstanceDoesNotStartAgain(t *testing.T) {
 		}
 		time.Sleep(3 * jumpStartTimeout)
 		if n := j.executions("a") + j.records(); n != 0 {
-			j.Errorf("%d executions and records are there", n)
+			j.Errorf("%d executions and records exist, want 0", n)
 		}
 	})
 }
@@ -181,11 +181,11 @@ func TestJumpStart_WaitsForAScheduledStart(t *testing.T) {
 		before := puts()
 		time.Sleep(9 * time.Minute)
 		if puts() != before || j.executions("a") != 0 {
-			j.Error("it was sent again, or ran, before its time")
+			j.Error("the start was sent again or ran before it was due")
 		}
 		time.Sleep(3 * time.Minute)
 		if j.executions("a") != 1 || j.records() != 0 {
-			j.Errorf("it ran %d times, and %d records are left", j.executions("a"), j.records())
+			j.Errorf("%d executions and %d records; want 1 and 0", j.executions("a"), j.records())
 		}
 	})
 }

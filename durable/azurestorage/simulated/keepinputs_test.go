@@ -27,9 +27,9 @@ func measureTexts(ctx *durable.Context, lengths []int) (total int, err error) {
 	return total, nil
 }
 
-// Inputs that are kept can be read again, those that are too long for a column
-// too, and replay does not mind them.
-func TestKeepInputs_ShortAndLongOnesAreInTheHistory(t *testing.T) {
+// Stored inputs can be read from the history, including inputs that are too long for a column.
+// Replay ignores them.
+func TestStoreInputs_StoresShortAndLongInputsInTheHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
 		defer account.Wait()
@@ -67,7 +67,7 @@ func TestKeepInputs_ShortAndLongOnesAreInTheHistory(t *testing.T) {
 		}
 		for _, b := range account.Blobs() {
 			if b.Container == "sim-largemessages" {
-				t.Errorf("the purge has left blob %s", b.Name)
+				t.Errorf("blob %s is left after the purge", b.Name)
 			}
 		}
 		stop()

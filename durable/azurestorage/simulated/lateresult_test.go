@@ -14,13 +14,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// leaveBehind calls an activity that outlasts its generation, and continues as new n times.
+// leaveBehind calls an activity that outlasts the execution, and continues as new n times.
 func leaveBehind(ctx *durable.Context, n int) (string, error) {
 	if n == 0 {
 		return goOn.Wait(ctx).Await()
 	}
 	durable.CallActivity(ctx, lag, n)
-	if n != 2 { // generation 2 ends in the episode in which it begins
+	if n != 2 { // generation 2 ends in the episode in which it starts
 		ctx.Sleep(time.Second)
 	}
 	return durable.ContinueAsNew(ctx, leaveBehind, n-1)
@@ -34,9 +34,9 @@ func lag(ctx context.Context, n int) (int, error) {
 	return n, nil
 }
 
-// The results of activities of earlier generations are discarded when they arrive, whichever
-// worker ran the activity. The hub is then idle.
-func TestLateResult_OfAnEarlierGenerationIsDiscardedAtOnce(t *testing.T) {
+// Results for earlier generations are discarded when they arrive, whichever worker ran the
+// activity. The hub is idle afterwards.
+func TestLateResult_OfAnEarlierGenerationIsDiscardedImmediately(t *testing.T) {
 	for _, executor := range []string{"the same worker", "another worker"} {
 		t.Run(executor, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLateResult_OfAnEarlierGenerationIsDiscardedAtOnce(t *testing.T) {
 							t.Error(err)
 						}
 					}()
-					time.Sleep(time.Minute) // both poll for work items
+					time.Sleep(time.Minute) // both workers poll the work-item queue
 				}
 				if _, err := durable.Start(ctx, client, leaveBehind, 3, durable.InstanceID("i")); err != nil {
 					t.Fatal(err)

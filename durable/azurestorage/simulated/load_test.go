@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 )
 
-func TestLoad_TellsWhatWaitsAndWhoWorks(t *testing.T) {
+func TestLoad_CountsMessagesAndWorkers(t *testing.T) {
 	for _, m := range managers {
 		t.Run(m.String(), func(t *testing.T) {
 			inFleet(t, azurestorage.Config{PartitionManager: m, PartitionCount: 1, MaxQueuePollingInterval: time.Second}, func(f *fleet) {

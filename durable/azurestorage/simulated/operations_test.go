@@ -18,14 +18,14 @@ import (
 
 var rewriteTable = flag.Bool("rewrite", false, "write the table of storage operations into README.md")
 
-// quick is a child that does nothing.
+// quick is a child that returns immediately.
 func quick(_ *durable.Context, _ int) (string, error) { return "", nil }
 
 func withChild(ctx *durable.Context, _ int) (string, error) {
 	return durable.CallSubOrchestrator(ctx, quick, 0).Await()
 }
 
-// kinds are the storage operations that are counted, by what they are for.
+// kinds are the counted storage operations.
 var kinds = []struct{ name, operation, target string }{
 	{"messages put", "PutMessage", ""},
 	{"receives", "GetMessages", ""},
@@ -37,20 +37,18 @@ var kinds = []struct{ name, operation, target string }{
 	{"Instances: merge", "MergeEntity", "SimInstances"},
 }
 
-// costs are what is counted, with what .NET does for the same: n activities in a
-// sequence take 3 Instances operations at the start, 3(n+1) for control
-// messages, 3n for work items, and a read, an append and a merge in each of the
-// n+1 episodes; a fan-out of n whose results come in k batches has 1+k
-// episodes. A timer and an event are messages that have a second episode for
-// themselves; a child has its own start, episode and result.
+// costs are the measured orchestrations. The figures for .NET: a sequence of n activities takes 3
+// operations on Instances at the start, 3(n+1) for control messages, 3n for work items, and a read,
+// an append and a merge per episode; it has n+1 episodes. A fan-out of n whose results arrive in k
+// batches has 1+k episodes. A timer or an event is a message with an additional episode. A child
+// has its own start, episode and result.
 var costs = []struct {
 	name   string
 	run    func(ctx *durable.Context, in int) (string, error)
 	input  int
 	event  bool
-	varies bool // by a few, with what happens to come at the same time
-	// startIsPut says that the first episode sends to another instance, so that the start is
-	// put into the queue.
+	varies bool // by a few, depending on what happens at the same time
+	// startIsPut means that the first episode sends to another instance, so the start is enqueued.
 	startIsPut bool
 	dotnet     string
 }{
@@ -61,9 +59,8 @@ var costs = []struct {
 	{name: "child", run: withChild, startIsPut: true, dotnet: "22"},
 }
 
-// measure runs an orchestration alone in one process, and returns how many
-// operations of each kind it takes. Polls that find nothing, the upkeep of
-// leases and questions about the status do not count.
+// measure runs a single orchestration in one process. It returns the number of operations of each
+// kind, without empty polls, lease requests and status queries.
 func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 	t.Helper()
 	cost := costs[which]
@@ -72,7 +69,7 @@ func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
 		defer account.Wait()
 		p := startProcessWith(t, account, "w1", func() {}, cfg)
-		time.Sleep(2 * time.Minute) // the looks for interrupted starts are over
+		time.Sleep(2 * time.Minute) // the scans for interrupted starts are over
 		before := len(account.Log())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -89,7 +86,7 @@ func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 		time.Sleep(2 * time.Minute)
 		countOperations(account.Log()[before:], counts)
 		if n := startsPut(account.Log()[before:], "i"); (n == 1) != cost.startIsPut || n > 1 {
-			t.Errorf("%s: %d start messages were put into the queue, want one: %t", cost.name, n, cost.startIsPut)
+			t.Errorf("%s: %d start messages were enqueued, want one: %t", cost.name, n, cost.startIsPut)
 		}
 		if _, err := instance.Wait(ctx); err != nil {
 			t.Error(err)
@@ -99,7 +96,7 @@ func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 	return counts
 }
 
-// startsPut counts the start messages of an instance.
+// startsPut counts the enqueued start messages of an instance.
 func startsPut(log []azsim.Entry, id string) (n int) {
 	for _, e := range log {
 		body := html.UnescapeString(string(e.Body))
@@ -110,8 +107,8 @@ func startsPut(log []azsim.Entry, id string) (n int) {
 	return n
 }
 
-// table measures everything. Where figures vary, those of the table before are
-// kept if they are not far off.
+// table returns the table of all measurements. Figures that vary are taken from the previous table
+// if they are close to it.
 func table(t *testing.T, before string, cfg durable.Config) string {
 	was := strings.Split(before, "\n")
 	columns := make([][]int, len(costs))
@@ -141,7 +138,7 @@ func table(t *testing.T, before string, cfg durable.Config) string {
 	return strings.Join(append(lines, totals, dotnet), "\n") + "\n"
 }
 
-// cell returns the number in a column of a line of the table, 0 if there is none.
+// cell returns the number in a column of a table line, or 0.
 func cell(line string, column int) (n int) {
 	if cells := strings.Split(line, "|"); len(cells) > 2+column {
 		_, _ = fmt.Sscan(cells[2+column], &n)
@@ -149,9 +146,8 @@ func cell(line string, column int) (n int) {
 	return n
 }
 
-// steady returns what a figure was if it is not far from that. How many receives bring
-// the messages of a fan-out depends on which activities end before the next one begins:
-// on two processors, with the race detector, it is 8 more than without.
+// steady returns was if n is close to it, or else n. The number of receives in a fan-out depends on
+// the order in which activities end: on two processors with the race detector, it is higher by 8.
 func steady(n, was int) int {
 	if max(n, was)-min(n, was) <= 10 {
 		return was
@@ -159,8 +155,8 @@ func steady(n, was int) int {
 	return n
 }
 
-// The table in the README is what is measured.
-func TestOperations_AreThoseOfTheTable(t *testing.T) {
+// The table of operations in the README equals the measurement.
+func TestOperations_EqualTheReadme(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		holdTable(t, "operations", func(t *testing.T, before string) string {
 			return table(t, before, durable.Config{NoExtendedSessions: !sessions})
@@ -168,8 +164,8 @@ func TestOperations_AreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// holdTable compares the table of that name in the README with what is measured,
-// or writes it there. Measure gets what the README has.
+// holdTable compares the named table in the README with the measured one. With -rewrite it writes
+// the measured table to the README. measure gets the previous table.
 func holdTable(t *testing.T, name string, measure func(t *testing.T, before string) string) {
 	const file = "../README.md"
 	begin, end := "<!-- "+name+": written by the tests with -rewrite -->\n", "<!-- end of "+name+" -->\n"
@@ -180,7 +176,7 @@ func holdTable(t *testing.T, name string, measure func(t *testing.T, before stri
 	before, rest, found := strings.Cut(string(text), begin)
 	was, after, foundEnd := strings.Cut(rest, end)
 	if !found || !foundEnd {
-		t.Fatalf("%s has no place for the table of %s", file, name)
+		t.Fatalf("%s has no markers for the table %q", file, name)
 	}
 	got := measure(t, was)
 	if *rewriteTable {
@@ -194,8 +190,7 @@ func holdTable(t *testing.T, name string, measure func(t *testing.T, before stri
 	}
 }
 
-// A sequence of three activities takes at most 12 operations; .NET takes 33 to
-// 36.
+// A sequence of three activities takes at most 12 operations; .NET takes 33 to 36.
 func TestOperations_OfASequenceAreFew(t *testing.T) {
 	total := 0
 	for _, n := range measure(t, 0, durable.Config{}) {

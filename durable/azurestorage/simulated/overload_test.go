@@ -20,15 +20,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A weather is how an account answers: delay is how much longer than usual a request
-// takes, so long after the beginning and with so many under way to its service.
+// weather is a load pattern of an account. delay returns the additional duration of a request at a
+// time since the start, with a number of requests in flight to its service.
 type weather struct {
 	name  string
 	delay func(r azsim.Request, at time.Duration, underway int) time.Duration
 }
 
-// storm returns a delay of services that rises to 24 s, and with the load to 30 s, and
-// comes back.
+// storm returns a delay that rises to 24 s, or up to 30 s depending on the load, and falls again.
 func storm(from, until time.Duration, services string) func(azsim.Request, time.Duration, int) time.Duration {
 	return func(r azsim.Request, at time.Duration, underway int) time.Duration {
 		if at < from || at > until || !strings.Contains(services, r.Service) {
@@ -39,8 +38,8 @@ func storm(from, until time.Duration, services string) func(azsim.Request, time.
 	}
 }
 
-// crowded returns a delay with which a service answers so many requests a second and
-// no more, from some time until another; the rest wait, for so long at most.
+// crowded returns a delay for a service that answers perSecond requests per second between two
+// times. longest limits the delay.
 func crowded(from, until time.Duration, perSecond int, longest time.Duration) func(azsim.Request, time.Duration, int) time.Duration {
 	return func(_ azsim.Request, at time.Duration, underway int) time.Duration {
 		if at < from || at > until {
@@ -56,20 +55,20 @@ const (
 )
 
 var weathers = []weather{
-	{"queues answer slowly", storm(stormBegins, stormEnds, azsim.QueueService)},
-	{"tables answer slowly", storm(stormBegins, stormEnds, azsim.TableService)},
-	{"everything answers slowly", storm(stormBegins, stormEnds, azsim.QueueService+azsim.TableService+azsim.BlobService)},
-	{"too many ask", crowded(stormBegins, stormEnds, 2, 30*time.Second)},
-	{"too many ask for an hour", crowded(stormBegins, time.Hour, 2, 30*time.Second)},
-	{"too many ask for an hour, and wait for long", crowded(stormBegins, time.Hour, 2, 5*time.Minute)},
+	{"slow queues", storm(stormBegins, stormEnds, azsim.QueueService)},
+	{"slow tables", storm(stormBegins, stormEnds, azsim.TableService)},
+	{"slow services", storm(stormBegins, stormEnds, azsim.QueueService+azsim.TableService+azsim.BlobService)},
+	{"two requests per second", crowded(stormBegins, stormEnds, 2, 30*time.Second)},
+	{"two requests per second for an hour", crowded(stormBegins, time.Hour, 2, 30*time.Second)},
+	{"two requests per second for an hour, with long waits", crowded(stormBegins, time.Hour, 2, 5*time.Minute)},
 }
 
-// A tally is what a run took.
+// tally has the counts of a run.
 type tally struct {
 	took     time.Duration // until the last instance had ended
-	requests int           // but those that kept partitions, and receives of nothing
-	puts     int           // work items and messages that were put
-	runs     int           // of activities
+	requests int           // without lease requests and empty receives
+	puts     int           // enqueued work items and messages
+	runs     int           // runs of activities
 }
 
 const (
@@ -77,7 +76,7 @@ const (
 	fanWidth = 30
 )
 
-// weather runs fan-outs on three workers while an account answers as it does.
+// run runs fan-outs on three workers with the load pattern w.
 func (w weather) run(t *testing.T) (got tally) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +114,7 @@ func (w weather) run(t *testing.T) (got tally) {
 			})
 		}
 		time.Sleep(5 * time.Second)
-		for i := range fans { // of which some are started when it is slow already
+		for i := range fans { // some of them start while the account is slow
 			running.Go(func() {
 				_, err := durable.Start(ctx, client, fan, durable.Void{}, durable.InstanceID(fmt.Sprint("fan-", i)))
 				if err != nil && !errors.Is(err, provider.ErrInstanceExists) {
@@ -135,12 +134,12 @@ func (w weather) run(t *testing.T) (got tally) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Errorf("%d instances of %d have not ended", open, fans)
+				t.Errorf("%d of %d instances have not completed", open, fans)
 				break
 			}
 		}
 		got.took = time.Since(began)
-		time.Sleep(5 * time.Minute) // what is left is cleared up
+		time.Sleep(5 * time.Minute) // until the remaining messages are deleted
 		stop()
 		running.Wait()
 		for _, left := range leftovers(account) {
@@ -151,8 +150,8 @@ func (w weather) run(t *testing.T) (got tally) {
 	return got
 }
 
-// drain lets three workers work off a queue of work items that a dead worker has left,
-// while the queues take so much longer to answer.
+// drain lets three workers process the work items of a dead worker while queue requests take longer
+// by delay.
 func drain(t *testing.T, delay time.Duration) (got tally) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,9 +210,9 @@ func drain(t *testing.T, delay time.Duration) (got tally) {
 		dead.Store(true)
 		stop()
 		if n := len(account.Messages("sim-workitems")); n != drained*fanWidth {
-			t.Fatalf("there are %d work items, want %d", n, drained*fanWidth)
+			t.Fatalf("%d work items, want %d", n, drained*fanWidth)
 		}
-		time.Sleep(2 * time.Minute) // nothing is hidden any more
+		time.Sleep(2 * time.Minute) // longer than any message is hidden
 		slow.Store(true)
 		before, began := len(account.Log()), time.Now()
 		for i := range 3 {
@@ -228,7 +227,7 @@ func drain(t *testing.T, delay time.Duration) (got tally) {
 				}
 			}
 			if time.Since(began) > 6*time.Hour {
-				t.Errorf("%d instances of %d have not ended, and %d work items are left", open, drained, len(account.Messages("sim-workitems")))
+				t.Errorf("%d of %d instances have not completed, and %d work items are left", open, drained, len(account.Messages("sim-workitems")))
 				break
 			}
 		}
@@ -238,27 +237,27 @@ func drain(t *testing.T, delay time.Duration) (got tally) {
 	return got
 }
 
-// drained is how many fan-outs are worked off.
+// drained is the number of fan-outs in drain.
 const drained = 36
 
-// Queues that take 24 s for an answer, against locks of 30 s, have their work items worked
-// off all the same, though slowly, with few more requests than if they answered at once.
-func TestOverload_DrainsAQueueOfWorkItems(t *testing.T) {
+// Queues that respond after 24 s, with visibility timeouts of 30 s, still have their work items
+// processed, slowly, with few more requests than fast queues.
+func TestOverload_ProcessesABacklogOfWorkItems(t *testing.T) {
 	calm, got := drain(t, 0), drain(t, 24*time.Second)
 	t.Logf("calm: %+v, slow: %+v", calm, got)
 	if got.requests > calm.requests*3/2 {
-		t.Errorf("%d requests, want at most half as many again as the %d of a calm account", got.requests, calm.requests)
+		t.Errorf("%d requests, want at most 1.5 times the %d on a fast account", got.requests, calm.requests)
 	}
 	if got.puts > calm.puts*5/4 {
-		t.Errorf("%d messages put, want about the %d of a calm account", got.puts, calm.puts)
+		t.Errorf("%d messages put, want about %d as on a fast account", got.puts, calm.puts)
 	}
 	if got.runs > calm.runs*5/4 {
 		t.Errorf("activities ran %d times, want about %d", got.runs, calm.runs)
 	}
 }
 
-// While the renewal of a message is late, no more are received: they would only come to be
-// late, too.
+// While the renewal of a message is late, the worker receives no messages: their renewals would be
+// late too.
 func TestOverload_ReceivesNothingWhileARenewalIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Delay: func(r azsim.Request, _ int) time.Duration {
@@ -289,7 +288,7 @@ func TestOverload_ReceivesNothingWhileARenewalIsLate(t *testing.T) {
 		if _, err := durable.Start(t.Context(), client, one, durable.Void{}, durable.InstanceID("i")); err != nil {
 			t.Fatal(err)
 		}
-		for range 40 { // so that there is something to receive
+		for range 40 { // so that the queue has messages
 			time.Sleep(time.Second)
 			if err := goOn.Raise(t.Context(), client, "i", "now"); err != nil {
 				t.Fatal(err)
@@ -304,13 +303,13 @@ func TestOverload_ReceivesNothingWhileARenewalIsLate(t *testing.T) {
 		received := 0
 		for _, e := range account.Log() {
 			if late := hiddenUntil - 3*time.Second; e.Operation == "GetMessages" && e.Asked > late && e.Asked < hiddenUntil {
-				t.Errorf("received from %s %v before the message came to light", e.Target, hiddenUntil-e.Asked)
+				t.Errorf("a receive from %s %v before the message became visible", e.Target, hiddenUntil-e.Asked)
 			} else if e.Operation == "GetMessages" && e.Asked > late-10*time.Second && e.Asked < late {
 				received++
 			}
 		}
 		if received == 0 {
-			t.Error("nothing was received before that, either")
+			t.Error("no receive before the renewal was late")
 		}
 	})
 }
@@ -327,10 +326,9 @@ func (got *tally) count(log []azsim.Entry) {
 	}
 }
 
-// An account that slows down for ten minutes, and answers as before then, has every
-// instance come to its end, with few more requests than one that never did: what is
-// late is not done again.
-func TestOverload_DoesNotFeedItself(t *testing.T) {
+// An account is slow for at least ten minutes and then fast again. All instances complete with few
+// additional requests: late work is not repeated.
+func TestOverload_DoesNotAmplifyItself(t *testing.T) {
 	calm := weather{name: "calm"}.run(t)
 	t.Logf("calm: %+v", calm)
 	for i, w := range weathers {
@@ -341,13 +339,13 @@ func TestOverload_DoesNotFeedItself(t *testing.T) {
 			got := w.run(t)
 			t.Logf("%+v", got)
 			if got.requests > calm.requests*4/3 {
-				t.Errorf("%d requests, want at most a third more than the %d of a calm account", got.requests, calm.requests)
+				t.Errorf("%d requests, want at most 4/3 of the %d on a fast account", got.requests, calm.requests)
 			}
 			if got.took > 40*time.Minute {
-				t.Errorf("it took %v: nothing was done while it was slow", got.took)
+				t.Errorf("took %v, want at most 40m0s: no progress while the account was slow", got.took)
 			}
 			if got.puts > calm.puts*5/4 {
-				t.Errorf("%d messages put, want about the %d of a calm account", got.puts, calm.puts)
+				t.Errorf("%d messages put, want about %d as on a fast account", got.puts, calm.puts)
 			}
 			if got.runs > calm.runs*5/4 {
 				t.Errorf("activities ran %d times, want about %d", got.runs, calm.runs)

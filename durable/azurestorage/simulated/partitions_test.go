@@ -20,17 +20,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// A fleet is workers of one hub.
+// fleet is a hub with several workers.
 type fleet struct {
 	*testing.T
 	account *azsim.Account
 	config  azurestorage.Config
 	began   time.Time
 	running map[string]*member
-	delay   *atomic.Int64 // of each answer, besides the latency
+	delay   *atomic.Int64 // additional delay of each response
 }
 
-// slow has each answer take longer by that much from now on.
+// slow delays each response by delay from now on.
 func (f *fleet) slow(delay time.Duration) { f.delay.Store(int64(delay)) }
 
 type member struct {
@@ -39,7 +39,7 @@ type member struct {
 	ended  chan error
 }
 
-// inFleet runs f in a bubble with an account.
+// inFleet runs f in a bubble with a simulated account.
 func inFleet(t *testing.T, cfg azurestorage.Config, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		var delay atomic.Int64
@@ -61,7 +61,7 @@ func inFleet(t *testing.T, cfg azurestorage.Config, f func(*fleet)) {
 	})
 }
 
-// hub returns the hub as a worker has it.
+// hub returns the hub with the requests of a worker.
 func (f *fleet) hub(name string, change func(*azurestorage.Config)) (*azurestorage.TaskHub, *azsim.Worker) {
 	f.Helper()
 	c, err := azurestorage.ParseConnectionString(f.account.ConnectionString())
@@ -98,7 +98,7 @@ func (f *fleet) join(name string, change func(*azurestorage.Config)) *azurestora
 	return h
 }
 
-// leave stops a worker and waits until it has ended.
+// leave stops a worker and waits for it.
 func (f *fleet) leave(name string) {
 	f.Helper()
 	m := f.running[name]
@@ -107,10 +107,10 @@ func (f *fleet) leave(name string) {
 	select {
 	case err := <-m.ended:
 		if err != nil {
-			f.Errorf("%s ended with %v", name, err)
+			f.Errorf("Run of %s returned %v", name, err)
 		}
 	case <-m.worker.Dead():
-		f.mourn(name, m)
+		f.awaitDead(name, m)
 	}
 }
 
@@ -121,39 +121,40 @@ func (f *fleet) kill(name string) {
 	delete(f.running, name)
 	m.worker.Kill()
 	m.stop()
-	f.mourn(name, m)
+	f.awaitDead(name, m)
 }
 
-// mourn waits until a worker that is dead has ended, whatever it says.
-func (f *fleet) mourn(name string, m *member) {
+// awaitDead waits for a dead worker and ignores its error.
+func (f *fleet) awaitDead(name string, m *member) {
 	f.Helper()
 	if err := <-m.ended; err != nil {
-		f.Logf("%s, which is dead, ended with %v", name, err)
+		f.Logf("Run of the dead worker %s returned %v", name, err)
 	}
 }
 
-// A look is a receive from a control queue.
-type look struct {
+// look is a receive from a control queue.
+type receive struct {
 	at            time.Duration
 	queue, worker string
 }
 
-// looks returns the receives from control queues since a time.
-func (f *fleet) looks(since time.Duration) []look {
-	var all []look
+// receives returns the receives from control queues since a time.
+func (f *fleet) receives(since time.Duration) []receive {
+	var all []receive
 	for _, e := range f.account.Log() {
 		if e.Operation == "GetMessages" && strings.Contains(e.Path, "-control-") && e.At >= since {
 			queue := e.Path[strings.Index(e.Path, "-control-")+1:]
-			all = append(all, look{e.At, strings.TrimSuffix(queue, "/messages"), e.Worker})
+			all = append(all, receive{e.At, strings.TrimSuffix(queue, "/messages"), e.Worker})
 		}
 	}
 	return all
 }
 
-// shares returns how many queues each worker reads, by who looked last.
+// shares returns how many queues each worker reads. A queue counts for the worker of the last
+// receive.
 func (f *fleet) shares() map[string]int {
 	last := map[string]string{}
-	for _, l := range f.looks(0) {
+	for _, l := range f.receives(0) {
 		last[l.queue] = l.worker
 	}
 	counts := map[string]int{}
@@ -165,14 +166,14 @@ func (f *fleet) shares() map[string]int {
 
 func (f *fleet) elapsed() time.Duration { return time.Since(f.began) }
 
-// evenOut waits until the queues are read by the given workers and no others,
-// each of them reading as many as the others, or one more or less.
-func (f *fleet) evenOut(limit time.Duration, workers ...string) {
+// awaitShares waits until the given workers, and no others, read the queues in equal shares, give or
+// take one.
+func (f *fleet) awaitShares(limit time.Duration, workers ...string) {
 	f.Helper()
 	began := time.Now()
 	for !even(f.shares(), workers) {
 		if time.Since(began) > limit {
-			f.Fatalf("after %v the queues are read by %v, want them shared by %q", limit, f.shares(), workers)
+			f.Fatalf("after %v the queues are read by %v, want equal shares of %q", limit, f.shares(), workers)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -192,12 +193,12 @@ func even(shares map[string]int, workers []string) bool {
 	return total == 4 && len(shares) == len(workers)
 }
 
-// overlap returns the longest time for which two workers looked at one queue by
-// turns: from the first look of the new reader to the last of the old one.
+// overlap returns the longest time during which two workers read the same queue: from the first
+// receive of the new reader to the last receive of the old one.
 func (f *fleet) overlap() time.Duration {
 	first, last := map[string]time.Duration{}, map[string]time.Duration{}
 	var queues []string
-	for _, l := range f.looks(0) {
+	for _, l := range f.receives(0) {
 		key := l.queue + " " + l.worker
 		if _, ok := first[key]; !ok {
 			first[key] = l.at
@@ -230,73 +231,71 @@ func forManagers(t *testing.T, f func(*fleet)) {
 	}
 }
 
-func TestPartitions_AreSharedByThoseWhoAreThere(t *testing.T) {
+func TestPartitions_AreSharedByTheRunningWorkers(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		f.join("one", nil)
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 		f.join("two", nil)
-		f.evenOut(60*time.Second, "one", "two")
+		f.awaitShares(60*time.Second, "one", "two")
 		f.join("three", nil)
 		f.join("four", nil)
-		f.evenOut(60*time.Second, "one", "two", "three", "four")
+		f.awaitShares(60*time.Second, "one", "two", "three", "four")
 		before := f.elapsed()
-		time.Sleep(15 * time.Second) // nothing moves any more
+		time.Sleep(15 * time.Second) // the distribution is stable now
 		readers := map[string]string{}
-		for _, l := range f.looks(before) {
+		for _, l := range f.receives(before) {
 			if other, ok := readers[l.queue]; ok && other != l.worker {
 				f.Errorf("%s was read by %s and %s", l.queue, other, l.worker)
 			}
 			readers[l.queue] = l.worker
 		}
 		f.leave("four")
-		f.evenOut(15*time.Second, "one", "two", "three")
+		f.awaitShares(15*time.Second, "one", "two", "three")
 		f.kill("two")
-		f.evenOut(45*time.Second, "one", "three")
+		f.awaitShares(45*time.Second, "one", "three")
 		f.leave("three")
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 	})
 }
 
 func TestPartitions_HaveOneReader(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		f.join("one", nil)
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 		f.join("two", nil)
-		f.evenOut(60*time.Second, "one", "two")
+		f.awaitShares(60*time.Second, "one", "two")
 		time.Sleep(30 * time.Second)
 		if got := f.overlap(); got > 0 {
-			f.Errorf("two workers read a queue for %v", got)
+			f.Errorf("two workers read the same queue for %v, want 0", got)
 		}
 	})
 }
 
-// TestPartitions_DoNotGoByTheClocksOfWorkers has workers whose clocks are up to a
-// minute apart, which is twice as long as a lease.
-func TestPartitions_DoNotGoByTheClocksOfWorkers(t *testing.T) {
+// The clocks of the workers differ by up to a minute, which is twice the lease interval.
+func TestPartitions_IgnoreTheClocksOfWorkers(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		ahead := map[string]time.Duration{"one": 30 * time.Second, "two": -30 * time.Second, "three": -7 * time.Second}
 		for _, name := range []string{"one", "two", "three"} {
 			f.join(name, nil)
 			f.running[name].worker.Skew(ahead[name])
 		}
-		f.evenOut(60*time.Second, "one", "two", "three")
+		f.awaitShares(60*time.Second, "one", "two", "three")
 		before := f.elapsed()
 		time.Sleep(90 * time.Second)
 		readers := map[string]string{}
-		for _, l := range f.looks(before) {
+		for _, l := range f.receives(before) {
 			if other, ok := readers[l.queue]; ok && other != l.worker {
 				f.Fatalf("%s was read by %s and %s", l.queue, other, l.worker)
 			}
 			readers[l.queue] = l.worker
 		}
-		f.kill("one") // its leases end in time, though its clock was ahead
-		f.evenOut(45*time.Second, "two", "three")
+		f.kill("one") // its leases expire in time although its clock was ahead
+		f.awaitShares(45*time.Second, "two", "three")
 	})
 }
 
-// TestPartitions_AreKeptWhereAnswersAreSlow has a worker renew so many leases that it
-// could not do it one after another before the last of them ends.
-func TestPartitions_AreKeptWhereAnswersAreSlow(t *testing.T) {
+// A worker has more leases than it could renew with consecutive requests before they expire.
+func TestPartitions_AreKeptWhenResponsesAreSlow(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		var log bytes.Buffer
 		f.config.PartitionCount, f.config.Logger = 16, slog.New(slog.NewTextHandler(&log, nil))
@@ -306,7 +305,7 @@ func TestPartitions_AreKeptWhereAnswersAreSlow(t *testing.T) {
 		before := f.elapsed()
 		time.Sleep(10 * time.Minute)
 		readBy := map[string]bool{}
-		for _, l := range f.looks(before) {
+		for _, l := range f.receives(before) {
 			readBy[l.queue] = true
 		}
 		if len(readBy) != 16 {
@@ -319,9 +318,9 @@ func TestPartitions_AreKeptWhereAnswersAreSlow(t *testing.T) {
 	})
 }
 
-// TestPartitions_OfDeadWorkersAreTakenWhereAnswersAreSlow has many workers want the same
-// partitions at the same time, which must not keep them from renewing their own.
-func TestPartitions_OfDeadWorkersAreTakenWhereAnswersAreSlow(t *testing.T) {
+// Many workers acquire the same partitions at the same time. This must not delay the renewal of
+// their own leases.
+func TestPartitions_OfDeadWorkersAreAcquiredWhenResponsesAreSlow(t *testing.T) {
 	var log bytes.Buffer
 	cfg := azurestorage.Config{PartitionCount: 16, MaxQueuePollingInterval: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	inFleet(t, cfg, func(f *fleet) {
@@ -342,11 +341,11 @@ func TestPartitions_OfDeadWorkersAreTakenWhereAnswersAreSlow(t *testing.T) {
 		f.slow(0)
 	})
 	if n := strings.Count(log.String(), "its lease ended before"); n > 0 {
-		t.Errorf("%d leases ended before they were renewed", n)
+		t.Errorf("%d leases expired before they were renewed", n)
 	}
 }
 
-func TestPartitions_AreWorkedOnWithEveryManager(t *testing.T) {
+func TestPartitions_AreProcessedWithEveryManager(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		h := f.join("one", nil)
 		f.join("two", nil)
@@ -358,30 +357,30 @@ func TestPartitions_AreWorkedOnWithEveryManager(t *testing.T) {
 				f.Fatal(err)
 			}
 			if got, err := instance.Wait(f.Context()); err != nil || len(got) != 3 {
-				f.Errorf("%s ended with %v, %v", instance.ID, got, err)
+				f.Errorf("%s returned %v, %v", instance.ID, got, err)
 			}
 		}
 	})
 }
 
-func TestPartitions_WithALeaseThatCannotBeRenewedAreNotRead(t *testing.T) {
+func TestPartitions_WithAnExpiredLeaseAreNotRead(t *testing.T) {
 	for _, m := range managers {
 		t.Run(m.String(), func(t *testing.T) {
 			inFleet(t, azurestorage.Config{PartitionManager: m, MaxQueuePollingInterval: time.Second}, func(f *fleet) {
 				f.join("one", nil)
-				f.evenOut(15*time.Second, "one")
+				f.awaitShares(15*time.Second, "one")
 				f.running["one"].worker.Freeze(time.Minute)
 				f.join("two", nil)
-				f.evenOut(75*time.Second, "two")
-				// When it thaws, the first finds its leases gone.
+				f.awaitShares(75*time.Second, "two")
+				// When it continues, the first worker finds its leases expired.
 				time.Sleep(2 * time.Minute)
-				f.evenOut(time.Second, "one", "two")
+				f.awaitShares(time.Second, "one", "two")
 			})
 		})
 	}
 }
 
-func TestPartitions_AreLetGoInTimeWithWorkThatDoesNotEnd(t *testing.T) {
+func TestPartitions_AreReleasedInTimeWithAStuckSession(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		h, _ := f.hub("one", nil)
 		ctx, stop := context.WithCancel(f.Context())
@@ -399,14 +398,14 @@ func TestPartitions_AreLetGoInTimeWithWorkThatDoesNotEnd(t *testing.T) {
 			f.Error(err)
 		}
 		if took := time.Since(begin); took < azurestorage.DefaultDrainTimeout || took > azurestorage.DefaultDrainTimeout+time.Second {
-			f.Errorf("Run took %v to end, want the drain timeout of %v", took, azurestorage.DefaultDrainTimeout)
+			f.Errorf("Run returned after %v, want the drain timeout of %v", took, azurestorage.DefaultDrainTimeout)
 		}
 		f.join("two", nil)
-		f.evenOut(15*time.Second, "two")
+		f.awaitShares(15*time.Second, "two")
 	})
 }
 
-func TestPartitions_AreNotReadBesideAnotherKindOfManager(t *testing.T) {
+func TestPartitions_AreNotReadWhileAnotherManagerIsActive(t *testing.T) {
 	for _, active := range managers {
 		for _, configured := range managers {
 			if active == configured {
@@ -415,32 +414,32 @@ func TestPartitions_AreNotReadBesideAnotherKindOfManager(t *testing.T) {
 			t.Run(fmt.Sprintf("%v beside %v", configured, active), func(t *testing.T) {
 				inFleet(t, azurestorage.Config{PartitionManager: active, MaxQueuePollingInterval: time.Second}, func(f *fleet) {
 					f.join("one", nil)
-					f.evenOut(15*time.Second, "one")
+					f.awaitShares(15*time.Second, "one")
 					h, _ := f.hub("two", func(c *azurestorage.Config) { c.PartitionManager = configured })
 					err := h.Run(f.Context())
 					mismatch, ok := errors.AsType[*azurestorage.PartitionManagerError](err)
 					if !ok || mismatch.Active != active || mismatch.Configured != configured {
 						f.Fatalf("Run returned %v, want a *PartitionManagerError", err)
 					}
-					for _, l := range f.looks(0) {
+					for _, l := range f.receives(0) {
 						if l.worker == "two" {
-							f.Fatalf("%s was read by the worker that was refused", l.queue)
+							f.Fatalf("%s was read by the rejected worker", l.queue)
 						}
 					}
-					// Once the others are gone, what they leave is no obstacle.
+					// After the other workers have stopped, their leases are no obstacle.
 					f.leave("one")
 					f.join("three", func(c *azurestorage.Config) { c.PartitionManager = configured })
-					f.evenOut(90*time.Second, "three")
+					f.awaitShares(90*time.Second, "three")
 				})
 			})
 		}
 	}
 }
 
-func TestPartitions_CountOfTheHubMustBeTheConfiguredOne(t *testing.T) {
+func TestPartitions_CountMustEqualTheConfiguration(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		f.join("one", nil)
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 		h, _ := f.hub("two", func(c *azurestorage.Config) { c.PartitionCount = 3 })
 		err := h.Run(f.Context())
 		mismatch, ok := errors.AsType[*azurestorage.PartitionCountError](err)
@@ -454,51 +453,51 @@ func TestAppLease_IsHeldByAllWorkersOfOneApp(t *testing.T) {
 	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
 		shop := func(c *azurestorage.Config) { c.AppLease.AppName = "shop" }
 		f.join("one", shop)
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 		f.join("two", shop)
 		f.join("three", func(c *azurestorage.Config) { c.AppLease.AppName = "bank" })
-		f.evenOut(60*time.Second, "one", "two")
-		time.Sleep(10 * time.Minute) // the lease is renewed
-		f.evenOut(time.Second, "one", "two")
+		f.awaitShares(60*time.Second, "one", "two")
+		time.Sleep(10 * time.Minute) // the lease is renewed several times
+		f.awaitShares(time.Second, "one", "two")
 	})
 }
 
-func TestAppLease_GoesToTheOtherAppWhenTheFirstIsGone(t *testing.T) {
+func TestAppLease_IsAcquiredByAnotherAppAfterTheFirstStops(t *testing.T) {
 	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
 		f.join("one", func(c *azurestorage.Config) { c.AppLease.AppName = "shop" })
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 		f.join("two", func(c *azurestorage.Config) { c.AppLease.AppName = "bank" })
 		time.Sleep(time.Second)
 		f.leave("one")
-		f.evenOut(azurestorage.DefaultAppLeaseInterval+azurestorage.DefaultAppLeaseAcquireInterval, "two")
+		f.awaitShares(azurestorage.DefaultAppLeaseInterval+azurestorage.DefaultAppLeaseAcquireInterval, "two")
 	})
 }
 
-func TestAppLease_IsHandedOverToTheAppThatIsMadePrimary(t *testing.T) {
+func TestAppLease_IsAcquiredByMakePrimary(t *testing.T) {
 	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
 		f.join("one", func(c *azurestorage.Config) { c.AppLease.AppName = "shop" })
-		f.evenOut(15*time.Second, "one")
+		f.awaitShares(15*time.Second, "one")
 		second := f.join("two", func(c *azurestorage.Config) { c.AppLease.AppName = "bank" })
 		time.Sleep(time.Second)
 		if err := second.MakePrimary(f.Context()); err != nil {
 			f.Fatal(err)
 		}
-		f.evenOut(time.Minute, "two")
+		f.awaitShares(time.Minute, "two")
 		time.Sleep(10 * time.Minute)
-		f.evenOut(time.Second, "two")
+		f.awaitShares(time.Second, "two")
 	})
 }
 
-func TestAppLease_CanBeTurnedOff(t *testing.T) {
+func TestAppLease_CanBeDisabled(t *testing.T) {
 	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
 		off := func(name string) func(*azurestorage.Config) {
 			return func(c *azurestorage.Config) { c.AppLease = azurestorage.AppLease{Disabled: true, AppName: name} }
 		}
 		f.join("one", off("shop"))
 		second := f.join("two", off("bank"))
-		f.evenOut(60*time.Second, "one", "two")
+		f.awaitShares(60*time.Second, "one", "two")
 		if err := second.MakePrimary(f.Context()); err == nil {
-			f.Error("an app was made the primary one without an app lease")
+			f.Error("MakePrimary succeeded without an app lease")
 		}
 	})
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// trip is how long a request and its answer take.
+// trip is the duration of a request and its response.
 const trip = 2 * time.Millisecond
 
-// criticalPath runs a sequence of three in a process that shares its hub with
-// the client, and returns how many requests followed each other until the
-// client had the result, with what was asked meanwhile.
-func criticalPath(t *testing.T, extended bool) (trips float64, asked string) {
+// criticalPath runs a sequence of three in a process that shares its hub with the client. It
+// returns the number of consecutive round trips until the client has the result, and the log of all
+// requests.
+func criticalPath(t *testing.T, extended bool) (trips float64, requests string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: trip / 2, MaxLatency: trip/2 + 1})
@@ -41,15 +41,14 @@ func criticalPath(t *testing.T, extended bool) (trips float64, asked string) {
 		for _, e := range account.Log()[before:] {
 			fmt.Fprintln(&b, e)
 		}
-		trips, asked = float64(took)/float64(trip), b.String()
+		trips, requests = float64(took)/float64(trip), b.String()
 		p.stop()
 	})
-	return trips, asked
+	return trips, requests
 }
 
-// What has to be written one after the other is the row of the start, a work item and a
-// history for each activity, the last history and the row of the end. Nothing else is waited
-// for.
+// The consecutive writes are: the row of the start, a work item and a history append per activity,
+// the last history append, and the row of the end. The client waits for nothing else.
 func TestOperations_ACriticalPathOfAHelloSequence(t *testing.T) {
 	for name, c := range map[string]struct {
 		extended bool
@@ -59,12 +58,12 @@ func TestOperations_ACriticalPathOfAHelloSequence(t *testing.T) {
 		"without extended sessions": {false, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trips, asked := criticalPath(t, c.extended)
+			trips, requests := criticalPath(t, c.extended)
 			if trips < c.want-0.1 || trips > c.want+0.1 {
-				t.Errorf("%.2f round trips, want %v:\n%s", trips, c.want, asked)
+				t.Errorf("%.2f round trips, want %v:\n%s", trips, c.want, requests)
 			}
-			if strings.Contains(asked, "QueryEntities") {
-				t.Errorf("the status was asked for, though the process knows it:\n%s", asked)
+			if strings.Contains(requests, "QueryEntities") {
+				t.Errorf("the process read a status that it knows:\n%s", requests)
 			}
 		})
 	}

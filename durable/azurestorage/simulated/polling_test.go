@@ -11,9 +11,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// Whoever reads a queue looks at it ever more seldom, while it is empty and while the
-// service does not answer, and often again when a message has come or an answer.
-func TestQueues_AreLookedAtOftenAgainAfterAMessageAndAfterAnOutage(t *testing.T) {
+// A worker polls a queue less and less often while the queue is empty or the service does not
+// respond. It polls often again after a message or a response.
+func TestQueues_ArePolledOftenAfterAMessageAndAfterAnOutage(t *testing.T) {
 	for _, queue := range []string{"polls-control-00", "polls-workitems", "polls-tracking"} {
 		t.Run(queue, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,8 @@ func TestQueues_AreLookedAtOftenAgainAfterAMessageAndAfterAnOutage(t *testing.T)
 				f := &fleet{T: t, account: account, config: azurestorage.Config{TaskHub: "Polls", PartitionCount: 1, Tracking: true}, began: time.Now(), running: map[string]*member{}}
 				f.join("one", nil)
 				defer f.leave("one")
-				// pauses returns the shortest and the longest between two looks in the next d.
+				// pauses returns the shortest and the longest pause between two polls in the next
+				// d.
 				pauses := func(d time.Duration) (shortest, longest time.Duration) {
 					began := f.elapsed()
 					time.Sleep(d)
@@ -49,24 +50,24 @@ func TestQueues_AreLookedAtOftenAgainAfterAMessageAndAfterAnOutage(t *testing.T)
 				}
 				time.Sleep(10 * time.Minute)
 				if shortest, _ := pauses(5 * time.Minute); shortest < 25*time.Second {
-					t.Errorf("after ten minutes without a message two looks are %v apart", shortest)
+					t.Errorf("after ten minutes without a message, two polls are %v apart", shortest)
 				}
 				if !account.Put(queue, "nonsense", 0) {
-					t.Fatalf("there is no queue %s, but %q", queue, account.Queues())
+					t.Fatalf("queue %s does not exist; queues: %q", queue, account.Queues())
 				}
 				if shortest, _ := pauses(time.Minute); shortest > time.Second {
-					t.Errorf("after a message no two looks are less than %v apart", shortest)
+					t.Errorf("after a message, the shortest pause between polls is %v", shortest)
 				}
 				silent.Store(true)
 				time.Sleep(10 * time.Minute)
 				if shortest, longest := pauses(5 * time.Minute); shortest < 4*time.Second || longest > 15*time.Second {
-					t.Errorf("in an outage looks are %v to %v apart", shortest, longest)
+					t.Errorf("in an outage, polls are %v to %v apart", shortest, longest)
 				}
 				silent.Store(false)
 				time.Sleep(time.Minute)
 				silent.Store(true)
-				if shortest, _ := pauses(time.Minute); shortest > 3*time.Second { // after refusals the worker sends nothing for up to two seconds
-					t.Errorf("in the next outage no two looks are less than %v apart", shortest)
+				if shortest, _ := pauses(time.Minute); shortest > 3*time.Second { // after rejections the worker pauses for up to two seconds
+					t.Errorf("in the next outage, the shortest pause between polls is %v", shortest)
 				}
 				silent.Store(false)
 			})

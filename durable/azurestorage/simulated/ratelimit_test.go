@@ -9,9 +9,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// A service that allows few requests per second refuses fewer than it allows, and every shape
-// of work makes progress.
-func TestRateLimit_RefusesFewRequestsAndStopsNoShapeOfWork(t *testing.T) {
+// A service with a low rate limit rejects fewer requests than it allows, and every kind of work
+// makes progress.
+func TestRateLimit_RejectsFewRequestsAndBlocksNoKindOfWork(t *testing.T) {
 	cases := 0
 	for _, service := range []string{azsim.QueueService, azsim.TableService} {
 		for _, perSecond := range []float64{3, 5} {
@@ -35,7 +35,7 @@ func TestRateLimit_RefusesFewRequestsAndStopsNoShapeOfWork(t *testing.T) {
 					allowed, refused := limit.Counts()
 					t.Logf("%d requests allowed, %d refused", allowed, refused)
 					if refused >= allowed/2 {
-						t.Errorf("%d requests refused and %d allowed; want less than half as many", refused, allowed)
+						t.Errorf("%d requests rejected and %d allowed; want less than half as many", refused, allowed)
 					}
 				})
 			}

@@ -19,10 +19,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A client dies at each request of a start, or its caller goes away while one is held
-// up. The instance runs, or nothing is left of it; nobody else need start it. Who does,
-// at once or later, is refused or gets it to run.
-func TestStart_ThatWasCutOffRunsOrLeavesNothing(t *testing.T) {
+// A client dies at a request of a start, or its caller gives up while the request hangs. Then
+// either the instance runs, or nothing is left of it, without another start. Another start of the
+// same ID, immediately or later, is rejected or runs the instance.
+func TestStart_ThatIsInterruptedRunsOrLeavesNothing(t *testing.T) {
 	cases := 0
 	for _, large := range []bool{false, true} {
 		for n := range 4 {
@@ -36,8 +36,8 @@ func TestStart_ThatWasCutOffRunsOrLeavesNothing(t *testing.T) {
 	}
 }
 
-// failClient returns what makes a request of the client go wrong: the nth, from 0,
-// that it makes while it is armed.
+// failClient returns a decide function that injects fault into the client's n-th request since
+// armed was set, counting from 0.
 func failClient(armed *bool, n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
 	first := -1
 	return func(r azsim.Request) azsim.Fault {
@@ -54,8 +54,8 @@ func failClient(armed *bool, n int, fault azsim.Fault) func(azsim.Request) azsim
 	}
 }
 
-// withStarts calls f in a bubble with a hub of one worker, and a client that can be made
-// to fail.
+// withStarts calls f in a bubble with a hub, one worker, a client whose requests decide can make
+// fail, and another client.
 func withStarts(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(fl *fleet, failing, other *durable.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
@@ -87,7 +87,7 @@ func (f *fleet) awaitDone(c *durable.Client, id durable.InstanceID) {
 	soon, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
 	if _, err := durable.InstanceOf[[]string](c, id).Wait(soon); err != nil {
-		f.Fatalf("instance %s ended with %v", id, err)
+		f.Fatalf("waiting for instance %s: %v", id, err)
 	}
 }
 
@@ -101,9 +101,9 @@ func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
 		withStarts(t, failClient(&armed, n, fault), func(f *fleet, failing, other *durable.Client) {
 			t := f.T
 			start := func(c *durable.Client) error {
-				impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+				timed, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				_, err := c.StartByName(impatient, "HelloSequence", input, durable.InstanceID("a"), note)
+				_, err := c.StartByName(timed, "HelloSequence", input, durable.InstanceID("a"), note)
 				return err
 			}
 			armed = true
@@ -114,34 +114,34 @@ func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
 					t.Fatalf("the second start returned %v", second)
 				}
 			}
-			time.Sleep(2 * time.Hour) // what is left over was dropped
+			time.Sleep(2 * time.Hour) // leftover messages were discarded
 			state, err := other.Status(t.Context(), "a", durable.Fetch{})
 			switch {
 			case errors.Is(err, durable.ErrInstanceNotFound):
 				if first == nil || atOnce {
-					t.Errorf("nothing is there of an instance whose start returned %v and then %v", first, second)
+					t.Errorf("no instance exists although its starts returned %v and %v", first, second)
 				}
 			case err != nil || state.Status != history.Completed || state.Tags["note"] != note["note"]:
 				t.Errorf("%v; %+v", err, state)
 			}
 			for _, queue := range f.account.Queues() {
 				for _, m := range f.account.Messages(queue) {
-					if !strings.HasSuffix(queue, "-poison") { // a copy whose blob is gone
+					if !strings.HasSuffix(queue, "-poison") { // a copy of a message whose blob was deleted
 						t.Errorf("left in %s: %s", queue, m.Text)
 					}
 				}
 			}
 			if err := start(other); err != nil {
-				t.Errorf("a start much later returned %v", err)
+				t.Errorf("a start two hours later returned %v", err)
 			}
 			f.awaitDone(other, "a")
 		})
 	}
 }
 
-// A start with a large input comes again when it was refused. Its blob was deleted with
-// its message; the other one can never be read, and is set aside.
-func TestStart_ThatIsRefusedLeavesNoMessageWithoutItsBlob(t *testing.T) {
+// The message of a rejected start with a large input is duplicated by the service. The blob is
+// deleted with the first message. The duplicate can never be read and is set aside.
+func TestStart_ThatIsRejectedLeavesNoMessageWithoutItsBlob(t *testing.T) {
 	var armed bool
 	echo := func(r azsim.Request) azsim.Fault {
 		if armed && r.Worker == "client" && r.Operation == "PutMessage" {
@@ -172,14 +172,14 @@ func TestStart_ThatIsRefusedLeavesNoMessageWithoutItsBlob(t *testing.T) {
 			}
 		}
 		if aside != 1 {
-			t.Errorf("%d messages are set aside, want the one", aside)
+			t.Errorf("%d messages are set aside, want 1", aside)
 		}
 	})
 }
 
-// An instance whose start message is not there is started by the worker that reads its
-// queue, once, with the input and the tags that it has.
-func TestStart_WhoseMessageIsMissingIsSentAgain(t *testing.T) {
+// The worker that owns the partition resends a missing start message, once, with the input and the
+// tags of the instance.
+func TestStart_WithAMissingMessageIsSentAgain(t *testing.T) {
 	withStarts(t, nil, func(f *fleet, _, other *durable.Client) {
 		t := f.T
 		f.leave("one")
@@ -203,16 +203,16 @@ func TestStart_WhoseMessageIsMissingIsSentAgain(t *testing.T) {
 				t.Errorf("%v; %+v", err, state)
 			}
 		}
-		looks := 0
+		scans := 0
 		before := f.elapsed()
 		time.Sleep(time.Hour)
 		for _, e := range f.account.Log() {
 			if e.At > before && e.Worker == "one" && e.Operation == "QueryEntities" && e.Target == "AgainInstances" {
-				looks++
+				scans++
 			}
 		}
-		if looks != 12 {
-			t.Errorf("an idle worker looked %d times in an hour, want every five minutes", looks)
+		if scans != 12 {
+			t.Errorf("an idle worker scanned %d times in an hour, want 12", scans)
 		}
 	})
 }

@@ -18,22 +18,22 @@ import (
 // echo returns its input.
 func echo(_ *durable.Context, text string) (string, error) { return text, nil }
 
-// A refused start leaves no blob: none at once if its message is in no queue for certain, and
-// none later in any case.
-func TestRefusedStart_LeavesNoBlob(t *testing.T) {
+// A rejected start leaves no blob. The blob is deleted immediately if the message is certainly in
+// no queue, and otherwise later.
+func TestRejectedStart_LeavesNoBlob(t *testing.T) {
 	for name, tt := range map[string]struct {
 		operation  string
-		fault      azsim.Fault // of the operation
-		exists     bool        // the instance exists, so that the start is refused
-		inDoubt    bool        // the blob stays at first
-		startsNext bool        // the same client starts another instance later; else a worker runs
+		fault      azsim.Fault // injected into operation
+		exists     bool        // the instance exists, so the start is rejected
+		stays      bool        // the blob is not deleted immediately
+		startsNext bool        // the same client starts another instance later; otherwise a worker runs
 	}{
-		"the queue is busy":                {operation: "PutMessage", fault: azsim.Throttle},
-		"the blob may be written":          {operation: "PutBlob", fault: azsim.FailAfter},
-		"requests to the queue are lost":   {operation: "PutMessage", fault: azsim.FailBefore, inDoubt: true, startsNext: true},
-		"the message is in the queue":      {operation: "PutMessage", fault: azsim.FailAfter, inDoubt: true},
-		"the instance exists":              {exists: true},
-		"the message cannot be taken back": {operation: "DeleteMessage", fault: azsim.FailBefore, exists: true, inDoubt: true},
+		"the queue is busy":              {operation: "PutMessage", fault: azsim.Throttle},
+		"the blob may be written":        {operation: "PutBlob", fault: azsim.FailAfter},
+		"requests to the queue are lost": {operation: "PutMessage", fault: azsim.FailBefore, stays: true, startsNext: true},
+		"the message is in the queue":    {operation: "PutMessage", fault: azsim.FailAfter, stays: true},
+		"the instance exists":            {exists: true},
+		"the message cannot be deleted":  {operation: "DeleteMessage", fault: azsim.FailBefore, exists: true, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestRefusedStart_LeavesNoBlob(t *testing.T) {
 				}
 				faulty.Store(false)
 				time.Sleep(time.Minute)
-				if n := blobs(); n > 0 != tt.inDoubt {
-					t.Errorf("%d blobs after a minute, want some: %v", n, tt.inDoubt)
+				if n := blobs(); n > 0 != tt.stays {
+					t.Errorf("%d blobs after a minute, want some: %v", n, tt.stays)
 				}
 				ctx, stop := context.WithCancel(chance.With(t.Context(), account.Chance("w")))
 				var running sync.WaitGroup
@@ -93,7 +93,7 @@ func TestRefusedStart_LeavesNoBlob(t *testing.T) {
 					}
 				}
 				if n := blobs(); n > 0 {
-					t.Errorf("%d blobs are left", n)
+					t.Errorf("%d blobs are left, want 0", n)
 				}
 				stop()
 				running.Wait()

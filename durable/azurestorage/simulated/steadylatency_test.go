@@ -23,7 +23,7 @@ func signalTwo(ctx *durable.Context, n int) (int, error) {
 	return durable.CallEntity(ctx, secondSum, (*sum).Add, n).Await()
 }
 
-// everyShape has one orchestrator for each shape of work. The name is the prefix of its instances.
+// everyShape has an orchestrator for each kind of work. name is the prefix of its instance IDs.
 var everyShape = []struct {
 	name      string
 	instances int
@@ -57,8 +57,8 @@ func everyShapeRegistry() *durable.Registry {
 	)
 }
 
-// runEveryShape starts instances of every shape on one worker. It calls begins before, and
-// returns the IDs of the instances that have not completed after limit.
+// runEveryShape starts instances of every kind on one worker, after a call of begins. It returns
+// the IDs of the instances that have not completed within limit.
 func runEveryShape(t *testing.T, cfg azsim.Config, begins func(), limit time.Duration) (open []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,8 +111,8 @@ func runEveryShape(t *testing.T, cfg azsim.Config, begins func(), limit time.Dur
 	return open
 }
 
-// A service that always answers within a lease, but slowly, stops no shape of work.
-func TestSteadyLatency_StopsNoShapeOfWork(t *testing.T) {
+// A service that responds slowly, but within the lease interval, blocks no kind of work.
+func TestSteadyLatency_BlocksNoKindOfWork(t *testing.T) {
 	cases := 0
 	for _, services := range []string{azsim.QueueService, azsim.TableService, azsim.QueueService + azsim.TableService} {
 		for _, latency := range []time.Duration{12 * time.Second, 20 * time.Second, 28 * time.Second} {

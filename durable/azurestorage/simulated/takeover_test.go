@@ -22,7 +22,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-var everyPoint = flag.Bool("takeover.all", false, "let the process die at every request, not only at some")
+var everyPoint = flag.Bool("takeover.all", false, "let the process die at every request, not only at a sample")
 
 const goOn = durable.Event[string]("Go on")
 
@@ -73,16 +73,16 @@ func signalOnce(ctx *durable.Context, _ int) (string, error) {
 	return "sent", nil
 }
 
-// A takeoverScenario is an orchestration during which a process is killed. That process raises the
-// event itself, a while after the start.
+// takeoverScenario is an orchestration during which a process is killed. If event is set, that
+// process also raises the event, a second after the start.
 type takeoverScenario struct {
 	name  string
 	run   func(ctx *durable.Context, in int) (string, error)
 	input int
 	want  string
 	event bool
-	// entities says that the instance has to do with entities. It may be carried on by
-	// .NET, too, which performs an operation again where we do not.
+	// entities means that the instance uses entities. .NET may then take over as well, but it may
+	// repeat operations.
 	entities bool
 }
 
@@ -109,8 +109,7 @@ func takeoverRegistry() *durable.Registry {
 	)
 }
 
-// watched is a worker's transport that looks at what is stored before and after
-// each request.
+// watched is a worker's transport that calls look before and after each request.
 type watched struct {
 	*azsim.Worker
 	look func()
@@ -123,7 +122,7 @@ func (w watched) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// process is a worker with a client that share a hub.
+// process is a worker and a client that share a hub.
 type process struct {
 	client *durable.Client
 	worker *azsim.Worker
@@ -143,7 +142,7 @@ func startProcessWith(t *testing.T, account *azsim.Account, name string, look fu
 	}
 	var hub provider.Provider = openWith(t, w.Name(), account, transport)
 	if name == dotnetWorker {
-		hub, cfg.NoExtendedSessions = dotnetHub{hub}, true // so each batch reads what is stored
+		hub, cfg.NoExtendedSessions = dotnetHub{hub}, true // so each batch reads the stored state
 	}
 	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
 	var running sync.WaitGroup
@@ -160,25 +159,25 @@ func startProcessWith(t *testing.T, account *azsim.Account, name string, look fu
 	}}
 }
 
-// dotnetWorker is the name of a worker that is as one of .NET.
+// dotnetWorker is the name of a worker that behaves like a .NET worker.
 const dotnetWorker = "dotnet"
 
-// A death is how the first process ends, and who carries on.
+// death describes how the first process dies and which worker takes over.
 type death struct {
 	fault     azsim.Fault
-	n         int // of the request, since the process has settled, that it dies at
+	n         int // number of the fatal request, counted since the process has settled
 	successor string
-	// purged says that the entities are purged before anybody carries on.
+	// purged means that the entities are purged before another worker takes over.
 	purged bool
 }
 
-// takeover runs one orchestration in a process that dies, and the rest in its
-// successor. It returns the requests that the first made and what was wrong.
+// takeover runs one orchestration in a process that dies, and then in its successor. It returns the
+// requests of the first process and the faults that were found.
 func takeover(t *testing.T, which int, d death) (requests []azsim.Request, faults []string) {
 	t.Helper()
 	scenario := takeovers[which]
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // protects the following, requests and faults
+		var mu sync.Mutex // protects settled, requests and faults
 		settled := false
 		decide := func(r azsim.Request) azsim.Fault {
 			mu.Lock()
@@ -218,7 +217,7 @@ func takeover(t *testing.T, which int, d death) (requests []azsim.Request, fault
 		go func() {
 			in.starting("i", true)
 			_, err := durable.Start(ctx, first.client, scenario.run, scenario.input, durable.InstanceID("i"))
-			in.starting("i", err != nil) // one that was cut off has promised nothing
+			in.starting("i", err != nil) // an interrupted start has promised nothing
 			if err == nil && scenario.event {
 				time.Sleep(time.Second)
 				err = goOn.Raise(ctx, first.client, "i", "done")
@@ -248,7 +247,7 @@ func takeover(t *testing.T, which int, d death) (requests []azsim.Request, fault
 		cancel()
 		untouched := func() bool { return d.successor == dotnetWorker && isUntouched(account) }
 		note(finish(t.Context(), instance(last), err, scenario.want, untouched))
-		for range 20 { // what a dead process had hidden comes to light
+		for range 20 { // until the hidden messages of a dead process are visible and processed
 			if len(leftovers(account)) == 0 {
 				break
 			}
@@ -263,17 +262,17 @@ func takeover(t *testing.T, which int, d death) (requests []azsim.Request, fault
 	return requests, faults
 }
 
-// isUntouched reports whether nothing of the instance i is stored but its row.
+// isUntouched reports whether only the row of the instance i is stored.
 func isUntouched(account *azsim.Account) bool {
 	return len(account.Rows("SimHistory")) == 0 && len(account.Rows("SimInstances")) == 1 && len(leftovers(account)) == 0
 }
 
-// finish waits for an instance whose start, and event, ended with startErr, and
-// says what is wrong with how it ends. An instance that is untouched may stay Pending.
+// finish waits for an instance whose start and event returned startErr. It returns what is wrong
+// with the result. An instance that is untouched may stay Pending.
 func finish(ctx context.Context, instance *durable.Instance[string], startErr error, want string, untouched func() bool) (faults []string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Hour)
 	defer cancel()
-	if startErr != nil { // what was not promised may be missing, and a message without its row is dropped
+	if startErr != nil { // an unconfirmed instance may be missing; a message without its row is discarded by then
 		time.Sleep(time.Hour)
 		state, err := instance.Status(ctx, durable.Fetch{})
 		if errors.Is(err, provider.ErrInstanceNotFound) || err == nil && state.Status == history.Running { // it waits for the event
@@ -285,7 +284,7 @@ func finish(ctx context.Context, instance *durable.Instance[string], startErr er
 	}
 	got, err := instance.Wait(ctx)
 	if err != nil || got != want {
-		faults = append(faults, fmt.Sprintf("it ended with %q, %v; want %q", got, err, want))
+		faults = append(faults, fmt.Sprintf("the instance returned %q, %v; want %q", got, err, want))
 	}
 	past, err := instance.History(ctx)
 	if err != nil {
@@ -298,12 +297,12 @@ func finish(ctx context.Context, instance *durable.Instance[string], startErr er
 		}
 	}
 	if ends != 1 {
-		faults = append(faults, fmt.Sprintf("its history has %d ends", ends))
+		faults = append(faults, fmt.Sprintf("its history has %d ExecutionCompleted events, want 1", ends))
 	}
 	return faults
 }
 
-// locked says which entities are locked by nobody who goes on.
+// locked returns the entities that are still locked although no orchestration runs.
 func locked(ctx context.Context, client *durable.Client) (faults []string) {
 	for e, err := range client.AllEntities(ctx, durable.EntityQuery{IncludeEmpty: true}) {
 		if err != nil || e.LockedBy != "" {
@@ -313,7 +312,7 @@ func locked(ctx context.Context, client *durable.Client) (faults []string) {
 	return faults
 }
 
-// leftovers returns the messages that are left.
+// leftovers returns the remaining messages.
 func leftovers(account *azsim.Account) (faults []string) {
 	for _, queue := range account.Queues() {
 		for _, m := range account.Messages(queue) {
@@ -323,9 +322,9 @@ func leftovers(account *azsim.Account) (faults []string) {
 	return faults
 }
 
-// deathsOf returns the deaths to be tried in a scenario that makes the given requests:
-// all, or some. Of those that .NET carries on from, those around the moment at which a
-// batch of an entity counts: what it sends is to be seen by then.
+// deathsOf returns the deaths to simulate in a scenario with the given requests: all of them with
+// -takeover.all, or a sample. For a .NET successor, the sample consists of the requests around the
+// commit of an entity's batch, when its messages must become visible.
 func deathsOf(requests []azsim.Request, entities bool) (deaths []death) {
 	step := max(1, len(requests)/usual().takeoverKills)
 	if *everyPoint {
@@ -357,14 +356,14 @@ func isEntityBatch(r azsim.Request) bool {
 		strings.Contains(string(r.Body), `"PartitionKey":"@`)
 }
 
-// Between any two requests, what .NET needs to go on from there is stored; and
-// wherever the process dies, another one brings the instance to its end.
+// Everything that .NET needs to take over is stored between any two requests. Wherever the process
+// dies, another one completes the instance.
 func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 	for which, scenario := range takeovers {
 		t.Run(scenario.name, func(t *testing.T) {
 			requests, faults := takeover(t, which, death{})
 			if len(faults) > 0 {
-				t.Fatalf("nothing went wrong, and yet:\n%s", strings.Join(faults, "\n"))
+				t.Fatalf("faults without a death:\n%s", strings.Join(faults, "\n"))
 			}
 			deaths := deathsOf(requests, scenario.entities)
 			for _, d := range deaths {
@@ -377,9 +376,9 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 	}
 }
 
-// A worker dies in the first episode of a direct start, and .NET takes the hub over. If anything
-// was sent to another instance, .NET has the start message as well.
-func TestTakeover_ByDotnetRunsEachStartThatSentToOthers(t *testing.T) {
+// A worker dies in the first episode of a direct start, and .NET takes over. If a message was sent
+// to another instance, .NET also has the start message.
+func TestTakeover_ByDotnetRunsEachStartThatSentMessages(t *testing.T) {
 	for which, scenario := range takeovers {
 		if !slices.Contains([]string{"signal", "entities", "children"}, scenario.name) {
 			continue
@@ -403,9 +402,9 @@ func TestTakeover_ByDotnetRunsEachStartThatSentToOthers(t *testing.T) {
 	}
 }
 
-// An entity takes a lock request that another one passed on, and its worker dies. .NET takes the
-// hub over and leaves no entity locked.
-func TestTakeover_ByDotnetLeavesNoLockWhereARequestWasPassedOn(t *testing.T) {
+// An entity consumes a lock request that another entity passed on, and its worker dies. .NET takes
+// over and leaves no entity locked.
+func TestTakeover_ByDotnetLeavesNoLockAfterAForwardedRequest(t *testing.T) {
 	which := slices.IndexFunc(takeovers, func(s takeoverScenario) bool { return s.name == "entities" })
 	requests, _ := takeover(t, which, death{})
 	first := slices.IndexFunc(requests, func(r azsim.Request) bool { return isEntityBatch(r) && strings.Contains(string(r.Body), `lockId`) })
@@ -422,9 +421,9 @@ func TestTakeover_ByDotnetLeavesNoLockWhereARequestWasPassedOn(t *testing.T) {
 	}
 }
 
-// An answer of an entity that counts, and is hidden, is not believed once the entity is
-// purged. Nobody waits for it for ever: what the batch took is deleted after its messages
-// are shown, so it comes again, to the entity that begins anew.
+// A committed, hidden answer of an entity is discarded if the entity is purged. The caller still
+// gets an answer: the request is deleted only after the answer becomes visible, so it is
+// redelivered to the new entity.
 func TestTakeover_APurgedEntityAnswersAgain(t *testing.T) {
 	which := slices.IndexFunc(takeovers, func(s takeoverScenario) bool { return s.name == "entities" })
 	requests, _ := takeover(t, which, death{})
@@ -439,7 +438,7 @@ func TestTakeover_APurgedEntityAnswersAgain(t *testing.T) {
 	}
 }
 
-// purgeEntities purges all entities, as a client may.
+// purgeEntities purges all entities, as a client can.
 func purgeEntities(t *testing.T, account *azsim.Account) {
 	t.Helper()
 	hub := openWith(t, "client", account, account.Worker("client"))

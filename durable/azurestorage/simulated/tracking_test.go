@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// threeGenerations greets one city, continues as new twice, and ends.
+// threeGenerations runs an activity in each of three generations.
 func threeGenerations(ctx *durable.Context, n int) (int, error) {
 	if _, err := durable.CallActivity(ctx, sayHello, fmt.Sprint(n)).Await(); err != nil || n == 2 {
 		return n, err
@@ -29,17 +29,17 @@ func threeGenerations(ctx *durable.Context, n int) (int, error) {
 	return durable.ContinueAsNew(ctx, threeGenerations, n+1)
 }
 
-// An audited is a hub that keeps an audit, with a client and workers.
+// audited is a hub with an audit, a client and workers.
 type audited struct {
 	*testing.T
 	account  *azsim.Account
 	registry *durable.Registry
-	hub      *azurestorage.TaskHub // the client's
+	hub      *azurestorage.TaskHub // of the client
 	client   *durable.Client
 	stops    []func()
 }
 
-// inAudit runs f in a bubble. Decide is asked about every request.
+// inAudit runs f in a bubble. decide selects the fault of each request.
 func inAudit(t *testing.T, seed uint64, decide func(azsim.Request) azsim.Fault, f func(*audited)) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &audited{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})}
@@ -85,8 +85,8 @@ func (a *audited) work(name string) {
 	a.stops = append(a.stops, func() { stop(); <-ended })
 }
 
-// records reads an instance's audit by pages, and checks what holds of any: an
-// execution's numbers have no gaps, and each of its events is there once.
+// records reads an instance's audit page by page. It checks that each execution's sequence numbers
+// have no gaps and no duplicates.
 func (a *audited) records(id string) (records []provider.TrackingRecord) {
 	a.Helper()
 	q := provider.TrackingQuery{PageSize: 5}
@@ -113,8 +113,8 @@ func (a *audited) records(id string) (records []provider.TrackingRecord) {
 	return records
 }
 
-// told says what records tell, by executions.
-func told(records []provider.TrackingRecord) string {
+// summary returns a summary of records, one line per execution.
+func summary(records []provider.TrackingRecord) string {
 	var b strings.Builder
 	execution := ""
 	for _, r := range records {
@@ -138,16 +138,16 @@ func told(records []provider.TrackingRecord) string {
 
 const running = `{"OrchestrationStatus":"Running"}`
 
-var helloTold = strings.Join([]string{
+var helloSummary = strings.Join([]string{
 	" OrchestratorStarted ExecutionStarted TaskScheduled OrchestratorCompleted " + running,
 	" OrchestratorStarted TaskCompleted TaskScheduled OrchestratorCompleted " + running,
 	" OrchestratorStarted TaskCompleted TaskScheduled OrchestratorCompleted " + running,
 	` OrchestratorStarted TaskCompleted ExecutionCompleted Completed OrchestratorCompleted {"OrchestrationStatus":"Completed"}`,
 }, "")
 
-// generationTold is what is told of the n-th generation. What follows others
-// begins with an end of the episode before it runs, as its history does.
-func generationTold(n int, last bool) string {
+// generationSummary returns the summary of the n-th generation. Except in the first one, the previous
+// episode's end precedes the first activity, as in the history.
+func generationSummary(n int, last bool) string {
 	begin := " OrchestratorStarted ExecutionStarted"
 	if n > 0 {
 		begin += " OrchestratorCompleted " + running
@@ -159,7 +159,7 @@ func generationTold(n int, last bool) string {
 	return begin + " TaskScheduled OrchestratorCompleted " + running + " OrchestratorStarted TaskCompleted" + end
 }
 
-var generationsTold = strings.Join([]string{generationTold(0, false), generationTold(1, false), generationTold(2, true)}, "\n")
+var generationsSummary = strings.Join([]string{generationSummary(0, false), generationSummary(1, false), generationSummary(2, true)}, "\n")
 
 func (a *audited) startBoth() {
 	a.Helper()
@@ -170,7 +170,7 @@ func (a *audited) startBoth() {
 	}
 }
 
-// finished waits until both instances have ended and the audit has all of them.
+// finished waits until both instances have ended and compares their audits.
 func (a *audited) finished() {
 	a.Helper()
 	for _, id := range []string{"hello", "generations"} {
@@ -180,15 +180,15 @@ func (a *audited) finished() {
 				break
 			}
 			if time.Now().After(deadline) {
-				a.Fatalf("%s has not ended: %+v, %v", id, state, err)
+				a.Fatalf("%s has not completed: %+v, %v", id, state, err)
 			}
 		}
 	}
-	time.Sleep(3 * time.Minute) // what was hidden by the dead has been seen
-	if diff := cmp.Diff(helloTold, told(a.records("hello"))); diff != "" {
+	time.Sleep(3 * time.Minute) // longer than a dead worker's messages are hidden
+	if diff := cmp.Diff(helloSummary, summary(a.records("hello"))); diff != "" {
 		a.Errorf("audit of the sequence (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(generationsTold, told(a.records("generations"))); diff != "" {
+	if diff := cmp.Diff(generationsSummary, summary(a.records("generations"))); diff != "" {
 		a.Errorf("audit of the generations (-want +got):\n%s", diff)
 	}
 	if left := a.account.Messages("audit-tracking"); len(left) > 0 {
@@ -212,9 +212,9 @@ func TestTracking_RecordsEveryTransitionOfEveryExecution(t *testing.T) {
 	})
 }
 
-// A worker is killed before and after requests of a run, and another takes over.
-// Whatever the first had got to, the audit has everything once.
-func TestTracking_NothingIsLostOrDoubledWhenAWorkerDies(t *testing.T) {
+// A worker is killed before or after a request, and another worker takes over. The audit has each
+// record once.
+func TestTracking_NoRecordIsLostOrDuplicatedWhenAWorkerDies(t *testing.T) {
 	var requests atomic.Int32
 	count := func(r azsim.Request) azsim.Fault {
 		if r.Worker == "w1" {
@@ -228,12 +228,12 @@ func TestTracking_NothingIsLostOrDoubledWhenAWorkerDies(t *testing.T) {
 		requests.Store(0)
 		a.startBoth()
 		time.Sleep(5 * time.Second)
-		if diff := cmp.Diff(generationsTold, told(a.records("generations"))); diff != "" {
+		if diff := cmp.Diff(generationsSummary, summary(a.records("generations"))); diff != "" {
 			t.Fatalf("after five seconds (-want +got):\n%s", diff)
 		}
 	})
 	if requests.Load() < 40 {
-		t.Fatalf("the run takes %d requests of the worker; want more to die at", requests.Load())
+		t.Fatalf("the run takes %d requests of the worker; want at least 40", requests.Load())
 	}
 	for n := range int(requests.Load()) {
 		for i, fault := range []azsim.Fault{azsim.KillAfter, azsim.KillBefore} {
@@ -248,9 +248,9 @@ func TestTracking_NothingIsLostOrDoubledWhenAWorkerDies(t *testing.T) {
 	}
 }
 
-var everyDeath = flag.Bool("tracking.all", false, "let a worker that records die at every request, not only at some")
+var everyDeath = flag.Bool("tracking.all", false, "let a worker with an audit die at every request, not only at a sample")
 
-// auditAfterDeath kills the first worker at its n-th request of a run.
+// auditAfterDeath kills the first worker at its n-th request.
 func auditAfterDeath(t *testing.T, n int, fault azsim.Fault) {
 	var armed, seen atomic.Int32
 	decide := func(r azsim.Request) azsim.Fault {
@@ -270,8 +270,8 @@ func auditAfterDeath(t *testing.T, n int, fault azsim.Fault) {
 	})
 }
 
-// Without an audit there is no request for one.
-func TestTracking_CostsNothingWhenItIsOff(t *testing.T) {
+// A hub without an audit sends no requests for it.
+func TestTracking_CostsNothingWhenItIsDisabled(t *testing.T) {
 	inFleet(t, azurestorage.Config{}, func(f *fleet) {
 		f.join("w1", nil)
 		hub, _ := f.hub("client", nil)
@@ -286,7 +286,7 @@ func TestTracking_CostsNothingWhenItIsOff(t *testing.T) {
 			}
 		}
 		if n := len(f.account.Rows("FleetHistory")); n == 0 {
-			t.Error("nothing has run")
+			t.Error("no instance has run")
 		}
 	})
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// Requests of two workers fail in every way, at random. The audit is whole, and
-// has nothing twice.
-func TestTracking_NothingIsLostOrDoubledWhenRequestsFail(t *testing.T) {
+// Requests of two workers fail at random in all ways. The audit has each record once.
+func TestTracking_NoRecordIsLostOrDuplicatedWhenRequestsFail(t *testing.T) {
 	faults := []azsim.Fault{azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow}
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -37,15 +36,14 @@ func TestTracking_NothingIsLostOrDoubledWhenRequestsFail(t *testing.T) {
 				a.finished()
 			})
 			if failed.Load() < 10 {
-				t.Errorf("%d requests have failed, want more", failed.Load())
+				t.Errorf("%d requests have failed, want at least 10", failed.Load())
 			}
 		})
 	}
 }
 
-// An audit costs a message for each checkpoint, which is put and deleted, and
-// nothing looks at the table.
-func TestTracking_CostsAMessageForEachCheckpoint(t *testing.T) {
+// An audit costs one message per checkpoint, which is put and deleted. No request reads the table.
+func TestTracking_CostsOneMessagePerCheckpoint(t *testing.T) {
 	inAudit(t, 1, nil, func(a *audited) {
 		a.work("w1")
 		time.Sleep(time.Minute)
@@ -61,7 +59,7 @@ func TestTracking_CostsAMessageForEachCheckpoint(t *testing.T) {
 			}
 		}
 		if counts["PutMessage"] != 4 || counts["DeleteMessage"] != 4 || counts["QueryEntities"] != 0 {
-			t.Errorf("%v, want four messages and no look at the table", counts)
+			t.Errorf("%v, want 4 messages put and deleted, and 0 queries", counts)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// twoAccounts sends each request to the account that its host names.
+// twoAccounts sends each request to the account that its host name selects.
 type twoAccounts struct{ queues, store *azsim.Worker }
 
 // Do implements policy.Transporter.
@@ -29,8 +29,7 @@ func (a twoAccounts) Do(req *http.Request) (*http.Response, error) {
 	return a.queues.Do(req)
 }
 
-// openDivided returns a hub whose queues are in one account and whose tables and
-// blobs in another.
+// openDivided returns a hub with its queues in one account and its tables and blobs in another.
 func openDivided(t *testing.T, name string, queues, store *azsim.Account, manager azurestorage.PartitionManager) *azurestorage.TaskHub {
 	t.Helper()
 	first, err := azurestorage.ParseConnectionString(queues.ConnectionString())
@@ -63,11 +62,10 @@ func containers(a *azsim.Account) []string {
 	return names
 }
 
-// Queues stay in the hub's account; tables and blobs are in the tracking store,
-// and of the tables only History and Instances are called after its prefix
-// (DurableTask.AzureStorage/Storage/AzureStorageClient.cs, constructor;
-// AzureStorageOrchestrationServiceSettings.cs, HistoryTableName and others).
-func TestTrackingStore_HasAllTablesAndBlobsAsInDotNet(t *testing.T) {
+// The queues are in the hub's account, the tables and blobs in the tracking store. Only the History
+// and Instances tables have its prefix (DurableTask.AzureStorage/Storage/AzureStorageClient.cs,
+// constructor; AzureStorageOrchestrationServiceSettings.cs, HistoryTableName and others).
+func TestTrackingStore_HasTheTablesAndBlobsOfDotNet(t *testing.T) {
 	for _, tt := range []struct {
 		manager    azurestorage.PartitionManager
 		tables     []string
@@ -99,7 +97,7 @@ func TestTrackingStore_HasAllTablesAndBlobsAsInDotNet(t *testing.T) {
 					t.Fatal(err)
 				}
 				if left := fmt.Sprint(queues.Queues(), store.Tables(), containers(store)); left != "[] [] []" {
-					t.Errorf("left over after the hub was deleted: %s", left)
+					t.Errorf("left after the hub was deleted: %s", left)
 				}
 			})
 		})
@@ -123,10 +121,10 @@ func runDivided(t *testing.T, queues, store *azsim.Account, manager azurestorage
 		t.Fatal(err)
 	}
 	if greetings, err := instance.Wait(ctx); err != nil || len(greetings) != 3 {
-		t.Errorf("the sequence ended with %q, %v", greetings, err)
+		t.Errorf("the sequence returned %q, %v", greetings, err)
 	}
 	stop()
 	if err := <-stopped; err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("the worker ended with %v", err)
+		t.Errorf("Run returned %v", err)
 	}
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-const payloadOfStranger = "a payload that nobody else is told"
+const secretPayload = "a payload that must not be logged"
 
-// strangers are messages that this engine cannot decode, by queue.
-var strangers = map[string][]string{
+// undecodables are messages that this engine cannot decode, by queue.
+var undecodables = map[string][]string{
 	"fleet-control-00": {
-		"no JSON and no Base64: " + payloadOfStranger,
-		`{"TaskMessage":{"Event":{"$type":"DurableTask.Core.History.OfTomorrowEvent, DurableTask.Core","EventType":"OfTomorrow","Input":"` + payloadOfStranger + `"},"OrchestrationInstance":{"InstanceId":"i"}}}`,
+		"no JSON and no Base64: " + secretPayload,
+		`{"TaskMessage":{"Event":{"$type":"DurableTask.Core.History.OfTomorrowEvent, DurableTask.Core","EventType":"OfTomorrow","Input":"` + secretPayload + `"},"OrchestrationInstance":{"InstanceId":"i"}}}`,
 	},
 	"fleet-workitems": {
-		`{"TaskMessage":{"Event":7,"OrchestrationInstance":{"InstanceId":"` + payloadOfStranger + `"}}}`,
-		`{"TaskMessage":{"Event":{"$type":"DurableTask.Core.History.EventRaisedEvent, DurableTask.Core","EventType":18,"EventId":-1,"Name":"n","Input":"` + payloadOfStranger + `","Timestamp":"2026-01-01T00:00:00Z"},"OrchestrationInstance":{"InstanceId":"i"}}}`,
+		`{"TaskMessage":{"Event":7,"OrchestrationInstance":{"InstanceId":"` + secretPayload + `"}}}`,
+		`{"TaskMessage":{"Event":{"$type":"DurableTask.Core.History.EventRaisedEvent, DurableTask.Core","EventType":18,"EventId":-1,"Name":"n","Input":"` + secretPayload + `","Timestamp":"2026-01-01T00:00:00Z"},"OrchestrationInstance":{"InstanceId":"i"}}}`,
 	},
 }
 
@@ -50,9 +50,9 @@ func (b *lockedBuffer) count(text string) int {
 	return strings.Count(b.all.String(), text)
 }
 
-// inFleetWithStrangers runs f in an hour in which the queues have strangers. Instances
-// run as ever.
-func inFleetWithStrangers(t *testing.T, change func(*azurestorage.Config), f func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer)) {
+// inFleetWithUndecodables runs f after an hour in which the queues had undecodable messages. Instances
+// run normally in that hour.
+func inFleetWithUndecodables(t *testing.T, change func(*azurestorage.Config), f func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer)) {
 	log := &lockedBuffer{}
 	cfg := azurestorage.Config{PartitionCount: 1, Logger: slog.New(slog.NewTextHandler(log, nil)), AppLease: azurestorage.AppLease{Disabled: true}}
 	inFleet(t, cfg, func(fl *fleet) {
@@ -69,7 +69,7 @@ func inFleetWithStrangers(t *testing.T, change func(*azurestorage.Config), f fun
 			}
 		}
 		start("before")
-		for queue, texts := range strangers {
+		for queue, texts := range undecodables {
 			for _, text := range texts {
 				fl.account.Put(queue, text, 0)
 			}
@@ -78,7 +78,7 @@ func inFleetWithStrangers(t *testing.T, change func(*azurestorage.Config), f fun
 			time.Sleep(10 * time.Minute)
 			start(fmt.Sprint(i))
 		}
-		time.Sleep(time.Minute) // for what is deleted in the background
+		time.Sleep(time.Minute) // for deletions in the background
 		f(fl, hub, log)
 	})
 }
@@ -93,30 +93,30 @@ func (f *fleet) texts(queue string) (texts []string) {
 
 func sorted(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
 
-// A message that cannot be decoded stays where it is, is looked at ever more seldom, and
-// the log has it once.
-func TestUndecodable_IsLoggedOnceAndShownAndStaysForOthers(t *testing.T) {
-	inFleetWithStrangers(t, nil, func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer) {
+// A message that cannot be decoded stays in its queue, is received less and less often, and is
+// logged once.
+func TestUndecodable_IsLoggedOnceAndStaysForOtherWorkers(t *testing.T) {
+	inFleetWithUndecodables(t, nil, func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer) {
 		found := hub.Undecodable()
 		if len(found) != 4 || log.count("msg=MessageFailure") != 4 {
-			f.Errorf("%d messages are shown and %d logged, want 4: %+v", len(found), log.count("msg=MessageFailure"), found)
+			f.Errorf("%d messages are reported and %d logged, want 4: %+v", len(found), log.count("msg=MessageFailure"), found)
 		}
 		for _, m := range found {
-			if m.SetAside || m.Cause == "" || strings.Contains(m.Cause, payloadOfStranger) || log.count("messageId="+m.ID) != 1 {
-				f.Errorf("%+v is logged %d times", m, log.count("messageId="+m.ID))
+			if m.SetAside || m.Cause == "" || strings.Contains(m.Cause, secretPayload) || log.count("messageId="+m.ID) != 1 {
+				f.Errorf("%+v is logged %d times, want once, without its payload", m, log.count("messageId="+m.ID))
 			}
 		}
-		for _, told := range []string{"AbandoningMessage", payloadOfStranger} {
-			if n := log.count(told); n > 0 {
-				f.Errorf("the log has %q %d times", told, n)
+		for _, text := range []string{"AbandoningMessage", secretPayload} {
+			if n := log.count(text); n > 0 {
+				f.Errorf("the log has %q %d times, want 0", text, n)
 			}
 		}
-		for queue, want := range strangers {
+		for queue, want := range undecodables {
 			if got := f.texts(queue); !slices.Equal(got, sorted(want)) {
 				f.Errorf("%s has %q, want %q", queue, got, want)
 			}
 			for _, m := range f.account.Messages(queue) {
-				// 10 in the first 17 minutes, then one in 10.
+				// 10 receives in the first 17 minutes, then one every 10 minutes.
 				if m.DequeueCount < 12 || m.DequeueCount > 15 {
 					f.Errorf("%s was received %d times in an hour", m.Text, m.DequeueCount)
 				}
@@ -124,33 +124,32 @@ func TestUndecodable_IsLoggedOnceAndShownAndStaysForOthers(t *testing.T) {
 		}
 		for _, e := range f.account.Log() {
 			if strings.Contains(e.Path, "-poison") {
-				f.Fatalf("%s %s, though nothing is to be set aside", e.Operation, e.Path)
+				f.Fatalf("%s %s, although setting aside is disabled", e.Operation, e.Path)
 			}
 		}
-		// Another worker decodes them, or somebody deletes them.
+		// Another worker decodes them, or an administrator deletes them.
 		service, err := azqueue.NewServiceClientFromConnectionString(f.account.ConnectionString(),
 			&azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: f.account.Worker("cleaner")}})
 		if err != nil {
 			f.Fatal(err)
 		}
-		for queue := range strangers {
+		for queue := range undecodables {
 			if _, err := service.NewQueueClient(queue).ClearMessages(f.Context(), nil); err != nil {
 				f.Fatal(err)
 			}
 		}
 		time.Sleep(30 * time.Minute)
 		if found := hub.Undecodable(); len(found) > 0 {
-			f.Errorf("half an hour after they have gone there are %+v", found)
+			f.Errorf("half an hour after their deletion, %+v are reported", found)
 		}
 	})
 }
 
-// What is set aside is in a queue of its own, as it was, and comes back on demand, of
-// whichever process.
-func TestUndecodable_IsSetAsideIfAskedForAndComesBackOnDemand(t *testing.T) {
+// A message that is set aside is in the poison queue, unchanged. Any process can move it back.
+func TestUndecodable_IsSetAsideIfConfiguredAndMovedBackOnRequest(t *testing.T) {
 	aside := func(c *azurestorage.Config) { c.SetAsideUndecodable = true }
-	inFleetWithStrangers(t, aside, func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer) {
-		for queue, want := range strangers {
+	inFleetWithUndecodables(t, aside, func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer) {
+		for queue, want := range undecodables {
 			if got, rest := f.texts(queue+"-poison"), f.texts(queue); !slices.Equal(got, sorted(want)) || len(rest) > 0 {
 				f.Errorf("%q are set aside, %q are not; want all of %q", got, rest, want)
 			}
@@ -164,32 +163,32 @@ func TestUndecodable_IsSetAsideIfAskedForAndComesBackOnDemand(t *testing.T) {
 			return n
 		}
 		if n := asideCount(); n != 4 || log.count("MessageSetAside") != 4 || log.count("msg=MessageFailure") != 4 {
-			f.Errorf("%d are shown as set aside, %d in the log", n, log.count("MessageSetAside"))
+			f.Errorf("%d messages are reported as set aside, %d are logged; want 4", n, log.count("MessageSetAside"))
 		}
 		admin, _ := f.hub("admin", nil)
 		if n, err := admin.RetryUndecodable(f.Context()); n != 4 || err != nil {
-			f.Errorf("put back are %d, %v; want 4", n, err)
+			f.Errorf("RetryUndecodable moved %d messages, %v; want 4", n, err)
 		}
-		for queue, want := range strangers {
+		for queue, want := range undecodables {
 			if got, rest := f.texts(queue), f.texts(queue+"-poison"); !slices.Equal(got, sorted(want)) || len(rest) > 0 {
-				f.Errorf("%q are back, %q are not", got, rest)
+				f.Errorf("%q are moved back, %q are not", got, rest)
 			}
 		}
 		if err := hub.Check(f.Context()); err != nil || asideCount() > 0 {
-			f.Errorf("%v; %d are shown as set aside though they are back", err, asideCount())
+			f.Errorf("%v; %d are reported as set aside although they were moved back", err, asideCount())
 		}
 		if n, err := hub.RetryUndecodable(f.Context()); n != 0 || err != nil {
-			f.Errorf("the second time %d, %v", n, err)
+			f.Errorf("the second RetryUndecodable moved %d messages, %v; want 0", n, err)
 		}
 		if log.count("part of the task hub was deleted") > 0 {
-			f.Error("a queue that was not there was taken for a deleted part of the hub")
+			f.Error("a missing poison queue was mistaken for a deleted part of the hub")
 		}
 	})
 }
 
-// A worker that dies between the copy and the deletion leaves both, and loses nothing.
-func TestUndecodable_IsSetAsideWithoutLossWhereverTheWorkerDies(t *testing.T) {
-	const stranger, queue = "stranger", "fleet-control-00"
+// A worker that dies between the copy and the deletion leaves both messages and loses none.
+func TestUndecodable_IsSetAsideWithoutLossWhenTheWorkerDies(t *testing.T) {
+	const undecodable, queue = "stranger", "fleet-control-00"
 	for _, operation := range []string{"CreateQueue", "PutMessage", "DeleteMessage"} {
 		for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
 			t.Run(fmt.Sprintf("%s, %v", operation, fault), func(t *testing.T) {
@@ -208,16 +207,16 @@ func TestUndecodable_IsSetAsideWithoutLossWhereverTheWorkerDies(t *testing.T) {
 					f.join("one", nil)
 					time.Sleep(time.Minute)
 					armed.Store(true)
-					account.Put(queue, stranger, 9)
+					account.Put(queue, undecodable, 9)
 					time.Sleep(time.Minute)
 					if armed.Load() || len(f.texts(queue))+len(f.texts(queue+"-poison")) == 0 {
-						t.Errorf("asked for: %v; the message is lost", !armed.Load())
+						t.Errorf("fault injected: %v; the message is lost", !armed.Load())
 					}
 					f.kill("one")
 					f.join("two", nil)
 					time.Sleep(20 * time.Minute)
 					if rest, aside := f.texts(queue), f.texts(queue+"-poison"); len(rest) > 0 || len(aside) == 0 || len(aside) > 2 {
-						t.Errorf("%q are left, %q are set aside", rest, aside)
+						t.Errorf("%q are left, %q are set aside; want 0 and at most 2", rest, aside)
 					}
 					f.leave("two")
 				})

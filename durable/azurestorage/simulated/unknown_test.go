@@ -13,9 +13,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// The delays after which messages come again grow to ten minutes. What fails after ten
-// does not wait for the end of the last of them.
-func TestUnknownFunction_FailsSoonAfterItsTimeIsOver(t *testing.T) {
+// The delay before a redelivery grows to ten minutes. An unknown function that fails after ten
+// minutes does not wait for the end of the last delay.
+func TestUnknownFunction_FailsSoonAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
 		defer account.Wait()
@@ -28,7 +28,7 @@ func TestUnknownFunction_FailsSoonAfterItsTimeIsOver(t *testing.T) {
 		client := durable.NewClient(hub, durable.NewRegistry())
 		f.join("one", nil)
 		began := time.Now()
-		id, err := client.StartByName(t.Context(), "Nobody knows this", nil)
+		id, err := client.StartByName(t.Context(), "Unknown", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,18 +41,17 @@ func TestUnknownFunction_FailsSoonAfterItsTimeIsOver(t *testing.T) {
 				break
 			}
 			if time.Sleep(time.Second); time.Since(began) > 11*time.Minute {
-				t.Fatalf("it is %v after %v", state.Status, time.Since(began))
+				t.Fatalf("status %v after %v, want Failed", state.Status, time.Since(began))
 			}
 		}
 		if took := time.Since(began); took < durable.DefaultUnknownFunctionTimeout {
-			t.Errorf("it failed after %v", took)
+			t.Errorf("it failed after %v, want the timeout", took)
 		}
 	})
 }
 
-// Somebody purges the instance that a start is to replace, between the start's look at
-// its row and its write.
-func TestStart_InThePlaceOfWhatIsPurgedMeanwhileStarts(t *testing.T) {
+// The instance that a start replaces is purged between the start's read of its row and its write.
+func TestStart_ReplacesAnInstanceThatIsPurgedMeanwhile(t *testing.T) {
 	var purge func()
 	decide := func(r azsim.Request) azsim.Fault {
 		if f := purge; f != nil && r.Worker == "client" && r.Operation == "UpdateEntity" {

@@ -4,7 +4,7 @@ package simulated_test
 
 import "testing"
 
-// usual returns how many cases run.
+// usual returns the amounts without the race detector.
 func usual() amounts {
 	if testing.Short() {
 		return amounts{sample: 1, startSample: 5, takeoverKills: 3}

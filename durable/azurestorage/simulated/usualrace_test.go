@@ -4,8 +4,8 @@ package simulated_test
 
 import "testing"
 
-// usual returns how many cases run. The race detector makes simulations ten times as slow, and a
-// second case of one kind seldom shows it more than the first.
+// usual returns the amounts with the race detector. It makes simulations ten times slower, and a
+// second case of a kind rarely finds more than the first.
 func usual() amounts {
 	if testing.Short() {
 		return amounts{sample: 5, startSample: 25, takeoverKills: 1}

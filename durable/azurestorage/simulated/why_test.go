@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/whytest"
 )
 
-// waitForMuch waits for an activity that nobody knows, a timer and an event.
+// waitForMuch waits for an unregistered activity, a timer and an event.
 func waitForMuch(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 	lost := durable.ActivityName[durable.Void, durable.Void]("Lost").Call(ctx, durable.Void{})
 	timer := ctx.Timer(time.Hour)
@@ -22,7 +22,7 @@ func waitForMuch(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 	return durable.Void{}, nil
 }
 
-func TestWhy_TellsWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
+func TestWhy_ReportsReasonsInAzureStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
 		defer account.Wait()
@@ -33,7 +33,7 @@ func TestWhy_TellsWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
 			stopped <- durable.NewWorker(open(t, account.Worker("w"), account), registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		}()
 		c := durable.NewClient(open(t, account.Worker("client"), account), registry)
-		told := func(id durable.InstanceID) (all []string) {
+		reasons := func(id durable.InstanceID) (all []string) {
 			w, err := c.Why(ctx, id)
 			if err != nil {
 				t.Fatal(err)
@@ -50,15 +50,15 @@ func TestWhy_TellsWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want := []string{`activity "Lost"`, `timer`, `event "go"`}
-		if got := told(i.ID); !slices.Equal(got, want) {
-			t.Errorf("it waits for\n%q, want\n%q", got, want)
+		if got := reasons(i.ID); !slices.Equal(got, want) {
+			t.Errorf("reasons\n%q, want\n%q", got, want)
 		}
 		if err := c.Suspend(ctx, i.ID, "a pause"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if got, want := told(i.ID), append([]string{"suspended: a pause"}, want...); !slices.Equal(got, want) {
-			t.Errorf("suspended it waits for\n%q, want\n%q", got, want)
+		if got, want := reasons(i.ID), append([]string{"suspended: a pause"}, want...); !slices.Equal(got, want) {
+			t.Errorf("reasons while suspended\n%q, want\n%q", got, want)
 		}
 		stop()
 		if err := <-stopped; err != nil {
@@ -67,7 +67,7 @@ func TestWhy_TellsWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
 	})
 }
 
-func TestWhy_NamesWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
+func TestWhy_FulfillsItsContractInAzureStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
 		defer account.Wait()
@@ -75,7 +75,7 @@ func TestWhy_NamesWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
 	})
 }
 
-func TestStalls_InAzureStorageAreGivenUp(t *testing.T) {
+func TestStalls_InAzureStorageEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
 		defer account.Wait()
