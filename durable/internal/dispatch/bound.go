@@ -129,9 +129,9 @@ func (b *boundRun) run(f func()) {
 
 // Replays limits replays in memory in the same way as [Bound], and remembers the ones that
 // hang. It does not repeat a replay that hangs. If maxStalls replays of an orchestrator hang,
-// it replays no execution of that orchestrator: each hung replay occupies a goroutine, and an
-// endless loop occupies a core. The zero value is ready to use. A nil *Replays only supports
-// replays without code.
+// it replays no execution of that orchestrator. The reason is that each hung replay occupies a
+// goroutine, and an endless loop a core. The zero value is ready to use. A nil *Replays only
+// supports replays without code.
 type Replays struct {
 	mu   sync.Mutex // protects the following
 	hung map[*StallError]struct{}

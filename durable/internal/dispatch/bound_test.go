@@ -42,14 +42,14 @@ func TestBound_GivesUpCodeWithoutProgressAndNamesIt(t *testing.T) {
 				return nil, nil
 			},
 		} {
-			began := time.Now()
+			start := time.Now()
 			err := dispatch.Bound(startOf("i"), code, replays(startOf("i")))
 			stall, ok := errors.AsType[*dispatch.StallError](err)
 			if !ok || stall.InstanceID != "i" || stall.Limit != 10*time.Second || !strings.Contains(stall.Stack, "TestBound_GivesUp") || strings.Count(err.Error(), stall.Stack) != 1 ||
 				!strings.HasPrefix(err.Error(), `orchestrator "O" of instance "i" does not yield: it made no durable call for 10s; it must wait for durable tasks only`+"\n") {
 				t.Errorf("the error for %s that blocks is %v", what, err)
 			}
-			if took := time.Since(began); took < 10*time.Second || took > 10200*time.Millisecond {
+			if took := time.Since(start); took < 10*time.Second || took > 10200*time.Millisecond {
 				t.Errorf("%s that blocks was given up after %v, want 10 s and at most two ticks", what, took)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// record adds to cp the decisions that the execution with the given start made at now: an event
-// for each, in order, and the messages that carry them out
+// record adds to cp what the execution with the given start decided at now. It adds an event
+// for each action, in order, and the messages that carry them out
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision).
 //
 // If the last action completes the execution, record returns it. It does not record a

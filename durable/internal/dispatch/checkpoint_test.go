@@ -113,8 +113,8 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 	}
 }
 
-// .NET searches for an answer by its name: at the position of the answer or, if it arrived in
-// an earlier episode, before the events of the current one.
+// .NET searches for an answer by its name. The copy is inserted after the answer. If the answer
+// arrived in an earlier episode, the copy comes before the events of the current one.
 func TestRecord_AddsAnswersUnderTheRecordedNames(t *testing.T) {
 	answer := &history.EventRaised{Name: "lost", Input: new("7")}
 	named := &history.EventRaised{Name: "counts", Input: new("7")}

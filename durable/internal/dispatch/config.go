@@ -29,9 +29,9 @@ type Config struct {
 	MaxConcurrentOrchestrators int
 	Entities                   EntityConfig
 
-	// MaxPayload limits the total size, in bytes, of the payloads of the instances that run at
-	// the same time, and separately of the inputs of the activities. One of each kind always
-	// runs, whatever its size. Zero means DefaultMaxPayload.
+	// MaxPayload limits the total size, in bytes, of the payloads of instances that run at the
+	// same time. The inputs of activities have a separate limit of the same size. One of each
+	// kind always runs, whatever its size. Zero means DefaultMaxPayload.
 	MaxPayload int64
 
 	ExtendedSessions    bool

@@ -204,11 +204,11 @@ func TestContinueAsNew_StopsWithTheWorker(t *testing.T) {
 		stop := b.work(loop)
 		b.start("i", "O", 90)
 		time.Sleep(time.Second) // during the first work item
-		began := time.Now()
+		start := time.Now()
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(start); took > time.Second {
 			t.Errorf("stopping took %v", took)
 		}
 		if n := len(b.Commits()); n != 1 {

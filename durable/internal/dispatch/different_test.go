@@ -28,13 +28,13 @@ func TestDifferentCode_HoldsAnInstanceBackUntilMatchingCodeIsDeployed(t *testing
 		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
 		time.Sleep(time.Hour)
 		if s := b.state("i"); s.Status != history.Running {
-			t.Fatalf("it is %v", s.Status)
+			t.Fatalf("the instance is %v", s.Status)
 		}
 		want := []dispatch.WaitingFunction{
 			{Kind: "orchestrator", Name: "O", Differs: true, Since: time.Now().Add(-time.Hour), Instances: []string{"i"}},
 		}
 		if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
-			t.Errorf("what waits (-want +got):\n%s", diff)
+			t.Errorf("waiting (-want +got):\n%s", diff)
 		}
 		if n := b.log.count("level=WARN"); n != 1 || b.log.count("a timer task") == 0 {
 			t.Errorf("%d warnings, want one that names the difference:\n%s", n, b.log)
@@ -48,7 +48,7 @@ func TestDifferentCode_HoldsAnInstanceBackUntilMatchingCodeIsDeployed(t *testing
 		b.work(one(waitForGo), func(c *dispatch.Config) { c.HoldDifferent, c.Waiting = true, &waiting })
 		b.wantOutput("i", history.Completed, `"now"`)
 		if all := waiting.All(time.Now()); len(all) != 0 {
-			t.Errorf("still waiting: %v", all)
+			t.Errorf("still listed: %v", all)
 		}
 	})
 }
@@ -63,13 +63,13 @@ func TestDifferentCode_TerminateAndSuspendNeedNoCode(t *testing.T) {
 		b.send("suspended", &history.ExecutionSuspended{})
 		time.Sleep(time.Hour)
 		if s := b.state("suspended"); s.Status != history.Suspended {
-			t.Errorf("it is %v", s.Status)
+			t.Errorf("the instance is %v", s.Status)
 		}
 		b.send("suspended", &history.ExecutionResumed{})
 		b.send("suspended", &history.EventRaised{Name: "go", Input: encode("now")})
 		time.Sleep(time.Hour)
 		if s := b.state("suspended"); s.Status.IsTerminal() {
-			t.Errorf("it is %v without matching code", s.Status)
+			t.Errorf("the instance is %v without matching code", s.Status)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestDifferentCode_FailsAnInstanceByDefault(t *testing.T) {
 		b.work(one(sleepsFirst))
 		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
 		if s := b.end("i"); s.Status != history.Failed {
-			t.Errorf("it is %v", s.Status)
+			t.Errorf("the instance is %v", s.Status)
 		}
 	})
 }

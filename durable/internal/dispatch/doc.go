@@ -4,8 +4,8 @@
 //	instance → reconcile → episode → record → Checkpoint → Commit
 //	activity → call → TaskCompleted or TaskFailed → Complete
 //
-// The steps in between are pure functions: [reconcile] selects the messages that the execution
-// can take, [record] turns decisions into events and messages, and [nextStart] and [nextEvents]
+// The steps in between are pure functions. [reconcile] selects the messages that the execution
+// can take. [record] turns decisions into events and messages. [nextStart] and [nextEvents]
 // create the next generation of an orchestration that continues as new. The goroutines, the
 // clock and the log surround them.
 //

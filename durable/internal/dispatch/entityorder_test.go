@@ -19,12 +19,12 @@ import (
 // journal is an entity that stores the numbers of its requests by sender. The operation "pass"
 // also sends the number to a second journal.
 func journal(_ context.Context, op *entity.Operation) entity.Result {
-	heard := decode[map[string][]int](op.State)
-	if heard == nil {
-		heard = map[string][]int{}
+	signals := decode[map[string][]int](op.State)
+	if signals == nil {
+		signals = map[string][]int{}
 	}
-	heard[op.Caller] = append(heard[op.Caller], decode[int](op.Input))
-	r := entity.Result{State: encode(heard)}
+	signals[op.Caller] = append(signals[op.Caller], decode[int](op.Input))
+	r := entity.Result{State: encode(signals)}
 	if op.Name == "pass" {
 		r.Actions = []entity.Action{&entity.Signal{Target: entityID("journal", "second"), Operation: "tell", Input: op.Input}}
 	}
@@ -69,14 +69,14 @@ func TestEntity_RunsEachSendersSignalsInOrderAndOnceUnderFaults(t *testing.T) {
 						b.wantOutput(fmt.Sprint("teller ", n), history.Completed, "<nil>")
 					}
 					b.wantNothingLeft()
-					b.wantHeard(senders, each)
+					b.wantSignals(senders, each)
 				})
 			})
 		}
 	}
 }
 
-func (b *bench) wantHeard(senders, each int) {
+func (b *bench) wantSignals(senders, each int) {
 	b.Helper()
 	var want []int
 	for i := range each {
@@ -86,9 +86,9 @@ func (b *bench) wantHeard(senders, each int) {
 	if len(first) != senders {
 		b.Errorf("signals of %d senders took effect, want %d", len(first), senders)
 	}
-	for sender, heard := range first {
-		if !slices.Equal(heard, want) {
-			b.Errorf("the signals of %s took effect as %v", sender, heard)
+	for sender, signals := range first {
+		if !slices.Equal(signals, want) {
+			b.Errorf("the signals of %s took effect as %v", sender, signals)
 		}
 	}
 	second := decode[map[string][]int](new(b.entityState(entityID("journal", "second"))))["@journal@first"]

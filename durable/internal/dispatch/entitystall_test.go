@@ -29,7 +29,7 @@ func TestWatchdog_ReportsAnOperationThatDoesNotReturn(t *testing.T) {
 			return counter(ctx, op)
 		}}}
 		d := b.dispatcher(fns)
-		began := time.Now()
+		start := time.Now()
 		for _, key := range []string{"a", "b"} {
 			b.signal(counterID(key), "hang", nil, time.Time{})
 		}
@@ -59,7 +59,7 @@ func TestWatchdog_ReportsAnOperationThatDoesNotReturn(t *testing.T) {
 			}
 			all[i].Stack, all[i].Instances = "", nil
 		}
-		want := []dispatch.WaitingFunction{{Kind: "entity", Name: "counter", Operation: "hang", Runs: true, Since: began}}
+		want := []dispatch.WaitingFunction{{Kind: "entity", Name: "counter", Operation: "hang", Runs: true, Since: start}}
 		if diff := cmp.Diff(want, all); diff != "" {
 			t.Errorf("stalled (-want +got):\n%s", diff)
 		}
@@ -93,12 +93,12 @@ func TestWatchdog_ListsOrchestratorsThatDoNotYield(t *testing.T) {
 		k := newBlocker()
 		defer close(k.released)
 		d := b.dispatcher(k.functions(blocks["a read"]))
-		began := time.Now()
+		start := time.Now()
 		b.start("i", "O", nil)
 		b.start("j", "O", nil)
 		time.Sleep(20 * time.Second)
 		all := d.Stalled()
-		if len(all) != 1 || len(all[0].Instances) != 2 || !all[0].Runs || all[0].Since != began || !strings.Contains(all[0].Stack, "io.(*Pipe") {
+		if len(all) != 1 || len(all[0].Instances) != 2 || !all[0].Runs || all[0].Since != start || !strings.Contains(all[0].Stack, "io.(*Pipe") {
 			t.Errorf("stalled: %v", all)
 		}
 		b.send("i", &history.ExecutionTerminated{})

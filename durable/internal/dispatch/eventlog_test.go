@@ -24,8 +24,9 @@ func logging(b *bench, level slog.Level) func(*dispatch.Config) {
 	}
 }
 
-// logged returns the log entries about an instance that have one of the given .NET event names,
-// in order: "LEVEL event key=value …", without values that differ from run to run.
+// logged returns the log entries about an instance that have one of the given .NET event names.
+// Entries are in order and have the form "LEVEL event key=value …". Values that differ from run
+// to run are omitted.
 func (b *bench) logged(id string, events ...string) []string {
 	b.Helper()
 	var lines []string

@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// counted returns an orchestrator "O" that ends after two events, and a function that returns
-// the number of times its code was started for an instance.
+// counted returns an orchestrator "O" that ends after two events. The function runs returns how
+// often its code was started for an instance.
 func counted() (fns functions, runs func(id string) int) {
 	var mu sync.Mutex
 	counts := make(map[string]int)
@@ -135,11 +135,11 @@ func TestExtendedSession_ReleasesTheInstanceWhenTheWorkerStops(t *testing.T) {
 		stop := b.work(fns, extendedSessions)
 		b.start("i", "O", nil)
 		time.Sleep(time.Second)
-		began := time.Now()
+		start := time.Now()
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > 0 {
+		if took := time.Since(start); took > 0 {
 			t.Errorf("stopping took %v", took)
 		}
 	})

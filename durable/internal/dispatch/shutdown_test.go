@@ -25,11 +25,11 @@ func TestShutdown_WaitsForAnActivity(t *testing.T) {
 		stop := b.work(fns)
 		b.start("i", "O", nil)
 		time.Sleep(time.Second)
-		began := time.Now()
+		start := time.Now()
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took != 3*time.Second {
+		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("stopping took %v, want the 3s that the activity needed", took)
 		}
 		b.work(fns)
@@ -55,11 +55,11 @@ func TestShutdown_CancelsAndAbandonsAnActivity(t *testing.T) {
 		stop := b.work(fns)
 		b.start("i", "O", nil)
 		time.Sleep(time.Second)
-		began := time.Now()
+		start := time.Now()
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took != 5*time.Second {
+		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("stopping took %v, want the shutdown timeout of 5s", took)
 		}
 		if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the worker is stopping") {
@@ -109,11 +109,11 @@ func TestShutdown_DoesNotWaitForAnActivityThatIgnoresItsContext(t *testing.T) {
 		stop := b.work(fns)
 		b.start("i", "O", nil)
 		time.Sleep(time.Second)
-		began := time.Now()
+		start := time.Now()
 		if err := stop(); err != nil {
 			t.Errorf("the activity was abandoned, but the worker stopped with: %v", err)
 		}
-		if took := time.Since(began); took < 5*time.Second || took > 15*time.Second {
+		if took := time.Since(start); took < 5*time.Second || took > 15*time.Second {
 			t.Errorf("stopping took %v, want 5 to 15 s", took)
 		}
 		deaf.Store(false)

@@ -82,7 +82,7 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 						t.Errorf("the code ran %d times, want 1\n%s", n, b.log)
 					}
 					if s := b.state("i"); s.Status != history.Running {
-						t.Errorf("it is %v", s.Status)
+						t.Errorf("the instance is %v", s.Status)
 					}
 					want := []dispatch.WaitingFunction{
 						{Kind: "orchestrator", Name: "O", Stalled: true, Since: began.Add(31*time.Second + 100*time.Millisecond), Instances: []string{"i"}},
@@ -97,7 +97,7 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 					b.send("i", &history.ExecutionSuspended{})
 					time.Sleep(time.Second)
 					if s := b.state("i"); s.Status != history.Suspended {
-						t.Errorf("it is %v a second after it was suspended", s.Status)
+						t.Errorf("the instance is %v a second after it was suspended", s.Status)
 					}
 					b.send("i", &history.ExecutionResumed{})
 					b.wantOutput("i", history.Completed, `"Hello run 2!"`)
@@ -171,10 +171,10 @@ func TestStall_LetsAnInstanceBeTerminatedAndSuspended(t *testing.T) {
 				b.send("suspended", &history.ExecutionSuspended{})
 				time.Sleep(time.Second)
 				if s := b.state("late"); s.Status != history.Terminated {
-					t.Errorf("it is %v a second after it was terminated", s.Status)
+					t.Errorf("the instance is %v a second after it was terminated", s.Status)
 				}
 				if s := b.state("suspended"); s.Status != history.Suspended {
-					t.Errorf("it is %v a second after it was suspended", s.Status)
+					t.Errorf("the instance is %v a second after it was suspended", s.Status)
 				}
 				b.start("more", "O", nil) // the process stops running a function after three stalls
 				time.Sleep(time.Hour)
@@ -297,7 +297,7 @@ func TestStall_ALoopUntilATaskIsReadyIsAStall(t *testing.T) {
 		over.Store(true)
 		time.Sleep(time.Minute)
 		if n := b.log.count("its decisions are discarded"); n != 1 || b.state("i").Status != history.Pending {
-			t.Errorf("it is %v and was given up %d times:\n%s", b.state("i").Status, n, b.log)
+			t.Errorf("the instance is %v and was given up %d times:\n%s", b.state("i").Status, n, b.log)
 		}
 	})
 }

@@ -107,6 +107,6 @@ func hasResumption(messages []provider.TaskMessage) bool {
 	return slices.ContainsFunc(messages, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeExecutionResumed })
 }
 
-// lateRow is the maximum time by which an instance's row may lag behind the scheduling of an
-// activity.
+// lateRow is the maximum delay between the scheduling of an activity and the update of its
+// instance's row.
 const lateRow = 5 * time.Minute

@@ -218,7 +218,7 @@ func TestUnknownFunction_FailsAnActivityIfConfigured(t *testing.T) {
 		}}}, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
 		b.start("i", "O", nil)
 		if s := b.end("i"); s.Status != history.Failed || !strings.Contains(*s.Output, "Unknown") {
-			t.Errorf("it is %v with %s", s.Status, *s.Output)
+			t.Errorf("the instance is %v with %s", s.Status, *s.Output)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestUnknownFunction_CallsOfAnEntityThatDoesNotExistFail(t *testing.T) {
 		b.work(functions{orchestrators: entityFunctions.orchestrators}, func(c *dispatch.Config) { c.FailUnknownAfter = -1 })
 		b.start("i", "Call", "get")
 		if s := b.end("i"); s.Status != history.Failed || !strings.Contains(*s.Output, "counter") {
-			t.Errorf("it is %v with %s", s.Status, *s.Output)
+			t.Errorf("the instance is %v with %s", s.Status, *s.Output)
 		}
 		b.signal(counterID("there"), "add", 1, time.Time{})
 		time.Sleep(time.Hour)
@@ -287,7 +287,7 @@ func TestUnknownFunction_IsLoggedOnceAndListedWhileWorkWaits(t *testing.T) {
 			{Kind: "orchestrator", Name: "O", Since: time.Now().Add(-time.Hour), Instances: []string{"i", "j"}},
 		}
 		if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
-			t.Errorf("what waits (-want +got):\n%s", diff)
+			t.Errorf("waiting (-want +got):\n%s", diff)
 		}
 		if n := b.log.count("level=WARN"); n != 3 {
 			t.Errorf("%d warnings, want 3:\n%s", n, b.log)
@@ -297,7 +297,7 @@ func TestUnknownFunction_IsLoggedOnceAndListedWhileWorkWaits(t *testing.T) {
 			b.end(id)
 		}
 		if all := waiting.All(time.Now()); len(all) != 1 {
-			t.Errorf("still waiting: %v", all)
+			t.Errorf("still listed: %v", all)
 		}
 		if all := waiting.All(time.Now().Add(time.Hour)); len(all) != 0 {
 			t.Errorf("listed although not redelivered: %v", all)

@@ -33,7 +33,7 @@ func BenchmarkEntityBatch(b *testing.B) {
 }
 
 // BenchmarkEntityOfManySenders measures one call of an entity that many orchestrations have
-// called once within the reorder window, on an exact hub and on one that is not exact.
+// called once within the reorder window. It runs on an exact hub and on one that is not exact.
 func BenchmarkEntityOfManySenders(b *testing.B) {
 	for i := range 6 {
 		settings, senders := settings, []int{100, 1000, 10_000}[i%3]

@@ -18,8 +18,8 @@ const (
 	retry                    // a client's library sends it again; the last maxRetries are held
 )
 
-// Times are measured from the arrival of a message. If a worker acquired the entity later, and
-// does not know whether the last batch is settled, they are measured from then on: no message
+// Times are measured from the arrival of a message. If a worker acquired the entity later and
+// does not know whether the last batch is settled, they are measured from then on. No message
 // arrives while no worker runs.
 const (
 	// A message is redelivered after its visibility timeout, by default 5 minutes, and after

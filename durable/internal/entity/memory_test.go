@@ -348,8 +348,8 @@ func TestMemory_EachReasonHasALimitOfItsOwn(t *testing.T) {
 	}
 }
 
-// A state of an earlier version contains a client's signals, a lock and its release, requests
-// of forgotten and other executions, and the outbox of an unsettled batch.
+// A state of an earlier version contains a client's signals, a lock and its release. It also
+// contains requests of forgotten and other executions, and the outbox of an unsettled batch.
 func TestMemory_ReadsTheStateOfAnEarlierVersion(t *testing.T) {
 	text, err := os.ReadFile("testdata/earlier.json")
 	if err != nil {

@@ -11,8 +11,8 @@ type limits struct {
 	// senders is the number of quiet senders with a full entry. When there are twice as many,
 	// the Sorter moves the older half to its past.
 	senders int
-	// marks is the maximum number of marks in the past. 8,192 marks take 64 KiB in a state, and
-	// suffice for about 4,000 senders of one request each.
+	// marks is the maximum number of marks in the past. 8,192 marks take 64 KiB in a state.
+	// They suffice for about 4,000 senders of one request each.
 	marks int
 }
 

@@ -64,8 +64,8 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 }
 
 // The first labels of attempts whose clocks are behind are distributed over spread. If labels
-// are more than farAhead ahead of the clock, narrowSpread applies: the labels of a sender with
-// many episodes must not move away from the clock.
+// are more than farAhead ahead of the clock, narrowSpread applies instead. The labels of a
+// sender with many episodes must not move away from the clock.
 const (
 	spread       = 100 * time.Millisecond
 	farAhead     = 2 * time.Minute

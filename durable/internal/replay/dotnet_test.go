@@ -38,9 +38,9 @@ func completed(id int, status history.RuntimeStatus, result string) history.Even
 	return &history.ExecutionCompleted{Header: head(id), Status: status, Result: &result}
 }
 
-// The histories are those of DurableTask.AzureStorage 2.9.1 for the same orchestrators, event
-// for event. For each episode, a new execution replays the earlier ones and must decide what
-// was recorded.
+// DurableTask.AzureStorage 2.9.1 wrote these histories for the same orchestrators, event for
+// event. For each episode, a new execution replays the earlier ones and must decide what was
+// recorded.
 func TestExecution_MakesTheDecisionsOfDotNet(t *testing.T) {
 	t.Parallel()
 	rewound := func(id int) history.Event { return &history.GenericEvent{Header: head(id)} }
@@ -187,8 +187,7 @@ func episodesOf(events []history.Event) (all []episode) {
 	return all
 }
 
-// summary returns the properties of events that must be equal to those of .NET, one line per
-// event.
+// summary describes events, one per line, by the properties that must be the same in .NET.
 func summary(events []history.Event) (lines []string) {
 	for _, e := range events {
 		line := e.Type().String() + " " + string(rune('0'+e.Head().EventID))

@@ -101,7 +101,7 @@ type Outcome struct {
 	Patched []string
 }
 
-// Episode replays past, the part of the history that x has not seen, and then runs an episode
+// Episode replays past, the part of the history that x has not seen. It then runs an episode
 // with the events in fresh, which start with *history.OrchestratorStarted. Past is empty if x
 // ran all earlier episodes itself.
 //

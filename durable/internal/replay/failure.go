@@ -8,9 +8,9 @@ import (
 )
 
 // FailureOf converts an error to the failure that is stored in histories and shown to programs
-// in other languages: the text and the type of the error. The type comes from the first error in
-// the chain that has a type of its own. Errors of errors.New, fmt.Errorf and errors.Join have
-// none. If the chain has no type, it is "error".
+// in other languages. The failure has the text and the type of the error. The type comes from
+// the first error in the chain that has a type of its own. Errors of errors.New, fmt.Errorf and
+// errors.Join have none. If the chain has no type, it is "error".
 //
 // If the chain contains an error with a method FailureDetails, which is the failure of a task, the
 // result becomes the inner failure. An error with a method Failure provides its whole failure.

@@ -14,8 +14,8 @@ import (
 
 // decisions is a model of replay that shares no code with it. It returns the decisions of the
 // steps of [code] in each episode: the first, and one after each event. Events are "done 0",
-// "fired 1" and "child 2", with the numbers of actions, or "raise E". waits is the event that
-// the steps wait for at the end, or empty if they have ended.
+// "fired 1" and "child 2", with the numbers of actions, or "raise E". The result waits is the
+// event that the steps wait for at the end. It is empty if they have ended.
 func decisions(steps, events []string) (episodes [][]string, waits string) {
 	came, next, position := map[string]int{}, 0, 0
 	ended := false

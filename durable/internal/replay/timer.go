@@ -6,10 +6,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Timers that are due in more than longestTimer are split into legs of timerLeg, because a
-// queue message can be delayed by at most a week. The Functions extension has the
-// same values (AzureStorageDurabilityProvider.cs, MaximumDelayTime and
-// LongRunningTimerIntervalLength).
+// Timers that are due in more than longestTimer are split into legs of timerLeg. A queue
+// message can be delayed by at most a week. The Functions extension has the same values
+// (AzureStorageDurabilityProvider.cs, MaximumDelayTime and LongRunningTimerIntervalLength).
 const (
 	longestTimer = 6 * 24 * time.Hour
 	timerLeg     = 3 * 24 * time.Hour

@@ -21,8 +21,8 @@ type Guard interface {
 	Noted() error
 }
 
-// usageError is the type name, in histories, of the panic value of a durable call that is made
-// in the wrong place or with an invalid argument.
+// usageError is a type name in histories. The panic value of a durable call in the wrong place
+// or with an invalid argument has this type.
 const usageError = "*durable.UsageError"
 
 // usage rejects durable calls that are made in the wrong place or with invalid arguments.
@@ -59,8 +59,8 @@ func (u *usage) check(call string) {
 // checkPlace panics unless the orchestrator's running coroutine calls it.
 //
 // On a goroutine that the orchestrator started, a panic would end the process, and again in
-// every replay. checkPlace ends such a goroutine instead and records the call with the guard,
-// which fails the execution.
+// every replay. checkPlace ends such a goroutine instead. It records the call with the guard,
+// and the execution fails.
 func (u *usage) checkPlace(call string) {
 	if u.x.group.Inside() && !u.x.group.Closing() {
 		return
