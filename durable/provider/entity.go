@@ -8,8 +8,8 @@ import (
 )
 
 // EntityDue returns the delivery time of a message to an entity, which is part of the event's
-// name. ok is false if the message is due immediately (DurableTask.Core/Common/Entities.cs,
-// IsDelayedEntityMessage).
+// name. ok is false if the message is due immediately. It follows
+// DurableTask.Core/Common/Entities.cs, IsDelayedEntityMessage.
 func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	e, isEvent := m.Event.(*history.EventRaised)
 	if !isEvent || !history.IsEntity(m.Target.InstanceID) {
@@ -26,8 +26,8 @@ func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	return due, err == nil
 }
 
-// Due returns the delivery time of a message. Zero means immediately
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay).
+// Due returns the delivery time of a message. Zero means immediately. It follows
+// DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay.
 func Due(m TaskMessage) time.Time {
 	switch e := m.Event.(type) {
 	case *history.TimerFired:

@@ -22,11 +22,14 @@ type Clock interface {
 // Purger is a [Client] that can delete instances.
 type Purger interface {
 	// Purge deletes an instance: its state, its history and its payloads. It does not check the
-	// instance's status. If seen is not nil, Purge deletes the instance only if its state is
-	// unchanged ([InstanceState.SameAs]) and, for an entity, only if no messages wait for it.
-	// Otherwise the error is [ErrInstanceChanged] and nothing is deleted. An execution that
-	// begins during the purge is not deleted, and the error reports it. The error is
-	// [ErrInstanceNotFound] if the instance does not exist.
+	// instance's status.
+	//
+	// If seen is not nil, Purge deletes the instance only if its state is unchanged
+	// ([InstanceState.SameAs]). An entity must also have no pending messages. Otherwise the
+	// error is [ErrInstanceChanged] and nothing is deleted.
+	//
+	// An execution that begins during the purge is not deleted, and the error reports it. The
+	// error is [ErrInstanceNotFound] if the instance does not exist.
 	Purge(ctx context.Context, id string, seen *InstanceState) error
 }
 
@@ -89,7 +92,7 @@ type Usage struct {
 // Rewinder is a [Client] that can rewind failed instances.
 type Rewinder interface {
 	// Rewind removes the failures from the history of a failed instance and of its failed
-	// children, and wakes them, so that only the failed work runs again.
+	// children. It then wakes them, so that only the failed work runs again.
 	//
 	// The caller has checked that the instance has failed or is Pending; for a Pending
 	// instance, Rewind completes an interrupted rewind. If the instance was started again since

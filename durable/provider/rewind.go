@@ -58,8 +58,8 @@ func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 // [ErrInstanceNotFound] if the instance has no history.
 //
 // As in DurableTask, the plan replaces the failed end, the failures of activities and children,
-// and the scheduling of the failed activities, so that replay schedules them again. Failed
-// children are rewound too, and their results are sent again
+// and the scheduling of the failed activities. Replay then schedules these activities again.
+// Failed children are rewound too, and their results are sent again
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, RewindHistoryAsync). The plan
 // differs where DurableTask leaves an instance that cannot continue:
 //

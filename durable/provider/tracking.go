@@ -6,8 +6,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Tracker is a [Client] of a hub that can keep tracking records of its orchestrations: every
-// event of every execution, including histories that were replaced or purged.
+// Tracker is a [Client] of a hub that can keep tracking records of its orchestrations. They
+// contain every event of every execution, including histories that were replaced or purged.
 type Tracker interface {
 	// Tracking returns one page of an instance's tracking records, oldest first. The page is
 	// empty if the instance has no records. The error is [ErrNotSupported] if the hub keeps no

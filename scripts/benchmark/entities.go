@@ -84,7 +84,7 @@ func (m *moments) count() int {
 	return len(m.at)
 }
 
-// drain returns the times since the previous take.
+// drain returns the times since the previous call and removes them.
 func (m *moments) drain() []time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// timesFile contains the measured times of each part on two idle processors: its name, the seconds and CPU
-// seconds in the short command, and those in the full command. `go run ./scripts/runtests -record` rewrites
-// it.
+// timesFile contains the measured times of each part on two idle processors. A line has the part's name, the
+// seconds and CPU seconds in the short command, and those in the full command. `go run ./scripts/runtests
+// -record` rewrites it.
 var timesFile = filepath.Join("scripts", "runtests", "times.tsv")
 
 // measured is the duration of a part.

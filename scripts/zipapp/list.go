@@ -27,8 +27,8 @@ type entry struct {
 // GetLocalFiles).
 var never = []string{".git", ".vscode", ".funcignore", ".gitignore", "local.settings.json", "project.lock.json"}
 
-// list returns the entries of the zip, sorted by name: the files of root that .funcignore does not match, and
-// app at the path of the executable in host.json.
+// list returns the entries of the zip, sorted by name. They are the files of root that .funcignore does not
+// match, and app at the path of the executable in host.json.
 func list(root, app string) ([]entry, error) {
 	executable, err := executablePath(root)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command zipapp writes the zip of a function app for Linux: the files of the app's folder that the Functions
-// host needs, and the executable that host.json names. It sets the mode bits, which a Premium plan does not.
-// The same files result in the same bytes.
+// Command zipapp writes the zip of a function app for Linux. It contains the files of the app's folder that
+// the Functions host needs, and the executable that host.json names. The zip has the mode bits that a Premium
+// plan does not set. The same files result in the same bytes.
 //
 //	go run ./scripts/zipapp -app FILE -o app.zip
 package main

@@ -113,8 +113,8 @@ func (e *orders) acts(in Input, step int, from, section string, acts []Act, may 
 	}
 }
 
-// check returns the faults in the entries of all ledgers. logs holds the entries by ledger: one batch for
-// each time that the ledger was closed, and a last batch with the entries since then.
+// check returns the faults in the entries of all ledgers. logs holds the entries by ledger. Each log has one
+// batch for each time that the ledger was closed, and a last batch with the entries since then.
 func (e *orders) check(logs map[string][][]Entry, receipts map[orderKey]map[string]Receipt) (faults []string) {
 	for _, key := range slices.Sorted(maps.Keys(e.books)) {
 		for _, what := range slices.Concat(

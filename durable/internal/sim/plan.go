@@ -180,8 +180,8 @@ func NewEndingPlan(seed uint64) *Plan {
 	return p
 }
 
-// NewCallerPlan is [NewVariedPlan] with callers that give up, repeated and delayed requests of workers and
-// clients, and clients that start one ID at the same time.
+// NewCallerPlan is [NewVariedPlan] with callers that give up and with clients that start one ID at the same
+// time. Requests of workers and clients are repeated and delayed.
 func NewCallerPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed).repeated()
 	r := rand.New(rand.NewPCG(seed, 0xCA11))

@@ -209,7 +209,7 @@ func TestSim_ASeedDeterminesAllRequests(t *testing.T) {
 }
 
 // A seed of the varied plan makes the same requests in each run, on each hub in an account. On Azure queues
-// and tables, seeds of other plans do so in about 96 of 100 cases: if two messages arrive at the same
+// and tables, seeds of other plans do so in about 96 of 100 cases. If two messages arrive at the same
 // instant, the scheduler may decide their order. With -sim.runs the test compares seeds of all plans.
 func TestSim_ARandomSeedDeterminesAllRequests(t *testing.T) {
 	testshare.SkipShortRace(t)

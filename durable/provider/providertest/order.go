@@ -14,8 +14,8 @@ const (
 	// OrderOfFetches means that the messages of one fetch from the storage are in order.
 	OrderOfFetches Order = iota
 	// OrderUnlessReturned means that all messages are in order, except those that return to the
-	// storage: dispatched messages that were not committed, and messages of a worker that has
-	// stopped. They can be delivered after later messages.
+	// storage. These are dispatched messages that were not committed, and messages of a worker
+	// that has stopped. They can be delivered after later messages.
 	OrderUnlessReturned
 	// OrderAlways means that all messages are in order, without exception.
 	OrderAlways

@@ -93,9 +93,9 @@ func awkwardSizes(w *world) {
 	w.equal("history", past, w.histories[w.state("a").Instance])
 }
 
-// longTexts tests every text that can come from outside, with sizes above the limits of a queue
-// message, of a table column and of a table row. A hub may truncate texts that it cannot store
-// and must then mark them.
+// longTexts tests every text that can come from outside. The sizes are above the limits of a
+// queue message, of a table column and of a table row. A hub may truncate texts that it cannot
+// store and must then mark them.
 func longTexts(w *world) {
 	sizes := []int{40 << 10, 70 << 10, 2 << 20}
 	if testing.Short() {

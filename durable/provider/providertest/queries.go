@@ -91,8 +91,8 @@ func conditions(w *world) {
 	}
 }
 
-// prefixes queries prefixes that are hard to turn into a range: their last character has no
-// successor, or one that is not a valid character, in UTF-8 or UTF-16.
+// prefixes queries prefixes that are hard to turn into a range, in UTF-8 or UTF-16. Their last
+// character has no successor, or its successor is not a valid character.
 func prefixes(w *world) {
 	var ids []string
 	for _, last := range []string{"", "~", "\u0080", "\ud7ff", "\ue000", "\ufffc", "\ufffd", "\U00010000", "\U0001f600", "\U0010ffff"} {

@@ -1,3 +1,3 @@
-// Package e2e has the end-to-end tests: they build the sample app and e2eapp, and run them as processes, on their own and
-// below the real Functions host, on local files and on Azurite.
+// Package e2e contains the end-to-end tests. They run the sample app and e2eapp as processes, alone and below
+// the real Functions host. The hubs are in local files and on Azurite.
 package e2e

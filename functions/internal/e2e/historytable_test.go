@@ -88,8 +88,8 @@ var (
 	inner   = regexp.MustCompile(`^\{"InstanceId":"[^"]+","ExecutionId":"[0-9a-f]{32}"\}$`)
 )
 
-// canonical returns a comparable form of a row: values as text with their types, placeholders for values that
-// differ between runs, and no columns that the service adds.
+// canonical returns a comparable form of a row. It contains values as text with their types, and placeholders
+// for values that differ between runs. It omits columns that the service adds.
 func canonical(t *testing.T, row map[string]any) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -85,9 +85,9 @@ type program struct {
 	scan   int // offset at which awaitLog continues
 }
 
-// guarded is a shell script that replaces itself by a command. A background process, which is no child of the
-// command, kills the whole process group when descriptor 3 is closed, at the latest when the test process has
-// ended.
+// guarded is a shell script that replaces itself by a command. A background process kills the whole process
+// group when descriptor 3 is closed, at the latest when the test process has ended. It is no child of the
+// command.
 const guarded = `({ cat <&3; kill -9 -$$; } >/dev/null 2>&1 &); exec 3<&-; exec "$@"`
 
 // run starts a program in dir. At the end of the test, the program and its descendants are killed, and the

@@ -23,7 +23,7 @@ type ledger struct {
 	progress time.Time                  // of the last acknowledgment or completion
 }
 
-// begun is an instance that a client started.
+// begun records an instance that a client started.
 type begun struct {
 	shape        string
 	input        any
