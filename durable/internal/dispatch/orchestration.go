@@ -81,8 +81,8 @@ func (s *session) end() {
 }
 
 // next waits for the instance's next messages as an idle session. It returns nil if the session
-// must end. This is the case if it was idle for too long, if its slot or memory is needed, if
-// the payload of the messages does not fit, or if the worker stops. Size is the size of the
+// must end: because it was idle for too long, its slot or memory is needed, or the worker
+// stops. It also does if the payload of the messages does not fit. Size is the size of the
 // instance in memory, in bytes.
 func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	s.end()
