@@ -44,8 +44,8 @@ const (
 // Main runs app and then exits the process. It never returns. It stops on SIGTERM or SIGINT, or when
 // its parent process, the Functions host, dies. A second signal ends the process at once.
 //
-// If the program's first argument is a command, Main runs the command instead: -write-functions writes
-// the function.json of each trigger, -init creates a new app, --help lists all commands.
+// If the program's first argument is a command, Main runs the command instead. For example,
+// -write-functions writes the function.json of each trigger. The argument --help lists all commands.
 func Main(app App) {
 	code, done := mainCommand(app)
 	if !done {

@@ -38,8 +38,9 @@ var (
 )
 
 // runCommand runs the command in args and returns the exit code. It returns done = false if the program
-// must serve the app: args is empty, or the program runs behind the Functions host and args is no
-// command. host.json may pass arguments that are meant for the app.
+// must serve the app. That is the case if args is empty, or if the program runs behind the Functions
+// host and args is not a command. The host may pass arguments from host.json that are meant for the
+// app.
 func runCommand(app App, args []string, out, errs io.Writer) (code int, done bool) {
 	if len(args) == 0 {
 		return exitOK, false

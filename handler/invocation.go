@@ -161,9 +161,9 @@ func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 	}
 }
 
-// isFromHost reports whether the host itself sent r, not a caller of an HTTP function. Requests from a
-// caller are recognized in three ways: unwrapped ones are marked in their context, proxied ones have
-// headers about the caller, and forwarded ones cannot have the path of a function (see [invoker.add]).
+// isFromHost reports whether the host itself sent r, not a caller of an HTTP function. Unwrapped
+// requests of callers are marked in their context. Proxied requests have headers about the caller.
+// Forwarded requests cannot have the path of a function; see [invoker.add].
 func (i *invoker) isFromHost(r *http.Request) bool {
 	return i.cfg.BehindHost && r.Host == i.cfg.Address && r.Context().Value(callersKey{}) == nil &&
 		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""

@@ -56,8 +56,8 @@ var mirror = App{Routes: func(api *echo.Group, _ *durableClient) {
 	api.GET("/picture", func(c echo.Context) error { return c.Blob(http.StatusOK, "image/png", []byte{0xff, 0xfe}) })
 }}
 
-// The invocation of an HTTP function must have status 200 and a body: an empty answer never completes
-// the invocation, and the text of an answer with another status is lost (azure-functions-host:
+// The invocation of an HTTP function must have status 200 and a body. An empty answer never completes
+// the invocation. An answer with another status loses its text (azure-functions-host:
 // DefaultHttpWorkerService.cs).
 func TestInvocation_OfAnHTTPFunctionIsAnsweredByTheRoutes(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 )
 
 // A thousand concurrent callers, or a hundred under -short, each send four requests: a start, a start
-// that waits until its timeout, an event, and an invocation that ends only when the invocations of all
-// callers run. The server answers all of them and retains nothing.
+// that waits until its timeout, an event, and an invocation. The invocations end only when all of them
+// run. The server answers all requests and retains nothing.
 func TestServer_ManyConcurrentCallersLeaveNothingBehind(t *testing.T) {
 	hub := newFullHub()
 	cfg := fakeConfig(t, hub)

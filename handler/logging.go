@@ -24,9 +24,9 @@ func NewJSONLogger(w io.Writer, level slog.Level) *slog.Logger {
 }
 
 // newProcessLogger returns the logger of a program. It writes to out. Behind the host it writes
-// warnings and errors to errs instead: the host logs standard output as information, and standard error
-// as errors, or as warnings if the line contains "warn", as in level=WARN (azure-functions-host:
-// Workers/ProcessManagement/WorkerProcess.cs).
+// warnings and errors to errs instead. The host logs standard output as information, and standard error
+// as errors. It logs a line of standard error as a warning if it contains "warn", as in level=WARN
+// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
 func newProcessLogger(cfg *Config, out, errs io.Writer) *slog.Logger {
 	newLogger := NewLogger
 	if cfg.LogJSON {

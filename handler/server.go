@@ -93,9 +93,9 @@ func New(app App, cfg Config) *Server {
 	return s
 }
 
-// open creates the hub's client and worker and adds the routes that use them. It returns panics as
-// errors, both of the app's code and of duplicate function names: if the process crashed, the host
-// would only restart it until it gives up.
+// open creates the hub's client and worker and adds the routes that use them. It returns a panic of the
+// app's code as an error, and also a panic about duplicate function names. If the process crashed
+// instead, the host would restart it a few times and then shut down.
 func (s *Server) open(app App, api *echo.Group) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

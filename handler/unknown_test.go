@@ -142,7 +142,7 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 }
 
 // An instance that is held back because its code has changed appears in its status and in the health
-// check, like an instance of an unknown function. hub why shows the difference.
+// check. hub why shows the difference.
 func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic, cfg.Worker.NoExtendedSessions = true, true })

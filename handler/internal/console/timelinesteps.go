@@ -73,8 +73,8 @@ func stepsOf(events []history.Event) []step {
 }
 
 // A builder turns events into steps. A history does not record which activities are retries. The
-// builder treats an activity as a retry if a timer was created when an activity with the same name
-// failed, and the activity was scheduled when that timer fired.
+// builder infers a retry from a timer: it was created when an activity failed, and when it fired, an
+// activity with the same name was scheduled.
 type builder struct {
 	steps []*step
 	open  map[int]*step    // by event ID

@@ -32,13 +32,13 @@ var verbs = []verb{
 		flags: func(f *flags) {
 			f.selects()
 			f.set.BoolVar(&f.entities, "entities", false, "lists only entities")
-			f.set.BoolVar(&f.showOutput, "show-output", false, "with the outputs, in --output json")
+			f.set.BoolVar(&f.showOutput, "show-output", false, "includes the outputs, with --output json")
 			f.pages("instances")
 		},
 	},
 	{
 		name: "history", args: []string{"ID"}, does: "Shows the history of an instance", run: command.history,
-		more: "With --output json and without --no-input, durabletest.Replay reads the history.",
+		more: "durabletest.Replay reads the output of --output json, unless --no-input is set.",
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.noInput, "no-input", false, "omits the inputs")
 			f.set.BoolVar(&f.showOutput, "show-output", false, "shows the results of activities; --output json always has them")
@@ -154,13 +154,13 @@ var verbs = []verb{
 	},
 	{
 		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: drained,
-		more: "It exits with 1 if there is any: an instance that has not ended, a message in a queue, also a hidden one, or an\n" +
+		more: "It exits with 1 if work is in flight: an instance that has not ended, a message in a queue, also a hidden one, or an\n" +
 			"entity that is locked or has queued operations. First stop all programs that start instances.",
 	},
 	{
-		name: "repair", does: "Looks for blobs of a task hub in partition logs that have vanished, and repairs what it can", run: command.repair,
-		more: "Without --apply it writes nothing, and the app may run. It deletes nothing in any case. It exits with 1 if problems are\n" +
-			"left. Restore lost blobs first if you can, from soft delete, a version or a backup.",
+		name: "repair", does: "Finds missing blobs of a task hub in partition logs, and repairs what it can", run: command.repair,
+		more: "Without --apply it writes nothing, and the app may run. It never deletes anything. It exits with 1 if problems\n" +
+			"remain. If possible, first restore lost blobs from soft delete, a version or a backup.",
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.apply, "apply", false, "repairs what can be repaired; stop the app first")
 		},
@@ -176,7 +176,7 @@ var verbs = []verb{
 	},
 	{
 		name: "backup", args: []string{"FILE"}, does: "Writes a backup of the task hub into a new local file", run: command.backup,
-		more: "The app may run if the hub is in a local file or in partition logs. The app that has a local file writes the backup, on its\n" +
+		more: "The app may run if the hub is in a local file or in partition logs. The app that holds a local file writes the backup on its\n" +
 			"machine. Stop the app if the hub is in queues and tables. Restore the backup with copy embedded:FILE TO.",
 		flags: (*flags).copies,
 	},
@@ -197,7 +197,7 @@ func control(name, does string) verb {
 		name: name, args: []string{"[ID]"}, does: does, more: bulkHelp, run: func(c command) error { return bulk{c}.control() },
 		flags: func(f *flags) {
 			f.many()
-			f.set.StringVar(&f.reason, "reason", "", "the reason, a `TEXT`")
+			f.set.StringVar(&f.reason, "reason", "", "the reason, as `TEXT`; the history records it")
 		},
 	}
 }

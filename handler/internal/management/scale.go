@@ -35,8 +35,8 @@ type recommendation struct {
 	Reason           string      `json:"reason"`
 }
 
-// targetWorkers returns the number of workers that a load needs: enough to run all activities or all
-// instances concurrently, but at most one per partition with messages
+// targetWorkers returns the number of workers that a load needs: enough to run all activities and all
+// instances concurrently. For the instances it is at most the number of partitions with messages
 // (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs, GetScaleResultAsync).
 func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
 	messages, busy := 0, 0

@@ -27,8 +27,8 @@ var (
 	keys = regexp.MustCompile(`[A-Za-z0-9+/_-]{40,}={0,2}`)
 )
 
-// Mask returns text with its secrets replaced: secret fields and parameters, user names and passwords
-// in URLs, and texts that look as random as the keys that Azure generates.
+// Mask returns text with its secrets replaced. Secrets are the values of secret fields and parameters,
+// user names and passwords in URLs, and texts that look as random as Azure's keys.
 func Mask(text string) string {
 	if len(text) < 20 && !strings.ContainsAny(text, "=@") {
 		return text

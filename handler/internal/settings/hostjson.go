@@ -141,9 +141,9 @@ func PlainJSON(text []byte) []byte {
 // HostJSONFile is the name of the file in an app's root folder.
 const HostJSONFile = "host.json"
 
-// FindAppRoot returns the folder with host.json. That is the first of the named folders that is not "",
-// or the nearest folder above the working directory, or the nearest one above the program's file. If
-// none has a host.json, it returns the working directory.
+// FindAppRoot returns the folder with host.json. It returns the first of the named folders that is not
+// "". Otherwise it searches the working directory and its parents, and then the folder of the program
+// and its parents. If none has a host.json, it returns the working directory.
 func FindAppRoot(named ...string) string {
 	for _, dir := range named {
 		if dir != "" {

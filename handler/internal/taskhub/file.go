@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A File is a hub in a local file that is opened after the server has started, because another process
-// may hold the file or it may be damaged. Until it is open, all calls fail with an [OutageError].
+// A File is a hub in a local file that is opened after the server has started. Another process may hold
+// the file, or it may be damaged. Until it is open, all calls fail with an [OutageError].
 type File struct {
 	path string
 	cfg  embedded.Config

@@ -221,8 +221,8 @@ func HostRoute(path string) (string, error) {
 var notInName = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 // routeName returns the name of the function for a path: "orders/:id" becomes http-orders-id. The host
-// tries functions in order of their names, so the name of a route that ends in * sorts last among those
-// with the same prefix.
+// tries functions in order of their names. The name of a route that ends in * therefore sorts last
+// among those with the same prefix.
 func routeName(path string) string {
 	name := "http-" + strings.Trim(notInName.ReplaceAllString(path, "-"), "-")
 	if strings.HasSuffix(path, "*") {

@@ -114,9 +114,9 @@ func (f *Front) Origin(r *http.Request) string {
 	return scheme + "://" + host
 }
 
-// RefusePages refuses requests from pages of other sites to an app that only this machine may use: an
-// app that listens on a loopback address without a key, or runs below `func start`. Otherwise such a
-// page could call the app through the developer's browser.
+// RefusePages refuses requests from pages of other sites to an app that only this machine may use. Such
+// an app listens on a loopback address without a key, or runs below `func start`. Otherwise a page of
+// another site could call the app through the developer's browser.
 //
 // An app that other machines can reach decides itself which pages may call its routes. So does an app
 // behind its own proxy.
@@ -144,8 +144,8 @@ func (f *Front) CheckOrigin(r *http.Request) error {
 	return nil
 }
 
-// checkHost protects against DNS rebinding, where the host name of a page resolves to an address of
-// this machine and the browser takes the app for the page's own server. Such a request contains the
+// checkHost protects against DNS rebinding: the host name of a foreign page resolves to an address of
+// this machine, so the browser takes the app for the page's own server. Such a request contains the
 // page's host name. A user of this machine uses localhost or an address.
 func (f *Front) checkHost(r *http.Request) error {
 	if f.cfg.UseForwardedHost || !fromThisMachine(r) {
