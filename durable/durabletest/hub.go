@@ -50,7 +50,7 @@ type Hub struct {
 	instances map[string]*instance // instances in memory, by ID
 	entities  dispatch.EntityStepper
 	started   int  // number of instances that Start has started
-	answers   bool // a stub answers HTTP requests
+	stubsHTTP bool // a stub answers HTTP requests
 
 	mu           sync.Mutex // guards the following fields
 	running      bool
@@ -161,8 +161,8 @@ func (h *Hub) newExecutionID() string {
 	return fmt.Sprintf("%032x", h.executions)
 }
 
-// note records the input of an activity call, for Calls.
-func (h *Hub) note(name string, input *string) {
+// recordCall records the input of an activity call, for Calls.
+func (h *Hub) recordCall(name string, input *string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	name = strings.ToUpper(name)
@@ -187,11 +187,11 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, but no activity has this name; "+
 			"pass its Function to New, or stub it with StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, explain.Payload(w.Task.Input))
 	}
-	if isHTTP(w.Task.Name) && !h.answers {
+	if isHTTP(w.Task.Name) && !h.stubsHTTP {
 		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, but a Hub sends no requests; "+
 			"stub it with StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, explain.Payload(w.Task.Input))
 	}
-	h.note(w.Task.Name, w.Task.Input)
+	h.recordCall(w.Task.Name, w.Task.Input)
 	run := new(activityRun)
 	result := dispatch.RunActivity(context.WithValue(h.ctx, activityRunKey{}, run), fn, w, h.Now)
 	if f, ok := result.(*history.TaskFailed); ok && f.Failure.StackTrace != nil {
@@ -333,7 +333,7 @@ func (h *Hub) advance(until time.Time) {
 	h.t.Helper()
 	turns := h.turns(nil)
 	for {
-		next := turns.take()
+		next := turns.runDue()
 		switch {
 		case next.IsZero(), next.After(until):
 			h.set(until)
@@ -349,7 +349,7 @@ func (h *Hub) runUntil(done func() bool) bool {
 	h.t.Helper()
 	turns := h.turns(done)
 	for {
-		next := turns.take()
+		next := turns.runDue()
 		switch {
 		case done():
 			return true
@@ -383,7 +383,7 @@ func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 	i := h.inMemory(item.Instance)
 	cp, dropped, err := i.Step(h.functions(), item)
 	if err != nil {
-		h.t.Fatalf("%s", refused(item, err))
+		h.t.Fatalf("%s", stepError(item, err))
 	}
 	for _, d := range dropped {
 		h.t.Logf("durabletest: instance %q ignored a message: %s", item.Instance.InstanceID, d)

@@ -57,7 +57,7 @@ func (i *Instance[O]) Wait() (O, error) {
 // if the instance has ended.
 func Raise[O, T any](i *Instance[O], event durable.Event[T], v T) {
 	i.hub.t.Helper()
-	i.sent(event.Raise(i.hub.ctx, i.hub.client, i.ID, v))
+	i.settleAfter(event.Raise(i.hub.ctx, i.hub.client, i.ID, v))
 }
 
 // Terminate ends the instance; reason becomes its output. Terminate, Suspend and Resume then run all work
@@ -65,23 +65,23 @@ func Raise[O, T any](i *Instance[O], event durable.Event[T], v T) {
 // because it has ended.
 func (i *Instance[O]) Terminate(reason string) {
 	i.hub.t.Helper()
-	i.sent(i.hub.client.Terminate(i.hub.ctx, i.ID, reason))
+	i.settleAfter(i.hub.client.Terminate(i.hub.ctx, i.ID, reason))
 }
 
 // Suspend suspends the instance: it processes no further events until [Instance.Resume].
 func (i *Instance[O]) Suspend(reason string) {
 	i.hub.t.Helper()
-	i.sent(i.hub.client.Suspend(i.hub.ctx, i.ID, reason))
+	i.settleAfter(i.hub.client.Suspend(i.hub.ctx, i.ID, reason))
 }
 
 // Resume ends a suspension.
 func (i *Instance[O]) Resume(reason string) {
 	i.hub.t.Helper()
-	i.sent(i.hub.client.Resume(i.hub.ctx, i.ID, reason))
+	i.settleAfter(i.hub.client.Resume(i.hub.ctx, i.ID, reason))
 }
 
-// sent fails the test if err is not nil. Otherwise the hub processes the message that was sent.
-func (i *Instance[O]) sent(err error) {
+// settleAfter fails the test if err is not nil. Otherwise the hub processes the message that was sent.
+func (i *Instance[O]) settleAfter(err error) {
 	i.hub.t.Helper()
 	if err != nil {
 		i.hub.t.Fatalf("durabletest: %v", err)

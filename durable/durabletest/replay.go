@@ -163,7 +163,7 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	}
 	made.recordRest()
 	if s.end != nil {
-		s.end.EventID = made.begun
+		s.end.EventID = made.nextID
 		made.events = append(made.events, s.end)
 	}
 	return append(made.events, &history.OrchestratorCompleted{Header: history.NewHeader(made.now)}), nil
@@ -174,15 +174,15 @@ type restored struct {
 	shown    *shown
 	events   []history.Event
 	now      time.Time
-	begun    int               // EventID of the next action
+	nextID   int               // EventID of the next action
 	fits     bool              // the code has done everything shown so far
-	over     bool              // the code has ended
+	ended    bool              // the code has ended
 	requests map[string]string // IDs of requests to entities: the recorded ID, to the ID that the code chose in this replay
 }
 
 // add appends an arrival, in an episode of its own, and the decisions that the code makes in it.
 func (h *restored) add(a *arrival, x *replay.Execution) {
-	if h.fits = h.fits && (a.answers == nil || a.answers.known()); !h.fits {
+	if h.fits = h.fits && (a.completes == nil || a.completes.known()); !h.fits {
 		// The code has not started the action that this event completes. The replay of the restored
 		// history finds and reports that.
 		h.recordRest()
@@ -194,7 +194,7 @@ func (h *restored) add(a *arrival, x *replay.Execution) {
 	_, ends := a.event.(*history.ExecutionTerminated)
 	if len(h.events) == 0 {
 		h.events = append(h.events, fresh[0])
-	} else if !h.over && !(ends && len(h.shown.decisions) == 0) {
+	} else if !h.ended && !(ends && len(h.shown.decisions) == 0) {
 		h.events = append(h.events, &history.OrchestratorCompleted{Header: history.NewHeader(h.now)}, fresh[0])
 	}
 	h.events = append(h.events, fresh[1])
@@ -203,10 +203,10 @@ func (h *restored) add(a *arrival, x *replay.Execution) {
 	}
 	fresh[1] = renamed(fresh[1], h.requests)
 	for _, action := range x.Episode(fresh, nil).Actions {
-		if d := h.shown.recordOf(action, h.begun); d != nil {
+		if d := h.shown.recordOf(action, h.nextID); d != nil {
 			h.record(d)
 			noteRequest(h.requests, d.event, action)
-		} else if _, h.over = action.(*replay.Complete); !h.over {
+		} else if _, h.ended = action.(*replay.Complete); !h.ended {
 			h.fits = false
 			return
 		}
@@ -215,8 +215,8 @@ func (h *restored) add(a *arrival, x *replay.Execution) {
 
 // record appends a decision with the next EventID.
 func (h *restored) record(d *decision) {
-	d.event.Head().EventID = h.begun
-	h.begun++
+	d.event.Head().EventID = h.nextID
+	h.nextID++
 	h.events = append(h.events, d.event)
 }
 

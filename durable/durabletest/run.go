@@ -19,24 +19,24 @@ type turns struct {
 	ran   int
 }
 
-// take runs all work that is due at the hub's time. It returns the time at which the next work is due,
+// runDue runs all work that is due at the hub's time. It returns the time at which the next work is due,
 // zero if no work is left.
-func (t *turns) take() (next time.Time) {
+func (t *turns) runDue() (next time.Time) {
 	t.hub.t.Helper()
 	for {
 		if t.stop != nil && t.stop() {
 			return time.Time{}
 		}
 		var did bool
-		if did, next = t.one(); !did {
+		if did, next = t.runNext(); !did {
 			return next
 		}
 	}
 }
 
-// one runs the first item of work that is due. If no work is due, it returns the time of the next one,
+// runNext runs the first item of work that is due. If no work is due, it returns the time of the next one,
 // zero if no work is left.
-func (t *turns) one() (did bool, next time.Time) {
+func (t *turns) runNext() (did bool, next time.Time) {
 	h := t.hub
 	h.t.Helper()
 	do, next := h.appointment()
@@ -79,8 +79,8 @@ func earlier(a, b time.Time) time.Time {
 // stepper runs the episodes of one instance.
 type stepper = *dispatch.Stepper
 
-// refused returns the failure message for an instance whose episode could not run.
-func refused(item *provider.OrchestrationWorkItem, err error) string {
+// stepError returns the failure message for an instance whose episode could not run.
+func stepError(item *provider.OrchestrationWorkItem, err error) string {
 	events := item.History
 	for _, m := range item.Messages {
 		events = append(events[:len(events):len(events)], m.Event)

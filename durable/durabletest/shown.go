@@ -27,8 +27,8 @@ type shown struct {
 
 // An arrival is an event that the orchestrator received.
 type arrival struct {
-	event   history.Event
-	answers *decision // the decision that event completes; nil if it completes none
+	event     history.Event
+	completes *decision // the decision that event completes; nil if it completes none
 }
 
 // A decision is an action that the orchestrator started.
@@ -89,7 +89,7 @@ func (s *shown) read(status, o object) error {
 	case *history.TaskFailed, *history.SubOrchestrationInstanceFailed:
 		return s.readAnswer(o, e)
 	case *history.TimerFired:
-		s.arrivals = append(s.arrivals, &arrival{event: e, answers: s.timer(e)})
+		s.arrivals = append(s.arrivals, &arrival{event: e, completes: s.timer(e)})
 	default:
 		_, patch := history.PatchOf(e)
 		s.rewound = s.rewound || e.Type() == history.TypeGenericEvent && !patch
@@ -116,7 +116,7 @@ func (s *shown) readAnswer(o object, e history.Event) error {
 		d.event = &history.SubOrchestrationInstanceCreated{Header: head, Name: name}
 	}
 	s.decisions = append(s.decisions, d)
-	s.arrivals = append(s.arrivals, &arrival{event: e, answers: d})
+	s.arrivals = append(s.arrivals, &arrival{event: e, completes: d})
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (s *shown) timer(fired *history.TimerFired) *decision {
 		if !ok || !created.FireAt.Equal(fired.FireAt) {
 			continue
 		}
-		if !slices.ContainsFunc(s.arrivals, func(a *arrival) bool { return a.answers == d }) {
+		if !slices.ContainsFunc(s.arrivals, func(a *arrival) bool { return a.completes == d }) {
 			return d
 		}
 	}
@@ -178,8 +178,8 @@ func renamed(e history.Event, requests map[string]string) history.Event {
 // answer returns the event with the EventID of the action that it completes.
 func (a *arrival) answer() history.Event {
 	id := history.NoEventID
-	if a.answers != nil {
-		id = a.answers.event.Head().EventID
+	if a.completes != nil {
+		id = a.completes.event.Head().EventID
 	}
 	switch e := a.event.(type) {
 	case *history.TaskCompleted:

@@ -24,7 +24,7 @@ func Stub[I, O any](h *Hub, activity, stub func(context.Context, I) (O, error)) 
 //		return durable.HTTPResponse{StatusCode: 200, Content: "hello"}, nil
 //	})
 func StubName[I, O any](h *Hub, activity durable.ActivityName[I, O], stub func(context.Context, I) (O, error)) {
-	h.answers = h.answers || isHTTP(string(activity))
+	h.stubsHTTP = h.stubsHTTP || isHTTP(string(activity))
 	h.registry = h.registry.Replace(durable.Activity(string(activity), stub))
 }
 
