@@ -157,14 +157,14 @@ func (w *historyWrite) checkOutcome(ctx context.Context, before string) (became 
 		return notWritten, "", err
 	case stored.ExecutionID != wrote.ExecutionID || !stored.SameEvent(wrote):
 		return notWritten, sentinel.ETag(), nil
-	case !w.isLastWriter(sentinel):
+	case !w.left(sentinel):
 		return followed, "", nil
 	}
 	return written, sentinel.ETag(), nil
 }
 
-// isLastWriter reports whether the sentinel is still as this write left it.
-func (w *historyWrite) isLastWriter(sentinel *wire.HistoryRow) bool {
+// left reports whether the sentinel is still as this write left it.
+func (w *historyWrite) left(sentinel *wire.HistoryRow) bool {
 	c := sentinel.Columns
 	return c.IsCheckpointComplete == w.complete && (!w.complete || c.CheckpointCompletedTimestamp.Equal(w.at))
 }
