@@ -72,9 +72,9 @@ func trackingExchanges() []exchange {
 		{note: "without inputs, the first page", method: "GET", target: one + "/?top=4&showInput=false", app: withAudit},
 		{note: "the next page", method: "GET", target: one + "?top=3", headers: []string{management.HeaderContinuation, "4"}, app: withAudit},
 		{note: "the last page", method: "GET", target: one + "?top=3", headers: []string{management.HeaderContinuation, "7"}, app: withAudit},
-		{note: "a page of nowhere", method: "GET", target: one, headers: []string{management.HeaderContinuation, "x"}, app: withAudit},
-		{note: "of one that is unknown", method: "GET", target: managed + "instances/missing/tracking", app: withAudit},
-		{note: "no page is that small", method: "GET", target: one + "?top=0", app: withAudit},
-		{note: "where no audit is kept", method: "GET", target: one},
+		{note: "an unknown page", method: "GET", target: one, headers: []string{management.HeaderContinuation, "x"}, app: withAudit},
+		{note: "of an unknown instance", method: "GET", target: managed + "instances/missing/tracking", app: withAudit},
+		{note: "a page size that is not valid", method: "GET", target: one + "?top=0", app: withAudit},
+		{note: "a hub without tracking", method: "GET", target: one},
 	}
 }

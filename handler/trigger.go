@@ -22,7 +22,7 @@ import (
 //   - a slice, for a trigger that supports batches, is the batch.
 //
 // A function fails if it returns an error, panics or exceeds its [Timeout]. The trigger then determines
-// what the host does: it redelivers a message; it does not repeat a timer.
+// what the host does. For example, it redelivers a message, but runs a timer only at its next time.
 type Trigger struct {
 	function triggers.Function
 	run      func(ctx context.Context, call *Invocation, payload json.RawMessage) error
@@ -31,9 +31,9 @@ type Trigger struct {
 // Name returns the name of the function in the host.
 func (t Trigger) Name() string { return t.function.Name }
 
-// Timer returns a function that runs on a schedule. The schedule has six fields, seconds first: "0 30 2
-// * * *" is 2:30 a.m. UTC. It may also be an interval such as "00:05:00", or a setting such as
-// "%SCHEDULE%". Only one instance of the app runs it at a time.
+// Timer returns a function that runs on a schedule. The schedule has six fields, seconds first:
+// "0 30 2 * * *" is 2:30 a.m. UTC. It may also be an interval such as "00:05:00", or a setting such as
+// "%SCHEDULE%". One instance of the app runs it.
 func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "timerTrigger", Name: "timer", Properties: triggers.Properties{"schedule": schedule}}, fn)
 	t.function.Require("schedule", schedule)
