@@ -118,9 +118,9 @@ func (r Reason) String() string {
 		switch {
 		case r.RunsHere == nil:
 		case *r.RunsHere:
-			text += ", runs on this worker"
+			text += ", running on this worker"
 		default:
-			text += ", waits in its queue or runs elsewhere"
+			text += ", queued or running on another worker"
 		}
 	case ReasonSubOrchestration:
 		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0]) + r.attempt(", attempt %d of %d")
@@ -140,7 +140,7 @@ func (r Reason) String() string {
 	case ReasonScheduled:
 		text = "is scheduled to start later"
 	case ReasonNotStarted:
-		text = "waits for a worker to begin with it"
+		text = "waits for a worker to start it"
 		if r.Place != nil {
 			text += ": " + r.Place.String()
 		}
@@ -149,25 +149,25 @@ func (r Reason) String() string {
 	case ReasonNotRegistered:
 		text = fmt.Sprintf("orchestrator %q is not registered in this app", r.Name)
 	case ReasonHistoryMismatch:
-		text = "the code does not fit the history"
+		text = "the code does not match the history"
 	case ReasonHeldBack:
 		text = "held back"
 	case ReasonStalled:
 		return r.Detail
 	case ReasonReady:
-		text = "waits for nothing: it runs, or is about to"
+		text = "is running or about to run"
 	}
 	if r.Detail != "" {
 		text += ": " + r.Detail
 	}
 	if r.LastError != "" {
-		text += ", after the error: " + r.LastError
+		text += ", last error: " + r.LastError
 	}
 	if r.IsHeld {
-		text += ", has its outcome, which the instance takes when it is resumed"
+		text += ", outcome stored until the instance is resumed"
 	}
 	if r.IsAlsoUnderWay {
-		text += ", also under way"
+		text += ", not awaited now"
 	}
 	return text
 }

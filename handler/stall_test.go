@@ -108,11 +108,11 @@ func TestStall_OfRunningCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
 	})
 	stalled{
 		`orchestrator "Hangs" does not yield; 2`, `orchestrator "Hangs"`, "stalled",
-		`the orchestrator "Hangs" does not yield`, `Runs: the orchestrator "Hangs" does not yield`,
+		`the orchestrator "Hangs" does not yield`, `Running: the orchestrator "Hangs" does not yield`,
 	}.sees(t, s, "a")
 	stalled{
 		`operation "hang" of entity "hung" does not return; 1`, `operation "hang" of entity "hung"`, "stalled",
-		`the operation "hang" of entity "hung" does not return`, `Runs: the operation "hang" of entity "hung" does not return`,
+		`the operation "hang" of entity "hung" does not return`, `Running: the operation "hang" of entity "hung" does not return`,
 	}.sees(t, s, "@hung@k")
 	if n := len(got[management.HealthPayload](t, s, "GET", managed+"health/ready").Stacks); n != 2 {
 		t.Errorf("there are %d stacks, want one of each function", n)
@@ -125,6 +125,6 @@ func TestStall_OfGivenUpCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Hangs/a")
 	stalled{
 		`orchestrator "Hangs" does not yield; 1 instances have been held back since`, `orchestrator "Hangs"`, "heldBack",
-		`held back: Held back: the orchestrator "Hangs" does not yield`, `Held back: the orchestrator "Hangs" does not yield`,
+		`held back: The orchestrator "Hangs" does not yield`, `The orchestrator "Hangs" does not yield`,
 	}.sees(t, s, "a")
 }

@@ -151,7 +151,7 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does not match the histories of 1 instances`)
 	})
-	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Held back until matching code is deployed") {
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Waits for matching code: the orchestrator") {
 		t.Errorf("the status is %s with the note %q", i.RuntimeStatus, i.WaitsFor)
 	}
 	var kinds []string
@@ -172,7 +172,7 @@ func TestVersionMismatch_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	const cause = "the orchestration version '2.0' is greater than the worker version '1.0'"
 	patience.Until(t, "health names it", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
-		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Second" of version "2.0" is not taken by this worker: `+cause)
+		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Second" of version "2.0" is not accepted by this worker: `+cause)
 	})
 	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Pending" || !strings.Contains(i.WaitsFor, cause) {
 		t.Errorf("the status is %s with the note %q", i.RuntimeStatus, i.WaitsFor)

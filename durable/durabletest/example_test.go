@@ -147,5 +147,5 @@ func ExampleReplay() {
 	fmt.Println(firstLines(r.fatal, 1))
 	// Output:
 	// the code fits
-	// durabletest: the code does not fit the recorded history testdata/recorded/under-way.rows.json.
+	// durabletest: the code does not match the recorded history testdata/recorded/under-way.rows.json.
 }

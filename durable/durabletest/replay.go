@@ -56,7 +56,7 @@ func Replay(t TB, functions []*durable.Function, file string) {
 		t.Fatalf("durabletest: recorded history %s: %v", file, err)
 	}
 	if problem := r.run(events); problem != "" {
-		t.Fatalf("durabletest: the code does not fit the recorded history %s.\n%s", file, problem)
+		t.Fatalf("durabletest: the code does not match the recorded history %s.\n%s", file, problem)
 	}
 }
 
@@ -65,7 +65,7 @@ func Replay(t TB, functions []*durable.Function, file string) {
 func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
 	t.Helper()
 	if problem := newReplayer(functions).run(events); problem != "" {
-		t.Fatalf("durabletest: the code does not fit the history.\n%s", problem)
+		t.Fatalf("durabletest: the code does not match the history.\n%s", problem)
 	}
 }
 

@@ -169,7 +169,7 @@ func TestReplay_ReportsTheFirstDifference(t *testing.T) {
 		got := fails(t, func(t durabletest.TB) { durabletest.Replay(t, changed(less), "testdata/recorded/ended."+form+".json") })
 		lines := strings.Split(got, "\n")
 		for i, want := range []string{
-			"durabletest: the code does not fit the recorded history testdata/recorded/ended." + form + ".json.",
+			"durabletest: the code does not match the recorded history testdata/recorded/ended." + form + ".json.",
 			c.event,
 			"\tdecision " + c.decision,
 			"\thistory has:  an activity task named 'Quote'",

@@ -28,8 +28,8 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotStarted(t *testing.T) 
 		}
 	}
 	for id, want := range map[durable.InstanceID]string{
-		"first": "waits for a worker to begin with it: the hub has 0 messages before it, nobody works on it",
-		"third": "waits for a worker to begin with it: the hub has 2 messages before it, nobody works on it",
+		"first": "waits for a worker to start it: the hub has 0 messages ahead of it; owner: none",
+		"third": "waits for a worker to start it: the hub has 2 messages ahead of it; owner: none",
 	} {
 		w, err := client.Why(t.Context(), id)
 		if err != nil {

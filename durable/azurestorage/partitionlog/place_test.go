@@ -57,7 +57,7 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotStarted(t *testing.T) 
 		}
 		check(client, "i2", provider.Place{Owner: "w", Before: 4}) // as last reported by the owner
 		wait, err := durable.NewClient(w, durable.NewRegistry()).Why(s.Context(), "i3")
-		const told = "waits for a worker to begin with it: partition 0 has 2 messages before it, its owner is w"
+		const told = "waits for a worker to start it: partition 0 has 2 messages ahead of it; owner: w"
 		if err != nil || len(wait.Reasons) != 1 || wait.Reasons[0].String() != told {
 			s.Errorf("why: %+v, %v; want %s", wait, err, told)
 		}

@@ -159,7 +159,7 @@ func (a answer) count() {
 			kind += ", held"
 		}
 		if r.IsAlsoUnderWay {
-			kind += ", also under way"
+			kind += ", not awaited now"
 		}
 		kinds[kind] = true
 	}
@@ -199,7 +199,7 @@ func (a answer) check() (wrong []string) {
 		case c.wakes != (len(r.Where) > 0):
 			wrong = append(wrong, fmt.Sprintf("%s has the lines %v; its completion resumes the orchestrator: %v", key, r.Where, c.wakes))
 		case c.wakes == r.IsAlsoUnderWay:
-			wrong = append(wrong, fmt.Sprintf("%s is marked as also under way: %v", key, r.IsAlsoUnderWay))
+			wrong = append(wrong, fmt.Sprintf("%s is marked as not awaited: %v", key, r.IsAlsoUnderWay))
 		}
 		if c.isHeld != r.IsHeld {
 			wrong = append(wrong, fmt.Sprintf("%s is held: %v", key, c.isHeld))

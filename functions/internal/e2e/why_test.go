@@ -49,7 +49,7 @@ func TestHost_ReportsWhyInstancesWait(t *testing.T) {
 		{"child", "subOrchestration", `sub-orchestration "Waits", instance "child-child"`, "repair.go:", false},
 		{"timer", "timer", "timer", "main.go:", false},
 		{"activity", "activity", `activity "Step"`, "main.go:", false},
-		{"activity", "activity", `activity "Step", runs on this worker`, "main.go:", true},
+		{"activity", "activity", `activity "Step", running on this worker`, "main.go:", true},
 		{"unknown", "activity", `activity "NobodyHasThis"`, "main.go:", false},
 		{"unknown", "heldBack", `Waits for a worker that has an activity named "NobodyHasThis"`, "", true},
 		{"nobody", "heldBack", `Waits for a worker that has an orchestrator named "Nobody"`, "", true},

@@ -329,8 +329,8 @@ func TestInstance_WhyIncludesTheKnowledgeOfTheWorker(t *testing.T) {
 	a.start("Works", "works")
 	a.start("Lacks", "lacks")
 	for id, wants := range map[string][]string{
-		"works": {`activity "Slow", runs on this worker`, ", running since "},
-		"lacks": {`activity "Nope", waits in its queue or runs elsewhere`, `held back: Waits for a worker that has an activity named "Nope".`},
+		"works": {`activity "Slow", running on this worker`, ", running since "},
+		"lacks": {`activity "Nope", queued or running on another worker`, `held back: Waits for a worker that has an activity named "Nope".`},
 	} {
 		patience.Until(t, fmt.Sprintf("%s waits for %q", id, wants), func() bool {
 			why := html.UnescapeString(a.part("instance/why?id=" + id))

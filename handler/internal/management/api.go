@@ -345,15 +345,15 @@ func heldText(f durable.WaitingFunction) string {
 	name := quoteName(f.Name, f.Version)
 	switch {
 	case f.Runs:
-		return "Runs: " + notYielding(f)
+		return "Running: " + notYielding(f)
 	case f.Crashed:
 		return fmt.Sprintf("Set aside: the %s %s has repeatedly ended the process with a panic. Correct it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
 	case f.Differs:
-		return fmt.Sprintf("Held back until matching code is deployed: the %s %s does not match the history. hub why shows the difference.", f.Kind, name)
+		return fmt.Sprintf("Waits for matching code: the %s %s does not match the history. hub why shows the difference.", f.Kind, name)
 	case f.Stalled:
-		return fmt.Sprintf("Held back: the %s %s does not yield. It must wait for durable tasks only; the log has its stack. Correct it and restart the app, or suspend and resume the instance to run it again.", f.Kind, name)
+		return fmt.Sprintf("The %s %s does not yield. It must wait for durable tasks only; the log has its stack. Correct it and restart the app, or suspend and resume the instance to run it again.", f.Kind, name)
 	case f.Refusal != "":
-		return fmt.Sprintf("Held back: this app does not take the version of the %s %s; %s. It continues on a worker that takes the version.", f.Kind, name, f.Refusal)
+		return fmt.Sprintf("Waits for a worker that accepts the %s %s. Reason: %s.", f.Kind, name, f.Refusal)
 	}
 	return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 }
@@ -364,7 +364,7 @@ func notYielding(f durable.WaitingFunction) string {
 	if f.Kind == "entity" {
 		return fmt.Sprintf("the operation %q of entity %s does not return. The log has its stack.", f.Operation, name)
 	}
-	return fmt.Sprintf("the %s %s does not yield. It must wait for durable tasks only; the log has its stack. The app gives it up soon.", f.Kind, name)
+	return fmt.Sprintf("the %s %s does not yield. It must wait for durable tasks only; the log has its stack. The app abandons it soon.", f.Kind, name)
 }
 
 // stalled returns the function of an instance that does not yield, or nil.
