@@ -1,12 +1,10 @@
-// Package azuritetest gives tests an Azure Storage to talk to: Azurite, the
-// emulator, started on the first call of [Start] and shared by all tests of
-// the process. It also has [Counter], a transport that counts requests and can
-// make them fail, and [Proxy], which does that to those of other processes.
+// Package azuritetest provides Azure Storage for tests. [Start] starts Azurite, the emulator, on
+// its first call; all tests of the process share it. [Counter] is a transport that counts requests
+// and can make them fail. [Proxy] injects faults into the requests of other processes.
 //
-// Nothing has to be stopped. Azurite runs below a small shell script that reads
-// from a pipe which the test process holds open. However that process ends,
-// and be it by SIGKILL, the pipe closes, and the script kills Azurite and removes
-// its data.
+// No test has to stop Azurite. It runs under a small shell script that reads from a pipe of the
+// test process. When that process ends, even by SIGKILL, the pipe closes, and the script kills
+// Azurite and removes its data.
 package azuritetest
 
 import (
@@ -24,8 +22,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
-// The accounts that it has. The first is the one that every Azurite has, the
-// second has the same key, which is public.
+// The accounts of Azurite. The first is its default account. The second has the same key, which is
+// public.
 const (
 	accountName = "devstoreaccount1"
 	secondName  = "devstoreaccount2"
@@ -35,24 +33,22 @@ const (
 var shared struct {
 	once       sync.Once
 	connection string
-	pipe       *os.File // kept open: its end tells the script to clean up
+	pipe       *os.File // its end makes the script clean up
 	err        error
 }
 
-// Start returns the connection string of an Azurite that all tests of this
-// process share; they keep out of each other's way by using task hubs of their
-// own. The first call starts it on free loopback ports.
+// Start returns the connection string of an Azurite that all tests of this process share. Each test
+// uses its own task hub. The first call starts Azurite on free loopback ports.
 //
-// The executable is the one that the environment variable AZURITE names, or
-// the repository's .azurite/node_modules/.bin/azurite, or the one on PATH. If
-// there is none but npm is on PATH, the pinned version is installed below
-// .azurite first. If that is not possible either, the test is skipped, or it
-// fails if [Required] says that Azurite must be there.
+// The executable is the value of the environment variable AZURITE, or the repository's
+// .azurite/node_modules/.bin/azurite, or azurite on PATH. Otherwise Start installs the pinned
+// version below .azurite with npm. Without npm it skips the test, or fails it if [Required] reports
+// that Azurite is required.
 //
-// With a duration in the environment variable DURABLE_TEST_DELAY, such as 250ms,
-// one request in four waits up to so long before it gets there, and one answer in
-// four before it gets back. A test that fails then counts on an order in which
-// nothing has to happen.
+// The environment variable DURABLE_TEST_DELAY, such as 250ms, enables random delays up to that
+// duration: one request in four is delayed before the service receives it, and one response in four
+// before the client receives it. A test that fails with delays relies on an order that is not
+// guaranteed.
 func Start(tb testing.TB) string {
 	tb.Helper()
 	shared.once.Do(func() { shared.connection, shared.pipe, shared.err = start() })
@@ -65,12 +61,11 @@ func Start(tb testing.TB) string {
 	return shared.connection
 }
 
-// Second returns the connection string of another account of the same Azurite.
+// Second returns the connection string of the second account of the same Azurite.
 func Second(connection string) string { return strings.ReplaceAll(connection, accountName, secondName) }
 
-// Required reports whether what is one of the words, separated by commas, in
-// the environment variable DURABLE_TEST_REQUIRE. A test that misses a thing
-// which is required fails instead of being skipped.
+// Required reports whether what is in the environment variable DURABLE_TEST_REQUIRE, a
+// comma-separated list. A test whose required tool is missing must fail instead of being skipped.
 func Required(what string) bool {
 	for word := range strings.SplitSeq(os.Getenv("DURABLE_TEST_REQUIRE"), ",") {
 		if strings.TrimSpace(word) == what {
@@ -80,9 +75,9 @@ func Required(what string) bool {
 	return false
 }
 
-// supervise runs Azurite until it ends or standard input does. $1 is a folder
-// for the log and the data, removed at the end; the rest is the command.
-// Interrupts are left to the test process, whose end is the signal that counts.
+// supervise is a script that runs Azurite until Azurite ends or standard input ends. $1 is a folder
+// for the log and the data, which the script removes at the end. The remaining arguments are the
+// command. The script ignores interrupts: only the end of the test process stops it.
 const supervise = `
 trap '' INT HUP TERM
 dir=$1; shift
@@ -104,14 +99,14 @@ func start() (connection string, pipe *os.File, err error) {
 	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: no sh to run it with", errNotFound)
+		return "", nil, fmt.Errorf("%w: sh is not on PATH", errNotFound)
 	}
 	dir, err := os.MkdirTemp(dataRoot(), "azuritetest-*")
 	if err != nil {
 		return "", nil, err
 	}
-	// Queue messages and blobs are files in dir. The in-memory mode is not used,
-	// because it stops answering for seconds when it collects its garbage.
+	// Queue messages and blobs are files in dir. The in-memory mode is not used, because its
+	// garbage collection stops responses for seconds.
 	cmd := exec.Command(sh, "-c", supervise, "azuritetest", dir, executable,
 		"--silent", "--disableTelemetry", "--skipApiVersionCheck",
 		"--location", filepath.Join(dir, "data"),
@@ -139,7 +134,7 @@ func start() (connection string, pipe *os.File, err error) {
 	return connection, pipe, nil
 }
 
-// awaitPorts reads the log until it names the ports of all three services.
+// awaitPorts reads the log until it contains the ports of all three services.
 func awaitPorts(log string) (string, error) {
 	for deadline := time.Now().Add(patience.Limit()); ; time.Sleep(20 * time.Millisecond) {
 		text, err := os.ReadFile(log)
@@ -150,15 +145,15 @@ func awaitPorts(log string) (string, error) {
 			return connection, nil
 		}
 		if strings.Contains(string(text), "azurite ended") || time.Now().After(deadline) {
-			return "", fmt.Errorf("no service came up; its log says:\n%s", text)
+			return "", fmt.Errorf("the services did not start; the log is:\n%s", text)
 		}
 	}
 }
 
 var listening = regexp.MustCompile(`Azurite (Blob|Queue|Table) service (?:is )?successfully listen(?:s|ing) (?:on|at) (http://127\.0\.0\.1:\d+)`)
 
-// connectionString makes a connection string of what Azurite says when it
-// starts, or "" if it has not said everything yet.
+// connectionString derives a connection string from Azurite's log. It returns "" while the log is
+// incomplete.
 func connectionString(log string) string {
 	endpoint := map[string]string{}
 	for _, m := range listening.FindAllStringSubmatch(log, -1) {

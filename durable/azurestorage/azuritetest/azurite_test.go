@@ -17,7 +17,7 @@ func TestConnectionString_IsEmptyUntilAllServicesListen(t *testing.T) {
 		"Azurite Queue service is successfully listening at http://127.0.0.1:42\n" +
 		"Azurite Table service is starting at http://127.0.0.1:0\n"
 	if got := connectionString(log); got != "" {
-		t.Errorf("with two services: %q, want nothing", got)
+		t.Errorf("with two services: %q, want an empty string", got)
 	}
 	got := connectionString(log + "Azurite Table service is successfully listening at http://127.0.0.1:43\n")
 	for _, want := range []string{
@@ -40,7 +40,7 @@ func TestRequired_ReadsAListOfWords(t *testing.T) {
 	}
 }
 
-func TestVersion_IsTheOneThatTheScriptInstalls(t *testing.T) {
+func TestVersion_EqualsTheVersionOfTheScript(t *testing.T) {
 	root, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -54,16 +54,16 @@ func TestVersion_IsTheOneThatTheScriptInstalls(t *testing.T) {
 	}
 }
 
-func TestInstall_PutsAzuriteInPlaceInOneStep(t *testing.T) {
+func TestInstall_IsAtomic(t *testing.T) {
 	dir := t.TempDir()
-	// An npm that installs one file where it is told to.
+	// fake is an npm that installs one file in the requested folder.
 	npm := filepath.Join(dir, "npm")
 	fake := "#!/bin/sh\nmkdir -p \"$3/node_modules/.bin\" && echo \"$7\" >\"$3/node_modules/.bin/azurite\"\n"
 	if err := os.WriteFile(npm, []byte(fake), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	installed := filepath.Join(dir, "node_modules", ".bin", "azurite")
-	for range 2 { // the second finds it there
+	for range 2 { // the second call finds Azurite installed
 		if err := install(npm, dir, installed); err != nil {
 			t.Fatal(err)
 		}
@@ -73,18 +73,18 @@ func TestInstall_PutsAzuriteInPlaceInOneStep(t *testing.T) {
 		t.Errorf("installed %q, %v", got, err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "install.*"))
-	if err != nil || len(left) != 1 { // the lock
-		t.Errorf("left over: %v, %v", left, err)
+	if err != nil || len(left) != 1 { // the lock file
+		t.Errorf("left in the folder: %v, %v; want only the lock file", left, err)
 	}
 }
 
 // The test runs itself in a child process that starts Azurite and is killed.
-func TestStart_LeavesNothingBehindWhenTheTestProcessIsKilled(t *testing.T) {
+func TestStart_StopsAzuriteWhenTheTestProcessIsKilled(t *testing.T) {
 	if os.Getenv("AZURITETEST_CHILD") != "" {
 		fmt.Println(Start(t))
 		select {}
 	}
-	Start(t) // skips, where Azurite cannot be had
+	Start(t) // skips the test if Azurite is not available
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), "AZURITETEST_CHILD=1")
 	stdout, err := cmd.StdoutPipe()
@@ -101,13 +101,13 @@ func TestStart_LeavesNothingBehindWhenTheTestProcessIsKilled(t *testing.T) {
 	}
 	endpoint := between(string(buf[:n]), "TableEndpoint=http://", "/")
 	if !answers(endpoint) {
-		t.Fatalf("nobody listens on %s", endpoint)
+		t.Fatalf("no process listens on %s", endpoint)
 	}
 
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // killed, as we know
+	_ = cmd.Wait() // the error is the kill signal
 
 	patience.Until(t, "Azurite stops listening on "+endpoint, func() bool { return !answers(endpoint) })
 }

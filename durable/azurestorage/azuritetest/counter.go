@@ -15,29 +15,28 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// A Call is what a request asks of the storage.
+// A Call is a storage operation that a request performs.
 type Call struct {
 	Service string // "blob", "queue" or "table"
-	// Name is the REST operation as Microsoft's reference calls it, without
-	// blanks: PutMessage, GetMessages, InsertEntity, EntityGroupTransaction, …
+	// Name is the REST operation in Microsoft's reference without spaces: PutMessage, GetMessages,
+	// InsertEntity, EntityGroupTransaction and so on.
 	Name string
-	// Target is the queue, table or container.
+	// Target is the name of the queue, table or container.
 	Target string
 }
 
-// String returns the call as "queue PutMessage hub-control-00".
+// String returns the call in the form "queue PutMessage hub-control-00".
 func (c Call) String() string { return c.Service + " " + c.Name + " " + c.Target }
 
-// A Counter is a transport that counts calls and lets a test stand in their
-// way. Make one with [NewCounter]; give it to a task hub as its transport.
+// A Counter is a transport that counts calls and lets a test intercept them. Create it with
+// [NewCounter].
 type Counter struct {
-	// Intercept, if set, is called for every request in place of sending it;
-	// next sends it. So it can answer for the storage before the request
-	// arrives, lose the answer of one that did arrive, or hold it up. Set it
-	// before the first request. It may be called by several goroutines at once.
+	// Intercept, if set, is called for every request instead of sending it. next sends the request.
+	// Intercept can thus answer a request, drop the response of a sent request, or delay both. Set
+	// it before the first request. It must be safe for concurrent use.
 	Intercept func(call Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error)
 
-	// CountEmptyPolls makes calls of GetMessages that found nothing count.
+	// CountEmptyPolls makes the Counter count calls of GetMessages that return no message.
 	CountEmptyPolls bool
 
 	next     policy.Transporter
@@ -47,8 +46,8 @@ type Counter struct {
 	counts map[Call]int
 }
 
-// NewCounter returns a counter in front of next, or of a plain HTTP client if
-// next is nil. The endpoints in the connection string tell it the services.
+// NewCounter returns a Counter that sends requests with next, or with an HTTP client if next is
+// nil. It derives the services from the endpoints in the connection string.
 func NewCounter(connection string, next policy.Transporter) *Counter {
 	if next == nil {
 		next = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
@@ -87,14 +86,14 @@ func (c *Counter) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Reset forgets what was counted.
+// Reset sets all counts to 0.
 func (c *Counter) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.counts)
 }
 
-// Counts returns how often each call was made since the last Reset.
+// Counts returns the number of calls since the last Reset, by call.
 func (c *Counter) Counts() map[Call]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +104,7 @@ func (c *Counter) Counts() map[Call]int {
 	return counts
 }
 
-// Total returns the number of calls that match; a nil match is true for all.
+// Total returns the number of calls for which match returns true. A nil match matches all calls.
 func (c *Counter) Total(match func(Call) bool) int {
 	total := 0
 	for call, n := range c.Counts() {
@@ -116,7 +115,7 @@ func (c *Counter) Total(match func(Call) bool) int {
 	return total
 }
 
-// String returns a table of the counts, one call a line.
+// String returns a table of the counts with one call per line.
 func (c *Counter) String() string {
 	var lines []string
 	for call, n := range c.Counts() {
@@ -139,7 +138,7 @@ func isEmptyPoll(resp *http.Response) (bool, error) {
 	return !bytes.Contains(body, []byte("<QueueMessage>")), nil
 }
 
-// Refusal returns an answer of the storage that refuses req, for Intercept.
+// Refusal returns an error response of the storage to req, for use in Intercept.
 func Refusal(req *http.Request, status int, code string) *http.Response {
 	body := fmt.Sprintf(`{"odata.error":{"code":%q,"message":{"value":"refused by the test"}}}`, code)
 	return &http.Response{
@@ -150,8 +149,7 @@ func Refusal(req *http.Request, status int, code string) *http.Response {
 	}
 }
 
-// WhileAlive returns the transport of a process that makes no more requests once it is
-// dead.
+// WhileAlive returns the transport of a process. It fails all requests once alive is false.
 func WhileAlive(connection string, alive *atomic.Bool) *Counter {
 	c := NewCounter(connection, nil)
 	c.Intercept = func(_ Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCounter_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
+func TestCounter_NamesTheRequestsOfTheSDKs(t *testing.T) {
 	connection := Start(t)
 	counter := NewCounter(connection, nil)
 	name := anyName()
@@ -33,8 +33,8 @@ func TestCounter_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
 	}
 }
 
-// askEverything asks the storage everything that calls are named for, of a queue, a table
-// and a container of the given name.
+// askEverything makes a request for every operation that calls have names for, with a queue, a
+// table and a container of the given name.
 func askEverything(t *testing.T, connection string, counter *Counter, name string) {
 	t.Helper()
 	options := azcore.ClientOptions{Transport: counter, Retry: policy.RetryOptions{MaxRetries: -1}}
@@ -45,7 +45,7 @@ func askEverything(t *testing.T, connection string, counter *Counter, name strin
 
 	queue := queues.NewQueueClient(name)
 	check(t, second(queue.Create(ctx, nil)))
-	check(t, second(queue.DequeueMessage(ctx, nil))) // empty: not counted
+	check(t, second(queue.DequeueMessage(ctx, nil))) // empty polls are not counted
 	check(t, second(queue.EnqueueMessage(ctx, "x", nil)))
 	got := must(queue.DequeueMessage(ctx, nil))
 	m := got.Messages[0]
@@ -67,7 +67,7 @@ func askEverything(t *testing.T, connection string, counter *Counter, name strin
 	check(t, second(blobs.DownloadStream(ctx, name, "a", nil)))
 }
 
-func TestCounter_InterceptCanRefuseARequest(t *testing.T) {
+func TestCounter_InterceptCanRejectARequest(t *testing.T) {
 	connection := Start(t)
 	counter := NewCounter(connection, nil)
 	counter.Intercept = func(call Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
@@ -84,7 +84,7 @@ func TestCounter_InterceptCanRefuseARequest(t *testing.T) {
 	}
 }
 
-// anyName returns a name that no other test and no earlier run of this one has.
+// anyName returns a random name that no other test uses.
 func anyName() string { return "n" + strings.ToLower(rand.Text()) }
 
 func tableName(name string) string { return strings.ToUpper(name[:1]) + name[1:] }

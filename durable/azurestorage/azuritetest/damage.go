@@ -10,8 +10,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 )
 
-// Damage makes the row of a hub's instance one that cannot be decoded. The instance's ID
-// must be the row's key as it is.
+// Damage changes the row of an instance so that it cannot be decoded. The ID must equal the row's
+// key without escaping.
 func Damage(ctx context.Context, t testing.TB, connection string, transport policy.Transporter, hub, id string) {
 	t.Helper()
 	client, err := aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{

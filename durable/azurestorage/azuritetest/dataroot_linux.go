@@ -2,8 +2,8 @@ package azuritetest
 
 import "syscall"
 
-// dataRoot is where data folders go: memory, if it is a gigabyte or more
-// (containers often have 64 MB), else the usual place for temporary files.
+// dataRoot returns the parent of the data folders: /dev/shm if it has at least 1 GiB of free
+// memory, or else "" for the default temporary folder. Containers often have only 64 MB.
 func dataRoot() string {
 	const shm, enough = "/dev/shm", 1 << 30
 	var fs syscall.Statfs_t

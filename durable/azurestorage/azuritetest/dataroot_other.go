@@ -2,5 +2,5 @@
 
 package azuritetest
 
-// dataRoot says that data folders go to the usual place for temporary files.
+// dataRoot returns "", which selects the default temporary folder.
 func dataRoot() string { return "" }

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// delayVariable names the environment variable that makes Azurite slow; see [Start].
+// delayVariable is the environment variable that enables delays; see [Start].
 const delayVariable = "DURABLE_TEST_DELAY"
 
-// delayed returns a connection string that leads through a proxy, which ends with the
-// process, if the environment asks for delays, else the one that it is given.
+// delayed returns connection, or if the environment enables delays, the connection string of a
+// proxy that ends with the process.
 func delayed(connection string) (string, error) {
 	text := os.Getenv(delayVariable)
 	if text == "" {
 		return connection, nil
 	}
-	most, err := time.ParseDuration(text)
-	if err != nil || most <= 0 {
+	limit, err := time.ParseDuration(text)
+	if err != nil || limit <= 0 {
 		return "", fmt.Errorf("%s=%q is not a duration above 0, such as 250ms", delayVariable, text)
 	}
 	p := NewProxy()
-	p.Follow(func(Call) Fate { return Fate{Late: somewhat(most), Hold: somewhat(most)} })
+	p.Follow(func(Call) Fate { return Fate{Late: randomDelay(limit), Hold: randomDelay(limit)} })
 	return p.Storage(connection)
 }
 
-// somewhat is no time at all three times out of four, else up to most.
-func somewhat(most time.Duration) time.Duration {
+// randomDelay returns 0 with probability 3/4, or else a random duration up to limit.
+func randomDelay(limit time.Duration) time.Duration {
 	if rand.IntN(4) > 0 {
 		return 0
 	}
-	return rand.N(most)
+	return rand.N(limit)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestDelayed_LeadsThroughProxies(t *testing.T) {
+func TestDelayed_UsesAProxy(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Etag", r.Header.Get("If-Match"))
 		w.WriteHeader(http.StatusAccepted)
@@ -21,12 +21,12 @@ func TestDelayed_LeadsThroughProxies(t *testing.T) {
 
 	t.Setenv(delayVariable, "")
 	if got, err := delayed(direct); got != direct || err != nil {
-		t.Errorf("without a delay %q, %v; want what it was", got, err)
+		t.Errorf("without a delay: %q, %v; want the original endpoint", got, err)
 	}
 	t.Setenv(delayVariable, "1ms")
 	connection, err := delayed(direct)
 	if err != nil || connection == direct {
-		t.Fatalf("with a delay %q, %v; want another endpoint", connection, err)
+		t.Fatalf("with a delay: %q, %v; want another endpoint", connection, err)
 	}
 	endpoint := strings.TrimSuffix(strings.TrimPrefix(connection, "QueueEndpoint="), ";")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, endpoint+"/q?timeout=%271%27", http.NoBody)
@@ -41,30 +41,30 @@ func TestDelayed_LeadsThroughProxies(t *testing.T) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if want := "PUT /account/q?timeout=%271%27"; err != nil || string(body) != want || resp.StatusCode != http.StatusAccepted || resp.Header.Get("Etag") != "an ETag" {
-		t.Errorf("%s, %q, %v, header %v; want %q and all that the service says", resp.Status, body, err, resp.Header, want)
+		t.Errorf("%s, %q, %v, header %v; want %q and the whole response", resp.Status, body, err, resp.Header, want)
 	}
 
 	for _, text := range []string{"long", "0s", "-1s"} {
 		t.Setenv(delayVariable, text)
 		if _, err := delayed(direct); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s=%s: error %v, want one that names it", delayVariable, text, err)
+			t.Errorf("%s=%s: error %v, want one with the value", delayVariable, text, err)
 		}
 	}
 }
 
-func TestSomewhat_IsMostlyNothingAndNeverTooMuch(t *testing.T) {
-	const most = time.Second
+func TestRandomDelay_IsMostlyZeroAndLimited(t *testing.T) {
+	const limit = time.Second
 	waits := 0
 	for range 1000 {
-		d := somewhat(most)
-		if d < 0 || d > most {
-			t.Fatalf("%v, want up to %v", d, most)
+		d := randomDelay(limit)
+		if d < 0 || d > limit {
+			t.Fatalf("randomDelay returned %v, want at most %v", d, limit)
 		}
 		if d > 0 {
 			waits++
 		}
 	}
 	if waits < 150 || waits > 350 {
-		t.Errorf("%d of 1000 wait, want one in four", waits)
+		t.Errorf("%d of 1000 delays are positive, want about 250", waits)
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Version is the version of Azurite that is installed from npm when there is
-// none. scripts/azurite installs the same one.
+// Version is the version of Azurite that [Start] installs with npm. scripts/azurite installs the
+// same version.
 const Version = "3.37.0"
 
 var errNotFound = errors.New("azurite not found")
 
-// find returns the path of an Azurite to run.
+// find returns the path of the Azurite executable.
 func find() (string, error) {
 	if path := os.Getenv("AZURITE"); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -44,8 +44,8 @@ func find() (string, error) {
 	return installed, nil
 }
 
-// install puts Azurite into dir. The test binaries of several packages run at
-// the same time, so all but the first wait for the lock and find it installed.
+// install installs Azurite into dir. The test binaries of several packages run at the same time:
+// all but the first wait for the lock and find Azurite installed.
 func install(npm, dir, installed string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -58,8 +58,8 @@ func install(npm, dir, installed string) error {
 	if _, err := os.Stat(installed); err == nil {
 		return nil
 	}
-	// What is only half installed must not be found by a process that does not
-	// wait for the lock.
+	// Install into a temporary folder first: a process that does not wait for the lock must not
+	// find an incomplete installation.
 	tmp, err := os.MkdirTemp(dir, "install.*")
 	if err != nil {
 		return err
@@ -67,13 +67,13 @@ func install(npm, dir, installed string) error {
 	defer os.RemoveAll(tmp)
 	cmd := exec.Command(npm, "install", "--prefix", tmp, "--no-fund", "--no-audit", "--loglevel=error", "azurite@"+Version)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install it with npm: %w\n%s", err, out)
+		return fmt.Errorf("npm install failed: %w\n%s", err, out)
 	}
 	return os.Rename(filepath.Join(tmp, "node_modules"), filepath.Join(dir, "node_modules"))
 }
 
-// repositoryRoot is the folder with go.mod at or above the working directory,
-// which is that of the package under test.
+// repositoryRoot returns the folder with go.mod at or above the working directory. The working
+// directory is the folder of the package under test.
 func repositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

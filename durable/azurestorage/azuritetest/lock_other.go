@@ -4,7 +4,7 @@ package azuritetest
 
 import "errors"
 
-// lock has nothing to lock with here; install Azurite by hand.
+// lock always fails, because this system has no file locks. Install Azurite manually.
 func lock(path string) (unlock func(), err error) {
-	return nil, errors.New("no file locks on this system: install it with scripts/azurite --install")
+	return nil, errors.New("this system has no file locks: install Azurite with scripts/azurite --install")
 }

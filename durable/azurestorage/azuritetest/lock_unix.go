@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lock waits until this process has path to itself. The kernel drops the lock
-// of a process that dies.
+// lock locks path and waits until no other process holds the lock. The kernel releases the lock of
+// a process that dies.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Main is a TestMain that lets more tests run at a time than there are processors, since
-// they mostly wait.
+// Main is a TestMain that runs up to eight parallel tests at the same time, regardless of the
+// number of processors, because they mostly wait. It keeps an explicit -test.parallel.
 func Main(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8") // a number in range
+		_ = f.Value.Set("8") // a valid number, so this cannot fail
 	}
 	os.Exit(m.Run())
 }

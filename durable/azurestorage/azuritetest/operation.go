@@ -8,10 +8,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/storageop"
 )
 
-// call reads service, operation and target off a request.
+// call returns the call that a request performs.
 func (c *Counter) call(req *http.Request) Call {
 	service, pathStyle := c.services[req.URL.Host]
-	if !pathStyle { // https://account.queue.core.windows.net
+	if !pathStyle { // such as https://account.queue.core.windows.net
 		if labels := strings.Split(req.URL.Hostname(), "."); len(labels) > 1 {
 			service = labels[1]
 		}
@@ -23,8 +23,7 @@ func (c *Counter) call(req *http.Request) Call {
 	return callOf(service, path, req)
 }
 
-// callOf reads operation and target off a request. The path is its own without the
-// account.
+// callOf returns the call of a request to service. path is the request's path without the account.
 func callOf(service, path string, req *http.Request) Call {
 	target, _, _ := strings.Cut(path, "/")
 	name := storageop.Of(service, req, path)
@@ -34,7 +33,7 @@ func callOf(service, path string, req *http.Request) Call {
 	return Call{service, name, target}
 }
 
-// tableOf returns the table that a request is about.
+// tableOf returns the table of a request.
 func tableOf(req *http.Request, path string) string {
 	table, key, _ := strings.Cut(path, "(")
 	switch table {
@@ -46,8 +45,8 @@ func tableOf(req *http.Request, path string) string {
 	return table
 }
 
-// batchTable finds the one table of a transaction in its first inner request.
-// The SDKs' bodies can be rewound, for their retries; another is left alone.
+// batchTable returns the table of a transaction, which is named in its first inner request. It
+// needs a body that can be rewound, as the SDKs send for their retries; otherwise it returns "".
 func batchTable(req *http.Request) string {
 	body, ok := req.Body.(io.ReadSeeker)
 	if !ok {

@@ -6,16 +6,16 @@ import (
 	"syscall"
 )
 
-// ReservePort reserves a free loopback port as long as the returned file is open. Only a
-// program that knows the port can listen on it: Linux gives no process a free port that
-// another socket is bound to.
+// ReservePort reserves a free loopback port until the returned file is closed. A program that knows
+// the port can listen on it. Linux does not assign the port to another process that asks for a free
+// one.
 func ReservePort() (address string, reservation *os.File, err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", nil, os.NewSyscallError("socket", err)
 	}
 	reservation = os.NewFile(uintptr(fd), "reserved port")
-	// A listener has this option, too, and both sockets need it to share the port.
+	// A listener sets this option too. Both sockets need it to share the port.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		reservation.Close()
 		return "", nil, os.NewSyscallError("setsockopt", err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestProxy_KeepsItsPortWhileItIsAway(t *testing.T) {
+func TestProxy_KeepsItsPortWhileItIsStopped(t *testing.T) {
 	service := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(service.Close)
 	p := NewProxy()
@@ -28,14 +28,14 @@ func TestProxy_KeepsItsPortWhileItIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another process that wants a free port does not share it.
+	// Another process that asks for this port must not get it.
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("binding the port ends with %v, want %v", err, syscall.EADDRINUSE)
+		t.Errorf("binding the port: %v, want %v", err, syscall.EADDRINUSE)
 	}
 	if err := p.Return(); err != nil {
 		t.Error(err)

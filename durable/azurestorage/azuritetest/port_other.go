@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// ReservePort returns a loopback port on which no process listens. On this system it cannot
-// reserve the port, so another process may get it; reservation is nil.
+// ReservePort returns a loopback port on which no process listens. This system cannot reserve the
+// port, so another process may use it; reservation is nil.
 func ReservePort() (address string, reservation *os.File, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

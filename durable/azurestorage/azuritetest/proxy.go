@@ -18,28 +18,25 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 )
 
-// A Fault is what goes wrong with a request on its way through a [Proxy].
+// A Fault is a fault of a request that passes through a [Proxy].
 type Fault int
 
 const (
 	// Pass is no fault.
 	Pass Fault = iota
-	// Drop closes the caller's connection; the request never arrives.
+	// Drop closes the caller's connection. The service does not receive the request.
 	Drop
-	// DropAnswer delivers the request and closes the caller's connection in place of
-	// an answer.
+	// DropAnswer delivers the request and closes the caller's connection without a response.
 	DropAnswer
-	// Cut delivers the request and closes the caller's connection in the middle of
-	// the answer.
+	// Cut delivers the request and closes the caller's connection in the middle of the response.
 	Cut
-	// Twice delivers the request two times, one right after the other. The answer is
-	// that of the second.
+	// Twice delivers the request two times in succession. The caller gets the second response.
 	Twice
-	// Abandon delivers the request and then closes both connections, as if the caller
-	// had gone away, unless the answer arrives within Fate.Hold of the delivery.
+	// Abandon delivers the request and then closes both connections, as if the caller had
+	// disconnected, unless the response arrives within Fate.Hold after the delivery.
 	Abandon
-	// Refuse answers 503 ServerBusy with a Retry-After of one second. The request does not
-	// reach the service.
+	// Refuse returns 503 ServerBusy with a Retry-After of one second. The service does not receive
+	// the request.
 	Refuse
 )
 
@@ -48,25 +45,24 @@ func (f Fault) String() string {
 	return [...]string{"passed", "dropped", "answer dropped", "answer cut", "delivered twice", "abandoned", "refused"}[f]
 }
 
-// A Fate is what becomes of a request. That of the zero Fate is delivered and answered
-// as if there were no proxy.
+// A Fate defines how a [Proxy] handles a request. The zero Fate delivers the request and returns
+// the response unchanged.
 type Fate struct {
-	// Late is for how long the request waits before it is delivered. That it is
-	// delivered then does not depend on the caller, who may have gone or be dead.
+	// Late is the delay before the request is delivered. The request is delivered even if the
+	// caller disconnects or dies meanwhile.
 	Late time.Duration
-	// Hold is for how long the answer waits before the caller gets it.
+	// Hold is the delay before the caller gets the response.
 	Hold time.Duration
-	// Fault is what goes wrong.
+	// Fault is the fault to inject.
 	Fault Fault
 }
 
-// A Plan says what becomes of each request. Several goroutines may ask it at once.
+// A Plan returns the fate of each request. It must be safe for concurrent use.
 type Plan func(Call) Fate
 
-// A Proxy stands between processes and the services that they call and does to their
-// requests what networks, middleboxes and outages do. Make one with [NewProxy]. It
-// passes everything on until it has a plan. Requests and answers are passed on whole,
-// not bit by bit.
+// A Proxy forwards the requests of other processes to services and injects delays and faults.
+// Create it with [NewProxy]. Without a plan it forwards all requests unchanged. It buffers whole
+// requests and responses. Its methods are safe for concurrent use.
 type Proxy struct {
 	transport *http.Transport
 
@@ -76,30 +72,31 @@ type Proxy struct {
 	faults map[Fault]int
 }
 
-// A front is where a proxy listens for the requests to one service.
+// front is the listener of a proxy for one service.
 type front struct {
 	proxy   *Proxy
 	service string // "blob", "queue", "table" or another name
-	address string // in front
-	// reservation keeps the port while the proxy is away; nil if the system cannot.
+	address string // of the listener
+	// reservation keeps the port while the listener is closed. It is nil if the system cannot
+	// reserve ports.
 	reservation *os.File
 	behind      *url.URL
 	listener    net.Listener
-	server      *http.Server // nil while the proxy is away
+	server      *http.Server // nil while the proxy is stopped
 }
 
-// NewProxy returns a proxy that stands in front of nothing yet.
+// NewProxy returns a proxy without services.
 func NewProxy() *Proxy {
 	return &Proxy{
-		// Services close connections that idle for 5 s; who uses one in that moment
-		// would meet a fault that nobody planned.
+		// Services close connections that are idle for 5 s. A request on such a connection would
+		// fail without a planned fault.
 		transport: &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 2 * time.Second, DisableCompression: true},
 		faults:    map[Fault]int{},
 	}
 }
 
-// Storage stands in front of the services that a connection string has endpoints of, and
-// returns the connection string that leads through the proxy.
+// Storage adds the services in a connection string to the proxy. It returns the connection string
+// of the proxy.
 func (p *Proxy) Storage(connection string) (string, error) {
 	parts := strings.Split(connection, ";")
 	for i, part := range parts {
@@ -117,9 +114,9 @@ func (p *Proxy) Storage(connection string) (string, error) {
 	return strings.Join(parts, ";"), nil
 }
 
-// Service stands in front of a service, and returns the URL that leads to it through the
-// proxy. A plan sees its requests as calls of the service of this name. If that is not
-// one of the storage services, the name of a call is its method, and its target the path.
+// Service adds a service to the proxy and returns its URL at the proxy. Plans get its requests as
+// calls of the service name. If name is not "blob", "queue" or "table", the name of a call is its
+// HTTP method, and its target is the path.
 func (p *Proxy) Service(name, endpoint string) (string, error) {
 	behind, err := url.Parse(endpoint)
 	if err != nil {
@@ -140,27 +137,27 @@ func (p *Proxy) Service(name, endpoint string) (string, error) {
 	return through.String(), nil
 }
 
-// Follow makes a plan count from now on; nil passes everything.
+// Follow sets the plan for the following requests. A nil plan forwards all requests unchanged.
 func (p *Proxy) Follow(plan Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plan = plan
 }
 
-// Leave makes the proxy refuse connections, and cuts those that there are.
+// Leave closes all connections and makes the proxy reject new ones until [Proxy.Return].
 func (p *Proxy) Leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.fronts {
 		if f.server != nil {
-			f.listener.Close()   // the server may not know it yet
+			f.listener.Close()   // the server may not have registered it yet
 			_ = f.server.Close() // all connections
 			f.server = nil
 		}
 	}
 }
 
-// Return ends what Leave began.
+// Return makes the proxy accept connections again after [Proxy.Leave], at the same addresses.
 func (p *Proxy) Return() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,14 +172,14 @@ func (p *Proxy) Return() error {
 	return nil
 }
 
-// Faults returns how many requests had each fault.
+// Faults returns the number of requests by fault.
 func (p *Proxy) Faults() map[Fault]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.faults)
 }
 
-// decide asks the plan about a request.
+// decide returns the fate of a request and counts its fault.
 func (p *Proxy) decide(call Call) Fate {
 	p.mu.Lock()
 	plan := p.plan
@@ -197,7 +194,7 @@ func (p *Proxy) decide(call Call) Fate {
 	return fate
 }
 
-// open listens, for the second time at the same address.
+// open starts to listen at the front's address.
 func (f *front) open() error {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", f.address)
 	if err != nil {
@@ -208,15 +205,15 @@ func (f *front) open() error {
 	return nil
 }
 
-// ServeHTTP lets a request meet its fate.
+// ServeHTTP handles a request according to its fate.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the caller has gone
+		panic(http.ErrAbortHandler) // the caller has disconnected
 	}
 	fate := f.proxy.decide(f.call(r, body))
 	time.Sleep(fate.Late)
-	// The caller's context does not count: what is on its way arrives.
+	// A request in flight arrives even if the caller disconnects.
 	ctx := context.WithoutCancel(r.Context())
 	deliveries := 1
 	switch fate.Fault {
@@ -241,7 +238,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var got *answer
 	for range deliveries {
 		if got, err = f.deliver(ctx, r, body); err != nil {
-			panic(http.ErrAbortHandler) // the caller sees what the proxy sees
+			panic(http.ErrAbortHandler) // the caller gets a connection error like the proxy
 		}
 	}
 	if fate.Fault != Abandon {
@@ -258,11 +255,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Del("Connection")
 		header.Del("Keep-Alive")
 		w.WriteHeader(got.status)
-		_, _ = w.Write(got.text) // the caller may have gone
+		_, _ = w.Write(got.text) // the caller may have disconnected
 	}
 }
 
-// call reads off a request what it asks for.
+// call returns the call that a request performs.
 func (f *front) call(r *http.Request, body []byte) Call {
 	switch f.service {
 	case "blob", "queue", "table":
@@ -274,14 +271,14 @@ func (f *front) call(r *http.Request, body []byte) Call {
 	return Call{f.service, r.Method, r.URL.Path}
 }
 
-// An answer is what a service said.
+// answer is the response of a service.
 type answer struct {
 	status int
 	header http.Header
 	text   []byte
 }
 
-// deliver sends a request to the service and reads all of the answer.
+// deliver sends a request to the service and reads the whole response.
 func (f *front) deliver(ctx context.Context, r *http.Request, body []byte) (*answer, error) {
 	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host = f.behind.Scheme, f.behind.Host
@@ -300,7 +297,7 @@ func (f *front) deliver(ctx context.Context, r *http.Request, body []byte) (*ans
 	return &answer{resp.StatusCode, resp.Header, text}, err
 }
 
-// cut writes the first half of an answer and closes the connection.
+// cut writes the first half of the response and closes the connection.
 func (a *answer) cut(w http.ResponseWriter) {
 	resp := http.Response{
 		ProtoMajor: 1, ProtoMinor: 1, StatusCode: a.status, Header: a.header,
@@ -315,5 +312,5 @@ func (a *answer) cut(w http.ResponseWriter) {
 		panic(http.ErrAbortHandler)
 	}
 	defer conn.Close()
-	_, _ = conn.Write(whole.Bytes()[:whole.Len()/2]) // the caller may have gone
+	_, _ = conn.Write(whole.Bytes()[:whole.Len()/2]) // the caller may have disconnected
 }

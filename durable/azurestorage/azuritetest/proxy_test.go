@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// proxied returns a service that answers a request with its body, a proxy in front of
-// it, and the URL of the service that leads through that. served has what arrived.
+// proxied returns a proxy in front of a service that echoes request bodies, and the URL of the
+// service at the proxy. served returns the bodies that the service has received.
 func proxied(t *testing.T, plan Plan) (p *Proxy, url string, served func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -35,7 +35,7 @@ func proxied(t *testing.T, plan Plan) (p *Proxy, url string, served func() []str
 			<-r.Context().Done()
 			mu.Lock()
 			defer mu.Unlock()
-			bodies = append(bodies, "its caller went away")
+			bodies = append(bodies, "the caller disconnected")
 			return
 		}
 		w.WriteHeader(http.StatusCreated)
@@ -56,7 +56,7 @@ func proxied(t *testing.T, plan Plan) (p *Proxy, url string, served func() []str
 	}
 }
 
-// post sends text on a connection of its own, and returns the body of the answer.
+// post sends text on a new connection and returns the body of the response.
 func post(ctx context.Context, url, text string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(text))
 	if err != nil {
@@ -75,7 +75,7 @@ func post(ctx context.Context, url, text string) (string, error) {
 	return string(body), err
 }
 
-func TestProxy_DoesToARequestWhatThePlanSays(t *testing.T) {
+func TestProxy_FollowsItsPlan(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for _, test := range []struct {
 		fate   Fate
@@ -91,7 +91,7 @@ func TestProxy_DoesToARequestWhatThePlanSays(t *testing.T) {
 		{Fate{Fault: Cut}, long, []string{long}, false},
 		{Fate{Fault: Twice}, "a", []string{"a", "a"}, true},
 		{Fate{Fault: Refuse}, "a", nil, false},
-		{Fate{Fault: Abandon, Hold: 100 * time.Millisecond}, "wait", []string{"wait", "its caller went away"}, false},
+		{Fate{Fault: Abandon, Hold: 100 * time.Millisecond}, "wait", []string{"wait", "the caller disconnected"}, false},
 	} {
 		t.Run(fmt.Sprint(test.fate, " of ", len(test.text)), func(t *testing.T) {
 			asked := make(chan Call, 10)
@@ -101,11 +101,11 @@ func TestProxy_DoesToARequestWhatThePlanSays(t *testing.T) {
 			})
 			got, err := post(t.Context(), url, test.text)
 			if test.answer != (err == nil && got == test.text) {
-				t.Errorf("the answer is %q, %v; want it to arrive: %v", got, err, test.answer)
+				t.Errorf("response %q, %v; want a response: %v", got, err, test.answer)
 			}
 			patience.Until(t, fmt.Sprintf("%q arrived", test.served), func() bool { return slices.Equal(test.served, served()) })
 			if call, want := <-asked, (Call{"echo", "POST", "/some"}); call != want || len(asked) > 0 {
-				t.Errorf("the plan was asked about %s and %d more, want once about %s", call, len(asked), want)
+				t.Errorf("the plan got %s and %d more calls, want only %s", call, len(asked), want)
 			}
 			if n := p.Faults()[test.fate.Fault]; n != 1 {
 				t.Errorf("%d requests had the fault, want 1", n)
@@ -114,8 +114,8 @@ func TestProxy_DoesToARequestWhatThePlanSays(t *testing.T) {
 	}
 }
 
-// A caller that has gone does not call back what is on its way.
-func TestProxy_DeliversWhatIsLateThoughTheCallerHasGone(t *testing.T) {
+// A request in flight is delivered even if the caller has disconnected.
+func TestProxy_DeliversADelayedRequestAfterTheCallerDisconnects(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	_, url, served := proxied(t, func(Call) Fate {
@@ -124,13 +124,13 @@ func TestProxy_DeliversWhatIsLateThoughTheCallerHasGone(t *testing.T) {
 		return Fate{Late: time.Millisecond}
 	})
 	if _, err := post(ctx, url, "late"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("the caller's error is %v", err)
+		t.Fatalf("the caller's error is %v, want Canceled", err)
 	}
 	close(gone)
 	patience.Until(t, "the request arrived", func() bool { return len(served()) > 0 })
 }
 
-func TestProxy_RefusesConnectionsWhileItIsAway(t *testing.T) {
+func TestProxy_RejectsConnectionsWhileItIsStopped(t *testing.T) {
 	p, url, served := proxied(t, nil)
 	for range 2 {
 		if _, err := post(t.Context(), url, "there"); err != nil {
@@ -138,19 +138,19 @@ func TestProxy_RefusesConnectionsWhileItIsAway(t *testing.T) {
 		}
 		p.Leave()
 		if _, err := post(t.Context(), url, "away"); err == nil {
-			t.Error("a request was answered while the proxy was away")
+			t.Error("a request succeeded while the proxy was stopped")
 		}
 		if err := p.Return(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if diff := cmp.Diff([]string{"there", "there"}, served()); diff != "" {
-		t.Errorf("what arrived (-want +got):\n%s", diff)
+		t.Errorf("delivered requests (-want +got):\n%s", diff)
 	}
 }
 
-// A plan sees of real storage requests what a counter sees.
-func TestProxy_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
+// A plan gets the same calls of real storage requests as a Counter.
+func TestProxy_NamesTheRequestsOfTheSDKs(t *testing.T) {
 	p := NewProxy()
 	t.Cleanup(p.Leave)
 	var mu sync.Mutex
@@ -186,10 +186,10 @@ func TestWeather_IsTheSameForTheSameSeed(t *testing.T) {
 	}
 	one, counts, faulty := forecast(1), map[Fault]int{}, 0
 	if diff := cmp.Diff(one, forecast(1)); diff != "" {
-		t.Errorf("the same seed has other weather:\n%s", diff)
+		t.Errorf("the same seed gives other fates:\n%s", diff)
 	}
 	if cmp.Equal(one, forecast(2)) {
-		t.Error("another seed has the same weather")
+		t.Error("another seed gives the same fates")
 	}
 	for _, fate := range one {
 		if fate != (Fate{}) {
@@ -201,11 +201,11 @@ func TestWeather_IsTheSameForTheSameSeed(t *testing.T) {
 		}
 	}
 	if faulty < 50 || faulty > 200 {
-		t.Errorf("%d of 1000 requests have a fault, want one in ten", faulty)
+		t.Errorf("%d of 1000 requests have a fault, want about 100", faulty)
 	}
 	for _, f := range []Fault{Pass, Drop, DropAnswer, Cut, Twice} {
 		if counts[f] == 0 {
-			t.Errorf("no request is %s", f)
+			t.Errorf("no request has the fault %q", f)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Weather returns a plan by chance: one request in every has a fault, each as often as the
-// others, or waits for up to longest before or after it is delivered. The nth request for
-// an operation of a service has the same fate whenever the seed is the same.
+// Weather returns a random plan. On average one request in every has a fault or a delay of up to
+// longest; all faults are equally likely. With the same seed, the n-th request for an operation of
+// a service always has the same fate.
 func Weather(seed uint64, every int, longest time.Duration) Plan {
 	var mu sync.Mutex
 	asked := map[string]uint64{}

@@ -20,16 +20,16 @@ import (
 
 const word = durable.Event[string]("Word")
 
-// listen returns the word that it hears.
+// listen returns the word that it receives.
 func listen(ctx *durable.Context, _ durable.Void) (string, error) { return word.Wait(ctx).Await() }
 
-// interrupt calls listen with the ID of an instance that goes on, and again
-// when that has ended.
+// interrupt calls listen with the ID of a running instance, and again after that instance has
+// ended.
 func interrupt(ctx *durable.Context, _ durable.Void) (string, error) {
 	_, err := durable.CallSubOrchestrator(ctx, listen, durable.Void{}, durable.InstanceID("listener")).Await()
 	var exists *provider.InstanceExistsError
 	if !errors.As(err, &exists) || exists.InstanceID != "listener" {
-		return "", fmt.Errorf("want that the instance exists: %w", err)
+		return "", fmt.Errorf("want an InstanceExistsError: %w", err)
 	}
 	ctx.SetCustomStatus(err.Error())
 	if _, err := word.Wait(ctx).Await(); err != nil {
@@ -38,7 +38,7 @@ func interrupt(ctx *durable.Context, _ durable.Void) (string, error) {
 	return durable.CallSubOrchestrator(ctx, listen, durable.Void{}, durable.InstanceID("listener")).Await()
 }
 
-func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
+func TestChild_WithTheIDOfARunningInstanceFails(t *testing.T) {
 	t.Parallel()
 	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
 	if err != nil {
@@ -70,7 +70,7 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patience.Until(t, "the instance listens", func() bool {
+	patience.Until(t, "the instance waits for the event", func() bool {
 		past, err := listener.History(patient)
 		if err != nil {
 			t.Fatal(err)
@@ -103,12 +103,12 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := listener.Wait(patient); err != nil || out != "first" {
-		t.Errorf("the listener ended with %q, %v", out, err)
+		t.Errorf("the listener returned %q, %v", out, err)
 	}
 	if err := word.Raise(patient, c, parent.ID, "go on"); err != nil {
 		t.Fatal(err)
 	}
-	patience.Until(t, "the instance listens again", func() bool {
+	patience.Until(t, "the instance runs again", func() bool {
 		s, err := listener.Status(patient, durable.Fetch{})
 		if err != nil {
 			t.Fatal(err)
@@ -119,6 +119,6 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := parent.Wait(patient); err != nil || out != "second" {
-		t.Errorf("the parent ended with %q, %v", out, err)
+		t.Errorf("the parent returned %q, %v", out, err)
 	}
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { azuritetest.Main(m) }
 
 var hubNumber atomic.Int32
 
-func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
+func TestTaskHub_FulfillsTheProviderContract(t *testing.T) {
 	t.Parallel()
 	// The whole suite also runs on simulated accounts.
 	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub {
@@ -32,7 +32,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			TaskHub:                 fmt.Sprintf("C%dx%d", os.Getpid(), hubNumber.Add(1)),
 			PartitionCount:          2,
 			MaxQueuePollingInterval: 100 * time.Millisecond,
-			LeaseInterval:           6 * time.Second, // which messages are not locked for longer than
+			LeaseInterval:           6 * time.Second, // also the longest visibility timeout of messages
 			LeaseAcquireInterval:    200 * time.Millisecond,
 			DrainTimeout:            400 * time.Millisecond,
 			MaxConcurrentActivities: 8,
@@ -71,8 +71,8 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
 			Visibility:   6 * time.Second,
-			Order:        providertest.OrderUnlessReturned, // of Azurite: Azure Storage promises less
-			AbandonDelay: time.Second,                      // two, but the service counts in whole seconds
+			Order:        providertest.OrderUnlessReturned, // of Azurite; Azure Storage guarantees less
+			AbandonDelay: time.Second,                      // the delay is two seconds, but the service counts in whole seconds
 		}
 	})
 }

@@ -30,8 +30,8 @@ func (c *Counter) Fail(*durable.EntityContext, durable.Void) (int, error) {
 	return 0, errors.New("op failed")
 }
 
-// SigOther signals another entity and starts an orchestration, whose names end as
-// the entity's own key does.
+// SigOther signals another entity and starts an orchestration. Their IDs have the same suffix as
+// the entity's key.
 func (c *Counter) SigOther(ctx *durable.EntityContext, _ durable.Void) (durable.Void, error) {
 	suffix := suffixOf(ctx.ID().Key)
 	durable.SignalEntity(ctx, durable.EntityKey[Counter]("other"+suffix), (*Counter).Add, 1)
@@ -42,7 +42,8 @@ func (c *Counter) SigOther(ctx *durable.EntityContext, _ durable.Void) (durable.
 var counters = durable.Entity("counter", durable.Op("add", (*Counter).Add), durable.Op("get", (*Counter).Get),
 	durable.Op("fail", (*Counter).Fail), durable.Op("sigother", (*Counter).SigOther))
 
-// Ent signals, calls, locks, calls what fails, and releases.
+// Ent signals and calls an entity, locks two entities, calls a failing operation, and releases the
+// locks.
 func Ent(ctx *durable.Context, _ string) (string, error) {
 	suffix := suffixOf(string(ctx.InstanceID()))
 	k1, k2 := durable.EntityKey[Counter]("k1"+suffix), durable.EntityKey[Counter]("k2"+suffix)
@@ -55,14 +56,14 @@ func Ent(ctx *durable.Context, _ string) (string, error) {
 	_, err = durable.CallEntity(ctx, k1, (*Counter).Fail, durable.Void{}).Await()
 	unlock()
 	if failed, ok := errors.AsType[*durable.TaskFailedError](err); !ok {
-		return "", fmt.Errorf("the operation that fails came to %w", err)
+		return "", fmt.Errorf("the failing operation returned %w", err)
 	} else if !strings.Contains(failed.Error(), "op failed") {
 		return "", failed
 	}
 	return fmt.Sprintf(`{"result":"%d"}`, n), nil
 }
 
-// suffixOf returns what a takeover has its IDs end with.
+// suffixOf returns the suffix that a takeover adds to its IDs.
 func suffixOf(id string) string {
 	if i := strings.LastIndexByte(id, '-'); i >= 0 {
 		return id[i:]
@@ -70,25 +71,25 @@ func suffixOf(id string) string {
 	return ""
 }
 
-// The recordings of entities, cut off after every write: what .NET's
-// orchestration and entities had sent and stored is carried on, so that each
-// operation counts once and no lock stays.
-func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
+// The recordings of entities are cut after every write. The worker takes over the orchestration and
+// the entities with the messages and state that .NET had stored. Each operation must count once,
+// and no lock must remain.
+func TestWorker_TakesOverDotNetEntities(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string]float64{"without faults": 0, "with faults": 0.05} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { carryOnEntities(t, simulated(t, 1, faults)) })
+			synctest.Test(t, func(t *testing.T) { takeOverEntities(t, simulated(t, 1, faults)) })
 		})
 	}
 	t.Run("in Azurite", func(t *testing.T) {
 		t.Parallel()
 		testshare.LeaveToFull(t)
-		carryOnEntities(t, inAzurite(t))
+		takeOverEntities(t, inAzurite(t))
 	})
 }
 
-func carryOnEntities(t *testing.T, in store) {
+func takeOverEntities(t *testing.T, in store) {
 	s := scenario{
 		name: "entities", file: "ent", scenarios: []string{"orch", "signal", "sched"},
 		instances: []string{"entorch", "fromentity", "@counter@k1", "@counter@k2", "@counter@other", "k1", "k2"},
@@ -97,7 +98,7 @@ func carryOnEntities(t *testing.T, in store) {
 	h := newHub(t, in)
 	var all []*entityTakeover
 	for cut := 2; cut <= len(changes); cut += stride() {
-		undeleted := len(all)%2 == 0 // one way for each: there are many
+		undeleted := len(all)%2 == 0 // only one mode per cut, because there are many
 		if !recoverable(changes, cut, undeleted) {
 			continue
 		}
@@ -105,16 +106,16 @@ func carryOnEntities(t *testing.T, in store) {
 		s.restore(t, h, changes, cut, len(all), undeleted)
 		for _, c := range changes[:cut] {
 			if m := c.message; m != nil {
-				o.signalled = o.signalled || strings.Contains(m.text, "sigother")
+				o.signaled = o.signaled || strings.Contains(m.text, "sigother")
 				o.scheduled = o.scheduled || strings.Contains(m.text, "op@")
 			}
 		}
 		all = append(all, o)
 	}
-	h.leave(t)
+	h.writeExpiredLease(t)
 	client := s.work(t, h)
 	deadline := time.Now().Add(2 * h.patience)
-	for open := all; len(open) > 0; time.Sleep(2 * h.pause) { // real time: on Azurite, until h.patience ends
+	for open := all; len(open) > 0; time.Sleep(2 * h.pause) { // real time on Azurite, until h.patience ends
 		open = slices.DeleteFunc(slices.Clone(open), func(o *entityTakeover) bool { return o.difference(t, client) == "" })
 		if time.Now().After(deadline) {
 			for _, o := range open {
@@ -124,24 +125,23 @@ func carryOnEntities(t *testing.T, in store) {
 		}
 	}
 	for deadline := time.Now().Add(h.patience); h.messages(t) > 0 && time.Now().Before(deadline); {
-		time.Sleep(h.pause) // real time: on Azurite, until h.patience ends
+		time.Sleep(h.pause) // real time on Azurite, until h.patience ends
 	}
 	for _, o := range all {
 		if d := o.difference(t, client); d != "" {
-			t.Errorf("%s, in the end: %s", o.suffix, d)
+			t.Errorf("%s, at the end: %s", o.suffix, d)
 		}
 	}
 	t.Logf("%d takeovers", len(all))
 }
 
-// parent finds who sent a request.
+// parent matches the sender of a request.
 var parent = regexp.MustCompile(`\\"parent\\":\\"([^\\]+)`)
 
-// recoverable reports whether there is a way to tell, after the first changes of
-// the recording, what took effect already. .NET leaves none in two cases: when
-// somebody has sent a signal and has yet to store that, and when an entity has
-// taken a client's signal that is still on its queue. Then nobody can but let it
-// take effect twice, .NET included.
+// recoverable reports whether the state after the first cut changes shows which operations took
+// effect. .NET stores no evidence in two cases: a sender has sent a signal but has not stored that,
+// or an entity has processed a client's signal that is still in the queue. Every worker, also
+// .NET's, then repeats the operation.
 func recoverable(changes []*change, cut int, undeleted bool) bool {
 	for i, c := range changes[:cut] {
 		m := c.message
@@ -163,17 +163,17 @@ func recoverable(changes []*change, cut int, undeleted bool) bool {
 	return true
 }
 
-// An entityTakeover is a copy of the entities' recording, cut off.
+// entityTakeover is a copy of the entities' recording that was cut.
 type entityTakeover struct {
-	suffix               string
-	signalled, scheduled bool // what the clients had sent before the cut
+	suffix              string
+	signaled, scheduled bool // sent by clients before the cut
 }
 
-// difference says what is not yet as it must be in the end.
+// difference returns a difference from the expected final state, or "".
 func (o *entityTakeover) difference(t *testing.T, client *durable.Client) string {
 	t.Helper()
 	for id, output := range map[string]string{"entorch": `"{\"result\":\"5\"}"`, "fromentity": `"child:e"`} {
-		if id == "fromentity" && !o.signalled {
+		if id == "fromentity" && !o.signaled {
 			continue
 		}
 		s, err := client.Status(t.Context(), durable.InstanceID(id+o.suffix), durable.Fetch{Output: true})
@@ -181,14 +181,14 @@ func (o *entityTakeover) difference(t *testing.T, client *durable.Client) string
 		case err != nil:
 			return fmt.Sprintf("%s: %v", id, err)
 		case s.Status != history.Completed || s.Output == nil || *s.Output != output:
-			return fmt.Sprintf("%s is %v: %s", id, s.Status, shown(s.Output))
+			return fmt.Sprintf("%s has status %v and output %s", id, s.Status, valueOf(s.Output))
 		}
 	}
 	want := map[string]string{"k1": `"state":"5"`, "k2": `{"sorter":`}
 	if o.scheduled {
 		want["k1"] = `"state":"12"`
 	}
-	if o.signalled {
+	if o.signaled {
 		want["other"] = `"state":"1"`
 	}
 	for key, state := range want {
@@ -196,15 +196,15 @@ func (o *entityTakeover) difference(t *testing.T, client *durable.Client) string
 		if err != nil {
 			return fmt.Sprintf("%s: %v", key, err)
 		}
-		status := shown(e.CustomStatus)
-		if !strings.Contains(shown(e.Input), state) || strings.Contains(status, "lockedBy") || strings.Contains(status, "queueSize") {
-			return fmt.Sprintf("%s has %s and is %s, want %s in it and no lock", key, status, shown(e.Input), state)
+		status := valueOf(e.CustomStatus)
+		if !strings.Contains(valueOf(e.Input), state) || strings.Contains(status, "lockedBy") || strings.Contains(status, "queueSize") {
+			return fmt.Sprintf("%s has status %s and state %s; want %s in the state and no lock", key, status, valueOf(e.Input), state)
 		}
 	}
 	return ""
 }
 
-func shown(s *string) string {
+func valueOf(s *string) string {
 	if s == nil {
 		return "no output"
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-// benchHub runs a worker on a hub of its own until the benchmark ends.
+// benchHub runs a worker on a new hub until the benchmark ends.
 func benchHub(b *testing.B, name string) *durable.Client {
 	b.Helper()
 	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(b))
@@ -41,8 +41,8 @@ func benchHub(b *testing.B, name string) *durable.Client {
 	return durable.NewClient(storage, registry)
 }
 
-// BenchmarkEntitySignals has a client send signals, 32 at a time, to one entity
-// or to many in Azurite, and waits until all took effect.
+// BenchmarkEntitySignals sends signals to one or to many entities in Azurite, 32 at the same time,
+// and waits until all took effect.
 func BenchmarkEntitySignals(b *testing.B) {
 	const signals = 500
 	for _, entities := range []int{1, 100} {
@@ -69,7 +69,7 @@ func BenchmarkEntitySignals(b *testing.B) {
 	}
 }
 
-// sendAll calls send for the numbers below n, 32 at a time.
+// sendAll calls send for the numbers from 0 to n-1, 32 at the same time.
 func sendAll(b *testing.B, n int, send func(int) error) {
 	b.Helper()
 	numbers := make(chan int)

@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// functions are those that the recordings ran, in Go.
+// functions are Go implementations of the functions in the recordings.
 var functions = []*durable.Function{
 	durable.Activity("Hello", Hello), durable.Activity("Boom", Boom),
 	durable.Orchestrator("HelloSeq", HelloSeq), durable.Orchestrator("One", One),

@@ -21,24 +21,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A scenario is a part of a recording that can be carried on.
+// scenario is a part of a recording that a worker can take over.
 type scenario struct {
 	name      string
 	file      string
 	scenarios []string
-	// instances are those whose clients chose their IDs; the IDs of others
-	// follow from them.
+	// instances are the IDs that clients chose. Other IDs are derived from them.
 	instances []string
-	// from is how many changes there are before the first cut.
+	// from is the number of changes before the first cut.
 	from int
-	// result is what blobs with the values of history rows have in them: the
-	// recordings do not have blobs.
+	// result is the content of blobs with history values, because the recordings do not contain
+	// blobs.
 	result string
-	// stale says that results of former generations stay on the queue for a
-	// minute, which the test waits for in virtual time only.
+	// stale means that results for earlier generations stay in the queue for a minute. Only tests
+	// in virtual time wait for that.
 	stale bool
-	// inOrder says that the scenario depends on the order of the queues. A suspension
-	// that is redelivered after the resumption counts again.
+	// inOrder means that the scenario needs ordered queues. A suspension that is redelivered after
+	// the resumption takes effect again.
 	inOrder bool
 }
 
@@ -63,11 +62,11 @@ var scenarios = []scenario{
 		result: `"` + strings.Repeat("z", 40_000) + `"`,
 	},
 	{name: "tags", file: "kinds", scenarios: []string{"tags"}, instances: []string{"tagged"}},
-	// What comes first failed, and the client's changes of a rewind, which are not cut.
+	// The first scenario and the client's changes of the rewind are not cut.
 	{name: "rewind", file: "kinds", scenarios: []string{"parentfail", "rewind"}, instances: []string{"parf"}, from: 24},
 }
 
-func TestWorker_CarriesOnWhatDotNetBegan(t *testing.T) {
+func TestWorker_TakesOverDotNetInstances(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string]float64{"without faults": 0, "with faults": 0.05} {
 		for _, s := range scenarios {
@@ -76,13 +75,13 @@ func TestWorker_CarriesOnWhatDotNetBegan(t *testing.T) {
 			}
 			t.Run(name+"/"+s.name, func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) { s.carryOn(t, simulated(t, 1, faults)) })
+				synctest.Test(t, func(t *testing.T) { s.takeOver(t, simulated(t, 1, faults)) })
 			})
 		}
 	}
 }
 
-func TestWorker_CarriesOnInAzurite(t *testing.T) {
+func TestWorker_TakesOverInAzurite(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -90,7 +89,7 @@ func TestWorker_CarriesOnInAzurite(t *testing.T) {
 			if s.name != "parent" {
 				testshare.LeaveToFull(t)
 			}
-			s.carryOn(t, inAzurite(t))
+			s.takeOver(t, inAzurite(t))
 		})
 	}
 }
@@ -98,23 +97,22 @@ func TestWorker_CarriesOnInAzurite(t *testing.T) {
 // stride returns the number of writes between two cuts of a recording.
 func stride() int { return testshare.Amount(1, 8) }
 
-// A takeover is one copy of a scenario, cut off.
+// takeover is one copy of a scenario that was cut.
 type takeover struct {
 	name      string
 	copier    *copier
-	instances []string // all that there are in the end
+	instances []string // all instances at the end
 	want      map[string][]step
-	todo      []pending // what clients have yet to do
+	todo      []pending // remaining changes of clients
 }
 
-// A pending change is one that a client makes once there are so many rows in
-// the histories.
+// pending is a change that a client makes when the histories have a number of rows.
 type pending struct {
 	change *change
 	rows   int
 }
 
-func (s scenario) carryOn(t *testing.T, in store) {
+func (s scenario) takeOver(t *testing.T, in store) {
 	changes := recordedChanges(t, s.file, s.scenarios...)
 	h := newHub(t, in)
 	var all []*takeover
@@ -123,11 +121,11 @@ func (s scenario) carryOn(t *testing.T, in store) {
 			s.restore(t, h, changes, cut, len(all), false),
 			s.restore(t, h, changes, cut, len(all)+1, true))
 	}
-	h.leave(t)
+	h.writeExpiredLease(t)
 	client := s.work(t, h)
 	deadline := time.Now().Add(h.patience)
-	for open := all; len(open) > 0; time.Sleep(h.pause) { // real time: on Azurite, until h.patience ends
-		open = slices.DeleteFunc(slices.Clone(open), func(o *takeover) bool { return o.goOn(t, h) && o.ended(t, client) })
+	for open := all; len(open) > 0; time.Sleep(h.pause) { // real time on Azurite, until h.patience ends
+		open = slices.DeleteFunc(slices.Clone(open), func(o *takeover) bool { return o.advance(t, h) && o.ended(t, client) })
 		if time.Now().After(deadline) {
 			for _, o := range open {
 				o.report(t, h, client)
@@ -141,16 +139,16 @@ func (s scenario) carryOn(t *testing.T, in store) {
 	}
 	for (h.worker != nil || !s.stale) && h.messages(t) > 0 {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d messages are left on the queues", h.messages(t))
+			t.Fatalf("%d messages are left in the queues", h.messages(t))
 		}
-		time.Sleep(h.pause) // real time: on Azurite, until h.patience ends
+		time.Sleep(h.pause) // real time on Azurite, until h.patience ends
 	}
 	t.Logf("%d takeovers", len(all))
 }
 
-// restore puts what there was after the first changes of a recording into
-// storage: with or without the messages that had done their work, since a
-// worker deletes them a little later, and none was deleted if it could not.
+// restore writes the state after the first cut changes of a recording to storage. If undeleted is
+// true, it includes messages that were processed already: a worker deletes them a little later, and
+// may die before that.
 func (s scenario) restore(t *testing.T, h *hub, changes []*change, cut, number int, undeleted bool) *takeover {
 	t.Helper()
 	mode := "d"
@@ -237,9 +235,8 @@ func (s scenario) work(t *testing.T, h *hub) *durable.Client {
 	return durable.NewClient(storage, registry)
 }
 
-// goOn makes the changes of clients whose time has come, and reports whether
-// that was all.
-func (o *takeover) goOn(t *testing.T, h *hub) bool {
+// advance makes the changes of clients that are due. It reports whether no more changes remain.
+func (o *takeover) advance(t *testing.T, h *hub) bool {
 	t.Helper()
 	for len(o.todo) > 0 {
 		n := 0
@@ -277,7 +274,7 @@ func (o *takeover) report(t *testing.T, h *hub, client *durable.Client) {
 	t.Helper()
 	for _, id := range o.instances {
 		state, err := client.Status(t.Context(), durable.InstanceID(id), durable.Fetch{Output: true})
-		t.Errorf("%s: %s has not ended: %+v, %v", o.name, id, state, err)
+		t.Errorf("%s: %s has not completed: %+v, %v", o.name, id, state, err)
 		if diff := cmp.Diff(o.want[id], steps(t, h.rows(t, id))); diff != "" {
 			t.Errorf("%s: history of %s (-recorded +ours):\n%s", o.name, id, diff)
 		}
@@ -299,7 +296,7 @@ func (o *takeover) check(t *testing.T, h *hub, client *durable.Client) {
 	}
 }
 
-// checkOutput asks for an output that is in a blob.
+// checkOutput compares an output that is stored in a blob.
 func (o *takeover) checkOutput(t *testing.T, client *durable.Client, want string) {
 	t.Helper()
 	if want == "" {
@@ -308,7 +305,7 @@ func (o *takeover) checkOutput(t *testing.T, client *durable.Client, want string
 	for _, id := range o.instances {
 		state, err := client.Status(t.Context(), durable.InstanceID(id), durable.Fetch{Output: true})
 		if err != nil || state.Output == nil || *state.Output != want {
-			t.Errorf("%s: the output of %s is not that of the recording: %v", o.name, id, err)
+			t.Errorf("%s: the output of %s differs from the recording: %v", o.name, id, err)
 		}
 	}
 }

@@ -27,18 +27,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// A store is the storage account of a hub.
+// store is the storage account of a hub.
 type store struct {
 	name       string // of the hub
 	connection string
 	worker     policy.Transporter // of the worker under test; nil is the network
-	test       policy.Transporter // of the test's own clients
+	test       policy.Transporter // of the clients of the test
 	patience   time.Duration      // limits the wait for the worker
-	pause      time.Duration      // between two looks at the storage
+	pause      time.Duration      // between two reads of the storage
 	polling    time.Duration      // MaxQueuePollingInterval of the worker
 }
 
-// hubNumber tells the hubs of a process apart.
+// hubNumber makes the hub names of a process unique.
 var hubNumber atomic.Int32
 
 // inAzurite returns a store in the Azurite that the tests of this process share.
@@ -48,7 +48,8 @@ func inAzurite(t *testing.T) store {
 	return store{name: name, connection: azuritetest.Start(t), patience: patience.Limit(), pause: 50 * time.Millisecond, polling: 100 * time.Millisecond}
 }
 
-// simulated returns a store in memory, in virtual time. faults is the share of the worker's requests that fail.
+// simulated returns a store on a simulated account in virtual time. faults is the share of the
+// worker's requests that fail.
 func simulated(t *testing.T, seed uint64, faults float64) store {
 	t.Helper()
 	kinds := []azsim.Fault{azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow}
@@ -68,14 +69,14 @@ func simulated(t *testing.T, seed uint64, faults float64) store {
 	}
 }
 
-// A hub is the storage of a task hub of one partition, as .NET made it.
+// hub is the storage of a task hub with one partition, as .NET creates it.
 type hub struct {
 	store
 	tables *aztables.ServiceClient
 	queues *azqueue.ServiceClient
 	blobs  *azblob.Client
 
-	templates *templates // of the recording that is restored into it
+	templates *templates // of the restored recording
 }
 
 func newHub(t *testing.T, in store) *hub {
@@ -112,7 +113,7 @@ func (h *hub) queue(name string) string { return strings.ToLower(h.name) + "-" +
 
 func (h *hub) container() string { return strings.ToLower(h.name) + "-largemessages" }
 
-// writeBlob writes the blob that has the result of a history row, if one has.
+// writeBlob writes the blob with the result of a history row, if the row has one.
 func (h *hub) writeBlob(t *testing.T, r row, result string) {
 	t.Helper()
 	var columns struct{ ResultBlobName string }
@@ -135,9 +136,8 @@ func (h *hub) writeBlob(t *testing.T, r row, result string) {
 	}
 }
 
-// leave writes the lease of a worker that was killed: it is held, and it has
-// just ended.
-func (h *hub) leave(t *testing.T) {
+// writeExpiredLease writes the lease of a killed worker, which has just expired.
+func (h *hub) writeExpiredLease(t *testing.T) {
 	t.Helper()
 	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format("2006-01-02T15:04:05.0000000Z") }
 	h.write(t, row{table: "Partitions", verb: "POST", entity: fmt.Sprintf(`{"PartitionKey":"","RowKey":%q,"CurrentOwner":"worker1",
@@ -151,7 +151,7 @@ func (h *hub) write(t *testing.T, r row) {
 	table := h.tables.NewClient(h.name + r.table)
 	var err error
 	switch {
-	case r.verb == "POST": // a client may be late with it
+	case r.verb == "POST": // the worker may have written the row already
 		var refused *azcore.ResponseError
 		if _, err = table.AddEntity(t.Context(), []byte(r.entity), nil); errors.As(err, &refused) && refused.StatusCode == 409 {
 			err = nil
@@ -176,7 +176,7 @@ func (h *hub) put(t *testing.T, queue, text string, hidden time.Duration) {
 	}
 }
 
-// messages returns how many there are on the queues, hidden ones too.
+// messages returns the number of messages in the queues, including hidden ones.
 func (h *hub) messages(t *testing.T) (n int64) {
 	t.Helper()
 	for _, queue := range []string{"control-00", "workitems"} {
@@ -189,7 +189,7 @@ func (h *hub) messages(t *testing.T) (n int64) {
 	return n
 }
 
-// rows returns those of an instance in the history table.
+// rows returns the history rows of an instance.
 func (h *hub) rows(t *testing.T, instance string) (rows []string) {
 	t.Helper()
 	filter := "PartitionKey eq '" + instance + "'"
@@ -206,13 +206,12 @@ func (h *hub) rows(t *testing.T, instance string) (rows []string) {
 	return rows
 }
 
-// A copier turns what was recorded of some instances into another such recording:
-// of other instances and executions, at another time.
+// copier changes the texts of a recording to other instances, executions and times.
 type copier struct {
 	hub       string
-	blobs     string // the address of the container
-	suffix    string // of instance IDs
-	number    int    // in execution IDs
+	blobs     string // the URL of the container
+	suffix    string // appended to instance IDs
+	number    int    // used in execution IDs
 	shift     time.Duration
 	templates *templates
 }
@@ -268,13 +267,13 @@ func (c *copier) date(date string) string {
 	return shifted
 }
 
-// templates finds the parts of recorded texts that a copier changes, once for each text.
+// templates finds the parts of recorded texts that a copier changes, and caches them by text.
 type templates struct {
 	instances []*regexp.Regexp
 	known     map[string][]edit
 }
 
-// An edit is a part of a recorded text that a copier changes.
+// edit is a part of a recorded text that a copier changes.
 type edit struct {
 	start, end int
 	kind       editKind
@@ -300,7 +299,7 @@ var others = map[editKind]*regexp.Regexp{
 func newTemplates(instances []string) *templates {
 	t := &templates{known: make(map[string][]edit)}
 	for _, id := range instances {
-		// In JSON, and in JSON inside of JSON.
+		// The ID occurs in JSON and in JSON strings within JSON.
 		t.instances = append(t.instances, regexp.MustCompile(`(?:"|u0022)`+regexp.QuoteMeta(id)+`()(?:-child)?["\\]`))
 	}
 	return t
@@ -327,7 +326,7 @@ func (t *templates) of(text string) []edit {
 	return edits
 }
 
-// A step is what two histories that say the same have in common in a row.
+// step has the columns of a history row in which equivalent histories agree.
 type step struct {
 	EventType                                             string
 	EventID                                               int  `json:"EventId"`
@@ -336,10 +335,9 @@ type step struct {
 	Name, InstanceID, Input, Result, Reason, Tags, Status string
 }
 
-// steps returns the history that rows are of the instance's last execution. A
-// message that was delivered again and that nothing tells from another such, in
-// .NET as here, counts once: clients' and orchestrations' events, suspensions,
-// resumptions and rewinds. So do not count the episodes that had nothing else.
+// steps returns the history of the instance's current execution. It omits duplicates of redelivered
+// messages that neither .NET nor Go can recognize: events, suspensions, resumptions and rewinds of
+// clients and orchestrations. It also omits episodes that contain only such duplicates.
 func steps(t *testing.T, rows []string) (all []step) {
 	t.Helper()
 	type decoded struct {
@@ -356,7 +354,7 @@ func steps(t *testing.T, rows []string) (all []step) {
 		}
 		d.step.InstanceID, d.Status = d.Child, d.OrchestrationStatus
 		if d.Tags == "null" {
-			d.Tags = "" // .NET says so of none
+			d.Tags = "" // .NET writes "null" for no tags
 		}
 		if d.RowKey == "sentinel" {
 			execution = d.ExecutionID

@@ -12,27 +12,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
-// A change is one write of a recording: a message put on a queue, or rows of
-// one table written together.
+// change is one write in a recording: an enqueued message, or the rows of one table that were
+// written together.
 type change struct {
 	at     time.Time
-	client bool // whoever called the orchestration wrote it, not a worker
+	client bool // written by a client, not by a worker
 
 	message *message
 	rows    []row
 }
 
-// A message is one on a queue.
+// message is an enqueued message.
 type message struct {
-	queue  string // what the hub's name is in front of: control-00 or workitems
+	queue  string // without the hub's name: control-00 or workitems
 	text   string
 	hidden time.Duration
 
-	instance, execution string // whom it is for; the execution may be empty
+	instance, execution string // the target; execution may be empty
 	event               recordedEvent
 
-	// goneAt is the place of the first change at which nobody needs it any more:
-	// its event is in a history, or its activity has answered.
+	// goneAt is the index of the first change after which no worker needs the message: a history
+	// has its event, or its activity has completed.
 	goneAt int
 }
 
@@ -44,12 +44,12 @@ type recordedEvent struct {
 	ParentInstance  *struct{}
 }
 
-// kind returns what the EventType column says of such events.
+// kind returns the value of the EventType column for the event.
 func (e recordedEvent) kind() string {
 	return strings.TrimSuffix(strings.TrimPrefix(e.Type, "DurableTask.Core.History."), "Event")
 }
 
-// A row is one of a table as it was written.
+// row is a table row as it was written.
 type row struct {
 	table  string // Instances, History or Partitions
 	verb   string
@@ -59,7 +59,7 @@ type row struct {
 
 type rowKey struct{ PartitionKey, RowKey string }
 
-// columns are those of a row that tell what it says of messages.
+// columns are the columns of a row that identify the messages it has consumed.
 type columns struct {
 	EventType, ExecutionID, RuntimeStatus string
 	Timestamp                             time.Time `json:"_Timestamp"`
@@ -79,11 +79,11 @@ var (
 	hiddenFor      = regexp.MustCompile(`visibilitytimeout=(\d+)`)
 )
 
-// recordingDay is when the recordings were made, which say the time of the day only.
+// recordingDay is the date of the recordings, which contain only times of day.
 const recordingDay = "2026-11-20"
 
-// recordedChanges returns what was written in the scenarios of a file, in order,
-// with the messages' ends.
+// recordedChanges returns the writes in the scenarios of a file in order, with goneAt set in their
+// messages.
 func recordedChanges(t *testing.T, file string, scenarios ...string) []*change {
 	t.Helper()
 	wanted := make(map[string]bool)
@@ -110,7 +110,7 @@ func recordedChanges(t *testing.T, file string, scenarios ...string) []*change {
 			}
 		default:
 			c.rows = []row{readRow(t, r.Method, r.URL, r.Body)}
-			// A client writes the row of what it starts, and all that a rewind changes.
+			// A client writes the row of a started instance and all changes of a rewind.
 			c.client = c.rows[0].table == "History" || c.rows[0].columns(t).RuntimeStatus == "Pending"
 		}
 		if c.message == nil && c.rows[0].table == "Partitions" {
@@ -119,7 +119,7 @@ func recordedChanges(t *testing.T, file string, scenarios ...string) []*change {
 		all = append(all, c)
 	}
 	if len(all) == 0 {
-		t.Fatalf("%s has nothing of %v", file, scenarios)
+		t.Fatalf("%s has no writes of the scenarios %v", file, scenarios)
 	}
 	endMessages(t, all)
 	return all
@@ -129,7 +129,7 @@ func readRow(t *testing.T, verb, url, entity string) row {
 	t.Helper()
 	u := hubURL.FindStringSubmatch(url)
 	if u == nil {
-		t.Fatalf("no table in %s", url)
+		t.Fatalf("no table name in %s", url)
 	}
 	r := row{table: u[2], verb: verb, entity: entity}
 	if err := json.Unmarshal([]byte(entity), &r.key); err != nil {
@@ -164,7 +164,7 @@ func readMessage(t *testing.T, url, body string) *message {
 		event:     envelope.TaskMessage.Event,
 	}
 	if m.instance == "" {
-		t.Fatalf("no instance in %s", m.text)
+		t.Fatalf("no instance ID in %s", m.text)
 	}
 	if h := hiddenFor.FindStringSubmatch(url); h != nil {
 		var seconds int
@@ -186,8 +186,8 @@ func sentByClient(m *message) bool {
 	return false
 }
 
-// endMessages finds out from what follows a message when it has done its work,
-// since the recordings do not have deletions.
+// endMessages sets goneAt of all messages. It derives the value from later changes, because the
+// recordings contain no deletions.
 func endMessages(t *testing.T, all []*change) {
 	t.Helper()
 	for i, c := range all {
@@ -199,7 +199,7 @@ func endMessages(t *testing.T, all []*change) {
 		ended := false
 		for j := i + 1; j < len(all); j++ {
 			ended = ended || ends(t, all[j], m)
-			// An episode's messages are deleted once the instance's row is written.
+			// An episode's messages are deleted after the instance's row is written.
 			if ended && (m.queue == "workitems" || all[j].writesInstance(m.instance)) {
 				m.goneAt = j
 				break
@@ -212,7 +212,7 @@ func (c *change) writesInstance(id string) bool {
 	return len(c.rows) == 1 && c.rows[0].table == "Instances" && c.rows[0].key.PartitionKey == id
 }
 
-// ends reports whether c has all of m in it.
+// ends reports whether c contains the effect of m.
 func ends(t *testing.T, c *change, m *message) bool {
 	t.Helper()
 	if answer := c.message; answer != nil {
@@ -224,13 +224,13 @@ func ends(t *testing.T, c *change, m *message) bool {
 	}
 	for _, r := range c.rows {
 		if r.table == "History" && r.key.PartitionKey == m.instance && m.instance[0] == '@' {
-			return true // an entity's history does not have the messages of its batch
+			return true // an entity's history does not contain the messages of its batch
 		}
 		if r.table != "History" || r.key.PartitionKey != m.instance || c.client {
 			continue
 		}
 		row := r.columns(t)
-		isIn := row.EventType == m.event.kind() || row.EventType == m.event.kind()+"Event" // GenericEvent
+		isIn := row.EventType == m.event.kind() || row.EventType == m.event.kind()+"Event" // the column of a GenericEvent has the suffix
 		if isIn && row.Timestamp.Equal(m.event.Timestamp) || m.execution != "" && row.ExecutionID != m.execution {
 			return true
 		}

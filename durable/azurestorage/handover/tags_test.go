@@ -9,14 +9,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A tag of more than a column holds goes to a blob in the history. .NET has a
-// test that such an instance completes (DurableTask.AzureStorage.Tests,
-// LargeOrchestrationTags); whether the tag is still there nobody asks.
-func TestTags_TooLargeForATableAreKept(t *testing.T) {
+// A tag that is too long for a column is stored in a blob of the history. .NET tests only that such
+// an instance completes (DurableTask.AzureStorage.Tests, LargeOrchestrationTags), not that the tag
+// is kept.
+func TestTags_TooLongForAColumnAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t, simulated(t, 1, 0))
-		h.leave(t)
+		h.writeExpiredLease(t)
 		client := scenario{}.work(t, h)
 		large := strings.Repeat("x", 64<<10)
 		i, err := durable.Start(t.Context(), client, WaitEv, "", durable.InstanceID("tagged"), durable.Tags{"large": large})
@@ -27,7 +27,7 @@ func TestTags_TooLargeForATableAreKept(t *testing.T) {
 			t.Helper()
 			s, err := i.Status(t.Context(), durable.Fetch{})
 			if err != nil || s.Tags["large"] != large {
-				t.Errorf("%s it has %d tags, the large one with %d bytes: %v", when, len(s.Tags), len(s.Tags["large"]), err)
+				t.Errorf("%s: %d tags, the large one with %d bytes: %v", when, len(s.Tags), len(s.Tags["large"]), err)
 			}
 		}
 		check("before it runs")
@@ -37,7 +37,7 @@ func TestTags_TooLargeForATableAreKept(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("it does not begin: %v", err)
+				t.Fatalf("the instance has not started: %v", err)
 			}
 		}
 		check("while it waits")

@@ -11,29 +11,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 )
 
-// What instances wait for that .NET began is told after each of its writes, on the way
-// through a scenario.
-func TestWhy_TellsWhatInstancesWaitForThatDotNetBegan(t *testing.T) {
+// Why explains instances that .NET started, after each write of a scenario.
+func TestWhy_ExplainsInstancesThatDotNetStarted(t *testing.T) {
 	t.Parallel()
-	const about = "waits for nothing: it runs, or is about to" // its history has ended, and its row not yet
+	const about = "is running or about to run" // the history has ended, but not the row
 	for _, tt := range []struct {
 		scenario
-		want []string // what is told of the instance, in order, without repetitions
+		want []string // the reasons in order, without repetitions
 	}{
 		{scenario{file: "kinds", scenarios: []string{"retry"}, instances: []string{"retry"}}, []string{
-			`waits for a worker to begin with it`, `activity "Boom"`,
-			`timer before attempt 2 of 2 of "Boom", after the error: kaboom f1`, `activity "Boom", attempt 2 of 2, after the error: kaboom f1`,
-			`timer, after the error: kaboom f1`, about,
+			`waits for a worker to start it`, `activity "Boom"`,
+			`timer before attempt 2 of 2 of "Boom", last error: kaboom f1`, `activity "Boom", attempt 2 of 2, last error: kaboom f1`,
+			`timer, last error: kaboom f1`, about,
 			"has ended: DurableTask.Core.Exceptions.TaskFailedException: Task 'Boom' (#2) failed with an unhandled exception: kaboom f1",
 		}},
 		{scenario{file: "kinds", scenarios: []string{"timer"}, instances: []string{"tim"}}, []string{
-			`waits for a worker to begin with it`, `timer`, about, `has ended: "timer done"`,
+			`waits for a worker to start it`, `timer`, about, `has ended: "timer done"`,
 		}},
 		{scenario{file: "kinds", scenarios: []string{"terminate"}, instances: []string{"ev2"}}, []string{
-			`waits for a worker to begin with it`, `event "greet"`, about, `has ended: stop it`,
+			`waits for a worker to start it`, `event "greet"`, about, `has ended: stop it`,
 		}},
 		{scenario{file: "hello", scenarios: []string{"noext-begin"}, instances: []string{"seq1"}}, []string{
-			`waits for a worker to begin with it`, `activity "Hello"`, about, `has ended: ["Hello Tokyo!","Hello Seattle!","Hello London!"]`,
+			`waits for a worker to start it`, `activity "Hello"`, about, `has ended: ["Hello Tokyo!","Hello Seattle!","Hello London!"]`,
 		}},
 	} {
 		t.Run(tt.scenarios[0], func(t *testing.T) {
@@ -63,7 +62,7 @@ func TestWhy_TellsWhatInstancesWaitForThatDotNetBegan(t *testing.T) {
 							text += " it"
 						}
 						if (r.Kind == durable.ReasonNotStarted) != (place != "") {
-							t.Errorf("%q tells the place of an instance, or does not", r)
+							t.Errorf("%q: only the reason of an unstarted instance must have its place", r)
 						}
 						if !slices.Contains(got[max(0, len(got)-1):], text) {
 							got = append(got, text)
@@ -71,7 +70,7 @@ func TestWhy_TellsWhatInstancesWaitForThatDotNetBegan(t *testing.T) {
 					}
 				}
 				if !slices.Equal(got, tt.want) {
-					t.Errorf("told\n%q, want\n%q", got, tt.want)
+					t.Errorf("reasons\n%q, want\n%q", got, tt.want)
 				}
 			})
 		})
