@@ -238,7 +238,7 @@ type stint struct {
 	begin, end time.Time
 }
 
-var partitionLine = regexp.MustCompile(`time=(\S+) level=\S+ msg="partition(?:'s lease is)? (acquired|released|lost|is wanted by another worker|left to run out)[^"]*" taskHub=\S+(?: event=\S+)? partition=(\S+)`)
+var partitionLine = regexp.MustCompile(`time=(\S+) level=\S+ msg="(partition acquired|partition released|partition lost|another worker requested the partition|cannot release the partition's lease)[^"]*" taskHub=\S+(?: event=\S+)? partition=(\S+)`)
 
 // stints returns the periods of each queue according to the processes' logs.
 func (f *fleet) stints() map[string][]stint {
@@ -257,7 +257,7 @@ func (f *fleet) stints() map[string][]stint {
 				f.Fatal(err)
 			}
 			switch s := open[m[3]]; {
-			case m[2] == "acquired":
+			case m[2] == "partition acquired":
 				open[m[3]] = &stint{pid, at, end}
 			case s != nil:
 				s.end = at

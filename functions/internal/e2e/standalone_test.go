@@ -189,7 +189,7 @@ func TestStandalone_MonitorDetectsANewFile(t *testing.T) {
 
 	seen := a.start("E3_Monitor", watch)
 	eventually(t, 30*time.Second, "the second check", func() bool {
-		return strings.Contains(string(a.status(seen.StatusQueryGetURI).CustomStatus), "2 looks")
+		return strings.Contains(string(a.status(seen.StatusQueryGetURI).CustomStatus), "2 checks")
 	})
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
