@@ -107,8 +107,8 @@ func (e *sealedError) Error() string {
 
 func (e *sealedError) Unwrap() error { return errMoved }
 
-// settled calls f until it no longer fails with errMoved, up to findAttempts times.
-func settled(f func() error) error {
+// retryMoved calls f until it no longer fails with errMoved, up to findAttempts times.
+func retryMoved(f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if !errors.Is(err, errMoved) {

@@ -34,7 +34,7 @@ type history struct {
 	base     uint64 // last group in the base
 	manifest []byte
 	opens    uint64
-	deaths   uint64
+	crashes  uint64
 	alive    bool // the last owner has not closed the log
 }
 
@@ -46,7 +46,7 @@ func (h *history) code(c *logstore.Coder) {
 	c.String(&manifest)
 	h.manifest = []byte(manifest)
 	c.Uint(&h.opens)
-	c.Uint(&h.deaths)
+	c.Uint(&h.crashes)
 	c.Bool(&h.alive)
 }
 
@@ -54,7 +54,7 @@ func (h *history) code(c *logstore.Coder) {
 func (h *history) open() {
 	h.opens++
 	if h.alive {
-		h.deaths++
+		h.crashes++
 	}
 	h.alive = true
 }
@@ -141,8 +141,8 @@ func (s *scan) apply(blob uint64, f chain.Frame) error {
 		}
 		s.started, s.before, s.first = true, s.last, s.manifest
 	case kindOpened:
-		s.opens, s.deaths, s.alive = f.Number, 0, true
-		c.Uint(&s.deaths)
+		s.opens, s.crashes, s.alive = f.Number, 0, true
+		c.Uint(&s.crashes)
 	case kindClosed:
 		s.alive = false
 	case kindSeal:

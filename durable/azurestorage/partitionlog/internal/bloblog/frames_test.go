@@ -18,8 +18,8 @@ func blob(c *chain.Chain, frames ...chain.Frame) (b []byte) {
 
 func header(number uint64, h history) chain.Frame { return numbered(kindHeader, number, h.code) }
 
-func opened(opens, deaths uint64) chain.Frame {
-	return numbered(kindOpened, opens, func(c *logstore.Coder) { c.Uint(&deaths) })
+func opened(opens, crashes uint64) chain.Frame {
+	return numbered(kindOpened, opens, func(c *logstore.Coder) { c.Uint(&crashes) })
 }
 
 func TestScan_AcceptsCompleteFramesAndRejectsInvalidOnes(t *testing.T) {

@@ -58,7 +58,7 @@ func TestLog_IsLostBeforeTheLeaseExpiresIfRenewalsFail(t *testing.T) {
 		outage.Store(true)
 		began := time.Now()
 		<-l.Lost()
-		if after := time.Since(began); l.Valid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errRanOut) {
+		if after := time.Since(began); l.Valid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errLeaseExpired) {
 			t.Errorf("lost after %v with a lease of %v: %v", after, cfg.Lease, l.Err())
 		}
 		if err := l.Append(1, group(1)); !errors.As(err, new(*logstore.UncertainError)) {
@@ -231,7 +231,7 @@ func TestLog_AForeignAppendEndsTheOwnership(t *testing.T) {
 		if _, _, err := own.Append(t.Context(), other, own.leaseID, own.offset); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errOthers) || l.Valid() {
+		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errForeignAppend) || l.Valid() {
 			t.Errorf("Append: %v; want an UncertainError", err)
 		}
 	})

@@ -16,46 +16,46 @@ import (
 	"github.com/google/uuid"
 )
 
-// Log is a partition's log, of its owner. It is a [logstore.Log]; see there for Append, Size,
-// Turn, Reserve and Close.
+// Log is the log of a partition, opened by its owner. It implements [logstore.Log], which documents
+// Append, Size, Turn, Reserve and Close.
 type Log struct {
 	ownership
 	chain *chain.Chain
-	tasks sync.WaitGroup // in the background
+	tasks sync.WaitGroup // background goroutines
 
-	// Of the goroutine that appends groups.
-	size, part int64 // bytes since the last turn, and between the last two
+	// Used only by the goroutine that appends groups.
+	size, part int64 // bytes since the last turn; bytes between the last two turns
 	turned     bool
 
-	mu      chain.Lock // one append at a time; protects the following
+	mu      chain.Lock // held during an append; protects the fields below
 	history history
-	before  []blobGroups  // the blobs before the current one
-	next    chan prepared // the blob after it, nil if nobody has begun to make that
+	before  []blobGroups  // blobs before the current one
+	next    chan prepared // the next blob while it is prepared, else nil
 	buf     []byte
 	closed  bool
 }
 
 var _ logstore.Log = (*Log)(nil)
 
-// blobGroups says up to which group a blob has them, at most.
+// blobGroups is a blob and the upper limit of its group numbers.
 type blobGroups struct{ number, last uint64 }
 
-// prepared is the next blob, or why there is none.
+// prepared is the result of preparing the next blob.
 type prepared struct {
 	blob *ownBlob
 	err  error
 }
 
-// Open takes the log, which it makes if there is none, and returns what it has. The error is
-// a *[HeldError] if somebody else has it, and a *[chain.DamageError], with nothing changed, if
-// it is not what was written.
+// Open acquires the log and returns its content. It creates the log if it does not exist. The error
+// is a *[HeldError] if another process owns the log, and a *[chain.DamageError] if a blob is
+// damaged or missing. Open changes nothing in a damaged log.
 func Open(ctx context.Context, cfg Config) (*Log, *Recovered, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, nil, err
 	}
 	var l *Log
 	var r *Recovered
-	err := settled(func() (err error) {
+	err := retryMoved(func() (err error) {
 		l = &Log{ownership: ownership{cfg: cfg}, chain: cfg.chain(), mu: chain.NewLock(), part: min(cfg.MaxSize, 8<<20)}
 		l.own, l.end = context.WithCancel(context.WithoutCancel(ctx))
 		if r, err = l.take(ctx); err != nil {
@@ -110,7 +110,7 @@ func (l *Log) take(ctx context.Context) (*Recovered, error) {
 	return r, nil
 }
 
-// recover reads a log that was taken, and notes in it who has it now.
+// recover reads an acquired log and records the new owner in it.
 func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *Recovered, err error) {
 	s := scan{chain: l.chain}
 	if own.offset, err = s.readWhole(ctx, own.Link); err != nil {
@@ -136,8 +136,8 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 		}
 	}
 	l.history.open()
-	r.Opens, r.Crashes = l.history.opens, l.history.deaths
-	opened := numbered(kindOpened, l.history.opens, func(c *logstore.Coder) { c.Uint(&l.history.deaths) })
+	r.Opens, r.Crashes = l.history.opens, l.history.crashes
+	opened := numbered(kindOpened, l.history.opens, func(c *logstore.Coder) { c.Uint(&l.history.crashes) })
 	return r, l.appendTo(own, opened)
 }
 
@@ -177,7 +177,7 @@ func (l *Log) Append(number uint64, changes []byte) error {
 	return nil
 }
 
-// maxGroup is how long the changes of a group can be, in bytes: it is in memory as a whole.
+// maxGroup is the maximum size of a group's changes, in bytes. A group must fit into memory.
 const maxGroup = 512 << 20
 
 // Size implements [logstore.Log].
@@ -189,9 +189,8 @@ func (l *Log) Turn() { l.part, l.size, l.turned = max(l.size, l.cfg.MaxSize/64),
 // Reserve implements [logstore.Log]. There is always room.
 func (l *Log) Reserve(int64) error { return nil }
 
-// SetBase makes a manifest count that has all groups up to last, and deletes, in the
-// background, blobs that are not needed with it. Any goroutine may call it, at any time.
-// Errors are those of Append.
+// SetBase records the manifest of a base that contains all groups up to last. It then deletes
+// obsolete blobs in the background. It is safe for concurrent use. It has the errors of Append.
 func (l *Log) SetBase(last uint64, manifest []byte) error {
 	if most := l.cfg.MaxBlock / 2; len(manifest) > most {
 		return fmt.Errorf("%w: a manifest of %d bytes; want at most %d", logstore.ErrTooLarge, len(manifest), most)
@@ -207,7 +206,7 @@ func (l *Log) SetBase(last uint64, manifest []byte) error {
 	l.history.base, l.history.manifest = last, slices.Clone(manifest)
 	var covered []blobGroups
 	l.before = slices.DeleteFunc(l.before, func(b blobGroups) bool {
-		is := b.last <= last && b.number+1 < l.current.Number // the one before the current one stays
+		is := b.last <= last && b.number+1 < l.current.Number // keep the predecessor of the current blob
 		if is {
 			covered = append(covered, b)
 		}
@@ -219,7 +218,7 @@ func (l *Log) SetBase(last uint64, manifest []byte) error {
 	return nil
 }
 
-// remove deletes blobs. What cannot be deleted is tried again with the next manifest.
+// remove deletes blobs. The next manifest retries failed deletions.
 func (l *Log) remove(covered []blobGroups) {
 	for _, b := range covered {
 		if err := l.chain.Blob(b.number).Remove(l.own, "", ""); err != nil && !store.IsNotFound(err) {
@@ -230,7 +229,8 @@ func (l *Log) remove(covered []blobGroups) {
 	}
 }
 
-// Release leaves the log to others at once, or abandons it if ctx ends before.
+// Release closes the log, so that another process can acquire it immediately. If ctx ends first,
+// Release abandons the log.
 func (l *Log) Release(ctx context.Context) error {
 	defer context.AfterFunc(ctx, l.Abandon)()
 	l.mu.Lock()
@@ -246,7 +246,7 @@ func (l *Log) Release(ctx context.Context) error {
 		if next != nil {
 			l.tasks.Go(func() {
 				if p := <-next; p.err == nil {
-					_ = p.blob.Remove(l.own, p.blob.leaseID, "") // else the next roll-over does
+					_ = p.blob.Remove(l.own, p.blob.leaseID, "") // else the next roll-over deletes it
 				}
 			})
 		}
@@ -265,11 +265,11 @@ func (l *Log) Close(bool) error {
 	return l.Release(ctx)
 }
 
-// appendTo appends a frame to a blob. It tries until that is certain, or until the lease has
-// run out. Errors other than an [logstore.UncertainError] say that nothing was appended.
+// appendTo appends a frame to a blob. It retries until the result is certain or the lease expires.
+// After an error other than a [logstore.UncertainError], nothing was appended.
 func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 	if l.closed {
-		return errOver
+		return errClosed
 	}
 	l.buf = l.chain.AppendFrame(l.buf[:0], f)
 	defer func() {
@@ -280,7 +280,7 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 	doubt := false
 	for delay := store.FirstRetryDelay; ; delay = min(2*delay, time.Second) {
 		if !l.Valid() {
-			return l.lose(errRanOut)
+			return l.lose(errLeaseExpired)
 		}
 		err := l.once(func(ctx context.Context) error {
 			_, _, err := b.Append(ctx, l.buf, b.leaseID, b.offset)
@@ -296,8 +296,8 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 			b.blocks++
 			return nil
 		case l.own.Err() != nil:
-			return l.lose(errOver)
-		case !errors.Is(err, errOthers) && store.IsTransient(err):
+			return l.lose(errClosed)
+		case !errors.Is(err, errForeignAppend) && store.IsTransient(err):
 			doubt = doubt || !store.WasNotApplied(err)
 		case doubt, store.IsConflict(err), store.IsNotFound(err):
 			return l.lose(fmt.Errorf("append to %s: %w", b.Name, err))
@@ -308,22 +308,22 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 	}
 }
 
-// once makes a request that waits for its answer for a third of the lease.
+// once makes a request with a timeout of a third of the lease duration.
 func (l *Log) once(ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(l.own, l.cfg.Lease/3)
 	defer cancel()
 	return ask(ctx)
 }
 
-// errOthers is the error of an append where somebody else has written.
-var errOthers = errors.New("something else was appended at this position")
+// errForeignAppend means that the blob has other content at the offset of an append.
+var errForeignAppend = errors.New("another process appended at this offset")
 
-// compare returns nil if what was to be appended is where it was to go.
+// compare returns nil if the blob has the intended content at the offset of the append.
 func (l *Log) compare(b *ownBlob) error {
 	return l.once(func(ctx context.Context) error {
 		part, err := b.Read(ctx, b.offset, int64(len(l.buf)))
 		if err == nil && (!b.Is(part) || string(part.Content) != string(l.buf)) {
-			return errOthers
+			return errForeignAppend
 		}
 		return err
 	})
@@ -363,9 +363,9 @@ func (l *Log) create(current *ownBlob) (*ownBlob, error) {
 	return nil, fmt.Errorf("create %s: %w", l.chain.Name(number), errMoved)
 }
 
-// removeLeftover deletes the blob after the current one, which others left behind when they
-// had that. After the blob was looked at, the lease is renewed: so nobody else had the log
-// when the blob was seen, and it is none that became the log since.
+// removeLeftover deletes a leftover blob after the current one. It renews the lease after it has
+// listed the blob. If that succeeds, no other process owned the log at that time. So the listed
+// blob cannot have become the log since.
 func (l *Log) removeLeftover(current *ownBlob, number uint64) error {
 	left, _, err := l.chain.Find(l.own, number)
 	if err != nil || left.Number == 0 {
@@ -389,7 +389,7 @@ func (l *Log) removeLeftover(current *ownBlob, number uint64) error {
 	})
 }
 
-// rollOver makes the log go on in the next blob. mu is locked.
+// rollOver continues the log in the next blob. mu is locked.
 func (l *Log) rollOver() error {
 	old := l.current
 	next, err := l.prepared()
@@ -410,14 +410,14 @@ func (l *Log) rollOver() error {
 	l.state.Unlock()
 	l.before = append(l.before, blobGroups{old.Number, l.history.last})
 	l.turned = false
-	l.tasks.Go(func() { _ = l.leases(old).Release(l.own, old.leaseID) }) // else it runs out
+	l.tasks.Go(func() { _ = l.leases(old).Release(l.own, old.leaseID) }) // else the lease expires
 	return nil
 }
 
-// prepared returns the next blob with a fresh lease. mu is locked.
+// prepared returns the next blob, with a recently renewed lease. mu is locked.
 func (l *Log) prepared() (*ownBlob, error) {
 	if l.closed {
-		return nil, errOver
+		return nil, errClosed
 	}
 	if l.next == nil {
 		l.prepare()

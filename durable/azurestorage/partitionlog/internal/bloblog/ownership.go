@@ -13,30 +13,30 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// ownership is the lease on a log, which is that on its current blob.
+// ownership is the ownership of a log: the lease on its current blob.
 type ownership struct {
 	cfg     Config
 	own     context.Context // ends with the ownership
 	renewal sync.WaitGroup
 
-	state   sync.Mutex // protects the following; it is not held during requests
+	state   sync.Mutex // protects the fields below; not held during requests
 	current *ownBlob
-	cause   error // why the ownership is over
+	cause   error // reason why the ownership has ended
 	end     context.CancelFunc
 }
 
-// ownBlob is a blob that the owner has a lease on.
+// ownBlob is a blob that the owner has leased.
 type ownBlob struct {
 	chain.Link
 	*store.AppendBlob
 	leaseID string
-	offset  int64 // where the next append goes; Log.mu protects it
+	offset  int64 // offset of the next append; Log.mu protects it
 	blocks  int   // Log.mu protects it
 
 	renewed, until time.Time // ownership.state protects them
 }
 
-// leases is the blob by the client for leases.
+// leases returns the blob by the client for lease requests.
 func (o *ownership) leases(b *ownBlob) *store.AppendBlob { return o.cfg.Leases.AppendBlob(b.Name) }
 
 // acquire takes a lease on the very blob that was created or listed.
@@ -51,20 +51,21 @@ func (o *ownership) renewed(ctx context.Context, b *ownBlob) error {
 	return o.extend(b, func() error { return o.leases(b).Renew(ctx, b.leaseID) })
 }
 
-// extend notes that ask acquired or renewed a lease. Its time counts from before.
+// extend calls ask, which acquires or renews a lease, and updates the expiry. The lease counts from
+// the start of the request.
 func (o *ownership) extend(b *ownBlob, ask func() error) error {
 	sent := time.Now()
 	err := ask()
 	if err == nil {
 		o.state.Lock()
 		defer o.state.Unlock()
-		b.renewed, b.until = sent, sent.Add(o.cfg.Lease-o.cfg.Lease/10) // clocks do not run alike
+		b.renewed, b.until = sent, sent.Add(o.cfg.Lease-o.cfg.Lease/10) // clocks may run at different speeds
 	}
 	return err
 }
 
-// Valid reports whether nobody else can have the log now: the last request that acquired or
-// renewed the lease was sent less than its length ago, by any clock.
+// Valid reports whether no other process can own the log now. The last successful acquisition or
+// renewal was sent less than the lease duration ago, by the monotonic clock and by the wall clock.
 func (o *ownership) Valid() bool {
 	o.state.Lock()
 	defer o.state.Unlock()
@@ -76,37 +77,37 @@ func (o *ownership) valid() bool {
 	return o.cause == nil && now.Before(o.current.until) && now.Round(0).Before(o.current.until.Round(0))
 }
 
-// Lost returns a channel that is closed when the log is no longer this owner's: the lease is
-// lost or has run out, an append is in doubt, or Release or Abandon was called.
+// Lost returns a channel that is closed when the ownership ends: the lease was lost or has expired,
+// the result of an append is unknown, or Release or Abandon was called.
 func (o *ownership) Lost() <-chan struct{} { return o.own.Done() }
 
-// Err returns why the log is no longer this owner's, nil while it is.
+// Err returns the reason why the ownership has ended, or nil.
 func (o *ownership) Err() error {
 	o.state.Lock()
 	defer o.state.Unlock()
 	return o.cause
 }
 
-var errOver = errors.New("the log was closed")
+var errClosed = errors.New("the log was closed")
 
-// lose ends the ownership, and returns the error of an append that may have happened.
+// lose ends the ownership. It returns the error of an append with unknown result.
 func (o *ownership) lose(cause error) error {
 	o.state.Lock()
 	defer o.state.Unlock()
 	if o.cause == nil {
 		o.cause = cause
 		o.end()
-		if !errors.Is(cause, errOver) {
-			o.cfg.Log.Warn("the partition's log is lost to this process", "log", o.cfg.Prefix, "reason", cause)
+		if !errors.Is(cause, errClosed) {
+			o.cfg.Log.Warn("lost the log of a partition", "log", o.cfg.Prefix, "reason", cause)
 		}
 	}
 	return &logstore.UncertainError{Cause: fmt.Errorf("log %s: %w", o.cfg.Prefix, o.cause)}
 }
 
-// errRanOut is the error of a lease that could not be renewed in time.
-var errRanOut = errors.New("the lease ran out before it could be renewed")
+// errLeaseExpired means that the lease could not be renewed in time.
+var errLeaseExpired = errors.New("the lease expired before it could be renewed")
 
-// renew renews the lease until it is lost.
+// renew renews the lease until the ownership ends.
 func (o *ownership) renew() {
 	every := o.cfg.Lease / 3
 	for wait := every; pause.For(o.own, wait); {
@@ -114,7 +115,7 @@ func (o *ownership) renew() {
 		b, until := o.current, o.current.until
 		wait = time.Until(b.renewed.Add(every))
 		o.state.Unlock()
-		if wait > 0 { // it became the current one since
+		if wait > 0 { // another blob has become the current one
 			continue
 		}
 		ctx, cancel := context.WithDeadline(o.own, until)
@@ -125,10 +126,10 @@ func (o *ownership) renew() {
 		o.state.Unlock()
 		switch wait = every; {
 		case err == nil:
-		case !current: // the log went on
+		case !current: // the log continues in another blob
 		case o.own.Err() != nil:
 		case !valid:
-			_ = o.lose(fmt.Errorf("%w: %w", errRanOut, err))
+			_ = o.lose(fmt.Errorf("%w: %w", errLeaseExpired, err))
 		case store.IsTransient(err):
 			wait = min(every/10, time.Until(until))
 		default:
@@ -137,7 +138,7 @@ func (o *ownership) renew() {
 	}
 }
 
-// Renew renews the lease. It fails if another process owned the log since this one opened it.
+// Renew renews the lease. It fails if another process has owned the log since this one opened it.
 func (o *ownership) Renew(ctx context.Context) error {
 	o.state.Lock()
 	b := o.current
@@ -145,6 +146,6 @@ func (o *ownership) Renew(ctx context.Context) error {
 	return o.renewed(ctx, b)
 }
 
-// Abandon ends the ownership without a request, as the death of the process does. Others can
-// have the log when the lease has run out.
-func (o *ownership) Abandon() { _ = o.lose(errOver) }
+// Abandon ends the ownership without a request, as the death of the process does. Other processes
+// can acquire the log after the lease has expired.
+func (o *ownership) Abandon() { _ = o.lose(errClosed) }

@@ -27,7 +27,7 @@ func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 	}
 	r := &Reader{}
 	var recovered *Recovered
-	err := settled(func() error {
+	err := retryMoved(func() error {
 		r.scan = scan{chain: cfg.chain()}
 		current, all, err := cfg.find(ctx, r.scan.chain)
 		if err == nil && current.Size == 0 && current.Number == 1 {
