@@ -205,7 +205,7 @@ func (s *scan) movedFrom(l chain.Link) error {
 // recovered returns the content of the log after the current blob has been read into s. It also
 // reads the older blobs with groups that the base lacks.
 func (s *scan) recovered(ctx context.Context, current chain.Link, all []chain.Link) (*Recovered, error) {
-	r := &Recovered{Manifest: s.manifest, Base: s.base, Last: s.last, Opens: s.opens, Crashes: s.deaths}
+	r := &Recovered{Manifest: s.manifest, Base: s.base, Last: s.last, Opens: s.opens, Crashes: s.crashes}
 	if len(r.Manifest) == 0 {
 		r.Manifest = nil
 	}
