@@ -33,10 +33,9 @@ import (
 //
 // A message is not deleted before the row is written, because no further checkpoint may follow to
 // repair the row. The commit waits for step 3 only if clients depend on the new status: an end, a
-// suspension or a resumption. Otherwise the row is written in the background, and only the end of
-// the session and the next checkpoint that writes the row wait for it. The first Running status is
-// delayed in addition (see [rowDelay]): the next checkpoint writes it, or skips it if the row
-// changes anyway.
+// suspension or a resumption. Otherwise the row is written in the background. Then only the end of
+// the session and the next row write wait for it. The first Running status is delayed in addition
+// (see [rowDelay]): the next checkpoint writes it, or skips it if the row changes anyway.
 type commit struct {
 	*session
 	cp *provider.Checkpoint
@@ -207,8 +206,9 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 	return nil
 }
 
-// recordSuperseded remembers the generations that the checkpoint has replaced: the execution of the
-// session, and each generation that started and continued as new within the episode.
+// recordSuperseded remembers the generations that the checkpoint has replaced. These are the
+// execution of the session and each generation that started and continued as new within the
+// episode.
 func (c *commit) recordSuperseded() {
 	if !c.cp.ContinuedAsNew || history.IsEntity(c.slot.id) {
 		return

@@ -100,8 +100,8 @@ type Config struct {
 	// SetAsideUndecodable makes the worker move a message that it cannot decode to a separate queue
 	// after ten receives, which takes about 17 minutes. [TaskHub.RetryUndecodable] moves these
 	// messages back. Default false: the message stays in its queue, hidden for ten minutes at a
-	// time, because another worker of the hub may be able to decode it. A message whose blob is
-	// missing is moved in any case.
+	// time. Another worker of the hub may be able to decode it. A message whose blob is missing is
+	// moved in any case.
 	SetAsideUndecodable bool
 
 	// LeaseInterval is the duration of a partition lease unless it is renewed. Default 30 s; 1 s to
@@ -318,8 +318,9 @@ func (a AppLease) validate() error {
 
 // JumpStart makes clients record each start in a separate table before they send it, like the
 // Durable Task Framework on Service Bus. A worker reads the records of its partitions and sends a
-// start again if it has not arrived, because the client died or the storage rejected the message. A
-// start costs three additional storage operations. Each partition costs one query per Interval.
+// start again if it has not arrived. That happens if the client died or the storage rejected the
+// message. A start costs three additional storage operations. Each partition costs one query per
+// Interval.
 type JumpStart struct {
 	// Enabled enables JumpStart for this client and this worker.
 	Enabled bool

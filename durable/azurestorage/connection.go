@@ -64,10 +64,10 @@ func (b *BlobClients) Usage() []provider.Usage {
 	return []provider.Usage{b.usage.Blobs.Usage(storageop.Blob)}
 }
 
-// ParseConnectionString parses an Azure Storage connection string. Valid are a string with an
-// account and its key, a string with endpoints and a shared access signature, and
-// "UseDevelopmentStorage=true" for Azurite on its default ports. Errors do not contain the string,
-// because it is a secret.
+// ParseConnectionString parses an Azure Storage connection string. It accepts a string with an
+// account and its key, and a string with endpoints and a shared access signature.
+// "UseDevelopmentStorage=true" selects Azurite on its default ports. Errors do not contain the
+// string, because it is a secret.
 func ParseConnectionString(s string) (Connection, error) {
 	a, err := store.ParseAccount(s)
 	return Connection{account: a}, err

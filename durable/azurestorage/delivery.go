@@ -177,9 +177,9 @@ func (d *delivery) removeDuplicate(ctx context.Context) {
 }
 
 // markCommitted records that a checkpoint has consumed the message although it is going to be
-// released: the instance's row or its tracking records could not be written. When the message is
-// redelivered, both are repaired and the message is deleted. The history alone may not identify it:
-// an instance that continued as new no longer has the event.
+// released. The reason is that the instance's row or its tracking records could not be written.
+// When the message is redelivered, both are repaired and the message is deleted. The history alone
+// may not identify it: an instance that continued as new no longer has the event.
 func (d *delivery) markCommitted() {
 	if d.result == nil && !d.direct.markCommitted() && !history.IsEntity(d.target().InstanceID) { // an entity's state records the messages that it consumed
 		d.hub.held.spend(d, spentMessage{repair: d.target().InstanceID})
@@ -201,8 +201,8 @@ func (d *delivery) repair(ctx context.Context, instanceID string) {
 // as a poison message (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
 const maxAbandonDelay = 10 * time.Minute
 
-// abandonDelay returns how long an abandoned message stays hidden: 2, 4, 8 seconds and so on after
-// 1, 2, 3 receives, and 1 second if it was never received.
+// abandonDelay returns how long an abandoned message stays hidden. The delay is 2, 4, 8 seconds and
+// so on after 1, 2, 3 receives, and 1 second if the message was never received.
 func abandonDelay(dequeueCount int) time.Duration {
 	if dequeueCount >= 10 {
 		return maxAbandonDelay

@@ -11,7 +11,7 @@ import (
 
 // Direct results
 //
-// If an activity runs in the process that owns the partition of its instance, its result is
+// An activity may run in the process that owns the partition of its instance. Its result is then
 // delivered to the instance in memory, without a message. The work item stays in its queue, hidden,
 // until the checkpoint with the result is committed. If the process dies before that, the work item
 // reappears and the activity runs again.

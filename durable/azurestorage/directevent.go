@@ -46,7 +46,7 @@ type directDelivery struct {
 	// mu guards the fields below and is held while the message is enqueued. It is a channel because
 	// synctest does not treat a goroutine that waits for a sync.Mutex as idle.
 	mu             chan struct{}
-	enqueued       bool // it is in its queue
+	enqueued       bool // the message is in its queue
 	returned       bool // outcome has been sent
 	committed      bool // the history contains the event
 	maybeCommitted bool // the history write had no clear result
@@ -56,7 +56,7 @@ type directDelivery struct {
 // sendDirectly delivers out in memory and waits until it is durable. The caller has reserved a slot
 // for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
 // enqueue it.
-func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (taken bool, err error) {
+func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (delivered bool, err error) {
 	r := out.partition.currentReading()
 	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || r == nil || visibilityDelay(out.env.Message, time.Now()) > 0 {
 		return false, nil

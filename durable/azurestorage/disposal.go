@@ -125,8 +125,8 @@ const maxStartDelay = 10 * time.Second
 
 // startDelay returns how long to hold back a message for an instance that has not started.
 // dequeueCount is the number of its receives. The delay grows as usual, but is limited so that the
-// message is redelivered soon after the start: until shortly after the scheduled time, or if the
-// start is late, for at most a quarter of its lateness or maxStartDelay, whichever is longer.
+// message is redelivered soon after the start. Before the scheduled time, the limit is one second
+// after that time. Later, it is a quarter of the lateness or maxStartDelay, whichever is longer.
 func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
 	delay := abandonDelay(dequeueCount)
 	late := now.Sub(dueSince(s))

@@ -20,8 +20,9 @@ type heldMessages struct {
 	hub  *TaskHub
 	mu   sync.Mutex
 	byID map[string]*delivery
-	// spent holds the keys of consumed messages that may be redelivered: their delete may have
-	// failed, or they were released because the row or the tracking records could not be written.
+	// spent holds the keys of consumed messages that may be redelivered. Either their delete may
+	// have failed, or they were released because the row or the tracking records could not be
+	// written.
 	spent map[string]spentMessage
 	// empty is closed when no message is held. It is nil unless a goroutine waits for that.
 	empty chan struct{}
@@ -39,10 +40,10 @@ func newHeldMessages(h *TaskHub) *heldMessages {
 
 func heldKey(queue, id string) string { return queue + "/" + id }
 
-// add registers d. If the message is registered already, because its visibility timeout ended while
-// this process held it, add updates that delivery with the new receipt and returns it. A delivery
-// that is being released is replaced by d: the message can be received again before the release
-// request returns.
+// add registers d. The message may be registered already, because its visibility timeout ended
+// while this process held it. Then add updates that delivery with the new receipt and returns it. A
+// delivery that is being released is replaced by d: the message can be received again before the
+// release request returns.
 func (h *heldMessages) add(d *delivery) (older *delivery) {
 	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()

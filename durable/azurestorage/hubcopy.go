@@ -14,9 +14,9 @@ import (
 // explain.
 type HiddenError struct {
 	TaskHub string
-	// Hidden counts the unexplained messages: timers of executions that were purged or have
-	// continued as new, scheduled signals of clients and entities, and messages that are held back
-	// because they could not be processed.
+	// Hidden counts the unexplained messages. They are timers of executions that were purged or
+	// have continued as new, scheduled signals of clients and entities, and messages that are held
+	// back after a failure.
 	Hidden int
 	// Missing counts messages that the histories require and that are not visible.
 	Missing int

@@ -47,7 +47,7 @@ const maxTrackingPrefixLength = 63 - len("Instances")
 
 // SanitizeHubName derives a hub name from another name, such as a site name, in the same way as the
 // .NET extension (WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs, SanitizeHubName).
-// It removes all characters except letters and digits, inserts "t" before a leading digit,
+// It removes all characters except letters and digits and inserts "t" before a leading digit. It
 // truncates the result to 45 characters and pads it to at least 3. As in .NET, it keeps letters
 // outside ASCII, which [ValidateHubName] rejects.
 func SanitizeHubName(name string) string {

@@ -36,8 +36,8 @@ const rowDelay = time.Second
 
 // writeRowLater writes the row in the background while the partition is owned. It returns false if
 // the partition is not owned. After the write it deletes the messages of earlier checkpoints that
-// did not write the row, or otherwise the messages of this checkpoint: one redelivered message is
-// enough to repair the row. before is the skipped row write of the previous checkpoint, or nil.
+// did not write the row, or else this checkpoint's messages. One redelivered message is enough to
+// repair the row. before is the skipped row write of the previous checkpoint, or nil.
 func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*delivery, before *pendingRow) bool {
 	r := c.slot.partition.currentReading()
 	if r == nil {
@@ -205,7 +205,7 @@ func (b startedExecutions) correct(state *provider.InstanceState) {
 
 // startedRegistry holds the started executions of a hub. Clients in this process use it to correct
 // the states of instances.
-type startedRegistry struct{ all sync.Map } // of beginning, by instance
+type startedRegistry struct{ all sync.Map } // instance ID to startedExecution
 
 func (b *startedRegistry) add(execution history.OrchestrationInstance, updatedAt time.Time) {
 	b.all.Store(execution.InstanceID, startedExecution{execution, updatedAt})

@@ -13,8 +13,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// storedSequence returns the history rows, in the format of the table service, of an orchestration
-// that called n activities one after another and waits for one more.
+// storedSequence returns history rows in the format of the table service. Their orchestration
+// called n activities one after another and waits for one more.
 func storedSequence(n int) [][]byte {
 	const id, execution = "8747b3a46089446a9771b91d72f57a5a", "1c5f4050a76442e08367975e81734a5d"
 	at := time.Date(2026, 11, 20, 18, 34, 3, 41447400, time.UTC)

@@ -16,11 +16,11 @@ import (
 const maxRewindAttempts = 3
 
 // Rewind implements [provider.Rewinder]. It changes the rows of the history as .NET does
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, RewindHistoryAsync), but in one
-// transaction per execution. It rewinds the execution that the sentinel names; .NET selects the one
-// with the longest history, which may have been replaced. The sentinel gets a new ETag although its
-// columns stay the same: a worker that is late to write the failure of the execution then detects
-// the change.
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs, RewindHistoryAsync), but in as few
+// transactions per execution as possible. It rewinds the execution that the sentinel names; .NET
+// selects the one with the longest history, which may have been replaced. The sentinel gets a new
+// ETag although its columns stay the same. A worker that is late to write the failure of the
+// execution thus detects the change.
 func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 	if err := wire.CheckID(id); err != nil {
 		return err

@@ -211,10 +211,10 @@ func (s *sender) reserve(out []*outgoing) {
 	}
 }
 
-// retract deletes the messages of a checkpoint that was not committed. If another worker has
-// received one, it holds the message back and later discards it, because no history explains it; an
-// activity runs once too often. retract then deletes the blob of a large message, unless another
-// worker may hold the message. If the blob is deleted, retract clears its name in sent.
+// retract deletes the messages of a checkpoint that was not committed. Another worker may have
+// received one. It then holds the message back and later discards it, because no history explains
+// it; an activity runs once too often. retract then deletes the blob of a large message, unless
+// another worker may hold the message. If the blob is deleted, retract clears its name in sent.
 func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()

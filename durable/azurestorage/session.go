@@ -193,8 +193,8 @@ func (s *session) removeConsumed(ctx context.Context) {
 	}
 }
 
-// mayBeLost reports whether another worker may have advanced the instance: this worker no longer
-// owns the partition, or another worker may have received one of the messages.
+// mayBeLost reports whether another worker may have advanced the instance. That is possible if this
+// worker no longer owns the partition, or if another worker may have received one of the messages.
 func (s *session) mayBeLost() bool {
 	return !s.slot.partition.isListening() || anyLost(s.current)
 }

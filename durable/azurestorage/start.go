@@ -82,7 +82,7 @@ func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMes
 
 // tryStart starts an instance. It replaces the instance whose row is before; the ID must be free if
 // before is nil. If another instance has the ID, tryStart returns that instance's row.
-func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
+func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (other *wire.InstanceRow, err error) {
 	p := s.hub.partitionOf(start.Target.InstanceID)
 	out := &outgoing{
 		queue: p.queue, partition: p, duplicates: true,
@@ -131,9 +131,9 @@ func (s *starter) rememberNew(d *delivery, row *wire.InstanceRow) {
 // The start is sent when a client starts the ID again (see resendPending), or later by a worker
 // (see [overdueStarts]).
 //
-// started is false if the start must be sent before the row is inserted: it is not due yet, or it
-// is large, and the row must name its blob.
-func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (taken *wire.InstanceRow, started bool, err error) {
+// started is false if the start must be sent before the row is inserted. That holds for a start
+// that is not due yet, and for a large one, because the row must name its blob.
+func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
 	h, r := s.hub, out.partition.currentReading()
 	if !out.claim || r == nil || !provider.Due(*out.env.Message).IsZero() {
 		return nil, false, nil
@@ -150,8 +150,8 @@ func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *histo
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		h.sender.unclaim(out)
-		taken, err = s.tryStart(ctx, *out.env.Message, event, nil)
-		return taken, true, err
+		other, err = s.tryStart(ctx, *out.env.Message, event, nil)
+		return other, true, err
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 	case err == nil || store.WasNotApplied(err):
 		h.sender.unclaim(out)
@@ -193,8 +193,8 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 }
 
 // resendPending sends the start of a due, pending instance again after a client was refused its ID.
-// The client may have started it before without getting a response, and the process that inserted
-// the row may have died before it sent the start.
+// The client may have started it before without getting a response. The process that inserted the
+// row may have died before it sent the start.
 func (s *starter) resendPending(ctx context.Context, state *provider.InstanceState) error {
 	h := s.hub
 	hasStart := h.partitionOf(state.Instance.InstanceID).currentReading() != nil && h.inbox.hasStart(state.Instance)
@@ -261,11 +261,11 @@ func (s *starter) jumpStarts(ctx context.Context, p *partition) {
 // so that the instance runs once even if the first start arrives later.
 func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	h := s.hub
-	there, err := h.instances.Rows.Read(ctx, row.InstanceID)
+	stored, err := h.instances.Rows.Read(ctx, row.InstanceID)
 	if err != nil {
 		return err
 	}
-	switch row.Progress(there, time.Now(), h.cfg.JumpStart.Timeout) {
+	switch row.Progress(stored, time.Now(), h.cfg.JumpStart.Timeout) {
 	case jumpstart.Arrived:
 		return s.records.Drop(ctx, row)
 	case jumpstart.Awaited:
@@ -280,10 +280,10 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 		return err
 	}
 	h.log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
-	if there != nil && there.State.Instance.ExecutionID == row.ExecutionID {
+	if stored != nil && stored.State.Instance.ExecutionID == row.ExecutionID {
 		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env)
 	} else {
-		_, err = s.tryStart(ctx, *env.Message, event, there) // if another instance has the ID, the next query of the record handles it
+		_, err = s.tryStart(ctx, *env.Message, event, stored) // if another instance has the ID, the next query of the record handles it
 	}
 	return err
 }

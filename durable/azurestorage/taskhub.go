@@ -277,8 +277,8 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	p := h.partitionOf(msg.Target.InstanceID)
 	out := []*outgoing{{queue: p.queue, partition: p, env: &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}}}
 	h.sender.reserve(out)
-	taken, err := h.sendDirectly(ctx, out[0])
-	if !taken {
+	delivered, err := h.sendDirectly(ctx, out[0])
+	if !delivered {
 		var sent sentMessage
 		if sent, err = h.sender.post(ctx, out[0]); err == nil {
 			h.sender.handOver(ctx, []sentMessage{sent})

@@ -79,8 +79,8 @@ func (t *tracker) send(ctx context.Context, instanceID string, rows []wire.Row) 
 	return nil
 }
 
-// resend sends the records of an instance that may not have been sent, because a worker died before
-// it deleted the messages that it had consumed.
+// resend sends the records of an instance that may not have been sent. They are missing if a worker
+// died before it deleted the messages that it had consumed.
 func (t *tracker) resend(ctx context.Context, instanceID string) error {
 	if !t.tracks(instanceID) {
 		return nil

@@ -194,8 +194,8 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.env.Episode, Sender: &target, Scheduled: l.d.env.Scheduled,
 	}
-	taken, err := l.hub.completeDirectly(p, l.d, env)
-	if taken {
+	delivered, err := l.hub.completeDirectly(p, l.d, env)
+	if delivered {
 		l.d.freeRoom()
 		return nil
 	}

@@ -46,9 +46,8 @@ var shared struct {
 // that Azurite is required.
 //
 // The environment variable DURABLE_TEST_DELAY, such as 250ms, enables random delays up to that
-// duration: one request in four is delayed before the service receives it, and one response in four
-// before the client receives it. A test that fails with delays relies on an order that is not
-// guaranteed.
+// duration. One request in four is delayed on its way to the service, and one response in four on
+// its way back. A test that fails with delays relies on an order that is not guaranteed.
 func Start(tb testing.TB) string {
 	tb.Helper()
 	shared.once.Do(func() { shared.connection, shared.pipe, shared.err = start() })

@@ -2,8 +2,8 @@ package azuritetest
 
 import "syscall"
 
-// dataRoot returns the parent of the data folders: /dev/shm if it has at least 1 GiB of free
-// memory, or else "" for the default temporary folder. Containers often have only 64 MB.
+// dataRoot returns the parent of the data folders. It is /dev/shm if that has at least 1 GiB of
+// free memory; containers often have only 64 MB. Otherwise it is "", the default temporary folder.
 func dataRoot() string {
 	const shm, enough = "/dev/shm", 1 << 30
 	var fs syscall.Statfs_t

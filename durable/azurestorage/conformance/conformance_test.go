@@ -1,6 +1,5 @@
-// Package conformance_test checks azurestorage in Azurite against the contract of
-// providers. It is separate from the package's own tests because it mostly waits,
-// and the two can wait at the same time.
+// Package conformance_test checks azurestorage in Azurite against the contract of providers. These
+// tests mostly wait; in a separate package they run in parallel with the tests of azurestorage.
 package conformance_test
 
 import (

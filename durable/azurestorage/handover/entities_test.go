@@ -139,9 +139,9 @@ func takeOverEntities(t *testing.T, in store) {
 var parent = regexp.MustCompile(`\\"parent\\":\\"([^\\]+)`)
 
 // recoverable reports whether the state after the first cut changes shows which operations took
-// effect. .NET stores no evidence in two cases: a sender has sent a signal but has not stored that,
-// or an entity has processed a client's signal that is still in the queue. Every worker, also
-// .NET's, then repeats the operation.
+// effect. In two cases .NET stores no evidence. A sender may have sent a signal without storing
+// that. An entity may have processed a client's signal that is still in the queue. Every worker,
+// also .NET's, then repeats the operation.
 func recoverable(changes []*change, cut int, undeleted bool) bool {
 	for i, c := range changes[:cut] {
 		m := c.message

@@ -1,8 +1,7 @@
-// Package handover_test lets this module's worker carry on with what .NET
-// began. It cuts recordings of DurableTask.AzureStorage off after every write,
-// puts what was in storage then into a simulated account or into Azurite, and lets
-// a worker take over, for which each orchestration must end with the history and
-// the output that .NET gave it.
+// Package handover_test checks that a worker can take over instances that .NET started. It cuts
+// recordings of DurableTask.AzureStorage after every write and restores the state at that point on
+// a simulated account or in Azurite. A worker then takes over. Each orchestration must end with the
+// history and the output of the recording.
 package handover_test
 
 import (

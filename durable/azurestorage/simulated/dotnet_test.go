@@ -44,7 +44,7 @@ func move(ctx *durable.Context, _ int) (string, error) {
 	return "moved", nil
 }
 
-// dotnetHub makes the worker of a hub behave like a .NET worker: the messages of an entity's batch
+// dotnetHub makes the worker of a hub behave like a .NET worker. The messages of an entity's batch
 // are visible before its state is stored, and the state does not list them.
 type dotnetHub struct{ provider.Provider }
 

@@ -44,8 +44,9 @@ func moveSum(ctx *durable.Context, n int) (int, error) {
 }
 
 // entityCosts are the measured workloads on entities that have been used before. The figures for
-// .NET assume 3 operations per message, a history read, a history append and a merge into Instances
-// per batch and per episode, and 3 operations for the row of a started orchestration.
+// .NET are 3 operations per message, 3 per batch and per episode, and 3 for the row of a started
+// orchestration. The operations of a batch or an episode are a history read, a history append and a
+// merge into Instances.
 var entityCosts = []struct {
 	name    string
 	signals int

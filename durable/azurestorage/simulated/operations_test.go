@@ -38,8 +38,8 @@ var kinds = []struct{ name, operation, target string }{
 }
 
 // costs are the measured orchestrations. The figures for .NET: a sequence of n activities takes 3
-// operations on Instances at the start, 3(n+1) for control messages, 3n for work items, and a read,
-// an append and a merge per episode; it has n+1 episodes. A fan-out of n whose results arrive in k
+// operations on Instances at the start, 3(n+1) for control messages and 3n for work items. Each of
+// its n+1 episodes takes a read, an append and a merge. A fan-out of n whose results arrive in k
 // batches has 1+k episodes. A timer or an event is a message with an additional episode. A child
 // has its own start, episode and result.
 var costs = []struct {
@@ -147,7 +147,7 @@ func cell(line string, column int) (n int) {
 }
 
 // steady returns was if n is close to it, or else n. The number of receives in a fan-out depends on
-// the order in which activities end: on two processors with the race detector, it is higher by 8.
+// the order in which activities end. On two processors with the race detector, it is higher by 8.
 func steady(n, was int) int {
 	if max(n, was)-min(n, was) <= 10 {
 		return was

@@ -240,8 +240,8 @@ func drain(t *testing.T, delay time.Duration) (got tally) {
 // drained is the number of fan-outs in drain.
 const drained = 36
 
-// Queues that respond after 24 s, with visibility timeouts of 30 s, still have their work items
-// processed, slowly, with few more requests than fast queues.
+// Work items are processed even if the queues respond after 24 s and visibility timeouts are 30 s.
+// It is slow, but takes few more requests than with fast queues.
 func TestOverload_ProcessesABacklogOfWorkItems(t *testing.T) {
 	calm, got := drain(t, 0), drain(t, 24*time.Second)
 	t.Logf("calm: %+v, slow: %+v", calm, got)

@@ -193,8 +193,8 @@ func even(shares map[string]int, workers []string) bool {
 	return total == 4 && len(shares) == len(workers)
 }
 
-// overlap returns the longest time during which two workers read the same queue: from the first
-// receive of the new reader to the last receive of the old one.
+// overlap returns the longest time during which two workers read the same queue. It lasts from the
+// first receive of the new reader to the last receive of the old one.
 func (f *fleet) overlap() time.Duration {
 	first, last := map[string]time.Duration{}, map[string]time.Duration{}
 	var queues []string

@@ -47,8 +47,8 @@ func criticalPath(t *testing.T, extended bool) (trips float64, requests string) 
 	return trips, requests
 }
 
-// The consecutive writes are: the row of the start, a work item and a history append per activity,
-// the last history append, and the row of the end. The client waits for nothing else.
+// The consecutive writes are the row of the start, a work item and a history append per activity,
+// the last append, and the final row. The client waits for nothing else.
 func TestOperations_ACriticalPathOfAHelloSequence(t *testing.T) {
 	for name, c := range map[string]struct {
 		extended bool
