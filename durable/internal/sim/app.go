@@ -441,7 +441,7 @@ func (a *App) expectOrders() *orders {
 		e.program(Input{Path: in.ID, Program: in.Program}, in.Terminated > 0)
 	}
 	for _, c := range a.Signals {
-		e.expect(c.Ledger, operation(c.Op), expectedEntry{order: c.Order, late: true, may: c.Cut > 0})
+		e.expect(c.Ledger, operation(c.Op), expectedEntry{order: c.Order, late: true, optional: c.Cut > 0})
 	}
 	return e
 }

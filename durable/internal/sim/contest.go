@@ -65,10 +65,10 @@ const (
 	pendingBid bidOutcome = iota
 	wonBid                // the start succeeded
 	refusedBid            // the start failed because the instance exists
-	cutOffBid             // the result is unknown
+	unclearBid            // the result is unknown
 )
 
-func (o bidOutcome) String() string { return [...]string{"pending", "won", "refused", "cut off"}[o] }
+func (o bidOutcome) String() string { return [...]string{"pending", "won", "refused", "unclear"}[o] }
 
 var (
 	liveStatuses = []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew, history.Suspended}
@@ -137,13 +137,13 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 		case errors.Is(err, durable.ErrInstanceExists):
 			b.outcome = refusedBid
 		default:
-			b.outcome = cutOffBid
+			b.outcome = unclearBid
 			if b.called > s.plan.Quiet {
 				s.faults = append(s.faults, fmt.Sprintf("start %s: %v", b.path, err))
 			}
 		}
 		s.mu.Unlock()
-		if b.outcome != cutOffBid || dies {
+		if b.outcome != unclearBid || dies {
 			return
 		}
 		pause.For(ctx, g.upTo(time.Duration(1+r.IntN(20))*time.Second))

@@ -23,11 +23,11 @@ type bookKey struct {
 }
 
 type expectedEntry struct {
-	order  Order
-	passed bool  // sent by another ledger
-	late   bool  // may arrive at any time
-	may    bool  // may be missing
-	places []int // indexes in the log
+	order     Order
+	forwarded bool  // sent by another ledger
+	late      bool  // may arrive at any time
+	optional  bool  // may be missing
+	places    []int // indexes in the log
 }
 
 // orders holds all orders of an app.
@@ -44,35 +44,35 @@ func (e *orders) expect(ledger string, op operation, x expectedEntry) {
 		return
 	case forwardOp:
 		told := x
-		told.passed, told.late = true, x.late || x.order.Wait > 0
+		told.forwarded, told.late = true, x.late || x.order.Wait > 0
 		e.expect(x.order.To, addOp, told)
 	case closeOp:
-		e.expect(archiveOf(ledger), archiveOp, expectedEntry{order: Order{From: x.order.From, Number: x.order.Number}, passed: true, may: x.may})
+		e.expect(archiveOf(ledger), archiveOp, expectedEntry{order: Order{From: x.order.From, Number: x.order.Number}, forwarded: true, optional: x.optional})
 	}
 	e.books[ledger][key] = &x
 }
 
-// program adds the orders of a program. may means that the program may not reach them.
-func (e *orders) program(in Input, may bool) {
+// program adds the orders of a program. optional means that the program may not reach them.
+func (e *orders) program(in Input, optional bool) {
 	p := e.app.Programs[in.Program]
 	for in.Round = range p.Rounds + 1 {
 		for i, s := range p.Steps {
 			if s.Kind == ChildStep || s.Kind == ChildrenStep {
 				for n := range s.Count {
-					e.program(Input{Path: childPath(in.Path, in.Round, i, n), Program: s.Child}, may)
+					e.program(Input{Path: childPath(in.Path, in.Round, i, n), Program: s.Child}, optional)
 				}
 			}
-			e.acts(in, i, in.Path, "", s.Acts, may)
+			e.acts(in, i, in.Path, "", s.Acts, optional)
 		}
 	}
 }
 
-func (e *orders) acts(in Input, step int, from, section string, acts []Act, may bool) {
+func (e *orders) acts(in Input, step int, from, section string, acts []Act, optional bool) {
 	for _, a := range acts {
 		order := func(sub int) Order {
 			return Order{From: from, Number: number(in.Round, step, a.Index, sub), Section: section, Amount: a.Amount}
 		}
-		x := expectedEntry{order: order(0), may: may}
+		x := expectedEntry{order: order(0), optional: optional}
 		switch a.Kind {
 		case CallAct:
 			e.expect(a.Ledger, addOp, x)
@@ -92,22 +92,22 @@ func (e *orders) acts(in Input, step int, from, section string, acts []Act, may 
 			e.expect(a.Ledger, startOp, x)
 			started := Input{Path: startedBy(x.order.key()), Program: a.Child}
 			e.started = append(e.started, started)
-			e.program(started, may)
+			e.program(started, optional)
 		case FanAct:
 			for i, key := range a.Keys {
-				e.expect(key, addOp, expectedEntry{order: order(i), may: may})
+				e.expect(key, addOp, expectedEntry{order: order(i), optional: optional})
 			}
 		case BranchAct:
 			for n := range 2 {
-				e.acts(in, step, branchOf(from, n), section, a.branch(n), may)
+				e.acts(in, step, branchOf(from, n), section, a.branch(n), optional)
 			}
 		case SectionAct:
-			e.acts(in, step, from, sectionOf(x.order.key()), a.Acts, may)
+			e.acts(in, step, from, sectionOf(x.order.key()), a.Acts, optional)
 		case TransferAct:
 			less, more := order(2), order(3)
 			less.Amount = -a.Amount
-			e.expect(a.Ledger, setOp, expectedEntry{order: less, may: may})
-			e.expect(a.To, setOp, expectedEntry{order: more, may: may})
+			e.expect(a.Ledger, setOp, expectedEntry{order: less, optional: optional})
+			e.expect(a.To, setOp, expectedEntry{order: more, optional: optional})
 		case RefuseAct, RefusedAct, RestAct, WorkAct, NeverAct:
 		}
 	}
@@ -182,11 +182,11 @@ func (b book) check(log []Entry) (faults []string) {
 		case x == nil:
 			faults = append(faults, fmt.Sprintf("entry %d, %s of order %v, was not expected", place, entry.Op, entry.key()))
 			continue
-		case x.order.Amount != entry.Amount || x.order.Section != entry.Section || x.passed != history.IsEntity(entry.Caller):
-			faults = append(faults, fmt.Sprintf("entry %d is %v, want amount %d, section %q, sent by a ledger: %v", place, entry, x.order.Amount, x.order.Section, x.passed))
+		case x.order.Amount != entry.Amount || x.order.Section != entry.Section || x.forwarded != history.IsEntity(entry.Caller):
+			faults = append(faults, fmt.Sprintf("entry %d is %v, want amount %d, section %q, sent by a ledger: %v", place, entry, x.order.Amount, x.order.Section, x.forwarded))
 		}
 		x.places = append(x.places, place)
-		if x.late || x.passed {
+		if x.late || x.forwarded {
 			continue
 		}
 		sender := orderKey{entry.From, roundOf(entry.Number)}
@@ -197,7 +197,7 @@ func (b book) check(log []Entry) (faults []string) {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(b), func(a, b bookKey) int { return compareKeys(a.orderKey, b.orderKey) }) {
 		x := b[key]
-		if n := len(x.places); n > 1 || n == 0 && !x.may {
+		if n := len(x.places); n > 1 || n == 0 && !x.optional {
 			faults = append(faults, fmt.Sprintf("%s of order %v was executed %d times, as entries %v", key.op, key.orderKey, n, x.places))
 		}
 	}

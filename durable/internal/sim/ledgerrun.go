@@ -27,8 +27,8 @@ func (s ledgerRun) operationTime(p Process, worker int) func(context.Context, Or
 			return ctx.Err()
 		}
 		s.mu.Lock()
-		s.begun++
-		if s.begun == s.plan.StopAt && s.processes[worker] == p {
+		s.operations++
+		if s.operations == s.plan.StopAt && s.processes[worker] == p {
 			s.stops[worker]()
 		}
 		s.mu.Unlock()

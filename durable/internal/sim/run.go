@@ -39,20 +39,20 @@ type simulation struct {
 	begin    time.Time
 	cfg      durable.Config
 
-	mu        sync.Mutex               // guards the fields below
-	processes []Process                // running processes by worker; nil if the worker is down
-	watches   []*inuse.Watch           // of all processes that ended without having been frozen
-	working   map[Process]*inuse.Watch // of running processes
-	stops     []context.CancelFunc
-	runs      []ActivityRun
-	busy      map[Process]int // number of running activities by process
-	faults    []string
-	begun     int                             // number of started ledger operations
-	receipts  map[orderKey]map[string]Receipt // of ledgers, by order and ledger
-	bids      []*bid
-	doubted   map[string][]int // by stream, the events with a failed attempt that may have been stored
-	open      map[int]bool     // workers with a process, or about to start one
-	moving    bool             // the hub is about to be copied; no worker may start
+	mu         sync.Mutex               // guards the fields below
+	processes  []Process                // running processes by worker; nil if the worker is down
+	watches    []*inuse.Watch           // of all processes that ended without having been frozen
+	working    map[Process]*inuse.Watch // of running processes
+	stops      []context.CancelFunc
+	runs       []ActivityRun
+	busy       map[Process]int // number of running activities by process
+	faults     []string
+	operations int                             // number of started ledger operations
+	receipts   map[orderKey]map[string]Receipt // of ledgers, by order and ledger
+	bids       []*bid
+	uncertain  map[string][]int // by stream, the events with a failed attempt that may have been stored
+	open       map[int]bool     // workers with a process, or about to start one
+	moving     bool             // the hub is about to be copied; no worker may start
 }
 
 // Run executes a plan and returns the faults that it found. It must be called in a synctest bubble without
@@ -64,7 +64,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
 		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
-		open: map[int]bool{}, doubted: map[string][]int{},
+		open: map[int]bool{}, uncertain: map[string][]int{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, NoExtendedSessions: !plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,

@@ -87,10 +87,10 @@ func (s streamRun) raise(ctx context.Context, st Stream, first, last int) error 
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				if errors.Is(err, durable.ErrInstanceEnded) && (len(s.doubted[st.ID]) > 0 || s.mayRepeat(st)) {
+				if errors.Is(err, durable.ErrInstanceEnded) && (len(s.uncertain[st.ID]) > 0 || s.mayRepeat(st)) {
 					return nil // the instance completed because it received another event twice
 				}
-				s.doubted[st.ID] = append(s.doubted[st.ID], n)
+				s.uncertain[st.ID] = append(s.uncertain[st.ID], n)
 				return err
 			})
 		})
@@ -107,7 +107,7 @@ func (s streamRun) mayRepeat(st Stream) bool { return st.Renews > 0 && !s.keepsO
 func (s streamRun) isComplete(st Stream, got []int) bool {
 	spare, seen := 0, map[int]bool{}
 	for _, n := range got {
-		if seen[n] && !slices.Contains(s.doubted[st.ID], n) {
+		if seen[n] && !slices.Contains(s.uncertain[st.ID], n) {
 			return false
 		}
 		if seen[n] {
@@ -135,7 +135,7 @@ func (s streamRun) checkStreams(ctx context.Context) {
 				s.fault("stream %s: %v", st.ID, err)
 			}
 		}
-		inOrder := s.keepsOrder() && st.Burst == 0 && len(s.doubted[st.ID]) == 0
+		inOrder := s.keepsOrder() && st.Burst == 0 && len(s.uncertain[st.ID]) == 0
 		switch {
 		case s.mayRepeat(st):
 		case !s.isComplete(st, got):

@@ -132,7 +132,7 @@ func (b *bench) portable() (from, to provider.Portable) {
 	b.Helper()
 	from, ok := b.p.(provider.Portable)
 	if !ok || b.hub.Another == nil {
-		b.Skip("the provider does not implement Portable, or Another is nil")
+		b.Skip("the provider does not implement Portable, or Hub.Another is nil")
 	}
 	return from, b.hub.Another(b.T).(provider.Portable)
 }
@@ -384,8 +384,8 @@ func (b *bench) startAtOnce(id, name string, others ...func()) (winner int) {
 	return winner
 }
 
-// tryAgain starts an instance with a second execution ID.
-func (b *bench) tryAgain(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
+// startSecond starts an instance with a second execution ID.
+func (b *bench) startSecond(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
 	start := started(id, "second execution of "+id, text(`"again"`))
 	return start.Instance, b.tryCreate(start, refuse)
 }

@@ -166,7 +166,7 @@ func cancelledCommit(w *world) {
 // over the instance, and that worker has committed an episode.
 func lostSession(w *world) {
 	if w.hub.Reopen == nil {
-		w.Skip("Reopen is nil")
+		w.Skip("Hub.Reopen is nil")
 	}
 	instance := w.create("a")
 	w.create("b")

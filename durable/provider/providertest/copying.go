@@ -96,7 +96,7 @@ func copiedWhole(w *world) {
 		w.equal("state of "+id, got, want)
 		w.equal("history of "+id, w.history(id), w.histories[want.Instance])
 	}
-	_, err := w.tryAgain("large", live)
+	_, err := w.startSecond("large", live)
 	w.must("start a copied instance again that has ended", err)
 	w.next("large").finish()
 }
@@ -237,7 +237,7 @@ func hasMessages(w *world, totals provider.Totals, want int, exact bool) {
 // copiedUnreadable checks that a copy does not skip an unreadable instance silently.
 func copiedUnreadable(w *world) {
 	if w.hub.Damage == nil {
-		w.Skip("Damage is nil")
+		w.Skip("Hub.Damage is nil")
 	}
 	w.create("a")
 	w.create("unreadable")

@@ -47,7 +47,7 @@ func successor(w *world) {
 	w.next("a").end(history.Completed, nil).finish()
 	stale := provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(now()), Name: "for the first"}, Target: first}
 	w.send(stale)
-	second, err := w.tryAgain("a", live)
+	second, err := w.startSecond("a", live)
 	w.must("start again", err)
 	for w.histories[second] == nil {
 		e := w.next("a")

@@ -277,7 +277,7 @@ func (e *episode) onlyOnce(messages []provider.TaskMessage) {
 		return
 	}
 	for _, m := range messages {
-		if id := fingerprint(m); e.w.consumed[id] && !e.w.again[id] {
+		if id := fingerprint(m); e.w.consumed[id] && !e.w.resent[id] {
 			e.w.Errorf("an exact provider dispatched %q with a message that was committed before: %s", e.item.Instance.InstanceID, fingerprint(m))
 		}
 	}

@@ -64,7 +64,7 @@ func prefixIDs(w *world) {
 	w.send(raised("a", "finish", nil))
 	w.next("a").end(history.Completed, nil).finish()
 	w.equal("status", w.state("ab").Status, history.Running)
-	if _, err := w.tryAgain("a", live); err != nil {
+	if _, err := w.startSecond("a", live); err != nil {
 		w.Errorf("start a again: %v", err)
 	}
 	w.equal("length of ab's history", len(w.history("ab")), 3)

@@ -34,7 +34,7 @@ func purged(w *world) {
 	w.mustBeGone("a")
 	w.equal("instances", w.listIDs(emptyQuery), []string(nil))
 
-	second, err := w.tryAgain("a", append(live, history.Completed))
+	second, err := w.startSecond("a", append(live, history.Completed))
 	w.must("start a purged instance", err)
 	e := w.next("a")
 	w.equal("instance of the work item", e.item.Instance, second)
@@ -88,7 +88,7 @@ func purgedSince(w *world) {
 	w.create("a")
 	w.next("a").end(history.Completed, text("first")).finish()
 	seen := w.state("a")
-	second, err := w.tryAgain("a", live)
+	second, err := w.startSecond("a", live)
 	w.must("start it again", err)
 	w.mustRefusePurge("a", seen)
 	w.mustRefusePurge("a", new(provider.InstanceState)) // a caller that saw no instance

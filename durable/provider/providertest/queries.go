@@ -200,7 +200,7 @@ func listedAsRead(w *world) {
 
 func unreadable(w *world) {
 	if w.hub.Damage == nil {
-		w.Skip("Damage is nil")
+		w.Skip("Hub.Damage is nil")
 	}
 	for _, id := range []string{"a", "b", "c", "d"} {
 		w.create(id)

@@ -99,7 +99,7 @@ func racingRewind(w *world) {
 
 func rewoundTooLate(w *world) {
 	w.failing("a")
-	second, err := w.tryAgain("a", live)
+	second, err := w.startSecond("a", live)
 	w.must("start it again", err)
 	late := func(when string) {
 		w.Helper()

@@ -72,11 +72,11 @@ func unknownInstance(w *world) {
 
 func refused(w *world) {
 	first := w.create("a")
-	_, err := w.tryAgain("a", live)
+	_, err := w.startSecond("a", live)
 	w.mustExist(err, "a", history.Pending)
 
 	w.next("a").finish()
-	_, err = w.tryAgain("a", live)
+	_, err = w.startSecond("a", live)
 	w.mustExist(err, "a", history.Running)
 	s := w.state("a")
 	w.equal("instance", s.Instance, first)
@@ -86,7 +86,7 @@ func refused(w *world) {
 
 	w.send(raised("a", "finish", nil))
 	w.next("a").end(history.Completed, nil).finish()
-	_, err = w.tryAgain("a", append(live, history.Completed))
+	_, err = w.startSecond("a", append(live, history.Completed))
 	w.mustExist(err, "a", history.Completed)
 }
 
@@ -95,7 +95,7 @@ func replaced(w *world) {
 	w.next("a").schedule(0, "Late", nil).custom(text(`"old"`)).end(history.Failed, text("old output")).finish()
 	late := w.nextActivity()
 
-	second, err := w.tryAgain("a", live)
+	second, err := w.startSecond("a", live)
 	w.must("start an instance that has ended", err)
 	s := w.state("a")
 	w.equal("instance", s.Instance, second)

@@ -48,7 +48,7 @@ func runWaitsForActivity(w *world) {
 
 func runGivesUp(w *world) {
 	if w.hub.DrainTimeout == 0 {
-		w.Skip("DrainTimeout is 0")
+		w.Skip("Hub.DrainTimeout is 0")
 	}
 	w.create("a")
 	w.next("a")

@@ -26,8 +26,8 @@ type world struct {
 	histories map[history.OrchestrationInstance][]history.Event
 	// consumed holds the fingerprints of committed messages, to detect redelivered messages.
 	consumed map[string]bool
-	// again holds the fingerprints of messages that the test sends twice on purpose.
-	again map[string]bool
+	// resent holds the fingerprints of messages that the test sends twice on purpose.
+	resent map[string]bool
 	// held holds the instances that are locked by a work item.
 	held map[string]bool
 }
@@ -44,7 +44,7 @@ func newWorld(t *testing.T, hub Hub) *world {
 		bench:     &bench{T: t, hub: hub, p: hub.Provider},
 		histories: make(map[history.OrchestrationInstance][]history.Event),
 		consumed:  make(map[string]bool),
-		again:     make(map[string]bool),
+		resent:    make(map[string]bool),
 		held:      make(map[string]bool),
 	}
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func running(f func(*world)) func(*world) {
 func (w *world) reopen() {
 	w.Helper()
 	if w.hub.Reopen == nil {
-		w.Skip("Reopen is nil")
+		w.Skip("Hub.Reopen is nil")
 	}
 	if w.halt != nil {
 		w.stop()
@@ -82,7 +82,7 @@ func (w *world) reopen() {
 func (w *world) kill() {
 	w.Helper()
 	if w.hub.Kill == nil {
-		w.Skip("Kill is nil")
+		w.Skip("Hub.Kill is nil")
 	}
 	left := w.hub.Kill(w.T)
 	if w.halt != nil {
@@ -306,7 +306,7 @@ func (w *world) begin(id string) history.OrchestrationInstance {
 func (w *world) sendAgain(m provider.TaskMessage) {
 	w.Helper()
 	w.mu.Lock()
-	w.again[fingerprint(m)] = true
+	w.resent[fingerprint(m)] = true
 	w.mu.Unlock()
 	w.send(m)
 }
