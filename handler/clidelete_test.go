@@ -35,7 +35,7 @@ func TestDeleteHub_TellsTheOperatorToStopWorkers(t *testing.T) {
 	}{
 		"idle":               {deleted: true},
 		"idle, by force":     {force: true, deleted: true},
-		"busy":               {err: busy, wantErr: "worker w has partition p: the task hub is being worked on; stop the workers first. With --force the hub is deleted anyway; workers stop"},
+		"busy":               {err: busy, wantErr: "worker w has partition p: the task hub is in use by a worker; stop the workers first. With --force the hub is deleted anyway; workers stop"},
 		"busy, by force":     {err: busy, force: true, deleted: true, wantSaid: "workers stop. If the hub exists again later, stop the workers"},
 		"out of reach":       {err: errNoStorage, wantErr: errNoStorage.Error()},
 		"the same, by force": {err: errNoStorage, force: true, wantErr: errNoStorage.Error()},

@@ -33,14 +33,14 @@ var starterFiles = [][2]string{
 // initCommand runs the command -init.
 func initCommand(_ App, args []string, out io.Writer) error {
 	if len(args) > 1 {
-		return fmt.Errorf("-init takes one folder, has %q", args)
+		return fmt.Errorf("-init takes one folder; got %q", args)
 	}
 	root := "."
 	if len(args) == 1 {
 		root = args[0]
 	}
 	if strings.HasPrefix(root, "-") {
-		return fmt.Errorf("-init takes a folder, has %q; write ./%s for a folder of that name", root, root)
+		return fmt.Errorf("-init takes a folder; got %q; write ./%s for a folder of that name", root, root)
 	}
 	return initApp(root, out)
 }
@@ -60,7 +60,7 @@ func initApp(root string, out io.Writer) error {
 	}
 	for _, entry := range entries {
 		if entry.Name() != ".git" {
-			return fmt.Errorf("-init needs an empty folder, and %s has %s", absolute, entry.Name())
+			return fmt.Errorf("-init needs an empty folder; %s contains %s", absolute, entry.Name())
 		}
 	}
 	name := appName(filepath.Base(absolute))

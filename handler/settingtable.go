@@ -182,7 +182,7 @@ var hubRows = []settingRow{
 		}},
 		Initial: "`00:00:30`",
 		Get:     func(cfg *Config) any { return cmp.Or(cfg.Worker.StallTimeout, durable.DefaultStallTimeout) },
-		Does: "how long an orchestrator may run without a durable call before the app gives it up: it waits for something other than a durable task, or it computes without end. " +
+		Does: "how long an orchestrator may run without a durable call before the app abandons it: it waits for something other than a durable task, or it computes without end. " +
 			"The app holds the instance back until it is suspended and resumed or the app restarts. Not known to .NET",
 	},
 	{

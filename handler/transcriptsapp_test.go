@@ -65,8 +65,8 @@ func appExchanges() []exchange {
 		{note: "the configuration when it is wrong", method: "GET", target: managed + "configuration", app: broken},
 		{note: "the load of the hub", method: "GET", target: managed + "scale", app: withLoad},
 		{note: "the load of a hub that does not report it", method: "GET", target: managed + "scale"},
-		{note: "makes the app the primary one, with app leases", method: "POST", target: managed + "makeprimary", app: withLoad},
-		{note: "makes the app the primary one, without app leases", method: "POST", target: managed + "makeprimary", app: func(cfg *Config) {
+		{note: "makes the app the primary app, with app leases", method: "POST", target: managed + "makeprimary", app: withLoad},
+		{note: "makes the app the primary app, without app leases", method: "POST", target: managed + "makeprimary", app: func(cfg *Config) {
 			withLoad(cfg)
 			cfg.Storage.AppLease.Disabled = true
 		}},
@@ -77,7 +77,7 @@ func appExchanges() []exchange {
 		{note: "a backup of a hub that is not in a local file", method: "POST", target: managed + "backup?path=/backups/hub.db", app: func(cfg *Config) {
 			cfg.Provider = cfg.Provider.(*fullHub).fakeHub
 		}},
-		{note: "makes the app the primary one, on a hub without app leases", method: "POST", target: managed + "makeprimary"},
+		{note: "makes the app the primary app, on a hub without app leases", method: "POST", target: managed + "makeprimary"},
 	}
 }
 

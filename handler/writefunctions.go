@@ -26,7 +26,7 @@ func writeFunctionsCommand(app App, args []string, out io.Writer) error {
 		return fmt.Errorf("-write-functions: %w", err)
 	}
 	if flags.NArg() > 1 {
-		return fmt.Errorf("-write-functions takes one folder, has %q", flags.Args())
+		return fmt.Errorf("-write-functions takes one folder; got %q", flags.Args())
 	}
 	root := flags.Arg(0)
 	if root == "" {

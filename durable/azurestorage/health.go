@@ -38,6 +38,6 @@ func (h *health) OK(part string) {
 	delete(h.downAt, part)
 	h.mu.Unlock()
 	if down {
-		h.log.Info("storage is back", "part", part, "after", time.Since(since).Round(time.Millisecond))
+		h.log.Info("storage is reachable again", "part", part, "after", time.Since(since).Round(time.Millisecond))
 	}
 }

@@ -64,7 +64,7 @@ func (t Totals) String() string {
 }
 
 // ErrHubBusy means that a worker of the hub is running.
-var ErrHubBusy = errors.New("the task hub is being worked on")
+var ErrHubBusy = errors.New("the task hub is in use by a worker")
 
 // ErrHubNotEmpty is the error of an import into a hub that contains data.
 var ErrHubNotEmpty = errors.New("the task hub is not empty")

@@ -99,7 +99,7 @@ func (h *Hub) recordNotOpened(failed map[int]error) {
 // recordMailRead records the result of the owner's last poll of the mailbox.
 func (s *share) recordMailRead(err error) {
 	s.hub.blocked.set(s.number, provider.PartitionMailUnread, err)
-	const message = "cannot read the mail of a partition; trying again; health/ready lists all"
+	const message = "cannot read the mail of a partition; trying again; health/ready lists all such partitions"
 	if err != nil && s.hub.blocked.shouldLog(message, err) {
 		s.hub.log.Warn(message, "partition", s.number, "error", err)
 	}

@@ -123,7 +123,7 @@ func lostInfo(blobs []store.BlobInfo, configured int) (p Problem, records bool) 
 	case len(all) > 1:
 		p.Lost = "all instances: the blobs are of different hubs, with the IDs " + strings.Join(all, " and ")
 	case highest >= configured:
-		p.Lost = fmt.Sprintf("nothing, but the app is configured for %d partitions, and partition %d exists; set partitionCount to the number of the hub, and repeat this", configured, highest)
+		p.Lost = fmt.Sprintf("nothing, but the app is configured for %d partitions, and partition %d exists; set partitionCount to the hub's number of partitions, and repeat this", configured, highest)
 	default:
 		p.info = &hubInfo{Format: formatVersion, Partitions: configured, ID: all[0], Chains: created}
 		p.Lost = "nothing"
@@ -182,7 +182,7 @@ func mailProblem(partition int, has inventory, used bool, f logFacts) (p Problem
 		newest = max(newest, number)
 	}
 	blob := func(number uint64) string { return fmt.Sprintf("p%02d/mail-%010d", partition, number) }
-	untaken := fmt.Sprintf("mail that partition %d had not taken: requests of clients and messages of other partitions. Instances that wait for it keep waiting", partition)
+	untaken := fmt.Sprintf("mail that partition %d had not received: requests of clients and messages of other partitions. Instances that wait for it keep waiting", partition)
 	switch {
 	case unknown && len(has.mail) == 0 && used:
 		return Problem{What: blob(1) + ": all blobs of the mailbox are missing", Lost: untaken}, true
@@ -191,7 +191,7 @@ func mailProblem(partition int, has inventory, used bool, f logFacts) (p Problem
 	case exists && size >= int64(at.Offset):
 		return gap(has, at.Blob, newest, blob, untaken)
 	case exists:
-		p = Problem{What: fmt.Sprintf("%s: %d bytes of mail were taken, but it has only %d", blob(at.Blob), at.Offset, size)}
+		p = Problem{What: fmt.Sprintf("%s: the partition received %d bytes of mail, but the blob has only %d", blob(at.Blob), at.Offset, size)}
 		p.mail = &mailboxRepair{partition: partition, to: mailbox.Position{Blob: at.Blob, Offset: uint64(size)}}
 	default:
 		p = Problem{What: blob(at.Blob) + ": the mailbox blob that the partition reads next is missing"}
@@ -217,7 +217,7 @@ func mailProblem(partition int, has inventory, used bool, f logFacts) (p Problem
 func gap(has inventory, from, newest uint64, blob func(uint64) string, untaken string) (p Problem, damaged bool) {
 	for number := from; number <= newest; number++ {
 		if _, exists := has.mail[number]; !exists {
-			return Problem{What: fmt.Sprintf("%s: missing between blobs of the mailbox; repeat this when a worker has taken the mail before it", blob(number)), Lost: untaken}, true
+			return Problem{What: fmt.Sprintf("%s: missing between blobs of the mailbox; repeat this when a worker has received the mail before it", blob(number)), Lost: untaken}, true
 		}
 	}
 	return p, false

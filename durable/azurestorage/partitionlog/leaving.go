@@ -21,7 +21,7 @@ func (l *leaving) release(s *share) {
 	l.tasks.Go(func() {
 		defer s.leaving.Store(false)
 		if err := s.close(); err != nil {
-			l.hub.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
+			l.hub.log.Warn("cannot release a partition; its lease will expire", "partition", s.number, "error", err)
 		}
 		select {
 		case l.over <- struct{}{}:

@@ -401,7 +401,7 @@ func (o *owner) reportMissing(l mailbox.Label) {
 	if last, err := o.Received(l.Sender); err == nil && last >= l.Last {
 		return
 	}
-	o.share.hub.log.Error("mail is lost to its partition: the blob of a letter is missing",
+	o.share.hub.log.Error("mail is lost: the blob with its requests is missing",
 		"partition", o.share.number, "sender", l.Sender, "firstRequest", l.First, "lastRequest", l.Last)
 }
 

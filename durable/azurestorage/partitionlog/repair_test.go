@@ -129,7 +129,7 @@ func TestRepair_ReportsAndRepairsMissingBlobs(t *testing.T) {
 			return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 		}
 	}
-	const untaken = "mail that partition 1 had not taken: requests of clients and messages of other partitions. Instances that wait for it keep waiting"
+	const untaken = "mail that partition 1 had not received: requests of clients and messages of other partitions. Instances that wait for it keep waiting"
 	for name, tt := range map[string]struct {
 		vanish func(string) bool
 		want   []string // one per problem

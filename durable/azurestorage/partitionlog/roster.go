@@ -130,7 +130,7 @@ func (r *roster) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := r.hub.leases.Remove(ctx, workersPrefix+r.hub.cfg.WorkerID); err != nil {
-		r.hub.log.Warn("this worker counts as alive for a while, since its heartbeat could not be deleted", "error", err)
+		r.hub.log.Warn("cannot delete this worker's heartbeat; other workers regard this worker as alive until the heartbeat expires", "error", err)
 	}
 	_ = r.hub.ring(ctx, ownersChanged) // else the others notice it at their next heartbeats
 }

@@ -242,7 +242,7 @@ func (s *share) borrow(ctx context.Context) error {
 			}
 			if s.mail.isIdle() && s.held.Load() == 0 {
 				if err := s.close(); err != nil {
-					s.hub.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
+					s.hub.log.Warn("cannot release a partition; its lease will expire", "partition", s.number, "error", err)
 				}
 				return
 			}

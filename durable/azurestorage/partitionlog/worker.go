@@ -153,7 +153,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			wants = h.balance(ctx, workers, &leaving)
 			h.offload(ctx, workers)
 		}
-		const silent = "the storage of the task hub fails; trying again"
+		const silent = "cannot use the storage of the task hub; trying again"
 		if err != nil && ctx.Err() == nil && h.deleted() == nil && h.blocked.shouldLog(silent, err) {
 			h.log.Warn(silent, "error", err)
 		}

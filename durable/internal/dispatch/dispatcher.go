@@ -383,7 +383,7 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 		err := lock.Complete(live.io, result)
 		if err == nil {
 			d.completing.succeeded()
-			log.Debug("activity has ended", "event", "FunctionCompleted", "eventType", result.Type())
+			log.Debug("activity ended", "event", "FunctionCompleted", "eventType", result.Type())
 			return nil
 		}
 		wait := d.completing.failed(err)

@@ -301,11 +301,11 @@ func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
 	}
 	after := e.state.Status()
 	if before := e.lockedBy; before != "" && before != after.LockedBy {
-		e.log.LogAttrs(ctx, slog.LevelDebug, "an entity is unlocked", slog.String("event", "EntityLockReleased"), slog.String("name", name),
+		e.log.LogAttrs(ctx, slog.LevelDebug, "entity unlocked", slog.String("event", "EntityLockReleased"), slog.String("name", name),
 			slog.String("lockedBy", before))
 	}
 	if after.LockedBy != "" && after.LockedBy != e.lockedBy {
-		e.log.LogAttrs(ctx, slog.LevelDebug, "an entity is locked", slog.String("event", "EntityLockAcquired"), slog.String("name", name),
+		e.log.LogAttrs(ctx, slog.LevelDebug, "entity locked", slog.String("event", "EntityLockAcquired"), slog.String("name", name),
 			slog.String("lockedBy", after.LockedBy))
 	}
 	logScheduled(e.log, name, cp)
@@ -331,12 +331,12 @@ func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took ti
 		e.log.LogAttrs(ctx, slog.LevelDebug, message, append(attrs, more...)...)
 	}
 	if r.Failure == nil {
-		logEvent("an operation of an entity has completed", slog.String("event", "OperationCompleted"), slog.Duration("duration", took))
+		logEvent("entity operation completed", slog.String("event", "OperationCompleted"), slog.Duration("duration", took))
 	}
 	switch {
 	case op.State == nil && r.State != nil:
-		logEvent("an entity was created", slog.String("event", "EntityStateCreated"))
+		logEvent("entity created", slog.String("event", "EntityStateCreated"))
 	case op.State != nil && r.State == nil:
-		logEvent("an entity was deleted", slog.String("event", "EntityStateDeleted"))
+		logEvent("entity deleted", slog.String("event", "EntityStateDeleted"))
 	}
 }

@@ -64,7 +64,7 @@ func TestWatchdog_ReportsAnOperationThatDoesNotReturn(t *testing.T) {
 			t.Errorf("stalled (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Hour)
-		if n := b.log.count("given up"); n != 0 {
+		if n := b.log.count("was abandoned"); n != 0 {
 			t.Errorf("the operation was given up:\n%s", b.log)
 		}
 		close(released)
@@ -105,7 +105,7 @@ func TestWatchdog_ListsOrchestratorsThatDoNotYield(t *testing.T) {
 		b.send("j", &history.ExecutionTerminated{})
 		time.Sleep(20 * time.Second)
 		if all := d.Stalled(); len(all) != 0 {
-			t.Errorf("stalled after the orchestrator was given up: %v", all)
+			t.Errorf("stalled after the orchestrator was abandoned: %v", all)
 		}
 	})
 }

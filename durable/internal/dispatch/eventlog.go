@@ -41,7 +41,7 @@ func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 		attrs := []slog.Attr{
 			slog.String("event", "FunctionScheduled"), slog.String("name", name), slog.String("functionType", kind), slog.String("reason", by),
 		}
-		log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", append(attrs, more...)...)
+		log.LogAttrs(ctx, slog.LevelDebug, "function scheduled", append(attrs, more...)...)
 	}
 	for _, m := range cp.Activities {
 		if task, ok := m.Event.(*history.TaskScheduled); ok {
@@ -60,7 +60,7 @@ func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	}
 	for _, m := range cp.Timers {
 		if e, ok := m.Event.(*history.TimerFired); ok {
-			log.LogAttrs(ctx, slog.LevelDebug, "orchestration waits for a timer", slog.String("event", "FunctionListening"), slog.String("name", by),
+			log.LogAttrs(ctx, slog.LevelDebug, "orchestration is waiting for a timer", slog.String("event", "FunctionListening"), slog.String("name", by),
 				slog.Int("taskEventId", e.TimerID), fireAt(e.FireAt))
 		}
 	}

@@ -139,11 +139,11 @@ func (s *session) run() {
 		}
 		traced.Committed(cp, s.d.config.Now())
 		if isFirst && s.x.code != nil {
-			s.log.Debug("orchestration has started", "event", "FunctionStarting", "name", s.x.start.Name)
+			s.log.Debug("orchestration started", "event", "FunctionStarting", "name", s.x.start.Name)
 		}
 		s.logTaken(messages, dropped)
 		if cp.ContinuedAsNew {
-			s.log.Debug("orchestration continues as new", "event", "FunctionCompleted", "name", s.name(), "continuedAsNew", true)
+			s.log.Debug("orchestration continued as new", "event", "FunctionCompleted", "name", s.name(), "continuedAsNew", true)
 			s.logFor(cp.Instance)
 		}
 		logScheduled(s.log, s.name(), cp)
@@ -219,7 +219,7 @@ func (s *session) giveUp(it *stall, messages []provider.TaskMessage) {
 	}
 	it.resumed = resumedAt(messages)
 	if s.d.config.Stalls.add(it) {
-		s.log.Error("orchestrator is stopped: it did not yield in several instances, and this process runs no more of them until one is suspended and resumed",
+		s.log.Error("orchestrator disabled: it did not yield in several instances; suspend and resume one of them to enable it again",
 			"name", it.start.Name, "version", it.start.Version, "instances", maxStalls)
 	}
 	s.abandon(&provider.HeldError{Cause: it, Until: s.d.config.Now().Add(time.Second)})
@@ -241,11 +241,11 @@ func (s *session) logBroken(err error) {
 		}
 		switch {
 		case it.foreign != nil:
-			log.Error("orchestrator was given up: it waits for a goroutine that made a durable call", "error", it.foreign)
+			log.Error("orchestrator was abandoned: it waits for a goroutine that made a durable call", "error", it.foreign)
 		case it.isStopping:
-			log.Warn("orchestrator was given up: it does not yield and the worker is stopping")
+			log.Warn("orchestrator was abandoned: it does not yield and the worker is stopping")
 		default:
-			log.Error("orchestrator was given up: it does not yield; it must wait for durable tasks only")
+			log.Error("orchestrator was abandoned: it does not yield; it must wait for durable tasks only")
 		}
 	}
 }
@@ -294,7 +294,7 @@ func (s *session) report(cp *provider.Checkpoint) {
 			s.outcome, level = metering.Failed, slog.LevelError
 		}
 		attrs := []slog.Attr{slog.String("event", endEvent(end.Status)), slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
-		s.log.LogAttrs(context.Background(), level, "orchestration has ended", append(attrs, failureAttrs(end.Failure)...)...)
+		s.log.LogAttrs(context.Background(), level, "orchestration ended", append(attrs, failureAttrs(end.Failure)...)...)
 	}
 }
 
@@ -407,19 +407,19 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 		}
 		switch e := m.Event.(type) {
 		case *history.TimerFired:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "a timer has expired", slog.String("event", "TimerExpired"), name,
+			s.log.LogAttrs(ctx, slog.LevelInfo, "timer fired", slog.String("event", "TimerExpired"), name,
 				slog.Int("taskEventId", e.TimerID), fireAt(e.FireAt))
 		case *history.EventRaised:
 			if isAnswer(e) {
-				s.log.LogAttrs(ctx, slog.LevelDebug, "an entity has answered", slog.String("event", "EntityResponseReceived"), name,
+				s.log.LogAttrs(ctx, slog.LevelDebug, "entity response received", slog.String("event", "EntityResponseReceived"), name,
 					slog.String("requestId", e.Name))
 				continue
 			}
-			s.log.LogAttrs(ctx, slog.LevelInfo, "an event has arrived", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "event received", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
 		case *history.ExecutionSuspended:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is suspended", slog.String("event", "SuspendingOrchestration"), name, reasonAttr(e.Reason))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration suspended", slog.String("event", "SuspendingOrchestration"), name, reasonAttr(e.Reason))
 		case *history.ExecutionResumed:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is resumed", slog.String("event", "ResumingOrchestration"), name, reasonAttr(e.Reason))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration resumed", slog.String("event", "ResumingOrchestration"), name, reasonAttr(e.Reason))
 		}
 	}
 }

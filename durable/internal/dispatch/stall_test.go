@@ -136,7 +136,7 @@ func TestStall_GivesUpAMutexAndAnEndlessLoop(t *testing.T) {
 			mutex.Lock()
 			stop := b.work(k.functions(block), func(c *dispatch.Config) { c.StallTimeout = 300 * time.Millisecond })
 			b.start("i", "O", nil)
-			patience.Until(t, "the orchestrator is given up", func() bool { return b.log.count("orchestrator was given up") == 1 })
+			patience.Until(t, "the orchestrator is given up", func() bool { return b.log.count("orchestrator was abandoned") == 1 })
 			b.send("i", &history.ExecutionTerminated{Reason: new("enough")})
 			patience.Until(t, "it is terminated", func() bool { return b.state("i").Status == history.Terminated })
 			over.Store(true)
@@ -178,7 +178,7 @@ func TestStall_LetsAnInstanceBeTerminatedAndSuspended(t *testing.T) {
 				}
 				b.start("more", "O", nil) // the process stops running a function after three stalls
 				time.Sleep(time.Hour)
-				if n := k.runs.Load(); n != 3 || b.log.count("orchestrator is stopped") != 1 {
+				if n := k.runs.Load(); n != 3 || b.log.count("orchestrator disabled") != 1 {
 					t.Errorf("the code ran %d times, want 3\n%s", n, b.log)
 				}
 				// A resume event runs the code of its instance and permits the function again.
@@ -252,8 +252,8 @@ func TestStall_OfADeferredCallEndsTheSession(t *testing.T) {
 		}), extendedSessions)
 		b.start("i", "O", nil)
 		time.Sleep(65 * time.Second) // idle for 30 s, given up after 30 s more
-		if n := b.log.count("orchestrator was given up"); n != 1 {
-			t.Errorf("the orchestrator was given up %d times, want 1\n%s", n, b.log)
+		if n := b.log.count("orchestrator was abandoned"); n != 1 {
+			t.Errorf("the orchestrator was abandoned %d times, want 1\n%s", n, b.log)
 		}
 		stuck.Store(false)
 		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
@@ -275,8 +275,8 @@ func TestStall_ProgressPreventsAStall(t *testing.T) {
 		}))
 		b.start("i", "O", nil)
 		b.wantOutput("i", history.Completed, "<nil>")
-		if n := b.log.count("given up"); n != 0 {
-			t.Errorf("the orchestrator was given up:\n%s", b.log)
+		if n := b.log.count("was abandoned"); n != 0 {
+			t.Errorf("the orchestrator was abandoned:\n%s", b.log)
 		}
 	})
 }

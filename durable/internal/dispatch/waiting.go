@@ -74,7 +74,7 @@ func (f WaitingFunction) String() string {
 		return fmt.Sprintf("%s %q%s is not accepted by this worker: %s; %d instances have been held back since %s",
 			f.Kind, f.Name, version, f.Refusal, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",
+	return fmt.Sprintf("this worker has no %s named %q%s; %d instances have waited for one since %s",
 		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 }
 

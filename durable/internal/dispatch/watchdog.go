@@ -123,7 +123,7 @@ func (w *watchdog) unwatch(t *turn) bool {
 	log := t.logger(time.Now()) // only this goroutine changes its fields
 	switch {
 	case givenUp:
-		log.Warn("orchestrator has yielded after it was given up; its decisions are discarded")
+		log.Warn("orchestrator has yielded after it was abandoned; its decisions are discarded")
 	case t.start == nil:
 		log.Warn("operation of an entity has returned")
 	default:

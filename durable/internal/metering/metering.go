@@ -72,7 +72,7 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	m.waited, errs[3] = source.Float64Histogram("durabletask.activity.wait", seconds,
 		metric.WithUnit("s"), metric.WithDescription("Time from the scheduling of an activity until it started."))
 	m.stalls, errs[4] = source.Int64Counter("durabletask.stalls",
-		metric.WithUnit("{stall}"), metric.WithDescription("Orchestrators and operations of entities that did not yield, when the worker reported them and when it gave them up."))
+		metric.WithUnit("{stall}"), metric.WithDescription("Orchestrators and operations of entities that did not yield, when the worker reported them and when it abandoned them."))
 	return m, errors.Join(errs[:]...)
 }
 

@@ -257,13 +257,13 @@ func TestHubTool_RefusesToCopyAHubInUse(t *testing.T) {
 	a := startStandalone(t, e2eApp, root, account)
 	a.completed(a.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]")
 	got := hubTool(t, root, []string{account}, "copy", "azurestorage", "embedded", "--wait", "1s")
-	if got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
+	if got.code != 5 || !strings.Contains(got.errs, "is in use by a worker") {
 		t.Errorf("%+v, want exit code 5 and the reason", got)
 	}
 	if left, err := filepath.Glob(filepath.Join(root, ".durable-*")); err != nil || len(left) > 0 {
 		t.Errorf("left after the failed copy: %v, %v", left, err)
 	}
-	if got := hubTool(t, root, []string{account}, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
+	if got := hubTool(t, root, []string{account}, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is in use by a worker") {
 		t.Errorf("delete: %+v, want exit code 5 and the reason", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, "host.json")); err != nil {

@@ -48,7 +48,7 @@ func TestStandalone_AHubInPartitionLogsResumesAfterARestart(t *testing.T) {
 	if got := hubTool(t, root, nil, "get", id); got.code != 3 {
 		t.Errorf("get of a purged instance: %+v, want exit code 3", got)
 	}
-	if got := hubTool(t, root, nil, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
+	if got := hubTool(t, root, nil, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is in use by a worker") {
 		t.Errorf("delete of a hub in use: %+v, want exit code 5 and the reason", got)
 	}
 	if got := hubTool(t, root, nil, "compact"); got.code != 5 || !strings.Contains(got.errs, "stop the workers first") {

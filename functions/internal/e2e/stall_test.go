@@ -50,7 +50,7 @@ func TestStandalone_TheStallTimeoutExcludesTheTimeOfAStoppedProcess(t *testing.T
 
 	_, ends, _ = start("running")
 	eventually(t, 60*time.Second, "the worker to give up the orchestrator", func() bool {
-		return strings.Contains(a.log(), "orchestrator was given up: it does not yield")
+		return strings.Contains(a.log(), "orchestrator was abandoned: it does not yield")
 	})
 	if err := os.WriteFile(ends, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -352,7 +352,7 @@ func transcript(t *testing.T, command string) string {
 			case "/backups/local.db":
 				return hubcli.BackedUp{}, hubcli.ErrAskApp
 			case "/backups/busy.db":
-				return hubcli.BackedUp{}, &hubcli.UnavailableError{Err: errors.New("the task hub is being worked on")}
+				return hubcli.BackedUp{}, &hubcli.UnavailableError{Err: errors.New("the task hub is in use by a worker")}
 			}
 			r.Progress(fmt.Sprintf("wait %v, ignore hidden %v", r.Wait, r.IgnoreHidden))
 			return hubcli.BackedUp{Path: r.To, Bytes: 7_654_321, Pause: 2.5}, nil

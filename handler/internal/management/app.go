@@ -24,7 +24,7 @@ type appAPI struct{ *API }
 // makePrimary answers POST makeprimary. It fails if the app does not use the app lease
 // (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
 func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
-	const refusal = "This app does not use the app lease: every app on the task hub shares its work, and none is the primary one."
+	const refusal = "This app does not use the app lease: all apps share the work of the task hub, and none is the primary app."
 	if !m.cfg.AppLease {
 		return web.BadRequest(refusal)
 	}

@@ -26,7 +26,7 @@ type Values[C any] interface {
 }
 
 // errUnset is returned by take for a value that counts as missing.
-var errUnset = errors.New("counts as not given")
+var errUnset = errors.New("counts as not set")
 
 // Text allows a string.
 type Text[C any] struct {

@@ -258,7 +258,7 @@ func (c Client) logStart(ctx context.Context, m provider.TaskMessage) {
 	if !ok || !c.Log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	c.Log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", slog.String("event", "FunctionScheduled"),
+	c.Log.LogAttrs(ctx, slog.LevelDebug, "function scheduled", slog.String("event", "FunctionScheduled"),
 		slog.String("instanceId", start.Instance.InstanceID), slog.String("executionId", start.Instance.ExecutionID),
 		slog.String("name", start.Name), slog.String("functionType", "Orchestrator"), slog.String("reason", "NewInstance"))
 }
@@ -278,7 +278,7 @@ func (c Client) logSignal(ctx context.Context, m provider.TaskMessage) {
 	if !isEntity || json.Unmarshal([]byte(*e.Input), &request) != nil {
 		return
 	}
-	c.Log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", slog.String("event", "FunctionScheduled"),
+	c.Log.LogAttrs(ctx, slog.LevelDebug, "function scheduled", slog.String("event", "FunctionScheduled"),
 		slog.String("instanceId", m.Target.InstanceID), slog.String("name", name), slog.String("functionType", "Entity"),
 		slog.String("operation", request.Operation), slog.String("reason", "EntitySignal:"+request.Operation))
 }

@@ -100,7 +100,7 @@ func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 			err = WriteJSON(c, a.status, a.body)
 		}
 		if err != nil {
-			log.Debug("answer not delivered", "requestId", RequestID(c), "error", err)
+			log.Debug("response not delivered", "requestId", RequestID(c), "error", err)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (s *Store) loadWithoutHistory(ctx context.Context, loaded *Instance, instan
 	if loaded.Row != nil && !loaded.AwaitsStart() {
 		return nil, fmt.Errorf("load instance %q: %w", instanceID, cause)
 	}
-	s.Log.Warn("history does not count: its instance was purged", "instanceId", instanceID, "executionId", loaded.ExecutionID, "error", cause)
+	s.Log.Warn("ignoring a history: its instance was purged", "instanceId", instanceID, "executionId", loaded.ExecutionID, "error", cause)
 	loaded.History = History{ExecutionID: wanted, Known: NewKnownEvents(), ETag: loaded.ETag}
 	return loaded, nil
 }

@@ -183,7 +183,7 @@ func (a *AppManager) write(ctx context.Context, info appLeaseInfo) error {
 // MakePrimary makes this app the primary app of the task hub
 // (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs, ForceChangeAppLeaseAsync).
 func (a *AppManager) MakePrimary(ctx context.Context) error {
-	err := store.Retry(ctx, "make this app the hub's primary one", func(ctx context.Context) error {
+	err := store.Retry(ctx, "make this app the primary app of the task hub", func(ctx context.Context) error {
 		info, err := a.info(ctx)
 		if err != nil {
 			return err

@@ -108,7 +108,7 @@ func (b *blobPartitions) release(work context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
 	defer cancel()
 	if err := b.leases.giveUp(ctx, queue); err != nil {
-		b.worker.Log.Warn("cannot release the partition's lease; it ends when it expires", "partition", queue, "error", err)
+		b.worker.Log.Warn("cannot release the partition's lease; it remains until it expires", "partition", queue, "error", err)
 		return
 	}
 	if p := b.byQueue[queue]; p != nil {

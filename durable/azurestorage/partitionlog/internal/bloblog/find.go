@@ -116,7 +116,7 @@ func retryMoved(f func() error) error {
 		}
 		if n == findAttempts {
 			if sealed, is := errors.AsType[*sealedError](err); is {
-				err = &chain.DamageError{Blob: sealed.next, Cause: fmt.Errorf("it is missing, and %s says that the log continues there", sealed.blob)}
+				err = &chain.DamageError{Blob: sealed.next, Cause: fmt.Errorf("it is missing, but %s says that the log continues there", sealed.blob)}
 			}
 			return err
 		}
@@ -142,7 +142,7 @@ func (cfg *Config) find(ctx context.Context, c *chain.Chain) (current chain.Link
 		if err := c.Confirm(ctx); err != nil { // this process may have created the newest in another hub
 			return current, nil, err
 		}
-		return current, nil, &chain.DamageError{Blob: c.Name(newest.Number - 1), Cause: fmt.Errorf("it is missing, and there is %s", c.Name(newest.Number))}
+		return current, nil, &chain.DamageError{Blob: c.Name(newest.Number - 1), Cause: fmt.Errorf("it is missing, but the next blob %s exists", c.Name(newest.Number))}
 	}
 	before := all[len(all)-2]
 	seal := int64(len(c.AppendFrame(nil, sealFrame(newest))))

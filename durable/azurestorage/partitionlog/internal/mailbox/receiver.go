@@ -176,7 +176,7 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 	}
 	status := store.StatusOf(err)
 	if status == http.StatusRequestedRangeNotSatisfiable && r.at.Offset > 0 && len(r.buf) == 0 {
-		r.restart("it is shorter than the mail that was taken from it")
+		r.restart("the blob is shorter than the mail that was received from it")
 		return 0, nil
 	}
 	if status == http.StatusRequestedRangeNotSatisfiable || status == http.StatusNotFound && r.at != (Position{Blob: 1}) {
@@ -209,7 +209,7 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 		}
 		if err != nil && r.at.Offset > 0 && r.again == 0 { // new mail can be at the place of lost mail
 			r.floor = r.at.Offset // a later receiver continues there, too
-			r.restart("no mail begins where the last one ended")
+			r.restart("no mail starts where the last received mail ended")
 			return true, nil
 		}
 		if err != nil {
@@ -274,7 +274,7 @@ func (r *Receiver) reportLost(blob uint64, offset int64, b []byte) (end int64) {
 		b = rest
 	}
 	if mails > 0 {
-		r.cfg.Log.Error("mail is lost to its partition: it is behind the end of a mailbox blob", "blob", r.chain.Name(blob), "offset", offset, "mails", mails)
+		r.cfg.Log.Error("mail is lost: it was written after the end of a mailbox blob", "blob", r.chain.Name(blob), "offset", offset, "mails", mails)
 	}
 	return end
 }
