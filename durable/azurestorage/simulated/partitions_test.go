@@ -132,7 +132,7 @@ func (f *fleet) awaitDead(name string, m *member) {
 	}
 }
 
-// look is a receive from a control queue.
+// receive is one receive request to a control queue.
 type receive struct {
 	at            time.Duration
 	queue, worker string
