@@ -228,7 +228,7 @@ func TestCrash_WorkThatCrashesTheProcessIsSetAside(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, inAFile)
 			m.start()
-			m.process.lineWith("storage answers")
+			m.process.lineWith("connected to storage")
 			m.entityExists("bad")
 			m.post(tt.start, true)
 			m.crashed()
@@ -288,7 +288,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 			hub := `"hubName": "Crash` + uuid.NewString()[:8] + `", "storageProvider": {"type": "AzureStorage", "maxQueuePollingInterval": "00:00:01"}`
 			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")
 			a.start()
-			a.process.lineWith("storage answers")
+			a.process.lineWith("connected to storage")
 			a.hub(start...) // a request to the crashing process itself could be lost
 			for _, m := range []*machine{a, b} {
 				if m == b {

@@ -93,8 +93,8 @@ func TestHub_RetriesStorageThatIsDownAtStart(t *testing.T) {
 		if w := call(s, "GET", "/", ""); w.Body.String() != `{"status":"ready"}` {
 			t.Errorf("after the outage / says %s", w.Body)
 		}
-		if log.count("storage is reachable again") != 1 {
-			t.Errorf("the log has no record that the storage is reachable again:\n%s", log.text.String())
+		if log.count("connected to storage again") != 1 {
+			t.Errorf("the log has no record that the app is connected to storage again:\n%s", log.text.String())
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -56,7 +56,7 @@ type Place struct {
 
 // String describes the position in words.
 func (p Place) String() string {
-	where, about, owner := fmt.Sprintf("partition %d", p.Partition), "about ", "none"
+	where, about, owner := fmt.Sprintf("partition %d", p.Partition), "about ", "owner: none"
 	if p.Partition < 0 {
 		where = "the hub"
 	}
@@ -67,9 +67,9 @@ func (p Place) String() string {
 		owner = p.Owner
 	}
 	if p.StartMissing {
-		return fmt.Sprintf("its start message is missing; the owner of %s sends it again within 90 seconds; owner: %s", where, owner)
+		return fmt.Sprintf("its start message is missing; the owner of %s sends it again within 90 seconds; %s", where, owner)
 	}
-	return fmt.Sprintf("%s has %s%d messages ahead of it; owner: %s", where, about, p.Before, owner)
+	return fmt.Sprintf("%s has %s%d messages ahead of it; %s", where, about, p.Before, owner)
 }
 
 // UsageReporter is a [Client] that counts the storage requests of this process.

@@ -93,7 +93,7 @@ func TestHub_ReportsAMissingLetter(t *testing.T) {
 			if len(item.Messages) != want {
 				s.Errorf("lost %v: got %d messages, want the start and the stored events", lost, len(item.Messages))
 			}
-			if got := strings.Contains(text.String(), "the blob of a letter is missing"); got != lost {
+			if got := strings.Contains(text.String(), "the blob with its requests is missing"); got != lost {
 				s.Errorf("lost %v: the log is %q", lost, text)
 			}
 			if err := item.Session.Release(ctx); err != nil {

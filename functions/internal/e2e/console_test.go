@@ -249,7 +249,7 @@ func TestHubTool_ServesTheConsoleUntilItIsInterrupted(t *testing.T) {
 	}
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root)
-	eventually(t, 30*time.Second, "the app to open its file", func() bool { return strings.Contains(a.log(), "storage answers") })
+	eventually(t, 30*time.Second, "the app to open its file", func() bool { return strings.Contains(a.log(), "connected to storage") })
 	if got, want := mustHub(t, root, nil, "console"), a.url+"/api/durabletask/console\n"; got != want {
 		t.Errorf("hub of a running app: %q, want %q", got, want)
 	}

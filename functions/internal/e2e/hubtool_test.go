@@ -93,7 +93,7 @@ func TestHubTool_UsesTheAppThatHasTheFile(t *testing.T) {
 	a := startStandalone(t, e2eApp, root, "DURABLE_KEY=the key of this test")
 	key := []string{"DURABLE_KEY=the key of this test"}
 	eventually(t, 30*time.Second, "the app to open its file", func() bool {
-		return hubTool(t, root, key, "list").code == 0 && strings.Contains(a.log(), "storage answers")
+		return hubTool(t, root, key, "list").code == 0 && strings.Contains(a.log(), "connected to storage")
 	})
 	mustHub(t, root, key, "start", "Waits", "--id", "a")
 	eventually(t, 30*time.Second, "the app to run it", func() bool {

@@ -44,8 +44,8 @@ func TestStandalone_TheStallTimeoutExcludesTheTimeOfAStoppedProcess(t *testing.T
 		t.Fatal(err)
 	}
 	a.completed(url, 30*time.Second, `"went"`)
-	if strings.Contains(a.log(), "given up") {
-		t.Error("the worker gave up the orchestrator")
+	if strings.Contains(a.log(), "was abandoned") {
+		t.Error("the worker abandoned the orchestrator")
 	}
 
 	_, ends, _ = start("running")

@@ -84,7 +84,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Correct the cause and restart the app.", h.Name, secrets.Line(err)))
 			return false
 		case err == nil && !complained.IsZero():
-			h.Logger.Info("storage is reachable again", "taskHub", h.Name)
+			h.Logger.Info("connected to storage again", "taskHub", h.Name)
 			return true
 		case err == nil:
 			h.Logger.Info("connected to storage", "taskHub", h.Name)

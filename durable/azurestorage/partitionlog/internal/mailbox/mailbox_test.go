@@ -429,7 +429,7 @@ func TestReceiver_ReportsMailBehindAnEndFrame(t *testing.T) {
 				}
 				send(t, s, "4", "5", "6")
 				receive(t, r)
-				if got := strings.Count(logged.String(), "lost to"); got != 1 || !strings.Contains(logged.String(), "blob=p00/mail-0000000001 offset=65 mails=1") {
+				if got := strings.Count(logged.String(), "mail is lost"); got != 1 || !strings.Contains(logged.String(), "blob=p00/mail-0000000001 offset=65 mails=1") {
 					t.Errorf("logged\n%s\nwant one loss in the first blob", logged.String())
 				}
 			})
