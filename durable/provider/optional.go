@@ -43,7 +43,7 @@ type Placer interface {
 	Place(ctx context.Context, id string) (Place, error)
 }
 
-// Place is the queue position of an instance that has not run yet.
+// Place is the queue position of an instance that has not run yet, and the owner of the queue.
 type Place struct {
 	Partition int    // -1 in a hub without partitions
 	Owner     string // the worker that owns the partition; "" without an owner
@@ -110,13 +110,13 @@ type Exact interface {
 	// an import, because an imported message may already have been delivered in its original
 	// hub.
 	//
-	//   1. Messages of one sender to one instance are delivered in the order in which they were
-	//      sent. Messages that were dispatched but not committed are redelivered before later
-	//      ones, also after a worker has crashed.
-	//   2. A checkpoint commits its events, its outgoing messages and the deletion of the
-	//      messages that it consumes as one unit. Messages of a checkpoint that did not become
-	//      durable are never delivered. Other messages are delivered until one checkpoint
-	//      consumes them; no second checkpoint does.
+	//  1. Messages of one sender to one instance are delivered in the order in which they were
+	//     sent. Messages that were dispatched but not committed are redelivered before later
+	//     ones, also after a worker has crashed.
+	//  2. A checkpoint commits its events, its outgoing messages and the deletion of the
+	//     messages that it consumes as one unit. Messages of a checkpoint that did not become
+	//     durable are never delivered. Other messages are delivered until one checkpoint
+	//     consumes them; no second checkpoint does.
 	IsExact() bool
 }
 

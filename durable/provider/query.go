@@ -39,8 +39,8 @@ type PageRoom struct{ left int }
 // Room returns the PageRoom of an empty page.
 func (q *Query) Room() *PageRoom { return &PageRoom{cmp.Or(max(q.PageBytes, 0), DefaultPageBytes)} }
 
-// Take subtracts the size of an instance that was added to the page. The result may be below
-// zero.
+// Take subtracts the size of an instance. The instance belongs to the page even if it exceeds
+// the room.
 func (r *PageRoom) Take(s *InstanceState) {
 	for _, text := range []*string{s.Input, s.Output, s.CustomStatus} {
 		if text != nil {

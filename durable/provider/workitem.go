@@ -21,7 +21,7 @@ type OrchestrationWorkItem struct {
 	Messages []TaskMessage
 	// OwnedSince is the time at which this process became the owner of the instance. Earlier
 	// events in History were written by another process or in an earlier period of ownership.
-	// Zero means that this process wrote all events.
+	// Zero means that History contains no such events.
 	OwnedSince time.Time
 	// Session is the lock. The caller must always call Release, also after errors.
 	Session Session
