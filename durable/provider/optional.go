@@ -64,7 +64,7 @@ func (p Place) String() string {
 		about = ""
 	}
 	if p.Owner != "" {
-		owner = p.Owner
+		owner = "owner: " + p.Owner
 	}
 	if p.StartMissing {
 		return fmt.Sprintf("its start message is missing; the owner of %s sends it again within 90 seconds; %s", where, owner)
