@@ -37,7 +37,7 @@ func TestDeleteHub_TellsTheOperatorToStopWorkers(t *testing.T) {
 		"idle, by force":     {force: true, deleted: true},
 		"busy":               {err: busy, wantErr: "worker w has partition p: the task hub is in use by a worker; stop the workers first. With --force the hub is deleted anyway; workers stop"},
 		"busy, by force":     {err: busy, force: true, deleted: true, wantSaid: "workers stop. If the hub exists again later, stop the workers"},
-		"out of reach":       {err: errNoStorage, wantErr: errNoStorage.Error()},
+		"unreachable":        {err: errNoStorage, wantErr: errNoStorage.Error()},
 		"the same, by force": {err: errNoStorage, force: true, wantErr: errNoStorage.Error()},
 	} {
 		hub, said := &deletable{err: tt.err}, ""
@@ -46,7 +46,7 @@ func TestDeleteHub_TellsTheOperatorToStopWorkers(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wantErr)
 		}
 		if unavailable := errors.As(err, new(*hubcli.UnavailableError)); unavailable != (errors.Is(tt.err, provider.ErrHubBusy) && !tt.force) {
-			t.Errorf("%s: it counts as out of reach: %v", name, unavailable)
+			t.Errorf("%s: it counts as unreachable: %v", name, unavailable)
 		}
 		if hub.deleted != tt.deleted || !strings.Contains(said, tt.wantSaid) || (said == "") != (tt.wantSaid == "") {
 			t.Errorf("%s: deleted %v, and said %q", name, hub.deleted, said)

@@ -90,7 +90,7 @@ func TestStubOrchestrator_ReplacesAChild(t *testing.T) {
 	hub := durabletest.New(t, site...)
 	durabletest.StubOrchestrator(hub, setUpDevice, func(ctx *durable.Context, d string) (string, error) {
 		if d == "bad" {
-			return "", errors.New("out of reach")
+			return "", errors.New("unreachable")
 		}
 		ctx.Sleep(time.Minute)
 		return strings.ToUpper(d), nil
@@ -101,8 +101,8 @@ func TestStubOrchestrator_ReplacesAChild(t *testing.T) {
 	if hub.Elapsed() != time.Minute {
 		t.Errorf("took %v, want a minute", hub.Elapsed())
 	}
-	if _, err := durabletest.Run(hub, setUpSite, []string{"bad"}); err == nil || !strings.Contains(err.Error(), "out of reach") {
-		t.Errorf("got %v, want an error: out of reach", err)
+	if _, err := durabletest.Run(hub, setUpSite, []string{"bad"}); err == nil || !strings.Contains(err.Error(), "unreachable") {
+		t.Errorf("got %v, want an error: unreachable", err)
 	}
 }
 

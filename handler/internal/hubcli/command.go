@@ -384,7 +384,7 @@ func (c command) retryUndecodable() error {
 	if err != nil {
 		return err
 	}
-	return c.print(retried, fmt.Sprintf("put back %d messages", retried.Messages))
+	return c.print(retried, fmt.Sprintf("moved %d messages back into their queues", retried.Messages))
 }
 
 func (c command) deleteHub() error {

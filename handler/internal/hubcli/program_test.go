@@ -242,7 +242,7 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(path, "instances/nobody"), strings.HasPrefix(path, "instances/odd"):
 		answer(404, "")
 	case strings.HasPrefix(path, "instances/held"):
-		answer(503, `{"Message":"The storage of task hub \"Hub\" cannot be used: it is out of reach."}`)
+		answer(503, `{"Message":"The storage of task hub \"Hub\" cannot be used: it is unreachable."}`)
 	case path == "instances/done" && r.Method == http.MethodDelete:
 		answer(200, `{"instancesDeleted":1}`)
 	case path == "instances/waits" && r.Method == http.MethodDelete:
@@ -323,9 +323,9 @@ func transcript(t *testing.T, command string) string {
 		},
 		Delete: func(_ context.Context, r hubcli.DeleteRequest) (string, error) {
 			if !r.Force {
-				return "", errors.New("a worker has the task hub")
+				return "", errors.New("a worker uses the task hub")
 			}
-			r.Warn("a worker has it")
+			r.Warn("a worker uses the task hub")
 			return "task hub Hub", nil
 		},
 		Compact: func(context.Context) (hubcli.Compacted, error) {

@@ -415,7 +415,7 @@ func (r *replays) stuck() error {
 	if r.flags.output == "json" {
 		return r.print(all, "")
 	}
-	rows := [][]string{{"COUNT", "NAME", "AT", "WAITS FOR", "FOR AT MOST", "EXAMPLE"}}
+	rows := [][]string{{"COUNT", "NAME", "AT", "WAITS FOR", "OLDEST", "EXAMPLE"}}
 	for _, j := range all {
 		rows = append(rows, []string{
 			strconv.Itoa(j.Count), cell(j.Name), j.Where, cell(strings.TrimSpace(j.Kind + " " + j.What)), ago(j.Oldest.Format(time.RFC3339)), cell(j.Example),

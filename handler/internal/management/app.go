@@ -232,7 +232,7 @@ type retriedPayload struct {
 func (m appAPI) retryUndecodable(c echo.Context, _ web.Query) error {
 	n, err := m.hub.RetryUndecodable(c.Request().Context())
 	if err != nil {
-		return fmt.Errorf("put back the messages that were set aside, after %d of them: %w", n, err)
+		return fmt.Errorf("move undecodable messages back into their queues; %d were moved: %w", n, err)
 	}
 	return web.WriteJSON(c, http.StatusOK, retriedPayload{n})
 }
