@@ -316,7 +316,7 @@ func TestOutage_EachKindHasItsOwnMessage(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&embedded.CorruptError{Path: "hub.db", Cause: errors.New("record 7")}, "The task hub's file is damaged"},
+		{&embedded.CorruptError{Path: "hub.db", Cause: errors.New("record 7")}, "The part of the task hub's file that the request needs is damaged"},
 		{&fs.PathError{Op: "write", Path: "hub.db", Err: syscall.ENOSPC}, "The disk of the task hub's file is full"},
 		{&fs.PathError{Op: "stat", Path: "hub.db", Err: syscall.ENOENT}, "The task hub's file was deleted or moved"},
 		{&azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: "TableNotFound"}, "The task hub was deleted. The app creates it again"},

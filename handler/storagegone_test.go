@@ -96,7 +96,7 @@ func TestReady_ReportsAFullDisk(t *testing.T) {
 		}
 		status, told = start(large)
 	}
-	const why = "no room on the disk"
+	const why = "The disk of the task hub's file is full"
 	if status != http.StatusServiceUnavailable || !strings.Contains(told, why) {
 		t.Errorf("a start that does not fit: %d %s, want 503 and why", status, told)
 	}

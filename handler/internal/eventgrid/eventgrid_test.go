@@ -158,7 +158,7 @@ func TestPublisher_NeverDelaysPublish(t *testing.T) {
 		if n := int64(len(topic.got())) + p.Dropped(); n != 1000 {
 			t.Errorf("%d were sent or counted as dropped", n)
 		}
-		if n := strings.Count(log.String(), "events are dropped"); n != 1 {
+		if n := strings.Count(log.String(), "dropping events"); n != 1 {
 			t.Errorf("dropping was logged %d times:\n%s", n, &log)
 		}
 	})
