@@ -27,7 +27,7 @@ type EntityID struct {
 func ParseEntityID(id InstanceID) (EntityID, error) {
 	parsed, err := entity.ParseID(string(id))
 	if err != nil {
-		return EntityID{}, &InstanceIDError{ID: id, Reason: fmt.Sprintf("%q is not the ID of an entity, which is like @name@key.", id)}
+		return EntityID{}, &InstanceIDError{ID: id, Reason: fmt.Sprintf("%q is not the ID of an entity; want @name@key.", id)}
 	}
 	return EntityID(parsed), nil
 }

@@ -166,7 +166,7 @@ func TestInstance_RunsDeferredCallsWhenItIsUnloaded(t *testing.T) {
 	s.Evict()
 	want := []string{
 		"<nil>",
-		"durable: CallActivity was called by a deferred call of an orchestrator that has ended or is taken out of memory; " +
+		"durable: CallActivity was called by a deferred call of an orchestrator that has ended or is being unloaded from memory; " +
 			"make durable calls before returning, and compensate where an error is handled",
 		"first",
 	}

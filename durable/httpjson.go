@@ -222,7 +222,7 @@ func (s timeSpanString) duration() (time.Duration, error) {
 		parts[i] = time.Duration(n)
 	}
 	if parts[1] > 23 || parts[2] > 59 || parts[3] > 59 {
-		return 0, errors.New("a time span has at most 23 hours, 59 minutes and 59 seconds besides its days")
+		return 0, errors.New("the hours, minutes and seconds of a time span must not exceed 23:59:59; give longer times in days")
 	}
 	if parts[0] > math.MaxInt64/(24*time.Hour)-1 {
 		return math.MaxInt64, nil

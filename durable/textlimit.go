@@ -18,7 +18,7 @@ type TooLongError struct {
 
 // Error names the text and its limit.
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("The %s of an orchestrator must not exceed %d bytes; %d are given.", e.What, e.Limit, e.Length)
+	return fmt.Sprintf("The %s of an orchestrator must not exceed %d bytes; it has %d.", e.What, e.Limit, e.Length)
 }
 
 // checkStart returns a *[TooLongError] if one of the texts exceeds its limit.

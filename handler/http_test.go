@@ -63,7 +63,7 @@ func TestRoutes_ErrorsAndPanicsGetTheMatchingAnswer(t *testing.T) {
 		{"GET /api/http-error", "", "418" + head + `{"Message":"no coffee"}`},
 		{"GET /api/missing", "", "404"},
 		{"POST /api/start", "", "409" + head + `{"Message":"An Orchestration instance with the status Running already exists."}`},
-		{"POST /api/long", "", "400" + head + `{"Message":"The name of an orchestrator must not exceed 1024 bytes; 1025 are given."}`},
+		{"POST /api/long", "", "400" + head + `{"Message":"The name of an orchestrator must not exceed 1024 bytes; it has 1025."}`},
 		{"POST /api/bytes", "", "400" + head + `{"Message":"EventRaised.Name is not valid UTF-8; encode it, for instance as Base64"}`},
 		{"POST /api/fine", "", "404" + head + `{"Message":"Not Found"}`}, // like the host
 		{"GET /api/nowhere", "", "404" + head + `{"Message":"Not Found"}`},

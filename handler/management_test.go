@@ -125,7 +125,7 @@ func TestStart_RefusesInvalidRequests(t *testing.T) {
 		{"an entity's ID", "@c@k", "", argument("Orchestration instance ids must not start with @.")},
 		{"a slash in the ID", "a%2Fb", "", argument(durable.ValidateInstanceID("a/b").Error())},
 		{"polling longer than the wait", "y?timeout=1&pollingInterval=2", "", argument("Total timeout 1 should be bigger than retry timeout 2")},
-		{"a long version", "y?version=" + strings.Repeat("1", 40<<10), "", argument("The version of an orchestrator must not exceed 1024 bytes; 40960 are given.")},
+		{"a long version", "y?version=" + strings.Repeat("1", 40<<10), "", argument("The version of an orchestrator must not exceed 1024 bytes; it has 40960.")},
 		{"another hub", "z?taskhub=Theirs", "", "400" + jsonAnswer + `{"Message":"This app serves task hub \"MyHub\"; the request is for task hub \"Theirs\"."}`},
 		{"another connection", "z?connection=Theirs", "", "400" + jsonAnswer + `{"Message":"This app serves the task hub of connection \"Storage\"; the request is for connection \"Theirs\"."}`},
 	} {

@@ -115,7 +115,7 @@ func TestPartitionLog_EveryCallerGetsTheReasonOfAWrongPartitionCount(t *testing.
 		a.start("Quick/i", "", time.Second)
 		a.another(func(cfg *Config) { cfg.PartitionLog.PartitionCount = 5 }, func(s *Server) {
 			w := call(s, "GET", managed+"instances", "")
-			want := "has 4 partitions, but PartitionCount is 5: use the hub's count, or a hub of another name. Correct the cause and restart the app."
+			want := "has 4 partitions, but PartitionCount is 5: set PartitionCount to the hub's count, or choose another name for the hub. Correct the cause and restart the app."
 			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), want) || w.Header().Get("Retry-After") == "" {
 				a.Errorf("%d %s, want 503 with %s", w.Code, w.Body, want)
 			}

@@ -42,7 +42,7 @@ func engineSettingCases() []settingCase {
 				`""`:          `is ""; want`,
 				`12`:          "is 12; want a string",
 				`"%NOWHERE%"`: `is "%NOWHERE%", which names the setting "NOWHERE", which is not set`,
-				`"50%"`:       `is "50%", which has a "%" without a closing one`,
+				`"50%"`:       `is "50%", which has a "%" without a closing "%"`,
 				`"%BADHUB%"`:  `is "%BADHUB%", which resolves to "-"; want 3 to 45 letters and digits`,
 			},
 			overridden: "FromVariable", override: "FromVariable",

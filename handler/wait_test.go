@@ -61,7 +61,7 @@ func TestList_AnUnknownTokenIsABadRequest(t *testing.T) {
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
 	hub.fail(provider.ErrContinuation)
-	want := `{"Message":"The continuation token is not one that this task hub returned."`
+	want := `{"Message":"The continuation token was not issued by this task hub."`
 	if w := call(s, "GET", managed+"instances", "", management.HeaderContinuation, "x"); w.Code != http.StatusBadRequest || !strings.HasPrefix(w.Body.String(), want) {
 		t.Errorf("%d %s, want 400 %s", w.Code, w.Body, want)
 	}

@@ -87,8 +87,8 @@ func ParseConnectionString(s string) (Connection, error) {
 func ResolveConnection(name string, lookup func(string) (string, bool)) (Connection, error) {
 	a, names, err := store.ResolveAccount(name, lookup)
 	if err == nil && len(names) > 0 {
-		err = fmt.Errorf("%w named %q: none of the settings %s is set to a connection string; nor, for an identity, one of these names "+
-			"with __accountName added, or with each of __queueServiceUri, __tableServiceUri and __blobServiceUri",
+		err = fmt.Errorf("%w named %q: set one of the settings %s to a connection string, or, for an identity, set one of these names "+
+			"with the suffix __accountName, or with each of the suffixes __queueServiceUri, __tableServiceUri and __blobServiceUri",
 			ErrNoConnection, name, strings.Join(names, ", "))
 	}
 	return Connection{account: a}, err

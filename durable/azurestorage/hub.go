@@ -30,7 +30,7 @@ type PartitionCountError struct {
 
 // Error names both numbers.
 func (e *PartitionCountError) Error() string {
-	return fmt.Sprintf("task hub %s has %d partitions, but PartitionCount is %d: use the hub's count, or a hub of another name",
+	return fmt.Sprintf("task hub %s has %d partitions, but PartitionCount is %d: set PartitionCount to the hub's count, or choose another name for the hub",
 		e.TaskHub, e.Existing, e.Configured)
 }
 

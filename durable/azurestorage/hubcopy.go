@@ -24,7 +24,7 @@ type HiddenError struct {
 
 // Error names both numbers.
 func (e *HiddenError) Error() string {
-	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and lack %d messages that the histories require",
+	return fmt.Sprintf("task hub %s: %d messages in its queues are hidden and cannot be read now, and %d messages that its histories require are missing",
 		e.TaskHub, e.Hidden, e.Missing)
 }
 

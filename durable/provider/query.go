@@ -92,7 +92,7 @@ type UnreadableInstance struct {
 }
 
 // ErrContinuation is the error for a continuation that this hub did not return.
-var ErrContinuation = errors.New("the continuation is not one that this task hub returned")
+var ErrContinuation = errors.New("the continuation token was not issued by this task hub")
 
 // EncodeContinuation encodes a provider's positions of the next page as an opaque continuation.
 // The result is base64url because HTTP headers may not preserve other characters, such as

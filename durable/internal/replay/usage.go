@@ -69,7 +69,7 @@ func (u *usage) checkPlace(call string) {
 	sentence := "durable: " + call + " was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
 		"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
 	if inside && u.x.group.Closing() {
-		sentence = "durable: " + call + " was called by a deferred call of an orchestrator that has ended or is taken out of memory; " +
+		sentence = "durable: " + call + " was called by a deferred call of an orchestrator that has ended or is being unloaded from memory; " +
 			"make durable calls before returning, and compensate where an error is handled"
 	}
 	err := u.misuse(sentence)

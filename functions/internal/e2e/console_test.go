@@ -159,12 +159,12 @@ func browse(t *testing.T, base, root string) {
 	mustHub(t, root, nil, "suspend", "order-7", "--reason", "lunch")
 	b.Do(browsertest.See(`//dd/span[.="Suspended"]`))
 	b.Do(browsertest.Press(`//details[@id="resume"]/summary`), browsertest.Press(`//button[.="Resume the instance"]`),
-		browsertest.See(`//*[@role="status"][contains(.,"is to be resumed")]`), browsertest.See(`//dd/span[.="Running"]`))
+		browsertest.See(`//*[@role="status"][contains(.,"will be resumed")]`), browsertest.See(`//dd/span[.="Running"]`))
 
 	// A form of another session or another site has no valid token.
 	b.Do(browsertest.Press(`//details[@id="suspend"]/summary`))
 	browsertest.Run(b, chromedp.Evaluate[int](`document.querySelectorAll("input[name=csrf]").forEach(e => e.value = "wrong"); 0`))
-	b.Do(browsertest.Press(`//button[.="Suspend the instance"]`), browsertest.See(`//*[@role="alert"][contains(.,"The form is not of this session")]`))
+	b.Do(browsertest.Press(`//button[.="Suspend the instance"]`), browsertest.See(`//*[@role="alert"][contains(.,"The form belongs to another session")]`))
 	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
 		t.Errorf("a wrong token: the browser's console contains %q", said)
 	}
@@ -182,14 +182,14 @@ func browse(t *testing.T, base, root string) {
 	}
 	b.Do(browsertest.Press(`//*[@id="restart"]//input[@name="option"]`)) // with the same instance ID
 	do("restart", "Restart", "restarted", "Running")
-	do("suspend", "Suspend", "is to be suspended", "Suspended")
+	do("suspend", "Suspend", "will be suspended", "Suspended")
 	b.Agree()
-	do("terminate", "Terminate", "is to be terminated", "Terminated")
+	do("terminate", "Terminate", "will be terminated", "Terminated")
 	b.Agree()
 	do("purge", "Purge", "is purged", "")
 	mustHub(t, root, nil, "start", "ActivityFails", "--id", "broken")
 	b.Do(chromedp.Navigate(base+"/instance?id=broken"), browsertest.See(`//dd/span[.="Failed"]`))
-	do("rewind", "Rewind", "is to be rewound", "")
+	do("rewind", "Rewind", "will be rewound", "")
 
 	// Bulk actions, and an entity.
 	for _, id := range []string{"many-1", "many-2", "many-3"} {

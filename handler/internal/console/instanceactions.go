@@ -142,7 +142,7 @@ func act(v *visit) error {
 	case note != "":
 		notice += " " + note
 	case a.HasReason:
-		notice = "The instance is to be " + a.Past + ": its worker does so."
+		notice = "The instance will be " + a.Past + " when its worker handles the request."
 	}
 	return v.done(to, notice)
 }

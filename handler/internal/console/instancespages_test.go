@@ -134,12 +134,12 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	}
 	b.Do(browsertest.Press(`//details[@id="restart"]/summary`), browsertest.Press(`//*[@id="restart"]//input[@name="option"]`))
 	b.Do(browsertest.Press(`//button[.="Restart the instance"]`), text(`@role="status"`, "restarted"), browsertest.See(`//dd/span[.="Running"]`), browsertest.See(`//pre[contains(.,"paid")]`))
-	do("suspend", "Suspend the instance", "is to be suspended")
+	do("suspend", "Suspend the instance", "will be suspended")
 	b.Do(browsertest.See(`//dd/span[.="Suspended"]`))
-	do("resume", "Resume the instance", "is to be resumed")
+	do("resume", "Resume the instance", "will be resumed")
 	b.Do(browsertest.See(`//dd/span[.="Running"]`))
 	b.Agree()
-	do("terminate", "Terminate the instance", "is to be terminated")
+	do("terminate", "Terminate the instance", "will be terminated")
 	b.Do(browsertest.See(`//dd/span[.="Terminated"]`))
 	b.Agree()
 	do("purge", "Purge the instance", "Instance order-7 is purged.")
@@ -147,7 +147,7 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	a.start(t, "Fail", "f", "{}", "Failed")
 	b.Do(chromedp.Navigate(a.url+"/instance?id=f"), browsertest.See(`//pre[contains(.,"broken")]`))
 	b.CheckPage("instance-failed")
-	do("rewind", "Rewind the instance", "is to be rewound")
+	do("rewind", "Rewind the instance", "will be rewound")
 	b.Do(chromedp.Navigate(a.url+"/instance?id=nobody"), browsertest.See(`//*[@role="alert"][contains(.,"There is no instance")]`))
 	b.Said() // reports status 404
 }

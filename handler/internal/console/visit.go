@@ -210,7 +210,7 @@ func (v *visit) checkForm(r *route) error {
 	}
 	switch {
 	case !v.console.sessions.isToken(token, v.session, v.right):
-		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The form is not of this session. Load the page again."})
+		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The form belongs to another session. Load the page again."})
 	case v.right != management.Write:
 		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The key is for reading only."})
 	}

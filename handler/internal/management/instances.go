@@ -258,7 +258,7 @@ func BadToken(err error) error {
 	if !errors.Is(err, durable.ErrContinuation) {
 		return err
 	}
-	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token is not one that this task hub returned.", err))
+	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token was not issued by this task hub.", err))
 }
 
 // accepted returns an operation on an instance that takes a reason and answers with status 202.

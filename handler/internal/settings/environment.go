@@ -148,7 +148,7 @@ func (v Variables) Connection(name string) (string, bool) {
 }
 
 // errUnclosed reports a percent sign without a closing one.
-var errUnclosed = errors.New(`has a "%" without a closing one`)
+var errUnclosed = errors.New(`has a "%" without a closing "%"`)
 
 // errNotAName reports that the text between two percent signs is not a name. The error omits the text:
 // it may be part of a signature in a URL.

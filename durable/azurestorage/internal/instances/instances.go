@@ -318,7 +318,7 @@ func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 		switch {
 		case err == nil:
 		case ctx.Err() == nil && !isInXML(id):
-			s.Log.Warn("large payloads of the instance, if any, stay behind: their blobs cannot be listed", "instanceId", id, "prefix", prefix, "error", err)
+			s.Log.Warn("cannot list the blobs with the instance's large payloads; any such blobs are not deleted", "instanceId", id, "prefix", prefix, "error", err)
 		default:
 			return nil, err
 		}
