@@ -201,7 +201,7 @@ func TestHTTPRequest_RejectsInvalidJSON(t *testing.T) {
 		`{"uri":5}`:                                                  "cannot unmarshal number",
 		`{"uri":"http://a","timeout":"5 s"}`:                         `timeout: "5 s" is not a time span`,
 		`{"uri":"http://a","timeout":"-00:01:00"}`:                   "is not a time span",
-		`{"uri":"http://a","timeout":"25:00:00"}`:                    "at most 23 hours",
+		`{"uri":"http://a","timeout":"25:00:00"}`:                    "must not exceed 23:59:59",
 		`{"uri":"http://a","headers":{"a":[1]}}`:                     "header a: ",
 		`{"uri":"http://a","tokenSource":{"kind":"Other"}}`:          `the token source kind '"Other"' is not supported`,
 		`{"uri":"http://a","tokenSource":{"$type":"My.Source, My"}}`: "of type My.Source, My, which exists in .NET only",

@@ -246,7 +246,7 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 			"extensions.durableTask.storageProvider.partitionCount is 99; want a whole number from 1 to 16 (host.json line 1)",
 		},
 		{"no JSON", "{", "AzureWebJobsStorage=UseDevelopmentStorage=true", "host.json line 1: the file ends before the end of its object"},
-		{"no connection", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`), "X=", "none of the settings AzureWebJobsStorage"},
+		{"no connection", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`), "X=", "set one of the settings AzureWebJobsStorage"},
 	} {
 		p := program(t, "app", tt.hostJSON, "PORT=0", tt.setting)
 		base := addressIn(t, p.lineWith("msg=listening"))

@@ -73,7 +73,7 @@ func TestConfig_TheHubIsInAFileIfNoStorageIsConfigured(t *testing.T) {
 		{
 			name: "the account for the tables is not set", environ: []string{storageSetting},
 			hostJSON: durableTaskJSON(`"storageProvider": {"trackingStoreConnectionName": "Tables"}`),
-			problem:  `trackingStoreConnectionName: no storage connection named "Tables": none of the settings AzureWebJobsTables, Tables is set`,
+			problem:  `trackingStoreConnectionName: no storage connection named "Tables": set one of the settings AzureWebJobsTables, Tables to a connection string`,
 		},
 		{name: "the file is asked for on Azure", hostJSON: durableTaskJSON(embeddedType), environ: []string{"WEBSITE_INSTANCE_ID=7"}, want: Embedded},
 	} {

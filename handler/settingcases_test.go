@@ -203,7 +203,7 @@ func storageSettingCases() []settingCase {
 			path: "storageProvider.connectionName", get: func(c Config) any { return c.ConnectionName },
 			byDefault: "Storage", good: map[string]any{`"Other"`: "Other", `"%WHICH%"`: "Other", `""`: "Storage"},
 			bad: map[string]string{
-				`"Missing"`:   `no storage connection named "Missing": none of the settings AzureWebJobsMissing, Missing is set`,
+				`"Missing"`:   `no storage connection named "Missing": set one of the settings AzureWebJobsMissing, Missing to a connection string`,
 				`"Broken"`:    `setting Broken:`,
 				`"%NOWHERE%"`: `which names the setting "NOWHERE", which is not set`,
 				`5`:           "is 5; want a string",

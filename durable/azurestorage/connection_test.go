@@ -89,7 +89,7 @@ func TestResolveConnection(t *testing.T) {
 			"AzureWebJobsMine__queueServiceUri": "https://q.example/", "AzureWebJobsMine__tableServiceUri": "https://t.example",
 			"AzureWebJobsMine__blobServiceUri": "https://b.example", "AzureWebJobsMine__credential": "managedidentity", "AzureWebJobsMine__clientId": "id",
 		}, "https://q.example", ""},
-		"nothing":                      {"Mine", nil, "", `no storage connection named "Mine": none of the settings AzureWebJobsMine, Mine is set to a connection string`},
+		"nothing":                      {"Mine", nil, "", `no storage connection named "Mine": set one of the settings AzureWebJobsMine, Mine to a connection string`},
 		"incomplete endpoints":         {"Mine", map[string]string{"Mine__queueServiceUri": "https://q.example"}, "", "Mine__tableServiceUri, Mine__blobServiceUri not set"},
 		"a credential of unknown kind": {"Mine", map[string]string{"Mine__accountName": "a", "Mine__credential": "luck"}, "", `credential is "luck"`},
 		"an invalid connection string": {"Mine", map[string]string{"Mine": "oops"}, "", "setting Mine: connection string"},
