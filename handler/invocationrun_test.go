@@ -125,7 +125,7 @@ func TestInvocation_ThatTimesOutIsAnsweredAndWritesNoOutput(t *testing.T) {
 		{"one that listens", func(ctx context.Context, _ *Invocation, _ string) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}, "function Run has run for 1m0s, which is its limit: context deadline exceeded", time.Minute},
+		}, "function Run exceeded its time limit of 1m0s: context deadline exceeded", time.Minute},
 		{"one that does not", func(_ context.Context, call *Invocation, _ string) error {
 			time.Sleep(time.Hour)
 			call.Logf("too late")

@@ -158,7 +158,7 @@ func TestServer_StopHasATimeLimit(t *testing.T) {
 		}
 		stop()
 		began := time.Now()
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "work is still running 7s after the stop began") {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "shutdown timed out after 7s: work is still running") {
 			t.Errorf("error is %v", err)
 		}
 		if took := time.Since(began); took != DefaultShutdownTimeout {

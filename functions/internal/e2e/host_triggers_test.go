@@ -83,7 +83,7 @@ func TestHost_RunsTimerManualAndWarmUpFunctions(t *testing.T) {
 		`tick past due (true|false) after 1 tries`,
 		`ordered order-1`,
 		`warm with invocation [0-9a-f-]{36}`,
-		`function Overrun has run for 1s, which is its limit, and does not end`,
+		`function Overrun exceeded its time limit of 1s; it still runs`,
 	} {
 		a.program.scan = 0
 		a.awaitLog(want, time.Minute)

@@ -160,7 +160,7 @@ const grace = 2 * time.Second
 // running and returns before the host kills the program (azure-functions-host:
 // WebHost/WebScriptHostExceptionHandler.cs).
 func Run(ctx context.Context, name string, limit time.Duration, log *slog.Logger, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("function %s has run for %v, which is its limit", name, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("function %s exceeded its time limit of %v", name, limit))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { // received below, unless fn does not return
