@@ -123,7 +123,7 @@ func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
 	cost("making a log", 8, func() { l, _ = open(t, cfg) })
 	cost("ten groups", 10, func() { appendGroups(t, l, 1, 10) })
 	cost("a log that somebody has", 1, func() { _, _, _ = Open(t.Context(), cfg) })
-	cost("going on in the next blob", 7, func() { // with the group
+	cost("going on in the next blob", 6, func() { // with the group
 		l.Turn()
 		appendGroups(t, l, 11, 11)
 		l.tasks.Wait()

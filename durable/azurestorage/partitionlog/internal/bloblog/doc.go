@@ -27,7 +27,7 @@
 //
 // Appending a group is one request for each 4 MiB. [Open] of a log of one blob is four: list,
 // lease, read, append; one more if it has had several, and one for each of those that have
-// groups which the base lacks. A roll-over is five: create, read hub.json and lease, in the background
+// groups which the base lacks. A roll-over is four: create and lease, in the background
 // before it is needed, header and seal; one more releases the lease on the blob before. A
 // renewal is one every third of the lease. [Reader.Next] is one; [OpenReader] is as Open without lease and append. [Open] of a
 // log that somebody has is one.

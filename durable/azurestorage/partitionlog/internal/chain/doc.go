@@ -14,11 +14,12 @@
 //
 // A process may keep running while its hub is deleted and another one is created in the same
 // container. Each blob names its hub in its metadata, and hub.json names the current one. The
-// process reads hub.json again before the first append to a blob or the first lease on it, and
-// when a list shows a blob of another hub or one without a name. If hub.json names another hub,
-// the process stops. Later appends need no check: they name the lease, and the lease ends with
-// the blob.
+// process reads hub.json again before it leases an empty log, before it appends to a new mailbox
+// blob, and when a list shows a blob of another hub or a blob without a hub. If hub.json names
+// another hub, the process stops. Appends to a log need no check: they name the lease, and the
+// lease ends with the blob.
 //
-// So a process of a deleted hub leaves empty blobs at most in the new one. Any process of the
-// new hub that lists such a blob deletes it.
+// A process of a deleted hub may create blobs in the new hub and lease them, but the new hub's
+// log never continues there. A process of the new hub that lists such a blob breaks its lease and
+// deletes it.
 package chain
