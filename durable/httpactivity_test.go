@@ -22,6 +22,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// The Close method of a test server closes idle connections of http.DefaultTransport, and that can break requests
+// of tests that run in parallel. So the variable hides the method for it.
+func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTransport} }
+
 // A transport answers requests without a network, which bubbles cannot wait for.
 type transport func(*http.Request) (*http.Response, error)
 

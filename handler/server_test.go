@@ -18,6 +18,10 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
+// The Close method of a test server closes idle connections of http.DefaultTransport, and that can break requests
+// of tests that run in parallel. So the variable hides the method for it.
+func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTransport} }
+
 // anyPort is a configuration on a free port of the loopback interface.
 func anyPort(t *testing.T, hub *fakeHub) (Config, *logBuffer) {
 	t.Helper()
