@@ -287,7 +287,7 @@ var docsPrograms = map[string]string{
 }
 
 // appArguments are the first arguments of an app's program, except hub.
-var appArguments = []string{"-write-functions", "-schema", "-openapi", "-init", "--help", "--version"}
+var appArguments = []string{"-write-functions", "-schema", "-openapi", "-init", "package", "deploy", "--help", "--version"}
 
 // Commands in pages name scripts, verbs and flags that exist. In blocks of sh each line is a
 // command; in others each line after "$ ".
