@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -275,6 +276,28 @@ func TestLayout_TopLevelContainsOnlyKnownNames(t *testing.T) {
 		top, _, _ := strings.Cut(name, "/")
 		if !strings.HasPrefix(top, ".") && !slices.Contains(given, top) {
 			t.Errorf("%s is at the top level; move it into durable, handler, functions or scripts", top)
+		}
+	}
+}
+
+// Tests share http.DefaultTransport, and closing a test server closes its idle connections.
+func TestLayout_TestsWithHTTPServersKeepTheDefaultTransport(t *testing.T) {
+	starts := regexp.MustCompile(`httptest\.New\w*Server\(`)
+	serving, keeping := map[string]bool{}, map[string]bool{}
+	for _, name := range tracked(t) {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		serving[path.Dir(name)] = serving[path.Dir(name)] || starts.Match(text)
+		keeping[path.Dir(name)] = keeping[path.Dir(name)] || strings.Contains(string(text), "\nfunc init() { http.DefaultTransport =")
+	}
+	for dir, serves := range serving {
+		if serves && !keeping[dir] {
+			t.Errorf("tests of %s start HTTP servers: copy the function init of durable/httpactivity_test.go", dir)
 		}
 	}
 }

@@ -289,7 +289,7 @@ var docsPrograms = map[string]string{
 }
 
 // appArguments are the valid first arguments of an app, except hub.
-var appArguments = []string{"-write-functions", "-schema", "-openapi", "-init", "--help", "--version"}
+var appArguments = []string{"-write-functions", "-schema", "-openapi", "-init", "package", "deploy", "--help", "--version"}
 
 // Commands in pages must use existing scripts, verbs and flags. In sh blocks each line
 // is a command; in other blocks each line after "$ ".

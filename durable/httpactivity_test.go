@@ -22,6 +22,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// The Close method of a test server closes idle connections of http.DefaultTransport, and that can break requests
+// of tests that run in parallel. So the variable hides the method for it.
+func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTransport} }
+
 // transport is a RoundTripper without a network, because a synctest bubble cannot wait
 // for the network.
 type transport func(*http.Request) (*http.Response, error)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/newapp"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
@@ -28,7 +29,9 @@ var appCommands = []appCommand{
 	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", nil},
 	{"-schema", "", "write the JSON schema of host.json, for editors", schemaCommand},
 	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", openAPICommand},
-	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
+	{"-init", newapp.Usage, "write a new app into FOLDER; if one is there, show how a new one differs", initCommand},
+	{"package", "[-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", packageCommand},
+	{"deploy", "[-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", deployCommand},
 }
 
 // The arguments that print the usage text and the version.

@@ -2,96 +2,67 @@ package handler
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-func runInit(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	var out bytes.Buffer
-	err := initCommand(App{}, args, &out)
-	return out.String(), err
-}
-
-func TestInit_WritesAnAppWithValidSettings(t *testing.T) {
+// The handler accepts the settings of new apps.
+func TestInit_WritesSettingsThatTheAppAccepts(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join(t.TempDir(), "My Shop 2")
-	says, err := runInit(t, root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{root, "go mod tidy", "go build -o bin/app .", "func start", "/api/welcome/you", "bin/app -write-functions ."} {
-		if !strings.Contains(says, want) {
-			t.Errorf("it does not say %q:\n%s", want, says)
+	for storage, want := range map[string]StorageType{"embedded": Embedded, "azurestorage": Embedded, "partitionlog": Embedded} { // without a connection
+		for _, host := range []string{"functions", "container"} {
+			root := filepath.Join(t.TempDir(), "My Shop 2")
+			if err := initCommand(App{}, []string{"--storage", storage, "--host", host, root}, &bytes.Buffer{}); err != nil {
+				t.Fatal(err)
+			}
+			found, err := readHostJSON(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := configure(settings.Environment{}, found, nil)
+			if cfg.Problem != nil || cfg.Storage.TaskHub != "HubMyShop2" || cfg.StorageType != want {
+				t.Errorf("%s, %s: the configuration is %+v", storage, host, cfg)
+			}
 		}
-	}
-	for _, file := range starterFiles {
-		text := fileText(t, root, filepath.FromSlash(file[0]))
-		if strings.Contains(text, "{{") {
-			t.Errorf("%s has a gap:\n%s", file[0], text)
-		}
-		if strings.HasSuffix(file[0], ".json") && !json.Valid(settings.PlainJSON([]byte(text))) {
-			t.Errorf("%s is not valid JSON", file[0])
-		}
-	}
-	if info, err := os.Stat(filepath.Join(root, settings.LocalSettingsFile)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%s may hold keys: %v %v, want mode 0600", settings.LocalSettingsFile, info.Mode(), err)
-	}
-	if text := fileText(t, root, "go.mod"); !strings.HasPrefix(text, "module my-shop-2\n") {
-		t.Errorf("go.mod is\n%s", text)
-	}
-	if text := fileText(t, root, "main.go"); !strings.Contains(text, "Consumption plan") {
-		t.Error("main.go does not say that the Consumption plan refuses the functionTimeout of host.json")
-	}
-	found, err := readHostJSON(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := configure(settings.Environment{}, found, nil)
-	if cfg.Problem != nil || cfg.Storage.TaskHub != "HubMyShop2" || cfg.StorageType != Embedded || cfg.FunctionTimeout != -1 {
-		t.Errorf("the configuration is %+v", cfg)
 	}
 }
 
-func TestInit_ChangesNoExistingFile(t *testing.T) {
+func TestInit_RequiresTheVersionThatTheProgramHas(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, ".git"), 0o755); err != nil {
-		t.Fatal(err)
+	dep := func(version string, replace *debug.Module) *debug.BuildInfo {
+		return &debug.BuildInfo{Deps: []*debug.Module{{Path: "other", Version: "v9.0.0"}, {Path: thisModule, Version: version, Replace: replace}}}
 	}
-	if _, err := runInit(t, root); err != nil {
-		t.Errorf("a folder with .git only: %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "main.go"), []byte("mine"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := runInit(t, root); err == nil || !strings.Contains(err.Error(), "-init needs an empty folder") {
-		t.Errorf("again: %v", err)
-	}
-	if got := fileText(t, root, "main.go"); got != "mine" {
-		t.Errorf("main.go is %s", got)
-	}
-	if _, err := runInit(t, "a", "b"); err == nil {
-		t.Error("two folders are accepted")
-	}
-}
-
-func TestInit_DerivesNamesFromFolders(t *testing.T) {
-	t.Parallel()
-	for folder, want := range map[string][2]string{
-		"shop": {"shop", "HubShop"}, "My Shop": {"my-shop", "HubMyShop"}, "7up": {"app-7up", "HubApp7up"},
-		"日本": {"app", "HubApp"}, strings.Repeat("x", 60): {strings.Repeat("x", 60), "HubX" + strings.Repeat("x", 36)},
+	for want, build := range map[string][]*debug.BuildInfo{
+		"v0.1.0": {dep("v0.1.0", nil), {Main: debug.Module{Path: thisModule, Version: "v0.1.0"}}},
+		"":       {dep("v0.0.0", &debug.Module{Path: "../x"}), {Main: debug.Module{Path: thisModule, Version: "(devel)"}}, {Main: debug.Module{Path: thisModule, Version: "v0.1.1-0.2026+dirty"}}, {}},
 	} {
-		name := appName(folder)
-		if hub := hubOf(name); name != want[0] || hub != want[1] {
-			t.Errorf("%s: module %s, hub %s, want %v", folder, name, hub, want)
+		for _, b := range build {
+			if got := libraryVersion(b, true); got != want {
+				t.Errorf("%v: version %q, want %q", b, got, want)
+			}
 		}
+	}
+}
+
+func TestDeploy_RefusesAHubInALocalFile(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "shop")
+	if err := initCommand(App{}, []string{"--storage", "embedded", root}, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	if err := deployCommand(App{}, []string{"group", "shop"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "storageProvider.type") {
+		t.Errorf("deploy: %v", err)
+	}
+	if err := deployCommand(App{}, []string{"group"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "resource group") {
+		t.Errorf("deploy without a name: %v", err)
+	}
+	if err := packageCommand(App{}, []string{"x"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "unexpected arguments") {
+		t.Errorf("package with an argument: %v", err)
 	}
 }
 
@@ -113,7 +84,7 @@ func TestCommands_AreDistinguished(t *testing.T) {
 	}
 	for _, tt := range []struct{ args, want string }{
 		{"--help", "-write-functions [-per-route] [FOLDER]"},
-		{"-h", "-init [FOLDER]"},
+		{"-h", "-init [--name NAME]"},
 		{"help", "hub VERB"},
 		{"--version", thisModule},
 		{"-version", "go1."},
@@ -131,8 +102,8 @@ func TestCommands_AreDistinguished(t *testing.T) {
 		}
 	}
 	errs.Reset()
-	if code, done := runCommand(App{}, []string{"-init", "-x"}, &out, &errs); !done || code != exitFailed || !strings.Contains(errs.String(), "./-x") {
-		t.Errorf("a folder like an option: %d %v %s", code, done, &errs)
+	if code, done := runCommand(App{}, []string{"-init", "-x"}, &out, &errs); !done || code != exitFailed || !strings.Contains(errs.String(), "usage: -init") {
+		t.Errorf("an unknown flag: %d %v %s", code, done, &errs)
 	}
 	t.Setenv("FUNCTIONS_CUSTOMHANDLER_PORT", "1234")
 	if _, done := runCommand(App{}, []string{"--of-the-app"}, &out, &errs); done {

@@ -18,6 +18,10 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
+// The Close method of a test server closes idle connections of http.DefaultTransport, and that can break requests
+// of tests that run in parallel. So the variable hides the method for it.
+func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTransport} }
+
 // anyPort returns a configuration for a free port on the loopback interface.
 func anyPort(t *testing.T, hub *fakeHub) (Config, *logBuffer) {
 	t.Helper()

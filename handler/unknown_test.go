@@ -136,9 +136,9 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 		return i.RuntimeStatus == history.Terminated.String() && i.WaitsFor == ""
 	})
 	patience.Until(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
-	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
-		t.Errorf("health still lists %q", health.Waiting)
-	}
+	patience.Until(t, "health no longer names it", func() bool {
+		return len(got[management.HealthPayload](t, s, "GET", managed+"health/ready").Waiting) == 0
+	})
 }
 
 // An instance that is held back because its code has changed appears in its status and in the health
@@ -187,7 +187,7 @@ func TestVersionMismatch_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	patience.Until(t, "it ends", func() bool {
 		return got[management.StatusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Terminated.String()
 	})
-	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
-		t.Errorf("health still names %q", health.Waiting)
-	}
+	patience.Until(t, "health no longer names it", func() bool {
+		return len(got[management.HealthPayload](t, s, "GET", managed+"health/ready").Waiting) == 0
+	})
 }

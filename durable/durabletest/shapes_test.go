@@ -30,6 +30,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler"
 )
 
+// The Close method of a test server closes idle connections of http.DefaultTransport, and that can break requests
+// of tests that run in parallel. So the variable hides the method for it.
+func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTransport} }
+
 // balance is the state of an entity.
 type balance struct{ Cents int }
 

@@ -111,9 +111,9 @@ func TestNext_StartsTheLongestPartThatTheProcessorsHaveRoomFor(t *testing.T) {
 	}
 }
 
-func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastTwoMinutes(t *testing.T) {
-	m := times{parts: map[string][2]measured{"quick": {{time.Second, time.Second}}, "slow": {{time.Minute, time.Second}}}}
-	for name, want := range map[string]time.Duration{"quick": 2 * time.Minute, "slow": 5 * time.Minute, "new": 30 * time.Minute} {
+func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastFiveMinutes(t *testing.T) {
+	m := times{parts: map[string][2]measured{"quick": {{time.Second, time.Second}}, "slow": {{2 * time.Minute, time.Second}}}}
+	for name, want := range map[string]time.Duration{"quick": 5 * time.Minute, "slow": 10 * time.Minute, "new": 30 * time.Minute} {
 		if got := m.limit(part{name: name}); got != want {
 			t.Errorf("limit of %s: %v; want %v", name, got, want)
 		}

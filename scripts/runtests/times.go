@@ -69,14 +69,15 @@ func (t times) of(p part) measured {
 // share returns the average number of busy processors, at least 0.1.
 func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Seconds()) }
 
-// limit returns the time after which a part fails: five times the measured time, at least two minutes. It is
-// half an hour for a part that was never measured or that compiles. Builds have no limit, because the
-// compiler's cache may be empty.
+// limit is the time after which a part has failed: five times the measured time, at least five minutes
+// because a disk can be slow for minutes,
+// and half an hour for a part that was never measured or that compiles. A build has no limit, because
+// the compiler may have nothing in its cache.
 func (t times) limit(p part) time.Duration {
 	if t.parts[p.name][b2i(t.full)].wall == 0 || p.layer == bugs {
 		return 30 * time.Minute
 	}
-	return max(2*time.Minute, 5*t.of(p).wall)
+	return max(5*time.Minute, 5*t.of(p).wall)
 }
 
 // order sorts builds before tests, and tests by time, longest first.

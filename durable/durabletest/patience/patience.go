@@ -60,6 +60,9 @@ func Until(tb testing.TB, what string, condition func() bool) {
 	limit, interval := Limit(), time.Millisecond
 	for began := time.Now(); !condition(); interval = min(2*interval, maxInterval) {
 		if time.Since(began) > limit {
+			if limit < Most {
+				what += " (the process has used up its -test.timeout)"
+			}
 			tb.Fatalf("did not happen within %v: %s", limit.Round(time.Second), what)
 		}
 		time.Sleep(interval)

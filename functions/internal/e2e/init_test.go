@@ -3,10 +3,18 @@
 package e2e_test
 
 import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,18 +22,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-const welcome = `["Hello, you!","Bonjour, you!","Guten Tag, you!"]`
+// receipt is the output of the new app's orchestration.
+const receipt = `"receipt for order 7"`
 
-// newcomer is a new app in its own folder. It uses the module of this checkout instead of a release.
+// A newcomer is a new app in a folder of its own.
 type newcomer struct {
-	root, program string
+	root, program, proxy string
 }
 
 // do runs a command in the app's folder. The go command downloads nothing.
 func (n newcomer) do(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=", "GOPROXY=off", "GOWORK=off")
+	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=-mod=mod -modcacherw", "GOPROXY="+n.proxy, "GOSUMDB=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
@@ -34,17 +43,24 @@ func (n newcomer) do(t *testing.T, name string, args ...string) {
 // durableModule is the module path of this checkout.
 const durableModule = "github.com/durablefunctions-go/durablefunctions"
 
-// newNewcomer creates and builds a new app.
-func newNewcomer(t *testing.T) newcomer {
+// A library is the library of new apps: the checkout, or a version of it in a module proxy.
+type library struct{ version, proxy string }
+
+var inCheckout = library{"v0.0.0", "off"}
+
+// newNewcomer writes and builds a new app.
+func newNewcomer(t *testing.T, lib library, flags ...string) newcomer {
 	t.Helper()
-	parent := t.TempDir()
-	n := newcomer{filepath.Join(parent, "shop"), filepath.Join(t.TempDir(), "app")}
-	newcomer{root: parent}.do(t, binary(t, sampleApp), "-init", n.root)
+	n := newcomer{filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "app"), lib.proxy}
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := []string{"mod", "edit", "-require=" + durableModule + "@v0.0.0", "-replace=" + durableModule + "=" + checkout}
+	newcomer{root: t.TempDir()}.do(t, binary(t, sampleApp), append(append([]string{"-init", "--replace", checkout}, flags...), n.root)...)
+	edit := []string{"mod", "edit", "-require=" + durableModule + "@" + lib.version}
+	if lib != inCheckout {
+		edit = append(edit, "-dropreplace="+durableModule)
+	}
 	n.do(t, "go", append(edit, requirements(t)...)...)
 	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
 	if err == nil {
@@ -55,6 +71,77 @@ func newNewcomer(t *testing.T) newcomer {
 	}
 	n.do(t, "go", "build", "-o", n.program, ".")
 	return n
+}
+
+// published writes the checkout into a module proxy of files, as users will get it. Its version has a hash of its
+// content, so that the go command compiles it once. The test removes it from the module cache.
+func published(t *testing.T) library {
+	t.Helper()
+	contents := moduleFiles(t)
+	hash := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		_, _ = fmt.Fprintf(hash, "%s %x\n", name, sha256.Sum256(contents[name]))
+	}
+	version, root := fmt.Sprintf("v0.0.0-%x", hash.Sum(nil)[:6]), t.TempDir()
+	dir := filepath.Join(root, filepath.FromSlash(durableModule), "@v")
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	for name, content := range contents {
+		w, err := z.Create(durableModule + "@" + version + "/" + name)
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(z.Close(), os.MkdirAll(dir, 0o755))
+	for suffix, content := range map[string][]byte{
+		".zip": packed.Bytes(), ".mod": contents["go.mod"], ".info": []byte(`{"Version": "` + version + `"}`),
+	} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, version+suffix), content, 0o644))
+	}
+	cache, envErr := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+	if err = errors.Join(err, envErr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		modules := strings.TrimSpace(string(cache))
+		os.RemoveAll(filepath.Join(modules, filepath.FromSlash(durableModule)+"@"+version))
+		files, _ := filepath.Glob(filepath.Join(modules, "cache", "download", filepath.FromSlash(durableModule), "@v", version+"*"))
+		for _, file := range files {
+			_ = os.Remove(file)
+		}
+	})
+	return library{version, "file://" + filepath.ToSlash(root)}
+}
+
+// moduleFiles returns the files that a published version of the checkout has: no links, and no nested modules.
+func moduleFiles(t *testing.T) map[string][]byte {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = checkout
+	names, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, nested := map[string][]byte{}, []string(nil)
+	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
+		info, err := os.Lstat(filepath.Join(checkout, name))
+		if err != nil || !info.Mode().IsRegular() { // deleted, or a link
+			continue
+		}
+		if contents[name], err = os.ReadFile(filepath.Join(checkout, name)); err != nil {
+			t.Fatal(err)
+		}
+		if dir, ok := strings.CutSuffix(name, "/go.mod"); ok {
+			nested = append(nested, dir+"/")
+		}
+	}
+	maps.DeleteFunc(contents, func(name string, _ []byte) bool {
+		return slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir) })
+	})
+	return contents
 }
 
 // requirements returns the `go mod edit` flags that give a module the checkout's requirements and Go version.
@@ -81,28 +168,101 @@ func requirements(t *testing.T) (flags []string) {
 
 func (n newcomer) built() (string, error) { return n.program, nil }
 
-func (a *app) welcomes() {
+// sells places an order and awaits its receipt.
+func (a *app) sells() {
 	a.t.Helper()
-	got := a.call(http.MethodPost, "/api/welcome/you", nil)
+	got := a.call(http.MethodPost, "/api/orders", map[string]any{"id": "7", "cents": 1200})
 	if got.status != http.StatusAccepted {
 		a.t.Fatalf("%d %s, want 202", got.status, got.body)
 	}
-	a.completed(decode[checkStatus](a.t, got.body).StatusQueryGetURI, time.Minute, welcome)
+	a.completed(decode[checkStatus](a.t, got.body).StatusQueryGetURI, time.Minute, receipt)
 }
 
-// The app that -init creates can be built and runs without a storage account.
 func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
-	t.Run("standalone", func(t *testing.T) { startStandalone(t, n.built, n.root).welcomes() })
-	t.Run("below the host", func(t *testing.T) {
-		processtest.LeaveToFull(t)
-		startHost(t, n.built, n.root).welcomes()
-	})
+	lib := inCheckout
+	if !testing.Short() {
+		lib = published(t)
+	}
+	n := newNewcomer(t, lib)
+	t.Run("standalone", func(t *testing.T) { startStandalone(t, n.built, n.root).sells() })
 	t.Run("checks", func(t *testing.T) {
 		processtest.LeaveToFull(t)
-		n.do(t, "go", "vet", ".")
-		n.do(t, "go", "mod", "edit", "-tool="+durableModule+"/durable/durablecheck/cmd/durablecheck")
+		n.do(t, "go", "vet", "./...")
 		n.do(t, "go", "tool", "durablecheck", "./...")
+		n.do(t, "go", "test", "./...")
+		n.do(t, n.program, "hub", "verify", "testdata/histories")
 	})
+	t.Run("package below the host", func(t *testing.T) {
+		processtest.LeaveToFull(t)
+		n.do(t, n.program, "package")
+		root := unzipped(t, filepath.Join(n.root, "bin", "app.zip"))
+		if err := os.WriteFile(filepath.Join(root, "local.settings.json"), []byte(`{"IsEncrypted": false, "Values": {"FUNCTIONS_WORKER_RUNTIME": "custom"}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		program := filepath.Join(t.TempDir(), "app") // startHost links it
+		if err := os.Rename(filepath.Join(root, "bin", "app"), program); err != nil {
+			t.Fatal(err)
+		}
+		startHost(t, func() (string, error) { return program, nil }, root).sells()
+	})
+	t.Run("image", func(t *testing.T) {
+		processtest.LeaveToFull(t)
+		image, env := imageOf(t, newNewcomer(t, lib, "--host", "container", "--storage", "embedded"))
+		program := filepath.Join(image, "app")
+		a := startStandalone(t, func() (string, error) { return program, nil }, image, append(env, "PORT=0", "DURABLE_KEY=0123456789abcdef")...)
+		a.sells()
+	})
+}
+
+// unzipped returns a folder with the files of a zip.
+func unzipped(t *testing.T, name string) (root string) {
+	t.Helper()
+	z, err := zip.OpenReader(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close() //nolint:errcheck // only read
+	root = t.TempDir()
+	for _, f := range z.File {
+		path := filepath.Join(root, filepath.FromSlash(f.Name))
+		content, err := fs.ReadFile(z, f.Name)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, f.Mode()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// imageOf runs the steps of the app's Dockerfile without its base images. It returns a folder with the files of the image,
+// and the variables.
+func imageOf(t *testing.T, n newcomer) (image string, env []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(n.root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, out := t.TempDir(), t.TempDir()
+	for line := range strings.SplitSeq(strings.ReplaceAll(string(text), "\\\n", ""), "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case words[0] == "RUN":
+			command := strings.Join(slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "--mount") }), " ")
+			n.do(t, "sh", "-c", strings.ReplaceAll(command, "/out/", out+"/"))
+		case words[0] == "COPY" && words[1] == "--from=build":
+			err = os.Rename(strings.Replace(words[2], "/out", out, 1), filepath.Join(image, words[3]))
+		case words[0] == "COPY" && words[1] != ".":
+			err = os.Rename(filepath.Join(n.root, words[1]), filepath.Join(image, words[1]))
+		case words[0] == "ENV":
+			env = append(env, words[1:]...)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	return image, env
 }

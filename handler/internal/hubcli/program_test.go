@@ -21,6 +21,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// The Close method of a test server closes idle connections of http.DefaultTransport, and that can break requests
+// of tests that run in parallel. So the variable hides the method for it.
+func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTransport} }
+
 var rewrite = flag.Bool("rewrite", false, "write what the command line prints into testdata/transcript.txt, and the tables of the documentation")
 
 // commands run one after another against fakeAPI.

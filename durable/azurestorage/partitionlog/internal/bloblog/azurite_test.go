@@ -123,7 +123,7 @@ func TestLog_MakesTheDocumentedNumberOfRequests(t *testing.T) {
 	cost("opening a log that does not exist", 8, func() { l, _ = open(t, cfg) })
 	cost("appending ten groups", 10, func() { appendGroups(t, l, 1, 10) })
 	cost("opening a log with an owner", 1, func() { _, _, _ = Open(t.Context(), cfg) })
-	cost("roll-over", 7, func() { // includes the append of the group
+	cost("roll-over", 6, func() { // includes the append of the group
 		l.Turn()
 		appendGroups(t, l, 11, 11)
 		l.tasks.Wait()

@@ -37,8 +37,8 @@
 //   - [Open]: list, lease, read, append. One more to look for a seal if the log has several blobs.
 //     One more for each older blob whose groups the base lacks. If another process owns the log:
 //     one.
-//   - Roll-over: create, read hub.json and lease, in the background; then header and seal. One more
-//     releases the lease on the old blob.
+//   - Roll-over: create and lease, in the background; then header and seal. One more releases the
+//     lease on the old blob.
 //   - Renewal: one per third of the lease duration.
 //   - [OpenReader]: as Open, without lease and append.
 //   - [Reader.Next]: one.

@@ -3,12 +3,14 @@ package bloblog
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
@@ -36,6 +38,76 @@ func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config, l *Lo
 		l.tasks.Wait()
 		w.account.Wait()
 	})
+}
+
+// cancelAt is the transport of a process whose context ends at its n-th request: before the request
+// reaches the account, or before its response reaches the process.
+type cancelAt struct {
+	next     policy.Transporter
+	n        int
+	response bool
+	cancel   context.CancelFunc
+	requests int
+}
+
+func (c *cancelAt) Do(req *http.Request) (*http.Response, error) {
+	c.requests++
+	isAt := c.requests == c.n
+	if isAt && !c.response {
+		c.cancel()
+	}
+	resp, err := c.next.Do(req)
+	if isAt && c.response && err == nil {
+		c.cancel()
+		resp.Body.Close()
+		return nil, context.Canceled
+	}
+	return resp, err
+}
+
+// A worker that stops while it opens a partition leaves no lease behind. Another worker can open the
+// partition immediately.
+func TestOpen_LeavesNoLeaseWhenItIsCanceled(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	for n := 0; n <= requests; n++ { // the first run has no cancellation
+		for _, response := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
+				closed, _ := open(t, w.config(chaintest.NewProcess(w.account.Worker("first"))))
+				appendGroups(t, closed, 1, 3)
+				if err := closed.Close(false); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stopping := &cancelAt{next: w.account.Worker("stopping"), n: n, response: response, cancel: cancel}
+				l, _, err := Open(ctx, w.config(chaintest.NewProcess(stopping)))
+				if n == 0 {
+					requests = stopping.requests
+				}
+				if err == nil { // it was canceled too late
+					if err := l.Close(false); err != nil {
+						t.Errorf("opened although canceled at request %d, and closed: %v", n, err)
+					}
+				}
+				for _, b := range w.account.Blobs() {
+					if b.LeaseID != "" {
+						t.Errorf("canceled at request %d, with its response %t: blob %s is leased", n, response, b.Name)
+					}
+				}
+				next, r := open(t, w.config(chaintest.NewProcess(w.account.Worker("next"))))
+				wantGroups(t, r.Groups, 1, 3)
+				if err := next.Close(false); err != nil {
+					t.Error(err)
+				}
+				w.account.Wait()
+			})
+		}
+	}
+	if requests < 4 {
+		t.Errorf("Open made %d requests, want at least 4", requests)
+	}
 }
 
 func TestLog_RenewalsKeepAnIdleLog(t *testing.T) {

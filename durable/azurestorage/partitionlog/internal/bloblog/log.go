@@ -98,13 +98,14 @@ func (l *Log) take(ctx context.Context) (*Recovered, error) {
 		case http.StatusNotFound, http.StatusPreconditionFailed:
 			return nil, fmt.Errorf("%w: %w", errMoved, err)
 		}
+		l.releaseLease(ctx, own) // the service may have granted it
 		return nil, err
 	}
 	l.current = own
 	l.renewal.Go(l.renew) // to read it can take longer than the lease
 	r, err := l.recover(ctx, own, all)
 	if err != nil {
-		_ = l.leases(own).Release(ctx, own.leaseID) // else it runs out
+		l.releaseLease(ctx, own)
 		return nil, err
 	}
 	return r, nil
@@ -339,7 +340,9 @@ func (l *Log) prepare() {
 	})
 }
 
-// create creates and leases the blob after the current one.
+// create creates and leases the blob after the current one. If the hub was deleted and created
+// again, the blob is in another hub's container: its hub ID does not match, so the other hub deletes
+// it. The log does not continue there, because the seal in the current blob would be missing.
 func (l *Log) create(current *ownBlob) (*ownBlob, error) {
 	number := current.Number + 1
 	for range findAttempts {
@@ -347,12 +350,8 @@ func (l *Log) create(current *ownBlob) (*ownBlob, error) {
 		if err == nil && !mine {
 			err = l.removeLeftover(current, number)
 		} else if err == nil {
-			err = l.chain.Confirm(l.own)
 			own := l.ownBlob(link)
-			if err == nil {
-				err = l.acquire(l.own, own)
-			}
-			if err == nil {
+			if err = l.acquire(l.own, own); err == nil {
 				return own, nil
 			}
 		}
@@ -378,15 +377,7 @@ func (l *Log) removeLeftover(current *ownBlob, number uint64) error {
 		}
 		return l.lose(err)
 	}
-	blob := l.chain.Blob(number)
-	return store.Retry(l.own, "delete "+blob.Name, func(ctx context.Context) error {
-		if left.Leased {
-			if err := store.Ignore(blob.Break(ctx, left.ETag), http.StatusConflict); err != nil { // it ran out
-				return err
-			}
-		}
-		return blob.Remove(ctx, "", left.ETag)
-	})
+	return l.chain.Remove(l.own, left)
 }
 
 // rollOver continues the log in the next blob. mu is locked.

@@ -46,6 +46,14 @@ func (o *ownership) acquire(ctx context.Context, b *ownBlob) error {
 	})
 }
 
+// releaseLease releases a lease that the service granted or may have granted, even if ctx has ended.
+// If it fails, other processes wait until the lease expires.
+func (o *ownership) releaseLease(ctx context.Context, b *ownBlob) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Lease/3)
+	defer cancel()
+	_ = o.leases(b).Release(ctx, b.leaseID)
+}
+
 // renewed renews a lease. It fails if anybody else had one since it was acquired.
 func (o *ownership) renewed(ctx context.Context, b *ownBlob) error {
 	return o.extend(b, func() error { return o.leases(b).Renew(ctx, b.leaseID) })

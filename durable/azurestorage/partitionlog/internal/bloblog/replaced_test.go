@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
@@ -53,6 +54,12 @@ func TestLog_AnOwnerOfADeletedHubWritesNothingIntoTheNewOne(t *testing.T) {
 		}
 	}
 	replacing := func(r *chaintest.Replacement) {
+		began := time.Now()
+		defer func() {
+			if took := time.Since(began); took > 5*time.Second {
+				r.Errorf("blobs of the deleted hub delayed the new one by %v", took)
+			}
+		}()
 		for range 2 {
 			l, left, err := Open(r.Context(), config(r.New, "new"))
 			if err != nil {

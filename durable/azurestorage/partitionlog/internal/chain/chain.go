@@ -116,7 +116,6 @@ func (l Link) Is(p store.BlobPart) bool { return p.Metadata[nonceKey] == l.Nonce
 // that processes of another hub created, see the package documentation.
 func (c *Chain) List(ctx context.Context) ([]Link, error) {
 	var before []Link
-	confirmed := false
 	for first := true; ; first = false {
 		infos, pages, err := c.blobs.ListInfo(ctx, c.prefix)
 		if store.IsContainerMissing(err) {
@@ -125,11 +124,10 @@ func (c *Chain) List(ctx context.Context) ([]Link, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !confirmed && slices.ContainsFunc(infos, func(b store.BlobInfo) bool { return b.Metadata[HubKey] != c.hub }) {
+		if slices.ContainsFunc(infos, func(b store.BlobInfo) bool { return b.Metadata[HubKey] != c.hub }) {
 			if err := c.Confirm(ctx); err != nil {
 				return nil, err
 			}
-			confirmed = true
 		}
 		if infos, err = c.removeForeign(ctx, infos); err != nil {
 			return nil, err
@@ -161,15 +159,31 @@ func (c *Chain) removeForeign(ctx context.Context, infos []store.BlobInfo) (ours
 		case c.confirm == nil:
 			return nil, &DamageError{Blob: b.Name, Cause: fmt.Errorf("it belongs to the task hub with the ID %s; want %s", hub, c.hub)}
 		default:
-			err := store.Retry(ctx, "delete "+b.Name, func(ctx context.Context) error {
-				return c.blobs.AppendBlob(b.Name).Remove(ctx, "", b.ETag)
-			})
+			err := c.remove(ctx, b.Name, b.ETag, b.Leased)
 			if err := store.Ignore(err, http.StatusNotFound, http.StatusPreconditionFailed); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return ours, nil
+}
+
+// Remove breaks the lease on a listed blob and deletes the blob. It fails with status 412 if the blob
+// has changed since it was listed.
+func (c *Chain) Remove(ctx context.Context, l Link) error {
+	return c.remove(ctx, c.Name(l.Number), l.ETag, l.Leased)
+}
+
+func (c *Chain) remove(ctx context.Context, name, etag string, leased bool) error {
+	b := c.blobs.AppendBlob(name)
+	return store.Retry(ctx, "delete "+name, func(ctx context.Context) error {
+		if leased {
+			if err := store.Ignore(b.Break(ctx, etag), http.StatusConflict); err != nil { // 409: the lease has expired
+				return err
+			}
+		}
+		return b.Remove(ctx, "", etag)
+	})
 }
 
 // Lock is a mutex that may be held during requests. It is a channel because synctest does not treat

@@ -18,12 +18,13 @@
 // container. Each blob names its hub in its metadata, and hub.json names the current hub. The
 // process reads hub.json again in these cases:
 //
-//   - before the first append to a blob or the first lease on it
+//   - before it leases an empty log
+//   - before it appends to a new mailbox blob
 //   - when a list shows a blob of another hub or a blob that names no hub
 //
-// If hub.json names another hub, the process stops. Later appends need no check: they name the
+// If hub.json names another hub, the process stops. Appends to a log need no check: they name the
 // lease, and the lease ends with the blob.
 //
-// A process of a deleted hub can therefore leave only empty blobs in the new hub. Any process of
-// the new hub that lists such a blob deletes it.
+// A process of a deleted hub may create and lease blobs in the new hub, but the new hub's log never
+// continues there. A process of the new hub that lists such a blob breaks its lease and deletes it.
 package chain

@@ -1,4 +1,4 @@
-package main
+package apppackage
 
 import (
 	"archive/zip"
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// epoch is the modification time of all files in the zip, the earliest time of the format.
+// epoch is the time of every file in the zip, the earliest that the format allows. Equal files give equal bytes.
 var epoch = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // pack writes entries as a zip.

@@ -1,8 +1,8 @@
-package main
+// Package apppackage builds the package that a function app in Azure runs from, and deploys it.
+package apppackage
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/jsonc"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // entry is a file of the zip.
@@ -23,12 +23,12 @@ type entry struct {
 	executable bool
 }
 
-// never lists the names that are always skipped, as in Core Tools (Common/FileSystemHelpers.cs,
-// GetLocalFiles).
+// never lists files that are always left out, as Core Tools do
+// (Common/FileSystemHelpers.cs, GetLocalFiles).
 var never = []string{".git", ".vscode", ".funcignore", ".gitignore", "local.settings.json", "project.lock.json"}
 
-// list returns the entries of the zip, sorted by name. They are the files of root that .funcignore does not
-// match, and app at the path of the executable in host.json.
+// list returns the files of the zip, sorted by name: the files of root that .funcignore does not name, and app at
+// the path of the executable in host.json.
 func list(root, app string) ([]entry, error) {
 	executable, err := executablePath(root)
 	if err != nil {
@@ -55,9 +55,9 @@ func list(root, app string) ([]entry, error) {
 			}
 			return nil
 		case d.IsDir() || name == executable || path.Dir(name) == path.Dir(executable) && path.Dir(name) != ".":
-			return nil // skips other builds of the executable
+			return nil // for another system
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is not a regular file; add it to .funcignore or replace it by a file", name)
+			return fmt.Errorf("%s is not a regular file: name it in .funcignore, or replace it by a file", name)
 		}
 		entries = append(entries, entry{name: name, file: file})
 		return nil
@@ -69,7 +69,7 @@ func list(root, app string) ([]entry, error) {
 	return entries, nil
 }
 
-// hostFile is the part of host.json that affects the zip.
+// A hostFile is the part of host.json that a package depends on.
 type hostFile struct {
 	FunctionTimeout any `json:"functionTimeout"`
 	CustomHandler   struct {
@@ -77,6 +77,13 @@ type hostFile struct {
 			DefaultExecutablePath string `json:"defaultExecutablePath"`
 		} `json:"description"`
 	} `json:"customHandler"`
+	Extensions struct {
+		DurableTask struct {
+			StorageProvider struct {
+				Type string `json:"type"`
+			} `json:"storageProvider"`
+		} `json:"durableTask"`
+	} `json:"extensions"`
 }
 
 func readHostFile(root string) (hostFile, error) {
@@ -85,7 +92,7 @@ func readHostFile(root string) (hostFile, error) {
 	if err != nil {
 		return host, err
 	}
-	if err := json.Unmarshal(jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))), &host); err != nil {
+	if err := json.Unmarshal(settings.PlainJSON(text), &host); err != nil {
 		return host, fmt.Errorf("read host.json: %w", err)
 	}
 	return host, nil
@@ -97,11 +104,11 @@ func planNote(root string) (string, error) {
 	if err != nil || host.FunctionTimeout != "-1" {
 		return "", err
 	}
-	return `host.json: with functionTimeout "-1" the host does not start on the Consumption plan; set at most "00:10:00" there`, nil
+	return "host.json: with functionTimeout \"-1\" the host does not start on the Consumption plan; set at most \"00:10:00\" there\n", nil
 }
 
-// executablePath returns the path of the executable from host.json. It must be a plain relative path with
-// slashes, because the host compares it with the zip's entries.
+// executablePath returns the path of the executable in host.json. It must be a relative path with slashes, because
+// the Functions host compares it as text.
 func executablePath(root string) (string, error) {
 	host, err := readHostFile(root)
 	if err != nil {
@@ -110,15 +117,15 @@ func executablePath(root string) (string, error) {
 	p := host.CustomHandler.Description.DefaultExecutablePath
 	switch {
 	case p == "":
-		return "", errors.New("host.json has no executable; set customHandler.description.defaultExecutablePath, such as bin/app")
+		return "", errors.New("host.json names no executable, so the Functions host cannot run the app: set customHandler.description.defaultExecutablePath, such as bin/app; to run it in a container, use docker build")
 	case !fs.ValidPath(p) || strings.ContainsAny(p, `\%`):
 		return "", fmt.Errorf("host.json: customHandler.description.defaultExecutablePath %q must be a relative path with slashes, such as bin/app", p)
 	}
 	return p, nil
 }
 
-// ignore holds the patterns of a .funcignore file, one per line. A pattern without a slash inside matches at
-// any depth. * and ? have the same meaning as in a shell. A matched folder is skipped with its contents.
+// ignore holds the patterns of a .funcignore, one per line, with the wildcards * and ?. A pattern without a slash
+// matches names at any depth. If a folder matches, all its files are left out.
 type ignore []string
 
 func readIgnore(file string) (ignore, error) {

@@ -1,4 +1,4 @@
-package main
+package apppackage
 
 import (
 	"archive/zip"
@@ -94,7 +94,7 @@ func TestPlanNote_WarnsAboutATimeoutThatThePlanRejects(t *testing.T) {
 			t.Errorf("%s: the note is %q, %v", hostJSON, note, err)
 		}
 	}
-	if note, err := planNote("../.."); err != nil || note == "" {
+	if note, err := planNote("../../.."); err != nil || note == "" {
 		t.Errorf("the note for this repository is %q, %v", note, err)
 	}
 }

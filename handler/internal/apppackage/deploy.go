@@ -1,0 +1,150 @@
+package apppackage
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// A Deployment describes where an app is deployed. It needs the Azure CLI, az, signed in as a user who may assign roles
+// in the resource group and write to the blobs of the app's storage account. It was tested with a simulated az only.
+type Deployment struct {
+	ResourceGroup string
+	Name          string   // of the function app
+	Parameters    []string // of the template, as name=value
+	Template      string   // a Bicep file
+	Zip           string   // the app's package
+	// Verify replays the app's running instances with this program. Environment variables give it the app's
+	// storage account.
+	Verify func(ctx context.Context, env []string) error
+	// Az runs the Azure CLI and returns its output. Default: the program az.
+	Az func(ctx context.Context, args ...string) (string, error)
+	// Out gets one line for each step.
+	Out io.Writer
+}
+
+var appName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,58}[A-Za-z0-9]$`)
+
+// Run creates or updates the resources, uploads the package, and lets the app run from it. An app that exists keeps
+// its current package until the new one is uploaded. If running instances do not fit the new program, Run
+// changes nothing but the resources.
+func (d *Deployment) Run(ctx context.Context) error {
+	if d.Az == nil {
+		d.Az = az
+	}
+	if !appName.MatchString(d.Name) {
+		return fmt.Errorf("app name %q: want 2 to 60 letters, digits and hyphens; it becomes part of a host name", d.Name)
+	}
+	blob, err := d.blobName()
+	if err != nil {
+		return err
+	}
+	current, err := d.Az(ctx, "functionapp", "config", "appsettings", "list", "--resource-group", d.ResourceGroup, "--name", d.Name,
+		"--query", "[?name=='WEBSITE_RUN_FROM_PACKAGE'].value", "--output", "tsv")
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("deploy needs the Azure CLI: %w", err)
+	}
+	exists := err == nil && current != ""
+
+	d.say("Creating or updating %s in %s", d.Name, d.ResourceGroup)
+	if err := d.create(ctx, current[strings.LastIndex(current, "/")+1:]); err != nil {
+		return err
+	}
+	account, err := d.output(ctx, "account")
+	if err != nil {
+		return err
+	}
+	if exists && d.Verify != nil {
+		d.say("Replaying the running instances of %s with the new program", d.Name)
+		if err := d.Verify(ctx, []string{"AzureWebJobsStorage__accountName=" + account, "WEBSITE_SITE_NAME=" + d.Name}); err != nil {
+			return fmt.Errorf("the running instances do not fit the new program, so it was not deployed: %w", err)
+		}
+	}
+	d.say("Uploading %s to %s", blob, account)
+	if _, err := d.Az(ctx, "storage", "blob", "upload", "--auth-mode", "login", "--account-name", account, "--container-name", "packages",
+		"--name", blob, "--file", d.Zip, "--overwrite", "--no-progress", "--output", "none"); err != nil {
+		return err
+	}
+	if err := d.create(ctx, blob); err != nil {
+		return err
+	}
+	if err := d.syncTriggers(ctx); err != nil {
+		return err
+	}
+	host, err := d.output(ctx, "host")
+	if err != nil {
+		return err
+	}
+	d.say("https://%s/api", host)
+	return nil
+}
+
+// blobName returns a name for the package that depends on its content.
+func (d *Deployment) blobName() (string, error) {
+	content, err := os.ReadFile(d.Zip)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(content)
+	return fmt.Sprintf("%s-%x.zip", d.Name, sum[:8]), nil
+}
+
+// create creates or updates the resources. The app runs from the named package.
+func (d *Deployment) create(ctx context.Context, blob string) error {
+	args := append([]string{
+		"deployment", "group", "create", "--resource-group", d.ResourceGroup, "--name", d.Name, "--template-file", d.Template,
+		"--output", "none", "--parameters", "name=" + d.Name, "package=" + blob,
+	}, d.Parameters...)
+	_, err := d.Az(ctx, args...)
+	return err
+}
+
+// output returns an output of the template.
+func (d *Deployment) output(ctx context.Context, name string) (string, error) {
+	return d.Az(ctx, "deployment", "group", "show", "--resource-group", d.ResourceGroup, "--name", d.Name,
+		"--query", "properties.outputs."+name+".value", "--output", "tsv")
+}
+
+// syncTriggers tells the platform that the app's functions, and so its triggers, may have changed.
+func (d *Deployment) syncTriggers(ctx context.Context) error {
+	id, err := d.Az(ctx, "functionapp", "show", "--resource-group", d.ResourceGroup, "--name", d.Name, "--query", "id", "--output", "tsv")
+	if err != nil {
+		return err
+	}
+	_, err = d.Az(ctx, "rest", "--method", "post", "--output", "none", "--uri", id+"/syncfunctiontriggers?api-version=2023-12-01")
+	return err
+}
+
+func (d *Deployment) say(format string, args ...any) { _, _ = fmt.Fprintf(d.Out, format+"\n", args...) }
+
+// az runs the Azure CLI. Its messages go to standard error.
+func az(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "az", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("az %s: %w", strings.Join(args[:min(3, len(args))], " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// CheckDeployable returns an error if a Functions plan cannot run the app in the folder root.
+func CheckDeployable(root string) error {
+	host, err := readHostFile(root)
+	if err != nil {
+		return err
+	}
+	if strings.EqualFold(host.Extensions.DurableTask.StorageProvider.Type, "embedded") {
+		return fmt.Errorf("%s keeps the task hub in a local file (storageProvider.type is embedded), and a Functions plan loses local files "+
+			"when it moves the app: remove the setting, so that the hub is in the storage account of AzureWebJobsStorage, or run the app in one container with a disk",
+			filepath.Join(root, "host.json"))
+	}
+	return nil
+}

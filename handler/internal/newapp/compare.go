@@ -1,0 +1,109 @@
+package newapp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+)
+
+// compare shows how the files of the app in a folder differ from those that -init writes today, for the same storage
+// and host. It leaves out files that users write, such as main.go.
+func compare(a app, root string, out io.Writer) error {
+	a, err := adopt(a, root)
+	if err != nil {
+		return err
+	}
+	texts, err := a.rendered()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.user {
+			delete(texts, f.name)
+		}
+	}
+	same := true
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		file := filepath.Join(root, filepath.FromSlash(name))
+		has, err := os.ReadFile(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			_, err = fmt.Fprintf(out, "%s is new. -init would write it into a new app.\n", name)
+		case err == nil && bytes.Equal(has, texts[name]):
+			continue
+		case err == nil:
+			err = difference(file, name, texts[name], out)
+		}
+		if same = false; err != nil {
+			return err
+		}
+	}
+	if same {
+		_, err = fmt.Fprintf(out, "The app in %s has all files of a new app, and they are the same. Nothing was written.\n", root)
+	} else {
+		_, err = fmt.Fprintf(out, "\n%s has an app already, so nothing was written. Lines with + are new. Write a new app into an empty folder to copy files from it.\n", root)
+	}
+	return err
+}
+
+// adopt returns a with module, hub, storage and host of the app in a folder.
+func adopt(a app, root string) (app, error) {
+	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return a, err
+	}
+	if line, _, _ := strings.Cut(string(module), "\n"); strings.HasPrefix(line, "module ") {
+		a.Module = strings.TrimSpace(strings.TrimPrefix(line, "module "))
+	}
+	var host struct {
+		CustomHandler *struct{}
+		Extensions    struct {
+			DurableTask struct {
+				HubName         string
+				StorageProvider struct{ Type string }
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
+	if err == nil {
+		err = json.Unmarshal(settings.PlainJSON(text), &host)
+	}
+	if err != nil {
+		return a, fmt.Errorf("read %s: %w", settings.HostJSONFile, err)
+	}
+	task := host.Extensions.DurableTask
+	a.Hub = task.HubName
+	if task.StorageProvider.Type != "" {
+		a.Storage = strings.ToLower(task.StorageProvider.Type)
+	}
+	a.Host = Functions
+	if host.CustomHandler == nil {
+		a.Host = Container
+	}
+	return a, nil
+}
+
+// difference prints the lines that differ between a file and a new text, as git shows them.
+func difference(file, name string, text []byte, out io.Writer) error {
+	git := exec.Command("git", "diff", "--no-index", "--no-color", "--", file, "-")
+	git.Stdin = bytes.NewReader(text)
+	shown, err := git.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) { // 1: they differ
+		_, err := fmt.Fprintf(out, "%s differs. With git on PATH, its lines would be shown.\n", name)
+		return err
+	}
+	_, lines, _ := strings.Cut(string(shown), "\n@@")
+	_, err = fmt.Fprintf(out, "%s differs:\n@@%s", name, lines)
+	return err
+}
