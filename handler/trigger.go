@@ -118,8 +118,8 @@ func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, 
 }
 
 // On returns a function for any other trigger. Kind is the trigger's type in function.json, such as
-// "kafkaTrigger"; set its properties with [Property]. Triggers of the Durable Task extension are
-// refused, because its engine would run on the same hub.
+// "kafkaTrigger"; set its properties with [Property]. Triggers of the Durable Task extension are a
+// configuration error, because its engine would run on the same hub.
 func On[T any](name, kind string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newBatchTrigger(name, triggers.Binding{Kind: kind, Name: "input"}, fn).with(opts)
 }
@@ -193,7 +193,8 @@ type TimerInfo struct {
 	IsPastDue bool
 }
 
-// A ScheduleStatus holds the times of a timer's previous and next run.
+// A ScheduleStatus holds the times of a timer's previous and next run, and of the last change of this
+// record.
 type ScheduleStatus struct {
 	Last, Next, LastUpdated time.Time
 }
