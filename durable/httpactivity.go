@@ -151,8 +151,8 @@ func sendError(err error) error {
 	}
 }
 
-// HTTPError means that an HTTP request got no response, or a response with a status
-// that a [RetryPolicy] retries. It is in the chain of the *[TaskFailedError] that
+// HTTPError means that an HTTP request got no response, or a response with a status in
+// [HTTPRequest.RetryStatus]. It is in the chain of the *[TaskFailedError] that
 // [CallHTTP] returns, and of the error that the policy's Handle function gets. This
 // also applies to requests that a .NET worker sent.
 type HTTPError struct {

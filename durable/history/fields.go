@@ -27,8 +27,8 @@ type FieldVisitor interface {
 	Since(version byte, set bool) bool
 }
 
-// RecordVersion is the newest version of the event records. It is 1, or the highest version that
-// [VisitFields] passes to [FieldVisitor.Since].
+// RecordVersion is the newest version of the event records, at least 1. It must be the highest version
+// that [VisitFields] passes to [FieldVisitor.Since].
 const RecordVersion = 1
 
 // VisitFields calls a method of v for each field of ev, except its header. All storage formats of
