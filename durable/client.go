@@ -472,10 +472,11 @@ func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) 
 	return PurgeResult{Instances: n}, err
 }
 
-// PurgeMany purges the instances that filter selects, several at a time. It checks each
-// instance again right before it purges it. If an instance cannot be purged, PurgeMany
-// continues with the others. If PurgeMany fails or ctx is done, the result reports what
-// was removed; repeat the call to remove the rest.
+// PurgeMany purges the instances that filter selects, up to 10 at a time. It checks
+// each instance again right before it purges it. If an instance cannot be purged,
+// PurgeMany continues with the others; the error has the first 10 failures. If
+// PurgeMany fails or ctx is done, the result reports what was removed; repeat the call
+// to remove the rest.
 func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
 	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
 	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {

@@ -75,11 +75,11 @@ type Config struct {
 	KeepFailedEntityEffects bool
 
 	// NoExtendedSessions unloads each instance from memory after every episode. By
-	// default an instance stays in memory for a while, so its next episode need not read
-	// and replay the history. It is unloaded early if another instance needs its slot
-	// (see MaxConcurrentOrchestrators), if another worker acquires its partition, or if
-	// memory is short: the histories of waiting instances use at most 64 MiB. At most
-	// MaxConcurrentEntities entities are kept in memory.
+	// default an instance stays in memory for ExtendedSessionIdle, so its next episode
+	// need not read and replay the history. It is unloaded early if another instance
+	// needs its slot (see MaxConcurrentOrchestrators), if another worker acquires its
+	// partition, or if memory is short: the histories of waiting instances use at most
+	// 64 MiB. At most MaxConcurrentEntities entities are kept in memory.
 	NoExtendedSessions bool
 
 	// ExtendedSessionIdle is the maximum time that an idle instance stays in memory, up
@@ -91,8 +91,9 @@ type Config struct {
 	// canceled. Zero means 5 seconds.
 	ShutdownTimeout time.Duration
 
-	// EpisodeWarnAfter is the time without progress after which the worker logs an
-	// orchestrator with its stack, at most an hour. Zero means 10 seconds.
+	// EpisodeWarnAfter is the time without progress after which the worker logs a
+	// warning with the stack of the orchestrator, at most an hour. Zero means 10
+	// seconds.
 	EpisodeWarnAfter time.Duration
 
 	// StallTimeout is the time without progress after which the worker stops waiting for

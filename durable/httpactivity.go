@@ -163,6 +163,7 @@ type HTTPError struct {
 	message string
 }
 
+// Error returns the cause, or the status of the response.
 func (e *HTTPError) Error() string { return e.message }
 
 // httpTimeout is the activity's error if a request timed out. The orchestrator gets

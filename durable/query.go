@@ -66,7 +66,8 @@ type Page struct {
 }
 
 // UnreadableInstance is an instance whose record cannot be decoded, or whose payload is
-// missing. An outage fails the query instead.
+// missing. It can also stand for a range of IDs: InstanceID is then the first possible
+// ID, and Cause names the range. An outage fails the query instead.
 type UnreadableInstance struct {
 	InstanceID string
 	Cause      error

@@ -33,7 +33,7 @@ func (t Trigger) Name() string { return t.function.Name }
 
 // Timer returns a function that runs on a schedule. The schedule has six fields, seconds first:
 // "0 30 2 * * *" is 2:30 a.m. UTC. It may also be an interval such as "00:05:00", or a setting such as
-// "%SCHEDULE%". One instance of the app runs it.
+// "%SCHEDULE%". If the app has several instances, only one of them runs it at each time.
 func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "timerTrigger", Name: "timer", Properties: triggers.Properties{"schedule": schedule}}, fn)
 	t.function.Require("schedule", schedule)

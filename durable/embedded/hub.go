@@ -94,7 +94,7 @@ func open(path string, cfg Config) (*Hub, error) {
 // Compact rewrites the file of the task hub at path without its free space. It returns the size of
 // the file before and after, in bytes. [Open] compacts a file by itself if most of it is free. The
 // disk needs space for both files meanwhile. If the rewrite fails, the file does not change.
-// Compact has the errors of Open, and [fs.ErrNotExist] if the file does not exist.
+// Compact has the errors of Open, and [io/fs.ErrNotExist] if the file does not exist.
 func Compact(path string, cfg Config) (before, after int64, err error) {
 	if before, err = sizeOf(path); err != nil {
 		return 0, 0, fmt.Errorf("compact task hub: %w", err)
@@ -180,7 +180,7 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 // Backup writes the hub as of one moment to a new file at path and returns its size in bytes.
 // Workers and clients may use the hub meanwhile. The backup contains everything acknowledged before
 // that moment and nothing later. The file is a closed hub with mode 0600 and without free space. It
-// gets its name when it is complete and on the disk. Backup fails with [fs.ErrExist] if there is a
+// gets its name when it is complete and on the disk. Backup fails with [io/fs.ErrExist] if there is a
 // file at path.
 //
 // The hub's file grows during a backup, because the space of changed records is reused only

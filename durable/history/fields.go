@@ -9,8 +9,8 @@ type FieldVisitor interface {
 	Int(name string, v *int)
 	OptionalInt(name string, v **int)
 	String(name string, v *string)
-	Text(name string, v **string)
-	JSON(name string, v **string) // JSON text
+	Text(name string, v **string) // opaque text; nil means not set
+	JSON(name string, v **string) // JSON text; nil means not set
 	Time(name string, v *time.Time)
 	OptionalTime(name string, v *time.Time) // the zero time means not set
 	Tags(name string, v *map[string]string)
