@@ -29,10 +29,14 @@ func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
 //	switch durable.AwaitAny(ctx, approval, deadline) {
 //	case approval:
 //		decision, err := approval.Await()
+//	}
 //
 // The other tasks continue and may be awaited later. A task that waits for an external
 // event receives no event until it is awaited again. An event that arrives in the
 // meantime is buffered for the next Wait.
+//
+// A call without tasks, or with a nil task, fails the orchestration with a
+// [UsageError].
 func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	futures := make([]*replay.Future, len(tasks))
 	for i, t := range tasks {
@@ -50,6 +54,7 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 //
 //	for t := range durable.AsCompleted(ctx, tasks...) {
 //		v, err := t.Await() // returns immediately
+//	}
 func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] {
 	return func(yield func(*Task[T]) bool) {
 		futures := make([]*replay.Future, len(tasks))

@@ -53,7 +53,8 @@ type Client struct {
 	tracer   *tracing.Tracer
 }
 
-// ClientOption configures a [Client].
+// ClientOption configures a [Client]. Version, OverridableStates and Tracing implement
+// it.
 type ClientOption interface{ applyClient(*Client) }
 
 // NewClient returns a Client of the hub that p stores. The registry maps functions to
@@ -291,8 +292,8 @@ func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, e
 // If the registry has no code for the instance, the result contains only what the
 // history shows.
 //
-// Why fails with [ErrInstanceNotFound] if the instance does not exist, and if the hub
-// cannot be read.
+// Why fails with [ErrInstanceNotFound] if the instance does not exist. An outage of the
+// hub is an error too.
 func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) { return why(ctx, c, id) }
 
 // Tracking returns a page of the tracking records of an instance: the events of all its
@@ -471,10 +472,11 @@ func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) 
 	return PurgeResult{Instances: n}, err
 }
 
-// PurgeMany purges the instances that filter selects, several at a time. It checks each
-// instance again right before it purges it. If an instance cannot be purged, PurgeMany
-// continues with the others. If PurgeMany fails or ctx is done, the result reports what
-// was removed; repeat the call to remove the rest.
+// PurgeMany purges the instances that filter selects, up to 10 at a time. It checks
+// each instance again right before it purges it. If an instance cannot be purged,
+// PurgeMany continues with the others; the error has the first 10 failures. If
+// PurgeMany fails or ctx is done, the result reports what was removed; repeat the call
+// to remove the rest.
 func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
 	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
 	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {

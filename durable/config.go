@@ -50,10 +50,10 @@ type Config struct {
 
 	// MaxPayloadBytes limits the total payload size of the instances and activities that
 	// run at once in this worker. The payload of an instance is the inputs and results
-	// in its history and its new messages. The payload of an activity is its input. An
-	// instance or activity that does not fit waits, and delays the next ones. One
-	// instance and one activity always run, whatever their size. Payloads of up to 256
-	// KiB do not count. Zero means 128 MiB.
+	// in its history and its new messages. The payload of an activity is its input.
+	// Payloads of up to 256 KiB do not count. An instance or activity that exceeds the
+	// limit waits, and the next ones wait behind it. One instance and one activity
+	// always run, whatever their size. Zero means 128 MiB; there is no maximum.
 	MaxPayloadBytes int64
 
 	// MaxConcurrentEntities is the maximum number of entities that run at once in this
@@ -75,11 +75,11 @@ type Config struct {
 	KeepFailedEntityEffects bool
 
 	// NoExtendedSessions unloads each instance from memory after every episode. By
-	// default an instance stays in memory for a while, so its next episode need not read
-	// and replay the history. It is unloaded early if another instance needs its slot
-	// (see MaxConcurrentOrchestrators), if another worker acquires its partition, or if
-	// memory is short: the histories of waiting instances use at most 64 MiB. At most
-	// MaxConcurrentEntities entities are kept in memory.
+	// default an instance stays in memory for ExtendedSessionIdle, so its next episode
+	// need not read and replay the history. It is unloaded early if another instance
+	// needs its slot (see MaxConcurrentOrchestrators), if another worker acquires its
+	// partition, or if memory is short: the histories of waiting instances use at most
+	// 64 MiB. At most MaxConcurrentEntities entities are kept in memory.
 	NoExtendedSessions bool
 
 	// ExtendedSessionIdle is the maximum time that an idle instance stays in memory, up
@@ -91,18 +91,19 @@ type Config struct {
 	// canceled. Zero means 5 seconds.
 	ShutdownTimeout time.Duration
 
-	// EpisodeWarnAfter is the time without progress after which the worker logs an
-	// orchestrator with its stack, at most an hour. Zero means 10 seconds.
+	// EpisodeWarnAfter is the time without progress after which the worker logs a
+	// warning with the stack of the orchestrator, at most an hour. Zero means 10
+	// seconds.
 	EpisodeWarnAfter time.Duration
 
 	// StallTimeout is the time without progress after which the worker stops waiting for
-	// an orchestrator, at most an hour. The orchestrator then blocks outside durable
+	// an orchestrator, at most an hour. Such an orchestrator blocks outside durable
 	// calls, or computes without end. Each durable call is progress. Time in which the
 	// process does not run, or runs slowly, does not count. Zero means 30 seconds.
 	//
-	// The worker holds the instance back. It does not run it again until the instance is
-	// suspended and resumed, or the process restarts. Meanwhile the instance can be
-	// terminated and suspended. If a goroutine that the orchestrator started has made a
+	// The worker holds the instance back: it does not run the orchestrator again until
+	// the instance is suspended and resumed, or the process restarts. The instance can
+	// be terminated meanwhile. If a goroutine that the orchestrator started has made a
 	// durable call, the timeout is one second and the instance fails with a
 	// [UsageError].
 	//
@@ -127,8 +128,8 @@ type Config struct {
 	// version with Version. Zero means MatchCurrentOrOlder.
 	VersionMatch VersionMatchStrategy
 
-	// VersionFailure defines what happens to the other instances. Zero means
-	// RejectMismatch.
+	// VersionFailure defines what happens to instances that VersionMatch does not
+	// select. Zero means RejectMismatch.
 	VersionFailure VersionFailureStrategy
 
 	// UnknownFunctionTimeout is the time after which work for an unregistered function
@@ -152,12 +153,13 @@ type Config struct {
 
 	// CrashFile is the path of a small file in which the worker counts crashes of its
 	// process. It counts panics on goroutines that a function started, which the worker
-	// cannot recover. Work that crashes the process twice without progress is set aside.
-	// If a function crashes the process five times in a row in spite of progress, all
-	// its work is set aside. It runs again when an instance of the function is suspended
-	// and resumed, or the file is deleted. To find the instances, the worker sets the
-	// process's crash output and adds tracebacklabels=1 to its GODEBUG. Empty means that
-	// crashes are not counted.
+	// cannot recover. Work that crashes the process twice without progress is set aside:
+	// the worker no longer runs it. If a function crashes the process five times in a
+	// row in spite of progress, all its work is set aside. The work runs again when an
+	// instance of the function is suspended and resumed, or the file is deleted. To find
+	// the instances in a crash report, the worker sets the process's crash output and
+	// adds tracebacklabels=1 to its GODEBUG. An empty path disables the count. See
+	// [Crashes].
 	CrashFile string
 
 	// HTTP configures the requests of [CallHTTP].

@@ -37,8 +37,11 @@
 //
 // # Workers and clients
 //
-// A [Worker] runs the functions of a registry for a task hub. A [Client] starts and
-// queries instances. Both use a provider, such as package azurestorage:
+// A started orchestrator is an orchestration: an instance with an ID. A task hub stores
+// the instances, their histories and the messages to them. A provider implements it:
+// package embedded in a local file, package azurestorage in an Azure Storage account. A
+// [Worker] runs the functions of a registry for a hub. A [Client] starts and queries
+// instances:
 //
 //	worker := durable.NewWorker(hub, registry, durable.Config{})
 //	go worker.Run(ctx)
@@ -49,10 +52,10 @@
 //
 // # Tasks
 //
-// A [Task] is the future result of an operation: an activity, an HTTP request
-// ([CallHTTP]), a timer ([Context.Timer]), an external event ([Event]) or a branch of
-// the orchestrator ([Go]). To run tasks concurrently, create them before you await the
-// first one. Several functions wait for tasks:
+// A [Task] is a future result: an activity, an HTTP request ([CallHTTP]), a timer
+// ([Context.Timer]), an external event ([Event]), a child orchestration, an entity call
+// or a branch of the orchestrator ([Go]). To run tasks concurrently, create them before
+// you await the first one. Several functions wait for tasks:
 //
 //   - [Task.Await] waits for one task.
 //   - [Task.AwaitTimeout] waits for one task, but not longer than a given time.
@@ -78,9 +81,10 @@
 //
 // # Child orchestrations
 //
-// [CallSubOrchestrator] starts another orchestration as a child and waits for it. The
-// child is an instance with its own history. Use children to split an orchestration of
-// thousands of steps. [Event.RaiseFrom] raises an event for another instance.
+// [CallSubOrchestrator] starts another orchestration as a child, also called a
+// sub-orchestration. Its task completes when the child has ended. The child is an
+// instance with its own history. Use children to split an orchestration of thousands of
+// steps. [Event.RaiseFrom] raises an event for another instance.
 //
 // # Entities
 //
@@ -126,7 +130,14 @@
 // that it started and their results. When an event arrives, in any process, the
 // function runs again from the top, and completed tasks return their recorded results
 // immediately. An orchestrator must therefore be deterministic: given the same results,
-// it must make the same calls. In an orchestrator:
+// it must make the same calls.
+//
+// One run from the arrival of an event until the orchestrator waits again is an
+// episode. All episodes on one history form an execution. The orchestrator's calls,
+// timers, sent events and other decisions are the actions of the execution, numbered
+// from 0.
+//
+// In an orchestrator:
 //
 //   - Get the time, UUIDs and a logger from the [Context].
 //   - Move random numbers, I/O, environment variables and blocking calls to activities.
@@ -139,16 +150,18 @@
 //     the old instances have ended.
 //
 // If an orchestrator blocks outside durable calls or computes for 30 seconds, the
-// worker stops waiting for it and holds its instance back (see [Config.StallTimeout]).
-// If a goroutine that the orchestrator started has made a durable call, the instance
-// fails with a [UsageError] instead.
+// worker stops waiting for it and holds its instance back: the instance does not run
+// again until an operator acts (see [Config.StallTimeout]). If a goroutine that the
+// orchestrator started has made a durable call, the instance fails with a [UsageError]
+// instead.
 //
 // If an orchestrator deviates from its history, its instance fails with a
 // [NonDeterminismError] that describes the difference. With
 // [Config.HoldNonDeterministic] the instance waits for matching code instead.
 //
-// An orchestrator that runs forever ends each round with [ContinueAsNew], which starts
-// the next round with an empty history. Use [Context.HistoryLength] to decide when.
+// An orchestrator that runs forever ends each execution with [ContinueAsNew], which
+// starts the next one with an empty history. Use [Context.HistoryLength] to decide
+// when.
 //
 // # Versions
 //

@@ -46,6 +46,7 @@ func callEntity[O any](ctx *Context, id entity.ID, operation string, in any) *Ta
 // Signaler can signal entities. The *[Context] of an orchestrator and the
 // *[EntityContext] of an operation implement it.
 type Signaler interface {
+	// Now returns the current time of the orchestration or the operation.
 	Now() time.Time
 	entities() *Registry
 	signal(target entity.ID, operation string, input *string, due time.Time)

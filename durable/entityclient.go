@@ -45,7 +45,7 @@ func ReadEntity[S any](ctx context.Context, c *Client, key EntityKey[S]) (S, err
 // EntityState is the stored state of an entity.
 type EntityState struct {
 	ID EntityID
-	// LastOperation is the time when operations last ran.
+	// LastOperation is the time of the entity's last batch of operations.
 	LastOperation time.Time
 	// Exists reports whether the entity has a state.
 	Exists bool

@@ -11,11 +11,11 @@ import (
 type EntityQuery struct {
 	Name      string // name of the entities, case-insensitive; empty means any
 	KeyPrefix string // prefix of their keys; requires Name
-	// LastOperationFrom and LastOperationTo limit the time when operations last ran.
-	// Zero means no limit.
+	// LastOperationFrom and LastOperationTo limit EntityState.LastOperation; both are
+	// inclusive. Zero means no limit.
 	LastOperationFrom time.Time
 	LastOperationTo   time.Time
-	FetchState        bool
+	FetchState        bool // reads EntityState.State
 	// IncludeEmpty includes stored entities that do not exist: deleted ones that are not
 	// cleaned up, and locked ones.
 	IncludeEmpty bool

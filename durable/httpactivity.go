@@ -151,10 +151,11 @@ func sendError(err error) error {
 	}
 }
 
-// HTTPError means that an HTTP request got no response, or a response with a status
-// that a [RetryPolicy] retries. It is in the chain of the *[TaskFailedError] that
-// [CallHTTP] returns, and of the error that the policy's Handle function gets. This
-// also applies to requests that a .NET worker sent.
+// HTTPError means that an HTTP request got no response, a response with a status in
+// [HTTPRequest.RetryStatus], or a 202 (Accepted) whose Location is not an HTTP URL. It
+// is in the chain of the *[TaskFailedError] that [CallHTTP] returns, and of the error
+// that the policy's Handle function gets. This also applies to requests that a .NET
+// worker sent.
 type HTTPError struct {
 	// StatusCode is the status code of the response. It is 0 if there was no response,
 	// or the status is not known.
@@ -163,6 +164,7 @@ type HTTPError struct {
 	message string
 }
 
+// Error describes the request and the reason of its failure.
 func (e *HTTPError) Error() string { return e.message }
 
 // httpTimeout is the activity's error if a request timed out. The orchestrator gets

@@ -22,16 +22,16 @@ type InstanceState struct {
 	Input         *string   // JSON; nil if absent or not fetched
 	Output        *string   // JSON, or the reason of a failure or termination; nil if absent or not fetched
 	CustomStatus  *string   // JSON; nil if it was never set
-	CreatedAt     time.Time // start of this generation; continuing as new starts another
+	CreatedAt     time.Time // start of the current execution; see FirstCreatedAt
 	LastUpdatedAt time.Time
 	CompletedAt   time.Time // zero if the instance has not ended
 	ScheduledAt   time.Time // zero for an immediate start
-	Generation    int
+	Generation    int       // number of earlier starts with the same ID, as far as the hub knows
 	Tags          map[string]string
 
 	// FirstCreatedAt is the time at which a client or a parent started the instance. It
-	// is the same in all generations and after a rewind. It is zero if unknown, for
-	// example if another program started the instance.
+	// stays the same when the instance continues as new or is rewound. It is zero if
+	// unknown, for example if another program started the instance.
 	FirstCreatedAt time.Time
 }
 
@@ -40,8 +40,8 @@ type Query struct {
 	CreatedFrom time.Time               // inclusive; zero means no limit
 	CreatedTo   time.Time               // inclusive; zero means no limit
 	Statuses    []history.RuntimeStatus // empty means any
-	IDPrefix    string
-	Name        string // name of the orchestrator; empty means any
+	IDPrefix    string                  // empty means any
+	Name        string                  // name of the orchestrator; empty means any
 	// ExcludeEntities excludes instances whose ID starts with "@".
 	ExcludeEntities bool
 	Fetch           Fetch
@@ -66,7 +66,8 @@ type Page struct {
 }
 
 // UnreadableInstance is an instance whose record cannot be decoded, or whose payload is
-// missing. An outage fails the query instead.
+// missing. It can also stand for a range of IDs: InstanceID is then the first possible
+// ID, and Cause names the range. An outage fails the query instead.
 type UnreadableInstance struct {
 	InstanceID string
 	Cause      error

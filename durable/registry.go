@@ -352,8 +352,8 @@ func (r *Registry) builtIn(name string) func(context.Context, *string) (*string,
 	}
 }
 
-// Lookup returns the Function of fn, which must be the function of an orchestrator or
-// an activity.
+// Lookup returns the Function of fn, the Go function of an orchestrator or an activity.
+// It returns an error if fn is not a function or not registered.
 func (r *Registry) Lookup(fn any) (*Function, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
@@ -374,8 +374,8 @@ func (r *Registry) Lookup(fn any) (*Function, error) {
 func (f *Function) Version() Version { return f.version }
 
 // Replace returns a copy of r in which f is the function of its kind, name and version,
-// whether or not r contains one. Calls by reference to the replaced function run f. The
-// copy cannot look up f's own Go function. Use Replace in tests to substitute a
+// whether or not r contains one. Calls by reference to the replaced function run f.
+// Calls by reference to f's own Go function fail. Use Replace in tests to substitute a
 // function.
 func (r *Registry) Replace(f *Function) *Registry {
 	other := *r

@@ -25,7 +25,7 @@ type subOrchestrationOptions struct {
 
 // FireAndForget is a [SubOrchestrationOption] that starts a child without waiting for
 // its result. The task completes immediately with the zero value. If an instance with
-// the chosen ID is running, nothing is started and no error is reported.
+// the chosen ID has not ended, nothing is started and no error is reported.
 type FireAndForget struct{}
 
 func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = true }

@@ -14,9 +14,9 @@ import (
 // a trace continues through workers of other programs, including .NET.
 //
 // An orchestration is traced if its starter is traced. The worker that processes the
-// end of an orchestration, or of an operation that it awaits, writes the span. A
-// rewound orchestration keeps its span ID, as in DurableTask.AzureStorage: each run
-// that ends writes a span with that ID.
+// end of an orchestration or of an awaited task writes its span. A rewound
+// orchestration keeps its span ID, as in DurableTask.AzureStorage: each run that ends
+// writes a span with that ID.
 //
 // Span IDs are chosen when spans start. The provider must therefore use [SpanIDs] as
 // its ID generator:

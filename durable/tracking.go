@@ -16,7 +16,7 @@ type TrackingPage struct {
 	Continuation string // of the next page; empty on the last
 }
 
-// TrackingRecord is the record of one state transition.
+// TrackingRecord is the record of one event, or of the status after an episode.
 type TrackingRecord struct {
 	ExecutionID string
 	// SequenceNumber is the number of the record within its execution, from 0 without

@@ -15,7 +15,8 @@ import (
 )
 
 // HistoryMismatchError means that the code of an orchestrator deviates from the history
-// of an instance, so the instance cannot continue with this code.
+// of an instance, so the instance cannot continue with this code. [Registry.Verify]
+// returns it. An instance that fails for this reason has a [NonDeterminismError].
 type HistoryMismatchError struct {
 	InstanceID InstanceID
 	Name       string  // name of the orchestrator
@@ -43,7 +44,8 @@ func (e *HistoryMismatchError) Error() string {
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
 // StallError means that an orchestrator does not yield during a replay: it blocks
-// outside durable calls, or it computes without end.
+// outside durable calls, or it computes without end. Its fields include InstanceID,
+// Name, Version, Limit (the time without a durable call) and Stack.
 type StallError = dispatch.StallError
 
 // verify replays a history with the functions of a registry.

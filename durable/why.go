@@ -85,17 +85,17 @@ type Reason struct {
 	// Where lists the lines of code that wait or that differ from the history, such as
 	// "order.go:103". It is nil if no code is waiting or the lines are not known.
 	Where []string
-	// IsAlsoUnderWay reports that the orchestrator is not awaiting this task at the
-	// moment, for example the other tasks of a fan-out. The completion of the task alone
-	// does not resume the orchestrator.
+	// IsAlsoUnderWay reports that the task is in flight but the orchestrator is not
+	// awaiting it, for example the later tasks of a fan-out. Its completion alone does
+	// not resume the orchestrator.
 	IsAlsoUnderWay bool
-	// IsHeld reports that the outcome is stored. A suspended instance processes it when
-	// it is resumed.
+	// IsHeld reports that the outcome is stored and the suspended instance processes it
+	// when it is resumed.
 	IsHeld bool
 	// LastError is the error of the previous attempt, if Attempt is not zero.
 	LastError string
-	// Place is the location of an instance that has not started. It is nil for other
-	// instances, and if the hub cannot tell.
+	// Place is the queue position of an instance that has not started. It is nil for
+	// other instances, and if the hub cannot tell.
 	Place *Place
 	// RunsHere reports whether this app's worker runs the activity, and RunningSince
 	// since when. RunsHere is nil for other kinds and if unknown. Only the management
@@ -181,7 +181,7 @@ func (r Reason) attempt(words string) string {
 	return fmt.Sprintf(words, r.Attempt, r.Attempts)
 }
 
-// Place is the location of an instance that no worker has started.
+// Place is the queue position of an instance that no worker has started.
 type Place = provider.Place
 
 // Wait explains what an instance is waiting for.

@@ -82,7 +82,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return dispatcher.Run(ctx)
 }
 
-// RunningActivity is an activity that is running in a worker.
+// RunningActivity is an activity that is running in a worker: TaskID is the number of
+// its action, Since the time at which it started.
 type RunningActivity = dispatch.RunningActivity
 
 // Running returns the activities of an instance's execution that this worker is
@@ -122,9 +123,9 @@ type Crash struct {
 	SetAside bool      `json:"setAside"` // the worker does not run it
 }
 
-// Crashes returns the contents of a [Config.CrashFile], sorted by What. A missing file
-// results in no crashes. To run work again that is set aside, delete the file, even
-// while the worker runs.
+// Crashes returns the contents of a [Config.CrashFile], sorted by What. If the file
+// does not exist, the result is empty. To release the work that is set aside, delete
+// the file; the worker may be running.
 func Crashes(file string) ([]Crash, error) {
 	counts, err := crashes.Read(file)
 	if err != nil {
@@ -151,9 +152,10 @@ func (w *Worker) failUnknownAfter() time.Duration {
 	return DefaultUnknownFunctionTimeout
 }
 
-// Waiting returns the work that waits for functions that this worker does not have or
-// does not accept. It covers work that the worker received in the last few minutes. It
-// also returns running orchestrators and entity operations that do not yield.
+// Waiting returns the functions that work waits for, because this worker does not have
+// them, does not accept them or holds the work back. It covers work that the worker
+// received in the last few minutes. It also returns running orchestrators and entity
+// operations that do not yield.
 func (w *Worker) Waiting() []WaitingFunction {
 	var all []WaitingFunction
 	for _, f := range w.waiting.All(time.Now()) {
@@ -170,9 +172,9 @@ func (w *Worker) Waiting() []WaitingFunction {
 	return all
 }
 
-// WaitingFunction is a function that a worker does not have, does not accept, or
-// stopped waiting for, with the instances that wait for it. With Runs it is a running
-// function that does not yield.
+// WaitingFunction is a function with the instances that wait for it. The worker does
+// not have the function, does not accept its version, or does not run it for the reason
+// in one of the fields. If Runs is set, the function is running and does not yield.
 type WaitingFunction struct {
 	Kind      string // "orchestrator", "activity" or "entity"
 	Name      string

@@ -18,7 +18,7 @@ import (
 
 // An App is a durable app: its functions, triggers and routes.
 type App struct {
-	// Functions are the app's orchestrators and activities.
+	// Functions are the app's orchestrators, activities, entities and named errors.
 	Functions []*durable.Function
 
 	// Triggers are the functions that the host starts for other events, such as a timer or a queue

@@ -208,9 +208,9 @@ type retryOption triggers.RetryPolicy
 func (o *retryOption) applyTrigger(t *Trigger) { t.function.Retry = (*triggers.RetryPolicy)(o) }
 func (o *retryOption) applyTimer(t *Trigger)   { o.applyTrigger(t) }
 
-// FixedRetry retries a failed function at most most times, or without limit if most is -1, with a pause
-// before each retry. The host counts the retries in memory. To retry across restarts, call a durable
-// activity with a retry policy instead.
+// FixedRetry retries a failed function up to the given number of times, with a pause before each retry.
+// If most is -1, there is no limit. The host counts the retries in memory. To retry across restarts,
+// call a durable activity with a retry policy instead.
 func FixedRetry(most int, pause time.Duration) interface {
 	TriggerOption
 	TimerOption
@@ -218,7 +218,7 @@ func FixedRetry(most int, pause time.Duration) interface {
 	return &retryOption{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: settings.FormatTimeSpan(pause)}
 }
 
-// ExponentialRetry is like [FixedRetry] with a pause that grows from shortest to longest.
+// ExponentialRetry is like [FixedRetry], but the pause grows from shortest to longest.
 func ExponentialRetry(most int, shortest, longest time.Duration) interface {
 	TriggerOption
 	TimerOption

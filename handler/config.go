@@ -87,14 +87,15 @@ type Config struct {
 	// Connection is the resolved storage connection of the hub.
 	Connection azurestorage.Connection
 
-	// Storage configures the task hub in Azure Storage, Worker the worker that runs its functions.
-	// Logger is used for each of them that has no Logger.
+	// Storage configures the task hub in Azure Storage, Worker the worker that runs its functions. If one
+	// of them has no Logger, it uses the Logger below.
 	Storage azurestorage.Config
 	Worker  durable.Config
 
 	// StorageType selects the store of the hub: Azure Storage (Connection, Storage), a local file
 	// (Embedded), or partition logs (Connection, PartitionLog). Storage.TaskHub names the hub in all
-	// three. PartitionLog takes other values that it does not set from Storage, too.
+	// three. A PartitionLog without a DrainTimeout, WorkerID, MeterProvider or Transport uses the value of
+	// Storage; its Logger is always Storage's.
 	StorageType  StorageType
 	Embedded     EmbeddedConfig
 	PartitionLog partitionlog.Config
@@ -130,10 +131,10 @@ type Config struct {
 	// Provider stores the hub instead of the store that StorageType selects, if not nil.
 	Provider provider.Provider
 
-	// FunctionTimeout is the host's time limit of an invocation, after which the host kills the
-	// program. A function with a [Trigger] is stopped shortly before that. Zero means the host's
-	// default: 5 minutes on the Consumption plan, otherwise 30. Negative means no limit; a function
-	// then has [DefaultInvocationTimeout].
+	// FunctionTimeout is the host's time limit of an invocation, after which the host kills the program. A
+	// function with a [Trigger] is stopped shortly before that. Zero means the host's default: 5 minutes
+	// on the Consumption plan, otherwise 30 minutes. Negative means no limit; a function then has
+	// [DefaultInvocationTimeout].
 	FunctionTimeout time.Duration
 
 	// ShutdownTimeout limits a graceful shutdown. Default: 7 s. If the parent process has died, half of
@@ -152,8 +153,8 @@ type Config struct {
 	// Notices are remarks on the configuration, each a sentence. The server logs them at start.
 	Notices []string
 
-	// Problem describes what is wrong with the configuration. The server answers every request with
-	// status 503 and this reason unless Problem is nil.
+	// Problem describes what is wrong with the configuration. If it is not nil, the server answers every
+	// request with status 503 and this reason.
 	Problem error
 
 	// plan is the hosting plan, if [Load] detected it.
@@ -409,8 +410,8 @@ type EmbeddedConfig struct {
 	// Path is the path of the file. A relative path starts at [Config.Root]. Default: [DefaultHubFile].
 	Path string
 
-	// Relaxed acknowledges writes before they are on the disk. If the machine crashes, the last moments
-	// can be lost; if only the process crashes, nothing is. See [embedded.Config].
+	// Relaxed acknowledges writes before they are on the disk. A crash of the machine can lose the most
+	// recent writes. A crash of the process alone loses none. See [embedded.Config].
 	Relaxed bool
 
 	// AllowNetworkFile allows a file on a network file system. See [embedded.Config].

@@ -16,7 +16,7 @@ import (
 // An EventGridConfig configures the publication of orchestrations' status changes to an Event Grid
 // topic. The zero value publishes nothing.
 type EventGridConfig struct {
-	// Endpoint is the URL of the topic. Empty turns publication off.
+	// Endpoint is the URL of the topic. Empty disables the publication.
 	Endpoint string
 
 	// Key is the key of the topic. KeySetting is the name of the setting that contains it.

@@ -40,9 +40,9 @@ type Invocation struct {
 
 // A RetryContext describes the current attempt of a run.
 type RetryContext struct {
-	RetryCount    int // 0 for the first attempt
-	MaxRetryCount int // -1 means no limit
-	Exception     json.RawMessage
+	RetryCount    int             // 0 for the first attempt
+	MaxRetryCount int             // -1 means no limit
+	Exception     json.RawMessage // the host's report of the previous failure; nil if it sent none
 }
 
 // Metadata decodes the trigger's metadata into a map or a struct. It matches struct fields like package

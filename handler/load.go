@@ -18,7 +18,7 @@ import (
 
 // Load creates a Config from defaults, host.json and environment variables. Environment variables
 // override host.json. In a standalone program it first sets environment variables from
-// local.settings.json, except those that exist.
+// local.settings.json, except those that are set already.
 //
 // The returned Config describes all invalid settings in Problem, one per line. Load returns an error
 // only if the port to listen on is not valid.

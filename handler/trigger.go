@@ -33,7 +33,7 @@ func (t Trigger) Name() string { return t.function.Name }
 
 // Timer returns a function that runs on a schedule. The schedule has six fields, seconds first:
 // "0 30 2 * * *" is 2:30 a.m. UTC. It may also be an interval such as "00:05:00", or a setting such as
-// "%SCHEDULE%". One instance of the app runs it.
+// "%SCHEDULE%". If the app has several instances, only one of them runs it at each time.
 func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "timerTrigger", Name: "timer", Properties: triggers.Properties{"schedule": schedule}}, fn)
 	t.function.Require("schedule", schedule)
@@ -118,8 +118,8 @@ func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, 
 }
 
 // On returns a function for any other trigger. Kind is the trigger's type in function.json, such as
-// "kafkaTrigger"; set its properties with [Property]. Triggers of the Durable Task extension are
-// refused, because its engine would run on the same hub.
+// "kafkaTrigger"; set its properties with [Property]. Triggers of the Durable Task extension are a
+// configuration error, because its engine would run on the same hub.
 func On[T any](name, kind string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newBatchTrigger(name, triggers.Binding{Kind: kind, Name: "input"}, fn).with(opts)
 }
@@ -193,7 +193,8 @@ type TimerInfo struct {
 	IsPastDue bool
 }
 
-// A ScheduleStatus holds the times of a timer's previous and next run.
+// A ScheduleStatus holds the times of a timer's previous and next run, and of the last change of this
+// record.
 type ScheduleStatus struct {
 	Last, Next, LastUpdated time.Time
 }

@@ -36,17 +36,19 @@ const (
 // value is valid.
 type Config struct {
 	// TaskHub is the prefix of the names of all storage resources of the hub. Default
-	// "TestHubName"; 3 to 45 letters and digits, starting with a letter.
+	// "TestHubName"; 3 to 45 ASCII letters and digits, starting with a letter.
 	TaskHub string
 
 	// TrackingStoreNamePrefix replaces the hub's name in the names of the History and Instances
 	// tables if the connection has a tracking store ([Connection.WithTrackingStore]). Otherwise it
 	// has no effect. Hubs that share a tracking store need different prefixes, or they would share
-	// these tables. Default "DurableTask"; 1 to 54 letters and digits, starting with a letter.
+	// these tables. Default "DurableTask"; 1 to 54 ASCII letters and digits, starting with a
+	// letter.
 	TrackingStoreNamePrefix string
 
 	// PartitionCount is the number of control queues. All workers and clients of a hub must use the
-	// same number. Default 4; 1 to 16.
+	// same number; with another one the first use of the hub fails with a *[PartitionCountError].
+	// Default 4; 1 to 16.
 	PartitionCount int
 
 	// ControlQueueBatchSize is the maximum number of messages per receive from a control queue.
@@ -57,10 +59,11 @@ type Config struct {
 	// all partitions, buffered or dispatched. Default 256; 1 to 1000.
 	ControlQueueBufferThreshold int
 
-	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout hide a received message from
-	// other workers unless it is renewed. This process renews its messages as long as it holds
-	// them, so the timeout only decides how soon the messages of a dead worker reappear. A message
-	// is never hidden for longer than LeaseInterval at a time. Default 5 minutes; 1 to 60 minutes.
+	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout are the times for which a
+	// received message stays hidden from other workers unless it is renewed. This process renews
+	// the messages that it holds, so the timeout only decides how soon the messages of a dead
+	// worker reappear. If LeaseInterval is shorter, it applies instead. Default 5 minutes; 1 to 60
+	// minutes.
 	ControlQueueVisibilityTimeout  time.Duration
 	WorkItemQueueVisibilityTimeout time.Duration
 
@@ -87,8 +90,8 @@ type Config struct {
 	// AppLease configures the lease of the primary app, for apps that share the hub.
 	AppLease AppLease
 
-	// JumpStart configures the recording of starts, which are sent again if they do not arrive.
-	// Default: disabled.
+	// JumpStart makes clients record their starts, so that a start that does not arrive is sent
+	// again. Default: disabled.
 	JumpStart JumpStart
 
 	// Tracking enables the audit: an append-only table with every event of every orchestration.

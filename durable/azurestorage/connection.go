@@ -40,7 +40,7 @@ func (c Connection) tables() store.Account {
 
 // BlobClients are clients of a blob service. They never retry a request.
 type BlobClients struct {
-	Bounded *azblob.Client
+	Bounded *azblob.Client // limits its concurrent requests; further ones wait
 	Urgent  *azblob.Client // its requests never wait for other requests
 
 	usage store.Usage

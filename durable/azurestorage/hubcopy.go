@@ -10,8 +10,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A HiddenError means that the queues of a hub contain hidden messages that the histories do not
-// explain.
+// A HiddenError means that [TaskHub.Export] cannot copy the hub: its queues contain hidden messages
+// that the histories do not explain. IgnoreHidden in [provider.ExportOptions] skips them if Missing
+// is 0.
 type HiddenError struct {
 	TaskHub string
 	// Hidden counts the unexplained messages. They are timers of executions that were purged or

@@ -81,7 +81,7 @@ var (
 )
 
 // Open returns the task hub that c and cfg describe. It makes no request: the first use of the hub
-// creates it if it does not exist.
+// creates it if it does not exist. Open fails if c or cfg is not valid.
 func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task hub configuration: %w", err)
@@ -143,7 +143,9 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 // errRunning is the error of a second call of Run.
 var errRunning = errors.New("task hub: Run was called twice")
 
-// Run implements [provider.Worker]. Call it at most once per TaskHub.
+// Run implements [provider.Worker]. Call it at most once per TaskHub. It fails with a
+// *[PartitionCountError] if the hub has another number of partitions. It fails with a
+// *[PartitionManagerError] if workers with another partition manager are active for two lease intervals.
 func (h *TaskHub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errRunning
@@ -320,7 +322,8 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	return state, err
 }
 
-// Instances implements [provider.Client]. See [instances.Rows.Page] for the order and the size of pages.
+// Instances implements [provider.Client]. A page has at most 1,000 instances, also by default. Pages are
+// in the order of the table's keys, which are the escaped instance IDs.
 func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
 	started, asked := h.started.executions(), q.Statuses
 	if len(started) > 0 && slices.Contains(asked, history.Running) && !slices.Contains(asked, history.Pending) {

@@ -57,7 +57,7 @@
 //
 // # Limitations
 //
-// Stub activities that are called by name with [StubName]. The hub sends no HTTP requests: a test whose
+// To stub an activity that is called by name, use [StubName]. The hub sends no HTTP requests: a test whose
 // orchestrator makes one fails unless it stubs durable.HTTPActivityName.
 //
 // # Recorded histories

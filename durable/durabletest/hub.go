@@ -117,8 +117,8 @@ func (h *Hub) Elapsed() time.Duration { return h.Now().Sub(epoch) }
 // them.
 func (h *Hub) Client() *durable.Client { return h.client }
 
-// After calls f when d has passed. A negative d counts as zero. f may use the hub but must not call a
-// method that waits.
+// After calls f when d has passed. A negative d counts as zero. f may use the hub but must not call [Run],
+// [Instance.Wait], [Hub.Advance] or [Hub.AdvanceTo].
 //
 // If f raises an event at the time at which a timer is due, the timer fires first.
 func (h *Hub) After(d time.Duration, f func()) {

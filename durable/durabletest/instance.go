@@ -22,8 +22,8 @@ func Run[I, O any](h *Hub, orchestrator func(*durable.Context, I) (O, error), in
 }
 
 // Start starts an instance of a registered orchestrator and runs all work that is due at the hub's time.
-// When it returns, the instance is waiting or has ended. Unless opts has a [durable.InstanceID], the
-// instance IDs are instance-1, instance-2 and so on.
+// When it returns, the instance is waiting or has ended. Start fails the test if the instance cannot be
+// started. Unless opts has a [durable.InstanceID], the instance IDs are instance-1, instance-2 and so on.
 func Start[I, O any](h *Hub, orchestrator func(*durable.Context, I) (O, error), in I, opts ...durable.StartOption) *Instance[O] {
 	h.t.Helper()
 	h.started++
@@ -60,21 +60,23 @@ func Raise[O, T any](i *Instance[O], event durable.Event[T], v T) {
 	i.settleAfter(event.Raise(i.hub.ctx, i.hub.client, i.ID, v))
 }
 
-// Terminate ends the instance; reason becomes its output. Terminate, Suspend and Resume then run all work
-// that is due at the hub's time. They fail the test if the instance rejects the request, for example
-// because it has ended.
+// Terminate ends the instance; reason becomes its output. It then runs all work that is due at the hub's
+// time. It fails the test if the instance has ended.
 func (i *Instance[O]) Terminate(reason string) {
 	i.hub.t.Helper()
 	i.settleAfter(i.hub.client.Terminate(i.hub.ctx, i.ID, reason))
 }
 
-// Suspend suspends the instance: it processes no further events until [Instance.Resume].
+// Suspend suspends the instance: it processes no further events until [Instance.Resume]. Suspend then
+// runs all work that is due at the hub's time. It fails the test if the instance is suspended or has
+// ended.
 func (i *Instance[O]) Suspend(reason string) {
 	i.hub.t.Helper()
 	i.settleAfter(i.hub.client.Suspend(i.hub.ctx, i.ID, reason))
 }
 
-// Resume ends a suspension.
+// Resume ends a suspension and runs all work that is due at the hub's time. It fails the test if the
+// instance is not suspended.
 func (i *Instance[O]) Resume(reason string) {
 	i.hub.t.Helper()
 	i.settleAfter(i.hub.client.Resume(i.hub.ctx, i.ID, reason))

@@ -14,22 +14,21 @@
 //
 // # Files
 //
-// The hub is a bbolt database. While it is open, there are more files beside it: two journal files
-// with the changes that are not in the database yet, and a file that identifies the process using
-// the hub. [Hub.Close] writes all changes to the database and deletes these files. After a crash,
-// [Open] does so. Do not copy the files of an open hub: they change meanwhile, and the copy is
-// unreadable. [Hub.Backup] copies an open hub.
+// The hub is a bbolt database. While it is open, three more files exist beside it. Two journal
+// files contain the changes that are not in the database yet. The third file identifies the process
+// that uses the hub. [Hub.Close] writes all changes to the database and deletes these files. After
+// a crash, [Open] does so. Do not copy the files of an open hub: they change meanwhile, and the
+// copy is unreadable. [Hub.Backup] copies an open hub.
 //
-// The file has a format version. [Open] refuses a file that is newer, damaged or not a hub, and
+// The file has a format version. [Open] rejects a file that is newer, damaged or not a hub, and
 // does not change it. While the disk is full, operations fail. The hub continues when it can write
 // again.
 //
-// [Hub.Export] and [Hub.Import] copy a hub to and from other providers, see provider.CopyHub.
-// [Delete] deletes a hub's files.
+// provider.CopyHub copies a hub to and from other providers. [Delete] deletes a hub's files.
 //
-// The file records whether data was imported. If not, messages are never delivered twice. Entities
-// then need not remember received messages, and their cost does not grow with the number of callers
-// (see [Hub.IsExact]).
+// The file records whether data was imported. Without imported data, no message is delivered twice.
+// Entities then need not remember received messages, and their cost does not grow with the number
+// of callers (see [Hub.IsExact]).
 //
 // # Layers
 //
@@ -38,7 +37,7 @@
 //	logstore   group commit, layers in memory (durable/internal/logstore)
 //	hubfile    journal and database (internal/hubfile)
 //
-// A group of operations takes one sync of the journal.
+// Operations that arrive at the same time form a group. Each group takes one sync of the journal.
 //
 // Changes stay in memory, on top of the database, until the journal has 8 MB. A background
 // transaction then writes them to the database, and the other journal file takes over. Most

@@ -91,7 +91,7 @@ func fileError(path string, err error) error {
 }
 
 // Delete deletes the files of the task hub at path without checking them. It fails with a
-// *[HeldError] if a process has the hub open, and with [fs.ErrNotExist] if the file does not exist.
+// *[HeldError] if a process has the hub open, and with [io/fs.ErrNotExist] if the file does not exist.
 func Delete(path string) error {
 	if err := hubfile.Delete(path); err != nil {
 		return fmt.Errorf("delete task hub: %w", fileError(path, err))

@@ -14,7 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Hub is a task hub in one file, open in this process. It is safe for concurrent use.
+// Hub is a task hub in one file, open in this process. It implements [provider.Provider],
+// [provider.Purger], [provider.Rewinder] and the other interfaces that its methods name. It is safe
+// for concurrent use.
 type Hub struct {
 	*engine
 
@@ -92,7 +94,7 @@ func open(path string, cfg Config) (*Hub, error) {
 // Compact rewrites the file of the task hub at path without its free space. It returns the size of
 // the file before and after, in bytes. [Open] compacts a file by itself if most of it is free. The
 // disk needs space for both files meanwhile. If the rewrite fails, the file does not change.
-// Compact has the errors of Open, and [fs.ErrNotExist] if the file does not exist.
+// Compact has the errors of Open, and [io/fs.ErrNotExist] if the file does not exist.
 func Compact(path string, cfg Config) (before, after int64, err error) {
 	if before, err = sizeOf(path); err != nil {
 		return 0, 0, fmt.Errorf("compact task hub: %w", err)
@@ -178,13 +180,14 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 // Backup writes the hub as of one moment to a new file at path and returns its size in bytes.
 // Workers and clients may use the hub meanwhile. The backup contains everything acknowledged before
 // that moment and nothing later. The file is a closed hub with mode 0600 and without free space. It
-// gets its name when it is complete and on the disk. Backup fails with [fs.ErrExist] if there is a
+// gets its name when it is complete and on the disk. Backup fails with [io/fs.ErrExist] if there is a
 // file at path.
 //
-// The space of records that change during a backup is reused only after it, so the hub's file
-// grows. When the file exceeds its memory map (4 GiB or the next GiB), changes stay in memory until
-// the backup ends. Writes stall when these changes have 64 MB, and reads of other records stall at
-// once. On Windows this happens as soon as the file grows.
+// The hub's file grows during a backup, because the space of changed records is reused only
+// afterwards. The file is memory-mapped; the map has 4 GiB, or the next whole GiB of a larger file.
+// If the file outgrows the map, changes stay in memory until the backup ends. Reads of other
+// records then wait, and writes wait when the changes reach 64 MB. On Windows, the map is only as
+// large as the file, so any growth has this effect.
 func (h *Hub) Backup(ctx context.Context, path string) (size int64, err error) {
 	err = h.store.Snapshot(func(v *logstore.View) (err error) {
 		size, err = h.file.Backup(ctx, path, v)

@@ -24,7 +24,8 @@ type GenericEvent struct {
 	Data *string
 }
 
-// HistoryState is reserved by DurableTask. Its Azure Storage provider never stores it.
+// HistoryState is the state of an execution after an episode. It is never part of a history; only
+// tracking records contain it.
 type HistoryState struct {
 	Header
 	State *string // JSON text

@@ -9,8 +9,8 @@ type FieldVisitor interface {
 	Int(name string, v *int)
 	OptionalInt(name string, v **int)
 	String(name string, v *string)
-	Text(name string, v **string)
-	JSON(name string, v **string) // JSON text
+	Text(name string, v **string) // opaque text; nil means not set
+	JSON(name string, v **string) // JSON text; nil means not set
 	Time(name string, v *time.Time)
 	OptionalTime(name string, v *time.Time) // the zero time means not set
 	Tags(name string, v *map[string]string)
@@ -27,8 +27,8 @@ type FieldVisitor interface {
 	Since(version byte, set bool) bool
 }
 
-// RecordVersion is the newest version of the event records. It is 1, or the highest version that
-// [VisitFields] passes to [FieldVisitor.Since].
+// RecordVersion is the newest version of the event records, at least 1. It must be the highest version
+// that [VisitFields] passes to [FieldVisitor.Since].
 const RecordVersion = 1
 
 // VisitFields calls a method of v for each field of ev, except its header. All storage formats of

@@ -26,9 +26,9 @@ type Checkpoint struct {
 	// NewEvents show which messages may have to be sent again. Without SendLast, Messages are
 	// sent before NewEvents are durable.
 	SendLast bool
-	// HideUntilDeleted applies to providers that implement SendLast by enqueueing Messages
-	// hidden before NewEvents. It makes them delete the messages in flight before they make
-	// Messages visible. Without it they delete the messages in flight afterwards.
+	// HideUntilDeleted applies to a provider that implements SendLast by enqueueing Messages
+	// hidden before NewEvents. The provider then makes Messages visible after it has deleted
+	// the messages in flight. Without HideUntilDeleted it makes them visible before.
 	HideUntilDeleted bool
 
 	// CustomStatus is the instance's custom status after the episode, as JSON text. It is nil

@@ -50,7 +50,8 @@ type Progress struct {
 //
 //  1. waits while another execution is about to begin,
 //  2. is delivered to a running execution, where the engine refuses it,
-//  3. replaces an execution that has ended, unless that execution is of the same child.
+//  3. replaces an execution that has ended. If that execution is of the same child, the start
+//     is discarded.
 //
 // Any other message
 //

@@ -1,11 +1,12 @@
 // Package provider is the contract between the engine, which runs orchestrations, and a storage
 // provider, which stores a task hub.
 //
-// The engine fetches work items from a [Worker]. An [OrchestrationWorkItem] is an instance that
-// is locked for one episode: its history and its new messages. The engine replays the instance
-// and returns a [Checkpoint], a value with everything that the episode decided.
-// [Session.Commit] makes the checkpoint durable atomically. An [ActivityWorkItem] is one
-// activity to run. Its result is a message to the instance that scheduled it.
+// The engine fetches work items from a [Worker]. An [OrchestrationWorkItem] is an instance with
+// its history and its new messages. It is locked for one episode, a run of the orchestrator
+// until it waits again. The engine replays the instance and returns a [Checkpoint], a value
+// with everything that the episode decided. [Session.Commit] makes the checkpoint durable
+// atomically. An [ActivityWorkItem] is one activity to run. Its result is a message to the
+// instance that scheduled it.
 //
 // Clients start instances, send messages to them and query their state with a [Client].
 //
@@ -35,10 +36,10 @@
 // # Optional interfaces
 //
 // The engine, clients and operators find optional interfaces by type assertion. [Purger],
-// [Rewinder], [Placer] and [Awaiter] are for clients. [Clock] is a hub's own time.
-// [LoadReporter], [UsageReporter] and [Primary] are for operators. [Sole] lets the engine skip
-// work, and [Exact] gives stronger guarantees. [Portable] copies a hub with running instances
-// to another provider.
+// [Rewinder], [Placer], [Tracker], [Awaiter] and [Follower] are for clients. [Clock] is a hub's
+// own time. [Checker], [LoadReporter], [UsageReporter], [PartitionReporter],
+// [UndecodableKeeper] and [Primary] are for operators. [Sole], [Exact] and [Settler] let the
+// engine skip work. [Portable] copies a hub with running instances to another provider.
 //
 // providertest.Exercise tests all guarantees and the optional interfaces that a provider
 // implements.

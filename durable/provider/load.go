@@ -43,8 +43,9 @@ type Checker interface {
 	IsBusy() bool
 }
 
-// Primary is a [Client] of a hub that several apps share. One app is active at a time.
+// Primary is a [Client] of a hub that several apps share. Only the workers of the primary app
+// run the hub's partitions.
 type Primary interface {
-	// MakePrimary makes this app the active one.
+	// MakePrimary makes this app the primary app.
 	MakePrimary(ctx context.Context) error
 }

@@ -120,8 +120,8 @@ type Exact interface {
 	IsExact() bool
 }
 
-// Sole is a [Worker] that knows whether its hub can have other workers at the same time. The
-// engine assumes that hubs of other providers can.
+// Sole is a [Worker] that knows whether its hub can have other workers at the same time. If a
+// worker does not implement Sole, the engine assumes that there can be others.
 type Sole interface {
 	// IsSole reports whether the hub can have no other worker.
 	IsSole() bool

@@ -17,8 +17,8 @@ type Query struct {
 	CreatedFrom time.Time               // earliest creation time; zero means no bound
 	CreatedTo   time.Time               // latest creation time; zero means no bound
 	Statuses    []history.RuntimeStatus // empty means any status
-	IDPrefix    string
-	Name        string // of the orchestrator; empty means any name
+	IDPrefix    string                  // empty means any ID
+	Name        string                  // of the orchestrator; empty means any name
 	// ExcludeEntities skips entities, whose instance IDs begin with "@".
 	ExcludeEntities bool
 	Fetch           Fetch

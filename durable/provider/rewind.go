@@ -40,7 +40,8 @@ type RewoundExecution struct {
 	// the same header, in ascending order.
 	TakeOut []int
 	// Mark holds the indexes of *history.SubOrchestrationInstanceCreated events whose child
-	// runs again or continues, in ascending order.
+	// runs again or continues, in ascending order. A provider may mark them in the storage; the
+	// events do not change.
 	Mark []int
 }
 

@@ -21,16 +21,16 @@ type InstanceState struct {
 	Input         *string // nil if absent or not fetched
 	Output        *string
 	CustomStatus  *string   // JSON text; nil if not set
-	CreatedAt     time.Time // of this generation; changes on continue-as-new
+	CreatedAt     time.Time // start of the current execution; see FirstCreatedAt
 	LastUpdatedAt time.Time
 	CompletedAt   time.Time // zero until the instance ends
 	ScheduledAt   time.Time // zero for an immediate start
-	Generation    int
+	Generation    int       // number of earlier starts with the same ID, as far as the hub knows
 	Tags          map[string]string
 
 	// FirstCreatedAt is the time at which a client or a parent started the instance. It stays
-	// the same in all generations and after a rewind. It is zero if it is unknown, for example
-	// because another program started the instance.
+	// the same when the instance continues as new or is rewound. It is zero if it is unknown,
+	// for example because another program started the instance.
 	FirstCreatedAt time.Time
 }
 

@@ -27,7 +27,7 @@ type TrackingPage struct {
 	Continuation string // of the next page; empty on the last page
 }
 
-// TrackingRecord is the record of one state transition.
+// TrackingRecord is the record of one event, or of the status after an episode.
 type TrackingRecord struct {
 	ExecutionID string
 	// SequenceNumber numbers the records of an execution from 0, without gaps.

@@ -48,8 +48,8 @@ type Session interface {
 	Release(ctx context.Context) error
 }
 
-// Settler is a [Session] that knows whether committed messages can be redelivered. The engine
-// assumes that other sessions never redeliver them.
+// Settler is a [Session] that knows whether committed messages can be redelivered. If a session
+// does not implement Settler, the engine assumes that they are never redelivered.
 type Settler interface {
 	// Settled reports whether all messages consumed by the last Commit are known to be deleted.
 	// They are then never redelivered.
@@ -69,20 +69,21 @@ type ActivityWorkItem struct {
 	Lock ActivityLock
 }
 
-// HeldError is a cause for Abandon that sets the time of the redelivery, independent of the
-// number of attempts.
+// HeldError is a cause for Abandon that sets the latest time of the redelivery. The work is
+// redelivered at Until, or earlier if the normal delay ends earlier.
 type HeldError struct {
 	Cause error
 	Until time.Time
 }
 
+// Error returns the message of the cause.
 func (e *HeldError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the cause.
 func (e *HeldError) Unwrap() error { return e.Cause }
 
-// AbandonDelay returns the delay until abandoned work is redelivered. It is delay, or the time
-// until Until if cause is a [HeldError] that ends earlier.
+// AbandonDelay returns the delay until abandoned work is redelivered. It is delay, or less if
+// cause is a [HeldError] whose Until comes first.
 func AbandonDelay(cause error, now time.Time, delay time.Duration) time.Duration {
 	if held, ok := errors.AsType[*HeldError](cause); ok && held.Until.After(now) {
 		return min(delay, held.Until.Sub(now))

@@ -51,7 +51,7 @@ func TestHub_ReportsPartitionsThatItCannotOpen(t *testing.T) {
 		}
 		stop()
 		s.wantBlocked(h, "[]", false)
-		if lines := strings.Count(text.String(), "a partition cannot be opened"); lines < 3 || lines > 4 {
+		if lines := strings.Count(text.String(), "cannot open a partition;"); lines < 3 || lines > 4 {
 			s.Errorf("the log has %d lines in three minutes, want one per minute", lines)
 		}
 		for _, prefix := range []string{"p00", "p02", "p03"} {

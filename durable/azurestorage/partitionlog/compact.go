@@ -13,10 +13,10 @@ import (
 )
 
 // Compact makes the hub as small as possible. It returns the sizes of its blobs before and after,
-// in bytes. It writes each partition to its base, merges the base into one run, and deletes
-// unneeded blobs. If a partition cannot be compacted, the others still are. Compact fails with
-// [provider.ErrHubBusy] if a process owns a partition, and with [ErrNoHub] if the hub does not
-// exist. Other processes may read the hub meanwhile.
+// in bytes. It writes the changes in each log to the partition's base, merges the base into one
+// sorted run of records, and deletes unneeded blobs. If a partition cannot be compacted, the
+// others still are. Compact fails with [provider.ErrHubBusy] if a process owns a partition, and
+// with [ErrNoHub] if the hub does not exist. Other processes may read the hub meanwhile.
 func (h *Hub) Compact(ctx context.Context) (before, after int64, err error) {
 	if before, after, err = h.compact(ctx); err != nil {
 		err = fmt.Errorf("compact task hub %s: %w", h.cfg.TaskHub, err)

@@ -196,8 +196,8 @@ func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState
 		func(p *partition.Partition) error { return p.Purge(ctx, id, seen) })
 }
 
-// Check implements [provider.Checker]. It reads hub.json again and makes the partitions of this
-// process write.
+// Check implements [provider.Checker]. It reads hub.json again and writes to the log of each
+// partition that this process owns.
 func (h *Hub) Check(ctx context.Context) error {
 	if err := h.ensure(ctx); err != nil {
 		return err

@@ -183,7 +183,8 @@ func (h *Hub) Usage() []provider.Usage { return h.usage() }
 
 // IsExact implements [provider.Exact]. A checkpoint is one record of its partition's log, and its
 // messages to other partitions have numbers that the receivers check. A hub that was filled by
-// Import is not exact. This process knows that from the first partition that it acquires.
+// Import is not exact; IsExact returns false once this process has acquired a partition that
+// contains imported data.
 func (h *Hub) IsExact() bool { return !h.imported.Load() }
 
 // Place implements [provider.Placer]. It is exact for a partition that this process works on. For

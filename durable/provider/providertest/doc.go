@@ -23,8 +23,9 @@ type Hub struct {
 	// effect. Nil skips the tests that need it, for a hub that does not outlive its provider.
 	Reopen func(t *testing.T) provider.Provider
 
-	// Kill simulates a crash of the process at the time of the call and opens the remaining
-	// hub. It may leave Provider unchanged. Nil skips the tests that need it.
+	// Kill simulates a crash of the process at the time of the call. It opens the hub as the
+	// crash leaves it, which may be a copy, and need not stop Provider. Nil skips the tests
+	// that need it.
 	Kill func(t *testing.T) provider.Provider
 
 	// Another opens another, empty hub of the same provider. Nil skips the tests that need it.
@@ -60,8 +61,8 @@ type test struct {
 	run  func(*world)
 }
 
-// Exercise runs the suite as subtests of t. It calls open in each subtest to get a new hub.
-// open may call t.Parallel, and registers its cleanup with t.
+// Exercise runs the suite as subtests of t, grouped by areas of the contract. It calls open in
+// each subtest to get a new hub. open may call t.Parallel, and registers its cleanup with t.
 func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
 	ExerciseIn(t, Directly, open)
@@ -74,8 +75,8 @@ func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), op
 	exercise(t, 1, in, open)
 }
 
-// ExerciseSample is like [ExerciseIn]. With -short it runs only the first of every group
-// consecutive tests of an area and skips the others.
+// ExerciseSample is like [ExerciseIn]. With -short it splits each area into groups of the given
+// number of consecutive tests and runs only the first test of each group.
 func ExerciseSample(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
 	if !testing.Short() {
@@ -84,7 +85,7 @@ func ExerciseSample(t *testing.T, group int, in func(t *testing.T, test func(t *
 	exercise(t, group, in, open)
 }
 
-// Directly calls test.
+// Directly calls test. Pass it to [ExerciseSample] to run each test without a wrapper.
 func Directly(t *testing.T, test func(t *testing.T)) { test(t) }
 
 func exercise(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
