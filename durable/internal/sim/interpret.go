@@ -216,7 +216,7 @@ func (x *execution) branches(i int) (string, error) {
 // instance was running. A generation that was suspended before its first episode sees its start as a replay.
 func (x *execution) patched() error {
 	if x.in.Round == 0 && !x.app.BegunByOthers && !x.ctx.Patched("first") {
-		return errors.New("Patched returned false although the code has not changed")
+		return errors.New("a call of Patched returned false although the code has not changed")
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func write(zip, root, program string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // after the rename there is no such file
+	defer os.Remove(tmp.Name()) //nolint:errcheck // the file has another name by now
 	defer tmp.Close()
 	if err := pack(tmp, entries); err != nil {
 		return 0, err

@@ -31,7 +31,7 @@ const (
 	Container = "container"
 )
 
-// An app is what the templates of a new app know.
+// An app has the values that the templates of a new app use.
 type app struct {
 	Name    string // of the app, its resources and its image: letters, digits and hyphens
 	Module  string // the path of its Go module
@@ -226,7 +226,7 @@ func (a *app) findLibrary(root string) error {
 	return nil
 }
 
-// checkoutAbove returns the folder of the library's module in or above a folder, empty if there is none.
+// checkoutAbove returns the folder of the library's module in or above a folder, empty without one.
 func checkoutAbove(folder string) string {
 	folder, err := filepath.Abs(folder)
 	for err == nil {
