@@ -115,7 +115,7 @@ func takeOverEntities(t *testing.T, in store) {
 	h.writeExpiredLease(t)
 	client := s.work(t, h)
 	deadline := time.Now().Add(2 * h.patience)
-	for open := all; len(open) > 0; time.Sleep(2 * h.pause) { // real time on Azurite, until h.patience ends
+	for open := all; len(open) > 0; time.Sleep(2 * h.pause) { // real time: on Azurite, until h.patience ends
 		open = slices.DeleteFunc(slices.Clone(open), func(o *entityTakeover) bool { return o.difference(t, client) == "" })
 		if time.Now().After(deadline) {
 			for _, o := range open {
@@ -125,7 +125,7 @@ func takeOverEntities(t *testing.T, in store) {
 		}
 	}
 	for deadline := time.Now().Add(h.patience); h.messages(t) > 0 && time.Now().Before(deadline); {
-		time.Sleep(h.pause) // real time on Azurite, until h.patience ends
+		time.Sleep(h.pause) // real time: on Azurite, until h.patience ends
 	}
 	for _, o := range all {
 		if d := o.difference(t, client); d != "" {

@@ -123,7 +123,7 @@ func (s scenario) takeOver(t *testing.T, in store) {
 	h.writeExpiredLease(t)
 	client := s.work(t, h)
 	deadline := time.Now().Add(h.patience)
-	for open := all; len(open) > 0; time.Sleep(h.pause) { // real time on Azurite, until h.patience ends
+	for open := all; len(open) > 0; time.Sleep(h.pause) { // real time: on Azurite, until h.patience ends
 		open = slices.DeleteFunc(slices.Clone(open), func(o *takeover) bool { return o.advance(t, h) && o.ended(t, client) })
 		if time.Now().After(deadline) {
 			for _, o := range open {
@@ -140,7 +140,7 @@ func (s scenario) takeOver(t *testing.T, in store) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d messages are left in the queues", h.messages(t))
 		}
-		time.Sleep(h.pause) // real time on Azurite, until h.patience ends
+		time.Sleep(h.pause) // real time: on Azurite, until h.patience ends
 	}
 	t.Logf("%d takeovers", len(all))
 }

@@ -104,6 +104,9 @@ func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 		h.withMail = append(h.withMail, i)
 	}
 	i.mail = append(i.mail, h.message(m, at))
+	if i.mail[len(i.mail)-1].endsPause() {
+		i.endPause(at)
+	}
 	if h.happens(DuplicateDelivery) {
 		i.mail = append(i.mail, h.message(m, at))
 	}

@@ -132,6 +132,25 @@ func (m *message) backOff(now time.Time, cause error) {
 	m.visible = now.Add(provider.AbandonDelay(cause, now, min(time.Second<<min(m.attempts, 10), 600*time.Second)))
 }
 
+// endsPause reports whether m ends the delay of abandoned messages of its instance. Such a message takes
+// effect even if the worker lacks the instance's code.
+func (m *message) endsPause() bool {
+	switch m.Event.(type) {
+	case *history.ExecutionTerminated, *history.ExecutionSuspended, *history.ExecutionResumed:
+		return true
+	}
+	return false
+}
+
+// endPause makes abandoned messages visible.
+func (i *instance) endPause(now time.Time) {
+	for _, m := range i.mail {
+		if !m.inFlight && m.attempts > 0 && m.visible.After(now) {
+			m.visible = now
+		}
+	}
+}
+
 // remove returns queue without the messages for which drop returns true.
 func remove(queue []*message, drop func(*message) bool) []*message {
 	return slices.DeleteFunc(queue, drop)

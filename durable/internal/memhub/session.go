@@ -2,6 +2,7 @@ package memhub
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -132,6 +133,9 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 	defer h.mu.Unlock()
 	for _, m := range s.inFlight {
 		m.backOff(h.Now(), cause)
+	}
+	if slices.ContainsFunc(s.i.mail, func(m *message) bool { return !m.inFlight && m.attempts == 0 && m.endsPause() }) {
+		s.i.endPause(h.Now()) // the message arrived during the session
 	}
 	s.inFlight = nil
 	h.notify()

@@ -259,7 +259,7 @@ func expiryScript(ctx context.Context, a *account, name string) {
 	}
 	for _, what := range []string{"renewed", "written", "taken", "broken"} {
 		for state := lease.StateTypeLeased; state == lease.StateTypeLeased; { // unrecorded: the number of attempts varies
-			time.Sleep(100 * time.Millisecond) // Azurite's leases expire in real time
+			time.Sleep(100 * time.Millisecond) // real time: Azurite's leases expire in real time
 			if resp, err := blobs[what].GetProperties(ctx, nil); err == nil {
 				state = *resp.LeaseState
 			}
