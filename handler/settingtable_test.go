@@ -3,6 +3,7 @@ package handler
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"flag"
 	"log/slog"
 	"os"
@@ -88,7 +89,11 @@ func TestSettings_SchemaMatchesTheTable(t *testing.T) {
 // comments, which every tool can read, and contain no invalid or ineffective settings.
 func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"../" + settings.HostJSONFile, "starter/" + settings.HostJSONFile, "../" + settings.LocalSettingsFile, "starter/" + settings.LocalSettingsFile} {
+	newApp := t.TempDir()
+	if err := initCommand(App{}, []string{newApp}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"../" + settings.HostJSONFile, newApp + "/" + settings.HostJSONFile, "../" + settings.LocalSettingsFile, newApp + "/" + settings.LocalSettingsFile} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +104,7 @@ func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 		if filepath.Base(path) != settings.HostJSONFile {
 			continue
 		}
-		found, err := settings.ParseHostJSON(bytes.ReplaceAll(text, []byte("{{hub}}"), []byte("Hub")))
+		found, err := settings.ParseHostJSON(text)
 		if err != nil {
 			t.Fatal(err)
 		}
