@@ -3,8 +3,8 @@ package handler
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"flag"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"

@@ -208,7 +208,7 @@ func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 	if !began {
 		return false
 	}
-	if !errors.Is(err, provider.ErrInstanceChanged) && (err == nil || !strings.Contains(err.Error(), "changed since")) {
+	if !errors.Is(err, provider.ErrInstanceChanged) && (err == nil || !strings.Contains(err.Error(), "changed during the purge")) {
 		t.Errorf("start before request %d: the purge returned %v, want ErrInstanceChanged", n, err)
 	}
 	stored, loadErr := worker.instances.Load(t.Context(), "i", "")
