@@ -156,10 +156,10 @@ func commentLines(source string) (n int) {
 	s.Init(token.NewFileSet().AddFile("", -1, len(source)), []byte(source), nil, scanner.ScanComments)
 	for {
 		_, tok, text := s.Scan()
-		switch tok {
-		case token.EOF:
+		if tok == token.EOF {
 			return n
-		case token.COMMENT:
+		}
+		if tok == token.COMMENT {
 			n += 1 + strings.Count(text, "\n")
 		}
 	}
