@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
@@ -66,6 +68,29 @@ func TestAwaitEnd_SurvivesTheHandOverOfAPartition(t *testing.T) {
 			s.Errorf("AwaitEnd within a second: %v", err)
 		}
 		stopOther()
+		stop()
+	})
+}
+
+// While a partition is released, its store is closed before the ownership has ended. A call that reads
+// then repeats its read.
+func TestRead_IsRepeatedWhileThePartitionIsReleased(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		a, _ := s.open("a")
+		stop := s.work(a)
+		time.Sleep(time.Minute)
+		for partition := range partitionlog.DefaultPartitionCount {
+			reads := 0
+			err := a.Read(s.Context(), partition, func() error {
+				if reads++; reads == 1 {
+					return fmt.Errorf("read: %w", logstore.ErrClosed)
+				}
+				return nil
+			})
+			if err != nil || reads != 2 {
+				s.Errorf("partition %d: %d reads, %v; want 2", partition, reads, err)
+			}
+		}
 		stop()
 	})
 }

@@ -168,3 +168,8 @@ func (h *Hub) FlushBase(ctx context.Context, number int) error {
 	}
 	return err
 }
+
+// Read calls f with the records of a partition, as the calls of clients do.
+func (h *Hub) Read(ctx context.Context, number int, f func() error) error {
+	return h.shares[number].read(ctx, func(*partition.Reader) error { return f() })
+}

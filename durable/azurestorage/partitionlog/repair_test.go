@@ -144,7 +144,7 @@ func TestRepair_ReportsAndRepairsMissingBlobs(t *testing.T) {
 		"a log":                    {of("p01/log-"), []string{"p01/log-: all blobs of the log are missing | the instances of partition 1, until the blobs are restored; its "}, 1, false, false},
 		"a log and a mailbox":      {of("p01/log-", "p01/mail-"), []string{"p01/log-: all blobs of the log are missing | ", "p01/mail-0000000001: all blobs of the mailbox are missing | " + untaken}, 2, false, false},
 		"all blobs":                {of("p01/"), []string{"p01/log-: all blobs of the log are missing | ", "p01/mail-0000000001: all blobs of the mailbox are missing | "}, 2, false, false},
-		"the newest blob of a log": {of("p01/log-"), []string{" is damaged at offset 0: it is missing, and "}, 1, false, true},
+		"the newest blob of a log": {of("p01/log-"), []string{" is damaged at offset 0: it is missing, but the next blob "}, 1, false, true},
 		"files of a base":          {of("p01/base-"), []string{" files of the base | the records of partition 1 in these files, until they are restored"}, 1, false, false},
 		"the log and hub.json":     {of("hub.json", "p01/log-"), []string{"hub.json is missing | nothing | ", "p01/log-: all blobs of the log are missing | "}, 1, false, false},
 	} {

@@ -131,8 +131,10 @@ func TestSoak_APartitionWhoseBlobsVanishIsNotEmpty(t *testing.T) {
 	const lost = 1
 	n := s.vanish(lost)
 	var ids []string
-	for id := range s.ledger.starts {
-		ids = append(ids, id)
+	for id, start := range s.ledger.starts {
+		if start.acknowledged {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
 	served, failed := s.lookUp(ids)
