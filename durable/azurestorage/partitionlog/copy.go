@@ -15,7 +15,8 @@ import (
 )
 
 // hold acquires all partitions, receives all their mail, and calls f. It releases the partitions
-// when f returns. It fails with [provider.ErrHubBusy] if a worker is running.
+// when f returns. It fails with [provider.ErrHubBusy] if a worker is running or another process owns
+// a partition.
 func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 	if h.isRunning() {
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, provider.ErrHubBusy)

@@ -239,8 +239,8 @@ const (
 	// every restLook, and when a sender rings the bell.
 	restAfter = 30 * time.Second
 	restLook  = 30 * time.Second
-	// lookWithin limits how long a poll waits for its first bytes. After a failed poll the limit
-	// doubles, up to longestWait.
+	// lookWithin limits how long a poll waits for its first bytes. After a failed poll, the next
+	// limit is twice the duration of that poll, at least lookWithin and at most longestWait.
 	lookWithin  = 5 * time.Second
 	longestWait = time.Minute
 )

@@ -27,7 +27,8 @@ type Chain struct {
 
 // New returns the chain of the blobs whose names start with prefix, such as "p00/log-". hub is the
 // ID of the hub; the checksums of frames include it. confirm reads hub.json again and returns an
-// error if the container holds another hub. It may be nil if the hub cannot be replaced.
+// error if the container holds another hub. If confirm is nil, this is not checked, and List reports
+// the blobs of other hubs as damage instead of deleting them.
 func New(blobs *store.Container, hub, prefix string, confirm func(context.Context) error) *Chain {
 	return &Chain{
 		blobs: blobs, hub: hub, prefix: prefix, confirm: confirm,
@@ -113,7 +114,8 @@ func (l Link) Is(p store.BlobPart) bool { return p.Metadata[nonceKey] == l.Nonce
 
 // List returns all blobs in order, including leftovers, as a consistent snapshot. If a list has
 // several pages, List repeats it until two lists in a row show the same blobs. It deletes blobs
-// that processes of another hub created, see the package documentation.
+// that processes of another hub created, see the package documentation. Without confirm it returns a
+// *[DamageError] for such a blob.
 func (c *Chain) List(ctx context.Context) ([]Link, error) {
 	var before []Link
 	for first := true; ; first = false {
