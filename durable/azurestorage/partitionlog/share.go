@@ -29,7 +29,9 @@ type share struct {
 
 	leaving atomic.Bool // a worker is releasing the partition
 
-	announced atomic.Pointer[time.Time] // time of this process's last mail that was announced to the owner
+	// announced is the time of this process's last mail that the owner finds soon: the bell announced
+	// it, or it followed such mail within ringAfter.
+	announced atomic.Pointer[time.Time]
 
 	answerTook atomic.Int64 // last time between sending a request and its answer, in nanoseconds
 }

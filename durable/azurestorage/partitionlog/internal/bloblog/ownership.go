@@ -86,8 +86,8 @@ func (o *ownership) valid() bool {
 	return o.cause == nil && now.Before(o.current.until) && now.Round(0).Before(o.current.until.Round(0))
 }
 
-// Lost returns a channel that is closed when the ownership ends: the lease was lost or has expired,
-// the result of an append is unknown, or Release or Abandon was called.
+// Lost returns a channel that is closed when the ownership ends. Reasons are: the lease was lost or
+// has expired, the result of an append is unknown, or Release or Abandon was called.
 func (o *ownership) Lost() <-chan struct{} { return o.own.Done() }
 
 // Err returns the reason why the ownership has ended, or nil.

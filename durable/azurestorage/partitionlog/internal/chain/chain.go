@@ -37,9 +37,9 @@ func New(blobs *store.Container, hub, prefix string, confirm func(context.Contex
 }
 
 // Confirm returns an error if the container holds another hub or none. Call it after a blob was
-// created or listed, and before the first append to it or the first lease on it. It proves that the
-// blob belongs to this hub: the hub may have been replaced before the blob was created, but not
-// since.
+// created or listed, and before the first append to it or the first lease on it. Success proves that
+// the blob belongs to this hub. If the hub had been replaced before the blob was created, Confirm
+// would fail. If it had been replaced later, the blob would be gone.
 func (c *Chain) Confirm(ctx context.Context) error {
 	if c.confirm == nil {
 		return nil

@@ -55,7 +55,7 @@ type Config struct {
 // maxRuns is the number of runs at which a write waits for merges.
 const maxRuns = 64
 
-// Base is the set of sorted files of a partition. It implements [logstore.Base].
+// Base stores the records of a partition in immutable sorted files. It implements [logstore.Base].
 type Base struct {
 	cfg     Config
 	seed    uint32
