@@ -69,8 +69,8 @@ const (
 	HubKey   = "hub" // ID of the hub whose process created the blob; older versions did not set it
 )
 
-// Create creates an empty blob with the given number. If the blob exists already, Create returns
-// that blob, and mine is false.
+// Create creates an empty blob with the given number. If another process has created it, Create
+// returns that blob, and mine is false. The Link is then zero if the blob was deleted meanwhile.
 func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, err error) {
 	l = Link{Number: number, Nonce: uuid.NewString()}
 	err = store.Retry(ctx, "create blob "+c.Name(number), func(ctx context.Context) (err error) {
