@@ -155,11 +155,11 @@ type Config struct {
 	// process. It counts panics on goroutines that a function started, which the worker
 	// cannot recover. Work that crashes the process twice without progress is set aside:
 	// the worker no longer runs it. If a function crashes the process five times in a
-	// row in spite of progress, all its work is set aside. The work runs again when an
-	// instance of the function is suspended and resumed, or the file is deleted. To find
-	// the instances in a crash report, the worker sets the process's crash output and
-	// adds tracebacklabels=1 to its GODEBUG. An empty path disables the count. See
-	// [Crashes].
+	// row in spite of progress, all its work is set aside. To run the work again, suspend
+	// and resume its instance (any instance of the function, if all its work is set
+	// aside), or delete the file. To find the instances in a crash report, the worker
+	// sets the process's crash output and adds tracebacklabels=1 to its GODEBUG. An empty
+	// path disables the count. See [Crashes].
 	CrashFile string
 
 	// HTTP configures the requests of [CallHTTP].

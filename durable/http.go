@@ -96,10 +96,11 @@ const HTTPActivityName ActivityName[HTTPRequest, HTTPResponse] = "BuiltIn::HttpA
 // response, or a response with a status in [HTTPRequest.RetryStatus]. Even without a
 // policy a request may be sent twice, because an activity can run twice.
 //
-// The error is a *[TaskFailedError]. It wraps [ErrTimeout] if a request timed out. It
-// wraps an *[HTTPError] if there was no response, or if the policy gave up on the
-// response's status. A response that exceeds [HTTPConfig.ContentLimit] is an error too.
-// When TotalTimeout has passed, the error wraps [ErrTimeout].
+// The error of a failed request is a *[TaskFailedError]. It wraps [ErrTimeout] if the
+// request timed out. It wraps an *[HTTPError] if there was no response, or if the policy
+// gave up on the response's status. A response that exceeds [HTTPConfig.ContentLimit] is
+// an error too. When TotalTimeout has passed, the error wraps [ErrTimeout]. If a Location
+// is not an HTTP URL, the error is an *[HTTPError].
 //
 // If the request is invalid, nothing is sent and the returned task has already
 // completed with the error.

@@ -246,7 +246,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		defer cancel()
 		if err := server.Shutdown(patience); err != nil {
 			cutRequests()
-			_ = server.Close() // Shutdown has closed the listener, which is the only error
+			_ = server.Close() // its only error is that Shutdown has closed the listener already
 		}
 		running.Wait()
 		closeErr = s.hub.Close()
