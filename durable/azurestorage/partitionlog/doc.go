@@ -38,6 +38,6 @@
 //     mailbox. The receiver's log stores the number of the last received message. So each message
 //     is received once, in the order of sending.
 //   - Acknowledged requests of one process to an instance are delivered in order. Requests of
-//     several processes have no order, with one exception: a process that has opened the partition
-//     sends its requests after all previously acknowledged ones.
+//     several processes have no order, with one exception: requests that a process sends after it
+//     has opened the partition follow all requests that were acknowledged before.
 package partitionlog

@@ -128,7 +128,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	return o, nil
 }
 
-// discard closes what a failed openOwner has opened.
+// discard releases the log and closes the base after openOwner has failed.
 func (o *owner) discard(ctx context.Context) {
 	if o.end != nil {
 		o.end()

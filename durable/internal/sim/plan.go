@@ -39,8 +39,8 @@ type Plan struct {
 	// Zero means none.
 	StopAt int
 
-	// Ignorant tells for each worker whether it knows no functions until Quiet has passed. Other processes
-	// then replace these workers.
+	// Ignorant is true for each worker that knows no functions until Quiet has passed. Other processes then
+	// replace these workers. Nil means that all workers know the functions.
 	Ignorant []bool
 
 	// Purger runs a client that crashes during the final purge, no later than Purged after its start. If

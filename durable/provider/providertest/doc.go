@@ -1,7 +1,7 @@
 // Package providertest is the conformance test suite for storage providers.
 //
 // [Exercise] calls a provider only through its interfaces and builds checkpoints by hand. No
-// orchestrator runs. The suite checks exactly what package provider requires. It accepts all
+// orchestrator runs. The suite checks exactly the rules of package provider. It accepts all
 // other behavior, for example a redelivered message, or the delivery of a message that no
 // instance waits for.
 package providertest
