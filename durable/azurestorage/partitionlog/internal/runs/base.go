@@ -39,7 +39,8 @@ type Config struct {
 	// Cache may be shared with other bases. Default: a cache of 32 MiB for records and 32 MiB for
 	// indexes.
 	Cache *Cache
-	// Seed is included in all checksums, such as the hub's ID and the partition's number.
+	// Seed identifies the partition, for example by the hub's ID and the partition's number. All
+	// checksums include it.
 	Seed []byte
 	// BlockSize is the number of bytes that are read and checked together. Default 32 KiB. A larger
 	// record has a block of its own.
