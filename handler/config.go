@@ -218,8 +218,8 @@ func (c Config) effective() []settings.EffectiveSetting {
 	return settings.Effective(settingRows(), &c, c.sources)
 }
 
-// isLocalOnly reports whether the server accepts requests only from this machine, because it has
-// no key or runs below Core Tools.
+// isLocalOnly reports whether the app needs no key because only this machine should call it. See
+// [web.Config].
 func (c Config) isLocalOnly() bool {
 	if c.BehindHost {
 		return c.onDevMachine

@@ -132,7 +132,7 @@ type mismatchedInstance struct {
 	Recorded   string `json:"recorded,omitempty"` // the recorded event
 	Produced   string `json:"produced,omitempty"` // the action of the code instead
 	Problem    string `json:"problem"`
-	Stack      string `json:"stack,omitempty"` // of code that does not yield
+	Stack      string `json:"stack,omitempty"` // of code that does not yield; only in the first such instance of a function
 }
 
 // verify replays instances, or histories in files. It fails if any history does not match the code.
