@@ -41,7 +41,7 @@ type memory struct {
 	woken     time.Time // when an unsettled batch was last found
 }
 
-// A batch holds the IDs and the outbox of a batch until it is settled; see [State.Settle].
+// A batch holds the IDs and the outbox of one [Batch] until that is settled; see [State.Settle].
 type batch struct {
 	taken  marks
 	outbox []Message
