@@ -158,8 +158,8 @@ func (s *Store) Snapshot(f func(*View) error) error {
 	})
 }
 
-// view calls f with the current records and the staged changes. Only the writer calls it. Only
-// the writer changes layers, so view needs no lock while it reads the base.
+// view calls f with the current records and the staged changes. Only the writer calls it. No
+// other goroutine changes the contents of layers, so view needs no lock while it reads the base.
 func (s *Store) view(staged *Layer, f func(*View) error) error {
 	s.mu.RLock()
 	v := s.viewOf(staged)

@@ -128,7 +128,8 @@ func (p *Partition) Send(ctx context.Context, msg provider.TaskMessage) error {
 }
 
 // AwaitEnd implements [provider.Awaiter] without polling. It also returns when the instance is
-// purged or restarted, or does not exist.
+// purged or restarted. If the instance does not exist, it returns
+// [provider.ErrInstanceNotFound].
 func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	ended, cancel := p.awaitEnd(id)
 	defer cancel()
