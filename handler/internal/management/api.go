@@ -406,9 +406,9 @@ func (m *API) hubQuery() string {
 }
 
 // codeFor returns a function that returns the code parameter for management URLs. Behind the host it is
-// the caller's key: the host sees the app as one function, so that key is valid for these URLs, too. A
-// standalone server, or a server whose caller sent no key, derives a code for the instance that now has
-// the ID, if the server has a key.
+// the caller's key: the host sees the app as one function, so that key is valid for these URLs, too. If
+// the server has a key, and is standalone or the caller sent no key, it derives a code for the instance
+// that now has the ID.
 func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := web.ParseQuery(r.URL.RawQuery).Text("code")
 	if given == "" {
