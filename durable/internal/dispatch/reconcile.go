@@ -12,7 +12,7 @@ import (
 // An intake is the part of a batch of messages that an episode takes.
 type intake struct {
 	// start is the execution's first event, from its history or from the batch. It is nil if
-	// there is no execution that could take a message of the batch; see refusesAll.
+	// refusesAll drops the whole batch.
 	start *history.ExecutionStarted
 	// events are the events of the messages, in order.
 	events []history.Event

@@ -12,7 +12,7 @@ import (
 // providers take to redeliver abandoned work.
 const forgetWaiting = 20 * time.Minute
 
-// maxWaiting is the maximum number of waiting instances in a [Waiting].
+// maxWaiting is the maximum number of records in a [Waiting], and of instances in a [Stalls].
 const maxWaiting = 10_000
 
 // Waiting holds the work that waits for functions that a worker lacks or does not run. The zero

@@ -13,8 +13,8 @@ import (
 type reason int
 
 const (
-	redelivery reason = iota // it was not deleted; held until the batch is settled, or for unsettledTime
-	rerun                    // its sender's checkpoint was lost and it runs again; held for rerunTime
+	redelivery reason = iota // the message was not deleted; held until the batch is settled, or for unsettledTime
+	rerun                    // the sender lost its checkpoint and runs again; held for rerunTime
 	retry                    // a client's library sends it again; the last maxRetries are held
 )
 

@@ -68,8 +68,8 @@ func NewOp[T any](apply func(T) error) *Op[T] {
 	return &Op[T]{apply: apply, result: make(chan error, 1)}
 }
 
-// lazyDelay is how long a lazy operation may wait for other operations to join, or to make it
-// unnecessary.
+// lazyDelay is the maximum time that a lazy operation waits for other operations to join it, or
+// to make it unnecessary.
 const lazyDelay = 3 * time.Millisecond
 
 // maxGroup is the size of a group's changes, in bytes, at which the group is complete. A group
@@ -157,8 +157,8 @@ func (w *Writer[T]) Waiting() int {
 	return len(w.queue)
 }
 
-// SubmitLazy queues an operation that waits up to 3 ms (lazyDelay). It is committed together
-// with operations that arrive in this time.
+// SubmitLazy queues an operation that waits up to 3 ms (lazyDelay). It joins the operations that
+// arrive in this time; one of them may make it unnecessary and answer it.
 func (w *Writer[T]) SubmitLazy(o *Op[T]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

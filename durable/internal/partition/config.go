@@ -24,8 +24,8 @@ type Config struct {
 	PageSize int
 
 	// Readable returns an error if the records in memory are no longer valid, for example
-	// because another process owns the partition or the hub's file was replaced. Default: always
-	// valid.
+	// because another process owns the partition, or the hub's file was deleted or renamed.
+	// Default: always valid.
 	Readable func() error
 	// Slow means that the storage has a high latency. Reads of records that are not in memory
 	// then do not block writes, and writes wait briefly for each other (see Gather of

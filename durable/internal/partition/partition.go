@@ -78,9 +78,9 @@ func (p *Partition) Close() (first bool, err error) {
 
 // saveDeliveries stores the delivery counts of the activities that are not done. Without them,
 // the next Open must assume that each one was dispatched again. It must be the last operation.
-// It moves each record to a new key. If it changed a record in the base instead, that record
-// could return after the activity is done, and the activity would run again (see Transient in
-// [logstore.TableInfo]).
+// It moves each record to a new key. A change under the old key could bring back the record in
+// the base after the activity is done (see Transient in [logstore.TableInfo]). The activity
+// would then run again.
 func (p *Partition) saveDeliveries(t *txn) error {
 	p.mu.Lock() // released before the base is read, which can be slow
 	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
