@@ -9,13 +9,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// usageLog keeps one look per usageStep, for usageTime.
+// A usageLog keeps one sample per usageStep, for usageTime.
 const (
 	usageStep = 5 * time.Second
 	usageTime = time.Minute
 )
 
-// A usageLog records how many requests this process has sent to storage. A look is recorded only when
+// A usageLog records how many requests this process has sent to storage. A sample is recorded only when
 // someone opens the overview.
 type usageLog struct {
 	mu    sync.Mutex    // guards looks
