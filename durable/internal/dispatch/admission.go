@@ -19,6 +19,7 @@ const smallPayload = 256 << 10
 var errNoRoom = errors.New("the payloads of running instances leave no room for the messages")
 
 // An admission limits the total payload of the items of one kind that run at the same time.
+// Except enter, its methods are safe for concurrent use.
 type admission struct {
 	limit int // in bytes
 

@@ -9,8 +9,9 @@ import (
 type Config struct {
 	// Name names the partition, or its hub, in errors.
 	Name string
-	// Opens counts how often the partition has been opened, including this time. Processes that
-	// open the partition at different times must have different values.
+	// Opens counts how often the partition has been opened, including this time. Each opening
+	// must have its own value: it makes the numbers of messages, activities and executions
+	// unique.
 	Opens uint64
 	// Crashes counts the processes that ended without closing the partition.
 	Crashes uint64

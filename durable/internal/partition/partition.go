@@ -148,7 +148,8 @@ func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	}
 }
 
-// Update durably applies changes to records of tables that the partition does not use.
+// Update durably applies changes to records. The changes have no effect on the pending work in
+// memory.
 func (p *Partition) Update(ctx context.Context, apply func(*logstore.Txn) error) error {
 	return p.writer.Do(ctx, func(t *txn) error { return apply(t.Txn) })
 }
