@@ -56,8 +56,8 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 	return p, nil
 }
 
-// ForgetClients starts to remove the records of clients that have sent nothing for a day. If it
-// fails, the next call repeats it.
+// ForgetClients starts to remove the records of clients that have sent nothing for a day. It
+// does not wait. If the removal fails, the next call repeats it.
 func (p *Partition) ForgetClients() {
 	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		inbox{t}.forgetClients()
