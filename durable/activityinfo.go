@@ -12,7 +12,7 @@ type ActivityInfo struct {
 	InstanceID InstanceID // the orchestration that called the activity
 	Name       string     // the registered name
 	TaskID     int        // the number of the call among the orchestration's actions, from 0
-	Attempt    int        // number of this run of the call, from 1; a RetryPolicy makes new calls
+	Attempt    int        // from 1; above 1 if an earlier run did not finish (a RetryPolicy makes new calls)
 	Version    Version    // the version of the orchestration
 	Tags       Tags       // the tags of the call
 }

@@ -32,8 +32,9 @@ func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
 //	}
 //
 // The other tasks continue and may be awaited later. A task that waits for an external
-// event receives no event until it is awaited again. An event that arrives in the
-// meantime is buffered for the next Wait.
+// event and was not first receives no event until it is awaited again. It therefore takes
+// no event from other tasks. An event that arrives in the meantime is buffered for the
+// next Wait.
 //
 // A call without tasks, or with a nil task, fails the orchestration with a
 // [UsageError].

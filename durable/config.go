@@ -48,12 +48,12 @@ type Config struct {
 	// means 64 per core.
 	MaxConcurrentOrchestrators int
 
-	// MaxPayloadBytes limits the total payload size of the instances and activities that
-	// run at once in this worker. The payload of an instance is the inputs and results
-	// in its history and its new messages. The payload of an activity is its input.
-	// Payloads of up to 256 KiB do not count. An instance or activity that exceeds the
-	// limit waits, and the next ones wait behind it. One instance and one activity
-	// always run, whatever their size. Zero means 128 MiB; there is no maximum.
+	// MaxPayloadBytes limits the total payload size of the instances that run at once in
+	// this worker and, separately, of its activities. The payload of an instance is the
+	// inputs and results in its history and its new messages. The payload of an activity
+	// is its input. Payloads of up to 256 KiB do not count. An instance or activity that
+	// exceeds the limit waits, and the next ones wait behind it. One instance and one
+	// activity always run, whatever their size. Zero means 128 MiB; any size is valid.
 	MaxPayloadBytes int64
 
 	// MaxConcurrentEntities is the maximum number of entities that run at once in this
@@ -91,9 +91,9 @@ type Config struct {
 	// canceled. Zero means 5 seconds.
 	ShutdownTimeout time.Duration
 
-	// EpisodeWarnAfter is the time without progress after which the worker logs a
-	// warning with the stack of the orchestrator, at most an hour. Zero means 10
-	// seconds.
+	// EpisodeWarnAfter is the time without progress after which the worker logs an
+	// orchestrator as an error, or an entity operation as a warning, with its stack. The
+	// maximum is an hour. Zero means 10 seconds.
 	EpisodeWarnAfter time.Duration
 
 	// StallTimeout is the time without progress after which the worker stops waiting for
@@ -155,11 +155,11 @@ type Config struct {
 	// process. It counts panics on goroutines that a function started, which the worker
 	// cannot recover. Work that crashes the process twice without progress is set aside:
 	// the worker no longer runs it. If a function crashes the process five times in a
-	// row in spite of progress, all its work is set aside. The work runs again when an
-	// instance of the function is suspended and resumed, or the file is deleted. To find
-	// the instances in a crash report, the worker sets the process's crash output and
-	// adds tracebacklabels=1 to its GODEBUG. An empty path disables the count. See
-	// [Crashes].
+	// row in spite of progress, all its work is set aside. To run the work again, suspend
+	// and resume its instance (any instance of the function, if all its work is set
+	// aside), or delete the file. To find the instances in a crash report, the worker
+	// sets the process's crash output and adds tracebacklabels=1 to its GODEBUG. An empty
+	// path disables the count. See [Crashes].
 	CrashFile string
 
 	// HTTP configures the requests of [CallHTTP].

@@ -235,7 +235,7 @@ func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 // You may remove the call when no running execution needs the old code; `hub verify`
 // shows whether one does. Keep the new code: executions that include the change
 // continue with it. An ID must be a constant that the orchestrator uses for no other
-// change.
+// change. An empty ID fails the orchestration with a [UsageError].
 //
 // A .NET worker on the same hub records no answer. If it has run an execution past the
 // call, the decisions that follow in the history give the answer: false if the old code

@@ -68,9 +68,9 @@ var (
 // An operation's signal is sent when the operation has succeeded. The result of the
 // signaled operation is discarded; a failure is logged.
 //
-// SignalEntity panics with a [UsageError] if the input cannot be encoded, the entity or
-// the operation is not registered, the key is invalid, or the orchestrator has locked
-// the entity. The panic fails the orchestration or the operation.
+// SignalEntity panics with a [UsageError] if the input cannot be encoded, or if the
+// entity or the operation is not registered. It also panics if the key is invalid or the
+// orchestrator has locked the entity. The panic fails the orchestration or the operation.
 func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) {
 	id, name, err := operationOf(ctx.entities(), key, operation)
 	signalEntity(ctx, id, name, in, opts, err)

@@ -16,7 +16,7 @@ import (
 // that can be removed.
 type EntityCleaning struct {
 	KeepEmpty bool // do not remove the remains of deleted entities
-	KeepLocks bool // do not release locks whose holder has ended
+	KeepLocks bool // do not release locks whose holder is neither running nor suspended
 	// ReorderWindow is the minimum idle time of an entity before its remains are
 	// removed. The remains identify duplicate messages, so the value should not be below
 	// the workers' [Config.EntityReorderWindow]. Zero means 30 minutes.

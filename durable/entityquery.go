@@ -16,8 +16,8 @@ type EntityQuery struct {
 	LastOperationFrom time.Time
 	LastOperationTo   time.Time
 	FetchState        bool // reads EntityState.State
-	// IncludeEmpty includes stored entities that do not exist: deleted ones that are not
-	// cleaned up, and locked ones.
+	// IncludeEmpty includes stored entities without a state, which do not exist: deleted
+	// entities that are not cleaned up, and locked ones.
 	IncludeEmpty bool
 	PageSize     int    // 0 means 100
 	Continuation string // EntityPage.Continuation of the previous page

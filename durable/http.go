@@ -87,19 +87,21 @@ const HTTPActivityName ActivityName[HTTPRequest, HTTPResponse] = "BuiltIn::HttpA
 //
 // If the response is 202 (Accepted) with a Location header, CallHTTP polls that URL
 // with GET until the status changes. Between requests a durable timer waits for the
-// duration of the Retry-After header or of [HTTPRequest.PollInterval]. It occupies no
-// worker. Each poll adds events to the history; see [HTTPRequest.TotalTimeout]. Polling
-// requests have the headers and the token of the first request, except X-Functions-Key.
+// duration of the Retry-After header, at least a second and at most 365 days, or of
+// [HTTPRequest.PollInterval]. It occupies no worker. Each poll adds events to the
+// history; see [HTTPRequest.TotalTimeout]. Polling requests have the headers and the
+// token of the first request, except X-Functions-Key and headers of the content.
 // Credentials are never sent to another origin than the URL's.
 //
 // The options apply to each request. A [RetryPolicy] retries requests that get no
 // response, or a response with a status in [HTTPRequest.RetryStatus]. Even without a
 // policy a request may be sent twice, because an activity can run twice.
 //
-// The error is a *[TaskFailedError]. It wraps [ErrTimeout] if a request timed out. It
-// wraps an *[HTTPError] if there was no response, or if the policy gave up on the
-// response's status. A response that exceeds [HTTPConfig.ContentLimit] is an error too.
-// When TotalTimeout has passed, the error wraps [ErrTimeout].
+// The error of a failed request is a *[TaskFailedError]. It wraps [ErrTimeout] if the
+// request timed out. It wraps an *[HTTPError] if there was no response, or if the policy
+// gave up on the response's status. A response that exceeds [HTTPConfig.ContentLimit] is
+// an error too. When TotalTimeout has passed, the error wraps [ErrTimeout]. If a Location
+// is not an HTTP URL, the error is an *[HTTPError].
 //
 // If the request is invalid, nothing is sent and the returned task has already
 // completed with the error.

@@ -152,10 +152,10 @@ func sendError(err error) error {
 }
 
 // HTTPError means that an HTTP request got no response, a response with a status in
-// [HTTPRequest.RetryStatus], or a 202 (Accepted) whose Location is not an HTTP URL. It
-// is in the chain of the *[TaskFailedError] that [CallHTTP] returns, and of the error
-// that the policy's Handle function gets. This also applies to requests that a .NET
-// worker sent.
+// [HTTPRequest.RetryStatus], or a 202 (Accepted) whose Location is not an HTTP URL. In
+// the last case [CallHTTP] returns it directly. In the other cases it is in the chain of
+// the *[TaskFailedError] that CallHTTP returns, and of the error that the policy's
+// Handle function gets. This also applies to requests that a .NET worker sent.
 type HTTPError struct {
 	// StatusCode is the status code of the response. It is 0 if there was no response,
 	// or the status is not known.

@@ -40,10 +40,10 @@ const (
 // original errors. If ctx is done first, Wait returns its error and the instance
 // continues.
 //
-// Wait polls the hub, first after 50 ms and then at growing intervals of at most 2
-// seconds. If the hub is a [provider.Awaiter], Wait returns as soon as the hub reports
-// the end. If the hub is a [provider.Follower] and this process runs the instance, Wait
-// polls only every 2 seconds, as a safeguard.
+// Wait queries the hub immediately, again after 50 ms, and then at growing intervals of
+// at most 2 seconds. If the hub is a [provider.Awaiter], Wait returns as soon as the hub
+// reports the end. If the hub is a [provider.Follower] and this process runs the
+// instance, Wait queries the hub only every 2 seconds, as a safeguard.
 func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
 		if s := i.follow(ctx); s != nil {

@@ -22,7 +22,7 @@ type InstanceState struct {
 	Input         *string   // JSON; nil if absent or not fetched
 	Output        *string   // JSON, or the reason of a failure or termination; nil if absent or not fetched
 	CustomStatus  *string   // JSON; nil if it was never set
-	CreatedAt     time.Time // start of the current execution; see FirstCreatedAt
+	CreatedAt     time.Time // creation of the current execution: continue-as-new changes it; see FirstCreatedAt
 	LastUpdatedAt time.Time
 	CompletedAt   time.Time // zero if the instance has not ended
 	ScheduledAt   time.Time // zero for an immediate start

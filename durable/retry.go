@@ -31,7 +31,8 @@ type RetryPolicy struct {
 	// 1.
 	Coefficient float64
 
-	// MaxInterval is the maximum delay; at least FirstInterval. Zero means 6 days.
+	// MaxInterval is the maximum delay; at least FirstInterval. Zero means 6 days, or
+	// FirstInterval if that is longer.
 	MaxInterval time.Duration
 
 	// RetryTimeout stops retries if an attempt fails this long after the start of the

@@ -19,7 +19,7 @@ func (e *TextError) Error() string {
 }
 
 // checkTexts returns a *[TextError] if v contains a string that is not valid UTF-8. It
-// inspects structs and maps recursively. In the error, what is the name of v.
+// inspects structs and maps recursively. The parameter what names v in the error.
 func checkTexts(what string, v any) error { return checkTextsOf(what, reflect.ValueOf(v)) }
 
 func checkTextsOf(what string, v reflect.Value) error {

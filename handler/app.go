@@ -81,8 +81,8 @@ func run(app App) int {
 	return exitOK
 }
 
-// limitMemory sets the Go runtime's memory limit from the container's limit. It does nothing if the
-// environment variable GOMEMLIMIT is set.
+// limitMemory sets the Go runtime's memory limit below the container's limit. It does nothing if
+// variable, the value of the environment variable GOMEMLIMIT, is not empty.
 func limitMemory(log *slog.Logger, variable string, root fs.FS) {
 	if variable != "" {
 		return

@@ -132,9 +132,9 @@ type Config struct {
 	Provider provider.Provider
 
 	// FunctionTimeout is the host's time limit of an invocation, after which the host kills the program. A
-	// function with a [Trigger] is stopped shortly before that. Zero means the host's default: 5 minutes
-	// on the Consumption plan, otherwise 30 minutes. Negative means no limit; a function then has
-	// [DefaultInvocationTimeout].
+	// function with a [Trigger] is stopped shortly before that. Behind the host, zero means its default: 5
+	// minutes on the Consumption plan, otherwise 30 minutes. Negative, or zero in a standalone server,
+	// means no limit. A function then has [DefaultInvocationTimeout].
 	FunctionTimeout time.Duration
 
 	// ShutdownTimeout limits a graceful shutdown. Default: 7 s. If the parent process has died, half of
@@ -218,8 +218,8 @@ func (c Config) effective() []settings.EffectiveSetting {
 	return settings.Effective(settingRows(), &c, c.sources)
 }
 
-// isLocalOnly reports whether the server accepts requests only from this machine, because it has
-// no key or runs below Core Tools.
+// isLocalOnly reports whether the app needs no key because only this machine should call it. See
+// [web.Config].
 func (c Config) isLocalOnly() bool {
 	if c.BehindHost {
 		return c.onDevMachine

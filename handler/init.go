@@ -16,13 +16,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/newapp"
 )
 
-// initCommand is -init.
+// initCommand runs the command -init.
 func initCommand(_ App, args []string, out io.Writer) error {
 	return newapp.Run(args, libraryVersion(debug.ReadBuildInfo()), out)
 }
 
-// libraryVersion returns the published version of this module in the program, empty if the program was built from a
-// checkout.
+// libraryVersion returns the published version of this module in the program. It is empty if the program was built from
+// a checkout.
 func libraryVersion(build *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return ""
@@ -35,7 +35,7 @@ func libraryVersion(build *debug.BuildInfo, ok bool) string {
 	return ""
 }
 
-// packageCommand is package.
+// packageCommand runs the command package.
 func packageCommand(app App, args []string, out io.Writer) error {
 	flags := newFlags("package")
 	zip := flags.String("o", filepath.Join("bin", "app.zip"), "")
@@ -45,7 +45,7 @@ func packageCommand(app App, args []string, out io.Writer) error {
 	return packageApp(app, *zip, out)
 }
 
-// packageApp writes the zip file of the app in the working directory.
+// packageApp writes the function.json files and the zip file of the app in the working directory.
 func packageApp(app App, zip string, out io.Writer) error {
 	if err := writeFunctions(app, ".", false, io.Discard); err != nil {
 		return err
@@ -57,7 +57,7 @@ func packageApp(app App, zip string, out io.Writer) error {
 	return apppackage.Package(context.Background(), ".", mainPackage, zip, out)
 }
 
-// deployCommand is deploy.
+// deployCommand runs the command deploy.
 func deployCommand(app App, args []string, out io.Writer) error {
 	flags := newFlags("deploy")
 	template := flags.String("template", filepath.Join("infra", "main.bicep"), "")
@@ -87,7 +87,7 @@ func deployCommand(app App, args []string, out io.Writer) error {
 	return d.Run(context.Background())
 }
 
-// verifyWith runs hub verify of this program with more environment variables.
+// verifyWith runs the command hub verify of this program. It adds env to the environment.
 func verifyWith(ctx context.Context, env []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -104,7 +104,7 @@ func newFlags(command string) *flag.FlagSet {
 	return flags
 }
 
-// parseFlags parses a command's arguments. Most is the number of arguments after the flags, -1 for any.
+// parseFlags parses a command's arguments. At most most arguments may follow the flags; -1 means any number.
 func parseFlags(flags *flag.FlagSet, args []string, most int) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%s: %w", flags.Name(), err)

@@ -163,7 +163,8 @@ func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 
 // isFromHost reports whether the host itself sent r, not a caller of an HTTP function. Unwrapped
 // requests of callers are marked in their context. Proxied requests have headers about the caller.
-// Forwarded requests cannot have the path of a function; see [invoker.add].
+// Forwarded requests arrive as the caller sent them, including Host; [invoker.add] ensures that none has
+// the path of a function.
 func (i *invoker) isFromHost(r *http.Request) bool {
 	return i.cfg.BehindHost && r.Host == i.cfg.Address && r.Context().Value(callersKey{}) == nil &&
 		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""

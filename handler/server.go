@@ -185,8 +185,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.Serv
 
 // Run serves until ctx ends or, behind the Functions host, until the parent process dies. Then it stops
 // accepting requests, waits for running requests and functions, releases the hub's partitions, and
-// returns nil. It returns an error if it cannot listen, or if the shutdown exceeds
-// [Config.ShutdownTimeout].
+// returns nil. It returns an error if it cannot listen, if the worker or the close of the hub fails, or
+// if the shutdown exceeds [Config.ShutdownTimeout].
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		defer cancel()
 		if err := server.Shutdown(patience); err != nil {
 			cutRequests()
-			_ = server.Close() // Shutdown has closed the listener, which is the only error
+			_ = server.Close() // its only error is that Shutdown has closed the listener already
 		}
 		running.Wait()
 		closeErr = s.hub.Close()

@@ -9,7 +9,7 @@ import (
 const durablePath = "github.com/durablefunctions-go/durablefunctions/durable"
 
 // isOwnInternals reports whether the package with the given path implements orchestrators. Such
-// packages have their own rules and are not checked.
+// packages are not checked: they implement the rules.
 func isOwnInternals(path string) bool {
 	return path == durablePath || strings.HasPrefix(path, durablePath+"/internal/")
 }
@@ -52,9 +52,9 @@ func isActivity(sig *types.Signature) bool {
 
 // isDurableCall reports whether fn, a function of package durable, makes a decision that the history
 // records, or uses a value that depends on its position. Functions that take the orchestrator's Context
-// do so. Methods of Context and of tasks do so if they can fail, return a task, or return nothing; the
-// other methods only read. NewUUID takes the next value of a sequence, and the result of Patched is
-// recorded.
+// do so. Methods of Context and of tasks do so if they can fail or return a task, and methods of Context
+// also if they return nothing; the other methods only read. NewUUID takes the next value of a sequence,
+// and the result of Patched is recorded.
 func isDurableCall(fn *types.Func) bool {
 	sig := fn.Signature()
 	if isOrchestrator(sig) || takesSignaler(sig) {

@@ -18,7 +18,7 @@ var (
 type walker struct {
 	*checker
 	f        *function
-	deferred bool                          // the code runs when f returns or panics
+	deferred bool                          // the code runs when f returns or is unwound, by a panic or when the instance is unloaded
 	loops    []*mapLoop                    // map ranges around the code, innermost last
 	literals map[types.Object]*ast.FuncLit // by the variables that stand for a literal
 	names    map[*ast.FuncLit]types.Object // the inverse of literals

@@ -26,9 +26,9 @@
 //
 // provider.CopyHub copies a hub to and from other providers. [Delete] deletes a hub's files.
 //
-// The file records whether data was imported. Without imported data, no message is delivered twice.
-// Entities then need not remember received messages, and their cost does not grow with the number
-// of callers (see [Hub.IsExact]).
+// The file records whether data was imported. Without imported data, no message is delivered again
+// after a checkpoint has consumed it. Entities then need not remember received messages, and their
+// cost does not grow with the number of callers (see [Hub.IsExact]).
 //
 // # Layers
 //
@@ -57,5 +57,5 @@
 // file; Pebble and Badger use a folder. bbolt reads histories three to five times as fast as
 // Pebble. It lost no acknowledged transaction to kill -9; Pebble without syncs lost two thousand.
 // bbolt needs two syncs per transaction and writes whole pages. The journal avoids both: with it,
-// sequences of three activities run 3.5 times as fast.
+// sequences of three activities run 3.5 times as fast as with bbolt's transactions alone.
 package embedded

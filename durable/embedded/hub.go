@@ -47,7 +47,7 @@ var (
 // During a compaction there is also ".compact".
 //
 // Errors of Open:
-//   - *[HeldError]: another process has the file open.
+//   - *[HeldError]: another process has the file open, or this process has opened it before.
 //   - *[FormatError]: the file has a newer format.
 //   - *[CorruptError]: the file is damaged or not a task hub.
 //   - *[NetworkFileError]: the file is on a network file system.

@@ -18,13 +18,13 @@ type Checkpoint struct {
 	Activities []TaskMessage
 	// Timers are TimerFired events for this instance. Each is delivered at its FireAt.
 	Timers []TaskMessage
-	// Messages are for other orchestration instances: starts of children, results for a parent,
+	// Messages are for instances, including this one: starts of children, results for a parent,
 	// and raised events.
 	Messages []TaskMessage
 	// SendLast makes the provider send Messages after NewEvents are durable and before it
 	// deletes the messages in flight. Receivers can then rely on NewEvents. After a crash,
 	// NewEvents show which messages may have to be sent again. Without SendLast, Messages are
-	// sent before NewEvents are durable.
+	// sent before NewEvents are durable, and need not be sent again.
 	SendLast bool
 	// HideUntilDeleted applies to a provider that implements SendLast by enqueueing Messages
 	// hidden before NewEvents. The provider then makes Messages visible after it has deleted

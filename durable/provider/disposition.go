@@ -46,7 +46,7 @@ type Progress struct {
 // History.
 //
 // A start of the current execution begins it once. A start without a parent that names another
-// execution is discarded, because a client has replaced it. The start of a child
+// execution is discarded, because a client has replaced its execution. The start of a child
 //
 //  1. waits while another execution is about to begin,
 //  2. is delivered to a running execution, where the engine refuses it,

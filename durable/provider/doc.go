@@ -41,6 +41,6 @@
 // [UndecodableKeeper] and [Primary] are for operators. [Sole], [Exact] and [Settler] let the
 // engine skip work. [Portable] copies a hub with running instances to another provider.
 //
-// providertest.Exercise tests all guarantees and the optional interfaces that a provider
-// implements.
+// providertest.Exercise tests the guarantees. It also tests [Purger], [Rewinder], [Follower],
+// [Checker], [Exact] and [Portable] if the provider implements them.
 package provider

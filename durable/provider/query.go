@@ -14,8 +14,8 @@ import (
 
 // Query selects instances. An instance matches if it meets all conditions that are set.
 type Query struct {
-	CreatedFrom time.Time               // earliest creation time; zero means no bound
-	CreatedTo   time.Time               // latest creation time; zero means no bound
+	CreatedFrom time.Time               // earliest creation time (inclusive); zero means no bound
+	CreatedTo   time.Time               // latest creation time (inclusive); zero means no bound
 	Statuses    []history.RuntimeStatus // empty means any status
 	IDPrefix    string                  // empty means any ID
 	Name        string                  // of the orchestrator; empty means any name

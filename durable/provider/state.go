@@ -85,8 +85,8 @@ func NewInstanceState(start *history.ExecutionStarted) *InstanceState {
 	return s
 }
 
-// begin sets s to the state of the execution that e begins. It resets all fields if the
-// previous execution has ended.
+// begin sets s to the state of the execution that e begins. If another execution has ended
+// before, begin first resets all fields except LastUpdatedAt.
 func (s *InstanceState) begin(e *history.ExecutionStarted) {
 	if s.Status.IsTerminal() && s.Instance.ExecutionID != e.Instance.ExecutionID {
 		*s = InstanceState{LastUpdatedAt: s.LastUpdatedAt}

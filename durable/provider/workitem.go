@@ -83,7 +83,7 @@ func (e *HeldError) Error() string { return e.Cause.Error() }
 func (e *HeldError) Unwrap() error { return e.Cause }
 
 // AbandonDelay returns the delay until abandoned work is redelivered. It is delay, or less if
-// cause is a [HeldError] whose Until comes first.
+// cause is a [HeldError] whose Until comes first. An Until that is not after now has no effect.
 func AbandonDelay(cause error, now time.Time, delay time.Duration) time.Duration {
 	if held, ok := errors.AsType[*HeldError](cause); ok && held.Until.After(now) {
 		return min(delay, held.Until.Sub(now))

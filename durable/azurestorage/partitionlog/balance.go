@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// plan returns how many partitions a worker should release, or how many it should acquire and the
-// candidates for that. workers maps all live workers, including this one, to the partitions they
-// report. Each worker has a quota: the partitions divided by the workers. The remainder goes to the
-// first workers in the order of their IDs. So all workers that see the same workers agree.
+// plan returns how many partitions a worker should release, or how many it should acquire. from are
+// the partitions that no worker reports, in the order in which to try them. The map workers holds
+// the reported partitions of all live workers, including this one.
+//
+// Each worker has a quota: the partitions divided by the workers. The remainder goes to the first
+// workers in the order of their IDs. So all workers that see the same workers agree.
 //
 // A young worker may be one that crashes repeatedly. The plans of other workers give it no quota,
 // unless they are young, too. It acquires partitions without an owner.

@@ -54,8 +54,8 @@ type listener struct {
 	at    time.Time // time of the last read
 }
 
-// listen reads the new bytes of the bell blob and wakes the owners of partitions with mail. It
-// reports whether partitions have new owners. The error is a *[DeletedError].
+// listen reads the new bytes of the bell blob. It wakes this process's owners of partitions with
+// mail and reports whether partitions have new owners. The error is a *[DeletedError].
 func (l *listener) listen(ctx context.Context) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -100,8 +100,8 @@ func (l *listener) listenTo(ctx context.Context, size int64, first bool) {
 	}
 }
 
-// handleRings wakes the owners of partitions with mail and reports whether partitions have new
-// owners.
+// handleRings wakes this process's owners of partitions with mail and reports whether partitions
+// have new owners.
 func (h *Hub) handleRings(bytes []byte) (changed bool) {
 	for _, b := range bytes {
 		if int(b) >= len(h.shares) {

@@ -14,8 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// hold acquires all partitions, receives all their mail, and calls f. It releases the partitions
-// when f returns. It fails with [provider.ErrHubBusy] if a worker is running.
+// hold acquires all partitions, receives all their mail, delivers their outgoing messages, and calls
+// f. It releases the partitions when f returns. It fails with [provider.ErrHubBusy] if a worker is running or another process owns
+// a partition.
 func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 	if h.isRunning() {
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, provider.ErrHubBusy)

@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 )
 
-// Problem is a damage of a hub.
+// Problem describes damage to a hub.
 type Problem struct {
 	// What names the missing or damaged blobs.
 	What string `json:"problem"`

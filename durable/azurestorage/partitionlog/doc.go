@@ -19,8 +19,10 @@
 //	workers/…                 append blobs: heartbeats with the owned partitions
 //	workers/~bell             append blob: announces new owners and new mail
 //
-// The first log blob and the first mailbox blob of each partition are created with the hub. If one
-// is missing, the hub is damaged: the partition is not opened, and the blobs are not created again.
+// The first log blob and the first mailbox blob of each partition are created with the hub. Later
+// blobs replace them. So a partition without any log blob is damaged and is not opened. A partition
+// without any mailbox blob is damaged, too: it works, but reports that its mail is unreadable. The
+// missing blobs are not created again.
 //
 // Other processes read the base and the log, and then poll the end of the log with one request. So
 // a client in any process sees every acknowledged change immediately. A client sends its request to
@@ -36,6 +38,6 @@
 //     mailbox. The receiver's log stores the number of the last received message. So each message
 //     is received once, in the order of sending.
 //   - Acknowledged requests of one process to an instance are delivered in order. Requests of
-//     several processes have no order, with one exception: a process that has opened the partition
-//     sends its requests after all previously acknowledged ones.
+//     several processes have no order, with one exception: requests that a process sends after it
+//     has opened the partition follow all requests that were acknowledged before.
 package partitionlog

@@ -146,8 +146,8 @@ func (h *Hub) create(ctx context.Context) (hubInfo, error) {
 	}
 }
 
-// createInfo creates hub.json unless it exists. It refuses a container with partitions or with
-// blobs that do not belong to a task hub.
+// createInfo creates hub.json unless it exists. It refuses a container with records of partitions or
+// with blobs that do not belong to a task hub.
 func (h *Hub) createInfo(ctx context.Context) error {
 	if err := h.blobs.Create(ctx); err != nil {
 		return err

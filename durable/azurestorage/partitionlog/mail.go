@@ -151,9 +151,9 @@ func (c *clientMail) run(ctx context.Context) {
 // isDamage reports whether err means damaged or missing blobs.
 func isDamage(err error) bool { return errors.As(err, new(*DamageError)) }
 
-// isFinal reports whether a client's mail fails with err instead of being retried. That is so for
-// damaged or missing blobs, and if the account refuses access. Mail that may have arrived is
-// retried in the second case, because later mail must not overtake it.
+// isFinal reports whether a client's mail fails with err instead of being retried. Errors of damaged
+// or missing blobs are final. A refusal of access is final only if doubt is false: mail that may
+// have arrived is retried, because later mail must not overtake it.
 func isFinal(err error, doubt bool) bool {
 	if isDamage(err) {
 		return true

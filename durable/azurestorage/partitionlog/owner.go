@@ -128,7 +128,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	return o, nil
 }
 
-// discard closes what a failed openOwner has opened.
+// discard releases the log and closes the base after openOwner has failed.
 func (o *owner) discard(ctx context.Context) {
 	if o.end != nil {
 		o.end()
@@ -239,8 +239,8 @@ const (
 	// every restLook, and when a sender rings the bell.
 	restAfter = 30 * time.Second
 	restLook  = 30 * time.Second
-	// lookWithin limits how long a poll waits for its first bytes. After a failed poll the limit
-	// doubles, up to longestWait.
+	// lookWithin limits how long a poll waits for its first bytes. After a failed poll, the next
+	// limit is twice the duration of that poll, at least lookWithin and at most longestWait.
 	lookWithin  = 5 * time.Second
 	longestWait = time.Minute
 )

@@ -19,7 +19,7 @@ import (
 // roster writes this worker's heartbeats and reads the heartbeats of the others.
 //
 // Each worker has an append blob. The blob's metadata names the worker's partitions; when they
-// change, the worker creates the blob again. Every other heartbeat appends a line with the load.
+// change, the worker creates the blob again. All other heartbeats append a line with the load.
 // Appends leave no copies on accounts with versioning or soft delete. When its partitions have
 // changed or it stops, the worker rings the bell, so that the others need not wait for their next
 // heartbeats.
@@ -37,8 +37,9 @@ type roster struct {
 const oldRoster = "roster"
 
 // deadAfter is the number of intervals without a heartbeat after which a worker counts as dead. A
-// worker is young for the same time. Other workers give no partitions to a young worker, so a
-// worker that crashes repeatedly gets none.
+// worker is young for the same time. A worker that crashes repeatedly leaves heartbeats that count
+// as alive for this time. Other workers give no partitions to young workers, so these heartbeats
+// never add up to a share.
 const deadAfter = 3
 
 // restAnswer is the maximum time between two reads of the bell blob by an idle worker.

@@ -29,7 +29,9 @@ type share struct {
 
 	leaving atomic.Bool // a worker is releasing the partition
 
-	announced atomic.Pointer[time.Time] // time of this process's last mail that was announced to the owner
+	// announced is the time of this process's last mail that the owner finds soon: the bell announced
+	// it, or it followed such mail within ringAfter.
+	announced atomic.Pointer[time.Time]
 
 	answerTook atomic.Int64 // last time between sending a request and its answer, in nanoseconds
 }
@@ -183,7 +185,7 @@ func (s *share) ask(ctx context.Context, r partition.Request, direct func(*parti
 
 // awaitAnswer polls for the answer to a request in the mailbox. If the partition has no owner, this
 // process acquires it for a short time. Each poll costs a request. So the first one is delayed by
-// 3/4 of the time that the previous answer took.
+// 3/4 of the time that the previous answer took, but at most by takeAfter.
 func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 	sent := time.Now()
 	gap, take := shortestGap, sent.Add(takeAfter)

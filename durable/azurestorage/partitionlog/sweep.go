@@ -46,7 +46,7 @@ func namedBy(manifests [][]byte) (all []string, err error) {
 }
 
 // forgetClientsEvery is the interval at which an owner deletes the records of clients that sent
-// nothing for long. Each client leaves a record.
+// nothing for a day. Even a client that makes a single request leaves a record.
 const forgetClientsEvery = time.Hour
 
 func (o *owner) forgetClients() {

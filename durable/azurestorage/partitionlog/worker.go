@@ -333,7 +333,7 @@ func (o *owner) stopServing() {
 
 // heartbeat is the report of a worker about itself, see [roster].
 type heartbeat struct {
-	size int64 // size of the blob that has it in its metadata; 0 if the blob's content is not newer
+	size int64 // size of the blob with the heartbeat in its metadata; 0 if the blob has no newer heartbeat
 
 	// Idle is the number of free activity slots.
 	Idle int `json:"idle"`

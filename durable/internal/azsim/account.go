@@ -298,8 +298,8 @@ func (a *Account) Restore(text string) {
 	}
 }
 
-// Vanish removes the blobs of a container for whose names is returns true, without a request,
-// like a lifecycle rule. It returns their number.
+// Vanish removes blobs of a container without a request, like a lifecycle rule, and returns
+// their number. It removes the blobs for which is(name) returns true.
 func (a *Account) Vanish(containerName string, is func(name string) bool) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -73,7 +73,7 @@ func identifier(text []byte, i int) int {
 	rest := text[i:]
 	n := span(rest, isHex)
 	switch {
-	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child orchestration is not noise
+	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child is not noise: it starts with the execution ID of its parent
 		return 0
 	case n == 32:
 		return n

@@ -46,8 +46,8 @@ func (r taskResult) event(taskID int, at time.Time) history.Event {
 var errGoexit = errors.New("the activity ended its goroutine with runtime.Goexit instead of returning")
 
 // call runs an activity on a goroutine of its own, so that a panic or a Goexit ends only this
-// goroutine. It waits until patience ends. It returns ok == false if the activity is still
-// running then.
+// goroutine. It waits for the activity until patience ends. It returns ok == false if the
+// activity is still running then.
 func call(ctx, patience context.Context, fn func(context.Context, *string) (*string, error), input *string) (r taskResult, ok bool) {
 	results := make(chan taskResult, 1)
 	go func() { // may outlive this call if patience ends

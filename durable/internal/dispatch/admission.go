@@ -19,6 +19,7 @@ const smallPayload = 256 << 10
 var errNoRoom = errors.New("the payloads of running instances leave no room for the messages")
 
 // An admission limits the total payload of the items of one kind that run at the same time.
+// Except enter, its methods are safe for concurrent use.
 type admission struct {
 	limit int // in bytes
 
@@ -57,10 +58,11 @@ func (a *admission) enter(ctx context.Context, size int) bool {
 	return true
 }
 
-// tryEnter admits an item if it fits and no other item is waiting.
+// tryEnter admits an item if it fits and no other item is waiting. A small item always enters.
 func (a *admission) tryEnter(size int) bool { return a.take(size, false) }
 
-// take admits an item if it fits. A waiting item takes precedence over others.
+// take admits an item if it fits. A waiting item takes precedence over all others except small
+// ones, which are not counted.
 func (a *admission) take(size int, waits bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -128,17 +128,18 @@ func (b *boundRun) run(f func()) {
 }
 
 // Replays limits replays in memory in the same way as [Bound], and remembers the ones that
-// hang. It does not repeat a replay that hangs. If maxStalls replays of an orchestrator hang,
-// it replays no execution of that orchestrator. The reason is that each hung replay occupies a
-// goroutine, and an endless loop a core. The zero value is ready to use. A nil *Replays only
-// supports replays without code.
+// hang, until they return. While the replay of an instance hangs, it does not replay the
+// instance again. While maxStalls replays of an orchestrator hang, it replays no execution of
+// that orchestrator. The reason is that each hung replay occupies a goroutine, and an endless
+// loop a core. The zero value is ready to use. A nil *Replays only supports replays without
+// code. Its methods are safe for concurrent use.
 type Replays struct {
 	mu   sync.Mutex // protects the following
 	hung map[*StallError]struct{}
 }
 
-// Run is [Bound]. If several replays of an orchestrator hang, the text of the first error alone
-// includes the stack. All errors have a Stack.
+// Run is [Bound]. While a replay of an orchestrator hangs, only the text of its error includes
+// the stack. The texts of later errors omit it, but their Stack field is set.
 func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
 	if code == nil {
 		f(nil)
@@ -157,7 +158,7 @@ func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(
 	return stall
 }
 
-// known returns the error of an execution that must not be replayed, or nil.
+// known returns the error of an execution that must not be replayed, or nil if it may be.
 func (r *Replays) known(start *history.ExecutionStarted) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

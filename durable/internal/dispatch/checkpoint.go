@@ -136,8 +136,9 @@ func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Ti
 	return nil
 }
 
-// mergeTags returns a child's tags: its own, and the tags of its parent with other names
-// (DurableTask.Core/OrchestrationTags.cs, MergeTags).
+// mergeTags returns a child's tags: its own, and the tags of its parent with other names. The
+// parent's FireAndForget tag is not inherited (DurableTask.Core/OrchestrationTags.cs,
+// MergeTags).
 func mergeTags(own, parents map[string]string) map[string]string {
 	if parents == nil {
 		return own
@@ -154,7 +155,8 @@ func mergeTags(own, parents map[string]string) map[string]string {
 	return merged
 }
 
-// childSpace is the namespace of the IDs of children and of next executions.
+// childSpace is the namespace of the execution IDs of children and of next executions. It makes
+// them differ from all other derived GUIDs.
 var childSpace = uuid.MustParse("5b7b5c1e-5f0b-5a55-8d0b-3a4c1c7d9e21")
 
 // nextExecutionID returns the ID of the next execution after i continues as new. It is derived

@@ -31,7 +31,8 @@ type Config struct {
 
 	// MaxPayload limits the total size, in bytes, of the payloads of instances that run at the
 	// same time. The inputs of activities have a separate limit of the same size. One of each
-	// kind always runs, whatever its size. Zero means DefaultMaxPayload.
+	// kind always runs, whatever its size. Payloads of up to 256 KiB do not count. Zero means
+	// DefaultMaxPayload.
 	MaxPayload int64
 
 	ExtendedSessions    bool
@@ -41,8 +42,8 @@ type Config struct {
 	EpisodeWarnAfter time.Duration // time without progress after which an orchestrator is reported
 	StallTimeout     time.Duration // time without progress after which an orchestrator is given up
 
-	// CheckVersion returns the reason why the worker does not accept instances of a version.
-	// Nil accepts all versions.
+	// CheckVersion returns the reason why the worker does not accept instances of a version, or
+	// nil if it accepts them. A nil function accepts all versions.
 	CheckVersion func(version string) error
 	FailMismatch bool // fail instances that CheckVersion rejects, instead of holding them back
 

@@ -191,8 +191,8 @@ func (l lifetimes) abandonContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(l.io), abandonTime)
 }
 
-// handle runs f for one item on a goroutine of its own. A panic or a Goexit of f affects only
-// this goroutine.
+// handle runs f for one item on a goroutine of its own. A runtime.Goexit of f ends only this
+// goroutine. f must recover from its panics.
 func (d *Dispatcher) handle(it *item, f func(*item)) {
 	it.label = fmt.Sprintf("%d", d.items.Add(1))
 	d.mu.Lock()

@@ -16,5 +16,7 @@
 //  2. A panic or a runtime.Goexit in user code or in this package ends at most the item.
 //  3. An item whose function this worker lacks is held back, not failed: another worker may have the
 //     function.
-//  4. Failed storage operations are retried until the worker stops.
+//  4. Failed fetches are retried until the worker stops. The result of an activity is sent up to
+//     [completeTries] times. After that, or after a failed commit, the item is abandoned and runs
+//     again.
 package dispatch

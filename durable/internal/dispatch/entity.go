@@ -100,9 +100,10 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 }
 
 // resendTime is the time after a checkpoint during which a worker sends its outbox again if it
-// does not know whether the outbox was sent. Receivers still recognize duplicates during this
-// time. Later the outbox is sent again only if messages that the checkpoint took are
-// redelivered, because these are deleted after the outbox is sent.
+// does not know whether the outbox was sent. Half of the reorder window applies instead if that
+// is shorter. Receivers still recognize duplicates during this time. Later the outbox is sent
+// again only if messages that the checkpoint took are redelivered, because these are deleted
+// after the outbox is sent.
 const resendTime = 10 * time.Minute
 
 // isRecent reports whether to send the outbox of the last checkpoint again.

@@ -217,8 +217,9 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	return nil, nil
 }
 
-// withAliases inserts copies of answers under the names that .NET waits for. A copy of an
-// answer from an earlier episode comes first: replay needs it when it makes the request.
+// withAliases inserts a copy of each answer, under the name that .NET waits for. The copy
+// follows the answer. If an earlier episode received the answer, the copy follows
+// OrchestratorStarted: replay needs it when it makes the request.
 func withAliases(events []history.Event, aliases []replay.Alias) []history.Event {
 	for _, a := range aliases {
 		named := new(*a.Answer)

@@ -31,7 +31,8 @@ func isAnswer(e *history.EventRaised) bool {
 	return err == nil
 }
 
-// logScheduled logs the functions that a committed checkpoint of the function by has scheduled.
+// logScheduled logs the functions and timers that a committed checkpoint of the function by has
+// scheduled.
 func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {

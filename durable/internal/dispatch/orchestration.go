@@ -81,9 +81,9 @@ func (s *session) end() {
 }
 
 // next waits for the instance's next messages as an idle session. It returns nil if the session
-// must end: because it was idle for too long, its slot or memory is needed, or the worker
-// stops. It also does if the payload of the messages does not fit. Size is the size of the
-// instance in memory, in bytes.
+// must end: the session was idle for too long, its slot or memory is needed, the payload of the
+// messages does not fit, or the worker stops. Size is the size of the instance in memory, in
+// bytes.
 func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	s.end()
 	s.leavePayload() // idle sessions have a limit of their own
@@ -427,7 +427,7 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 // notify calls Lifecycle for the executions that a committed checkpoint started and ended.
 // IsFirst is set if the episode was the first of the execution. An execution that continues as
 // new counts as completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
-// CallOrchestratorAsync). A panic of Lifecycle is logged.
+// CallOrchestratorAsync). A panic of Lifecycle is logged and does not end the session.
 func (s *session) notify(cp *provider.Checkpoint, isFirst bool) {
 	listen := s.d.config.Lifecycle
 	if listen == nil || s.x.start == nil {

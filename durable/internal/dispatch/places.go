@@ -33,7 +33,8 @@ func fetch[T any](ctx context.Context, p *slots, next func(context.Context) (T, 
 	return item, err
 }
 
-// acquire acquires a free slot. It returns false if ctx has ended, even if a slot is free.
+// acquire waits for a free slot and acquires it. It returns false if ctx ends first. If ctx has
+// ended before the call, it returns false even if a slot is free.
 func acquire(ctx context.Context, free chan<- struct{}) bool {
 	if ctx.Err() != nil {
 		return false

@@ -12,7 +12,7 @@ import (
 // An intake is the part of a batch of messages that an episode takes.
 type intake struct {
 	// start is the execution's first event, from its history or from the batch. It is nil if
-	// the episode takes no message.
+	// refusesAll drops the whole batch.
 	start *history.ExecutionStarted
 	// events are the events of the messages, in order.
 	events []history.Event
@@ -36,15 +36,18 @@ type droppedMessage struct {
 //     dropped.
 //  3. A second ExecutionStarted is dropped. If it starts another child, it fails in its parent.
 //  4. A message for another execution is dropped. A message without an execution ID is for the
-//     current execution. So is an event for an execution that follows the current one.
+//     current execution. The current execution also takes events for an execution that follows
+//     it, and carries them over; see follows.
 //
 // DurableTask leaves the following to the storage provider:
 //
 //  5. An execution that has ended takes no messages. The start of another child with its ID does not
-//     belong to it, but starts a new execution.
+//     belong to it, but starts a new execution. The provider must deliver that start without the
+//     history of the ended execution; otherwise reconcile returns an error.
 //
 // All other messages are taken, including duplicates: replay ignores completions of actions
-// that are not open, and the history shows that they arrived.
+// that are not open, and the history shows that they arrived. A message without an instance ID
+// is an error.
 func reconcile(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) (intake, error) {
 	in := intake{start: start}
 	if refusal := refusesAll(start, past, messages); refusal != "" {
@@ -81,7 +84,7 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 	return in, nil
 }
 
-// refusesAll returns the reason why all messages must be dropped, or "".
+// refusesAll returns the reason why all messages must be dropped, or "" if one may be taken.
 func refusesAll(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) string {
 	if start == nil && len(past) > 0 {
 		return "the history has no ExecutionStarted"

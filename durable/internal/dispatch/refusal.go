@@ -8,7 +8,7 @@ import (
 // A refusedStart is the start of a child whose instance ID belongs to another running instance.
 type refusedStart struct{ start *history.ExecutionStarted }
 
-// startsAnother reports whether m starts another child than current did.
+// startsAnother reports whether m starts a child other than the one that current started.
 func startsAnother(current *history.ExecutionStarted, m provider.TaskMessage) bool {
 	start, ok := m.Event.(*history.ExecutionStarted)
 	return ok && start.Parent != nil && start.Instance.ExecutionID != current.Instance.ExecutionID && !start.IsSameChild(current)

@@ -12,7 +12,7 @@ import (
 // providers take to redeliver abandoned work.
 const forgetWaiting = 20 * time.Minute
 
-// maxWaiting is the maximum number of waiting instances in a [Waiting].
+// maxWaiting is the maximum number of records in a [Waiting], and of instances in a [Stalls].
 const maxWaiting = 10_000
 
 // Waiting holds the work that waits for functions that a worker lacks or does not run. The zero
@@ -37,7 +37,7 @@ type WaitingFunction struct {
 	Differs             bool      // the function does not match the histories of the instances
 	Stalled             bool      // the function did not yield and was given up
 	Refusal             string    // the reason why the worker does not accept the version; may be empty
-	Since               time.Time // when the first of them started to wait
+	Since               time.Time // when the first of them started to wait or, if Runs is set, to run
 	Instances           []string  // sorted instance IDs; the instances or their activities wait
 	Runs                bool      // the function is running without yielding and was not given up
 	Operation           string    // only for an entity that runs
@@ -78,7 +78,8 @@ func (f WaitingFunction) String() string {
 		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 }
 
-// add records that an instance waits. It reports whether the record is new.
+// add records that an instance waits. It reports whether the record is new. With maxWaiting
+// current records it adds none, and returns false.
 func (w *Waiting) add(instanceID string, f *unknownFunctionError, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

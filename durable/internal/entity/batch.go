@@ -42,8 +42,8 @@ type takenAction struct {
 }
 
 // Begin applies events, in order, to the state of the entity with the given instance ID. The
-// Batch modifies state. Problems are the errors of events that cannot be decoded; Begin
-// discards these events.
+// Batch modifies state. Problems contains an error for each event that cannot be decoded, which
+// Begin discards, and for an invalid instance ID.
 func Begin(instanceID string, state *State, events []history.Event, now time.Time, settings Settings) (b *Batch, problems []error) {
 	id, err := ParseID(instanceID)
 	if err != nil {
@@ -109,8 +109,9 @@ func (b *Batch) takeHolders() {
 	s.queue = others
 }
 
-// receive queues r and the requests that were waiting for it. If r must wait, it queues
-// nothing.
+// receive passes r to the Sorter and queues the requests that may take effect then: r, and
+// requests that waited for it. A request that is due more than 100 ms later is not queued:
+// Finish sends it to the entity again.
 func (b *Batch) receive(r *Request) {
 	s := b.state
 	if r.Due.Sub(b.now) > 100*time.Millisecond {
@@ -129,8 +130,8 @@ func (b *Batch) receive(r *Request) {
 	b.enqueue(deliver)
 }
 
-// enqueue queues requests unless the memory holds their IDs. A request that the Sorter does not
-// order is then a duplicate, too. So is a lock request whose release arrived first.
+// enqueue queues requests unless the memory holds their IDs. The memory also recognizes
+// duplicates that the Sorter does not order, and lock requests whose release arrived first.
 func (b *Batch) enqueue(requests []*Request) {
 	s := b.state
 	for _, r := range requests {

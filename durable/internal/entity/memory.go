@@ -13,8 +13,8 @@ import (
 type reason int
 
 const (
-	redelivery reason = iota // it was not deleted; held until the batch is settled, or for unsettledTime
-	rerun                    // its sender's checkpoint was lost and it runs again; held for rerunTime
+	redelivery reason = iota // the message was not deleted; held until the batch is settled, or for unsettledTime
+	rerun                    // the sender lost its checkpoint and runs again; held for rerunTime
 	retry                    // a client's library sends it again; the last maxRetries are held
 )
 
@@ -41,7 +41,7 @@ type memory struct {
 	woken     time.Time // when an unsettled batch was last found
 }
 
-// A batch holds the IDs and the outbox of a batch until it is settled; see [State.Settle].
+// A batch holds the IDs and the outbox of one [Batch] until that is settled; see [State.Settle].
 type batch struct {
 	taken  marks
 	outbox []Message

@@ -104,7 +104,8 @@ type Response struct {
 // Encode returns r as JSON text (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs).
 func (r Response) Encode() string { return r.encode("") }
 
-// encode is Encode for a batch that failed as a whole with message, unless message is empty.
+// encode is [Response.Encode] with the member exceptionType, which states that the whole batch
+// failed. An empty message omits the member.
 func (r Response) encode(message string) string {
 	var w writer
 	w.open()
@@ -172,7 +173,8 @@ func exceptionFailure(exception string, serialized *string) *history.FailureDeta
 	return f
 }
 
-// DeriveID returns a GUID that is derived from parts. Equal parts have equal IDs.
+// DeriveID returns a GUID that is derived from parts. Equal parts give equal IDs, other parts
+// give other IDs.
 func DeriveID(parts ...string) string {
 	h := sha1.New() //nolint:gosec // see the import
 	h.Write([]byte("durable entity request"))

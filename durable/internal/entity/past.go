@@ -27,7 +27,8 @@ func limitsFor(exact bool) limits {
 }
 
 const (
-	// pastMarks is the maximum number of marks of a moment, which are dropped together.
+	// pastMarks is the number of marks after which a new moment starts. The marks of a moment are
+	// dropped together.
 	// maxSenderMarks is the maximum number of marks of a sender.
 	pastMarks      = 256
 	maxSenderMarks = 64

@@ -124,8 +124,9 @@ func (e *run) recordLabel(label, after, horizon time.Time) {
 	}
 }
 
-// markCommitted records that the episode with the given last label was committed. Buffered
-// requests with earlier labels belong to attempts that were not committed, or are sent again.
+// markCommitted records that the episode with the given last label was committed. It discards
+// buffered requests with earlier labels: they belong to attempts that were not committed, or
+// are sent again.
 func (e *run) markCommitted(label time.Time) {
 	e.old = label
 	if !e.last.After(label) {

@@ -10,7 +10,7 @@ import (
 // (the extension's DurableTaskOptions.cs, EntityMessageReorderWindowInMinutes).
 const DefaultReorderWindow = 30 * time.Minute
 
-// sweepInterval is the minimum time between two sweeps
+// sweepInterval is the minimum time between two sweeps, so that not every request causes one
 // (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, MinIntervalBetweenCollections).
 const sweepInterval = 10 * time.Second
 
@@ -104,7 +104,8 @@ func (s *Sorter) Sent(r *Request, destination string) {
 }
 
 // Receive handles a request that arrived, and returns the requests that take effect now, in
-// order. Requests of clients and lock requests from other entities are not sorted.
+// order. Requests of clients, requests with a due time and lock requests from other entities
+// are not sorted.
 //
 // An orchestration whose checkpoint was lost after its messages were sent may send them again
 // with other labels. Requests of several executions may also be mixed. DurableTask does not

@@ -70,8 +70,8 @@ type Limits struct {
 	// Flush is the size of the log, in bytes, at which the active layer is written to the base.
 	// Default 8 MiB.
 	Flush int64
-	// Wait is the size of the active layer, in bytes, at which writes wait for the base.
-	// Default 64 MiB.
+	// Wait is the size of the active layer, in bytes, at which writes wait until the previous
+	// layer is in the base. Default 64 MiB.
 	Wait int
 	// Retry is the time between attempts to write a layer to the base. Default 1 s.
 	Retry time.Duration
@@ -158,8 +158,8 @@ func (s *Store) Snapshot(f func(*View) error) error {
 	})
 }
 
-// view calls f with the current records and the staged changes. Only the writer calls it. Only
-// the writer changes layers, so view needs no lock while it reads the base.
+// view calls f with the current records and the staged changes. Only the writer calls it. No
+// other goroutine changes the contents of layers, so view needs no lock while it reads the base.
 func (s *Store) view(staged *Layer, f func(*View) error) error {
 	s.mu.RLock()
 	v := s.viewOf(staged)

@@ -39,7 +39,8 @@ func (v *View) Get(table Table, key []byte) ([]byte, error) {
 	return v.base.Get(table, v.key)
 }
 
-// Must returns a record that must exist; otherwise a DamageError with cause ErrMissing.
+// Must returns a record that must exist. If it does not, Must returns a *[DamageError] with the
+// cause [ErrMissing].
 func (v *View) Must(table Table, key []byte) ([]byte, error) {
 	value, err := v.Get(table, key)
 	if err == nil && value == nil {

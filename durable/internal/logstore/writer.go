@@ -36,7 +36,8 @@ type WriterConfig[T any] struct {
 	Begin func(*Txn) T
 	// Effects is locked while the effects of a group run.
 	Effects sync.Locker
-	// Failed converts the error of a failed group for the callers of its operations.
+	// Failed converts the error of a failed group, or of a failed operation that is not refused,
+	// for the callers.
 	Failed func(err error) error
 	// Gather makes a group wait for the callers that the previous group served, because they
 	// are likely to submit another operation. The wait is at most 1/8 of the previous group's
@@ -67,8 +68,8 @@ func NewOp[T any](apply func(T) error) *Op[T] {
 	return &Op[T]{apply: apply, result: make(chan error, 1)}
 }
 
-// lazyDelay is how long a lazy operation may wait for other operations to join, or to make it
-// unnecessary.
+// lazyDelay is the maximum time that a lazy operation waits for other operations to join it, or
+// to make it unnecessary.
 const lazyDelay = 3 * time.Millisecond
 
 // maxGroup is the size of a group's changes, in bytes, at which the group is complete. A group
@@ -156,7 +157,8 @@ func (w *Writer[T]) Waiting() int {
 	return len(w.queue)
 }
 
-// SubmitLazy queues an operation that can wait up to 3 ms for others to be committed with.
+// SubmitLazy queues an operation that waits up to 3 ms (lazyDelay). It joins the operations that
+// arrive in this time; one of them may make it unnecessary and answer it.
 func (w *Writer[T]) SubmitLazy(o *Op[T]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,7 +235,7 @@ func (w *Writer[T]) next() ([]*Op[T], bool) {
 	}
 }
 
-// gather waits until more operations have joined the queue, at most for the given time.
+// gather waits until the queue has grown by more operations, at most for the given time.
 func (w *Writer[T]) gather(more int, atMost time.Duration) {
 	want := w.Waiting() + more
 	timer := time.NewTimer(atMost)

@@ -13,7 +13,7 @@ import (
 // activity is a pending activity. work.mu protects the fields that change.
 type activity struct {
 	number uint64 // its key
-	body   []byte // its record if at most maxInMemory bytes, else nil
+	body   []byte // its record if at most maxInMemory bytes; nil if larger, and after Open
 
 	// earlier counts the deliveries before this process opened the hub, and may be too high.
 	// deliveries counts the deliveries since.
@@ -201,8 +201,7 @@ func (l *activityLock) release() {
 	l.p.checkDrained()
 }
 
-// revoke releases the lock on behalf of the caller, who may still complete the activity. mu is
-// locked.
+// revoke takes the lock away from the caller, who may still complete the activity. mu is locked.
 func (l *activityLock) revoke() {
 	l.release()
 	if !l.a.done && l.a.result == nil {

@@ -364,8 +364,8 @@ func optional[T any](c *coder, v **T) *T {
 	return *v
 }
 
-// maxInnerFailures bounds the nesting of failures. Without it, damaged bytes could exhaust the
-// stack.
+// maxInnerFailures bounds the nesting of failures, when encoding and when decoding. Without it,
+// damaged bytes could exhaust the stack.
 const maxInnerFailures = 1000
 
 func (c *coder) failure(v **history.FailureDetails, depth int) {

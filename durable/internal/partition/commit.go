@@ -98,8 +98,9 @@ func (c *commit) apply(t *txn) error {
 	return nil
 }
 
-// check returns the instance's row. It returns provider.ErrSessionLost if the instance has
-// another execution, or a longer history, than the session knows.
+// check returns the instance's row, or nil for a new instance. It returns
+// provider.ErrSessionLost if the session is over, or if the instance has another execution or a
+// longer history than the session knows.
 func (c *commit) check(t *txn) (*row, error) {
 	s := c.s
 	if s.isOver() {

@@ -9,8 +9,9 @@ import (
 type Config struct {
 	// Name names the partition, or its hub, in errors.
 	Name string
-	// Opens counts how often the partition has been opened, including this time. Processes that
-	// open the partition at different times must have different values.
+	// Opens counts how often the partition has been opened, including this time. Each opening
+	// must have its own value: it makes the numbers of messages, activities and executions
+	// unique.
 	Opens uint64
 	// Crashes counts the processes that ended without closing the partition.
 	Crashes uint64
@@ -24,8 +25,8 @@ type Config struct {
 	PageSize int
 
 	// Readable returns an error if the records in memory are no longer valid, for example
-	// because another process owns the partition or the hub's file was replaced. Default: always
-	// valid.
+	// because another process owns the partition, or the hub's file was deleted or renamed.
+	// Default: always valid.
 	Readable func() error
 	// Slow means that the storage has a high latency. Reads of records that are not in memory
 	// then do not block writes, and writes wait briefly for each other (see Gather of

@@ -120,8 +120,7 @@ func (t inbox) rewindUnchanged(x provider.RewoundExecution, at time.Time) error 
 	return t.rewindExecution(x, at)
 }
 
-// forgetClients removes the records of clients that have sent nothing for clientLifetime. A client
-// does not repeat a request after that time.
+// forgetClients removes the records of clients that have sent nothing for clientLifetime.
 func (t inbox) forgetClients() {
 	for name, from := range t.p.senders {
 		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientLifetime || t.received[name] != nil {

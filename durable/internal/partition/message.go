@@ -14,8 +14,8 @@ type message struct {
 	due    time.Time
 	route
 
-	// body is the record, if it is at most maxInMemory bytes or unstored; else nil, and load reads
-	// it.
+	// body is the record, if it is at most maxInMemory bytes or unstored. It is nil if the record
+	// is larger, and after Open; load reads it then.
 	body []byte
 
 	// unstored means that the message is the result of activity and has no record of its own

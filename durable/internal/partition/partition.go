@@ -56,8 +56,8 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 	return p, nil
 }
 
-// ForgetClients starts to remove the records of clients that have sent nothing for a day. If it
-// fails, the next call repeats it.
+// ForgetClients starts to remove the records of clients that have sent nothing for a day. It
+// does not wait. If the removal fails, the next call repeats it.
 func (p *Partition) ForgetClients() {
 	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		inbox{t}.forgetClients()
@@ -78,9 +78,9 @@ func (p *Partition) Close() (first bool, err error) {
 
 // saveDeliveries stores the delivery counts of the activities that are not done. Without them,
 // the next Open must assume that each one was dispatched again. It must be the last operation.
-// It moves each record to a new key. If it changed a record in the base instead, that record
-// could return after the activity is done, and the activity would run again (see Transient in
-// [logstore.TableInfo]).
+// It moves each record to a new key. A change under the old key could bring back the record in
+// the base after the activity is done (see Transient in [logstore.TableInfo]). The activity
+// would then run again.
 func (p *Partition) saveDeliveries(t *txn) error {
 	p.mu.Lock() // released before the base is read, which can be slow
 	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
@@ -128,7 +128,8 @@ func (p *Partition) Send(ctx context.Context, msg provider.TaskMessage) error {
 }
 
 // AwaitEnd implements [provider.Awaiter] without polling. It also returns when the instance is
-// purged or restarted, or does not exist.
+// purged or restarted. If the instance does not exist, it returns
+// [provider.ErrInstanceNotFound].
 func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	ended, cancel := p.awaitEnd(id)
 	defer cancel()
@@ -147,7 +148,8 @@ func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	}
 }
 
-// Update durably applies changes to records of tables that the partition does not use.
+// Update durably applies changes to records. The changes have no effect on the pending work in
+// memory.
 func (p *Partition) Update(ctx context.Context, apply func(*logstore.Txn) error) error {
 	return p.writer.Do(ctx, func(t *txn) error { return apply(t.Txn) })
 }

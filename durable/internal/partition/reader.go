@@ -64,7 +64,8 @@ func (r *Reader) status(ctx context.Context, id string) (status history.RuntimeS
 	return status, err
 }
 
-// readRow calls f with an instance's row; [provider.ErrInstanceNotFound] if it has none.
+// readRow calls f with an instance's row. It returns [provider.ErrInstanceNotFound] if the
+// instance has none.
 func (r *Reader) readRow(ctx context.Context, id string, f func(tables, *row) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -171,7 +172,8 @@ func (r *Reader) ExportMessages(ctx context.Context, w provider.HubWriter) error
 	return r.scan("export messages", func(t tables) error { return t.exportMessages(ctx, w) })
 }
 
-// Answer reports whether the partition has answered a sender's request. err is the answer.
+// Answer reports whether the partition has answered a sender's request. If it has, err is the
+// answer: nil, or the error of the request. Otherwise err is nil or the error of the read.
 func (r *Reader) Answer(sender string, number uint64) (answered bool, err error) {
 	var a answer
 	err = r.read("read answer", func(t tables) error {

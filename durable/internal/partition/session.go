@@ -237,7 +237,7 @@ func (s *session) end() {
 	p.checkDrained()
 }
 
-// revoke releases the lock on behalf of the caller. mu is locked.
+// revoke takes the lock away from the caller, who can no longer commit. mu is locked.
 func (s *session) revoke() {
 	if s.revoked {
 		return

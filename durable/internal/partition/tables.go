@@ -331,7 +331,8 @@ func (t tables) isEmpty() (bool, error) {
 	return empty, nil
 }
 
-// eachWithKeyLength calls f with each record of a table. Keys of another length are damage.
+// eachWithKeyLength calls f with each record of a table. A key of another length is reported as
+// damage. So is an error of f.
 func (t tables) eachWithKeyLength(id logstore.Table, keyLength int, f func(key, value []byte) error) error {
 	return t.Scan(id, "", func(k string, value []byte) (bool, error) {
 		key, err := []byte(k), error(nil)

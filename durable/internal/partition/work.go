@@ -55,8 +55,8 @@ func newWork(cfg Config) work {
 	}
 }
 
-// load loads the routes of the pending messages, timers and activities. crashes is the hub's
-// crash count.
+// load loads the routes of the pending messages and timers, and the delivery counts of the
+// activities. It does not keep their contents. crashes is the hub's crash count.
 func (w *work) load(t tables, crashes uint64) error {
 	err := t.eachWithKeyLength(messagesTable, 8, func(key, value []byte) error {
 		r, err := decodeRoute(value)
@@ -411,8 +411,8 @@ func (w *work) endPause(inst *instance) {
 	inst.pause = nil
 }
 
-// retryAt returns when abandoned work is dispatched again. cause may set the delay (see
-// [provider.AbandonDelay]).
+// retryAt returns when work that was abandoned at the given attempt is dispatched again. cause
+// may shorten the delay (see [provider.AbandonDelay]).
 func (w *work) retryAt(attempt int, cause error) time.Time {
 	now := time.Now()
 	return now.Add(provider.AbandonDelay(cause, now, w.cfg.abandonDelay(attempt)))
@@ -483,8 +483,8 @@ func (w *work) fireAlarms() (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.alarms) > 0 {
-		// Round strips the monotonic clock reading, which may stand still while the machine
-		// sleeps.
+		// Durable timers follow the wall clock. Round strips the monotonic clock reading, which
+		// may stand still while the machine sleeps.
 		if wait := w.alarms[0].at.Sub(time.Now().Round(0)); wait > 0 {
 			return wait, true
 		}

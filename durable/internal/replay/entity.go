@@ -331,7 +331,7 @@ func (v *entities) isAnswer(e *history.EventRaised) bool {
 	return ok
 }
 
-// release sends the releases of the locks of s, if s is not nil.
+// release ends the critical section. It sends the releases of the locks of s, if s is not nil.
 func (v *entities) release(s *section) {
 	v.section = nil
 	if s == nil {

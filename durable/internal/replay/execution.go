@@ -484,7 +484,7 @@ func (x *Execution) Ended() *Complete { return x.complete }
 // replay and writes no markers (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
 // If a .NET worker ran the execution past a question, only later decisions reveal the answer.
 // Refit therefore answers yes from one of the unmarked questions on. It tries the last question
-// first and returns the first Execution that fits.
+// first and returns the first Execution that fits. The caller must close both executions.
 func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 	if x.Divergence() == nil || x.code == nil {
 		return nil, Outcome{}

@@ -169,5 +169,6 @@ func (f *Future) Waiters() (stacks [][]uintptr) {
 // event.
 func (f *Future) WaitsSince() time.Time { return f.wait.since }
 
-// HasFailed reports whether f completed with a failure.
+// HasFailed reports whether the event of f is the failure of an activity or a child. Failures
+// of entity calls do not count.
 func (f *Future) HasFailed() bool { return isFailure(f.event) }

@@ -28,8 +28,8 @@ type guids struct {
 	made      int
 	returned  int  // by NewGUID
 	requested bool // a request was sent to an entity
-	// idIsOrigin is set if the program that started the execution uses origins as request IDs. It
-	// counts only the GUIDs that NewGUID returned.
+	// idIsOrigin is set if the program that started the execution uses origins as request IDs.
+	// For such a program the counter only counts the GUIDs that NewGUID returned.
 	idIsOrigin bool
 	// childFirst is set if a child without an ID came before any request. The history then does
 	// not show which program started it, so NewGUID counts only its own results: both kinds of

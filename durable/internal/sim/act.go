@@ -13,8 +13,9 @@ import (
 // ActKind is the kind of an act.
 type ActKind int
 
-// Kinds of acts. Acts up to BranchAct are used anywhere; the others use critical sections or wait. SignalAct
-// and DelayedAct must not address a locked ledger.
+// Kinds of acts. Acts up to FanAct can occur inside and outside of critical sections. TransferAct needs a
+// critical section. SignalAct and DelayedAct must not address a locked ledger. See also callKinds,
+// branchKinds and lockedKinds.
 const (
 	CallAct     ActKind = iota // call add and check the receipt
 	RefuseAct                  // call refuse, which fails

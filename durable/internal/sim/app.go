@@ -401,7 +401,8 @@ func (g *generator) actsOf(kinds []ActKind, keys []string) []Act {
 	return all
 }
 
-// holdAtEnd sometimes adds a critical section that is still open when the program ends, fails or continues as new.
+// holdAtEnd sometimes adds a critical section that is still open when the program ends, fails or continues
+// as new.
 func (g *generator) holdAtEnd(p *Program) {
 	last := len(p.Steps) - 1
 	if p.Steps[last].Kind == LedgerStep && g.oneIn(4) {

@@ -26,7 +26,7 @@ type Contest struct {
 	Begin   time.Duration
 	Rounds  int
 	Clients int // number of clients per round
-	// Any lets a start replace a running instance.
+	// Any lets a start replace an instance that has not ended.
 	Any bool
 	// Meddled lets clients also suspend, resume, terminate, rewind and purge the instance.
 	Meddled bool
@@ -34,7 +34,7 @@ type Contest struct {
 	Large bool
 }
 
-// lastOfContest is the last activity step of a contest's program.
+// lastOfContest is the index of the last step of a contest's program, which calls an activity.
 const lastOfContest = 3
 
 func newContest(r *rand.Rand, id string, app *App) Contest {

@@ -28,7 +28,7 @@ type Order struct {
 	Value   int    `json:",omitempty"` // new balance of a Set
 
 	To      string        `json:",omitempty"` // ledger that the order is forwarded to
-	Wait    time.Duration `json:",omitempty"` // delay of the forwarded order
+	Wait    time.Duration `json:",omitempty"` // delay of the signal, or of the forwarded order
 	Program int           `json:",omitempty"` // program to start
 	Batch   []Entry       `json:",omitempty"` // entries of a ledger that was closed
 	Pad     string        `json:",omitempty"` // makes the order large

@@ -40,9 +40,9 @@ func (s ledgerRun) operationTime(p Process, worker int) func(context.Context, Or
 	}
 }
 
-// receiptRecorder returns the function that records the receipts of a process. Repeated calls must return the same
-// receipt in all workers. Receipts of dead processes are ignored, because their code may run for a moment
-// longer.
+// receiptRecorder returns the function that records the receipts of a process. Repeated calls must return
+// the same receipt in all workers. Receipts of dead processes are ignored, because their code may run for a
+// moment longer.
 func (s ledgerRun) receiptRecorder(p Process) func(Receipt) {
 	return func(r Receipt) {
 		s.mu.Lock()

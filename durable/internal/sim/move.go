@@ -14,7 +14,7 @@ type Mover interface {
 }
 
 // NewMovedPlan returns the plan of a seed for a hub that is replaced by copies of itself. The app has
-// entities for every second seed.
+// entities for about half of the seeds.
 func NewMovedPlan(seed uint64) *Plan {
 	p := NewRepeatedPlan(seed)
 	if mix(seed, "entities")%2 == 0 {

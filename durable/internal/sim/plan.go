@@ -30,7 +30,7 @@ type Plan struct {
 	Restarts []Restart
 	// Streams are sequences of events that must arrive in order.
 	Streams []Stream
-	// Disturbances happen to the workers. Skews tells for each worker how far its clock is ahead.
+	// Disturbances happen to the workers. Skews holds for each worker how far its clock is ahead.
 	Disturbances []Disturbance
 	Skews        []time.Duration
 	// Moves are the times at which the hub is replaced by a copy, on a [Mover].
@@ -39,12 +39,12 @@ type Plan struct {
 	// Zero means none.
 	StopAt int
 
-	// Ignorant tells for each worker whether it knows no functions until Quiet has passed. Other processes
-	// then replace these workers.
+	// Ignorant is true for each worker that knows no functions until Quiet has passed. Other processes then
+	// replace these workers. Nil means that all workers know the functions.
 	Ignorant []bool
 
-	// Purger runs a client that crashes during the final purge, no later than Purged after its start. Another
-	// client completes the purge.
+	// Purger runs a client that crashes during the final purge, no later than Purged after its start. If
+	// Purged is 0, only the platform kills it. Another client completes the purge.
 	Purger bool
 	Purged time.Duration
 

@@ -10,7 +10,7 @@ import (
 
 // Platform is a hub under simulation.
 type Platform interface {
-	// Client returns a client of the hub. Its requests do not fail.
+	// Client returns a client of the hub. Its requests fail only if Plan.Cuts or Plan.Inside is set.
 	Client() provider.Client
 
 	// Caller returns a client of the hub whose requests may fail, and a function that kills the client's

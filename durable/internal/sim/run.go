@@ -493,8 +493,8 @@ func (s *simulation) cut(what string) (after time.Duration, ok bool) {
 	return time.Duration(1 + r.Int64N(int64(80*time.Millisecond))), r.Float64() < s.plan.Cuts && time.Since(s.begin) < s.plan.Quiet
 }
 
-// retryUntilClear calls f until it has a definite result. It retries calls that the caller gave up and calls with an
-// unknown result.
+// retryUntilClear calls f until it has a definite result, at most 10 times. It retries calls that the caller
+// gave up and calls with an unknown result.
 func (s *simulation) retryUntilClear(ctx context.Context, what string, f func(context.Context) error) (err error) {
 	ctx = s.platform.Context(ctx, "client "+what)
 	for n := range 10 {

@@ -171,7 +171,7 @@ func (a answer) count() {
 	}
 }
 
-// check returns what is wrong with the answer.
+// check returns the faults of the answer.
 func (a answer) check() (wrong []string) {
 	if kind, isOnly := a.onlyReason(); isOnly {
 		if r := a.wait.Reasons; len(r) != 1 || r[0].Kind != kind || len(r[0].Where) > 0 {

@@ -195,7 +195,7 @@ func copiedGenerations(w *world) {
 	}
 }
 
-// copiedSignals uses all forms of time that .NET accepts in the name of a signal: with and
+// copiedSignals uses several forms of time that .NET accepts in the name of a signal, with and
 // without a zone.
 func copiedSignals(w *world) {
 	w.portable()

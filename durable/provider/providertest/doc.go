@@ -1,7 +1,7 @@
 // Package providertest is the conformance test suite for storage providers.
 //
 // [Exercise] calls a provider only through its interfaces and builds checkpoints by hand. No
-// orchestrator runs. The suite checks exactly what package provider requires. It accepts all
+// orchestrator runs. The suite checks exactly the rules of package provider. It accepts all
 // other behavior, for example a redelivered message, or the delivery of a message that no
 // instance waits for.
 package providertest
@@ -39,7 +39,8 @@ type Hub struct {
 	// Quiet is the observation time for an event that must not happen. Default 100 ms.
 	Quiet time.Duration
 
-	// DrainTimeout is the provider's drain timeout. It should be short, but longer than Quiet.
+	// DrainTimeout is the provider's drain timeout. It should be short, but longer than Quiet. 0
+	// skips the test of the timeout.
 	DrainTimeout time.Duration
 	// AbandonDelay is the minimum time until work is redelivered after its first Abandon; 0 if
 	// it is unknown. After the second Abandon the delay must be at least 1.5 times as long.

@@ -6,7 +6,7 @@ import (
 )
 
 // Every test checks that completions are not dispatched early. These tests send completions
-// that would be.
+// before the history has the event that scheduled the work.
 var ordering = area{"completions", []test{
 	{"a completion sent before the start waits for the event that schedules the work", running(beforeStart)},
 	{"a completion sent during the episode that schedules the work waits for its commit", running(duringEpisode)},

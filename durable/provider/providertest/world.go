@@ -396,7 +396,7 @@ func (w *world) failFamily(parent history.OrchestrationInstance, e *episode) {
 
 // failingWithTimers lets an instance fail after one of its two timers has fired. The second
 // timer must not be due before the rewind, also on a slow machine. Its delay is therefore 30
-// times the time in which the first timer fired.
+// times the time in which the first timer fired, at least 1/5 and at most 3/4 of hub.Patience.
 func (w *world) failingWithTimers(e *episode) (end *episode) {
 	w.Helper()
 	id := e.item.Instance.InstanceID

@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// A Deployment describes where an app is deployed. It needs the Azure CLI, az, signed in as a user who may assign roles
-// in the resource group and write to the blobs of the app's storage account. It was tested with a simulated az only.
+// A Deployment describes where an app is deployed. It needs the Azure CLI, az, with a signed-in user. The user must have
+// the rights to assign roles in the resource group and to write to the blobs of the app's storage account. It was tested
+// only with a simulated az.
 type Deployment struct {
 	ResourceGroup string
 	Name          string   // of the function app

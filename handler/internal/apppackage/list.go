@@ -27,8 +27,8 @@ type entry struct {
 // (Common/FileSystemHelpers.cs, GetLocalFiles).
 var never = []string{".git", ".vscode", ".funcignore", ".gitignore", "local.settings.json", "project.lock.json"}
 
-// list returns the files of the zip, sorted by name: the files of root that .funcignore does not name, and app at
-// the path of the executable in host.json.
+// list returns the files of the zip, sorted by name: the files of root, and app at the path of the executable in
+// host.json. It skips files that .funcignore or never names, and other files in the executable's folder.
 func list(root, app string) ([]entry, error) {
 	executable, err := executablePath(root)
 	if err != nil {
@@ -55,7 +55,7 @@ func list(root, app string) ([]entry, error) {
 			}
 			return nil
 		case d.IsDir() || name == executable || path.Dir(name) == path.Dir(executable) && path.Dir(name) != ".":
-			return nil // for another system
+			return nil // a folder, the executable, or a program for another system
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file: name it in .funcignore, or replace it by a file", name)
 		}

@@ -33,8 +33,8 @@
 //
 // A form is a POST route. Its template includes {{template "csrf" $}} and is rendered only if
 // {{$.CanWrite}}. The function reads fields with v.value("field") and ends with v.done("NAME?id=…",
-// "What was done."). Before the function runs, the server has checked that the caller may write, that
-// the request comes from a page of the console, and that it contains the session's token. To ask for
+// "What was done."). Before the function runs, the server checks three things: the caller may write, the
+// request comes from a page of the console, and it contains the session's token. To ask for
 // confirmation, set data-confirm="Question?" on a form or button.
 //
 // # Styles and scripts

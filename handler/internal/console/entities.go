@@ -50,7 +50,7 @@ func listEntities(v *visit) error {
 // An entityPage is the data of the page of an entity.
 type entityPage struct {
 	ID    durable.EntityID
-	State *durable.EntityState // nil if the entity does not exist
+	State *durable.EntityState // nil if the hub stores nothing about the entity
 	Shown shownPayload         // the state
 }
 

@@ -110,7 +110,7 @@ func sizeOf(n int) string {
 // A historyRow is an event in the table of a history. Its payloads are loaded on demand.
 type historyRow struct {
 	Position int
-	ID       int // of the event, -1 if it has none
+	ID       int // number of the action that the event records, or -1
 	Type     string
 	At       time.Time
 	Facts    []fact

@@ -9,14 +9,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// usageLog keeps one look per usageStep, for usageTime.
+// Shortest interval between two samples of a [usageLog], and their maximum age.
 const (
 	usageStep = 5 * time.Second
 	usageTime = time.Minute
 )
 
-// A usageLog records how many requests this process has sent to storage. A look is recorded only when
-// someone opens the overview.
+// A usageLog records how many requests this process has sent to storage. It takes samples only while
+// someone has the overview open.
 type usageLog struct {
 	mu    sync.Mutex    // guards looks
 	looks []usageSample // the oldest is the base of the comparison

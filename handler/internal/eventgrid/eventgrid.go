@@ -153,8 +153,8 @@ func (p *Publisher) serve(ctx context.Context, lane <-chan queued) {
 	}
 }
 
-// deliver sends an event, with retries as configured. It returns left = true if ctx ended before the
-// event was sent or had no retries left.
+// deliver sends an event, with retries as configured. If ctx ends while another attempt may still
+// deliver the event, it returns left = true.
 func (p *Publisher) deliver(ctx context.Context, q queued) (left bool) {
 	for n := 0; ; n++ {
 		again := p.attempt(ctx, q)

@@ -34,7 +34,7 @@ const maxConcurrent = 8
 // notEnded lists the statuses of instances that have not ended.
 const notEnded = "Pending,Running,Suspended,ContinuedAsNew"
 
-// each calls look concurrently for all instances that the flags select, and returns their number.
+// each calls the function look, concurrently, for all instances that the flags select. It returns their number.
 // Without --status it selects the instances that have not ended. It stops after the first page with an
 // error.
 func (r *replays) each(look func(one instance) error) (n int, err error) {
@@ -132,7 +132,7 @@ type mismatchedInstance struct {
 	Recorded   string `json:"recorded,omitempty"` // the recorded event
 	Produced   string `json:"produced,omitempty"` // the action of the code instead
 	Problem    string `json:"problem"`
-	Stack      string `json:"stack,omitempty"` // of code that does not yield
+	Stack      string `json:"stack,omitempty"` // of code that does not yield; only in the first such instance of a function
 }
 
 // verify replays instances, or histories in files. It fails if any history does not match the code.

@@ -235,8 +235,8 @@ func newFlags(v verb) *flags {
 	return f
 }
 
-// parse parses the flags in args, at any position, and returns the other arguments. All arguments after
-// "--" are no flags.
+// parse parses the flags in args, at any position, and returns the other arguments. Arguments after "--"
+// are never flags.
 func (f *flags) parse(args []string) (given []string, err error) {
 	if len(args) > 0 && args[0] == "--version" && f.set.Lookup("version") == nil {
 		return nil, errVersion

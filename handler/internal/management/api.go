@@ -406,8 +406,8 @@ func (m *API) hubQuery() string {
 }
 
 // codeFor returns a function that returns the code parameter for management URLs. Behind the host it is
-// the caller's key: the host sees the app as one function, so that key is valid for these URLs, too. A
-// standalone server, or a server whose caller sent no key, derives a code from its key for the instance
+// the caller's key: the host sees the app as one function, so that key is valid for these URLs, too. If
+// the server has a key, and is standalone or the caller sent no key, it derives a code for the instance
 // that now has the ID.
 func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := web.ParseQuery(r.URL.RawQuery).Text("code")
@@ -429,7 +429,7 @@ func (m *API) Scale(ctx context.Context) (*ScalePayload, error) { return m.load.
 // Configuration returns all settings and their sources, with secrets masked.
 func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
 
-// Health returns the state of the app. It regularly checks the storage.
+// Health returns the state of the app. It checks the storage, at most once per [CheckEvery].
 func (m *API) Health(ctx context.Context) HealthPayload {
 	if reason := m.unready(ctx); reason != "" {
 		return HealthPayload{Status: statusUnavailable, Reasons: []string{reason}}

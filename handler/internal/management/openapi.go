@@ -15,7 +15,7 @@ type parameterDoc struct {
 	says   string
 }
 
-// queryParameters describes the query parameters of all routes.
+// queryParameters describes the query parameters of routes, except the hubParameters of every route.
 var queryParameters = map[string]parameterDoc{
 	"timeout":                            {numberSchema, "With `pollingInterval`: the seconds to wait for the end of the instance."},
 	"pollingInterval":                    {numberSchema, "With `timeout`: the seconds between two checks."},

@@ -17,8 +17,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// compare shows how the files of the app in a folder differ from those that -init writes today, for the same storage
-// and host. It leaves out files that users write, such as main.go.
+// compare prints the differences between the app in a folder and the files that -init writes for the same storage and
+// host. It skips files that users edit, such as main.go.
 func compare(a app, root string, out io.Writer) error {
 	a, err := adopt(a, root)
 	if err != nil {
@@ -57,7 +57,7 @@ func compare(a app, root string, out io.Writer) error {
 	return err
 }
 
-// adopt returns a with module, hub, storage and host of the app in a folder.
+// adopt returns a copy of a with the module, hub, storage and host of the app in a folder.
 func adopt(a app, root string) (app, error) {
 	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -94,12 +94,13 @@ func adopt(a app, root string) (app, error) {
 	return a, nil
 }
 
-// difference prints the lines that differ between a file and a new text, as git shows them.
+// difference prints the differing lines of a file and a new text in the format of git diff. Without git it only reports
+// that they differ.
 func difference(file, name string, text []byte, out io.Writer) error {
 	git := exec.Command("git", "diff", "--no-index", "--no-color", "--", file, "-")
 	git.Stdin = bytes.NewReader(text)
 	shown, err := git.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) { // 1: they differ
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) { // 1 means that they differ
 		_, err := fmt.Fprintf(out, "%s differs. With git on PATH, its lines would be shown.\n", name)
 		return err
 	}

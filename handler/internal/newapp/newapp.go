@@ -64,12 +64,12 @@ func (a app) Workload() string {
 	return "deployment"
 }
 
-// A file is one of an app. Files of users change after they were written; the others are the same in each
-// app but for names.
+// A file is a file of a new app. The user edits the files with user set. The other files are the same in each
+// app except for names.
 type file struct {
 	name, template string
 	user           bool
-	when           func(app) bool // nil: always
+	when           func(app) bool // reports whether an app has the file; nil means always
 }
 
 var files = []file{
@@ -107,7 +107,7 @@ func (a app) render(name string) ([]byte, error) {
 	return []byte(text.String()), err
 }
 
-// rendered returns the texts of the app's files by their names.
+// rendered returns the contents of the app's files, by file name.
 func (a app) rendered() (map[string][]byte, error) {
 	texts := map[string][]byte{}
 	for _, f := range files {
@@ -242,7 +242,7 @@ func checkoutAbove(folder string) string {
 	return ""
 }
 
-// entries returns the names in a folder, which it creates, without .git.
+// entries creates a folder, unless it exists, and returns the names in it except .git.
 func entries(root string) (names []string, err error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (a app) write(root string) error {
 
 var notInName = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// nameOf turns the name of a folder into one of an app.
+// nameOf derives the name of an app from the name of its folder.
 func nameOf(folder string) string {
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(folder), "-"), "-")
 	if name == "" || name[0] < 'a' {
@@ -286,7 +286,7 @@ func nameOf(folder string) string {
 	return name
 }
 
-// hubOf turns the name of an app into one of a task hub.
+// hubOf derives the name of a task hub from the name of its app.
 func hubOf(name string) string {
 	hub := "Hub"
 	for word := range strings.SplitSeq(name, "-") {

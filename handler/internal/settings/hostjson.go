@@ -138,7 +138,7 @@ func PlainJSON(text []byte) []byte {
 	return jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
 }
 
-// HostJSONFile is the name of the file in an app's root folder.
+// HostJSONFile is the name of the file that identifies an app's root folder.
 const HostJSONFile = "host.json"
 
 // FindAppRoot returns the folder with host.json. It returns the first of the named folders that is not

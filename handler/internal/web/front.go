@@ -19,7 +19,7 @@ type Config struct {
 	RoutePrefix      string
 	SiteHostname     string // public host name, for requests that do not provide one
 	UseForwardedHost bool   // use X-Forwarded-Host and -Proto in a standalone server, too
-	LocalOnly        bool   // accept requests only from this machine: the app has no key or runs below Core Tools
+	LocalOnly        bool   // only this machine should call the app: it has no key or runs below Core Tools
 
 	MaxBody, MaxBodies int64 // bytes of one body, and of all bodies at the same time
 }
@@ -114,7 +114,7 @@ func (f *Front) Origin(r *http.Request) string {
 	return scheme + "://" + host
 }
 
-// RefusePages refuses requests from pages of other sites to an app that only this machine may use. Such
+// RefusePages refuses requests from pages of other sites to an app that only this machine should use. Such
 // an app listens on a loopback address without a key, or runs below `func start`. Otherwise a page of
 // another site could call the app through the developer's browser.
 //
@@ -329,8 +329,8 @@ func SegmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
 // "%252F" cannot be distinguished.
 //
 // Use MendSlashes only for names that callers choose, such as names of events, which may contain
-// slashes. Do not use it for IDs of existing instances: another client may have created an ID with
-// "%2F".
+// slashes. New IDs with a slash are refused in every mode of the host. Do not use it for IDs of existing
+// instances: another client may have created an ID with "%2F".
 func MendSlashes(r *http.Request, segment string) string {
 	if r.Header.Get("X-Ms-Invocation-Id") == "" { // the host forwards or wraps
 		return segment

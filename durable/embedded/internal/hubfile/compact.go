@@ -15,8 +15,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Open compacts a file if at least minFree bytes are free and more than the used bytes. Above
-// maxUsed used bytes it does not, because that would take long.
+// Open compacts a file if at least minFree bytes are free, and more bytes are free than used. It does
+// not if more than maxUsed bytes are used, because that would take long.
 const (
 	minFree = 16 << 20
 	maxUsed = 256 << 20

@@ -94,9 +94,9 @@ func inspect(f *os.File) error {
 // takes about 50 ms. Crashes do not damage a file, because it is synced, but disks can.
 const maxVerified = 32 << 20
 
-// verify verifies the pages of a bbolt file: each is well formed and is either used once or free,
-// keys are in order, and record pieces have valid checksums. It reads the file without mapping it,
-// so that a wrong page number does not end the process.
+// verify verifies the pages of a bbolt file. Each page must be well formed, and either used once or
+// free. Keys must be in order, and record pieces must have valid checksums. verify reads the file
+// without mapping it, so that a wrong page number does not end the process.
 //
 // An error in the list of free pages would let the next write destroy a page in use.
 func verify(f io.ReaderAt, h header) error {

@@ -25,7 +25,7 @@ type Config struct {
 	// Hub is the hub's ID. Open refuses the log of another hub.
 	Hub string
 	// Confirm reads again which hub the container holds. It returns an error if its ID is not Hub.
-	// Default: the container always holds this hub.
+	// Default: no check. Blobs of another hub are then reported as damage.
 	Confirm func(context.Context) error
 	// Missing is called if the log has no blobs. It returns nil if the log was never created.
 	// Default: a missing log was never created.

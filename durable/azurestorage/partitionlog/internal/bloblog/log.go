@@ -30,7 +30,7 @@ type Log struct {
 	mu      chain.Lock // held during an append; protects the fields below
 	history history
 	before  []blobGroups  // blobs before the current one
-	next    chan prepared // the next blob while it is prepared, else nil
+	next    chan prepared // receives the next blob; nil before prepare and after prepared
 	buf     []byte
 	closed  bool
 }
@@ -70,12 +70,12 @@ func Open(ctx context.Context, cfg Config) (*Log, *Recovered, error) {
 	return l, r, nil
 }
 
-// take looks for the log and takes it.
+// take finds the log, or creates it, and acquires it.
 func (l *Log) take(ctx context.Context) (*Recovered, error) {
 	current, all, err := l.cfg.find(ctx, l.chain)
 	if errors.Is(err, ErrNone) {
 		if _, _, err = l.chain.Create(ctx, 1); err == nil {
-			err = errMoved // whether it is the log is looked for
+			err = errMoved // the next attempt finds the new log
 		}
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (l *Log) take(ctx context.Context) (*Recovered, error) {
 		return nil, err
 	}
 	l.current = own
-	l.renewal.Go(l.renew) // to read it can take longer than the lease
+	l.renewal.Go(l.renew) // reading the log can take longer than the lease lasts
 	r, err := l.recover(ctx, own, all)
 	if err != nil {
 		l.releaseLease(ctx, own)
@@ -184,7 +184,7 @@ const maxGroup = 512 << 20
 // Size implements [logstore.Log].
 func (l *Log) Size() int64 { return l.size }
 
-// Turn implements [logstore.Log]. The next group begins another blob.
+// Turn implements [logstore.Log]. The next group starts a new blob.
 func (l *Log) Turn() { l.part, l.size, l.turned = max(l.size, l.cfg.MaxSize/64), 0, true }
 
 // Reserve implements [logstore.Log]. There is always room.
@@ -259,7 +259,7 @@ func (l *Log) Release(ctx context.Context) error {
 	return errors.Join(err, store.Ignore(released, http.StatusConflict, http.StatusNotFound))
 }
 
-// Close implements [logstore.Log]: it is Release, which waits for a third of the lease.
+// Close implements [logstore.Log]. It calls Release with a timeout of a third of the lease duration.
 func (l *Log) Close(bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.own), l.cfg.Lease/3)
 	defer cancel()
@@ -355,7 +355,7 @@ func (l *Log) create(current *ownBlob) (*ownBlob, error) {
 				return own, nil
 			}
 		}
-		if err != nil && !store.IsConflict(err) && !store.IsNotFound(err) { // else others do the same
+		if err != nil && !store.IsConflict(err) && !store.IsNotFound(err) { // else another process interfered
 			return nil, err
 		}
 	}

@@ -36,10 +36,10 @@ type ownBlob struct {
 	renewed, until time.Time // ownership.state protects them
 }
 
-// leases returns the blob by the client for lease requests.
+// leases returns a client for b that sends through cfg.Leases.
 func (o *ownership) leases(b *ownBlob) *store.AppendBlob { return o.cfg.Leases.AppendBlob(b.Name) }
 
-// acquire takes a lease on the very blob that was created or listed.
+// acquire acquires the lease on b. The ETag ensures that it is the blob that was created or listed.
 func (o *ownership) acquire(ctx context.Context, b *ownBlob) error {
 	return store.Retry(ctx, "lease "+b.Name, func(ctx context.Context) error {
 		return o.extend(b, func() error { return o.leases(b).Acquire(ctx, b.leaseID, o.cfg.Lease, b.ETag) })
@@ -54,7 +54,8 @@ func (o *ownership) releaseLease(ctx context.Context, b *ownBlob) {
 	_ = o.leases(b).Release(ctx, b.leaseID)
 }
 
-// renewed renews a lease. It fails if anybody else had one since it was acquired.
+// renewed renews the lease on b. It fails if another process has leased the blob since this one
+// acquired the lease.
 func (o *ownership) renewed(ctx context.Context, b *ownBlob) error {
 	return o.extend(b, func() error { return o.leases(b).Renew(ctx, b.leaseID) })
 }
@@ -85,8 +86,8 @@ func (o *ownership) valid() bool {
 	return o.cause == nil && now.Before(o.current.until) && now.Round(0).Before(o.current.until.Round(0))
 }
 
-// Lost returns a channel that is closed when the ownership ends: the lease was lost or has expired,
-// the result of an append is unknown, or Release or Abandon was called.
+// Lost returns a channel that is closed when the ownership ends. Reasons are: the lease was lost or
+// has expired, the result of an append is unknown, or Release or Abandon was called.
 func (o *ownership) Lost() <-chan struct{} { return o.own.Done() }
 
 // Err returns the reason why the ownership has ended, or nil.

@@ -27,7 +27,8 @@ type Chain struct {
 
 // New returns the chain of the blobs whose names start with prefix, such as "p00/log-". hub is the
 // ID of the hub; the checksums of frames include it. confirm reads hub.json again and returns an
-// error if the container holds another hub. It may be nil if the hub cannot be replaced.
+// error if the container holds another hub. If confirm is nil, this is not checked, and List reports
+// the blobs of other hubs as damage instead of deleting them.
 func New(blobs *store.Container, hub, prefix string, confirm func(context.Context) error) *Chain {
 	return &Chain{
 		blobs: blobs, hub: hub, prefix: prefix, confirm: confirm,
@@ -36,9 +37,9 @@ func New(blobs *store.Container, hub, prefix string, confirm func(context.Contex
 }
 
 // Confirm returns an error if the container holds another hub or none. Call it after a blob was
-// created or listed, and before the first append to it or the first lease on it. It proves that the
-// blob belongs to this hub: the hub may have been replaced before the blob was created, but not
-// since.
+// created or listed, and before the first append to it or the first lease on it. Success proves that
+// the blob belongs to this hub. If the hub had been replaced before the blob was created, Confirm
+// would fail. If it had been replaced later, the blob would be gone.
 func (c *Chain) Confirm(ctx context.Context) error {
 	if c.confirm == nil {
 		return nil
@@ -68,8 +69,8 @@ const (
 	HubKey   = "hub" // ID of the hub whose process created the blob; older versions did not set it
 )
 
-// Create creates an empty blob with the given number. If the blob exists already, Create returns
-// that blob, and mine is false.
+// Create creates an empty blob with the given number. If another process has created it, Create
+// returns that blob, and mine is false. The Link is then zero if the blob was deleted meanwhile.
 func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, err error) {
 	l = Link{Number: number, Nonce: uuid.NewString()}
 	err = store.Retry(ctx, "create blob "+c.Name(number), func(ctx context.Context) (err error) {
@@ -113,7 +114,8 @@ func (l Link) Is(p store.BlobPart) bool { return p.Metadata[nonceKey] == l.Nonce
 
 // List returns all blobs in order, including leftovers, as a consistent snapshot. If a list has
 // several pages, List repeats it until two lists in a row show the same blobs. It deletes blobs
-// that processes of another hub created, see the package documentation.
+// that processes of another hub created, see the package documentation. Without confirm it returns a
+// *[DamageError] for such a blob.
 func (c *Chain) List(ctx context.Context) ([]Link, error) {
 	var before []Link
 	for first := true; ; first = false {

@@ -20,7 +20,7 @@ type Config struct {
 	// Hub is the hub's ID. Mail for another hub is refused.
 	Hub string
 	// Confirm reads again which hub the container holds. It returns an error if its ID is not Hub.
-	// Default: the container always holds this hub.
+	// Default: no check. Blobs of another hub are then reported as damage.
 	Confirm func(context.Context) error
 	// Created means that the mailbox was created with the hub, so that a mailbox without blobs is
 	// damaged. Default: the first sender creates the mailbox.

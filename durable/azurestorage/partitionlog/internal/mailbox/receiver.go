@@ -37,8 +37,9 @@ type Item struct {
 	// Missing is the label of a letter whose blob is missing. The letter was received before and
 	// arrived twice, or it is lost.
 	Missing *Label
-	// Again means that the mail may have been received before: the blob has become shorter than the
-	// receiver's position. After a failover of the account, a blob can lack its last appends.
+	// Again means that the mail may have been received before. The receiver reads a blob again from
+	// its start if the blob has become shorter or has no mail at the receiver's position. After a
+	// failover of the account, a blob can lack its last appends.
 	Again bool
 	After Position // position after this mail
 }
@@ -108,7 +109,7 @@ const maxRead = 4 << 20
 // The receiver keeps the downloaded bytes when a call fails, and the next call continues after
 // them. So it makes progress however slow the downloads are and however early ctx ends. Next
 // returns no error together with items. It also returns no error if a download was interrupted
-// after at least one new byte.
+// after at least one new byte, unless the blob is damaged.
 func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) {
 	for asked := false; ; {
 		ended, err := r.decode(ctx, &b)
@@ -303,8 +304,9 @@ func (r *Receiver) downloadLetter(ctx context.Context, name string) (n int, err 
 	return len(part.Content), err
 }
 
-// Done deletes the mail before upTo. Call it only when that position is durable. If a delete fails,
-// Done repeats it when the next blob has been received completely.
+// Done deletes the mail before upTo. Call it only when that position is durable. The next call
+// retries the deletion of blobs that failed. The deletion of a letter is retried when its mailbox
+// blob has been received completely.
 func (r *Receiver) Done(ctx context.Context, upTo Position) error {
 	var errs []error
 	r.letters = slices.DeleteFunc(r.letters, func(l letter) bool {

@@ -39,7 +39,8 @@ type Config struct {
 	// Cache may be shared with other bases. Default: a cache of 32 MiB for records and 32 MiB for
 	// indexes.
 	Cache *Cache
-	// Seed is included in all checksums, such as the hub's ID and the partition's number.
+	// Seed identifies the partition, for example by the hub's ID and the partition's number. All
+	// checksums include it.
 	Seed []byte
 	// BlockSize is the number of bytes that are read and checked together. Default 32 KiB. A larger
 	// record has a block of its own.
@@ -55,7 +56,7 @@ type Config struct {
 // maxRuns is the number of runs at which a write waits for merges.
 const maxRuns = 64
 
-// Base is the set of sorted files of a partition. It implements [logstore.Base].
+// Base stores the records of a partition in immutable sorted files. It implements [logstore.Base].
 type Base struct {
 	cfg     Config
 	seed    uint32

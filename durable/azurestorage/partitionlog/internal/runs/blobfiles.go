@@ -16,7 +16,7 @@ type blobs struct {
 	prefix    string
 }
 
-// Create implements [Files]. If a response is lost, Create finds the blob in its next attempt.
+// Create implements [Files]. If a response is lost, the retry finds the blob and succeeds.
 func (b blobs) Create(ctx context.Context, name string, content []byte) error {
 	return b.container.CreateBlob(ctx, b.prefix+name, content)
 }

@@ -25,8 +25,8 @@ const (
 // ones.
 const longMerge = 256 << 20
 
-// NewCache returns a cache of at most the given number of bytes of records, and of indexes and
-// filters.
+// NewCache returns a cache. records limits the bytes of cached records, indexes the bytes of cached
+// indexes and filters.
 func NewCache(records, indexes int) *Cache {
 	return &Cache{
 		blocks: lru{most: records}, tails: lru{most: indexes},

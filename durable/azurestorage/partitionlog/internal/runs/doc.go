@@ -17,7 +17,7 @@
 //
 // A file consists of
 //
-//	block…   at least one, about 32 KiB of records sorted by key:
+//	block…   records sorted by key, at least one record, about 32 KiB:
 //	           key length, key, value length + 1, value
 //	           key length, key, 0                        a deletion
 //	tail     format version, number of blocks,

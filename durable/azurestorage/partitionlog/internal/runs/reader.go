@@ -275,8 +275,8 @@ type cursor struct {
 
 	ok bool // record is valid
 	record
-	damage error  // the records from key to before to cannot be read
-	to     []byte // valid with damage
+	damage error  // reason why the records from key up to, but not including, to are unreadable
+	to     []byte // set with damage
 
 	file  int // index of the next file
 	now   *file
