@@ -23,7 +23,7 @@ import (
 // backlog tracks whether a queue may hold visible messages that this process has not received.
 type backlog struct {
 	mu      sync.Mutex // protects the following
-	hints   int        // number of events after which the queue may hold messages
+	hints   int        // number of times that a message may have become visible
 	cleared int        // value of hints before the last poll that emptied the queue
 }
 
