@@ -104,7 +104,7 @@ type Config struct {
 	// after ten receives, which takes about 17 minutes. [TaskHub.RetryUndecodable] moves these
 	// messages back. Default false: the message stays in its queue, hidden for ten minutes at a
 	// time. Another worker of the hub may be able to decode it. A message whose blob is missing is
-	// moved in any case.
+	// moved in any case, after five receives.
 	SetAsideUndecodable bool
 
 	// LeaseInterval is the duration of a partition lease unless it is renewed. Default 30 s; 1 s to
