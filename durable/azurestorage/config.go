@@ -62,8 +62,8 @@ type Config struct {
 	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout are the times for which a
 	// received message stays hidden from other workers unless it is renewed. This process renews
 	// the messages that it holds, so the timeout only decides how soon the messages of a dead
-	// worker reappear. If LeaseInterval is shorter, it applies instead. Default 5 minutes; 1 to 60
-	// minutes.
+	// worker reappear. If LeaseInterval is shorter, it applies instead. While the queues are slow,
+	// the timeouts are up to four times as long. Default 5 minutes; 1 to 60 minutes.
 	ControlQueueVisibilityTimeout  time.Duration
 	WorkItemQueueVisibilityTimeout time.Duration
 
