@@ -240,8 +240,8 @@ func forEach(deliveries []*delivery, f func(d *delivery)) {
 	})
 }
 
-// nextBatches returns the entity batches that are committed after this checkpoint. isOne reports
-// whether the checkpoint is such a batch.
+// nextBatches returns the committed entity batches, including this checkpoint if it is a batch with
+// messages. isOne reports whether it is.
 func (c *commit) nextBatches() (b wire.EntityBatches, isOne bool) {
 	b = wire.ParseEntityBatches(c.loaded.Batches)
 	if !c.cp.SendLast || len(c.cp.Messages) == 0 {
@@ -293,7 +293,7 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 // this process will deliver in memory.
 func (c *commit) outgoing() []*outgoing {
 	var out []*outgoing
-	scheduled := map[int]time.Time{} // the times in the history, by the ID of the activity
+	scheduled := map[int]time.Time{} // schedule times as in the history, by activity ID
 	for _, e := range c.cp.NewEvents {
 		if id := taskOf(e); id >= 0 {
 			scheduled[id] = history.Ticks(e.Head().Timestamp)

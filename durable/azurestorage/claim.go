@@ -13,8 +13,9 @@ import (
 //
 //  1. It is delivered only when its sender is committed: a checkpoint's messages after the history
 //     is written, a start after its row is inserted.
-//  2. Until it is deleted, its visibility timeout is renewed, like the timeout of a received message. If
-//     the process dies, it becomes visible within LeaseInterval.
+//  2. Until it is deleted, its visibility timeout is renewed, like the timeout of a received
+//     message. If the process dies, it becomes visible within LeaseInterval, or later if the queues
+//     are slow (see stretched).
 //  3. If the checkpoint is not committed, the message is retracted. If the partition is lost or the
 //     worker stops before the delivery, it is released.
 //  4. It never overtakes a visible message: messages are claimed only while the last poll has
@@ -23,7 +24,7 @@ import (
 // backlog tracks whether a queue may hold visible messages that this process has not received.
 type backlog struct {
 	mu      sync.Mutex // protects the following
-	hints   int        // number of events after which the queue may hold messages
+	hints   int        // number of times that a message may have become visible
 	cleared int        // value of hints before the last poll that emptied the queue
 }
 

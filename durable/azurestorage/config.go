@@ -62,8 +62,8 @@ type Config struct {
 	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout are the times for which a
 	// received message stays hidden from other workers unless it is renewed. This process renews
 	// the messages that it holds, so the timeout only decides how soon the messages of a dead
-	// worker reappear. If LeaseInterval is shorter, it applies instead. Default 5 minutes; 1 to 60
-	// minutes.
+	// worker reappear. If LeaseInterval is shorter, it applies instead. While the queues are slow,
+	// the timeouts are up to four times as long. Default 5 minutes; 1 to 60 minutes.
 	ControlQueueVisibilityTimeout  time.Duration
 	WorkItemQueueVisibilityTimeout time.Duration
 
@@ -104,7 +104,7 @@ type Config struct {
 	// after ten receives, which takes about 17 minutes. [TaskHub.RetryUndecodable] moves these
 	// messages back. Default false: the message stays in its queue, hidden for ten minutes at a
 	// time. Another worker of the hub may be able to decode it. A message whose blob is missing is
-	// moved in any case.
+	// moved in any case, after five receives.
 	SetAsideUndecodable bool
 
 	// LeaseInterval is the duration of a partition lease unless it is renewed. Default 30 s; 1 s to

@@ -75,7 +75,7 @@ func (r *reading) stop() {
 }
 
 // poll receives messages from the partition's queue until the reading ends. It does not cancel a
-// pending receive, which could hide messages that no worker holds.
+// pending receive: the service could still hide the messages, although no worker holds them.
 func (r *reading) poll() {
 	p := r.partition
 	h := p.hub
@@ -193,7 +193,8 @@ func (r *reading) arrive(deliveries ...*delivery) {
 }
 
 // isDue reports whether a message may be delivered now. Otherwise it holds the message until it is
-// due, or abandons it.
+// due. If that takes longer than half of the visibility timeout, it hides the message until then and
+// releases it. It rejects an activity, which does not belong into a control queue.
 func (r *reading) isDue(d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
 		r.do(func() { d.reject(r.work, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")}) })

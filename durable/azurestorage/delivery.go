@@ -283,7 +283,7 @@ func (d *delivery) release(ctx context.Context, delay time.Duration) {
 }
 
 // isOrdered reports whether a later message of the instance must not overtake this one. That holds
-// for events and for all messages that are delivered in memory.
+// for external events and for all messages that are delivered in memory.
 func (d *delivery) isOrdered() bool {
 	_, isEvent := d.event().(*history.EventRaised)
 	return isEvent || d.claimed

@@ -236,9 +236,11 @@ func (e *directDelivery) markMaybeCommitted() {
 
 // enqueueUnlessDone enqueues the event for delivery after delay and ends the client's call with the
 // result. It returns false if the event is in the queue already or if e is nil: the caller must
-// then release the queue message. It does not enqueue an event that is committed or whose call has
-// returned. If the history may contain the event, it stays hidden at least until its receiver has
-// looked there. A start is enqueued even if it is committed: its receiver repairs the row.
+// then release the queue message. It does not enqueue an event that is committed, that may be
+// enqueued already, or whose call has returned. If the history may contain the event, the message is
+// hidden for at least the visibility timeout: a receiver compares only messages of this age, and
+// redelivered ones, with the history. A start is enqueued even if it is committed: its receiver
+// repairs the row.
 func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Duration) bool {
 	if e == nil {
 		return false

@@ -326,7 +326,7 @@ func (b *inbox) leaseRenewed() {
 }
 
 // startSession makes a session of the slot's first batch. It returns nil if this worker does not
-// own the partition. The caller holds b.mu.
+// own the partition, or if the slot has a session or no loaded batch. The caller holds b.mu.
 func (b *inbox) startSession(s *slot) *session {
 	if s.session != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.startSession() {
 		return nil

@@ -75,7 +75,7 @@ func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) 
 }
 
 // lacksStart reports whether an instance without a history seems to have no start message. It is
-// not certain: a queue does not show hidden messages, and a direct start has no message.
+// not certain: a queue does not show hidden messages, and a direct start may have a hidden one.
 func (h *TaskHub) lacksStart(ctx context.Context, id string, queue *store.Queue) (bool, error) {
 	row, err := h.instances.Rows.Read(ctx, id)
 	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(dueSince(&row.State)) < interruptedAfter {

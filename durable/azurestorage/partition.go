@@ -84,7 +84,8 @@ func (p *partition) currentReading() *reading {
 	return p.reading
 }
 
-// ownedSince returns when the reading of the queue started, or the zero time if the queue is not being read.
+// ownedSince returns when the reading of the queue started, or the zero time if the queue is not
+// being read.
 func (p *partition) ownedSince() time.Time {
 	if r := p.currentReading(); r != nil {
 		return r.since
@@ -233,8 +234,8 @@ func (p *partition) claim(n int) bool {
 	return p.backlog.isEmpty() && p.hub.inbox.buffer.tryReserve(n)
 }
 
-// admit delivers claimed messages in the order of their sequence numbers. If the partition is no
-// longer read, it releases them.
+// admit delivers claimed messages in the order of their sequence numbers, before the messages that
+// their sender sends next. If the partition is no longer read, it releases them.
 func (p *partition) admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)

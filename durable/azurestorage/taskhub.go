@@ -239,7 +239,8 @@ func (h *TaskHub) partitionOf(instanceID string) *partition {
 // waits for a message that was not sent
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync). The
 // row decides: a worker that receives a start message without a row holds it back and finally
-// discards it. An interrupted start thus either runs or leaves nothing behind.
+// discards it. An interrupted start thus either runs or leaves nothing behind. An instance whose
+// start was reported as successful is never lost.
 //
 // If this process owns the partition, the start may be delivered in memory, without a message. If
 // the process then dies before the history is written, the worker that owns the partition sends the

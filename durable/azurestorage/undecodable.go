@@ -30,8 +30,8 @@ type undecodableMessage struct {
 }
 
 // maxUndecodable is the maximum number of remembered messages. maxUndecodableCause limits the
-// stored cause, in bytes of JSON. undecodableTTL is the time for which a message is remembered after its last
-// receive; it is longer than the longest abandon delay.
+// stored cause, in bytes of JSON. undecodableTTL is the time for which a message is remembered after
+// its last receive; it is longer than the longest abandon delay.
 const (
 	maxUndecodable      = 1000
 	maxUndecodableCause = 300
@@ -116,8 +116,8 @@ var errBlobGone = errors.New("its blob does not exist")
 // maxBlobMisses is the number of receives after which a message without its blob is set aside.
 const maxBlobMisses = 5
 
-// reject handles a message that cannot be decoded. It abandons the message with a
-// growing delay, because a worker of another version may be able to decode it
+// reject handles a message that cannot be decoded. It abandons the message with a growing delay,
+// because a worker of another version may be able to decode it
 // (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync, and TaskHubQueue.cs,
 // AbandonMessageAsync). It logs the message once; .NET logs it every time.
 //

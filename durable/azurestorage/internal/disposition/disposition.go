@@ -49,8 +49,9 @@ const (
 	// A completion whose action is not in the history is held back for at least this many deliveries
 	// (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs, IsOutOfOrderMessage).
 	maxOutOfOrderDeliveries = 5
-	// A start message without its instance row is held back for this many deliveries
+	// A start message without its instance row is discarded at this delivery or later
 	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync).
+	// The start of a child that waits for another instance with its ID is delivered after this many.
 	maxStartDeliveries = 10
 	// StartAge is the minimum age at which a start message without its row is discarded. Ten
 	// deliveries with the usual delays take longer. The delays are shorter on a worker of a slow
@@ -237,8 +238,8 @@ func decideEnded(stored *instances.Instance, m Message) Disposition {
 
 // decideRunning decides about a message to a running execution, or to one that starts with an earlier
 // message of the batch. It follows [provider.Progress]. A completion may arrive before the checkpoint
-// that scheduled its action. It is held back until the history contains the action, or contains a
-// later action instead.
+// that scheduled its action, and is held back until the history contains the action. If the history
+// already contains a later action, it never will. The completion is then discarded by foreignOr.
 func decideRunning(instanceID string, stored *instances.Instance, m Message) Disposition {
 	known := stored.Known
 	p := provider.Progress{

@@ -103,7 +103,7 @@ func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskM
 	}
 }
 
-// An action identifies an action of an execution.
+// An action identifies an activity, a child or a timer of an execution.
 type action struct {
 	instance, execution string
 	id                  int

@@ -93,12 +93,12 @@ type RowCache struct {
 	rows map[string]*wire.InstanceRow // by instance ID
 }
 
-// maxCachedRows is the maximum number of rows in the cache. A row without input and output has about
-// 300 bytes.
+// maxCachedRows is the maximum number of rows in the cache. A full cache is emptied. A row without
+// input and output has about 300 bytes.
 const maxCachedRows = 4096
 
-// Put caches the row of a running instance. A nil row, or the row of an ended instance, removes the
-// entry.
+// Put caches the row of a running instance. A nil row, a row without an ETag, or the row of an ended
+// instance removes the entry.
 func (c *RowCache) Put(instanceID string, row *wire.InstanceRow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -128,8 +128,8 @@ func NewKnownEvents() *KnownEvents {
 // same ID. scheduled is the schedule time in the result of an activity, zero if the result has none.
 //
 // An episode whose commit had no clear result leaves its activities, children and timers running. The
-// episode that replaces it may have received its messages in another order,
-// and may have given the ID to another action. .NET accepts the completion of the wrong action.
+// episode that replaces it may have received its messages in another order, and may have given the ID
+// to another action. .NET accepts the completion of the wrong action.
 func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, scheduled time.Time) bool {
 	action, isOpen := k.open[id]
 	switch e := completion.(type) {

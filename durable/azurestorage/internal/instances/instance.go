@@ -20,7 +20,7 @@ type Instance struct {
 	Row *wire.InstanceRow // nil if the instance has no row
 	// rowOf is the execution ID in the last known row. After a failed write the row itself is unknown.
 	rowOf string
-	// Unverified means that the history comes from the cache.
+	// Unverified means that the history was not read from storage.
 	Unverified bool
 	// Replaced lists the blobs of the previous generation. The row may refer to them until the
 	// checkpoint that continues as new has written it.

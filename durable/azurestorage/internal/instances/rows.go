@@ -204,7 +204,7 @@ func (r *Rows) write(ctx context.Context, e wire.Row, known *wire.InstanceRow) (
 
 // A PendingQuery selects rows of pending instances.
 type PendingQuery struct {
-	Before time.Time // upper limit of the last update
+	Before time.Time // upper limit of the last update; with Direct, of the time of the direct start
 	// Direct selects only instances whose start was delivered in memory.
 	Direct bool
 }
@@ -346,8 +346,9 @@ func (r *Rows) blobColumns(row *wire.InstanceRow) (columns []string) {
 }
 
 // MarkRewound sets the status in the row of an ended execution to Pending. It does nothing if the row
-// has another status or execution. If the row changes concurrently, MarkRewound decides again by the
-// new row.
+// has another status or execution. If another execution with the ID is pending, the error is
+// [provider.ErrInstanceChanged]. If the row changes concurrently, MarkRewound decides again by the new
+// row.
 func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationInstance) error {
 	row, err := r.Read(ctx, instance.InstanceID)
 	if err != nil || row == nil {

@@ -37,7 +37,8 @@ func (u *RowUpdate) InstanceID() string { return u.cp.Instance.InstanceID }
 
 // MayBeLate reports whether a commit may complete before the row is written. That is so if the
 // checkpoint starts the execution or does not change the status. Clients act on all other status
-// changes. A row of the previous generation may refer to blobs that will be deleted.
+// changes. It is false if the checkpoint continues as new, because the row may refer to blobs of the
+// previous generation, which are then deleted. It is also false for entities.
 func (u *RowUpdate) MayBeLate() bool {
 	status, changes := statusAfter(u.cp.NewEvents)
 	return !u.cp.ContinuedAsNew && !history.IsEntity(u.InstanceID()) &&

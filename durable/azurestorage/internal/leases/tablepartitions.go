@@ -26,8 +26,8 @@ const (
 	// quickDrain is the time that a pass waits for a drain. Most drains end immediately, so that the
 	// same pass can release the partition.
 	quickDrain = 250 * time.Millisecond
-	// hurriedRetries is the number of consecutive failed passes that are retried without waiting for
-	// the next interval.
+	// hurriedRetries is the number of consecutive failed passes after which the next pass waits for
+	// the acquire interval. Before that, failed passes are retried after a short delay.
 	hurriedRetries = 10
 )
 

@@ -230,7 +230,8 @@ func (b *AppendBlob) Release(ctx context.Context, leaseID string) error {
 	})
 }
 
-// Break ends the current lease immediately, including leases of other processes. The blob must have the ETag.
+// Break ends the current lease immediately, even if another process holds it. The blob must have the
+// ETag.
 func (b *AppendBlob) Break(ctx context.Context, etag string) error {
 	return b.lease("", func(c *lease.BlobClient) error {
 		_, err := c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: ifMatch(etag)})

@@ -41,7 +41,7 @@ func (s *Container) Create(ctx context.Context) error {
 	})
 }
 
-// BreakLease ends the current lease on the container immediately, including leases of other processes.
+// BreakLease ends the current lease on the container immediately, even if another process holds it.
 func (s *Container) BreakLease(ctx context.Context) error {
 	c, err := lease.NewContainerClient(s.Client, nil)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []b
 	return err
 }
 
-// ReadPart reads a part of an uncompressed blob, see [AppendBlob.Download].
+// ReadPart reads a part of a blob without decompressing it, see [AppendBlob.Download].
 func (s *Container) ReadPart(ctx context.Context, name string, offset, count int64) (BlobPart, error) {
 	return s.AppendBlob(name).Download(ctx, offset, count)
 }

@@ -174,8 +174,9 @@ func (q *Queue) Length(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Load returns the number of messages in a queue and the age of the first visible one. Length and
-// Latency are 0 if all messages are hidden. Otherwise Length includes hidden messages, as Stored always does.
+// Load returns the number of messages in a queue and the age of the first visible one. Stored is the
+// number of all messages, including hidden ones. Length is equal to Stored if a message is visible.
+// Otherwise Length and Latency are 0.
 func (q *Queue) Load(ctx context.Context, now time.Time) (load provider.QueueLoad, err error) {
 	err = Retry(ctx, "look into queue "+q.Name, func(ctx context.Context) error {
 		load = provider.QueueLoad{}

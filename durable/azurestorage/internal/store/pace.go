@@ -278,7 +278,7 @@ func (p *Pace) wakeIn(wait time.Duration) {
 }
 
 // Urgent returns a context whose requests wait only for the throttle. Use it for renewals of
-// visibility timeouts: a late renewal causes more requests than it saves.
+// visibility timeouts: a late renewal causes more requests than a timely one.
 func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
 
 type urgentKey struct{}

@@ -12,10 +12,10 @@ import (
 // MinPollingInterval is the first pause after a queue was found empty.
 const MinPollingInterval = 50 * time.Millisecond
 
-// PollBackoff calculates the pauses between polls of an empty queue. The first pause is zero and the
-// second is MinPollingInterval. Then they grow by a random exponent up to Max
-// (DurableTask.AzureStorage/BackoffPollingHelper.cs, GetNextDelay and Reset). The zero value with Max
-// set is ready to use.
+// PollBackoff calculates the pauses between polls of an empty queue. The pauses start with
+// MinPollingInterval and grow exponentially, by a random factor, up to Max
+// (DurableTask.AzureStorage/BackoffPollingHelper.cs, GetNextDelay and Reset). After a poll with
+// messages they start again. The zero value with Max set is ready to use; its first pause is zero.
 type PollBackoff struct {
 	Max      time.Duration
 	current  time.Duration

@@ -197,9 +197,9 @@ func NewRetries() *Retries { return &Retries{begun: time.Now(), delay: FirstRetr
 func (r *Retries) Made() int { return r.made }
 
 // Again waits before the next attempt after an attempt has failed with err. It returns false if the
-// operation must not be retried: ctx has ended, or MaxAttempts have failed and one of these conditions
-// holds. The service did not refuse the last attempt, refusedFor has passed, or the limit of
-// [RetryBefore] or the deadline is too close.
+// operation must not be retried: ctx has ended, twice the attemptTimeout has passed, or MaxAttempts
+// have failed and one of these conditions holds. The service did not refuse the last attempt,
+// refusedFor has passed, or the limit of [RetryBefore] or the deadline is too close.
 func (r *Retries) Again(ctx context.Context, what string, err error) bool {
 	r.made++
 	passed, wait := time.Since(r.begun), Jitter(ctx, what, r.delay)

@@ -266,7 +266,8 @@ type mark struct {
 // column is the name of the sentinel's column with the mark as JSON. .NET ignores it.
 const column = "Tracking"
 
-// maxMarkBytes is the maximum size of a mark, the maximum number of characters of a column.
+// maxMarkBytes is the maximum size of a mark in bytes. It is below the maximum length of a column,
+// 32 Ki characters.
 const maxMarkBytes = 32_000
 
 // errMarkTooLong is the error of a mark that does not fit into a column.
@@ -317,8 +318,10 @@ func decodeMark(text string) (m mark, before []wire.Row, err error) {
 }
 
 // encodeShortened returns the text of a mark with the rows of the previous execution, shortened until
-// they fit into a column. First it removes the texts, then all rows but the first and the last. The
-// omitted data is missing in the records only if the worker crashes before it has sent the full rows.
+// they fit into a column. First it removes long texts. If that is not enough, it keeps only the first
+// row and the last rowsOfEnd rows. With the default limits, no process consumes so many messages at
+// once. The omitted data is missing in the records only if the worker crashes before it has sent the
+// full rows.
 func (m mark) encodeShortened(before []wire.Row) (string, error) {
 	text, err := m.encode(before)
 	if !errors.Is(err, errMarkTooLong) {

@@ -41,8 +41,8 @@ func EncodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 }
 
 // FirstCreatedColumn is the column with the time of the instance's first creation. .NET does not have
-// it. Checkpoints, which are merged into the row, do not change it; a start replaces the row, and the
-// first checkpoint of a child sets the column.
+// it. Checkpoints, including .NET's, are merged into the row and do not change the column. A start
+// replaces the row, and the first checkpoint of a child sets the column.
 const FirstCreatedColumn = "FirstCreatedTime"
 
 // DirectStartColumn is the column with the time at which a worker inserted the row of an instance
