@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/apppackage"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/newapp"
@@ -22,13 +21,13 @@ func initCommand(_ App, args []string, out io.Writer) error {
 }
 
 // libraryVersion returns the published version of this module in the program. It is empty if the program was built from
-// a checkout.
+// a checkout: the go command records a checksum only for a module that it downloaded.
 func libraryVersion(build *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return ""
 	}
 	for _, m := range append([]*debug.Module{&build.Main}, build.Deps...) {
-		if m.Path == thisModule && m.Replace == nil && strings.HasPrefix(m.Version, "v") && !strings.Contains(m.Version, "+dirty") {
+		if m.Path == thisModule && m.Replace == nil && m.Sum != "" {
 			return m.Version
 		}
 	}

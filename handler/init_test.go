@@ -34,12 +34,19 @@ func TestInit_WritesSettingsThatTheAppAccepts(t *testing.T) {
 
 func TestInit_RequiresTheVersionThatTheProgramHas(t *testing.T) {
 	t.Parallel()
-	dep := func(version string, replace *debug.Module) *debug.BuildInfo {
-		return &debug.BuildInfo{Deps: []*debug.Module{{Path: "other", Version: "v9.0.0"}, {Path: thisModule, Version: version, Replace: replace}}}
+	dep := func(m debug.Module) *debug.BuildInfo {
+		m.Path = thisModule
+		return &debug.BuildInfo{Deps: []*debug.Module{{Path: "other", Version: "v9.0.0", Sum: "h1:x"}, &m}}
+	}
+	program := func(version, sum string) *debug.BuildInfo {
+		return &debug.BuildInfo{Main: debug.Module{Path: thisModule, Version: version, Sum: sum}}
 	}
 	for want, build := range map[string][]*debug.BuildInfo{
-		"v0.1.0": {dep("v0.1.0", nil), {Main: debug.Module{Path: thisModule, Version: "v0.1.0"}}},
-		"":       {dep("v0.0.0", &debug.Module{Path: "../x"}), {Main: debug.Module{Path: thisModule, Version: "(devel)"}}, {Main: debug.Module{Path: thisModule, Version: "v0.1.1-0.2026+dirty"}}, {}},
+		"v0.1.0": {dep(debug.Module{Version: "v0.1.0", Sum: "h1:x"}), program("v0.1.0", "h1:x")},
+		"": {
+			dep(debug.Module{Version: "v0.0.0", Replace: &debug.Module{Path: "../x"}}), {},
+			program("(devel)", ""), program("v0.1.1-0.20261127000000-0123456789ab", ""), // built in a checkout
+		},
 	} {
 		for _, b := range build {
 			if got := libraryVersion(b, true); got != want {

@@ -47,6 +47,7 @@ func (a app) Library() string    { return Library }
 func (a app) Embedded() bool     { return a.Storage == Embedded }
 func (a app) PartitionLog() bool { return a.Storage == PartitionLog }
 func (a app) Functions() bool    { return a.Host == Functions }
+func (a app) Container() bool    { return a.Host == Container }
 
 // Deployable reports whether the app's CI workflow may deploy it: a Functions plan does not keep local files.
 func (a app) Deployable() bool { return !(a.Functions() && a.Embedded()) }
@@ -89,9 +90,6 @@ var files = []file{
 	{".dockerignore", "dockerignore", false, app.Container},
 	{"deploy/kubernetes.yaml", "kubernetes.yaml", false, app.Container},
 }
-
-// Container reports whether the app runs in a container.
-func (a app) Container() bool { return a.Host == Container }
 
 //go:embed files
 var templates embed.FS
@@ -144,6 +142,9 @@ func Run(args []string, version string, out io.Writer) error {
 	case len(names) > 0:
 		return fmt.Errorf("-init needs an empty folder or one with an app, and %s has %s", root, names[0])
 	}
+	if err := a.findLibrary(root); err != nil {
+		return fmt.Errorf("-init: %w", err)
+	}
 	if err := a.write(root); err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func parse(args []string, version string) (app, string, error) {
 		return a, "", fmt.Errorf("--host %q: want %s or %s", a.Host, Functions, Container)
 	}
 	a.Hub = hubOf(a.Name)
-	return a, root, a.findLibrary(root)
+	return a, root, nil
 }
 
 // findLibrary sets the library's version, or the folder that replaces it.

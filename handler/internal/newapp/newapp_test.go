@@ -180,6 +180,18 @@ func TestRun_RefusesWhatItCannotWrite(t *testing.T) {
 	}
 }
 
+// The library of an existing app does not matter: its program may be built with a replaced library.
+func TestRun_ComparesAnAppWhoseLibraryIsNotPublished(t *testing.T) {
+	root := written(t)
+	t.Chdir(root) // outside a checkout
+	if says, err := run(t, "."); err != nil || !strings.Contains(says, "they are the same") {
+		t.Errorf("%v\n%s", err, says)
+	}
+	if _, err := run(t, t.TempDir()); err == nil || !strings.Contains(err.Error(), "--replace DIR") {
+		t.Errorf("a new app without a library: %v", err)
+	}
+}
+
 // A newer program shows the changes of files that it owns, and writes nothing.
 func TestRun_ShowsHowAnExistingAppDiffers(t *testing.T) {
 	t.Parallel()
