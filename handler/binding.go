@@ -209,7 +209,7 @@ func (o *retryOption) applyTrigger(t *Trigger) { t.function.Retry = (*triggers.R
 func (o *retryOption) applyTimer(t *Trigger)   { o.applyTrigger(t) }
 
 // FixedRetry retries a failed function up to the given number of times, with a pause before each retry.
-// If most is -1, there is no limit. The host counts the retries in memory. To retry across restarts,
+// It retries forever if most is -1. The host counts the retries in memory. To retry across restarts,
 // call a durable activity with a retry policy instead.
 func FixedRetry(most int, pause time.Duration) interface {
 	TriggerOption

@@ -153,7 +153,7 @@ type Config struct {
 	// Notices are remarks on the configuration, each a sentence. The server logs them at start.
 	Notices []string
 
-	// Problem describes what is wrong with the configuration. If it is not nil, the server answers every
+	// Problem describes what is wrong with the configuration. With a problem, the server answers every
 	// request with status 503 and this reason.
 	Problem error
 

@@ -129,7 +129,7 @@ func TestRewind_AcceptsFailedInstancesOnlyAndReturnsTheReason(t *testing.T) {
 		{"completed", "412" + jsonAnswer + `"This orchestration has status Completed, but only orchestrations in the \"Failed\" state can be rewound."`},
 		{"nobody", "404" + jsonAnswer + `"No orchestration with instance ID \"nobody\" found."`},
 	} {
-		compare(t, tt.id, told(s, "POST", "/api/durabletask/instances/"+tt.id+"/rewind?reason=try%20again", ""), tt.want)
+		compare(t, tt.id, answerText(s, "POST", "/api/durabletask/instances/"+tt.id+"/rewind?reason=try%20again", ""), tt.want)
 	}
 	if diff := cmp.Diff(hub.rewound, []string{"failed: try again"}); diff != "" {
 		t.Errorf("rewound, want:\n%s", diff)
@@ -137,7 +137,7 @@ func TestRewind_AcceptsFailedInstancesOnlyAndReturnsTheReason(t *testing.T) {
 
 	unable := newFakeHub()
 	unable.put("failed", history.Failed, nil)
-	got := told(readyServer(t, App{}, fakeConfig(t, unable)), "POST", "/api/durabletask/instances/failed/rewind", "")
+	got := answerText(readyServer(t, App{}, fakeConfig(t, unable)), "POST", "/api/durabletask/instances/failed/rewind", "")
 	compare(t, "a hub that cannot", got, "501"+jsonAnswer+`{"Message":"Rewind is not supported by the underlying storage provider.",`+
 		`"ExceptionMessage":"rewind instance failed: not supported by the provider of the task hub","ExceptionType":"System.NotSupportedException","StackTrace":""}`)
 }
@@ -172,9 +172,9 @@ func TestRestart_StartsTheSameOrchestratorWithTheSameInput(t *testing.T) {
 		t.Errorf("in its place is %+v", state)
 	}
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"
-	compare(t, "unknown", told(s, "POST", "/api/durabletask/instances/nobody/restart", ""), "400"+jsonAnswer+
+	compare(t, "unknown", answerText(s, "POST", "/api/durabletask/instances/nobody/restart", ""), "400"+jsonAnswer+
 		`{"Message":"InstanceId does not match a valid orchestration instance.","ExceptionMessage":"restart instance nobody: instance not found","ExceptionType":"System.ArgumentException","StackTrace":""}`)
-	compare(t, "live", told(s, "POST", "/api/durabletask/instances/running/restart?restartWithNewInstanceId=false", ""), "409"+jsonAnswer+
+	compare(t, "live", answerText(s, "POST", "/api/durabletask/instances/running/restart?restartWithNewInstanceId=false", ""), "409"+jsonAnswer+
 		`{"Message":"A non-terminal instance with this instance ID already exists.","ExceptionMessage":"An Orchestration instance with the status Running already exists.","ExceptionType":"DurableTask.Core.Exceptions.OrchestrationAlreadyExistsException","StackTrace":""}`)
 	if w := call(s, "POST", "/api/durabletask/instances/running/restart", ""); w.Code != http.StatusAccepted {
 		t.Errorf("live, under a new ID: %d %s", w.Code, w.Body)
@@ -215,7 +215,7 @@ func TestPurge_RemovesAnEndedInstance(t *testing.T) {
 		{"pending", "412" + jsonAnswer + `"Only orchestrations in a terminal state can be purged, but the orchestration with instance ID pending has status Pending"`},
 		{"nobody", "404"},
 	} {
-		compare(t, tt.id, told(s, "DELETE", "/api/durabletask/instances/"+tt.id, ""), tt.want)
+		compare(t, tt.id, answerText(s, "DELETE", "/api/durabletask/instances/"+tt.id, ""), tt.want)
 	}
 	if n := len(hub.instances); n != 7 {
 		t.Errorf("%d instances are left, want 7", n)
@@ -246,7 +246,7 @@ func TestPurgeMany_RemovesOnlyEndedInstances(t *testing.T) {
 	} {
 		hub := newFullHub()
 		s := readyServer(t, App{}, fakeConfig(t, hub))
-		compare(t, tt.query, told(s, "DELETE", "/api/durabletask/instances/?"+tt.query, ""), tt.want)
+		compare(t, tt.query, answerText(s, "DELETE", "/api/durabletask/instances/?"+tt.query, ""), tt.want)
 		if n := len(hub.instances); n != tt.left {
 			t.Errorf("%s: %d instances are left, want %d", tt.query, n, tt.left)
 		}

@@ -45,7 +45,7 @@ func TestReadEntity_AnswersWithTheState(t *testing.T) {
 		"entities/other/k%201":       "404",
 		"entities/a@b/k":             "400" + answerJSON + "\n" + `{"Message":"Entity names must not contain @; \"a@b\" does."}`,
 	} {
-		compare(t, path, told(s, "GET", "/api/durabletask/"+path, ""), want)
+		compare(t, path, answerText(s, "GET", "/api/durabletask/"+path, ""), want)
 	}
 }
 
@@ -59,13 +59,13 @@ func TestListEntities_AnswersLikeTheExtension(t *testing.T) {
 	}
 	const head = "200" + answerJSON + "\nx-ms-continuation-token: "
 	const base = "/api/durabletask/entities"
-	compare(t, "all", told(s, "GET", base, ""), head+"\n["+row("counter", "", "null")+","+row("counter", "k 1", "null")+","+row("text", "x", "null")+"]")
-	compare(t, "with state", told(s, "GET", base+"/Counter?fetchState=TRUE", ""),
+	compare(t, "all", answerText(s, "GET", base, ""), head+"\n["+row("counter", "", "null")+","+row("counter", "k 1", "null")+","+row("text", "x", "null")+"]")
+	compare(t, "with state", answerText(s, "GET", base+"/Counter?fetchState=TRUE", ""),
 		head+"\n["+row("counter", "", "null")+","+row("counter", "k 1", `{"total":7}`)+"]")
-	compare(t, "first page", told(s, "GET", base+"/counter/?top=1", ""), head+provider.EncodeContinuation("@counter@gone")+"\n["+row("counter", "", "null")+"]")
-	compare(t, "next page", told(s, "GET", base+"/counter?top=1", "", management.HeaderContinuation, provider.EncodeContinuation("@counter@gone")), head+"\n["+row("counter", "k 1", "null")+"]")
-	compare(t, "nobody", told(s, "GET", base+"/nobody", ""), head+"\n[]")
-	compare(t, "a bad size", told(s, "GET", base+"?top=0", ""), "400"+answerJSON+"\n"+`{"Message":"top is 0; want 1 or more."}`)
+	compare(t, "first page", answerText(s, "GET", base+"/counter/?top=1", ""), head+provider.EncodeContinuation("@counter@gone")+"\n["+row("counter", "", "null")+"]")
+	compare(t, "next page", answerText(s, "GET", base+"/counter?top=1", "", management.HeaderContinuation, provider.EncodeContinuation("@counter@gone")), head+"\n["+row("counter", "k 1", "null")+"]")
+	compare(t, "nobody", answerText(s, "GET", base+"/nobody", ""), head+"\n[]")
+	compare(t, "a bad size", answerText(s, "GET", base+"?top=0", ""), "400"+answerJSON+"\n"+`{"Message":"top is 0; want 1 or more."}`)
 
 	hub.queries = nil
 	call(s, "GET", base+"/counter?lastOperationTimeFrom=2026-01-05&lastOperationTimeTo=2026-01-06T00:00:00Z&top=5000&fetchState=true", "")
@@ -108,7 +108,7 @@ func TestSignalEntity_SendsTheBodyAsInput(t *testing.T) {
 			t.Parallel()
 			hub := entityHub()
 			s := readyServer(t, App{}, fakeConfig(t, hub))
-			compare(t, "answer", told(s, c.method, "/api/durabletask/entities/"+c.path, c.body, "Content-Type", c.media), c.want)
+			compare(t, "answer", answerText(s, c.method, "/api/durabletask/entities/"+c.path, c.body, "Content-Type", c.media), c.want)
 			if c.target == "" {
 				if len(hub.sent) > 0 {
 					t.Errorf("sent %+v", hub.sent[0])

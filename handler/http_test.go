@@ -70,7 +70,7 @@ func TestRoutes_ErrorsAndPanicsGetTheMatchingAnswer(t *testing.T) {
 		{"GET /nowhere", "", "404" + head + `{"Message":"Not Found"}`},
 	} {
 		method, target, _ := strings.Cut(tt.request, " ")
-		compare(t, tt.request, told(s, method, target, tt.body), tt.want)
+		compare(t, tt.request, answerText(s, method, target, tt.body), tt.want)
 	}
 	if w := call(s, "POST", "/api/bind", "{"); w.Code != http.StatusBadRequest {
 		t.Errorf("a body that does not bind: %d %s", w.Code, w.Body)

@@ -71,7 +71,7 @@ func TestHub_RetriesStorageThatIsDownAtStart(t *testing.T) {
 		for _, target := range []string{"/api/durabletask/instances/i", "/api/mine", "/api/nothing"} {
 			want := "503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n" +
 				`{"Message":"The storage of task hub \"MyHub\" cannot be used: dial tcp: connection refused. The app retries every few seconds."}`
-			compare(t, target, told(s, "GET", target, ""), want)
+			compare(t, target, answerText(s, "GET", target, ""), want)
 		}
 		if w := call(s, "GET", "/", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `{"status":"unavailable","reason":"The storage of task hub`) {
 			t.Errorf("/ is answered with %d %s", w.Code, w.Body)
@@ -160,7 +160,7 @@ func TestHub_EveryCallerAndTheLogGetTheConfigurationProblem(t *testing.T) {
 		go func() { done <- s.work(ctx) }()
 		synctest.Wait()
 		for _, target := range []string{"/api/durabletask/instances", "/api/anything", "/runtime/webhooks/durabletask/instances", "/else"} {
-			compare(t, target, told(s, "POST", target, ""), "503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n"+
+			compare(t, target, answerText(s, "POST", target, ""), "503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n"+
 				`{"Message":"The app's configuration is wrong: a is 1; want 2; b is missing. Correct it and restart the app."}`)
 		}
 		if w := call(s, "GET", "/", ""); w.Code != http.StatusOK {

@@ -25,8 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told formats the parts of an answer that tests compare.
-func told(s *Server, method, target, body string, headers ...string) string {
+// answerText formats the parts of an answer that tests compare.
+func answerText(s *Server, method, target, body string, headers ...string) string {
 	w := call(s, method, target, body, headers...)
 	out := fmt.Sprint(w.Code)
 	for _, name := range []string{"Location", "Retry-After", "Content-Type"} {
@@ -55,7 +55,7 @@ func TestStart_AnswersWithTheCheckStatusPayload(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
-	got := told(s, "POST", "/api/durabletask/orchestrators/Greet/my%20id@1?code=k%3D%3D", ` {"city": "Oslo"} `)
+	got := answerText(s, "POST", "/api/durabletask/orchestrators/Greet/my%20id@1?code=k%3D%3D", ` {"city": "Oslo"} `)
 	compare(t, "start", got, `
 202
 Location: http://localhost:8080/api/durabletask/instances/my%20id%401?taskHub=MyHub&connection=Storage&code=k%3D%3D
@@ -129,7 +129,7 @@ func TestStart_RefusesInvalidRequests(t *testing.T) {
 		{"another hub", "z?taskhub=Theirs", "", "400" + jsonAnswer + `{"Message":"This app serves task hub \"MyHub\"; the request is for task hub \"Theirs\"."}`},
 		{"another connection", "z?connection=Theirs", "", "400" + jsonAnswer + `{"Message":"This app serves the task hub of connection \"Storage\"; the request is for connection \"Theirs\"."}`},
 	} {
-		compare(t, tt.name, told(s, "POST", "/api/durabletask/orchestrators/Greet/"+tt.target, tt.body), tt.want)
+		compare(t, tt.name, answerText(s, "POST", "/api/durabletask/orchestrators/Greet/"+tt.target, tt.body), tt.want)
 	}
 	for _, target := range []string{"over", "q1?taskHub=myhub&connection=AzureWebJobsStorage", "q2?taskHub=&connection="} {
 		if w := call(s, "POST", "/api/durabletask/orchestrators/Greet/"+target, ""); w.Code != http.StatusAccepted {
@@ -172,7 +172,7 @@ Content-Type: application/json; charset=utf-8
 			timer := time.AfterFunc(tt.after, func() { hub.put("i", tt.status, func(i *provider.InstanceState) { i.Output = tt.output }) })
 			defer timer.Stop()
 			began := time.Now()
-			got := told(s, "POST", "/api/durabletask/orchestrators/Greet/i?timeout=10.5&pollingInterval=0.5"+tt.query, "")
+			got := answerText(s, "POST", "/api/durabletask/orchestrators/Greet/i?timeout=10.5&pollingInterval=0.5"+tt.query, "")
 			compare(t, tt.name, got, tt.want)
 			if took, most := time.Since(began), min(tt.after+time.Second, 10500*time.Millisecond); took > most {
 				t.Errorf("%s: took %v, want at most %v", tt.name, took, most)
@@ -352,6 +352,6 @@ func TestManagement_DistinguishesAnOutageFromOtherErrors(t *testing.T) {
 		},
 	} {
 		hub.fail(tt.err)
-		compare(t, tt.name, told(s, "GET", "/api/durabletask/instances/i", ""), tt.want)
+		compare(t, tt.name, answerText(s, "GET", "/api/durabletask/instances/i", ""), tt.want)
 	}
 }

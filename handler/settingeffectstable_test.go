@@ -391,8 +391,8 @@ func edgeEffects() []effect {
 	)
 	grid := func(member string) string { return "notifications.eventGrid." + member }
 	endpoint, key := grid("topicEndpoint=https://topic.example/api"), grid("keySettingName=TOPIC_KEY")
-	// told runs an instance and returns what the requests to the topic contain.
-	told := func(name, pattern string, answers ...int) func(a *settingsApp) any {
+	// published runs an instance and returns what the requests to the topic contain.
+	published := func(name, pattern string, answers ...int) func(a *settingsApp) any {
 		return func(a *settingsApp) any {
 			a.answers = append(a.answers[:0], answers...)
 			a.start(name+"/i", "", 45*time.Minute)
@@ -424,23 +424,23 @@ func edgeEffects() []effect {
 			time.Sleep(time.Minute)
 			return a.start("Quick", body, time.Second)
 		}},
-		{path: grid("topicEndpoint"), with: []string{file, key}, values: map[string]any{`"https://topic.example/api"`: "/api /api", `"https://topic.example/2"`: "/2 /2"}, see: told("Quick", "(/(?:api|2)) ", 200)},
-		{path: grid("keySettingName"), with: []string{file, endpoint}, values: map[string]any{`"TOPIC_KEY"`: "one one", `"OTHER_KEY"`: "two two"}, see: told("Quick", `(?i)aeg-sas-key:.(\w+)`, 200)},
+		{path: grid("topicEndpoint"), with: []string{file, key}, values: map[string]any{`"https://topic.example/api"`: "/api /api", `"https://topic.example/2"`: "/2 /2"}, see: published("Quick", "(/(?:api|2)) ", 200)},
+		{path: grid("keySettingName"), with: []string{file, endpoint}, values: map[string]any{`"TOPIC_KEY"`: "one one", `"OTHER_KEY"`: "two two"}, see: published("Quick", `(?i)aeg-sas-key:.(\w+)`, 200)},
 		{path: grid("publishRetryCount"), with: []string{file, endpoint, key}, values: map[string]any{`0`: 2, `3`: 8}, see: func(a *settingsApp) any {
-			told("Quick", "", 503)(a)
+			published("Quick", "", 503)(a)
 			return a.number(topic)
 		}},
 		{path: grid("publishRetryInterval"), with: []string{file, endpoint, key, grid("publishRetryCount=3")}, values: map[string]any{`"00:00:30"`: 30 * time.Second, `"00:10:00"`: 10 * time.Minute}, see: func(a *settingsApp) any {
-			told("Quick", "", 503)(a)
+			published("Quick", "", 503)(a)
 			return a.lately(topic)
 		}},
 		{path: grid("publishRetryHttpStatus"), with: []string{file, endpoint, key, grid("publishRetryCount=1")}, values: map[string]any{`[400]`: 4, `[401]`: 2}, see: func(a *settingsApp) any {
-			told("Quick", "", 400)(a)
+			published("Quick", "", 400)(a)
 			return a.number(topic)
 		}},
 		{
 			path: grid("publishEventTypes"), with: []string{file, endpoint, key},
-			values: map[string]any{`["Started"]`: "Running", `["Completed", "Failed"]`: "Failed"}, see: told("Broken", `"runtimeStatus":"(\w+)"`, 200),
+			values: map[string]any{`["Started"]`: "Running", `["Completed", "Failed"]`: "Failed"}, see: published("Broken", `"runtimeStatus":"(\w+)"`, 200),
 		},
 	}
 }

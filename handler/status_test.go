@@ -35,7 +35,7 @@ func TestStatus_CodeAndHeadersFollowTheRuntimeStatus(t *testing.T) {
 			want := code + headers + "\nContent-Type: application/json; charset=utf-8\n" +
 				`{"name":"Greet","instanceId":"i","runtimeStatus":"` + status.String() + `","input":null,"customStatus":null,"output":null,` +
 				`"createdTime":"2026-01-05T10:20:30Z","lastUpdatedTime":"2026-01-05T10:20:41Z"}`
-			compare(t, status.String()+errorOnFailure, told(s, "GET", target, ""), want)
+			compare(t, status.String()+errorOnFailure, answerText(s, "GET", target, ""), want)
 		}
 	}
 }
@@ -49,17 +49,17 @@ func TestStatus_MatchesTheExampleOfTheDocumentation(t *testing.T) {
 	s := readyServer(t, App{}, fakeConfig(t, hub))
 	const head = "200\nContent-Type: application/json; charset=utf-8\n" + `{"name":"MyOrchestrator","instanceId":"0f1c","runtimeStatus":"Completed","input":`
 	const tail = `,"customStatus":null,"output":[1,2,3],"createdTime":"2026-01-05T10:20:30Z","lastUpdatedTime":"2026-01-05T10:20:41Z"}`
-	compare(t, "with input", told(s, "GET", "/api/durabletask/instances/0f1c", ""), head+`{"city":"Oslo"}`+tail)
-	compare(t, "without", told(s, "GET", "/api/durabletask/instances/0f1c?SHOWINPUT=FALSE", ""), head+"null"+tail)
-	compare(t, "as given", told(s, "GET", "/api/durabletask/instances/0f1c?showInput=perhaps", ""), head+`{"city":"Oslo"}`+tail)
+	compare(t, "with input", answerText(s, "GET", "/api/durabletask/instances/0f1c", ""), head+`{"city":"Oslo"}`+tail)
+	compare(t, "without", answerText(s, "GET", "/api/durabletask/instances/0f1c?SHOWINPUT=FALSE", ""), head+"null"+tail)
+	compare(t, "as given", answerText(s, "GET", "/api/durabletask/instances/0f1c?showInput=perhaps", ""), head+`{"city":"Oslo"}`+tail)
 
-	compare(t, "without output", told(s, "GET", "/api/durabletask/instances/0f1c?showOutput=false", ""),
+	compare(t, "without output", answerText(s, "GET", "/api/durabletask/instances/0f1c?showOutput=false", ""),
 		head+`{"city":"Oslo"}`+strings.Replace(tail, "[1,2,3]", "null", 1))
 
 	hub.put("v", history.Completed, func(i *provider.InstanceState) {
 		i.Version, i.CustomStatus = "1.2", new(`{"at":"<b>"}`)
 	})
-	compare(t, "version and custom status", told(s, "GET", "/api/durabletask/instances/v", ""),
+	compare(t, "version and custom status", answerText(s, "GET", "/api/durabletask/instances/v", ""),
 		"200\nContent-Type: application/json; charset=utf-8\n"+
 			`{"name":"Greet","instanceId":"v","runtimeStatus":"Completed","input":null,"customStatus":{"at":"<b>"},"output":null,`+
 			`"createdTime":"2026-01-05T10:20:30Z","lastUpdatedTime":"2026-01-05T10:20:41Z","version":"1.2"}`)
@@ -116,10 +116,10 @@ func TestList_PagesWithTheContinuationHeader(t *testing.T) {
 			`"createdTime":"2026-01-05T10:20:30Z","lastUpdatedTime":"2026-01-05T10:20:41Z"}`
 	}
 	const head = "200\nContent-Type: application/json; charset=utf-8\nx-ms-continuation-token: "
-	compare(t, "first page", told(s, "GET", "/api/durabletask/instances?top=2", ""), head+provider.EncodeContinuation("c")+"\n["+row("a", "1")+","+row("b", "1")+"]")
-	compare(t, "last page", told(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", management.HeaderContinuation, provider.EncodeContinuation("c")), head+"\n["+row("c", "null")+"]")
-	compare(t, "nothing", told(s, "GET", "/api/durabletask/instances?instanceIdPrefix=x", ""), head+"\n[]")
-	compare(t, "bad size", told(s, "GET", "/api/durabletask/instances?top=0", ""),
+	compare(t, "first page", answerText(s, "GET", "/api/durabletask/instances?top=2", ""), head+provider.EncodeContinuation("c")+"\n["+row("a", "1")+","+row("b", "1")+"]")
+	compare(t, "last page", answerText(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", management.HeaderContinuation, provider.EncodeContinuation("c")), head+"\n["+row("c", "null")+"]")
+	compare(t, "nothing", answerText(s, "GET", "/api/durabletask/instances?instanceIdPrefix=x", ""), head+"\n[]")
+	compare(t, "bad size", answerText(s, "GET", "/api/durabletask/instances?top=0", ""),
 		"400\nContent-Type: application/json; charset=utf-8\n"+`{"Message":"top is 0; want 1 or more."}`)
 }
 
@@ -185,7 +185,7 @@ func TestList_ReadsNoPayloadThatTheRequestOmits(t *testing.T) {
 		"?showOutput=false":                 {Input: true},
 		"?showInput=false&SHOWOUTPUT=False": {},
 	} {
-		answer := told(s, "GET", "/api/durabletask/instances"+query, "")
+		answer := answerText(s, "GET", "/api/durabletask/instances"+query, "")
 		if got := hub.queries[len(hub.queries)-1].Fetch; got != want {
 			t.Errorf("%q reads %+v, want %+v", query, got, want)
 		}

@@ -21,8 +21,8 @@ import (
 //   - any other type is decoded from JSON;
 //   - a slice, for a trigger that supports batches, is the batch.
 //
-// A function fails if it returns an error, panics or exceeds its [Timeout]. The trigger then determines
-// what the host does. For example, it redelivers a message, but runs a timer only at its next time.
+// A function fails if it returns an error, panics or exceeds its [Timeout]. The host's reaction
+// depends on the trigger. For example, it redelivers a message, but runs a timer only at its next time.
 type Trigger struct {
 	function triggers.Function
 	run      func(ctx context.Context, call *Invocation, payload json.RawMessage) error

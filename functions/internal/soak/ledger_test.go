@@ -16,15 +16,15 @@ import (
 // acknowledgment is in doubt: it may have had its effect.
 type ledger struct {
 	mu       sync.Mutex // guards the fields below
-	starts   map[string]*begun
+	starts   map[string]*startedInstance
 	signals  map[string]map[string]bool // by tally and token; true if acknowledged
 	words    map[string][]spoken        // by listener, in order
 	counts   map[string]int             // of requests: acknowledged, in doubt
 	progress time.Time                  // of the last acknowledgment or completion
 }
 
-// begun records an instance that a client started.
-type begun struct {
+// startedInstance records an instance that a client started.
+type startedInstance struct {
 	shape        string
 	input        any
 	acknowledged bool
@@ -40,7 +40,7 @@ type spoken struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		starts: map[string]*begun{}, signals: map[string]map[string]bool{}, words: map[string][]spoken{},
+		starts: map[string]*startedInstance{}, signals: map[string]map[string]bool{}, words: map[string][]spoken{},
 		counts: map[string]int{}, progress: time.Now(),
 	}
 }
@@ -59,7 +59,7 @@ func (l *ledger) count(acknowledged bool) {
 func (l *ledger) intend(id, shape string, input any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.starts[id] = &begun{shape: shape, input: input}
+	l.starts[id] = &startedInstance{shape: shape, input: input}
 }
 
 func (l *ledger) started(id string, acknowledged bool) {
@@ -205,7 +205,7 @@ func (j *judgment) add(format string, args ...any) {
 }
 
 // instance judges one start.
-func (j *judgment) instance(id string, s *begun) {
+func (j *judgment) instance(id string, s *startedInstance) {
 	got, exists := j.found.Instances[id]
 	switch {
 	case !exists && s.acknowledged:

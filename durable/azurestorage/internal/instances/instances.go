@@ -252,9 +252,9 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 	return err
 }
 
-// Purge deletes an instance as [provider.Purger] specifies. It calls the function besides before it
+// Purge deletes an instance as [provider.Purger] specifies. It calls beforeRow before it
 // deletes the row.
-func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, besides func(ctx context.Context, id string) error) error {
+func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, beforeRow func(ctx context.Context, id string) error) error {
 	defer s.Forget(id)
 	blobs, err := s.BlobsOf(ctx, id)
 	if err != nil {
@@ -283,7 +283,7 @@ func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceSta
 	if err := s.Blobs.RemoveAll(ctx, blobs); err != nil {
 		return err
 	}
-	if err := besides(ctx, id); err != nil {
+	if err := beforeRow(ctx, id); err != nil {
 		return err
 	}
 	if row == nil {

@@ -319,9 +319,8 @@ func decodeMark(text string) (m mark, before []wire.Row, err error) {
 
 // encodeShortened returns the text of a mark with the rows of the previous execution, shortened until
 // they fit into a column. First it removes long texts. If that is not enough, it keeps only the first
-// row and the last rowsOfEnd rows. With the default limits, no process consumes so many messages at
-// once. The omitted data is missing in the records only if the worker crashes before it has sent the
-// full rows.
+// row and the last rowsOfEnd rows. The omitted data is missing in the records only if the worker
+// crashes before it has sent the full rows.
 func (m mark) encodeShortened(before []wire.Row) (string, error) {
 	text, err := m.encode(before)
 	if !errors.Is(err, errMarkTooLong) {
