@@ -44,7 +44,8 @@ func TestInit_RequiresTheVersionThatTheProgramHas(t *testing.T) {
 	for want, build := range map[string][]*debug.BuildInfo{
 		"v0.1.0": {dep(debug.Module{Version: "v0.1.0", Sum: "h1:x"}), program("v0.1.0", "h1:x")},
 		"": {
-			dep(debug.Module{Version: "v0.0.0", Replace: &debug.Module{Path: "../x"}}), {},
+			dep(debug.Module{Version: "v0.0.0", Replace: &debug.Module{Path: "../x"}}),
+			{},
 			program("(devel)", ""), program("v0.1.1-0.20261127000000-0123456789ab", ""), // built in a checkout
 		},
 	} {
