@@ -387,7 +387,7 @@ func checkCommand(words []string, b docsBlock, verbs map[string][]string) error 
 	case strings.HasPrefix(program, "scripts/"):
 		_, err := os.Stat(filepath.Join("..", program))
 		return err
-	case program == "bin/app" && len(args) > 0 && args[0] == "hub":
+	case (program == "bin/app" || program == "durable") && len(args) > 0 && args[0] == "hub":
 		return checkHubCommand(args[1:], verbs)
 	case program == "bin/app":
 		if len(args) > 0 && !slices.Contains(appArguments, args[0]) {

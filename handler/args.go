@@ -20,18 +20,42 @@ type appCommand struct {
 	name string // the first argument
 	args string // further arguments, for the usage text
 	does string
+	app  bool // the command needs the app, so [Tool] does not have it
 	run  func(app App, args []string, out io.Writer) error
+}
+
+// call runs the command, or prints its usage text or the version. It returns the exit code.
+func (c appCommand) call(app App, args []string, out, errs io.Writer) (code int) {
+	switch {
+	case c.run == nil: // it has codes of its own to exit with
+		return hubCommand(app, args, out, errs)
+	case len(args) > 0 && slices.Contains(helpWords, args[0]):
+		c.usage(out)
+		return exitOK
+	case len(args) > 0 && slices.Contains(versionWords, args[0]):
+		_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
+		return exitOK
+	}
+	if err := c.run(app, args, out); err != nil {
+		_, _ = fmt.Fprintln(errs, err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func (c appCommand) usage(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "  %s\n        %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
 }
 
 // appCommands lists all commands in the order of the usage text.
 var appCommands = []appCommand{
-	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, the folder of host.json", writeFunctionsCommand},
-	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", nil},
-	{"-schema", "", "write the JSON schema of host.json, for editors", schemaCommand},
-	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", openAPICommand},
-	{"-init", newapp.Usage, "write a new app into FOLDER; if one is there, show how a new one differs", initCommand},
-	{"package", "[-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", packageCommand},
-	{"deploy", "[-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", deployCommand},
+	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, the folder of host.json", true, writeFunctionsCommand},
+	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", false, nil},
+	{"-schema", "", "write the JSON schema of host.json, for editors", false, schemaCommand},
+	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", false, openAPICommand},
+	{"-init", newapp.Usage, "write a new app into FOLDER; if one is there, show how a new one differs", false, initCommand},
+	{"package", "[-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", true, packageCommand},
+	{"deploy", "[-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", true, deployCommand},
 }
 
 // The arguments that print the usage text and the version.
@@ -48,53 +72,69 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 	if len(args) == 0 {
 		return exitOK, false
 	}
-	for _, c := range appCommands {
-		if args[0] != c.name {
-			continue
-		}
-		if c.run == nil { // it has codes of its own to exit with
-			return hubCommand(app, args[1:], out, errs), true
-		}
-		if len(args) > 1 && slices.Contains(helpWords, args[1]) {
-			c.usage(out)
-			return exitOK, true
-		}
-		if len(args) > 1 && slices.Contains(versionWords, args[1]) {
-			_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
-			return exitOK, true
-		}
-		if err := c.run(app, args[1:], out); err != nil {
-			_, _ = fmt.Fprintln(errs, err)
-			return exitFailed, true
-		}
-		return exitOK, true
+	if c, ok := commandNamed(appCommands, args[0]); ok {
+		return c.call(app, args[1:], out, errs), true
 	}
 	if env, err := settings.ReadEnvironment(); err != nil || env.BehindHost() {
 		return exitOK, false
 	}
-	switch {
-	case slices.Contains(versionWords, args[0]):
-		_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
-		return exitOK, true
-	case slices.Contains(helpWords, args[0]):
-		programUsage(out)
-		return exitOK, true
-	}
-	_, _ = fmt.Fprintf(errs, "%q is not a command. ", args[0])
-	programUsage(errs)
-	return exitUsage, true
+	return generalCommand(appCommands, "Without a command the program serves the app. Commands are:", args[0], out, errs), true
 }
 
-func programUsage(out io.Writer) {
-	_, _ = fmt.Fprintln(out, "Without a command the program serves the app. Commands are:")
-	for _, c := range appCommands {
+// Tool runs the program's arguments as a command that needs no app, and then exits the process. It never
+// returns. The commands work on the task hub in the configuration of the working directory, as those of an
+// app do. Because the program has no functions, it explains instances by their histories alone, and refuses
+// to verify them.
+func Tool() { os.Exit(toolCommand(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// toolCommand runs the command in args and returns the exit code.
+func toolCommand(args []string, out, errs io.Writer) int {
+	commands := slices.DeleteFunc(slices.Clone(appCommands), func(c appCommand) bool { return c.app })
+	const title = "Works on task hubs without an app. Commands are:"
+	if len(args) == 0 {
+		programUsage(commands, title, errs)
+		return exitUsage
+	}
+	if c, ok := commandNamed(commands, args[0]); ok {
+		return c.call(App{}, args[1:], out, errs)
+	}
+	if _, ok := commandNamed(appCommands, args[0]); ok {
+		_, _ = fmt.Fprintf(errs, "%q needs the code of an app: run it with the app's own program.\n", args[0])
+		return exitUsage
+	}
+	return generalCommand(commands, title, args[0], out, errs)
+}
+
+// commandNamed returns the command with a name.
+func commandNamed(commands []appCommand, name string) (appCommand, bool) {
+	at := slices.IndexFunc(commands, func(c appCommand) bool { return c.name == name })
+	if at < 0 {
+		return appCommand{}, false
+	}
+	return commands[at], true
+}
+
+// generalCommand prints the version or the usage text, as arg asks. For another argument it prints an error.
+func generalCommand(commands []appCommand, title, arg string, out, errs io.Writer) (code int) {
+	switch {
+	case slices.Contains(versionWords, arg):
+		_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
+		return exitOK
+	case slices.Contains(helpWords, arg):
+		programUsage(commands, title, out)
+		return exitOK
+	}
+	_, _ = fmt.Fprintf(errs, "%q is not a command. ", arg)
+	programUsage(commands, title, errs)
+	return exitUsage
+}
+
+func programUsage(commands []appCommand, title string, out io.Writer) {
+	_, _ = fmt.Fprintln(out, title)
+	for _, c := range commands {
 		c.usage(out)
 	}
 	_, _ = fmt.Fprintln(out, "  --help, --version\n        print this, or the version of the program")
-}
-
-func (c appCommand) usage(out io.Writer) {
-	_, _ = fmt.Fprintf(out, "  %s\n        %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
 }
 
 // thisModule is the path of the module that contains this package.

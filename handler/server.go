@@ -108,7 +108,11 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		return err
 	}
 	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.api.Unreadable}
-	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
+	code := registry // that the client explains instances with
+	if len(app.Functions) == 0 {
+		code = nil // a client without a registry uses the history alone
+	}
+	client := durable.NewClient(hubClient, code, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	if app.Routes != nil {
 		app.Routes(api, client)
 	}

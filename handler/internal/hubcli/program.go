@@ -108,7 +108,7 @@ type Program struct {
 	// a local file.
 	Backup func(ctx context.Context, r CopyRequest) (BackedUp, error)
 	// Verify returns an error if a history does not match the program's orchestrators. The history is
-	// in the JSON of the management API.
+	// in the JSON of the management API. It is nil if the program has no orchestrators.
 	Verify func(history []byte) error
 	// Console serves the hub's web console on this machine until ctx ends. It passes the address to
 	// show.

@@ -137,6 +137,9 @@ type mismatchedInstance struct {
 
 // verify replays instances, or histories in files. It fails if any history does not match the code.
 func (r *replays) verify() error {
+	if r.program.Verify == nil {
+		return usageError("this program has no orchestrators to compare with: run hub verify with the app's own program")
+	}
 	var mismatched []mismatchedInstance
 	add := func(one mismatchedInstance) {
 		r.mu.Lock()
