@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
+)
+
+// checkout is the root of this module.
+var checkout = filepath.Join("..", "..")
+
+// The build fails if a program for this machine reports another version.
+func TestBuild_WritesProgramsThatReportTheVersionOfTheChangelog(t *testing.T) {
+	processtest.LeaveToFull(t)
+	text, err := os.ReadFile(filepath.Join(checkout, "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := newestVersion(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := git(t.Context(), checkout, "rev-parse", "HEAD"); err != nil {
+		t.Skipf("no checkout: %v", err)
+	}
+	t.Setenv("GOPROXY", "off") // the module cache has all modules
+	t.Setenv("GOSUMDB", "off")
+	here := runtime.GOOS + "/" + runtime.GOARCH
+	r := release{version: "v" + newest.number, platforms: []string{here}, out: filepath.Join(t.TempDir(), "release")}
+	if err := r.build(t.Context(), checkout); err != nil {
+		t.Fatal(err)
+	}
+	want := "LICENSE\n"
+	for _, program := range programs {
+		want += r.fileName(program, here) + "\n"
+	}
+	got := ""
+	sums, err := os.ReadFile(filepath.Join(r.out, checksumFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		got += strings.SplitN(line, "  ", 2)[1]
+	}
+	if got != want {
+		t.Errorf("%s has the files\n%s\nwant\n%s", checksumFile, got, want)
+	}
+	r.version = "v9.9.9"
+	if err := r.checkVersion(t.Context(), filepath.Join(r.out, "durable-v"+newest.number+"-"+strings.ReplaceAll(here, "/", "-")+exe())); err == nil {
+		t.Error("a program of another version passes the check")
+	}
+}
+
+func exe() string {
+	if runtime.GOOS == "windows" {
+		return ".exe"
+	}
+	return ""
+}
+
+func TestWriteChecksums_ListsEachFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, name := range []string{"b", "a"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("abc"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeChecksums(folder); err != nil {
+		t.Fatal(err)
+	}
+	const sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // SHA-256 of abc
+	got, err := os.ReadFile(filepath.Join(folder, checksumFile))
+	if want := fmt.Sprintf("%s  a\n%[1]s  b\n", sum); err != nil || string(got) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+func TestFileName_HasVersionAndPlatform(t *testing.T) {
+	t.Parallel()
+	r := release{version: "v0.1.0"}
+	for platform, want := range map[string]string{"linux/arm64": "durable-v0.1.0-linux-arm64", "windows/amd64": "durable-v0.1.0-windows-amd64.exe"} {
+		if got := r.fileName("handler/cmd/durable", platform); got != want {
+			t.Errorf("%s: %s, want %s", platform, got, want)
+		}
+	}
+}
