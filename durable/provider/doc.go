@@ -33,13 +33,61 @@
 // [Progress.Disposition] implements guarantees 4 and 7. [InstanceState.Apply] derives an
 // instance's status from its events.
 //
+// # Required interfaces
+//
+//   - [Provider] is a hub: a [Client] and a [Worker].
+//   - [Session] is the lock of an [OrchestrationWorkItem].
+//   - [ActivityLock] is the lock of an [ActivityWorkItem].
+//
+// A hub that implements these runs orchestrations and entities.
+//
 // # Optional interfaces
 //
-// The engine, clients and operators find optional interfaces by type assertion. [Purger],
-// [Rewinder], [Placer], [Tracker], [Awaiter] and [Follower] are for clients. [Clock] is a hub's
-// own time. [Checker], [LoadReporter], [UsageReporter], [PartitionReporter],
-// [UndecodableKeeper] and [Primary] are for operators. [Sole], [Exact] and [Settler] let the
-// engine skip work. [Portable] copies a hub with running instances to another provider.
+// Callers find optional interfaces by type assertion. A hub without an interface works like
+// this:
+//
+// Operations of clients, on a [Client]. Without the interface the operation fails with
+// [ErrNotSupported]:
+//
+//   - [Purger]: durable.Client.Purge, PurgeMany and CleanEntities.
+//   - [Rewinder]: durable.Client.Rewind.
+//   - [Tracker]: durable.Client.Tracking.
+//
+// Faster or more exact answers, on a [Client]:
+//
+//   - [Awaiter]: Instance.Wait returns when the hub notices the end. Without it, Wait polls.
+//   - [Follower]: Instance.Wait gets the output without a request, and messages to an instance
+//     of this process need no look at its state. Without it, both read the state.
+//   - [Placer]: durable.Client.Why reports the queue position of an instance that has not
+//     started. Without it, the reason has no position.
+//   - [Clock]: messages of clients have timestamps of the hub's clock. Without it, they have
+//     time.Now.
+//
+// Less work for the engine. Without the interface the engine assumes the worst case:
+//
+//   - [Exact], on a [Worker]: entities store almost nothing about their callers. Without it,
+//     they remember received messages.
+//   - [Sole], on a [Worker]: work for an unregistered function fails immediately. Without it, the
+//     work waits for another worker.
+//   - [Settler], on a [Session]: the engine forgets committed messages when they can no longer be
+//     redelivered. Without it, the engine forgets them at once.
+//
+// Health and operation, on a [Client]. Without the interface the handler omits the figures or
+// refuses the command:
+//
+//   - [Checker]: the health of the hub, and 503 while the storage is overloaded.
+//   - [LoadReporter]: the load, for scaling.
+//   - [UsageReporter]: counts of storage requests.
+//   - [PartitionReporter]: partitions that this process cannot serve.
+//   - [UndecodableKeeper]: undecodable messages, and their return to the queues.
+//   - [Primary]: the command that makes this app the primary app.
+//
+// Copies, on a [Provider]:
+//
+//   - [Portable]: copies a hub with running instances to and from another provider, item by item
+//     through a [HubWriter].
+//
+// # Tests
 //
 // providertest.Exercise tests the guarantees. It also tests [Purger], [Rewinder], [Follower],
 // [Checker], [Exact] and [Portable] if the provider implements them.
