@@ -23,7 +23,7 @@ func touch(context.Context, durable.Void) (durable.Void, error) {
 }
 
 // authors returns a registry with the activities above and more.
-func authors(more ...*durable.Function) *durable.Registry {
+func authors(more ...*durable.Registration) *durable.Registry {
 	r := durable.NewRegistry(
 		durable.Activity("SayHello", sayHello),
 		durable.Activity("Count", count),
@@ -203,7 +203,7 @@ func TestTask_CanBeAwaitedAgainAndBySeveralBranches(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		all, err := durable.AwaitAll(branches...)
+		all, err := durable.AwaitAll(ctx, branches...)
 		return append(all, n), err
 	})
 	s.Start(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
@@ -11,7 +12,12 @@ import (
 // AwaitAll waits until all tasks are complete and returns their values in the order of
 // the tasks. The error joins the errors of all failed tasks, in the same order. The
 // values of failed tasks are zero.
-func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
+//
+// A nil task fails the orchestration with a [UsageError].
+func AwaitAll[T any](ctx *Context, tasks ...*Task[T]) ([]T, error) {
+	if slices.Contains(tasks, nil) {
+		ctx.x.Refuse("AwaitAll", "durable: AwaitAll was given a nil task")
+	}
 	values := make([]T, len(tasks))
 	var failed []error
 	for i, t := range tasks {
@@ -84,7 +90,7 @@ func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), i
 		for i := range in {
 			start(i)
 		}
-		return AwaitAll(tasks...)
+		return AwaitAll(ctx, tasks...)
 	}
 	c := ctx.x.Collect(nil)
 	defer c.Stop()
@@ -95,7 +101,7 @@ func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), i
 		start(i)
 		c.Add(tasks[i].future())
 	}
-	return AwaitAll(tasks...)
+	return AwaitAll(ctx, tasks...)
 }
 
 // Go runs f as a branch of the orchestrator and returns its result as a task. Branches

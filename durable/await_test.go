@@ -17,7 +17,7 @@ func TestAwaitAll_ReturnsValuesInOrderAndJoinsErrors(t *testing.T) {
 		for _, in := range []string{"a", "b", "c", "d"} {
 			tasks = append(tasks, durable.CallActivity(ctx, count, in))
 		}
-		values, err := durable.AwaitAll(tasks...)
+		values, err := durable.AwaitAll(ctx, tasks...)
 		return fmt.Sprint(values), fmt.Errorf("%v: %w", values, err)
 	})
 	s.Start(nil)
@@ -33,7 +33,7 @@ func TestAwaitAll_ReturnsValuesInOrderAndJoinsErrors(t *testing.T) {
 func TestAwaitAll_WithoutTasksReturnsImmediately(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
-		values, err := durable.AwaitAll[int]()
+		values, err := durable.AwaitAll[int](ctx)
 		return len(values), err
 	})
 	s.Start(nil)
@@ -118,6 +118,16 @@ func TestAwaitAny_RejectsNoTasksAndNilTasks(t *testing.T) {
 	}
 }
 
+func TestAwaitAll_RejectsNilTasks(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		_, err := durable.AwaitAll(ctx, durable.CallActivity(ctx, reserve, purchase{}), nil)
+		return "", err
+	})
+	s.Start(nil)
+	wantFailure(t, s, "AwaitAll was given a nil task")
+}
+
 func TestAsCompleted_YieldsTasksAsTheyComplete(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
@@ -193,7 +203,7 @@ func TestGo_RunsBranchesInTurn(t *testing.T) {
 		}
 		a, b := branch("a"), branch("b")
 		log = append(log, "both made")
-		_, err := durable.AwaitAll(a, b)
+		_, err := durable.AwaitAll(ctx, a, b)
 		return log, err
 	})
 	wantActions(t, s.Start(nil), `0 task Count ["a"]`, `1 task Count ["b"]`)

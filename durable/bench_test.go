@@ -32,7 +32,7 @@ func callMany(ctx *durable.Context, in many) (sum int, err error) {
 		}
 		sum += n
 	}
-	values, err := durable.AwaitAll(tasks...)
+	values, err := durable.AwaitAll(ctx, tasks...)
 	for _, n := range values {
 		sum += n
 	}

@@ -70,8 +70,9 @@ func NewClient(p provider.Client, r *Registry, opts ...ClientOption) *Client {
 }
 
 // OverridableStates selects the existing instances that a start with the same ID may
-// replace. It is a [ClientOption]. host.json uses the same names for
-// overridableExistingInstanceStates.
+// replace. host.json uses the same names for overridableExistingInstanceStates.
+//
+// Applies to: [NewClient].
 type OverridableStates int
 
 const (
@@ -217,8 +218,8 @@ func (c *Client) instance(ctx context.Context, id InstanceID, fetch provider.Fet
 	return c.hub.Instance(ctx, string(id), fetch)
 }
 
-// List returns one page of the instances that match q.
-func (c *Client) List(ctx context.Context, q Query) (*Page, error) {
+// ListInstances returns one page of the instances that match q.
+func (c *Client) ListInstances(ctx context.Context, q Query) (*Page, error) {
 	p, err := c.list(ctx, q.rows())
 	if err != nil {
 		return nil, err
@@ -242,10 +243,10 @@ func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, er
 	return p, nil
 }
 
-// All returns an iterator over all instances that match q, starting with the page that
+// AllInstances returns an iterator over all instances that match q, starting with the page that
 // q.Continuation selects. It reads pages on demand. If a page cannot be read, it yields
-// the error and ends. It skips unreadable instances; [Client.List] reports them.
-func (c *Client) All(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
+// the error and ends. It skips unreadable instances; [Client.ListInstances] reports them.
+func (c *Client) AllInstances(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
 	return func(yield func(*InstanceState, error) bool) {
 		for page, err := range c.pages(ctx, q.rows()) {
 			if err != nil {
@@ -295,7 +296,7 @@ func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, e
 //
 // Why fails with [ErrInstanceNotFound] if the instance does not exist. An outage of the
 // hub is an error too.
-func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) { return why(ctx, c, id) }
+func (c *Client) Why(ctx context.Context, id InstanceID) (*Diagnosis, error) { return why(ctx, c, id) }
 
 // Tracking returns a page of the tracking records of an instance: the events of all its
 // executions, oldest first. Records outlive the histories that they were copied from.
@@ -616,7 +617,7 @@ func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, 
 	return page, nil
 }
 
-// AllEntities returns an iterator over all entities that match q. Like [Client.All], it
+// AllEntities returns an iterator over all entities that match q. Like [Client.AllInstances], it
 // reads pages on demand.
 func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*EntityState, error] {
 	return func(yield func(*EntityState, error) bool) {
@@ -655,7 +656,7 @@ func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (Entity
 	var group errgroup.Group // without a context: an error must not stop the other cleanings
 	group.SetLimit(maxConcurrentPurges)
 	var listErr error
-	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
+	for row, err := range c.AllInstances(ctx, Query{IDPrefix: "@"}) {
 		if err != nil {
 			listErr = err
 			break

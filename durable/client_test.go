@@ -350,7 +350,7 @@ func TestClient_ReadsInstancesFromTheHub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := c.List(t.Context(), durable.Query{IDPrefix: "b"})
+	page, err := c.ListInstances(t.Context(), durable.Query{IDPrefix: "b"})
 	if err != nil || len(page.Instances) != 1 || page.Instances[0].Instance.InstanceID != "b" {
 		t.Errorf("list is %+v, %v; want instance b", page, err)
 	}

@@ -74,16 +74,13 @@ type Config struct {
 	// effect.
 	KeepFailedEntityEffects bool
 
-	// NoExtendedSessions unloads each instance from memory after every episode. By
-	// default an instance stays in memory for ExtendedSessionIdle, so its next episode
-	// need not read and replay the history. It is unloaded early if another instance
-	// needs its slot (see MaxConcurrentOrchestrators), if another worker acquires its
-	// partition, or if memory is short: the histories of waiting instances use at most
-	// 64 MiB. At most MaxConcurrentEntities entities are kept in memory.
-	NoExtendedSessions bool
-
 	// ExtendedSessionIdle is the maximum time that an idle instance stays in memory, up
-	// to a day. Zero means 30 seconds.
+	// to a day. While it is in memory, its next episode need not read and replay the
+	// history. It is unloaded early if another instance needs its slot (see
+	// MaxConcurrentOrchestrators), if another worker acquires its partition, or if memory
+	// is short: the histories of waiting instances use at most 64 MiB. At most
+	// MaxConcurrentEntities entities are kept in memory. Zero means 30 seconds. A negative
+	// value unloads each instance after every episode.
 	ExtendedSessionIdle time.Duration
 
 	// ShutdownTimeout is the time that running activities and episodes get to finish
@@ -257,7 +254,7 @@ func (c Config) Validate() error {
 		value, max time.Duration
 	}{
 		{"EntityReorderWindow", max(c.EntityReorderWindow, 0), 365 * 24 * time.Hour},
-		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
+		{"ExtendedSessionIdle", max(c.ExtendedSessionIdle, 0), 24 * time.Hour},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
 		{"EpisodeWarnAfter", c.EpisodeWarnAfter, time.Hour},
 		{"StallTimeout", c.StallTimeout, time.Hour},

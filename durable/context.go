@@ -24,7 +24,7 @@ import (
 type Context struct {
 	x        *replay.Execution
 	registry *Registry
-	function *Function
+	function *Registration
 	logger   *slog.Logger // created by the first call of Logger
 	// firstForeignCall is the error of the first durable call from a goroutine that the
 	// orchestrator started.

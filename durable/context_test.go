@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
@@ -83,6 +84,10 @@ func TestContext_NewUUIDEqualsDurabletaskDotnet(t *testing.T) {
 	ids := strings.Split(strings.Trim(out, "[]"), ",")
 	if len(ids) != 3 || ids[0] == ids[1] || ids[1] == ids[2] || ids[0] == ids[2] {
 		t.Errorf("UUIDs are not distinct: %s", out)
+	}
+	var read []durable.UUID
+	if err := json.Unmarshal([]byte(out), &read); err != nil || read[0].String() != "c98c7c85-b4aa-5e52-9eac-441911159cbc" {
+		t.Errorf("read %v, %v", read, err)
 	}
 }
 

@@ -16,11 +16,14 @@ type continueAsNewOptions struct {
 	discard bool
 }
 
-// DiscardEvents is a [ContinueAsNewOption] that discards external events that were
-// received but not awaited.
-type DiscardEvents struct{}
+// DiscardEvents discards external events that were received but not awaited.
+//
+// Applies to: [ContinueAsNew].
+const DiscardEvents = discardEvents(true)
 
-func (DiscardEvents) applyContinueAsNew(o *continueAsNewOptions) { o.discard = true }
+type discardEvents bool
+
+func (d discardEvents) applyContinueAsNew(o *continueAsNewOptions) { o.discard = bool(d) }
 
 // ContinueAsNew ends this execution of the instance and starts the next one with the
 // input in and an empty history. The orchestrator must return the results of

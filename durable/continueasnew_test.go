@@ -42,7 +42,7 @@ func TestContinueAsNew_WorksIfItIsWrappedOrCalledInABranch(t *testing.T) {
 	branch = func(ctx *durable.Context, n int) (string, error) {
 		a := durable.Go(ctx, func() (string, error) { return durable.ContinueAsNew(ctx, branch, n+1) })
 		b := durable.Go(ctx, func() (string, error) { return "", errDeclined })
-		_, err := durable.AwaitAll(b, a)
+		_, err := durable.AwaitAll(ctx, b, a)
 		return "", err
 	}
 	for name, orch := range map[string]func(ctx *durable.Context, n int) (string, error){"wrapped": wrapped, "branch": branch} {
@@ -186,7 +186,7 @@ func TestContinueAsNew_DiscardsEventsOnRequest(t *testing.T) {
 		want int
 	}{
 		{nil, 2},
-		{[]durable.ContinueAsNewOption{durable.DiscardEvents{}}, 0},
+		{[]durable.ContinueAsNewOption{durable.DiscardEvents}, 0},
 	} {
 		var again func(ctx *durable.Context, n int) (int, error)
 		again = func(ctx *durable.Context, n int) (int, error) {
@@ -228,7 +228,7 @@ func TestContinueAsNew_CanChangeTheVersion(t *testing.T) {
 			old := durable.NewRegistry(
 				durable.Orchestrator("Loop", loopV1, durable.Version("1.0")),
 				durable.Orchestrator("Loop", loopV2, durable.Version("2.0")))
-			stop := run(t, h, old, durable.Config{NoExtendedSessions: !sessions})
+			stop := run(t, h, old, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})
 			c := durable.NewClient(h, old)
 			i, err := durable.Start(t.Context(), c, loopV1, nil)
 			if err != nil {
@@ -243,7 +243,7 @@ func TestContinueAsNew_CanChangeTheVersion(t *testing.T) {
 			}
 			stop()
 			latest := durable.NewRegistry(durable.Orchestrator("Loop", loopAny))
-			defer run(t, h, latest, durable.Config{NoExtendedSessions: !sessions})()
+			defer run(t, h, latest, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})()
 			out, err := i.Wait(t.Context())
 			if got := strings.Join(out, " "); err != nil || got != "one:1.0 two:2.0 two:2.0 any:3.0" {
 				t.Errorf("output %s, %v", got, err)

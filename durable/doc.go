@@ -63,9 +63,19 @@
 //   - [AwaitAny] waits for the first task that completes.
 //   - [AsCompleted] returns tasks in the order in which they complete.
 //
-// Package functions take the [Context] as their first argument; methods of the values
-// that they return take none. Clients use Start, Raise and Signal. Orchestrations and
-// entities use methods that end in From instead, such as [Event.RaiseFrom].
+// Functions take the [Context] as their first argument, as do the methods of names such
+// as [Event] and [ActivityName]. The methods of a [Task] take none.
+//
+// Clients use Start, Raise and Signal. Orchestrators and entities use the functions and
+// methods that end in From instead: [StartFrom], [SignalFrom], [Event.RaiseFrom].
+//
+// # Options
+//
+// An option is a value at the end of a call. It is a value that also exists elsewhere
+// ([InstanceID], [Version], [Tags], [RetryPolicy]), a constant ([Recursive],
+// [FireAndForget], [DiscardEvents]), or the result of a function with a time
+// ([StartAt], [SignalAfter]). The compiler accepts an option only where it has an
+// effect. The comment of an option lists these calls after "Applies to".
 //
 // # Failures
 //
@@ -108,7 +118,7 @@
 //	const meter = durable.EntityKey[Counter]("meter-7")
 //
 //	total, err := durable.CallEntity(ctx, meter, (*Counter).Add, 5).Await()
-//	durable.SignalEntity(ctx, meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
+//	durable.SignalFrom(ctx, meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
 //
 // Entities are created on first use: the first operation gets the zero value of the
 // type, or the value of [InitialState]. An operation that fails changes nothing and

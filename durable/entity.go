@@ -38,7 +38,7 @@ const entityKind functionKind = "entity"
 // Entity panics if the name is empty or cannot be part of an instance ID. It also
 // panics if two operations have names that differ only in case, or if one function has
 // two names.
-func Entity[S any](name string, ops ...Operation[S]) *Function {
+func Entity[S any](name string, ops ...Operation[S]) *Registration {
 	t := reflect.TypeFor[S]()
 	if _, err := (EntityID{Name: name}).checked(); err != nil {
 		panic(fmt.Sprintf("durable: entity %q of %v cannot have this name: %v", name, t, err))
@@ -54,7 +54,7 @@ func Entity[S any](name string, ops ...Operation[S]) *Function {
 		},
 		encode: func(state any) (*string, error) { return encode(*state.(*S)) },
 	}
-	f := &Function{kind: entityKind, name: lowerName(name), symbol: t.String(), entity: e}
+	f := &Registration{kind: entityKind, name: lowerName(name), symbol: t.String(), entity: e}
 	for _, op := range ops {
 		op.applyEntity(f)
 	}
@@ -68,14 +68,14 @@ func lowerName(name string) string { return strings.ToLower(name) }
 // Operation describes entities with state S: one of their operations ([Op] or [AnyOp])
 // or their initial state ([InitialState]).
 type Operation[S any] interface {
-	applyEntity(f *Function)
+	applyEntity(f *Registration)
 	of(*S) // binds an Operation to its type of state
 }
 
-type entityOption[S any] func(f *Function)
+type entityOption[S any] func(f *Registration)
 
-func (o entityOption[S]) applyEntity(f *Function) { o(f) }
-func (entityOption[S]) of(*S)                     {}
+func (o entityOption[S]) applyEntity(f *Registration) { o(f) }
+func (entityOption[S]) of(*S)                         {}
 
 // Op gives a method its wire name as an operation. Case is ignored. Callers name the
 // operation by its method expression, such as (*Counter).Add. The method can be a plain
@@ -90,7 +90,7 @@ func (entityOption[S]) of(*S)                     {}
 // worker crashes before the new state is stored, the operation runs again on the old
 // state, so its effects count once.
 func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error)) Operation[S] {
-	return entityOption[S](func(f *Function) {
+	return entityOption[S](func(f *Registration) {
 		fn := reflect.ValueOf(method)
 		symbol := symbolOf(fn.Pointer())
 		switch {
@@ -132,7 +132,7 @@ func asOperation[S, I, O any](method func(*S, *EntityContext, I) (O, error)) ope
 //
 //	durable.Entity("Store", durable.AnyOp((*Store).Do))
 func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error)) Operation[S] {
-	return entityOption[S](func(f *Function) {
+	return entityOption[S](func(f *Registration) {
 		switch {
 		case method == nil:
 			panic(fmt.Sprintf("durable: AnyOp of entity %q is a nil function", f.name))
@@ -147,7 +147,7 @@ func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error))
 // S's zero value. The function initial must return the same value each time it is
 // called for an entity.
 func InitialState[S any](initial func(EntityID) S) Operation[S] {
-	return entityOption[S](func(f *Function) {
+	return entityOption[S](func(f *Registration) {
 		if initial == nil {
 			panic(fmt.Sprintf("durable: the initial state of entity %q is a nil function", f.name))
 		}
@@ -169,7 +169,7 @@ type entityType struct {
 // operation changes the state that the pointer state refers to, and returns its output.
 type operation func(state any, ctx *EntityContext, input *string) (*string, error)
 
-func (e *entityType) add(f *Function, name string, fn reflect.Value, op operation) {
+func (e *entityType) add(f *Registration, name string, fn reflect.Value, op operation) {
 	key := strings.ToUpper(name)
 	if e.operations[key] != nil {
 		panic(fmt.Sprintf("durable: entity %q has two operations named %q; case is ignored", f.name, name))

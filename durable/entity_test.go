@@ -38,7 +38,7 @@ func (c *counter) Reset(ctx *durable.EntityContext, _ durable.Void) (durable.Voi
 	return durable.Void{}, nil
 }
 
-func counters(more ...durable.Operation[counter]) *durable.Function {
+func counters(more ...durable.Operation[counter]) *durable.Registration {
 	return durable.Entity("Counter", append([]durable.Operation[counter]{
 		durable.Op("add", (*counter).Add), durable.Op("get", (*counter).Get), durable.Op("reset", (*counter).Reset),
 	}, more...)...)
@@ -63,7 +63,7 @@ func (s *store) Do(ctx *durable.EntityContext, in json.RawMessage) (any, error) 
 }
 
 // perform runs an operation of the entity f.
-func perform(t *testing.T, f *durable.Function, op entity.Operation) entity.Result {
+func perform(t *testing.T, f *durable.Registration, op entity.Operation) entity.Result {
 	t.Helper()
 	code, ok := durable.EngineOf(durable.NewRegistry(f, durable.Orchestrator("Ship", shipIt), durable.ErrorValue("Negative", errNegative))).Entity(f.Name())
 	if !ok {
@@ -84,7 +84,7 @@ type undecodable struct{}
 
 func (*undecodable) UnmarshalJSON([]byte) error { panic("oh") }
 
-func undecodables() *durable.Function {
+func undecodables() *durable.Registration {
 	return durable.Entity("Undecodable", durable.InitialState(func(durable.EntityID) undecodable { panic("ah") }))
 }
 
@@ -110,7 +110,7 @@ func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 	begins := counters(durable.InitialState(func(id durable.EntityID) counter { return counter{int64(len(id.Key)) * 100} }))
 	for _, c := range []struct {
 		name          string
-		of            *durable.Function
+		of            *durable.Registration
 		op            entity.Operation
 		state, output string
 		failure       string
@@ -176,8 +176,8 @@ func (*teller) Tell(ctx *durable.EntityContext, _ durable.Void) ([]any, error) {
 func (*teller) Send(ctx *durable.EntityContext, in string) ([]durable.InstanceID, error) {
 	durable.EntityOperation[int, durable.Void]("add").SignalFrom(ctx, durable.EntityID{Name: "Counter", Key: "X"}, 1)
 	durable.EntityOperation[int, durable.Void]("add").SignalFrom(ctx, durable.EntityID{Name: "counter", Key: ""}, 2, durable.SignalAfter(time.Hour))
-	durable.SignalEntity(ctx, durable.EntityKey[teller]("y"), (*teller).Tell, durable.Void{}, durable.SignalAt(ctx.Now().Add(-time.Hour)))
-	random, err := durable.StartOrchestration(ctx, shipIt, in)
+	durable.SignalFrom(ctx, durable.EntityKey[teller]("y"), (*teller).Tell, durable.Void{}, durable.SignalAt(ctx.Now().Add(-time.Hour)))
+	random, err := durable.StartFrom(ctx, shipIt, in)
 	if err != nil {
 		return nil, err
 	}
@@ -189,18 +189,18 @@ func (*teller) Send(ctx *durable.EntityContext, in string) ([]durable.InstanceID
 func (*teller) Misuse(ctx *durable.EntityContext, what string) (durable.Void, error) {
 	switch what {
 	case "key":
-		durable.SignalEntity(ctx, durable.EntityKey[teller]("a/b"), (*teller).Tell, durable.Void{})
+		durable.SignalFrom(ctx, durable.EntityKey[teller]("a/b"), (*teller).Tell, durable.Void{})
 	case "state":
-		durable.SignalEntity(ctx, durable.EntityKey[counter]("a"), (*counter).Get, durable.Void{})
+		durable.SignalFrom(ctx, durable.EntityKey[counter]("a"), (*counter).Get, durable.Void{})
 	case "operation":
-		durable.SignalEntity(ctx, durable.EntityKey[teller]("a"), func(*teller, *durable.EntityContext, int) (int, error) { return 0, nil }, 1)
+		durable.SignalFrom(ctx, durable.EntityKey[teller]("a"), func(*teller, *durable.EntityContext, int) (int, error) { return 0, nil }, 1)
 	case "input":
 		durable.EntityOperation[func(), durable.Void]("add").SignalFrom(ctx, durable.EntityID{Name: "counter"}, func() {})
 	}
 	return durable.Void{}, nil
 }
 
-func tellers() *durable.Function {
+func tellers() *durable.Registration {
 	return durable.Entity("Teller", durable.Op("tell", (*teller).Tell), durable.Op("send", (*teller).Send), durable.Op("misuse", (*teller).Misuse))
 }
 

@@ -45,7 +45,7 @@ func BenchmarkEntityCall(b *testing.B) {
 	const calls = 100
 	for _, extended := range []bool{false, true} {
 		b.Run(fmt.Sprintf("extendedSessions=%t", extended), func(b *testing.B) {
-			onMemhub(b, durable.Config{NoExtendedSessions: !extended}, func(ctx context.Context, c *durable.Client) {
+			onMemhub(b, durable.Config{ExtendedSessionIdle: sessionIdle(extended)}, func(ctx context.Context, c *durable.Client) {
 				b.ReportAllocs()
 				for b.Loop() {
 					i, err := durable.Start(ctx, c, addUp, calls)

@@ -59,31 +59,31 @@ var (
 	_ Signaler = (*EntityContext)(nil)
 )
 
-// SignalEntity sends an entity a signal to perform an operation. It does not wait for
-// the result:
+// SignalFrom sends an entity a signal to perform an operation. It does not wait for the
+// result:
 //
-//	durable.SignalEntity(ctx, Meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
+//	durable.SignalFrom(ctx, Meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
 //
 // An orchestrator's signal is sent when the orchestrator next awaits a task or returns.
 // An operation's signal is sent when the operation has succeeded. The result of the
 // signaled operation is discarded; a failure is logged.
 //
-// SignalEntity panics with a [UsageError] if the input cannot be encoded, or if the
+// SignalFrom panics with a [UsageError] if the input cannot be encoded, or if the
 // entity or the operation is not registered. It also panics if the key is invalid or the
 // orchestrator has locked the entity. The panic fails the orchestration or the operation.
-func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) {
+func SignalFrom[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) {
 	id, name, err := operationOf(ctx.entities(), key, operation)
-	signalEntity(ctx, id, name, in, opts, err)
+	signalFrom(ctx, id, name, in, opts, err)
 }
 
-// signalEntity sends a signal. It refuses the call if err is not nil.
-func signalEntity(ctx Signaler, id entity.ID, operation string, in any, opts []SignalOption, err error) {
+// signalFrom sends a signal. It refuses the call if err is not nil.
+func signalFrom(ctx Signaler, id entity.ID, operation string, in any, opts []SignalOption, err error) {
 	if err != nil {
-		ctx.refuse("SignalEntity", "durable: SignalEntity: "+err.Error())
+		ctx.refuse("SignalFrom", "durable: SignalFrom: "+err.Error())
 	}
 	input, err := encode(in)
 	if err != nil {
-		ctx.refuse("SignalEntity", fmt.Sprintf("durable: encode input of operation %s of %s: %v", operation, id, err))
+		ctx.refuse("SignalFrom", fmt.Sprintf("durable: encode input of operation %s of %s: %v", operation, id, err))
 	}
 	ctx.signal(id, operation, input, dueAt(ctx.Now(), opts))
 }
@@ -101,9 +101,13 @@ func (o signalOption) applySignal(to *signalOptions) { o(to) }
 
 // SignalAt returns the option to deliver a signal at time t. The zero time, or a time
 // in the past, means immediately.
+//
+// Applies to: [Signal], [SignalFrom], [Client.SignalEntity].
 func SignalAt(t time.Time) SignalOption { return signalOption(func(o *signalOptions) { o.due = t }) }
 
 // SignalAfter returns the option to deliver a signal after d.
+//
+// Applies to: [Signal], [SignalFrom], [Client.SignalEntity].
 func SignalAfter(d time.Duration) SignalOption {
 	return signalOption(func(o *signalOptions) { o.due = o.now.Add(d) })
 }
@@ -187,10 +191,10 @@ func (o EntityOperation[I, O]) Call(ctx *Context, e AnyEntity, in I) *Task[O] {
 }
 
 // SignalFrom signals the operation of the entity. It behaves like the function
-// [SignalEntity].
+// [SignalFrom].
 func (o EntityOperation[I, O]) SignalFrom(ctx Signaler, e AnyEntity, in I, opts ...SignalOption) {
 	id, err := e.entityID(ctx.entities())
-	signalEntity(ctx, id, string(o), in, opts, err)
+	signalFrom(ctx, id, string(o), in, opts, err)
 }
 
 // entityCall identifies the operation that a task calls.

@@ -123,7 +123,7 @@ func TestCallEntity_WorksWithAwaitAnyAndAwaitAll(t *testing.T) {
 			tasks = append(tasks, durable.CallEntity(ctx, durable.EntityKey[counter](fmt.Sprint(i)), (*counter).Add, i))
 		}
 		first := durable.AwaitAny(ctx, tasks[0], tasks[1], tasks[2])
-		all, err := durable.AwaitAll(tasks...)
+		all, err := durable.AwaitAll(ctx, tasks...)
 		for i, task := range tasks {
 			if first == durable.Awaitable(task) {
 				all = append(all, int64(-i))
@@ -184,12 +184,12 @@ func TestCallEntity_RejectsInvalidCalls(t *testing.T) {
 	}
 }
 
-func TestSignalEntity_SendsImmediatelyOrLater(t *testing.T) {
+func TestSignalFrom_SendsImmediatelyOrLater(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
-		durable.SignalEntity(ctx, meter, (*counter).Add, 1)
-		durable.SignalEntity(ctx, meter, (*counter).Add, 2, durable.SignalAfter(time.Minute))
-		durable.SignalEntity(ctx, meter, (*counter).Add, 3, durable.SignalAt(ctx.Now().Add(-time.Minute)))
+		durable.SignalFrom(ctx, meter, (*counter).Add, 1)
+		durable.SignalFrom(ctx, meter, (*counter).Add, 2, durable.SignalAfter(time.Minute))
+		durable.SignalFrom(ctx, meter, (*counter).Add, 3, durable.SignalAt(ctx.Now().Add(-time.Minute)))
 		durable.EntityOperation[int, int]("Take").SignalFrom(ctx, durable.EntityID{Name: "Other", Key: "K"}, 4, durable.SignalAt(ctx.Now().Add(time.Hour)))
 		return durable.Void{}, nil
 	})
@@ -205,12 +205,12 @@ func TestSignalEntity_SendsImmediatelyOrLater(t *testing.T) {
 	wantOutput(t, s, "<nil>")
 }
 
-func TestSignalEntity_InvalidSignalFailsTheOrchestration(t *testing.T) {
+func TestSignalFrom_InvalidSignalFailsTheOrchestration(t *testing.T) {
 	t.Parallel()
 	s := withCounters(t, func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
-		durable.SignalEntity(ctx, durable.EntityKey[counter]("a#b"), (*counter).Add, 1)
+		durable.SignalFrom(ctx, durable.EntityKey[counter]("a#b"), (*counter).Add, 1)
 		return durable.Void{}, nil
 	})
 	wantSent(t, s.Start(nil))
-	wantFailure(t, s, "SignalEntity: Instance IDs must not contain")
+	wantFailure(t, s, "SignalFrom: Instance IDs must not contain")
 }

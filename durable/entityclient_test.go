@@ -26,7 +26,7 @@ type entityRig struct {
 }
 
 // inEntityRig runs test with a rig.
-func inEntityRig(t *testing.T, cfg durable.Config, test func(t *testing.T, r entityRig), more ...*durable.Function) {
+func inEntityRig(t *testing.T, cfg durable.Config, test func(t *testing.T, r entityRig), more ...*durable.Registration) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,14 +331,14 @@ func TestLockEntities_TransfersKeepTheTotal(t *testing.T) {
 type launcher struct{}
 
 func (*launcher) Launch(ctx *durable.EntityContext, in string) (durable.InstanceID, error) {
-	return durable.StartOrchestration(ctx, tellsItself, in, durable.InstanceID("launched"), durable.Version("2"), durable.Tags{"a": "b"}, durable.StartAt(ctx.Now().Add(time.Hour)))
+	return durable.StartFrom(ctx, tellsItself, in, durable.InstanceID("launched"), durable.Version("2"), durable.Tags{"a": "b"}, durable.StartAt(ctx.Now().Add(time.Hour)))
 }
 
 func tellsItself(ctx *durable.Context, in string) (string, error) {
 	return fmt.Sprint(in, ctx.Version(), ctx.Tags()["a"], ctx.ParentInstanceID()), nil
 }
 
-func TestStartOrchestration_AppliesItsOptions(t *testing.T) {
+func TestStartFrom_AppliesItsOptions(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		launch := durable.EntityOperation[string, durable.InstanceID]("launch")
 		if err := launch.Signal(r.ctx, r.client, durable.EntityID{Name: "Launcher", Key: "k"}, "moon "); err != nil {

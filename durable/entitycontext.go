@@ -99,7 +99,7 @@ func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Sentence:
 func (c *EntityContext) entities() *Registry { return c.registry }
 
 func (c *EntityContext) signal(target entity.ID, operation string, input *string, due time.Time) {
-	c.addAction("SignalEntity", &entity.Signal{Target: target, Operation: operation, Input: input, Due: due})
+	c.addAction("SignalFrom", &entity.Signal{Target: target, Operation: operation, Input: input, Due: due})
 }
 
 func (c *EntityContext) start(name string, version Version, in any, opts []StartOption) (InstanceID, error) {
@@ -124,16 +124,15 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 	if o.at.After(c.Now()) {
 		s.Due = o.at
 	}
-	c.addAction("StartOrchestration", s)
+	c.addAction("StartFrom", s)
 	return o.id, nil
 }
 
-// StartOrchestration starts an orchestration from an entity operation. The orchestrator
-// must be registered. The start is sent when the operation has succeeded.
-// StartOrchestration returns the ID of the instance, which is generated unless opts
+// StartFrom starts an orchestration from an entity operation. The orchestrator must be
+// registered. The start is sent when the operation has succeeded. StartFrom returns the ID of the instance, which is generated unless opts
 // include an [InstanceID]. If an instance with the ID has not ended, nothing is started
 // and no error is reported.
-func StartOrchestration[I, O any](ctx *EntityContext, orch func(*Context, I) (O, error), in I, opts ...StartOption) (InstanceID, error) {
+func StartFrom[I, O any](ctx *EntityContext, orch func(*Context, I) (O, error), in I, opts ...StartOption) (InstanceID, error) {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)
 	if err != nil {
 		return "", err

@@ -34,7 +34,7 @@ func transfer(ctx *durable.Context, amount int64) (int, error) {
 	}
 	taken := durable.CallEntity(ctx, from, (*counter).Add, -amount)
 	given := durable.CallEntity(ctx, to, (*counter).Add, amount)
-	_, err = durable.AwaitAll(taken, given)
+	_, err = durable.AwaitAll(ctx, taken, given)
 	return len(locked), err
 }
 
@@ -96,7 +96,7 @@ func TestLockEntities_FailsTheOrchestrationOnARuleViolation(t *testing.T) {
 	}{
 		"another section":                        {func(ctx *durable.Context) { durable.LockEntities(ctx, to) }, "Must not enter another critical section"},
 		"a child":                                {func(ctx *durable.Context) { durable.CallSubOrchestrator(ctx, transfer, 1) }, "cannot call suborchestrators"},
-		"a signal to a locked entity":            {func(ctx *durable.Context) { durable.SignalEntity(ctx, from, (*counter).Add, 1) }, "Must not signal a locked entity"},
+		"a signal to a locked entity":            {func(ctx *durable.Context) { durable.SignalFrom(ctx, from, (*counter).Add, 1) }, "Must not signal a locked entity"},
 		"a call of an entity that is not locked": {func(ctx *durable.Context) { durable.CallEntity(ctx, to, (*counter).Add, 1) }, "not one of the locked entities"},
 		"two calls at a time": {func(ctx *durable.Context) {
 			durable.CallEntity(ctx, from, (*counter).Add, 1)

@@ -18,7 +18,7 @@ type tracedMeter int
 
 func (m *tracedMeter) Add(ctx *durable.EntityContext, n int) (int, error) {
 	if n < 0 {
-		durable.SignalEntity(ctx, durable.EntityKey[tracedMeter]("never"), (*tracedMeter).Add, 1)
+		durable.SignalFrom(ctx, durable.EntityKey[tracedMeter]("never"), (*tracedMeter).Add, 1)
 		return 0, errors.New("too little")
 	}
 	*m += tracedMeter(n)
@@ -26,8 +26,8 @@ func (m *tracedMeter) Add(ctx *durable.EntityContext, n int) (int, error) {
 }
 
 func (m *tracedMeter) Tell(ctx *durable.EntityContext, n int) (durable.Void, error) {
-	durable.SignalEntity(ctx, durable.EntityKey[tracedMeter]("other"), (*tracedMeter).Add, n)
-	_, err := durable.StartOrchestration(ctx, tracedReader, durable.Void{}, durable.InstanceID("reader"))
+	durable.SignalFrom(ctx, durable.EntityKey[tracedMeter]("other"), (*tracedMeter).Add, n)
+	_, err := durable.StartFrom(ctx, tracedReader, durable.Void{}, durable.InstanceID("reader"))
 	return durable.Void{}, err
 }
 
@@ -35,7 +35,7 @@ func tracedReader(ctx *durable.Context, _ durable.Void) (int, error) { return 1,
 
 func tracedCaller(ctx *durable.Context, _ durable.Void) (int, error) {
 	key := durable.EntityKey[tracedMeter]("a")
-	durable.SignalEntity(ctx, key, (*tracedMeter).Add, 5, durable.SignalAfter(time.Minute))
+	durable.SignalFrom(ctx, key, (*tracedMeter).Add, 5, durable.SignalAfter(time.Minute))
 	ctx.Sleep(time.Hour)
 	unlock := durable.LockEntities(ctx, key)
 	defer unlock()

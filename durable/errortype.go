@@ -27,7 +27,7 @@ import (
 // them and return such failures themselves.
 //
 // ErrorType panics if the name is empty or E is an interface.
-func ErrorType[E error](name string) *Function {
+func ErrorType[E error](name string) *Registration {
 	t := reflect.TypeFor[E]()
 	if t.Kind() == reflect.Interface {
 		panic(fmt.Sprintf("durable: error %q: %v is an interface; use a concrete type", name, t))
@@ -52,7 +52,7 @@ func ErrorType[E error](name string) *Function {
 // match count too: errors of package os match fs.ErrNotExist.
 //
 // ErrorValue panics if the name is empty, or if the error is nil or not comparable.
-func ErrorValue(name string, err error) *Function {
+func ErrorValue(name string, err error) *Registration {
 	if err == nil || !reflect.TypeOf(err).Comparable() {
 		panic(fmt.Sprintf("durable: error %q: %#v is nil or not comparable", name, err))
 	}
@@ -69,11 +69,11 @@ func ErrorValue(name string, err error) *Function {
 	}, fmt.Sprintf("%q", err))
 }
 
-func newError(n *namedError, symbol string) *Function {
+func newError(n *namedError, symbol string) *Registration {
 	if strings.TrimSpace(n.name) == "" {
 		panic(fmt.Sprintf("durable: error %s has no name", symbol))
 	}
-	return &Function{kind: errorKind, name: n.name, symbol: symbol, failure: n}
+	return &Registration{kind: errorKind, name: n.name, symbol: symbol, failure: n}
 }
 
 // namedError is an error value or an error type that has a wire name.

@@ -35,8 +35,8 @@ func (e wordError) Error() string { return "word " + string(e) }
 
 var errSoldOut = errors.New("sold out")
 
-func namedErrors() []*durable.Function {
-	return []*durable.Function{
+func namedErrors() []*durable.Registration {
+	return []*durable.Registration{
 		durable.ErrorType[*declinedError]("Declined"),
 		durable.ErrorType[wordError]("Word"),
 		durable.ErrorValue("SoldOut", errSoldOut),
@@ -45,7 +45,7 @@ func namedErrors() []*durable.Function {
 
 // recordedFailure returns the failure that an orchestrator records if it returns err. The
 // registry contains names.
-func recordedFailure(t *testing.T, err error, names ...*durable.Function) *history.FailureDetails {
+func recordedFailure(t *testing.T, err error, names ...*durable.Registration) *history.FailureDetails {
 	t.Helper()
 	r := authors(names...)
 	r.Add(durable.Orchestrator("Main", func(*durable.Context, durable.Void) (int, error) { return 0, err }))
@@ -205,7 +205,7 @@ func TestErrorValue_IsFoundAnywhereInTheErrorTree(t *testing.T) {
 			act := func(context.Context, string) (string, error) { return "", fail() }
 			child := func(ctx *durable.Context, _ durable.Void) (string, error) {
 				a, b := durable.CallActivity(ctx, sold, "x"), durable.CallActivity(ctx, act, "x")
-				_, err := durable.AwaitAll(a, b)
+				_, err := durable.AwaitAll(ctx, a, b)
 				if !errors.Is(err, fs.ErrNotExist) {
 					return "", fmt.Errorf("the error is not in the chain: %w", errDeclined)
 				}
@@ -349,7 +349,7 @@ func TestEngineErrors_KeepTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Fickle", fickle), durable.Activity("Echo", echo))
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
-		defer run(t, h, r, durable.Config{NoExtendedSessions: true})() // without sessions every episode replays
+		defer run(t, h, r, durable.Config{ExtendedSessionIdle: -1})() // without sessions every episode replays
 		i, err := durable.Start(t.Context(), durable.NewClient(h, r), main, durable.Void{})
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func TestEvent_NamesAreCaseInsensitive(t *testing.T) {
 func TestEvent_CompletesTheNewestOfSeveralWaits(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
-		return durable.AwaitAll(number.Wait(ctx), number.Wait(ctx), number.Wait(ctx))
+		return durable.AwaitAll(ctx, number.Wait(ctx), number.Wait(ctx), number.Wait(ctx))
 	})
 	s.Start(nil)
 	s.Episode(raised("Number", "1"))

@@ -21,7 +21,7 @@ func translateAll(ctx *durable.Context, pages []string) ([]string, error) {
 			return durable.CallActivity(ctx, translate, text).Await()
 		})
 	}
-	return durable.AwaitAll(branches...)
+	return durable.AwaitAll(ctx, branches...)
 }
 
 // Run branches of several steps concurrently.

@@ -31,7 +31,7 @@ var ErrNegative = errors.New("the counter would become negative")
 func tally(ctx *durable.Context, readings []int64) (int64, error) {
 	meter := durable.EntityKey[Counter]("meter-7")
 	for _, n := range readings {
-		durable.SignalEntity(ctx, meter, (*Counter).Add, n)
+		durable.SignalFrom(ctx, meter, (*Counter).Add, n)
 	}
 	_, err := durable.CallEntity(ctx, meter, (*Counter).Add, -1000).Await()
 	if !errors.Is(err, ErrNegative) {
@@ -68,7 +68,7 @@ func (s *Summary) Report(ctx *durable.EntityContext, r DeviceReport) (durable.Vo
 	(*s)[r.Device] = r.Temperature
 	if r.Temperature > 80 {
 		// The start is sent when the report is stored, exactly once.
-		if _, err := durable.StartOrchestration(ctx, raiseAlarm, r, durable.InstanceID("alarm-"+r.Device)); err != nil {
+		if _, err := durable.StartFrom(ctx, raiseAlarm, r, durable.InstanceID("alarm-"+r.Device)); err != nil {
 			return durable.Void{}, err
 		}
 	}
@@ -99,7 +99,7 @@ func inspect(ctx *durable.Context, reports int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		durable.SignalEntity(ctx, site, (*Summary).Report, report)
+		durable.SignalFrom(ctx, site, (*Summary).Report, report)
 	}
 	return durable.CallEntity(ctx, site, (*Summary).Hottest, durable.Void{}).Await()
 }

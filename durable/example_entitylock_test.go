@@ -41,7 +41,7 @@ func transferMoney(ctx *durable.Context, t Transfer) (string, error) {
 	}
 	taken := durable.CallEntity(ctx, t.From, (*Account).Book, -t.Cents)
 	given := durable.CallEntity(ctx, t.To, (*Account).Book, t.Cents)
-	if _, err := durable.AwaitAll(taken, given); err != nil {
+	if _, err := durable.AwaitAll(ctx, taken, given); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("moved %d", t.Cents), nil
@@ -56,13 +56,13 @@ func transfers(ctx *durable.Context, all []Transfer) ([]string, error) {
 	for i, t := range all {
 		tasks[i] = durable.CallSubOrchestrator(ctx, transferMoney, t)
 	}
-	done, err := durable.AwaitAll(tasks...)
+	done, err := durable.AwaitAll(ctx, tasks...)
 	if err != nil {
 		return nil, err
 	}
 	rest := durable.CallEntity(ctx, "a", (*Account).Balance, durable.Void{})
 	got := durable.CallEntity(ctx, "b", (*Account).Balance, durable.Void{})
-	balances, err := durable.AwaitAll(rest, got)
+	balances, err := durable.AwaitAll(ctx, rest, got)
 	return append(done, fmt.Sprint(balances)), err
 }
 
@@ -107,7 +107,7 @@ func printAll(ctx *durable.Context, titles []string) (durable.Void, error) {
 	for i, title := range titles {
 		tasks[i] = durable.CallSubOrchestrator(ctx, printDocument, title)
 	}
-	_, err := durable.AwaitAll(tasks...)
+	_, err := durable.AwaitAll(ctx, tasks...)
 	return durable.Void{}, err
 }
 

@@ -18,7 +18,7 @@ func backup(ctx *durable.Context, dir string) (total int64, err error) {
 	for i, f := range files {
 		tasks[i] = durable.CallActivity(ctx, copyFile, f) // all run concurrently
 	}
-	sizes, err := durable.AwaitAll(tasks...)
+	sizes, err := durable.AwaitAll(ctx, tasks...)
 	for _, n := range sizes {
 		total += n
 	}

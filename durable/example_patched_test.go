@@ -24,7 +24,7 @@ func buyChecked(ctx *durable.Context, c cart) (string, error) {
 // Change code while instances are running. One instance has already called charge with
 // the old code and continues without the check.
 func ExampleContext_Patched() {
-	activities := []*durable.Function{
+	activities := []*durable.Registration{
 		durable.Activity("ReserveStock", reserveStock), durable.Activity("CheckFraud", checkFraud), durable.Activity("Charge", charge),
 	}
 	start := &history.ExecutionStarted{Header: history.Header{EventID: -1}, Name: "Order", Input: new(`{"id":"41"}`)}

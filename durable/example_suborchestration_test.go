@@ -33,7 +33,7 @@ func setUpSite(ctx *durable.Context, devices []string) (string, error) {
 	for i, device := range devices {
 		tasks[i] = durable.CallSubOrchestrator(ctx, setUpDevice, device, retry, durable.InstanceID("set up "+device))
 	}
-	ready, err := durable.AwaitAll(tasks...)
+	ready, err := durable.AwaitAll(ctx, tasks...)
 	if err != nil {
 		return "", err
 	}

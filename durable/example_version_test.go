@@ -26,6 +26,7 @@ func buyLater(*durable.Context, cart) (string, error) { return "in the basket", 
 func buyAll(ctx *durable.Context, c cart) ([]string, error) {
 	const byName = durable.OrchestratorName[cart, string]("Buy")
 	return durable.AwaitAll(
+		ctx,
 		byName.Call(ctx, c, durable.Version("1.0")),
 		byName.Call(ctx, c, durable.Version("1.1")),
 		durable.CallSubOrchestrator(ctx, buyLater, c)) // the version that buyLater is registered for

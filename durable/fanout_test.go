@@ -65,7 +65,7 @@ func TestFanOut_Of10000(t *testing.T) {
 			for i := range tasks {
 				tasks[i] = durable.CallSubOrchestrator(ctx, greet, "a")
 			}
-			all, err := durable.AwaitAll(tasks...)
+			all, err := durable.AwaitAll(ctx, tasks...)
 			return len(all), err
 		}, func(id int) history.Event { return childDone(id, `"x"`) }},
 	} {

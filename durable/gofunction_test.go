@@ -81,7 +81,7 @@ func TestRegistry_FindsAClosureByItsLiteral(t *testing.T) {
 			durable.CallActivity(ctx, inlined("another"), "in")
 			durable.CallActivity(ctx, ofAny(new(int)), nil)
 			durable.CallActivity(ctx, ofAny(new(string)), nil)
-			durable.SignalEntity(ctx, durable.EntityKey[sumOf]("k"), addTo(2), 1)
+			durable.SignalFrom(ctx, durable.EntityKey[sumOf]("k"), addTo(2), 1)
 			return "", nil
 		}))
 	s := stageOf(t, r)

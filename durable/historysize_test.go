@@ -106,7 +106,7 @@ func TestMaxOrchestrationActions_EndsAnEndlessLoop(t *testing.T) {
 						return "", err
 					}
 				default:
-					durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget{})
+					durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget)
 				}
 			}
 			return "done", nil

@@ -80,7 +80,7 @@ func (c HTTPConfig) validate() error {
 const reservedPrefix = "BuiltIn::"
 
 // checkReserved panics if the name of f is reserved.
-func checkReserved(f *Function) {
+func checkReserved(f *Registration) {
 	if len(f.name) >= len(reservedPrefix) && strings.EqualFold(f.name[:len(reservedPrefix)], reservedPrefix) {
 		panic(fmt.Sprintf("durable: %s %q, of %s, cannot have that name: names that start with %s are reserved",
 			f.kind, f.name, f.symbol, reservedPrefix))

@@ -243,7 +243,7 @@ func TestWorker_PollsHTTPJobsOnTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
 			r := durable.NewRegistry(durable.Orchestrator("RunJob", runJob))
-			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions, HTTP: durable.HTTPConfig{Transport: new(job), PollInterval: 7 * time.Second}})()
+			defer run(t, h, r, durable.Config{ExtendedSessionIdle: sessionIdle(sessions), HTTP: durable.HTTPConfig{Transport: new(job), PollInterval: 7 * time.Second}})()
 			began := time.Now()
 			instance, err := durable.Start(t.Context(), durable.NewClient(h, r), runJob, durable.Void{})
 			if err != nil {

@@ -256,7 +256,7 @@ func TestCallHTTP_SchedulesTheRequestImmediately(t *testing.T) {
 		a := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/"})
 		ctx.Timer(time.Hour)
 		b := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://b/"})
-		all, err := durable.AwaitAll(a, b)
+		all, err := durable.AwaitAll(ctx, a, b)
 		return []int{all[0].StatusCode, all[1].StatusCode}, err
 	})
 	wantHTTP(t, s.Start(nil), "0 GET https://a/", "1 timer 1h0m0s", "2 GET https://b/")

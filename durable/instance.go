@@ -12,8 +12,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// InstanceID identifies an orchestration instance in its task hub. As a [StartOption]
-// or a [SubOrchestrationOption] it sets the ID of the new instance.
+// InstanceID identifies an orchestration instance in its task hub. As an option it sets
+// the ID of the new instance.
+//
+// Applies to: [Start], [StartFrom], [Client.StartByName], [Client.Restart],
+// [CallSubOrchestrator].
 type InstanceID string
 
 // Instance is an orchestration instance whose output has type O.
@@ -118,7 +121,7 @@ func (i *Instance[O]) output(ctx context.Context, s *InstanceState) (O, error) {
 type OrchestrationFailedError struct {
 	InstanceID InstanceID
 	// Status is Failed, Terminated or Canceled.
-	Status history.RuntimeStatus
+	Status RuntimeStatus
 	// Output is the failure text or the reason of the termination. It may be nil.
 	Output *string
 	// Failure is the failure that the history contains. It is nil if the instance was

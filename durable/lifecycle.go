@@ -1,9 +1,5 @@
 package durable
 
-import (
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
-)
-
 // LifecycleEvent reports to [Config.Lifecycle] that an orchestration has started or
 // ended. An orchestration that continues as new reports Completed and then Running, as
 // in .NET.
@@ -11,7 +7,7 @@ type LifecycleEvent struct {
 	Name       string
 	InstanceID InstanceID
 	// Status is Running for a start. For an end it is Completed, Failed or Terminated.
-	Status history.RuntimeStatus
+	Status RuntimeStatus
 	// Reason is the failure message, or the reason of the termination.
 	Reason string
 }

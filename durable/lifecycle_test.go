@@ -53,7 +53,7 @@ func TestLifecycle_ReportsStartsAndEnds(t *testing.T) {
 						panic("a panic of the listener must have no effect")
 					}
 					h, r := memhub.New(), durable.NewRegistry(durable.Orchestrator("Sleeper", lifecycleSleeper))
-					stop := run(t, h, r, durable.Config{Lifecycle: listen, NoExtendedSessions: !sessions})
+					stop := run(t, h, r, durable.Config{Lifecycle: listen, ExtendedSessionIdle: sessionIdle(sessions)})
 					c := durable.NewClient(h, r)
 					i, err := durable.Start(t.Context(), c, lifecycleSleeper, test.input, durable.InstanceID("i"))
 					if err != nil {

@@ -24,7 +24,7 @@ func countWorkItems(t *testing.T, sessions bool) {
 		reader := sdk.NewManualReader()
 		h, r := memhub.New(), tracedFunctions()
 		stop := run(t, h, r, durable.Config{
-			NoExtendedSessions: !sessions, Metrics: durable.Metrics{Provider: sdk.NewMeterProvider(sdk.WithReader(reader))},
+			ExtendedSessionIdle: sessionIdle(sessions), Metrics: durable.Metrics{Provider: sdk.NewMeterProvider(sdk.WithReader(reader))},
 		})
 		c := durable.NewClient(h, r)
 		if _, err := durable.Start(t.Context(), c, tracedListener, durable.Void{}, durable.InstanceID("listener")); err != nil {

@@ -85,7 +85,7 @@ func (p *plant) fansOut(ctx *durable.Context, part string) ([]string, error) {
 			return nil, err // ignores the other tasks
 		}
 	}
-	return durable.AwaitAll(tasks...)
+	return durable.AwaitAll(ctx, tasks...)
 }
 
 func (p *plant) outruns(ctx *durable.Context, part string) ([]string, error) {
@@ -93,7 +93,7 @@ func (p *plant) outruns(ctx *durable.Context, part string) ([]string, error) {
 	if _, err := fast.Await(); err != nil {
 		return nil, err
 	}
-	return durable.AwaitAll(fast, slow)
+	return durable.AwaitAll(ctx, fast, slow)
 }
 
 func (p *plant) delegates(ctx *durable.Context, part string) (string, error) {
@@ -124,7 +124,7 @@ func withWorker(t *testing.T, f func(t *testing.T, p *plant, c *durable.Client))
 		t.Run(fmt.Sprint("sessions ", sessions), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, p := memhub.New(), new(plant)
-				defer run(t, h, p.registry(), durable.Config{NoExtendedSessions: !sessions})()
+				defer run(t, h, p.registry(), durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})()
 				f(t, p, durable.NewClient(h, p.registry()))
 			})
 		})

@@ -36,11 +36,11 @@ type PurgeResult struct {
 // PurgeFilter selects instances to purge. An instance must match all conditions that
 // are set, and must have ended.
 type PurgeFilter struct {
-	CreatedFrom time.Time               // inclusive; zero means no limit
-	CreatedTo   time.Time               // inclusive; zero means no limit
-	Statuses    []history.RuntimeStatus // empty means every status of an ended instance
-	IDPrefix    string                  // empty means any
-	Name        string                  // name of the orchestrator; empty means any
+	CreatedFrom time.Time       // inclusive; zero means no limit
+	CreatedTo   time.Time       // inclusive; zero means no limit
+	Statuses    []RuntimeStatus // empty means every status of an ended instance
+	IDPrefix    string          // empty means any
+	Name        string          // name of the orchestrator; empty means any
 }
 
 // Limits of the concurrent purges and of the errors that PurgeMany returns.

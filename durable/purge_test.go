@@ -19,7 +19,7 @@ import (
 func allIDs(t testing.TB, c *durable.Client, q durable.Query) []string {
 	t.Helper()
 	var ids []string
-	for s, err := range c.All(t.Context(), q) {
+	for s, err := range c.AllInstances(t.Context(), q) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestAll_ReadsPagesOnDemand(t *testing.T) {
 		t.Errorf("%v on %d pages, want 5 on 3", got, h.pages)
 	}
 	h.pages = 0
-	for s, err := range c.All(t.Context(), durable.Query{PageSize: 2}) {
+	for s, err := range c.AllInstances(t.Context(), durable.Query{PageSize: 2}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestAll_ReadsPagesOnDemand(t *testing.T) {
 	}
 	h.err = errors.New("out of order")
 	n := 0
-	for s, err := range c.All(t.Context(), durable.Query{}) {
+	for s, err := range c.AllInstances(t.Context(), durable.Query{}) {
 		if n++; s != nil || !errors.Is(err, h.err) {
 			t.Errorf("%v, %v; want the error", s, err)
 		}

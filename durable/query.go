@@ -18,7 +18,7 @@ type InstanceState struct {
 	Instance      history.OrchestrationInstance
 	Name          string
 	Version       string
-	Status        history.RuntimeStatus
+	Status        RuntimeStatus
 	Input         *string   // JSON; nil if absent or not fetched
 	Output        *string   // JSON, or the reason of a failure or termination; nil if absent or not fetched
 	CustomStatus  *string   // JSON; nil if it was never set
@@ -37,11 +37,11 @@ type InstanceState struct {
 
 // Query selects instances that match all conditions that are set.
 type Query struct {
-	CreatedFrom time.Time               // inclusive; zero means no limit
-	CreatedTo   time.Time               // inclusive; zero means no limit
-	Statuses    []history.RuntimeStatus // empty means any
-	IDPrefix    string                  // empty means any
-	Name        string                  // name of the orchestrator; empty means any
+	CreatedFrom time.Time       // inclusive; zero means no limit
+	CreatedTo   time.Time       // inclusive; zero means no limit
+	Statuses    []RuntimeStatus // empty means any
+	IDPrefix    string          // empty means any
+	Name        string          // name of the orchestrator; empty means any
 	// ExcludeEntities excludes instances whose ID starts with "@".
 	ExcludeEntities bool
 	Fetch           Fetch

@@ -100,7 +100,7 @@ func (p *program) step(depth int) error {
 	}
 	switch p.rng.IntN(7) {
 	case 0:
-		v, err := durable.AwaitAll(tasks...)
+		v, err := durable.AwaitAll(p.ctx, tasks...)
 		p.logf("all %v, %v", v, err)
 	case 1, 2:
 		var any []durable.Awaitable

@@ -16,10 +16,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// Function is a named orchestrator, activity, entity or error that can be added to a
-// [Registry]. [Orchestrator], [Activity], [Entity], [ErrorType] and [ErrorValue] return
-// one.
-type Function struct {
+// Registration gives an orchestrator, an activity, an entity or an error its wire name
+// in a [Registry]. [Orchestrator], [Activity], [Entity], [ErrorType] and [ErrorValue]
+// return one.
+type Registration struct {
 	kind    functionKind
 	name    string
 	version Version                                                   // of an orchestrator; empty means all versions
@@ -31,11 +31,12 @@ type Function struct {
 	entity  *entityType                                               // of an entity
 }
 
-// FuncOption configures [Orchestrator]. [Version] implements it.
-type FuncOption interface{ applyFunction(*Function) }
+// OrchestratorOption configures the registration of an [Orchestrator]. [Version]
+// implements it.
+type OrchestratorOption interface{ applyOrchestrator(*Registration) }
 
-// Name returns the wire name of the function.
-func (f *Function) Name() string { return f.name }
+// Name returns the wire name.
+func (f *Registration) Name() string { return f.name }
 
 type functionKind string
 
@@ -62,10 +63,10 @@ const (
 //
 // Orchestrator panics if the name is empty, or if fn is nil or generic. [Registry.Add]
 // explains how methods and closures are matched.
-func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts ...FuncOption) *Function {
+func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts ...OrchestratorOption) *Registration {
 	f := newFunction(orchestratorKind, name, fn)
 	for _, o := range opts {
-		o.applyFunction(f)
+		o.applyOrchestrator(f)
 	}
 	f.run = func(ctx *Context, input *string) (*string, error) {
 		in, err := decode[I](input)
@@ -99,7 +100,7 @@ func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts .
 //
 // Activity panics if the name is empty, or if fn is nil or generic. [Registry.Add]
 // explains how methods and closures are matched.
-func Activity[I, O any](name string, fn func(context.Context, I) (O, error)) *Function {
+func Activity[I, O any](name string, fn func(context.Context, I) (O, error)) *Registration {
 	f := newFunction(activityKind, name, fn)
 	f.act = func(ctx context.Context, input *string) (*string, error) {
 		in, err := decodeArgument[I](input)
@@ -119,7 +120,7 @@ func Activity[I, O any](name string, fn func(context.Context, I) (O, error)) *Fu
 	return f
 }
 
-func newFunction(kind functionKind, name string, fn any) *Function {
+func newFunction(kind functionKind, name string, fn any) *Registration {
 	v := reflect.ValueOf(fn)
 	switch {
 	case strings.TrimSpace(name) == "":
@@ -127,7 +128,7 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 	case v.IsNil():
 		panic(fmt.Sprintf("durable: %s %q is a nil function", kind, name))
 	}
-	f := &Function{kind: kind, name: name, fn: v, symbol: symbolOf(v.Pointer())}
+	f := &Registration{kind: kind, name: name, fn: v, symbol: symbolOf(v.Pointer())}
 	if isGeneric(f.symbol) {
 		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which is indistinguishable from its other instances; "+
 			"register a plain function that calls it", kind, name, f.symbol))
@@ -137,9 +138,9 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 
 // Registry maps wire names to functions and functions to wire names.
 type Registry struct {
-	byName  map[functionName]*Function
-	byCode  byFunction[*Function]
-	byState map[reflect.Type]*Function // entities
+	byName  map[functionName]*Registration
+	byCode  byFunction[*Registration]
+	byState map[reflect.Type]*Registration // entities
 	errors  namedErrors
 	worker  workerSettings
 	replays *dispatch.Replays // of Verify and clients
@@ -161,14 +162,14 @@ type functionName struct {
 	version Version // in upper case
 }
 
-func keyOf(f *Function) functionName {
+func keyOf(f *Registration) functionName {
 	return functionName{f.kind, strings.ToUpper(f.name), f.version.key()}
 }
 
 // NewRegistry returns a Registry that contains fns. It panics as [Registry.Add] does.
-func NewRegistry(fns ...*Function) *Registry {
+func NewRegistry(fns ...*Registration) *Registry {
 	r := &Registry{
-		byName: make(map[functionName]*Function), byCode: make(byFunction[*Function]), byState: make(map[reflect.Type]*Function),
+		byName: make(map[functionName]*Registration), byCode: make(byFunction[*Registration]), byState: make(map[reflect.Type]*Registration),
 		replays: new(dispatch.Replays),
 	}
 	r.Add(fns...)
@@ -198,10 +199,10 @@ func NewRegistry(fns ...*Function) *Registry {
 //
 // To register one activity twice with different configurations, write a function for
 // each, and call them with an [ActivityName].
-func (r *Registry) Add(fns ...*Function) {
+func (r *Registry) Add(fns ...*Registration) {
 	for _, f := range fns {
 		if f == nil {
-			panic("durable: a nil *Function was added to a registry")
+			panic("durable: a nil *Registration was added to a registry")
 		}
 		checkReserved(f)
 		name := keyOf(f)
@@ -231,7 +232,7 @@ func (r *Registry) Add(fns ...*Function) {
 }
 
 // orchestrator returns the function for instances of a version, or nil.
-func (r *Registry) orchestrator(name string, version Version) *Function {
+func (r *Registry) orchestrator(name string, version Version) *Registration {
 	key := functionName{orchestratorKind, strings.ToUpper(name), version.key()}
 	if f := r.byName[key]; f != nil {
 		return f
@@ -305,8 +306,8 @@ func (r *Registry) withLogger(l *slog.Logger) *Registry {
 	return r.forWorker(s)
 }
 
-// functionOf returns the registered Function of fn.
-func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
+// functionOf returns the registration of fn.
+func (r *Registry) functionOf(kind functionKind, fn any) (*Registration, error) {
 	v := reflect.ValueOf(fn)
 	if v.IsNil() {
 		return nil, fmt.Errorf("durable: %s is a nil %T", kind, fn)
@@ -318,7 +319,7 @@ func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
 }
 
 // entityOf returns the entity whose state has type t.
-func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
+func (r *Registry) entityOf(t reflect.Type) (*Registration, error) {
 	if r == nil {
 		return nil, fmt.Errorf("durable: cannot find the entity with state %v without a registry; use an EntityID", t)
 	}
@@ -329,7 +330,7 @@ func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
 }
 
 // entityNamed returns the entity with the given wire name, or nil.
-func (r *Registry) entityNamed(name string) *Function {
+func (r *Registry) entityNamed(name string) *Registration {
 	return r.byName[functionName{kind: entityKind, name: strings.ToUpper(name)}]
 }
 
@@ -352,9 +353,10 @@ func (r *Registry) builtIn(name string) func(context.Context, *string) (*string,
 	}
 }
 
-// Lookup returns the Function of fn, the Go function of an orchestrator or an activity.
+// Lookup returns the registration of fn, the Go function of an orchestrator or an
+// activity.
 // It returns an error if fn is not a function or not registered.
-func (r *Registry) Lookup(fn any) (*Function, error) {
+func (r *Registry) Lookup(fn any) (*Registration, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
 		return nil, fmt.Errorf("durable: %T is not a function", fn)
@@ -371,13 +373,13 @@ func (r *Registry) Lookup(fn any) (*Function, error) {
 
 // Version returns the version that the orchestrator is registered for. It is empty if
 // the orchestrator is registered for all versions.
-func (f *Function) Version() Version { return f.version }
+func (f *Registration) Version() Version { return f.version }
 
 // Replace returns a copy of r in which f is the function of its kind, name and version,
 // whether or not r contains one. Calls by reference to the replaced function run f.
 // Calls by reference to f's own Go function fail. Use Replace in tests to substitute a
 // function.
-func (r *Registry) Replace(f *Function) *Registry {
+func (r *Registry) Replace(f *Registration) *Registry {
 	other := *r
 	other.byName = maps.Clone(r.byName)
 	other.byName[keyOf(f)] = f

@@ -97,7 +97,7 @@ func TestRegistry_PanicsOnInvalidRegistrations(t *testing.T) {
 		{"no name", func() { durable.Activity(" ", other) }, "durable: activity func(context.Context, string) (string, error) has no name"},
 		{"a nil activity", func() { durable.Activity[int, int]("X", nil) }, `durable: activity "X" is a nil function`},
 		{"a nil orchestrator", func() { durable.Orchestrator[int, int]("X", nil) }, `durable: orchestrator "X" is a nil function`},
-		{"a nil Function", func() { durable.NewRegistry(nil) }, "durable: a nil *Function was added to a registry"},
+		{"a nil Registration", func() { durable.NewRegistry(nil) }, "durable: a nil *Registration was added to a registry"},
 		{
 			"a generic function", func() { durable.Activity("X", generic[int]) },
 			`durable: activity "X" is the generic function ` + here + "generic[...], which is indistinguishable from its other instances; register a plain function that calls it",
@@ -205,7 +205,7 @@ func TestFunction_ReturnsItsName(t *testing.T) {
 	}
 }
 
-// Registries that share a Function are independent.
+// Registries that share a Registration are independent.
 func TestRegistry_FunctionsCanBeShared(t *testing.T) {
 	t.Parallel()
 	f := durable.Orchestrator("Main", func(*durable.Context, durable.Void) (string, error) { return "", nil })

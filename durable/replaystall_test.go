@@ -42,11 +42,11 @@ func TestWhyAndVerify_AbandonAnOrchestratorThatDoesNotYield(t *testing.T) {
 			stuck.Store(true)
 			events := must[[]history.Event](t)(c.History(t.Context(), id))
 			err := r.Verify(events)
-			if stall, ok := errors.AsType[*durable.StallError](err); !ok || stall.Name != "Blocks" || stall.InstanceID != string(id) || !strings.Contains(err.Error(), reason) {
+			if stall, ok := errors.AsType[*durable.StallError](err); !ok || stall.Name != "Blocks" || stall.InstanceID != id || !strings.Contains(err.Error(), reason) {
 				t.Errorf("verify %s: %v, want a StallError with %q", id, err, reason)
 			}
 			began := time.Now()
-			reasons := must[*durable.Wait](t)(c.Why(t.Context(), id)).Reasons
+			reasons := must[*durable.Diagnosis](t)(c.Why(t.Context(), id)).Reasons
 			if len(reasons) != 2 || reasons[0].Kind != durable.ReasonStalled || !strings.Contains(reasons[0].String(), `orchestrator "Blocks" `+reason) ||
 				!strings.Contains(reasons[0].Stack, "AbandonAnOrchestrator") || reasons[1].Kind != durable.ReasonTimer {
 				t.Errorf("reasons of %s are %v, want a stall and a timer", id, reasons)

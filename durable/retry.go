@@ -9,8 +9,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// RetryPolicy defines how a failed activity or sub-orchestration is retried. It is an
-// [ActivityOption] and a [SubOrchestrationOption]:
+// RetryPolicy defines how a failed activity or sub-orchestration is retried.
+//
+// Applies to: [CallActivity], [CallHTTP], [Map], [CallSubOrchestrator].
 //
 //	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
 //	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()

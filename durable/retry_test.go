@@ -153,7 +153,7 @@ func TestRetry_KeepsSeveralTasksApart(t *testing.T) {
 		a := durable.CallActivity(ctx, count, "a", policy)
 		b := durable.CallActivity(ctx, count, "bb", policy)
 		c := durable.CallActivity(ctx, count, "ccc")
-		return durable.AwaitAll(a, b, c)
+		return durable.AwaitAll(ctx, a, b, c)
 	})
 	wantActions(t, s.Start(nil), `0 task Count ["a"]`, `1 task Count ["bb"]`, `2 task Count ["ccc"]`)
 	wantActions(t, s.Episode(failed(1, "no"), done(2, "3"), failed(0, "no")), "3 timer 1s", "4 timer 1s")

@@ -163,7 +163,7 @@ func TestScenario_FailuresAmongManyParallelCallsAreAllReported(t *testing.T) {
 		for i := range tasks {
 			tasks[i] = durable.CallSubOrchestrator(ctx, child, i)
 		}
-		values, err := durable.AwaitAll(tasks...)
+		values, err := durable.AwaitAll(ctx, tasks...)
 		sum := 0
 		for _, v := range values {
 			sum += v

@@ -92,7 +92,7 @@ func (tr *tree) root(ctx *durable.Context, n int) (int, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallSubOrchestrator(ctx, tr.branch, durable.Void{}, durable.InstanceID(fmt.Sprint("branch", i)))
 	}
-	all, err := durable.AwaitAll(tasks...)
+	all, err := durable.AwaitAll(ctx, tasks...)
 	return len(all), err
 }
 

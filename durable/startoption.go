@@ -17,9 +17,12 @@ type startOptions struct {
 }
 
 // Tags are names with values that are attached to an instance when it is started. Its
-// children inherit them. As an [ActivityOption] they are visible to the activity. As a
-// [SubOrchestrationOption] they are added to the inherited tags. Several Tags options
-// are merged; for the same name the last value is used.
+// children inherit them. In the call of an activity they are visible to the activity. In
+// the call of a child they are added to the inherited tags. Several Tags options are
+// merged; for the same name the last value is used.
+//
+// Applies to: [Start], [StartFrom], [Client.StartByName], [Client.Restart],
+// [CallSubOrchestrator], [CallActivity], [CallHTTP], [Map].
 type Tags map[string]string
 
 func (t Tags) applyStart(o *startOptions)                       { t.addTo(&o.tags) }
@@ -35,6 +38,8 @@ func (t Tags) addTo(tags *map[string]string) {
 
 // StartAt returns the option to start an instance at time t. Until then the instance is
 // Pending. The zero time, or a time in the past, means immediately.
+//
+// Applies to: [Start], [StartFrom], [Client.StartByName], [Client.Restart].
 func StartAt(t time.Time) StartOption { return startAt(t) }
 
 type startAt time.Time

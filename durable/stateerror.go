@@ -1,10 +1,6 @@
 package durable
 
-import (
-	"fmt"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
-)
+import "fmt"
 
 // InstanceStateError means that the status of an instance does not allow an operation.
 // It matches [ErrInstanceEnded] with errors.Is if the instance has ended.
@@ -13,7 +9,7 @@ type InstanceStateError struct {
 	// Operation is one of the Operation constants, or "raise event " followed by the
 	// name of the event.
 	Operation string
-	Status    history.RuntimeStatus
+	Status    RuntimeStatus
 }
 
 // Values of [InstanceStateError.Operation].

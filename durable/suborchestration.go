@@ -23,12 +23,16 @@ type subOrchestrationOptions struct {
 	detached bool
 }
 
-// FireAndForget is a [SubOrchestrationOption] that starts a child without waiting for
-// its result. The task completes immediately with the zero value. If an instance with
-// the chosen ID has not ended, nothing is started and no error is reported.
-type FireAndForget struct{}
+// FireAndForget starts a child without waiting for its result. The task completes
+// immediately with the zero value. If an instance with the chosen ID has not ended,
+// nothing is started and no error is reported.
+//
+// Applies to: [CallSubOrchestrator].
+const FireAndForget = fireAndForget(true)
 
-func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = true }
+type fireAndForget bool
+
+func (f fireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = bool(f) }
 
 // CallSubOrchestrator starts a registered orchestrator as a child with the input in. If
 // the child fails or is terminated, the task's error is a *[TaskFailedError].
@@ -123,7 +127,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 }
 
 // StartFrom starts an instance of the orchestrator from an entity operation. It behaves
-// like [StartOrchestration].
+// like the function [StartFrom].
 func (n OrchestratorName[I, O]) StartFrom(ctx *EntityContext, in I, opts ...StartOption) (InstanceID, error) {
 	return ctx.start(string(n), "", in, opts)
 }

@@ -49,7 +49,7 @@ func TestCallSubOrchestrator_StartsAChildAndGetsItsResult(t *testing.T) {
 		a := durable.CallSubOrchestrator(ctx, greet, "Ada")
 		b := durable.CallSubOrchestrator(ctx, greet, "Bob", durable.InstanceID("greet-bob"))
 		c := elsewhere.Call(ctx, 7)
-		all, err := durable.AwaitAll(a, b, c)
+		all, err := durable.AwaitAll(ctx, a, b, c)
 		return strings.Join(all, " "), err
 	})
 	wantActions(t, s.Start(nil), `0 child Greet  "Ada"`, `1 child Greet greet-bob "Bob"`, "2 child Elsewhere  7")
@@ -111,7 +111,7 @@ func TestCallSubOrchestrator_RejectsInvalidCalls(t *testing.T) {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.RetryPolicy{})
 		}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
 		{"a policy with FireAndForget", func(ctx *durable.Context) *durable.Task[string] {
-			return durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget{}, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1})
+			return durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1})
 		}, "call sub-orchestrator Greet: a RetryPolicy has no effect with FireAndForget"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,6 +130,7 @@ func TestCallSubOrchestrator_RetriesWithANewIDUnlessOneIsChosen(t *testing.T) {
 	policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Second}
 	s := parentStage(t, func(ctx *durable.Context, _ durable.Void) ([]string, error) {
 		return durable.AwaitAll(
+			ctx,
 			durable.CallSubOrchestrator(ctx, greet, "a", policy),
 			durable.CallSubOrchestrator(ctx, greet, "b", policy, durable.InstanceID("b")))
 	})
@@ -144,7 +145,7 @@ func TestCallSubOrchestrator_PassesTagsAndVersion(t *testing.T) {
 	t.Parallel()
 	s := parentStage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		durable.CallSubOrchestrator(ctx, greet, "a", durable.Version("2.0"), durable.Tags{"a": "1"}, durable.Tags{"b": "2"})
-		task := durable.CallSubOrchestrator(ctx, greet, "b", durable.FireAndForget{})
+		task := durable.CallSubOrchestrator(ctx, greet, "b", durable.FireAndForget)
 		return task.Await() // complete immediately
 	})
 	got := s.Start(nil)
@@ -165,7 +166,7 @@ func runMain[O any](t *testing.T, r *durable.Registry, main func(*durable.Contex
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
-			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions})()
+			defer run(t, h, r, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})()
 			c := durable.NewClient(h, r)
 			i, err := durable.Start(t.Context(), c, main, durable.Void{}, durable.InstanceID("main"), durable.Tags{"team": "blue"})
 			if err != nil {
@@ -234,14 +235,14 @@ func TestSubOrchestration_FailsInTheParentIfItsIDIsInUse(t *testing.T) {
 		if !errors.As(err, &exists) || exists.InstanceID != "busy" || exists.Status != history.Running {
 			return "", fmt.Errorf("not an InstanceExistsError for busy: %w", err)
 		}
-		durable.CallSubOrchestrator(ctx, waitForGo, 50, durable.InstanceID("busy"), durable.FireAndForget{})
+		durable.CallSubOrchestrator(ctx, waitForGo, 50, durable.InstanceID("busy"), durable.FireAndForget)
 		return err.Error(), nil
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("WaitForGo", waitForGo))
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
-			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions})()
+			defer run(t, h, r, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})()
 			c := durable.NewClient(h, r)
 			busy, err := durable.Start(t.Context(), c, waitForGo, 0, durable.InstanceID("busy"))
 			if err != nil {
@@ -355,7 +356,7 @@ func TestSubOrchestration_RunsOnceIfItsStartIsRedelivered(t *testing.T) {
 
 func TestSubOrchestration_RunsIndependentlyWithFireAndForget(t *testing.T) {
 	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
-		return durable.CallSubOrchestrator(ctx, waitForGo, 0, durable.InstanceID("child"), durable.FireAndForget{}).Await()
+		return durable.CallSubOrchestrator(ctx, waitForGo, 0, durable.InstanceID("child"), durable.FireAndForget).Await()
 	}
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("WaitForGo", waitForGo))
 	runMain(t, r, main, func(t *testing.T, h *memhub.Hub, c *durable.Client, i *durable.Instance[string]) {

@@ -17,9 +17,10 @@ type TerminateOption interface{ applyTerminate(*terminateOptions) }
 
 type terminateOptions struct{ recursive bool }
 
-// Recursive applies [Client.Terminate], [Client.Purge] and [Client.PurgeMany] to all
-// descendants of an instance as well. Children that an instance started before it last
-// continued as new are not included.
+// Recursive includes all descendants of an instance, except the children that an
+// instance started before it last continued as new.
+//
+// Applies to: [Client.Terminate], [Client.Purge], [Client.PurgeMany].
 const Recursive = recursiveOption(true)
 
 type recursiveOption bool

@@ -7,11 +7,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracing writes spans to an OpenTelemetry tracer provider. It is a [ClientOption], and
-// a field of [Config]. It uses the names, attributes and parents of Durable Functions'
-// distributed tracing V2: create_orchestration, orchestration, activity, timer,
+// Tracing writes spans to an OpenTelemetry tracer provider. It is also a field of
+// [Config]. It uses the names, attributes and parents of Durable Functions' distributed
+// tracing V2: create_orchestration, orchestration, activity, timer,
 // orchestration_event, entity. Parent spans are stored with messages and histories, so
 // a trace continues through workers of other programs, including .NET.
+//
+// Applies to: [NewClient].
 //
 // An orchestration is traced if its starter is traced. The worker that processes the
 // end of an orchestration or of an awaited task writes its span. A rewound

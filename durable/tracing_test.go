@@ -107,7 +107,7 @@ func traceTree(t *testing.T, sessions bool) {
 	written := tracetest.NewInMemoryExporter()
 	p := trace.NewTracerProvider(trace.WithSyncer(written), trace.WithIDGenerator(durable.SpanIDs{}))
 	h, r := memhub.New(), tracedFunctions()
-	defer run(t, h, r, durable.Config{Tracing: durable.Tracing{Provider: p}, NoExtendedSessions: !sessions})()
+	defer run(t, h, r, durable.Config{Tracing: durable.Tracing{Provider: p}, ExtendedSessionIdle: sessionIdle(sessions)})()
 	c := durable.NewClient(h, r, durable.Tracing{Provider: p})
 	listener, err := durable.NewClient(h, r).StartByName(t.Context(), "Listener", nil) // not traced
 	if err != nil {

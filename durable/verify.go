@@ -44,9 +44,35 @@ func (e *HistoryMismatchError) Error() string {
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
 // StallError means that an orchestrator does not yield during a replay: it blocks
-// outside durable calls, or it computes without end. Its fields include InstanceID,
-// Name, Version, Limit (the time without a durable call) and Stack.
-type StallError = dispatch.StallError
+// outside durable calls, or it computes without end.
+type StallError struct {
+	InstanceID InstanceID
+	Name       string        // name of the orchestrator
+	Version    Version       // version of the instance
+	Limit      time.Duration // the time without a durable call
+	Stack      string        // stack of the code that does not yield
+
+	reason, text string
+}
+
+// Error returns the reason with the names of the instance and the orchestrator. It
+// includes the stack unless an earlier error has the same one.
+func (e *StallError) Error() string { return e.text }
+
+// Reason returns the message without names and stack.
+func (e *StallError) Reason() string { return e.reason }
+
+// replayed returns the error of a replay with the types of this package.
+func replayed(err error) error {
+	s, ok := errors.AsType[*dispatch.StallError](err)
+	if !ok {
+		return err
+	}
+	return &StallError{
+		InstanceID: InstanceID(s.InstanceID), Name: s.Name, Version: Version(s.Version),
+		Limit: s.Limit, Stack: s.Stack, reason: s.Reason(), text: s.Error(),
+	}
+}
 
 // verify replays a history with the functions of a registry.
 func verify(r *Registry, events []history.Event) error {
@@ -71,7 +97,7 @@ func verify(r *Registry, events []history.Event) error {
 		difference = explain.Compare(x, events)
 	})
 	if err != nil {
-		return err
+		return replayed(err)
 	}
 	if difference != nil {
 		return mismatch(start, difference)
@@ -89,7 +115,7 @@ func waitsOf(r *Registry, start *history.ExecutionStarted, code replay.Code, eve
 	var waits []explain.Wait
 	var difference *explain.Difference
 	if err := r.replays.Run(start, code, func(code replay.Code) { waits, difference = explain.Waits(code, events) }); err != nil {
-		return nil, nil, err
+		return nil, nil, replayed(err)
 	}
 	return waits, difference, nil
 }

@@ -10,17 +10,18 @@ import (
 // started with. An empty Version means none. Versions can have any form;
 // [Version.Compare] compares versions such as 1.2.3 by number.
 //
-// As an option, its meaning depends on the function:
+// Applies to:
 //
 //   - [Orchestrator]: the version of the instances that the function runs.
 //   - [NewClient]: the default version of new instances.
-//   - [Start], [CallSubOrchestrator] and [ContinueAsNew]: the version of the instance.
+//   - [Start], [StartFrom], [Client.StartByName], [Client.Restart],
+//     [CallSubOrchestrator] and [ContinueAsNew]: the version of the instance.
 type Version string
 
 func (v Version) applyStart(o *startOptions)                       { o.version = &v }
 func (v Version) applyClient(c *Client)                            { c.version = v }
 func (v Version) applySubOrchestration(o *subOrchestrationOptions) { o.version = &v }
-func (v Version) applyFunction(f *Function)                        { f.version = v }
+func (v Version) applyOrchestrator(f *Registration)                { f.version = v }
 func (v Version) applyContinueAsNew(o *continueAsNewOptions)       { o.version = &v }
 
 // Compare returns -1 if v is older than w, 1 if it is newer and 0 if they are equal. An

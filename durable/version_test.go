@@ -63,6 +63,7 @@ func versionOf(ctx *durable.Context, _ durable.Void) (string, error) {
 
 func childVersions(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	return durable.AwaitAll(
+		ctx,
 		durable.CallSubOrchestrator(ctx, versionOf, durable.Void{}),
 		durable.CallSubOrchestrator(ctx, versionOf, durable.Void{}, durable.Version("0.9")),
 		durable.CallSubOrchestrator(ctx, versionOf, durable.Void{}, durable.Version("")))
@@ -109,13 +110,14 @@ func checkoutAny(*durable.Context, durable.Void) (string, error) { return "any",
 func callCheckouts(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	const byName = durable.OrchestratorName[durable.Void, string]("Checkout")
 	return durable.AwaitAll(
+		ctx,
 		durable.CallSubOrchestrator(ctx, checkoutV1, durable.Void{}),
 		durable.CallSubOrchestrator(ctx, checkoutV2, durable.Void{}),
 		byName.Call(ctx, durable.Void{}, durable.Version("1.0")),
 		byName.Call(ctx, durable.Void{}, durable.Version("7")))
 }
 
-func sideBySide(more ...*durable.Function) *durable.Registry {
+func sideBySide(more ...*durable.Registration) *durable.Registry {
 	r := durable.NewRegistry(
 		durable.Orchestrator("Checkout", checkoutV1, durable.Version("1.0")),
 		durable.Orchestrator("checkout", checkoutV2, durable.Version("2.0")),

@@ -50,7 +50,7 @@ const (
 	// back if [Config.HoldNonDeterministic] is set.
 	ReasonHistoryMismatch ReasonKind = "historyMismatch"
 	// ReasonHeldBack means that a worker holds back the instance or one of its
-	// activities; see [Worker.Waiting]. Only the management API reports it, for its own
+	// activities; see [Worker.Blocked]. Only the management API reports it, for its own
 	// worker.
 	ReasonHeldBack ReasonKind = "heldBack"
 	// ReasonStalled means that the orchestrator or an entity operation does not yield.
@@ -85,13 +85,13 @@ type Reason struct {
 	// Where lists the lines of code that wait or that differ from the history, such as
 	// "order.go:103". It is nil if no code is waiting or the lines are not known.
 	Where []string
-	// IsAlsoUnderWay reports that the task is in flight but the orchestrator is not
+	// IsNotAwaited reports that the task is in flight but the orchestrator is not
 	// awaiting it, for example the later tasks of a fan-out. Its completion alone does
 	// not resume the orchestrator.
-	IsAlsoUnderWay bool
-	// IsHeld reports that the outcome is stored and the suspended instance processes it
-	// when it is resumed.
-	IsHeld bool
+	IsNotAwaited bool
+	// IsOutcomeStored reports that the outcome is stored and the suspended instance
+	// processes it when it is resumed.
+	IsOutcomeStored bool
 	// LastError is the error of the previous attempt, if Attempt is not zero.
 	LastError string
 	// Place is the queue position of an instance that has not started. It is nil for
@@ -163,10 +163,10 @@ func (r Reason) String() string {
 	if r.LastError != "" {
 		text += ", last error: " + r.LastError
 	}
-	if r.IsHeld {
+	if r.IsOutcomeStored {
 		text += ", outcome stored until the instance is resumed"
 	}
-	if r.IsAlsoUnderWay {
+	if r.IsNotAwaited {
 		text += ", not awaited now"
 	}
 	return text
@@ -184,25 +184,25 @@ func (r Reason) attempt(words string) string {
 // Place is the queue position of an instance that no worker has started.
 type Place = provider.Place
 
-// Wait explains what an instance is waiting for.
-type Wait struct {
+// Diagnosis lists the reasons why an instance is waiting. [Client.Why] returns one.
+type Diagnosis struct {
 	State   *InstanceState
 	Reasons []Reason // at least one
 }
 
 // why implements [Client.Why].
-func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
+func why(ctx context.Context, c *Client, id InstanceID) (*Diagnosis, error) {
 	state, err := c.Status(ctx, id, Fetch{})
 	if err != nil {
 		return nil, err
 	}
-	w := &Wait{State: state}
+	d := &Diagnosis{State: state}
 	if state.Status.IsTerminal() {
 		if state, err = c.Status(ctx, id, Fetch{Output: true}); err != nil {
 			return nil, err
 		}
-		w.add(Reason{Kind: ReasonEnded, TaskID: -1, Since: state.LastUpdatedAt, Detail: truncate(state.Output)})
-		return w, nil
+		d.add(Reason{Kind: ReasonEnded, TaskID: -1, Since: state.LastUpdatedAt, Detail: truncate(state.Output)})
+		return d, nil
 	}
 	events, err := c.History(ctx, id)
 	if err != nil {
@@ -210,34 +210,34 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	}
 	start := history.StartOf(events)
 	if start == nil {
-		if err := w.notStarted(ctx, c); err != nil {
+		if err := d.notStarted(ctx, c); err != nil {
 			return nil, err
 		}
-		return w, nil
+		return d, nil
 	}
-	w.suspension(events)
+	d.suspension(events)
 	var code replay.Code
 	if !history.IsEntity(string(id)) && c.registry != nil {
 		var ok bool
 		if code, ok = replayCode(c.registry, start); !ok {
-			w.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
+			d.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
 		}
 	}
 	waits, difference, err := waitsOf(c.registry, start, code, events)
 	if stall, ok := errors.AsType[*StallError](err); ok {
-		w.add(Reason{Kind: ReasonStalled, TaskID: -1, Name: start.Name, Detail: fmt.Sprintf("orchestrator %q %s", start.Name, stall.Reason()), Stack: stall.Stack})
+		d.add(Reason{Kind: ReasonStalled, TaskID: -1, Name: start.Name, Detail: fmt.Sprintf("orchestrator %q %s", start.Name, stall.Reason()), Stack: stall.Stack})
 		waits, _ = explain.Waits(nil, events)
 	}
 	if difference != nil {
 		m := mismatch(start, difference)
-		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Where: difference.Where, Detail: fmt.Sprintf(
+		d.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Where: difference.Where, Detail: fmt.Sprintf(
 			"decision %d: the history has %s, and the code did %s; to be compatible, the code must %s", m.Decision, m.Recorded, m.Produced, difference.Compatible())})
 	}
 	for _, one := range waits {
 		r := Reason{
 			Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where,
 			Attempt: one.Attempt, Attempts: one.Attempts, LastError: truncate(&one.LastError),
-			IsHeld: one.Held, IsAlsoUnderWay: code != nil && !one.IsAwaited,
+			IsOutcomeStored: one.Held, IsNotAwaited: code != nil && !one.IsAwaited,
 		}
 		for _, instance := range one.Instances {
 			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
@@ -247,21 +247,21 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 				return nil, err
 			}
 		}
-		w.add(r)
+		d.add(r)
 	}
-	if len(w.Reasons) == 0 {
-		w.add(Reason{Kind: ReasonReady, TaskID: -1, Since: state.LastUpdatedAt})
+	if len(d.Reasons) == 0 {
+		d.add(Reason{Kind: ReasonReady, TaskID: -1, Since: state.LastUpdatedAt})
 	}
-	return w, nil
+	return d, nil
 }
 
-func (w *Wait) add(r Reason) { w.Reasons = append(w.Reasons, r) }
+func (d *Diagnosis) add(r Reason) { d.Reasons = append(d.Reasons, r) }
 
 // notStarted adds the reason of an instance without a history.
-func (w *Wait) notStarted(ctx context.Context, c *Client) error {
-	s := w.State
+func (d *Diagnosis) notStarted(ctx context.Context, c *Client) error {
+	s := d.State
 	if s.ScheduledAt.After(time.Now()) {
-		w.add(Reason{Kind: ReasonScheduled, TaskID: -1, Since: s.CreatedAt, Due: s.ScheduledAt})
+		d.add(Reason{Kind: ReasonScheduled, TaskID: -1, Since: s.CreatedAt, Due: s.ScheduledAt})
 		return nil
 	}
 	r := Reason{Kind: ReasonNotStarted, TaskID: -1, Since: s.CreatedAt}
@@ -274,14 +274,14 @@ func (w *Wait) notStarted(ctx context.Context, c *Client) error {
 			return fmt.Errorf("find the place of instance %s: %w", s.Instance.InstanceID, err)
 		}
 	}
-	w.add(r)
+	d.add(r)
 	return nil
 }
 
 // suspension adds a reason if the instance is suspended.
-func (w *Wait) suspension(events []history.Event) {
+func (d *Diagnosis) suspension(events []history.Event) {
 	if s := explain.SuspensionOf(events); s != nil {
-		w.add(Reason{Kind: ReasonSuspended, TaskID: -1, Since: s.Since, Detail: truncate(s.Reason)})
+		d.add(Reason{Kind: ReasonSuspended, TaskID: -1, Since: s.Since, Detail: truncate(s.Reason)})
 	}
 }
 

@@ -27,7 +27,7 @@ func TestWhy_WorksWithoutTheCode(t *testing.T) {
 		id := must[durable.InstanceID](t)(durable.NewClient(h, nil).StartByName(t.Context(), "ForSome", nil))
 		synctest.Wait()
 		kinds := func(r *durable.Registry) (kinds []durable.ReasonKind) {
-			for _, reason := range must[*durable.Wait](t)(durable.NewClient(h, r).Why(t.Context(), id)).Reasons {
+			for _, reason := range must[*durable.Diagnosis](t)(durable.NewClient(h, r).Why(t.Context(), id)).Reasons {
 				kinds = append(kinds, reason.Kind)
 			}
 			return kinds
@@ -80,7 +80,7 @@ func TestVerify_FindsInstancesThatCannotContinue(t *testing.T) {
 func TestStalls_AreAbandoned(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			whytest.ExerciseStalls(t, memhub.New(), durable.Config{NoExtendedSessions: !sessions})
+			whytest.ExerciseStalls(t, memhub.New(), durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})
 		})
 	}
 }

@@ -55,7 +55,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			MaxConcurrent: cfg.MaxConcurrentEntities, MaxBatch: cfg.MaxEntityBatch,
 			ReorderWindow: cfg.EntityReorderWindow, KeepFailedEffects: cfg.KeepFailedEntityEffects,
 		},
-		ExtendedSessions:    !cfg.NoExtendedSessions,
+		ExtendedSessions:    cfg.ExtendedSessionIdle > 0,
 		ExtendedSessionIdle: cfg.ExtendedSessionIdle,
 		ShutdownTimeout:     cfg.ShutdownTimeout,
 		EpisodeWarnAfter:    cfg.EpisodeWarnAfter,
@@ -82,9 +82,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	return dispatcher.Run(ctx)
 }
 
-// RunningActivity is an activity that is running in a worker: TaskID is the number of
-// its action, Since the time at which it started.
-type RunningActivity = dispatch.RunningActivity
+// RunningActivity is an activity that is running in a worker.
+type RunningActivity struct {
+	TaskID int       // number of the action that scheduled the activity
+	Since  time.Time // when the activity started
+}
 
 // Running returns the activities of an instance's execution that this worker is
 // running, in no particular order. If [Worker.Run] was not called or has returned,
@@ -94,7 +96,8 @@ func (w *Worker) Running(id InstanceID, executionID string) (all []RunningActivi
 	if d == nil {
 		return nil, false
 	}
-	return d.Running(history.OrchestrationInstance{InstanceID: string(id), ExecutionID: executionID}), true
+	execution := history.OrchestrationInstance{InstanceID: string(id), ExecutionID: executionID}
+	return convertAll(d.Running(execution), func(a dispatch.RunningActivity) RunningActivity { return RunningActivity(a) }), true
 }
 
 // openCrashes opens the crash file. It returns nil if crashes are not counted.
@@ -152,30 +155,30 @@ func (w *Worker) failUnknownAfter() time.Duration {
 	return DefaultUnknownFunctionTimeout
 }
 
-// Waiting returns the functions that work waits for, because this worker does not have
+// Blocked returns the functions that work waits for, because this worker does not have
 // them, does not accept them or holds the work back. It covers work that the worker
 // received in the last few minutes. It also returns running orchestrators and entity
 // operations that do not yield.
-func (w *Worker) Waiting() []WaitingFunction {
-	var all []WaitingFunction
+func (w *Worker) Blocked() []BlockedFunction {
+	var all []BlockedFunction
 	for _, f := range w.waiting.All(time.Now()) {
 		if f.Stalled {
 			f.Stack = w.stalls.Stack(f.Name, f.Version)
 		}
-		all = append(all, WaitingFunction(f))
+		all = append(all, BlockedFunction(f))
 	}
 	if d := w.dispatcher.Load(); d != nil {
 		for _, f := range d.Stalled() {
-			all = append(all, WaitingFunction(f))
+			all = append(all, BlockedFunction(f))
 		}
 	}
 	return all
 }
 
-// WaitingFunction is a function with the instances that wait for it. The worker does
+// BlockedFunction is a function with the instances that wait for it. The worker does
 // not have the function, does not accept its version, or does not run it for the reason
 // in one of the fields. If Runs is set, the function is running and does not yield.
-type WaitingFunction struct {
+type BlockedFunction struct {
 	Kind      string // "orchestrator", "activity" or "entity"
 	Name      string
 	Version   string
@@ -191,4 +194,4 @@ type WaitingFunction struct {
 }
 
 // String describes the function and the reason of the wait.
-func (f WaitingFunction) String() string { return dispatch.WaitingFunction(f).String() }
+func (f BlockedFunction) String() string { return dispatch.WaitingFunction(f).String() }

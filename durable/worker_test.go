@@ -18,6 +18,15 @@ import (
 )
 
 // run runs a worker until stop is called.
+// sessionIdle returns the ExtendedSessionIdle of a worker with or without extended
+// sessions.
+func sessionIdle(extended bool) time.Duration {
+	if extended {
+		return durable.DefaultExtendedSessionIdle
+	}
+	return -1
+}
+
 func run(t testing.TB, p provider.Worker, r *durable.Registry, cfg durable.Config) (stop func()) {
 	t.Helper()
 	if cfg.Logger == nil {
@@ -73,7 +82,7 @@ func TestWorker_RunsStartedInstances(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
 			r := orders()
-			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions})()
+			defer run(t, h, r, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})()
 			c := durable.NewClient(h, r)
 			approved, err := durable.Start(t.Context(), c, placeOrder, purchase{ID: "1"})
 			if err != nil {
@@ -192,7 +201,7 @@ func TestConfig_ZeroIsValidAndFieldsHaveRanges(t *testing.T) {
 	}
 	full := durable.Config{}.WithDefaults()
 	if full.MaxConcurrentActivities < 10 || full.MaxConcurrentActivities%10 != 0 || full.MaxConcurrentOrchestrators != 64*full.MaxConcurrentActivities/10 ||
-		full.NoExtendedSessions || full.ExtendedSessionIdle != 30*time.Second || full.ShutdownTimeout != 5*time.Second ||
+		full.ExtendedSessionIdle != 30*time.Second || full.ShutdownTimeout != 5*time.Second ||
 		full.EpisodeWarnAfter != 10*time.Second || full.Logger == nil {
 		t.Errorf("defaults are %+v", full)
 	}
@@ -200,13 +209,16 @@ func TestConfig_ZeroIsValidAndFieldsHaveRanges(t *testing.T) {
 	if kept.MaxConcurrentActivities != 3 || kept.ExtendedSessionIdle != time.Second {
 		t.Errorf("WithDefaults changed set fields: %+v", kept)
 	}
+	if err := (durable.Config{ExtendedSessionIdle: -1}).Validate(); err != nil {
+		t.Errorf("without extended sessions: %v", err)
+	}
 	for _, test := range []struct {
 		config durable.Config
 		want   string
 	}{
 		{durable.Config{MaxConcurrentActivities: -1}, "MaxConcurrentActivities is -1, must be 1 to 100000"},
 		{durable.Config{MaxConcurrentOrchestrators: 100_001}, "MaxConcurrentOrchestrators is 100001, must be 1 to 100000"},
-		{durable.Config{ExtendedSessionIdle: -time.Second}, "ExtendedSessionIdle is -1s, must be above 0 and at most 24h0m0s"},
+		{durable.Config{ExtendedSessionIdle: 25 * time.Hour}, "ExtendedSessionIdle is 25h0m0s, must be above 0 and at most 24h0m0s"},
 		{durable.Config{ShutdownTimeout: 2 * time.Hour}, "ShutdownTimeout is 2h0m0s, must be above 0 and at most 1h0m0s"},
 		{durable.Config{EpisodeWarnAfter: -1}, "EpisodeWarnAfter is -1ns, must be above 0 and at most 1h0m0s"},
 	} {

@@ -25,7 +25,7 @@ func BackupSiteContent(ctx *durable.Context, directory string) (int64, error) {
 	for i, file := range files {
 		copies[i] = durable.CallActivity(ctx, CopyFile, SiteFile{directory, file})
 	}
-	sizes, err := durable.AwaitAll(copies...)
+	sizes, err := durable.AwaitAll(ctx, copies...)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,7 @@ import "github.com/durablefunctions-go/durablefunctions/durable"
 
 // functions lists the app's functions with their names. Other programs and the histories of
 // running instances refer to these names. Keep a name when you rename its Go function.
-var functions = []*durable.Function{
+var functions = []*durable.Registration{
 	durable.Orchestrator("E1_HelloSequence", HelloSequence),
 	durable.Activity("E1_SayHello", SayHello),
 

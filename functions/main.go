@@ -7,7 +7,7 @@ import "github.com/durablefunctions-go/durablefunctions/handler"
 
 func main() {
 	handler.Main(handler.App{
-		Functions: functions,
-		Routes:    routes,
+		Registrations: functions,
+		Routes:        routes,
 	})
 }

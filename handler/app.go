@@ -18,8 +18,8 @@ import (
 
 // An App is a durable app: its functions, triggers and routes.
 type App struct {
-	// Functions are the app's orchestrators, activities, entities and named errors.
-	Functions []*durable.Function
+	// Registrations are the app's orchestrators, activities, entities and named errors.
+	Registrations []*durable.Registration
 
 	// Triggers are the functions that the host starts for other events, such as a timer or a queue
 	// message. The host needs a function.json for each; write them with -write-functions.

@@ -33,7 +33,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	terminal := isTerminal(out)
-	tool := &hubTool{app: App{Functions: app.Functions}, logger: slog.New(slog.DiscardHandler)}
+	tool := &hubTool{app: App{Registrations: app.Registrations}, logger: slog.New(slog.DiscardHandler)}
 	if len(args) > 0 && args[0] == "console" { // the other verbs return their errors
 		tool.logger = NewLogger(errs, slog.LevelError)
 	}
@@ -325,10 +325,10 @@ func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
 // verifier returns a function that replays a history with the app's orchestrators and returns an error
 // if they do not match. It returns nil if the program has no functions.
 func (t *hubTool) verifier() func(text []byte) error {
-	if len(t.app.Functions) == 0 {
+	if len(t.app.Registrations) == 0 {
 		return nil
 	}
-	registry := sync.OnceValue(func() *durable.Registry { return durable.NewRegistry(t.app.Functions...) })
+	registry := sync.OnceValue(func() *durable.Registry { return durable.NewRegistry(t.app.Registrations...) })
 	return func(text []byte) error {
 		events, err := durable.UnmarshalHistory(text)
 		if err != nil {

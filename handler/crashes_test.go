@@ -23,7 +23,7 @@ import (
 )
 
 // crasher is an app whose functions panic on their own goroutines.
-var crasher = App{Functions: []*durable.Function{
+var crasher = App{Registrations: []*durable.Registration{
 	durable.Orchestrator("Good", idle),
 	durable.Orchestrator("activity", func(ctx *durable.Context, _ string) (string, error) {
 		return durable.CallActivity(ctx, crashingActivity, "").Await()

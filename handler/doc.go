@@ -4,7 +4,7 @@
 // it:
 //
 //	func main() {
-//		handler.Main(handler.App{Functions: functions, Triggers: triggers, Routes: routes})
+//		handler.Main(handler.App{Registrations: functions, Triggers: triggers, Routes: routes})
 //	}
 //
 // [Load], [New] and [Server.Run] do the same in separate steps.

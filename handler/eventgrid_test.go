@@ -137,5 +137,5 @@ func startAppOnFile(t *testing.T, cfg Config) *fileApp {
 	log := &logBuffer{}
 	cfg.Address, cfg.StorageType, cfg.Embedded.Path = "127.0.0.1:0", Embedded, t.TempDir()+"/hub.db"
 	cfg.Logger = NewLogger(log, slog.LevelInfo)
-	return runFileApp(t, New(App{Functions: []*durable.Function{durable.Orchestrator("Quick", quick)}}, cfg), log)
+	return runFileApp(t, New(App{Registrations: []*durable.Registration{durable.Orchestrator("Quick", quick)}}, cfg), log)
 }

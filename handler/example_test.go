@@ -31,7 +31,7 @@ func makeThumbnail(ctx *durable.Context, picture string) (string, error) {
 // of the status.
 func ExampleCheckStatus() {
 	app := handler.App{
-		Functions: []*durable.Function{
+		Registrations: []*durable.Registration{
 			durable.Orchestrator("MakeThumbnail", makeThumbnail),
 			durable.Activity("Resize", resize),
 		},

@@ -190,7 +190,7 @@ func TestNew_TwoFunctionsOfOneNameAreAConfigurationProblem(t *testing.T) {
 	t.Parallel()
 	greet := func(context.Context, string) (string, error) { return "", nil }
 	wave := func(context.Context, string) (string, error) { return "", nil }
-	s := New(App{Functions: []*durable.Function{durable.Activity("Hi", greet), durable.Activity("Hi", wave)}}, fakeConfig(t, newFakeHub()))
+	s := New(App{Registrations: []*durable.Registration{durable.Activity("Hi", greet), durable.Activity("Hi", wave)}}, fakeConfig(t, newFakeHub()))
 	w := call(s, "GET", "/api/x", "")
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the app cannot be created: ") || !strings.Contains(w.Body.String(), "Hi") {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -33,7 +33,7 @@ type fileApp struct {
 func startFileApp(t *testing.T, path string) *fileApp {
 	t.Helper()
 	log := &logBuffer{}
-	s := New(App{Functions: []*durable.Function{durable.Orchestrator("Quick", quick)}}, Config{
+	s := New(App{Registrations: []*durable.Registration{durable.Orchestrator("Quick", quick)}}, Config{
 		Address: "127.0.0.1:0", StorageType: Embedded, Embedded: EmbeddedConfig{Path: path}, Logger: NewLogger(log, slog.LevelInfo),
 	})
 	return runFileApp(t, s, log)

@@ -69,8 +69,8 @@ func (s shop) follow(ctx *durable.Context, _ string) (string, error) {
 func (s shop) pack(_ context.Context, what string) (string, error)   { return what, nil }
 func (s shop) insure(_ context.Context, what string) (string, error) { return what, nil }
 
-func (s shop) functions() []*durable.Function {
-	return []*durable.Function{
+func (s shop) functions() []*durable.Registration {
+	return []*durable.Registration{
 		durable.Orchestrator("Ship", s.ship), durable.Orchestrator("Follow", s.follow),
 		durable.Activity("Pack", s.pack), durable.Activity("Insure", s.insure),
 	}
@@ -80,7 +80,7 @@ func (s shop) functions() []*durable.Function {
 func hubRun(t *testing.T, s *Server, of shop, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e strings.Builder
-	tool := &hubTool{app: App{Functions: of.functions()}}
+	tool := &hubTool{app: App{Registrations: of.functions()}}
 	code = hubcli.Program{
 		Name: "app hub", Stdout: &o, Stderr: &e, Verify: tool.verifier(),
 		Open: func(context.Context) (*hubcli.Target, error) {
@@ -139,7 +139,7 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	s := readyServer(t, App{Functions: shop{}.functions()}, fakeConfig(t, hub))
+	s := readyServer(t, App{Registrations: shop{}.functions()}, fakeConfig(t, hub))
 
 	out, errs, code := hubRun(t, s, shop{}, "verify")
 	if code != 0 || out != "" || !strings.HasSuffix(errs, fmt.Sprintf("All instances match the orchestrators of this program: %d\n", len(live))) {

@@ -102,14 +102,14 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 			err = fmt.Errorf("the app cannot be created: %v", p)
 		}
 	}()
-	registry := durable.NewRegistry(app.Functions...)
+	registry := durable.NewRegistry(app.Registrations...)
 	store, err := s.openProvider()
 	if err != nil {
 		return err
 	}
 	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.api.Unreadable}
 	code := registry // that the client explains instances with
-	if len(app.Functions) == 0 {
+	if len(app.Registrations) == 0 {
 		code = nil // a client without a registry uses the history alone
 	}
 	client := durable.NewClient(hubClient, code, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)

@@ -92,7 +92,7 @@ func engineSettingCases() []settingCase {
 			overridden: "FALSE", override: true,
 		},
 		{
-			path: "extendedSessionsEnabled", get: func(c Config) any { return c.Worker.NoExtendedSessions },
+			path: "extendedSessionsEnabled", get: func(c Config) any { return c.Worker.ExtendedSessionIdle < 0 },
 			byDefault: false, good: map[string]any{`true`: false, `false`: true, `"False"`: true},
 			bad:        map[string]string{`1`: "is 1; want true or false", `"yes"`: `is "yes"; want true or false`},
 			overridden: "FALSE", override: true,

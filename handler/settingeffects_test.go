@@ -338,7 +338,7 @@ func (a *settingsApp) app() App {
 		for range n {
 			tasks = append(tasks, durable.ActivityName[int, durable.Void]("Nap").Call(ctx, 7))
 		}
-		_, err := durable.AwaitAll(tasks...)
+		_, err := durable.AwaitAll(ctx, tasks...)
 		return durable.Void{}, err
 	}
 	haul := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
@@ -346,7 +346,7 @@ func (a *settingsApp) app() App {
 		for range 3 {
 			tasks = append(tasks, durable.ActivityName[string, durable.Void]("Lift").Call(ctx, strings.Repeat("x", 700<<10)))
 		}
-		_, err := durable.AwaitAll(tasks...)
+		_, err := durable.AwaitAll(ctx, tasks...)
 		return durable.Void{}, err
 	}
 	chain := func(ctx *durable.Context, n int) (durable.Void, error) {
@@ -371,12 +371,12 @@ func (a *settingsApp) app() App {
 	}
 	signal := func(ctx *durable.Context, key string) (durable.Void, error) {
 		for range 2 {
-			durable.SignalEntity(ctx, durable.EntityKey[napper](key), (*napper).Count, 1)
+			durable.SignalFrom(ctx, durable.EntityKey[napper](key), (*napper).Count, 1)
 		}
 		return durable.Void{}, nil
 	}
 	return App{
-		Functions: []*durable.Function{
+		Registrations: []*durable.Registration{
 			durable.Orchestrator("Quick", quick),
 			durable.Orchestrator("Broken", func(*durable.Context, durable.Void) (int, error) { return 0, errors.New("no") }),
 			durable.Orchestrator("Hold", func(*durable.Context, durable.Void) (durable.Void, error) {

@@ -297,8 +297,10 @@ var entityRows = []settingRow{
 // sessionRows are the settings of extended sessions.
 var sessionRows = []settingRow{
 	{
-		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.NoExtendedSessions = !b }},
-		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.NoExtendedSessions },
+		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) {
+			cfg.Worker.ExtendedSessionIdle = sessionIdle(b, cmp.Or(cfg.Worker.ExtendedSessionIdle, durable.DefaultExtendedSessionIdle))
+		}},
+		Initial: "`true`", Get: func(cfg *Config) any { return cfg.Worker.ExtendedSessionIdle >= 0 },
 		Does: "whether instances stay in memory between two messages, so that their histories are read and replayed less often. An instance " +
 			"leaves when another one needs its slot, when its partition moves, or when histories exceed 64 MiB. The default in .NET is " +
 			"`false`: instances keep their slots there until they are idle long enough",
@@ -306,11 +308,20 @@ var sessionRows = []settingRow{
 	{
 		Path: "extendedSessionIdleTimeoutInSeconds",
 		Values: wholeValue{Low: 1, High: 86_400, Set: func(cfg *Config, n int) {
-			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
+			cfg.Worker.ExtendedSessionIdle = sessionIdle(cfg.Worker.ExtendedSessionIdle >= 0, time.Duration(n)*time.Second)
 		}},
-		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
+		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle.Abs() / time.Second) },
 		Does: "the longest time that an idle instance stays in memory",
 	},
+}
+
+// sessionIdle returns the value of [durable.Config.ExtendedSessionIdle] for two settings. A negative
+// value means no extended sessions and keeps the time.
+func sessionIdle(enabled bool, idle time.Duration) time.Duration {
+	if enabled {
+		return idle.Abs()
+	}
+	return -idle.Abs()
 }
 
 // httpRows are the settings of HTTP requests, sent and received.

@@ -79,7 +79,7 @@ func TestStall_IsShownByVerifyWithOneStack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tool := &hubTool{app: App{Functions: []*durable.Function{durable.Orchestrator("Hangs", h.orchestrate)}}}
+		tool := &hubTool{app: App{Registrations: []*durable.Registration{durable.Orchestrator("Hangs", h.orchestrate)}}}
 		var out, errs strings.Builder
 		code := hubcli.Program{Name: "app hub", Stdout: &out, Stderr: &errs, Verify: tool.verifier()}.Run(t.Context(), []string{"verify", dir})
 		if code != hubcli.ExitFailed || !strings.Contains(errs.String(), "20 of 20 instances do not match") ||

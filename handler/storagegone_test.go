@@ -37,7 +37,7 @@ func runOnFullDisk() {
 		panic(err)
 	}
 	Main(App{
-		Functions: []*durable.Function{durable.Orchestrator("Good", idle)},
+		Registrations: []*durable.Registration{durable.Orchestrator("Good", idle)},
 		Routes: func(api *echo.Group, _ *durable.Client) {
 			api.POST("/room", func(c echo.Context) error {
 				if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &all); err != nil {

@@ -44,7 +44,7 @@ func nightly(ctx context.Context, call *handler.Invocation, _ handler.TimerInfo)
 // -write-functions .` writes the function.json of each trigger.
 func ExampleTrigger() {
 	app := handler.App{
-		Functions: []*durable.Function{
+		Registrations: []*durable.Registration{
 			durable.Orchestrator("MakeThumbnail", makeThumbnail),
 			durable.Activity("Resize", resize),
 		},

@@ -32,12 +32,12 @@ func unknownApp(t *testing.T, change func(*Config)) *Server {
 }
 
 // localApp runs an app with functions on a hub in a local file.
-func localApp(t *testing.T, change func(*Config), functions ...*durable.Function) *Server {
+func localApp(t *testing.T, change func(*Config), functions ...*durable.Registration) *Server {
 	t.Helper()
 	cfg := fakeConfig(t, nil)
 	cfg.Provider, cfg.StorageType, cfg.Embedded.Path = nil, Embedded, t.TempDir()+"/hub.db"
 	change(&cfg)
-	s := readyServer(t, App{Functions: functions}, cfg)
+	s := readyServer(t, App{Registrations: functions}, cfg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.work(ctx) }()
@@ -145,7 +145,7 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 // check. hub why shows the difference.
 func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
-	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic, cfg.Worker.NoExtendedSessions = true, true })
+	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic, cfg.Worker.ExtendedSessionIdle = true, -1 })
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Unsteady/a")
 	patience.Until(t, "health tells of it", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")

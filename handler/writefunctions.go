@@ -121,7 +121,7 @@ func routesOf(app App, prefix string) (methods map[string][]string, err error) {
 		}
 	}()
 	e := echo.New()
-	app.Routes(e.Group(web.GroupPath(prefix)), durable.NewClient(nil, durable.NewRegistry(app.Functions...)))
+	app.Routes(e.Group(web.GroupPath(prefix)), durable.NewClient(nil, durable.NewRegistry(app.Registrations...)))
 	methods = map[string][]string{}
 	for _, r := range e.Routes() {
 		path, below := strings.CutPrefix(r.Path, web.GroupPath(prefix)+"/")

@@ -10,7 +10,7 @@ import (
 )
 
 // functions are the functions under test.
-var functions = []*durable.Function{
+var functions = []*durable.Registration{
 	durable.Orchestrator("PlaceOrder", PlaceOrder),
 	durable.Orchestrator("Backup", Backup),
 	durable.Orchestrator("Monitor", Monitor),
@@ -64,7 +64,7 @@ func Backup(ctx *durable.Context, dir string) (total int64, err error) {
 	for i, f := range files {
 		tasks[i] = durable.CallActivity(ctx, CopyFile, f)
 	}
-	sizes, err := durable.AwaitAll(tasks...)
+	sizes, err := durable.AwaitAll(ctx, tasks...)
 	for _, n := range sizes {
 		total += n
 	}

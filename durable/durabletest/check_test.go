@@ -136,7 +136,7 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 			t.Parallel()
 			got := fails(t, func(t durabletest.TB) {
 				o := c.make()
-				hub := durabletest.New(t, append([]*durable.Function{durable.Orchestrator("Fickle", o)}, functions...)...)
+				hub := durabletest.New(t, append([]*durable.Registration{durable.Orchestrator("Fickle", o)}, functions...)...)
 				_, _ = durabletest.Run(hub, o, durable.Void{})
 			})
 			contains(t, got, `orchestrator "Fickle" is not deterministic`, `instance "instance-1"`)
@@ -157,7 +157,7 @@ func TestRun_PassesIfReplaysMakeTheSameDecisions(t *testing.T) {
 		}
 		panic("x")
 	}
-	hub := durabletest.New(t, append([]*durable.Function{durable.Orchestrator("O", o)}, functions...)...)
+	hub := durabletest.New(t, append([]*durable.Registration{durable.Orchestrator("O", o)}, functions...)...)
 	durabletest.Stub(hub, CopyFile, func(context.Context, string) (int64, error) { return 0, nil })
 	if _, err := durabletest.Run(hub, o, durable.Void{}); err == nil {
 		t.Error("no error")

@@ -33,7 +33,7 @@ func (s *Stock) Take(ctx *durable.EntityContext, n int) (int, error) {
 	}
 	s.At = append(s.At, ctx.Now())
 	if s.Left == 0 {
-		if _, err := durable.StartOrchestration(ctx, Reorder, ctx.ID().Key, durable.InstanceID("reorder")); err != nil {
+		if _, err := durable.StartFrom(ctx, Reorder, ctx.ID().Key, durable.InstanceID("reorder")); err != nil {
 			return 0, err
 		}
 	}
@@ -44,7 +44,7 @@ const shoes = durable.EntityKey[Stock]("shoes")
 
 // Reorder adds 100 items to the stock an hour later.
 func Reorder(ctx *durable.Context, item string) (string, error) {
-	durable.SignalEntity(ctx, durable.EntityKey[Stock](item), (*Stock).Put, 100, durable.SignalAfter(time.Hour))
+	durable.SignalFrom(ctx, durable.EntityKey[Stock](item), (*Stock).Put, 100, durable.SignalAfter(time.Hour))
 	return item, nil
 }
 
@@ -60,8 +60,8 @@ func HoldUntil(ctx *durable.Context, event durable.Event[int]) (int, error) {
 	return event.Wait(ctx).Await()
 }
 
-func shop() []*durable.Function {
-	return []*durable.Function{
+func shop() []*durable.Registration {
+	return []*durable.Registration{
 		durable.Orchestrator("Reorder", Reorder), durable.Orchestrator("Buy", Buy), durable.Orchestrator("HoldUntil", HoldUntil),
 		durable.Entity("Stock", durable.Op("put", (*Stock).Put), durable.Op("take", (*Stock).Take)),
 		durable.ErrorValue("SoldOut", errSoldOut),
@@ -91,7 +91,7 @@ func TestHub_PerformsOperationsOfEntities(t *testing.T) {
 // reorder.
 func Compensate(ctx *durable.Context, n int) (string, error) {
 	ctx.Sleep(time.Hour)
-	durable.SignalEntity(ctx, shoes, (*Stock).Put, n)
+	durable.SignalFrom(ctx, shoes, (*Stock).Put, n)
 	durable.CallSubOrchestrator(ctx, Reorder, "boots", durable.InstanceID("reorder"))
 	if err := durable.Event[int]("Done").RaiseFrom(ctx, "buyer", n); err != nil {
 		return "", err

@@ -61,14 +61,14 @@ func setUpSite(ctx *durable.Context, devices []string) ([]string, error) {
 	for i, d := range devices {
 		tasks[i] = durable.CallSubOrchestrator(ctx, setUpDevice, d, durable.InstanceID("device-"+d))
 	}
-	return durable.AwaitAll(tasks...)
+	return durable.AwaitAll(ctx, tasks...)
 }
 
 const configured = durable.Event[string]("Configured")
 
 func setUpDevice(ctx *durable.Context, _ string) (string, error) { return configured.Wait(ctx).Await() }
 
-var site = []*durable.Function{
+var site = []*durable.Registration{
 	durable.Orchestrator("SetUpSite", setUpSite),
 	durable.Orchestrator("SetUpDevice", setUpDevice),
 }
@@ -231,7 +231,7 @@ func TestHub_KeepsEventsAcrossGenerationsAndRunsDetachedChildren(t *testing.T) {
 		if err != nil || n == 0 {
 			return seen, err
 		}
-		if _, err := durable.CallSubOrchestrator(ctx, child, n, durable.FireAndForget{}).Await(); err != nil {
+		if _, err := durable.CallSubOrchestrator(ctx, child, n, durable.FireAndForget).Await(); err != nil {
 			return nil, err
 		}
 		return durable.ContinueAsNew(ctx, sum, append(seen, n))
@@ -248,7 +248,7 @@ func TestHub_KeepsEventsAcrossGenerationsAndRunsDetachedChildren(t *testing.T) {
 		t.Errorf("%v (-got +want):\n%s", err, diff)
 	}
 	hub.Advance(time.Hour)
-	page, err := hub.Client().List(t.Context(), durable.Query{Name: "Child", Statuses: []history.RuntimeStatus{history.Completed}})
+	page, err := hub.Client().ListInstances(t.Context(), durable.Query{Name: "Child", Statuses: []history.RuntimeStatus{history.Completed}})
 	if err != nil || len(page.Instances) != 3 {
 		t.Errorf("%d children have ended (%v), want 3", len(page.Instances), err)
 	}

@@ -73,7 +73,7 @@ type instance struct {
 }
 
 // New returns a Hub without instances that runs fns. The rules of [durable.NewRegistry] apply to fns.
-func New(t TB, fns ...*durable.Function) *Hub {
+func New(t TB, fns ...*durable.Registration) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hub{
 		t: t, ctx: ctx, now: epoch,
@@ -170,7 +170,7 @@ func (h *Hub) recordCall(name string, input *string) {
 }
 
 // lookup returns the registration of the function fn. It fails the test if fn is not registered.
-func (h *Hub) lookup(fn any) *durable.Function {
+func (h *Hub) lookup(fn any) *durable.Registration {
 	h.t.Helper()
 	f, err := h.registry.Lookup(fn)
 	if err != nil {

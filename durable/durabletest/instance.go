@@ -92,7 +92,7 @@ func (i *Instance[O]) settleAfter(err error) {
 }
 
 // Status returns the runtime status of the instance.
-func (i *Instance[O]) Status() history.RuntimeStatus {
+func (i *Instance[O]) Status() durable.RuntimeStatus {
 	i.hub.t.Helper()
 	return i.State().Status
 }

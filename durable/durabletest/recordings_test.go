@@ -39,7 +39,7 @@ func journey(ctx *durable.Context, t trip) (string, error) {
 		quotes[i] = durable.CallActivity(ctx, quote, city)
 	}
 	weather := durable.CallActivity(ctx, forecast, t.Cities[0])
-	offers, err := durable.AwaitAll(quotes...)
+	offers, err := durable.AwaitAll(ctx, quotes...)
 	if err != nil {
 		return "", err
 	}
@@ -85,8 +85,8 @@ func pack(ctx *durable.Context, city string) (string, error) {
 	return "bag for " + city, nil
 }
 
-func journeys() []*durable.Function {
-	return []*durable.Function{
+func journeys() []*durable.Registration {
+	return []*durable.Registration{
 		durable.Orchestrator("Journey", journey),
 		durable.Orchestrator("Pack", pack),
 		durable.Activity("Quote", quote),
@@ -174,8 +174,8 @@ func openRecorded(t *testing.T, connection string) *azurestorage.TaskHub {
 
 // serve runs the functions on a hub until stop is called. The test must call stop, which waits for
 // the server's end.
-func serve(t *testing.T, functions []*durable.Function, hub provider.Provider) (server *handler.Server, stop func()) {
-	server = handler.New(handler.App{Functions: functions}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: slog.New(slog.DiscardHandler)})
+func serve(t *testing.T, functions []*durable.Registration, hub provider.Provider) (server *handler.Server, stop func()) {
+	server = handler.New(handler.App{Registrations: functions}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- server.Run(ctx) }()

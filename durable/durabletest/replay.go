@@ -44,7 +44,7 @@ import (
 //     the execution ID, unless the orchestration called an entity.
 //
 // If your code depends on one of these, use another format.
-func Replay(t TB, functions []*durable.Function, file string) {
+func Replay(t TB, functions []*durable.Registration, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -62,7 +62,7 @@ func Replay(t TB, functions []*durable.Function, file string) {
 
 // ReplayEvents is [Replay] for a history in memory, such as the result of [Instance.History] or
 // [durable.Client.History].
-func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
+func ReplayEvents(t TB, functions []*durable.Registration, events []history.Event) {
 	t.Helper()
 	if problem := newReplayer(functions).run(events); problem != "" {
 		t.Fatalf("durabletest: the code does not match the history.\n%s", problem)
@@ -72,7 +72,7 @@ func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
 // A replayer replays orchestrators on histories.
 type replayer struct{ functions dispatch.Functions }
 
-func newReplayer(functions []*durable.Function) *replayer {
+func newReplayer(functions []*durable.Registration) *replayer {
 	return &replayer{dispatch.FunctionsOf(durable.NewRegistry(functions...).WithLogger(slog.New(slog.DiscardHandler)))}
 }
 

@@ -36,8 +36,8 @@ func recorded(t *testing.T, folder, pattern string) []string {
 }
 
 // changed returns the functions of journeys with another orchestrator in place of journey.
-func changed(orchestrator *durable.Function) []*durable.Function {
-	return append([]*durable.Function{orchestrator}, journeys()[1:]...)
+func changed(orchestrator *durable.Registration) []*durable.Registration {
+	return append([]*durable.Registration{orchestrator}, journeys()[1:]...)
 }
 
 func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
@@ -45,7 +45,7 @@ func TestReplay_FailsWhereTheCodeHasChanged(t *testing.T) {
 	quoted := func(ctx *durable.Context, t trip) { durable.CallActivity(ctx, quote, t.Cities[0]) }
 	for _, c := range []struct {
 		name     string
-		function *durable.Function
+		function *durable.Registration
 		file     string   // glob pattern
 		want     []string // in all formats
 	}{
@@ -139,7 +139,7 @@ func journeyWithoutLeave(ctx *durable.Context, t trip) (string, error) {
 		tasks = append(tasks, durable.CallActivity(ctx, quote, city))
 	}
 	tasks = append(tasks, durable.CallActivity(ctx, forecast, t.Cities[0]))
-	if _, err := durable.AwaitAll(tasks...); err != nil {
+	if _, err := durable.AwaitAll(ctx, tasks...); err != nil {
 		return "", err
 	}
 	policy := durable.RetryPolicy{MaxAttempts: 3, FirstInterval: 100 * time.Millisecond}
@@ -207,7 +207,7 @@ func TestReplay_ReadsHistoriesOfDotNet(t *testing.T) {
 		}
 		return durable.ContinueAsNew(ctx, loopFast, n+1)
 	}
-	functions := []*durable.Function{
+	functions := []*durable.Registration{
 		durable.Orchestrator("One", func(ctx *durable.Context, in string) (string, error) { return hello.Call(ctx, in).Await() }),
 		durable.Orchestrator("Child", func(_ *durable.Context, in string) (string, error) { return "child " + in, nil }),
 		durable.Orchestrator("Parent", func(ctx *durable.Context, in string) (string, error) { return child.Call(ctx, in).Await() }),
@@ -296,13 +296,13 @@ func TestReplay_FindsCodeChangesInAHistory(t *testing.T) {
 			first = "Escalate"
 		}
 		one, two := first.Call(ctx, o), durable.CallActivity(ctx, Charge, o)
-		if _, err := durable.AwaitAll(two, one); err != nil {
+		if _, err := durable.AwaitAll(ctx, two, one); err != nil {
 			return "", err
 		}
 		by, err := Approval.Wait(ctx).Await()
 		return by.By, err
 	})
-	all := append([]*durable.Function{changing}, functions...)
+	all := append([]*durable.Registration{changing}, functions...)
 	const (
 		marker = `{"EventType":"GenericEvent","Data":"durable.Context.Patched: escalate","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"},`
 		begun  = `{"EventType":"OrchestratorStarted","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"},`
@@ -367,7 +367,7 @@ func TestReplay_RestoresTheOrderOfSimultaneousCalls(t *testing.T) {
 		seen = append(seen, ctx.Now().Format(time.TimeOnly))
 		return durable.CallActivity(ctx, Escalate, o).Await()
 	}
-	durabletest.Replay(t, append([]*durable.Function{durable.Orchestrator("Race", race)}, functions...), file(t, events))
+	durabletest.Replay(t, append([]*durable.Registration{durable.Orchestrator("Race", race)}, functions...), file(t, events))
 	want := []string{
 		"r-1", "", "Sub-orchestration 'PlaceOrder' (#1) failed with an unhandled exception: no",
 		"Task 'Charge' (#0) failed with an unhandled exception: declined", "ana", "", "00:01:00",

@@ -70,8 +70,8 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 			same := durable.CallEntity(ctx, balanceOf, (*balance).add, 5)
 			again := durable.CallEntity(ctx, balanceOf, (*balance).add, 5)
 			other := durable.CallEntity(ctx, durable.EntityKey[balance]("b"), (*balance).add, 5)
-			durable.SignalEntity(ctx, balanceOf, (*balance).add, 1)
-			if _, err := durable.AwaitAll(same, again, other); err != nil {
+			durable.SignalFrom(ctx, balanceOf, (*balance).add, 1)
+			if _, err := durable.AwaitAll(ctx, same, again, other); err != nil {
 				return "", err
 			}
 			return steps(ctx)
@@ -112,7 +112,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 				_, err := durable.CallEntity(ctx, balanceOf, (*balance).add, 5).Await()
 				return "", err
 			})
-			_, err := durable.AwaitAll(a, b)
+			_, err := durable.AwaitAll(ctx, a, b)
 			return "", err
 		},
 		"Child": func(ctx *durable.Context, _ int) (string, error) {
@@ -179,7 +179,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 		},
 		"RewoundTwice": func(ctx *durable.Context, _ int) (string, error) {
 			a, b := once.Call(ctx, "a"), durable.CallActivity(ctx, quote, "Oslo")
-			if _, err := durable.AwaitAll(a, b); err != nil {
+			if _, err := durable.AwaitAll(ctx, a, b); err != nil {
 				return "", err
 			}
 			if _, err := leave.Wait(ctx).Await(); err != nil {
@@ -266,7 +266,7 @@ func generationsWithEvents(ctx *durable.Context, n int) (string, error) {
 // once is an activity whose first call for each instance and input fails.
 const once = durable.ActivityName[string, string]("Once")
 
-func newOnce() *durable.Function {
+func newOnce() *durable.Registration {
 	var known sync.Map
 	return durable.Activity("Once", func(ctx context.Context, in string) (string, error) {
 		info, _ := durable.ActivityInfoFrom(ctx)
@@ -428,7 +428,7 @@ func stepsForever(ctx *durable.Context) (string, error) {
 }
 
 // functionsOf returns the shapes and the functions that they call.
-func functionsOf(shapes map[string]func(*durable.Context, int) (string, error)) []*durable.Function {
+func functionsOf(shapes map[string]func(*durable.Context, int) (string, error)) []*durable.Registration {
 	all := append(journeys(), durable.Activity("Refuse", refuse), newOnce(), durable.Entity("Balance", durable.Op("add", (*balance).add)))
 	for name, f := range shapes {
 		all = append(all, durable.Orchestrator(name, f))
@@ -438,7 +438,7 @@ func functionsOf(shapes map[string]func(*durable.Context, int) (string, error)) 
 
 // runShapes runs all shapes on a hub until they have ended. The instance ID is the shape's name. The
 // server answers requests until the test calls stop.
-func runShapes(t *testing.T, hub provider.Provider) (all []*durable.Function, done map[string]bool, server *handler.Server, stop func()) {
+func runShapes(t *testing.T, hub provider.Provider) (all []*durable.Registration, done map[string]bool, server *handler.Server, stop func()) {
 	target := httptest.NewServer(http.HandlerFunc(countdown))
 	defer target.Close()
 	shapes := shapes(target.URL)
@@ -482,7 +482,7 @@ func replayShapes(t *testing.T, hub interface {
 	provider.Provider
 	provider.Portable
 }, rows func(id string) []byte,
-) (all []*durable.Function, shapes map[string]bool) {
+) (all []*durable.Registration, shapes map[string]bool) {
 	all, shapes, server, stop := runShapes(t, hub)
 	defer stop()
 	ctx, c := t.Context(), durable.NewClient(hub, durable.NewRegistry(all...))

@@ -30,8 +30,8 @@ func (b *blocking) run(ctx *durable.Context, _ string) (string, error) {
 	return d.By, err
 }
 
-func (b *blocking) functions() []*durable.Function {
-	return []*durable.Function{durable.Orchestrator("Blocks", b.run)}
+func (b *blocking) functions() []*durable.Registration {
+	return []*durable.Registration{durable.Orchestrator("Blocks", b.run)}
 }
 
 // stalls runs a test in a bubble, where a stall takes no real time, and checks its failure.

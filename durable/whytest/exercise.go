@@ -108,7 +108,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		{name: "ForEvent", want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}}}},
 		{name: "ForSome", want: []durable.Reason{ // not for the timer
 			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 2, Where: []string{line("some")}},
-			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3, IsAlsoUnderWay: true}, // it is awaited after the first
+			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3, IsNotAwaited: true}, // it is awaited after the first
 		}},
 		{name: "ForEntity", want: []durable.Reason{{
 			Kind: durable.ReasonEntityCall, Name: "open", InstanceIDs: []durable.InstanceID{"@safe@s"}, Where: []string{line("entity")},
@@ -135,14 +135,14 @@ func Exercise(t *testing.T, hub provider.Provider) {
 			},
 			want: []durable.Reason{
 				{Kind: durable.ReasonSuspended, TaskID: -1, Detail: "an audit"},
-				{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}, IsHeld: true},
+				{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}, IsOutcomeStored: true},
 			},
 		},
 		{
 			name: "ForPause", then: suspend,
 			want: []durable.Reason{
 				{Kind: durable.ReasonSuspended, TaskID: -1, Detail: "an audit"},
-				{Kind: durable.ReasonTimer, Due: began.Add(90 * time.Second), Where: []string{line("pause")}, IsHeld: true},
+				{Kind: durable.ReasonTimer, Due: began.Add(90 * time.Second), Where: []string{line("pause")}, IsOutcomeStored: true},
 			},
 		},
 		{
@@ -160,7 +160,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 			tt.then(id)
 			time.Sleep(time.Minute)
 		}
-		w := must[*durable.Wait](t)(c.Why(t.Context(), id))
+		w := must[*durable.Diagnosis](t)(c.Why(t.Context(), id))
 		compare(t, hub, id, w.Reasons, tt.want)
 		if age := time.Since(w.Reasons[0].Since); tt.since > 0 && (age-tt.since).Abs() > 30*time.Second {
 			t.Errorf("%s has waited for %v, want about %v", id, age, tt.since)
@@ -169,7 +169,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 	others := durable.NewClient(hub, s.Changed())
 	changed := []durable.Reason{{Kind: durable.ReasonHistoryMismatch, Where: []string{line("sub-orchestration")}, Detail: "decision 0: the history has an activity task named 'Work', and the code did " +
 		"a sub-orchestration task named 'Child'; to be compatible, the code must perform the recorded action first, and the new one only where Context.Patched returns true"}}
-	if w := must[*durable.Wait](t)(others.Why(t.Context(), "ForActivity-0")); len(w.Reasons) == 1 {
+	if w := must[*durable.Diagnosis](t)(others.Why(t.Context(), "ForActivity-0")); len(w.Reasons) == 1 {
 		w.Reasons[0].Since = time.Time{}
 		if !reflect.DeepEqual(w.Reasons, changed) {
 			t.Errorf("with changed code: %+v, want %+v", w.Reasons, changed)

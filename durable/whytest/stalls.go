@@ -140,7 +140,7 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 	}
 
 	time.Sleep(time.Hour)
-	waiting := worker.Waiting()
+	waiting := worker.Blocked()
 	if len(waiting) != 2 || !waiting[0].Stalled || !waiting[1].Stalled {
 		t.Errorf("held functions are %v, want two that do not yield", waiting)
 	}
@@ -159,7 +159,7 @@ func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {
 	time.Sleep(maxDelay)
 	want("after it was corrected and resumed", "Group", history.Completed)
 	want("after it was corrected and rewound", "Foreign", history.Completed)
-	if waiting := worker.Waiting(); len(waiting) != 0 {
+	if waiting := worker.Blocked(); len(waiting) != 0 {
 		t.Errorf("held functions are still %v", waiting)
 	}
 }

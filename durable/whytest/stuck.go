@@ -101,7 +101,7 @@ func (s *Stuck) ForSome(ctx *durable.Context, _ durable.Void) (string, error) {
 	_, _ = durable.CallActivity(ctx, s.Fail, "").Await() // is complete
 	ctx.Timer(time.Hour)
 	one, two := durable.CallActivity(ctx, s.Work, "one"), durable.CallActivity(ctx, s.Work, "two")
-	_, err := durable.AwaitAll(one, two) // some
+	_, err := durable.AwaitAll(ctx, one, two) // some
 	return "", err
 }
 

@@ -46,7 +46,7 @@ var entityWorkloads = []workload{
 }
 
 // entityFunctions are the functions of entityWorkloads.
-var entityFunctions = []*durable.Function{
+var entityFunctions = []*durable.Registration{
 	durable.Entity("Meter", durable.Op("Add", (*Meter).Add)),
 	durable.Orchestrator("Call", Call),
 	durable.Orchestrator("Calls", Calls),

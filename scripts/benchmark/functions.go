@@ -63,7 +63,7 @@ func FanOut(ctx *durable.Context, n int) (int, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallActivity(ctx, Respond, "you")
 	}
-	all, err := durable.AwaitAll(tasks...)
+	all, err := durable.AwaitAll(ctx, tasks...)
 	return len(all), err
 }
 

@@ -34,8 +34,8 @@ func (c *Counter) Fail(*durable.EntityContext, durable.Void) (int, error) {
 // the entity's key.
 func (c *Counter) SigOther(ctx *durable.EntityContext, _ durable.Void) (durable.Void, error) {
 	suffix := suffixOf(ctx.ID().Key)
-	durable.SignalEntity(ctx, durable.EntityKey[Counter]("other"+suffix), (*Counter).Add, 1)
-	_, err := durable.StartOrchestration(ctx, Child, "e", durable.InstanceID("fromentity"+suffix))
+	durable.SignalFrom(ctx, durable.EntityKey[Counter]("other"+suffix), (*Counter).Add, 1)
+	_, err := durable.StartFrom(ctx, Child, "e", durable.InstanceID("fromentity"+suffix))
 	return durable.Void{}, err
 }
 
@@ -47,7 +47,7 @@ var counters = durable.Entity("counter", durable.Op("add", (*Counter).Add), dura
 func Ent(ctx *durable.Context, _ string) (string, error) {
 	suffix := suffixOf(string(ctx.InstanceID()))
 	k1, k2 := durable.EntityKey[Counter]("k1"+suffix), durable.EntityKey[Counter]("k2"+suffix)
-	durable.SignalEntity(ctx, k1, (*Counter).Add, 5)
+	durable.SignalFrom(ctx, k1, (*Counter).Add, 5)
 	n, err := durable.CallEntity(ctx, k1, (*Counter).Get, durable.Void{}).Await()
 	if err != nil {
 		return "", err

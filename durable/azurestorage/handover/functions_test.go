@@ -10,7 +10,7 @@ import (
 )
 
 // functions are Go implementations of the functions in the recordings.
-var functions = []*durable.Function{
+var functions = []*durable.Registration{
 	durable.Activity("Hello", Hello), durable.Activity("Boom", Boom),
 	durable.Orchestrator("HelloSeq", HelloSeq), durable.Orchestrator("One", One),
 	durable.Orchestrator("Fails", Fails), durable.Orchestrator("FailRetry", FailRetry),

@@ -140,7 +140,7 @@ func (s *simulated) wantEnded(h *embedded.Hub, ids []string) {
 	for _, id := range ids {
 		all[durable.InstanceID(id)] = true
 	}
-	for state, err := range c.All(patient, durable.Query{}) { // includes instances started during the backup
+	for state, err := range c.AllInstances(patient, durable.Query{}) { // includes instances started during the backup
 		if err != nil {
 			s.Fatal(err)
 		}

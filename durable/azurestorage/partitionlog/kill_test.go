@@ -65,7 +65,7 @@ func squares(ctx *durable.Context, n int) (sum int, err error) {
 	for i := range n {
 		all = append(all, durable.CallActivity(ctx, square, i))
 	}
-	each, err := durable.AwaitAll(all...)
+	each, err := durable.AwaitAll(ctx, all...)
 	for _, s := range each {
 		sum += s
 	}
@@ -79,7 +79,7 @@ func family(ctx *durable.Context, n int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	more, err := durable.AwaitAll(durable.CallSubOrchestrator(ctx, squares, n), durable.CallSubOrchestrator(ctx, squares, n+1))
+	more, err := durable.AwaitAll(ctx, durable.CallSubOrchestrator(ctx, squares, n), durable.CallSubOrchestrator(ctx, squares, n+1))
 	if err != nil {
 		return 0, err
 	}
@@ -110,7 +110,7 @@ const signaled = durable.EntityKey[account]("d")
 // later pays after a delay in which its owner may die.
 func later(ctx *durable.Context, cents int) (int, error) {
 	ctx.Sleep(3 * time.Second)
-	durable.SignalEntity(ctx, signaled, (*account).Add, cents)
+	durable.SignalFrom(ctx, signaled, (*account).Add, cents)
 	return cents, nil
 }
 

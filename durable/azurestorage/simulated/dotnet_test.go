@@ -33,7 +33,7 @@ func move(ctx *durable.Context, _ int) (string, error) {
 	if _, err := durable.CallEntity(ctx, a, (*tallied).Add, 1).Await(); err != nil {
 		return "", err
 	}
-	durable.SignalEntity(ctx, b, (*tallied).Add, 1)
+	durable.SignalFrom(ctx, b, (*tallied).Add, 1)
 	unlock := durable.LockEntities(ctx, a, b)
 	defer unlock()
 	for _, key := range []durable.EntityKey[tallied]{a, b} {

@@ -30,7 +30,7 @@ func callSum(ctx *durable.Context, n int) (int, error) {
 }
 
 func signalSum(ctx *durable.Context, n int) (int, error) {
-	durable.SignalEntity(ctx, firstSum, (*sum).Add, n)
+	durable.SignalFrom(ctx, firstSum, (*sum).Add, n)
 	return 0, nil
 }
 

@@ -159,7 +159,7 @@ func steady(n, was int) int {
 func TestOperations_EqualTheReadme(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		holdTable(t, "operations", func(t *testing.T, before string) string {
-			return table(t, before, durable.Config{NoExtendedSessions: !sessions})
+			return table(t, before, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})
 		})
 	}
 }

@@ -23,7 +23,7 @@ func criticalPath(t *testing.T, extended bool) (trips float64, requests string) 
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: trip / 2, MaxLatency: trip/2 + 1})
 		defer account.Wait()
-		p := startProcessWith(t, account, "w1", func() {}, durable.Config{NoExtendedSessions: !extended})
+		p := startProcessWith(t, account, "w1", func() {}, durable.Config{ExtendedSessionIdle: sessionIdle(extended)})
 		time.Sleep(5 * time.Second)
 		before := len(account.Log())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

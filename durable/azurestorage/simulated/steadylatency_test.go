@@ -19,7 +19,7 @@ import (
 
 // signalTwo signals an entity and calls another one.
 func signalTwo(ctx *durable.Context, n int) (int, error) {
-	durable.SignalEntity(ctx, firstSum, (*sum).Add, n)
+	durable.SignalFrom(ctx, firstSum, (*sum).Add, n)
 	return durable.CallEntity(ctx, secondSum, (*sum).Add, n).Await()
 }
 

@@ -48,7 +48,7 @@ func parent(ctx *durable.Context, children int) (string, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallSubOrchestrator(ctx, child, i)
 	}
-	all, err := durable.AwaitAll(tasks...)
+	all, err := durable.AwaitAll(ctx, tasks...)
 	return strings.Join(all, " "), err
 }
 
@@ -68,7 +68,7 @@ func three(ctx *durable.Context, _ int) (string, error) {
 }
 
 func signalOnce(ctx *durable.Context, _ int) (string, error) {
-	durable.SignalEntity(ctx, durable.EntityKey[tallied]("a"), (*tallied).Add, 1)
+	durable.SignalFrom(ctx, durable.EntityKey[tallied]("a"), (*tallied).Add, 1)
 	ctx.Sleep(time.Second)
 	return "sent", nil
 }
@@ -133,6 +133,14 @@ func startProcess(t *testing.T, account *azsim.Account, name string, look func()
 	return startProcessWith(t, account, name, look, durable.Config{})
 }
 
+// sessionIdle returns the ExtendedSessionIdle of a worker with or without extended sessions.
+func sessionIdle(extended bool) time.Duration {
+	if extended {
+		return durable.DefaultExtendedSessionIdle
+	}
+	return -1
+}
+
 func startProcessWith(t *testing.T, account *azsim.Account, name string, look func(), cfg durable.Config) *process {
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	w := account.Worker(name)
@@ -142,7 +150,7 @@ func startProcessWith(t *testing.T, account *azsim.Account, name string, look fu
 	}
 	var hub provider.Provider = openWith(t, w.Name(), account, transport)
 	if name == dotnetWorker {
-		hub, cfg.NoExtendedSessions = dotnetHub{hub}, true // so each batch reads the stored state
+		hub, cfg.ExtendedSessionIdle = dotnetHub{hub}, -1 // so each batch reads the stored state
 	}
 	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
 	var running sync.WaitGroup

@@ -48,7 +48,7 @@ func order(ctx *durable.Context, cents int) (string, error) {
 }
 
 func family(ctx *durable.Context, cents int) (string, error) {
-	children, err := durable.AwaitAll(
+	children, err := durable.AwaitAll(ctx,
 		durable.CallSubOrchestrator(ctx, order, cents, durable.InstanceID("child-1")),
 		durable.CallSubOrchestrator(ctx, order, cents+1, durable.InstanceID("child-2")),
 	)

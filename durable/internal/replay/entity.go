@@ -116,9 +116,9 @@ func (v *entities) CallEntity(f *Future, target entity.ID, op string, input *str
 // SignalEntity sends an operation to an entity without waiting for a result. The entity runs it
 // at due, or immediately if due is zero.
 func (v *entities) SignalEntity(target entity.ID, op string, input *string, due time.Time) {
-	v.x.check("SignalEntity")
+	v.x.check("SignalFrom")
 	if s := v.section; s != nil && slices.Contains(s.locks, target) {
-		panic(v.x.misuse("durable: SignalEntity: Must not signal a locked entity from a critical section: call " + target.String()))
+		panic(v.x.misuse("durable: SignalFrom: Must not signal a locked entity from a critical section: call " + target.String()))
 	}
 	v.x.checkLimit()
 	if !due.IsZero() {

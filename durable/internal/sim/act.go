@@ -189,7 +189,7 @@ func (p *actor) branches(a Act) error {
 		q := &actor{x: p.x, step: p.step, from: branchOf(p.from, n)}
 		return durable.Go(p.x.ctx, func() (string, error) { return "", q.all(a.branch(n)) })
 	}
-	_, err := durable.AwaitAll(branch(0), branch(1))
+	_, err := durable.AwaitAll(p.x.ctx, branch(0), branch(1))
 	return err
 }
 

@@ -77,6 +77,7 @@ func transfer(ctx *durable.Context, n int) (moved bool, err error) {
 	unlock := durable.LockEntities(ctx, from, to)
 	defer unlock()
 	balances, err := durable.AwaitAll(
+		ctx,
 		durable.CallEntity(ctx, from, (*account).Read, durable.Void{}), durable.CallEntity(ctx, to, (*account).Read, durable.Void{}),
 	)
 	if err != nil {
@@ -91,7 +92,7 @@ func transfer(ctx *durable.Context, n int) (moved bool, err error) {
 	return true, err
 }
 
-var bank = []*durable.Function{
+var bank = []*durable.Registration{
 	durable.Orchestrator("Tell", tell), durable.ErrorValue("Overdrawn", errOverdrawn),
 	durable.Entity("account", durable.Op("Read", (*account).Read), durable.Op("Set", (*account).Set)),
 }
@@ -152,7 +153,7 @@ const (
 // dictate signals the journal several times per episode.
 func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 	for n := range dictated {
-		durable.SignalEntity(ctx, durable.EntityKey[journal]("j"), (*journal).Write, n)
+		durable.SignalFrom(ctx, durable.EntityKey[journal]("j"), (*journal).Write, n)
 		if n%7 == 6 {
 			ctx.Sleep(3 * time.Second)
 		}
@@ -163,7 +164,7 @@ func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 // An entity receives 1,000 signals of 50 senders once, and each sender's signals in order.
 func TestSignals_ArriveOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
 	testshare.SkipShortRace(t)
-	functions := []*durable.Function{durable.Orchestrator("Dictate", dictate), durable.Entity("journal", durable.Op("Write", (*journal).Write))}
+	functions := []*durable.Registration{durable.Orchestrator("Dictate", dictate), durable.Entity("journal", durable.Op("Write", (*journal).Write))}
 	var want []int
 	for n := range dictated {
 		want = append(want, n)
@@ -229,7 +230,7 @@ func dine(ctx *durable.Context, me int) (durable.Void, error) {
 			}
 		}
 		ctx.Sleep(time.Second)
-		_, err := durable.AwaitAll(durable.CallEntity(ctx, right, (*fork).Put, me+1), durable.CallEntity(ctx, left, (*fork).Put, me+1))
+		_, err := durable.AwaitAll(ctx, durable.CallEntity(ctx, right, (*fork).Put, me+1), durable.CallEntity(ctx, left, (*fork).Put, me+1))
 		return err
 	}
 	for range courses {
@@ -243,7 +244,7 @@ func dine(ctx *durable.Context, me int) (durable.Void, error) {
 // All philosophers eat all their courses.
 func TestPhilosophers_DineWhileWorkersAreKilled(t *testing.T) {
 	testshare.SkipShortRace(t)
-	functions := []*durable.Function{
+	functions := []*durable.Registration{
 		durable.Orchestrator("Dine", dine),
 		durable.Entity("fork", durable.Op("Take", (*fork).Take), durable.Op("Put", (*fork).Put)),
 	}

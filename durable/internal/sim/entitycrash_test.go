@@ -27,7 +27,7 @@ func (n *tally) Add(_ *durable.EntityContext, by int) (int, error) {
 
 func (n *tally) PassOn(ctx *durable.EntityContext, by int) (durable.Void, error) {
 	*n += tally(by)
-	durable.SignalEntity(ctx, durable.EntityKey[tally]("passed on"), (*tally).Add, by)
+	durable.SignalFrom(ctx, durable.EntityKey[tally]("passed on"), (*tally).Add, by)
 	return durable.Void{}, nil
 }
 
@@ -35,17 +35,17 @@ func (n *tally) PassOn(ctx *durable.EntityContext, by int) (durable.Void, error)
 // passes the signal on.
 func move(ctx *durable.Context, by int) (int, error) {
 	const from, to, told = durable.EntityKey[tally]("from"), durable.EntityKey[tally]("to"), durable.EntityKey[tally]("told")
-	durable.SignalEntity(ctx, told, (*tally).PassOn, 1)
+	durable.SignalFrom(ctx, told, (*tally).PassOn, 1)
 	unlock := durable.LockEntities(ctx, from, to)
 	defer unlock()
 	if _, err := durable.CallEntity(ctx, from, (*tally).Add, -by).Await(); err != nil {
 		return 0, err
 	}
-	durable.SignalEntity(ctx, told, (*tally).PassOn, 1)
+	durable.SignalFrom(ctx, told, (*tally).PassOn, 1)
 	return durable.CallEntity(ctx, to, (*tally).Add, by).Await()
 }
 
-var entityFunctions = []*durable.Function{
+var entityFunctions = []*durable.Registration{
 	durable.Orchestrator("Move", move), durable.Entity("tally", durable.Op("Add", (*tally).Add), durable.Op("PassOn", (*tally).PassOn)),
 }
 

@@ -160,7 +160,7 @@ func (s instanceRun) checkEnds(ctx context.Context) {
 			s.fault("%s returned %.100s, want %d", in.ID, output, want.Sum)
 		}
 	}
-	for state, err := range s.client.All(ctx, durable.Query{}) {
+	for state, err := range s.client.AllInstances(ctx, durable.Query{}) {
 		if err != nil {
 			s.fault("list instances: %v", err)
 			return

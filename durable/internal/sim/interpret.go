@@ -111,7 +111,7 @@ func (x *execution) step(i int, s Step) (string, error) {
 		for n := range tasks {
 			tasks[n] = work.Call(ctx, x.task(i, n))
 		}
-		results, err := durable.AwaitAll(tasks...)
+		results, err := durable.AwaitAll(ctx, tasks...)
 		return strings.Join(results, ","), err
 	case SleepStep:
 		ctx.Sleep(s.Wait)
@@ -208,7 +208,7 @@ func (x *execution) branches(i int) (string, error) {
 			return a + b, err
 		})
 	}
-	results, err := durable.AwaitAll(branch(0), branch(2))
+	results, err := durable.AwaitAll(x.ctx, branch(0), branch(2))
 	return strings.Join(results, ","), err
 }
 

@@ -27,7 +27,7 @@ type hub struct {
 // withKills calls f in a bubble with a hub on which workers run the functions: one worker on the embedded
 // hub, three on Azure. Each worker is killed after a random time, on average every, and replaced. It returns
 // the number of kills.
-func withKills(t *testing.T, provider string, every time.Duration, functions []*durable.Function, f func(*hub)) (killed int) {
+func withKills(t *testing.T, provider string, every time.Duration, functions []*durable.Registration, f func(*hub)) (killed int) {
 	t.Helper()
 	dir := t.TempDir()
 	plan := &sim.Plan{Seed: 11, Workers: 3, Partitions: 4}

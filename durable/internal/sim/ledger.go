@@ -98,7 +98,7 @@ func archiveOf(key string) string { return "archive of " + key }
 var errRefused = errors.New("the ledger refuses")
 
 // ledgers returns the app's entity. Every operation calls take, which determines its duration.
-func ledgers(take func(context.Context, Order) error) *durable.Function {
+func ledgers(take func(context.Context, Order) error) *durable.Registration {
 	timed := func(l *Ledger, ctx *durable.EntityContext, o Order, do func(*Ledger, *durable.EntityContext, Order) error) (Receipt, error) {
 		err := errors.Join(take(ctx, o), do(l, ctx, o))
 		return Receipt{From: o.From, Number: o.Number, Ledger: ctx.ID().Key, Op: ctx.Operation(), Place: len(l.Entries) - 1, Balance: l.Balance, Pad: o.Pad}, err

@@ -179,7 +179,7 @@ func (s ledgerRun) checkStarted(ctx context.Context, started []Input) {
 			s.fault("%s is %v, want it to fail", in.Path, state.Status)
 		}
 	}
-	for state, err := range s.client.All(ctx, durable.Query{IDPrefix: refused}) {
+	for state, err := range s.client.AllInstances(ctx, durable.Query{IDPrefix: refused}) {
 		if err != nil {
 			s.fault("list instances: %v", err)
 			return

@@ -66,11 +66,14 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
 		open: map[int]bool{}, uncertain: map[string][]int{},
 		cfg: durable.Config{
-			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, NoExtendedSessions: !plan.Sessions,
+			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
 			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also on platforms with a single worker
 		},
+	}
+	if !plan.Sessions {
+		s.cfg.ExtendedSessionIdle = -1
 	}
 	instances, ledgers, contests, streams := instanceRun{s}, ledgerRun{s}, contestRun{s}, streamRun{s}
 	s.client = durable.NewClient(platform.Client(), nil)
@@ -456,7 +459,7 @@ func (s *simulation) purgeAndCrash(ctx context.Context) {
 	client := durable.NewClient(c, nil)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // on partition logs, a dead client retries forever
 	defer cancel()
-	for state, err := range client.All(ctx, durable.Query{}) {
+	for state, err := range client.AllInstances(ctx, durable.Query{}) {
 		if err == nil {
 			_, _ = client.Purge(ctx, durable.InstanceID(state.Instance.InstanceID)) // fails after the crash
 		}
@@ -470,7 +473,7 @@ func (s *simulation) checkPurge(ctx context.Context) {
 		s.purgeAndCrash(ctx)
 	}
 	var ids []durable.InstanceID
-	for state, err := range s.client.All(ctx, durable.Query{}) {
+	for state, err := range s.client.AllInstances(ctx, durable.Query{}) {
 		if err != nil {
 			s.fault("list instances: %v", err)
 			return

@@ -56,7 +56,7 @@ func (s whyRun) ask(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		pause.For(ctx, time.Duration(1+mix(s.plan.Seed, fmt.Sprint("why ", n))%2500)*time.Millisecond)
 		var ids []durable.InstanceID
-		for state, err := range s.client.All(ctx, durable.Query{}) {
+		for state, err := range s.client.AllInstances(ctx, durable.Query{}) {
 			if err != nil {
 				s.failed(ctx, "list instances", err)
 				break
@@ -133,7 +133,7 @@ type answer struct {
 	whyRun
 	id   durable.InstanceID
 	past []history.Event
-	wait *durable.Wait
+	wait *durable.Diagnosis
 }
 
 // String lists the reasons with their lines of code.
@@ -155,10 +155,10 @@ func (a answer) count() {
 		if r.Attempt > 0 {
 			kind += ", a retry"
 		}
-		if r.IsHeld {
+		if r.IsOutcomeStored {
 			kind += ", held"
 		}
-		if r.IsAlsoUnderWay {
+		if r.IsNotAwaited {
 			kind += ", not awaited now"
 		}
 		kinds[kind] = true
@@ -198,10 +198,10 @@ func (a answer) check() (wrong []string) {
 			continue
 		case c.wakes != (len(r.Where) > 0):
 			wrong = append(wrong, fmt.Sprintf("%s has the lines %v; its completion resumes the orchestrator: %v", key, r.Where, c.wakes))
-		case c.wakes == r.IsAlsoUnderWay:
-			wrong = append(wrong, fmt.Sprintf("%s is marked as not awaited: %v", key, r.IsAlsoUnderWay))
+		case c.wakes == r.IsNotAwaited:
+			wrong = append(wrong, fmt.Sprintf("%s is marked as not awaited: %v", key, r.IsNotAwaited))
 		}
-		if c.isHeld != r.IsHeld {
+		if c.isHeld != r.IsOutcomeStored {
 			wrong = append(wrong, fmt.Sprintf("%s is held: %v", key, c.isHeld))
 		}
 		wrong = append(wrong, a.checkTimes(key, r, c)...)

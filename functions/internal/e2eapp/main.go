@@ -17,7 +17,7 @@ import (
 
 func main() {
 	app := handler.App{
-		Functions: []*durable.Function{
+		Registrations: []*durable.Registration{
 			durable.Orchestrator("Steps", Steps),
 			durable.Activity("Step", Step),
 			durable.Orchestrator("Together", Together),

@@ -13,7 +13,7 @@ func Together(ctx *durable.Context, w Walk) ([]int, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallActivity(ctx, Step, Stride{w, i + 1})
 	}
-	return durable.AwaitAll(tasks...)
+	return durable.AwaitAll(ctx, tasks...)
 }
 
 // Rests is Steps with a timer after each step. The timer is as long as a step.

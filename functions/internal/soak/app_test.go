@@ -40,7 +40,7 @@ func serve() error {
 	cfg.Logger = handler.NewLogger(os.Stdout, cfg.LogLevel)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	app := handler.App{Functions: functions, Routes: func(api *echo.Group, client *durable.Client) {
+	app := handler.App{Registrations: functions, Routes: func(api *echo.Group, client *durable.Client) {
 		api.GET("/soak/contents", func(c echo.Context) error {
 			found, err := read(c.Request().Context(), client)
 			if err != nil {
@@ -54,7 +54,7 @@ func serve() error {
 }
 
 // functions are the functions of the app.
-var functions = []*durable.Function{
+var functions = []*durable.Registration{
 	durable.Orchestrator("Steps", steps), durable.Orchestrator("Family", family), durable.Orchestrator("Move", move),
 	durable.Orchestrator("Later", later), durable.Orchestrator("Listen", listen), durable.Orchestrator("Courier", courier),
 	durable.Activity("Square", square),
@@ -110,7 +110,7 @@ func family(ctx *durable.Context, _ durable.Void) (sum int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	more, err := durable.AwaitAll(begin(2), begin(3))
+	more, err := durable.AwaitAll(ctx, begin(2), begin(3))
 	if err != nil {
 		return 0, err
 	}
@@ -156,7 +156,7 @@ func (t *tally) Note(_ *durable.EntityContext, token string) (durable.Void, erro
 // later signals an entity after a time in which the owner of its partition may die.
 func later(ctx *durable.Context, key durable.EntityKey[tally]) (string, error) {
 	ctx.Sleep(2 * time.Second)
-	durable.SignalEntity(ctx, key, (*tally).Note, string(ctx.InstanceID()))
+	durable.SignalFrom(ctx, key, (*tally).Note, string(ctx.InstanceID()))
 	return string(ctx.InstanceID()), nil
 }
 
@@ -239,7 +239,7 @@ type entity struct {
 // read reads all instances and entities of a hub.
 func read(ctx context.Context, client *durable.Client) (*contents, error) {
 	c := &contents{map[string]instance{}, map[string]entity{}}
-	for s, err := range client.All(ctx, durable.Query{ExcludeEntities: true, Fetch: durable.Fetch{Output: true}}) {
+	for s, err := range client.AllInstances(ctx, durable.Query{ExcludeEntities: true, Fetch: durable.Fetch{Output: true}}) {
 		if err != nil {
 			return nil, err
 		}

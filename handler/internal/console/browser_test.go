@@ -30,7 +30,7 @@ type app struct {
 }
 
 // startApp starts an app until the test ends.
-func startApp(t *testing.T, functions []*durable.Function, changes ...func(*handler.Config)) app {
+func startApp(t *testing.T, functions []*durable.Registration, changes ...func(*handler.Config)) app {
 	t.Helper()
 	address, listening := newAddress()
 	cfg := handler.Config{
@@ -44,7 +44,7 @@ func startApp(t *testing.T, functions []*durable.Function, changes ...func(*hand
 		}
 	}
 	var a app
-	s := handler.New(handler.App{Functions: functions, Routes: func(_ *echo.Group, c *durable.Client) { a.client = c }}, cfg)
+	s := handler.New(handler.App{Registrations: functions, Routes: func(_ *echo.Group, c *durable.Client) { a.client = c }}, cfg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

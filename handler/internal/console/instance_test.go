@@ -90,8 +90,8 @@ func TestInstance_FormsPerformTheirActions(t *testing.T) {
 }
 
 // A family is an orchestration with a child, a timer, and an activity with retries.
-func family(fail *bool) []*durable.Function {
-	return []*durable.Function{
+func family(fail *bool) []*durable.Registration {
+	return []*durable.Registration{
 		durable.Orchestrator("Parent", func(ctx *durable.Context, _ durable.Void) (string, error) {
 			ctx.Sleep(time.Millisecond)
 			policy := &durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Millisecond}

@@ -68,7 +68,7 @@ func showInstances(v *visit) error {
 		return err
 	}
 	for began := time.Now(); ; {
-		page, err := v.hub.Client.List(v.Request().Context(), q)
+		page, err := v.hub.Client.ListInstances(v.Request().Context(), q)
 		if err != nil {
 			return management.BadToken(err)
 		}

@@ -46,7 +46,7 @@ const (
 	theOther = "another one, for those who only read"
 )
 
-func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
+func newHubApp(t testing.TB, functions ...*durable.Registration) *hubApp {
 	t.Helper()
 	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -61,7 +61,7 @@ func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
 }
 
 // newHubAppOn is like newHubApp, on another hub.
-func newHubAppOn(t testing.TB, hub provider.Provider, functions ...*durable.Function) *hubApp {
+func newHubAppOn(t testing.TB, hub provider.Provider, functions ...*durable.Registration) *hubApp {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	registry := durable.NewRegistry(functions...)
@@ -195,8 +195,8 @@ func quick(*durable.Context, durable.Void) (string, error) { return "done", nil 
 // broken fails.
 func broken(*durable.Context, durable.Void) (string, error) { return "", errors.New("it <b>broke</b>") }
 
-func usual() []*durable.Function {
-	return []*durable.Function{
+func usual() []*durable.Registration {
+	return []*durable.Registration{
 		durable.Orchestrator("Waits", waits), durable.Orchestrator("Quick", quick), durable.Orchestrator("Broken", broken),
 	}
 }

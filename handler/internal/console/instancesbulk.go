@@ -83,7 +83,7 @@ func (b *bulk) count(ctx context.Context, c *durable.Client, a *action) (first [
 	q, ok, err := b.query(a, countPage)
 	for began := time.Now(); ok && err == nil; {
 		var page *durable.Page
-		if page, err = c.List(ctx, q); err != nil {
+		if page, err = c.ListInstances(ctx, q); err != nil {
 			break
 		}
 		for _, s := range page.Instances {
@@ -137,7 +137,7 @@ func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []st
 		return nil, err
 	}
 	for began := time.Now(); len(ids) == 0 && !b.Ended && time.Since(began) <= countTime; {
-		page, err := c.List(ctx, q)
+		page, err := c.ListInstances(ctx, q)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 const nasty = `<script>alert("x")</script>`
 
 // orders returns functions with all kinds of steps of a timeline.
-func orders() []*durable.Function {
+func orders() []*durable.Registration {
 	tries := 0
 	return append(
 		functions,

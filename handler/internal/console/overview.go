@@ -139,7 +139,7 @@ func showCounts(v *visit) error {
 	statuses, names := map[string]int{}, map[string]int{}
 	q := durable.Query{ExcludeEntities: true, PageSize: maxCounted}
 	for range maxCountPages {
-		page, err := v.hub.Client.List(v.Request().Context(), q)
+		page, err := v.hub.Client.ListInstances(v.Request().Context(), q)
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func hold(ctx *durable.Context, key string) (string, error) {
 	return await(ctx, struct{}{})
 }
 
-var functions = []*durable.Function{
+var functions = []*durable.Registration{
 	durable.Orchestrator("Await", await), durable.Orchestrator("Fail", fail), durable.Orchestrator("Hold", hold),
 	durable.Entity("Counter", durable.Op("add", (*counter).add)),
 }

@@ -153,7 +153,7 @@ func (r *replays) verify() error {
 		}
 		one.Problem = err.Error()
 		if stall, ok := errors.AsType[*durable.StallError](err); ok {
-			one.InstanceID, one.Name, one.Version = stall.InstanceID, stall.Name, stall.Version
+			one.InstanceID, one.Name, one.Version = string(stall.InstanceID), stall.Name, string(stall.Version)
 			one.Problem, one.Stack, _ = strings.Cut(one.Problem, "\n")
 		}
 		if m, ok := errors.AsType[*durable.HistoryMismatchError](err); ok {

@@ -39,7 +39,7 @@ type API struct {
 	withoutCode *durable.Client
 	registry    *durable.Registry
 	worker      *durable.Worker
-	waiting     func() []durable.WaitingFunction
+	waiting     func() []durable.BlockedFunction
 	hub         *taskhub.Client
 	load        *loadMonitor
 	checkup     *checkup
@@ -73,7 +73,7 @@ type Hub struct {
 
 // Open sets the hub of the API.
 func (m *API) Open(h Hub) {
-	m.instances, m.registry, m.hub, m.worker, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker, h.Worker.Waiting
+	m.instances, m.registry, m.hub, m.worker, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker, h.Worker.Blocked
 	m.withoutCode = durable.NewClient(h.Hub, nil)
 	m.checkup = &checkup{check: h.Hub.Check}
 	m.load = &loadMonitor{hub: h.Hub, cfg: h.Scaling, now: time.Now}
@@ -329,7 +329,7 @@ func (m *API) heldBack(state *durable.InstanceState) string {
 
 // held returns the function that this app's worker does not have or does not run for an instance, and
 // the reason in words. Without such a function the reason is "".
-func (m *API) held(state *durable.InstanceState) (reason string, by durable.WaitingFunction) {
+func (m *API) held(state *durable.InstanceState) (reason string, by durable.BlockedFunction) {
 	if state.Status.IsTerminal() {
 		return "", by
 	}
@@ -341,7 +341,7 @@ func (m *API) held(state *durable.InstanceState) (reason string, by durable.Wait
 	return "", by
 }
 
-func heldText(f durable.WaitingFunction) string {
+func heldText(f durable.BlockedFunction) string {
 	name := quoteName(f.Name, f.Version)
 	switch {
 	case f.Runs:
@@ -359,7 +359,7 @@ func heldText(f durable.WaitingFunction) string {
 }
 
 // notYielding describes a function that runs and does not yield.
-func notYielding(f durable.WaitingFunction) string {
+func notYielding(f durable.BlockedFunction) string {
 	name := quoteName(f.Name, f.Version)
 	if f.Kind == "entity" {
 		return fmt.Sprintf("the operation %q of entity %s does not return. The log has its stack.", f.Operation, name)
@@ -368,7 +368,7 @@ func notYielding(f durable.WaitingFunction) string {
 }
 
 // stalled returns the function of an instance that does not yield, or nil.
-func (m *API) stalled(id durable.InstanceID) *durable.WaitingFunction {
+func (m *API) stalled(id durable.InstanceID) *durable.BlockedFunction {
 	for _, f := range m.allWaiting() {
 		if (f.Runs || f.Stalled) && slices.Contains(f.Instances, string(id)) {
 			return &f
@@ -381,7 +381,7 @@ func withArticle(kind string) string {
 	return "an " + kind + " named" // all kinds start with a vowel
 }
 
-func (m *API) allWaiting() []durable.WaitingFunction {
+func (m *API) allWaiting() []durable.BlockedFunction {
 	if m.waiting == nil {
 		return nil
 	}
@@ -468,7 +468,7 @@ func (m *API) unready(ctx context.Context) string {
 
 // Why returns the reasons why an instance is waiting, including what this app's worker knows. It does
 // not replay code that does not yield.
-func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Wait, error) {
+func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Diagnosis, error) {
 	client, stalled := m.instances, m.stalled(id)
 	if stalled != nil {
 		client = m.withoutCode

@@ -92,7 +92,7 @@ type stackPayload struct {
 }
 
 // stackOf adds the stack of f, if it has one.
-func (p *HealthPayload) stackOf(f durable.WaitingFunction) {
+func (p *HealthPayload) stackOf(f durable.BlockedFunction) {
 	if f.Stack == "" {
 		return
 	}

@@ -231,7 +231,7 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	if err != nil {
 		return err
 	}
-	page, err := m.instances.List(c.Request().Context(), durable.Query{
+	page, err := m.instances.ListInstances(c.Request().Context(), durable.Query{
 		CreatedFrom:  q.Time("createdTimeFrom"),
 		CreatedTo:    q.Time("createdTimeTo"),
 		Statuses:     q.Statuses("runtimeStatus"),

@@ -47,11 +47,11 @@ func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
 // addHeld inserts the reason why the worker holds an instance back, as the first one. If the worker
 // does not run the orchestrator, it also marks the other reasons: their completion does not resume the
 // instance.
-func addHeld(w *durable.Wait, reason string, by durable.WaitingFunction) {
+func addHeld(w *durable.Diagnosis, reason string, by durable.BlockedFunction) {
 	if by.Kind == "orchestrator" {
 		for i := range w.Reasons {
 			r := &w.Reasons[i]
-			r.IsAlsoUnderWay = r.IsAlsoUnderWay || r.TaskID >= 0 && r.Kind != durable.ReasonHistoryMismatch || r.Kind == durable.ReasonEvent
+			r.IsNotAwaited = r.IsNotAwaited || r.TaskID >= 0 && r.Kind != durable.ReasonHistoryMismatch || r.Kind == durable.ReasonEvent
 		}
 	}
 	w.Reasons = slices.Insert(w.Reasons, 0, durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Since: by.Since, Detail: reason})
@@ -61,7 +61,7 @@ func reasonJSON(r durable.Reason) statusjson.Reason {
 	reason := statusjson.Reason{
 		Kind: string(r.Kind), Text: r.String(), Name: r.Name, Attempt: r.Attempt, Attempts: r.Attempts, HeldBy: string(r.HeldBy),
 		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where, Stack: r.Stack,
-		IsAlsoUnderWay: r.IsAlsoUnderWay, IsHeld: r.IsHeld, LastError: r.LastError,
+		IsNotAwaited: r.IsNotAwaited, IsOutcomeStored: r.IsOutcomeStored, LastError: r.LastError,
 		RunsHere: r.RunsHere, RunningSince: timeOrNone(r.RunningSince),
 	}
 	if r.TaskID >= 0 {

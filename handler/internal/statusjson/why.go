@@ -23,9 +23,9 @@ type Reason struct {
 	Where       []string `json:"where,omitempty"`
 	Stack       string   `json:"stack,omitempty"` // of code that does not yield
 
-	IsAlsoUnderWay bool   `json:"alsoUnderWay,omitempty"` // in flight, but no code waits for it
-	IsHeld         bool   `json:"held,omitempty"`         // the result is stored, but the instance is suspended
-	LastError      string `json:"lastError,omitempty"`    // of the previous attempt
+	IsNotAwaited    bool   `json:"alsoUnderWay,omitempty"` // in flight, but no code waits for it
+	IsOutcomeStored bool   `json:"held,omitempty"`         // the result is stored, but the instance is suspended
+	LastError       string `json:"lastError,omitempty"`    // of the previous attempt
 
 	RunsHere     *bool  `json:"runsHere,omitempty"` // of an activity, if the app's worker knows
 	RunningSince string `json:"runningSince,omitempty"`

@@ -183,7 +183,7 @@ func (b Binding) check() (problems []error) {
 	}
 	if slices.Contains(durableKinds, kind) {
 		add("has a %s: with it the Durable Task extension would start in the host, and two engines would work on one task hub. "+
-			"Register orchestrators, activities and entities in App.Functions; they need no function.json. "+
+			"Register orchestrators, activities and entities in App.Registrations; they need no function.json. "+
 			"Every function has the client as Invocation.Client", b.Kind)
 	}
 	if slices.Contains(connectedKinds, kind) && b.Properties["connection"] == nil {

@@ -307,7 +307,7 @@ func doubles(ctx *durable.Context, n string) (int, error) {
 		tasks[i] = durable.CallActivity(ctx, double, strings.Repeat(first, 20_000))
 	}
 	ctx.Sleep(time.Second)
-	all, err := durable.AwaitAll(tasks...)
+	all, err := durable.AwaitAll(ctx, tasks...)
 	return len(strings.Join(all, "")), err
 }
 

@@ -70,7 +70,7 @@ func right(ctx *durable.Context, in []int) (int, error) {
 	a := durable.Go(ctx, func() (int, error) { total++; ctx.Sleep(1); return total, nil })
 	b := durable.Go(ctx, func() (int, error) { return total, nil })
 	both := make([]int, 0, 2)
-	vs, err := durable.AwaitAll(a, b)
+	vs, err := durable.AwaitAll(ctx, a, b)
 	both = append(both, vs...)
 	if durable.AwaitAny(ctx, a, b) == durable.Awaitable(a) {
 		return both[0], err

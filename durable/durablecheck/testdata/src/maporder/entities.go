@@ -14,14 +14,14 @@ type counter struct{ at time.Time }
 func (c *counter) Add(ctx *durable.EntityContext, n int) (int, error) { // want Add:"mutates"
 	c.at = time.Now()
 	for key := range map[string]int{"a": n} {
-		durable.SignalEntity(ctx, durable.EntityKey[counter](key), (*counter).Add, n)
+		durable.SignalFrom(ctx, durable.EntityKey[counter](key), (*counter).Add, n)
 	}
 	return n, nil
 }
 
 func entities(ctx *durable.Context, stock map[string]int) (string, error) {
-	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.SignalEntity\)`
-		durable.SignalEntity(ctx, durable.EntityKey[counter](item), (*counter).Add, n)
+	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.SignalFrom\)`
+		durable.SignalFrom(ctx, durable.EntityKey[counter](item), (*counter).Add, n)
 	}
 	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.EntityOperation.SignalFrom\)`
 		durable.EntityOperation[int]("add").SignalFrom(ctx, durable.EntityKey[counter](item), n)
@@ -30,7 +30,7 @@ func entities(ctx *durable.Context, stock map[string]int) (string, error) {
 		durable.CallEntity(ctx, durable.EntityKey[counter](item), (*counter).Add, n)
 	}
 	for _, item := range slices.Sorted(maps.Keys(stock)) {
-		durable.SignalEntity(ctx, durable.EntityKey[counter](item), (*counter).Add, stock[item])
+		durable.SignalFrom(ctx, durable.EntityKey[counter](item), (*counter).Add, stock[item])
 	}
 	return "", nil
 }

@@ -58,7 +58,7 @@ func ContinueAsNew[I, O any](ctx *Context, self func(*Context, I) (O, error), in
 	return out, nil
 }
 
-func AwaitAll[T any](tasks ...*Task[T]) ([]T, error)                        { return nil, nil }
+func AwaitAll[T any](ctx *Context, tasks ...*Task[T]) ([]T, error)          { return nil, nil }
 func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable                   { return nil }
 func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] { return nil }
 func Go[T any](ctx *Context, f func() (T, error)) *Task[T]                  { return nil }
@@ -79,7 +79,7 @@ func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], op func(*S, *Entity
 	return nil
 }
 
-func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], op func(*S, *EntityContext, I) (O, error), in I) {
+func SignalFrom[S, I, O any](ctx Signaler, key EntityKey[S], op func(*S, *EntityContext, I) (O, error), in I) {
 }
 
 func (o EntityOperation[I]) SignalFrom(ctx Signaler, e AnyEntity, in I) {}
