@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
+	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
@@ -22,6 +23,7 @@ func TestAnalyzer_ReportsDurableCallsInDefers(t *testing.T)             { check(
 func TestAnalyzer_ReportsDirectCallsOfActivities(t *testing.T)          { check(t, "direct") }
 func TestAnalyzer_ReportsPackageLevelState(t *testing.T)                { check(t, "variables") }
 func TestAnalyzer_ReportsMapOrderWithAnEffect(t *testing.T)             { check(t, "maporder") }
+func TestAnalyzer_KnowsTheOrderOfStandardFunctions(t *testing.T)        { check(t, "stdorder") }
 func TestAnalyzer_IgnoresFindingsWithAComment(t *testing.T)             { check(t, "ignored") }
 func TestAnalyzer_FollowsCallsAndNamesThem(t *testing.T)                { check(t, "chains") }
 func TestAnalyzer_FollowsCallsIntoOtherPackages(t *testing.T)           { check(t, "facts/app", "facts/lib") }
@@ -50,12 +52,15 @@ func check(t *testing.T, packages ...string) {
 type outcome struct {
 	messages   []string // missing and unexpected diagnostics
 	categories []string // of the diagnostics
+	passes     map[string]*analysis.Pass
 }
 
 // analyse analyzes all packages of testdata/src together, because loading the standard library takes most
 // of the time.
-var analyse = sync.OnceValue(func() (a outcome) {
+var analyse = sync.OnceValue(func() outcome {
+	a := outcome{passes: map[string]*analysis.Pass{}}
 	for _, result := range analysistest.Run(&a, analysistest.TestData(), durablecheck.Analyzer, testdataPackages()...) {
+		a.passes[result.Pass.Pkg.Path()] = result.Pass
 		for _, d := range result.Diagnostics {
 			a.categories = append(a.categories, d.Category)
 		}

@@ -42,9 +42,10 @@
 //
 //	clock     time.Now, Since, Until
 //	timer     time.Sleep, After, Tick, NewTimer, NewTicker, AfterFunc
-//	random    math/rand, math/rand/v2, crypto/rand, hash/maphash, and the functions of
-//	          github.com/google/uuid that create a new ID. Allowed: generators with a seed
-//	          from the caller (rand.New), and IDs derived from names (uuid.NewSHA1)
+//	random    math/rand, math/rand/v2, crypto/rand, hash/maphash, new keys of other crypto
+//	          packages, and the functions of github.com/google/uuid that create a new ID.
+//	          Allowed: generators with a seed from the caller (rand.New), and IDs derived
+//	          from names (uuid.NewSHA1)
 //	env       the environment, arguments, host and process: os.Getenv, os.Hostname, runtime.NumCPU
 //	io        os, net, net/http, database/sql, os/exec and other packages that read or write
 //	          files, connections and processes. Allowed: error values and tests of them,
@@ -86,13 +87,13 @@
 // # Map order
 //
 // A range over a map, or over maps.Keys, Values or All, is reported if its body calls ctx.NewUUID or
-// makes a durable call, also through other functions. It is also reported if the iteration order has an
-// effect after the loop, because the body
+// makes a durable call, also through other functions. A callback of maps.DeleteFunc or EqualFunc counts
+// as such a body. A loop is also reported if the iteration order has an effect after it, because the body
 //
-//   - appends to a slice that the function does not sort afterwards (with package sort or
-//     slices, or with a function whose name starts with Sort),
+//   - appends to a slice that the function does not sort before it uses the order (with package
+//     sort or slices, or with a function whose name starts with Sort),
 //   - concatenates strings or adds floating-point numbers,
-//   - writes to a builder, a buffer, a hash or a writer,
+//   - writes to a builder, a buffer, a hash or a writer, or adds to a list or a header,
 //   - sets a variable, or an element for another key, to a value that depends on the
 //     iteration (unless an enclosing if compares the two, as for a maximum),
 //   - returns a value that depends on the iteration, or ends the loop early after it has
@@ -101,7 +102,10 @@
 // Allowed are sums of integers, counts, copies and sets by key, max and min. Also allowed are searches
 // with == on the key, and early exits with a constant. A function that returns a slice in map order is
 // not reported itself. Its callers are reported unless they sort the slice, or only count or search it.
-// maps.Keys and similar functions are treated like such a function.
+// maps.Keys, reflect.Value.MapKeys and similar functions are treated like such a function. So are
+// initial values of package-level variables, because each process has another order. A sorted copy does
+// not make the original safe. The analyzer knows the effect of each function of the standard library
+// that takes or returns maps or sequences; other functions are assumed to depend on the order.
 //
 // # Other modules
 //
@@ -133,8 +137,12 @@
 //   - Changes of package-level variables through another pointer to the same value.
 //   - Changes of package-level variables by a package that imports the variable's package,
 //     because facts flow with imports.
-//   - The order of reflect's MapKeys and MapRange, and the order of maps within types that
-//     have their own iterators.
+//   - The order of maps within types that have their own iterators, and of maps that
+//     encoding/gob writes. fmt, encoding/json and text/template sort maps.
+//   - Sorts by a comparison that treats different elements as equal. Their order remains the
+//     order of the map.
+//   - Uses before a sort other than durable calls, returns, fixed indexes and functions of the
+//     standard library that depend on the order.
 //   - Time zones: time.Local and time.LoadLocation differ between machines.
 //   - Endless loops, and loops that should continue as new.
 package durablecheck

@@ -61,8 +61,15 @@ var forbidden = map[string][]entry{
 		{"New NewPCG NewChaCha8 NewZipf Rand.* PCG.* ChaCha8.* Zipf.* Source.*", nil},
 		{"*", random},
 	},
-	"crypto/rand":  {{"*", random}},
-	"hash/maphash": {{"MakeSeed Hash.*", random}},
+	"crypto/rand": {{"*", random}},
+	// These ignore the source of random bytes that they get, or have none.
+	"crypto/cipher":  {{"NewGCMWithRandomNonce", random}},
+	"crypto/ecdh":    {{"Curve.GenerateKey", random}},
+	"crypto/ecdsa":   {{"GenerateKey", random}},
+	"crypto/ed25519": {{"GenerateKey", random}},
+	"crypto/mlkem":   {{"GenerateKey* EncapsulationKey*.Encapsulate", random}},
+	"crypto/rsa":     {{"GenerateKey GenerateMultiPrimeKey", random}},
+	"hash/maphash":   {{"MakeSeed Hash.*", random}},
 	"github.com/google/uuid": {
 		{"New NewString NewRandom NewUUID NewV6 NewV7 NewV7FromReader NewDCE* GetTime", uuids},
 	},

@@ -64,13 +64,6 @@ func (d *durableUse) text(path string) string {
 	return d.Call + " via " + chain(d.Via, path)
 }
 
-// A mapLoop is a range over a map.
-type mapLoop struct {
-	stmt     *ast.RangeStmt
-	name     string // name of the map
-	reported bool   // it is reported already or need not be
-}
-
 // root returns the outermost function that contains f.
 func (f *function) root() *function {
 	for f.outer != nil {
@@ -79,26 +72,9 @@ func (f *function) root() *function {
 	return f
 }
 
-// sorts reports whether f sorts v, or each part of v, after pos.
-func (f *function) sorts(info *types.Info, v types.Object, pos token.Pos) bool {
-	of := map[types.Object]bool{v: true}
-	found := false
-	ast.Inspect(f.root().body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.RangeStmt:
-			if mentionsAny(info, n.X, of) {
-				for _, e := range []ast.Expr{n.Key, n.Value} {
-					if id, ok := e.(*ast.Ident); ok && !isBlank(id) {
-						of[info.ObjectOf(id)] = true
-					}
-				}
-			}
-		case *ast.CallExpr:
-			found = found || n.Pos() >= pos && sortsAny(info, n, of)
-		}
-		return !found
-	})
-	return found
+// settles reports whether the map order that v has at pos has no effect in f.
+func (f *function) settles(info *types.Info, v types.Object, pos token.Pos) bool {
+	return settles(info, f.root().body, v, pos)
 }
 
 // returns reports whether f returns v.

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ import (
 type leakCheck struct {
 	*checker
 	f    *function
-	loop *ast.RangeStmt
+	loop *mapLoop
 
 	key      types.Object
 	changing map[types.Object]bool // variables whose value depends on the iteration
@@ -22,14 +23,14 @@ type leakCheck struct {
 	slice    types.Object          // a slice in the map's order
 }
 
-func newLeakCheck(c *checker, f *function, loop *ast.RangeStmt) *leakCheck {
+func newLeakCheck(c *checker, f *function, loop *mapLoop) *leakCheck {
 	l := &leakCheck{checker: c, f: f, loop: loop, changing: map[types.Object]bool{}}
-	for _, e := range []ast.Expr{loop.Key, loop.Value} {
+	for _, e := range []ast.Expr{loop.key, loop.value} {
 		if id, ok := e.(*ast.Ident); ok && !isBlank(id) {
 			l.changing[c.TypesInfo.ObjectOf(id)] = true
 		}
 	}
-	if id, ok := loop.Key.(*ast.Ident); ok && !isBlank(id) && !isSequenceOfValues(c.TypesInfo, loop.X) {
+	if id, ok := loop.key.(*ast.Ident); ok && !isBlank(id) && !loop.values {
 		l.key = c.TypesInfo.ObjectOf(id)
 	}
 	return l
@@ -38,12 +39,12 @@ func newLeakCheck(c *checker, f *function, loop *ast.RangeStmt) *leakCheck {
 // find returns the effect of the iteration order after the loop, or an empty string.
 // unordered reports whether the function returns a slice in this order.
 func (l *leakCheck) find() (leak string, unordered bool) {
-	ast.Inspect(l.loop.Body, l.learn)
-	ast.Inspect(l.loop.Body, l.visit)
+	ast.Inspect(l.loop.body, l.learn)
+	ast.Inspect(l.loop.body, l.visit)
 	switch {
 	case l.leak != "":
 		return l.leak, false
-	case l.counts && l.breaks:
+	case l.counts && (l.breaks || l.loop.stops):
 		return "stops early,", false
 	case l.slice == nil:
 		return "", false
@@ -51,16 +52,6 @@ func (l *leakCheck) find() (leak string, unordered bool) {
 		return "", true
 	}
 	return "appends to " + l.slice.Name() + ", which is not sorted afterwards,", false
-}
-
-// isSequenceOfValues reports whether x is maps.Values(m), whose elements may repeat.
-func isSequenceOfValues(info *types.Info, x ast.Expr) bool {
-	call, ok := ast.Unparen(x).(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	fn := calleeOf(info, call)
-	return fn != nil && fn.Name() == "Values"
 }
 
 // learn collects the variables that depend on the iteration: variables declared within the loop, and
@@ -119,7 +110,7 @@ func (l *leakCheck) visit(n ast.Node) bool {
 			l.counts = true
 		}
 	case *ast.ReturnStmt:
-		if !l.inLiteral() && !l.isForOneKey() {
+		if !l.inLiteral() && !l.loop.callback && !l.isForOneKey() {
 			for _, e := range n.Results {
 				if l.depends(e) {
 					l.leak = "returns " + text(e) + " for the first key,"
@@ -169,8 +160,12 @@ func (l *leakCheck) assign(op token.Token, target, value ast.Expr) {
 // set checks a plain assignment.
 func (l *leakCheck) set(target, value ast.Expr, basic *types.Basic) {
 	if call, ok := ast.Unparen(value).(*ast.CallExpr); ok {
-		if b, ok := calleeOf(l.TypesInfo, call).(*types.Builtin); ok {
-			first := len(call.Args) > 0 && same(call.Args[0], target)
+		fn, first := calleeOf(l.TypesInfo, call), len(call.Args) > 0 && same(call.Args[0], target)
+		if first && hasEffect(fn, carriesOrder) {
+			l.appends(target, call)
+			return
+		}
+		if b, ok := fn.(*types.Builtin); ok {
 			switch {
 			case b.Name() == "append" && first:
 				l.appends(target, call)
@@ -187,7 +182,7 @@ func (l *leakCheck) set(target, value ast.Expr, basic *types.Basic) {
 		l.counts = true
 		return
 	}
-	if v := rootVariable(l.TypesInfo, target); v == nil || l.isCompared(target, value) || isIndexed(target) && l.f.sorts(l.TypesInfo, v, l.loop.End()) {
+	if v := rootVariable(l.TypesInfo, target); v == nil || l.isCompared(target, value) || isIndexed(target) && l.f.settles(l.TypesInfo, v, l.loop.node.End()) {
 		return
 	}
 	l.leak = "sets " + text(target) + " to a value that depends on the iteration,"
@@ -200,7 +195,7 @@ func (l *leakCheck) appends(target ast.Expr, call *ast.CallExpr) {
 		depends = depends || l.depends(arg)
 	}
 	v := rootVariable(l.TypesInfo, target)
-	if !depends || v == nil || l.isElementForKey(target) || l.f.sorts(l.TypesInfo, v, l.loop.End()) {
+	if !depends || v == nil || l.isElementForKey(target) || l.f.settles(l.TypesInfo, v, l.loop.node.End()) {
 		return
 	}
 	l.slice = v
@@ -208,25 +203,8 @@ func (l *leakCheck) appends(target ast.Expr, call *ast.CallExpr) {
 
 // write checks a call that may write to a variable outside of the loop.
 func (l *leakCheck) write(n *ast.CallExpr) {
-	fn, ok := calleeOf(l.TypesInfo, n).(*types.Func)
-	if !ok || fn.Pkg() == nil || !isStandard(packagePath(fn.Pkg()), nil) || l.isForOneKey() {
-		return
-	}
-	to, args := ast.Expr(nil), n.Args
-	switch name := fn.Name(); {
-	case packagePath(fn.Pkg()) == "fmt" && strings.HasPrefix(name, "Fprint"), packagePath(fn.Pkg()) == "io" && name == "WriteString":
-		to, args = n.Args[0], n.Args[1:]
-		if u, ok := ast.Unparen(to).(*ast.UnaryExpr); ok {
-			to = u.X
-		}
-	case fn.Signature().Recv() == nil:
-		return
-	case strings.HasPrefix(name, "Write"), strings.HasPrefix(name, "Encode"), strings.HasPrefix(name, "Push"):
-		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok {
-			to = sel.X
-		}
-	}
-	if to == nil || !l.isOutside(to) {
+	to, args := l.destination(n)
+	if to == nil || !l.isOutside(to) || l.isForOneKey() || l.isElementForKey(to) {
 		return
 	}
 	for _, arg := range args {
@@ -236,13 +214,47 @@ func (l *leakCheck) write(n *ast.CallExpr) {
 	}
 }
 
+// destination returns the variable that a call writes to, nil if there is none, and the values that
+// it writes.
+func (l *leakCheck) destination(n *ast.CallExpr) (to ast.Expr, values []ast.Expr) {
+	if b, ok := calleeOf(l.TypesInfo, n).(*types.Builtin); ok && b.Name() == "copy" {
+		return n.Args[0], n.Args
+	}
+	fn, ok := calleeOf(l.TypesInfo, n).(*types.Func)
+	if !ok || fn.Pkg() == nil || !isStandard(packagePath(fn.Pkg()), nil) {
+		return nil, nil
+	}
+	if to = writerOf(fn, n); to != nil {
+		return to, append(slices.Clone(n.Args), n.Fun)
+	}
+	sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
+	if !ok || fn.Signature().Recv() == nil {
+		return nil, nil
+	}
+	switch name := fn.Name(); {
+	case hasEffect(fn, recordsCalls):
+		if name == "Add" && l.isKey(n.Args[0]) {
+			return nil, nil // a list for each key
+		}
+	case strings.HasPrefix(name, "Write"), strings.HasPrefix(name, "Encode"):
+	default:
+		return nil, nil
+	}
+	if inner, ok := ast.Unparen(sel.X).(*ast.CallExpr); ok {
+		if made, ok := calleeOf(l.TypesInfo, inner).(*types.Func); ok {
+			return writerOf(made, inner), n.Args
+		}
+	}
+	return sel.X, n.Args
+}
+
 // depends reports whether the value of e may differ between iterations.
 func (l *leakCheck) depends(e ast.Expr) bool { return mentionsAny(l.TypesInfo, e, l.changing) }
 
 // isOutside reports whether e is a variable that is declared outside of the loop, or a part of one.
 func (l *leakCheck) isOutside(e ast.Expr) bool {
 	v := rootVariable(l.TypesInfo, e)
-	return v != nil && (v.Pos() < l.loop.Pos() || v.Pos() >= l.loop.End())
+	return v != nil && (v.Pos() < l.loop.scope.Pos() || v.Pos() >= l.loop.scope.End())
 }
 
 // isElementForKey reports whether e is the element for the current key, m[k], or a field of it. No
@@ -353,7 +365,7 @@ func (l *leakCheck) leaves(n *ast.BranchStmt) bool {
 	if n.Label != nil {
 		// A label within the loop does not end it.
 		target := l.TypesInfo.Uses[n.Label]
-		return target == nil || target.Pos() < l.loop.Pos() && !(n.Tok == token.CONTINUE && l.isLabelled(target))
+		return target == nil || target.Pos() < l.loop.scope.Pos() && !(n.Tok == token.CONTINUE && l.isLabelled(target))
 	}
 	if n.Tok == token.CONTINUE {
 		return false
@@ -372,7 +384,7 @@ func (l *leakCheck) isLabelled(label types.Object) bool {
 	found := false
 	ast.Inspect(l.f.root().body, func(n ast.Node) bool {
 		if s, ok := n.(*ast.LabeledStmt); ok && l.TypesInfo.Defs[s.Label] == label {
-			found = s.Stmt == ast.Stmt(l.loop)
+			found = ast.Node(s.Stmt) == l.loop.node
 		}
 		return !found
 	})

@@ -27,3 +27,19 @@ func isIndexed(e ast.Expr) bool {
 	_, ok := ast.Unparen(e).(*ast.IndexExpr)
 	return ok
 }
+
+// writerOf returns the variable that a call of fn passes as an io.Writer, nil if fn has no such parameter.
+func writerOf(fn *types.Func, n *ast.CallExpr) ast.Expr {
+	params := fn.Signature().Params()
+	for i := range min(params.Len(), len(n.Args)) {
+		if !isNamed(params.At(i).Type(), "io", "Writer") {
+			continue
+		}
+		to := ast.Unparen(n.Args[i])
+		if u, ok := to.(*ast.UnaryExpr); ok {
+			to = u.X
+		}
+		return to
+	}
+	return nil
+}

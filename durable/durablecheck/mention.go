@@ -61,3 +61,23 @@ func text(e ast.Expr) string {
 	}
 	return s
 }
+
+// nameOf returns Func or Type.Method.
+func nameOf(fn *types.Func) string {
+	if r := receiver(fn); r != "" {
+		return r + "." + fn.Name()
+	}
+	return fn.Name()
+}
+
+// qualified returns the name of obj with its package name.
+func qualified(obj types.Object) string {
+	name := obj.Name()
+	if fn, ok := obj.(*types.Func); ok {
+		name = nameOf(fn)
+	}
+	if obj.Pkg() == nil {
+		return name
+	}
+	return obj.Pkg().Name() + "." + name
+}

@@ -22,11 +22,6 @@ var (
 	durableOrder = &advice{ruleMapOrder, "", "range over sorted keys, such as slices.Sorted(maps.Keys(m))"}
 )
 
-// isMapSequence reports whether fn returns an iterator over a map.
-func isMapSequence(fn *types.Func) bool {
-	return packagePath(fn.Pkg()) == "maps" && (fn.Name() == "Keys" || fn.Name() == "Values" || fn.Name() == "All")
-}
-
 // mapRangedOver returns the map that a range over x iterates, nil if x is neither a map nor an
 // iterator over one.
 func mapRangedOver(info *types.Info, x ast.Expr) ast.Expr {
@@ -34,59 +29,80 @@ func mapRangedOver(info *types.Info, x ast.Expr) ast.Expr {
 		return x
 	}
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok {
-		if fn, ok := calleeOf(info, call).(*types.Func); ok && isMapSequence(fn) {
+		if fn, ok := calleeOf(info, call).(*types.Func); ok && packagePath(fn.Pkg()) == "maps" && hasEffect(fn, yieldsMapOrder) {
 			return call.Args[0]
 		}
 	}
 	return nil
 }
 
-// keepsOrder reports whether the result of fn has the order of its argument.
-func keepsOrder(fn types.Object) bool {
-	if fn == nil || packagePath(fn.Pkg()) != "slices" {
-		return false
-	}
-	switch fn.Name() {
-	case "Collect", "AppendSeq", "Clone", "Values", "All", "Concat":
-		return true
-	}
-	return false
-}
+// An orders map contains the use of the order of the results of calls.
+type orders map[*ast.CallExpr]order
 
-// losesOrder reports whether the result of fn does not depend on the order of its argument.
-func losesOrder(fn types.Object) bool {
-	if fn == nil {
-		return false
+// pass determines, for the calls among n's arguments, the use of the order of their results.
+func (o orders) pass(info *types.Info, n *ast.CallExpr) {
+	use, fn := kept, calleeOf(info, n)
+	switch effect, listed := effectOf(fn); {
+	case listed && effect == dropsOrder, sorts(fn):
+		use = ordered
+	case listed && effect == carriesOrder:
+		use = o[n]
 	}
-	switch packagePath(fn.Pkg()) {
-	case "":
-		return fn.Name() == "len"
-	case "slices":
-		switch fn.Name() {
-		case "Contains", "ContainsFunc", "Max", "Min":
-			return true
+	for _, arg := range n.Args {
+		if call, ok := ast.Unparen(arg).(*ast.CallExpr); ok {
+			o[call] = use
 		}
-	case "maps":
-		return fn.Name() == "Collect" || fn.Name() == "Insert"
 	}
-	return sorts(fn)
 }
 
-// sorts reports whether fn sorts its argument: the functions of packages sort and slices, and any
+// convert gives the call in the conversion n the use of the converted value.
+func (o orders) convert(n *ast.CallExpr) {
+	if call, ok := ast.Unparen(n.Args[0]).(*ast.CallExpr); ok {
+		o[call] = o[n]
+	}
+}
+
+// of returns the use of the order of a call's results that f assigns to targets.
+func (o orders) of(info *types.Info, f *function, targets []ast.Expr, call *ast.CallExpr) order {
+	best, found := ordered, false
+	for _, target := range targets {
+		v := rootVariable(info, target)
+		if v == nil || isBlank(target) || !hasOrder(v.Type()) {
+			continue
+		}
+		found = true
+		switch {
+		case f.settles(info, v, call.End()):
+		case f.returns(info, v):
+			best = min(best, returned)
+		default:
+			best = kept
+		}
+	}
+	if !found {
+		return kept
+	}
+	return best
+}
+
+// hasOrder reports whether a value of type t can have an order. Errors and single values have none.
+func hasOrder(t types.Type) bool {
+	_, basic := under(t).(*types.Basic)
+	return !basic && !isError(t)
+}
+
+// sorts reports whether fn sorts its argument: functions of packages sort and slices, and any other
 // function whose name starts with Sort.
 func sorts(fn types.Object) bool {
-	switch packagePath(fn.Pkg()) {
-	case "sort":
-		switch fn.Name() {
-		case "Strings", "Ints", "Float64s", "Slice", "SliceStable", "Sort", "Stable":
-			return true
-		}
+	f, isFunc := fn.(*types.Func)
+	if !isFunc {
 		return false
-	case "slices":
-		return strings.HasPrefix(fn.Name(), "Sort") // and Sorted
 	}
-	_, isFunc := fn.(*types.Func)
-	return isFunc && strings.HasPrefix(strings.ToLower(fn.Name()), "sort")
+	switch packagePath(f.Pkg()) {
+	case "sort", "slices":
+		return hasEffect(fn, sortsInPlace)
+	}
+	return strings.HasPrefix(strings.ToLower(f.Name()), "sort")
 }
 
 // sortsAny reports whether a call sorts one of objs, as an argument or as the receiver.

@@ -20,7 +20,9 @@ const (
 )
 
 // dependsOnProcess reports whether operations of r return values that differ between processes.
-func dependsOnProcess(r rule) bool { return r == ruleClock || r == ruleRandom || r == ruleEnv }
+func dependsOnProcess(r rule) bool {
+	return r == ruleClock || r == ruleRandom || r == ruleEnv || r == ruleMapOrder
+}
 
 func isPackageLevel(v *types.Var) bool {
 	return !v.IsField() && v.Pkg() != nil && v.Parent() == v.Pkg().Scope()

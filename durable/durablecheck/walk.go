@@ -29,7 +29,7 @@ type walker struct {
 	start    map[*ast.Ident]token.Pos     // start of a qualified name, by its last identifier
 	escaping map[ast.Node]bool            // function values that are passed on and not called
 	part     map[ast.Node]bool            // operations that are reported as a part of another one
-	orders   map[*ast.CallExpr]order      // use of the order of results
+	orders   orders                       // use of the order of results
 }
 
 // visit handles a node of the function. It returns false if it has visited the nodes within n itself.
@@ -72,11 +72,12 @@ func (w *walker) visit(n ast.Node) bool {
 	case *ast.ValueSpec:
 		for _, v := range n.Values {
 			if call, ok := ast.Unparen(v).(*ast.CallExpr); ok {
-				w.orders[call] = w.orderOf(exprs(n.Names), call)
+				w.orders[call] = w.orders.of(w.TypesInfo, w.f, exprs(n.Names), call)
 			}
 		}
 	case *ast.CallExpr:
 		w.call(n)
+		return w.callback(n)
 	case *ast.SelectorExpr:
 		if x, ok := n.X.(*ast.Ident); ok {
 			if _, ok := w.TypesInfo.Uses[x].(*types.PkgName); ok {
@@ -142,12 +143,35 @@ func (w *walker) rangeStatement(n *ast.RangeStmt) bool {
 			ast.Inspect(e, w.visit)
 		}
 	}
-	loop := &mapLoop{stmt: n, name: text(m)}
+	w.inLoop(newRangeLoop(w.TypesInfo, n, m), n.Body)
+	return false
+}
+
+// inLoop reads n, which runs for each entry of a map.
+func (w *walker) inLoop(loop *mapLoop, n ast.Node) {
 	w.f.loops = append(w.f.loops, loop)
 	outer := w.loops
 	w.loops = append(outer[:len(outer):len(outer)], loop)
-	ast.Inspect(n.Body, w.visit)
+	ast.Inspect(n, w.visit)
 	w.loops = outer
+}
+
+// callback reads the parts of a call of a function that visits a map. It returns true if the nodes
+// within n must still be visited.
+func (w *walker) callback(n *ast.CallExpr) bool {
+	fn, ok := calleeOf(w.TypesInfo, n).(*types.Func)
+	if !ok || !hasEffect(fn, visitsMapOrder) {
+		return true
+	}
+	last := ast.Unparen(n.Args[len(n.Args)-1])
+	lit, _ := last.(*ast.FuncLit)
+	if id, ok := last.(*ast.Ident); ok {
+		lit = w.literals[w.TypesInfo.Uses[id]]
+	}
+	for _, arg := range n.Args[:len(n.Args)-1] {
+		ast.Inspect(arg, w.visit)
+	}
+	w.inLoop(newCallbackLoop(n, fn, lit), last)
 	return false
 }
 
@@ -194,7 +218,7 @@ func (w *walker) assigned(n *ast.AssignStmt) {
 			w.markEscaping(e)
 		}
 		if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
-			w.orders[call] = w.orderOf(targets, call)
+			w.orders[call] = w.orders.of(w.TypesInfo, w.f, targets, call)
 		}
 	}
 }
@@ -244,6 +268,7 @@ func (w *walker) call(n *ast.CallExpr) {
 	fun, id := calledName(n)
 	tv := w.TypesInfo.Types[fun]
 	if tv.IsType() {
+		w.orders.convert(n)
 		return
 	}
 	if id != nil {
@@ -252,7 +277,7 @@ func (w *walker) call(n *ast.CallExpr) {
 	if tv.IsBuiltin() {
 		w.builtin(n, id)
 	}
-	w.passOrder(n)
+	w.orders.pass(w.TypesInfo, n)
 	callee := calleeOf(w.TypesInfo, n)
 	w.fileOperation(n, callee)
 	w.patched(n, callee)
@@ -387,7 +412,7 @@ func (w *walker) function(id *ast.Ident, pos token.Pos, fn *types.Func) {
 		}
 		return
 	}
-	if isMapSequence(fn) {
+	if hasEffect(fn, yieldsMapOrder) {
 		w.mapSequence(id, pos, fn)
 		return
 	}
@@ -414,7 +439,7 @@ func (w *walker) follow(pos token.Pos, obj types.Object, o order) {
 	})
 }
 
-// mapSequence handles a mention of maps.Keys and similar functions.
+// mapSequence handles a mention of a function whose result is in map order.
 func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
 	switch o := w.orderAt(id); {
 	case o == ordered:
@@ -429,43 +454,9 @@ func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
 func (w *walker) orderAt(id *ast.Ident) order {
 	call, ok := w.called[id]
 	if !ok {
-		return ordered // it is not called here
+		return kept // the result of a later call is unknown
 	}
 	return w.orders[call]
-}
-
-// passOrder determines, for the calls among n's arguments, the use of the order of their results.
-func (w *walker) passOrder(n *ast.CallExpr) {
-	o := kept
-	switch fn := calleeOf(w.TypesInfo, n); {
-	case losesOrder(fn):
-		o = ordered
-	case keepsOrder(fn):
-		o = w.orders[n]
-	}
-	for _, arg := range n.Args {
-		if call, ok := ast.Unparen(arg).(*ast.CallExpr); ok {
-			w.orders[call] = o
-		}
-	}
-}
-
-// orderOf returns the use of the order of a call's result that is assigned to targets.
-func (w *walker) orderOf(targets []ast.Expr, call *ast.CallExpr) order {
-	best := kept
-	for _, target := range targets {
-		v := rootVariable(w.TypesInfo, target)
-		if v == nil {
-			continue
-		}
-		if w.f.sorts(w.TypesInfo, v, call.End()) {
-			return ordered
-		}
-		if w.f.returns(w.TypesInfo, v) {
-			best = returned
-		}
-	}
-	return best
 }
 
 // variable handles a mention of a package-level variable.

@@ -10,6 +10,14 @@ import (
 
 func reserve(ctx context.Context, item string) (string, error) { return item, nil }
 
+func reserveAll(ctx context.Context, items []string) (string, error) { return items[0], nil }
+
+func reserveEach(ctx *durable.Context, items []string) {
+	for _, item := range items {
+		reserveOne(ctx, item)
+	}
+}
+
 func calls(ctx *durable.Context, stock map[string]int) (string, error) {
 	for item := range stock { // want `^ranging over stock makes durable calls \(durable.CallActivity\) in another order on each replay; range over sorted keys, such as slices.Sorted\(maps.Keys\(m\)\)$`
 		durable.CallActivity(ctx, reserve, item).Await()

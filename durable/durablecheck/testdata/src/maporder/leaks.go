@@ -73,13 +73,14 @@ func leaks(ctx *durable.Context, m map[string]item) (string, error) {
 			return "", fmt.Errorf("%s is too cheap", k)
 		}
 	}
-	return last + text, nil
+	return last + text + strings.Join(names, ","), nil
 }
 
 func sequences(ctx *durable.Context, m map[string]int) ([]string, error) {
 	ks := slices.Collect(maps.Keys(m)) // want `^maps.Keys yields in the order of a map, which differs on replay; wrap it in slices.Sorted$`
 	first := keys(m)[0]                // want `^what keys returns is in the order of a map, which differs on replay; sort it$`
 	ks = append(ks, first)
+	fmt.Sprint(ks)
 	again := viaKeys(m)                                        // want `what viaKeys returns is in the order of a map`
 	return append(again, slices.Collect(maps.Keys(m))...), nil // want `maps.Keys yields`
 }

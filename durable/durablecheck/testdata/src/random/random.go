@@ -1,7 +1,13 @@
 package random
 
 import (
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/mlkem"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"hash/maphash"
 	"io"
@@ -13,9 +19,17 @@ import (
 )
 
 func wrong(ctx *durable.Context, n int) (string, error) {
-	_ = mathrand.Intn(n)                   // want `rand.Intn gives another value on each replay; use ctx.NewUUID\(\), a rand.New`
-	mathrand.Shuffle(n, func(i, j int) {}) // want `rand.Shuffle gives`
-	_ = randv2.N(10)                       // want `rand.N gives another value`
+	_ = mathrand.Intn(n)                        // want `rand.Intn gives another value on each replay; use ctx.NewUUID\(\), a rand.New`
+	mathrand.Shuffle(n, func(i, j int) {})      // want `rand.Shuffle gives`
+	_ = randv2.N(10)                            // want `rand.N gives another value`
+	public, _, _ := ed25519.GenerateKey(nil)    // want `ed25519.GenerateKey gives another value`
+	_, _ = ecdsa.GenerateKey(nil, nil)          // want `ecdsa.GenerateKey gives`
+	_, _ = rsa.GenerateKey(nil, 2048)           // want `rsa.GenerateKey gives`
+	_, _ = ecdh.X25519().GenerateKey(nil)       // want `ecdh.Curve.GenerateKey gives`
+	key, _ := mlkem.GenerateKey768()            // want `mlkem.GenerateKey768 gives`
+	_, _ = key.EncapsulationKey().Encapsulate() // want `mlkem.EncapsulationKey768.Encapsulate gives`
+	_, _ = cipher.NewGCMWithRandomNonce(nil)    // want `cipher.NewGCMWithRandomNonce gives`
+	_ = ed25519.Verify(public, nil, nil)
 	b := make([]byte, 8)
 	rand.Read(b)                                             // want `rand.Read gives another value`
 	io.ReadFull(rand.Reader, b)                              // want `rand.Reader gives another value`
