@@ -28,7 +28,7 @@ func orchestrator(ctx *durable.Context, m map[string]int) (int, error) {
 	sorted := lib.Keys(m)
 	slices.Sort(sorted)
 	lib.Allowed()
-	n += lib.Pure(lib.Limit) + len(ks)
+	n += lib.Pure(lib.Limit) + len(ks[0])
 	durable.CallActivity(ctx, lib.Activity, 1)
 	for k := range m { // want `ranging over m makes durable calls \(durable.CallActivity via lib.Step\)`
 		lib.Step(ctx, m[k])
