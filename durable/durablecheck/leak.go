@@ -214,7 +214,7 @@ func (l *leakCheck) write(n *ast.CallExpr) {
 	}
 }
 
-// destination returns the variable that a call writes to, nil if there is none, and the values that
+// destination returns the variable that a call writes to, nil if it writes to no variable, and the values that
 // it writes.
 func (l *leakCheck) destination(n *ast.CallExpr) (to ast.Expr, values []ast.Expr) {
 	if b, ok := calleeOf(l.TypesInfo, n).(*types.Builtin); ok && b.Name() == "copy" {

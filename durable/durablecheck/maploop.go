@@ -28,7 +28,7 @@ func newRangeLoop(info *types.Info, n *ast.RangeStmt, m ast.Expr) *mapLoop {
 }
 
 // newCallbackLoop returns the loop of a call of fn, which calls its last argument for the entries of
-// its first one. lit is the last argument, nil if it is not a literal.
+// its first one. lit is the last argument, nil if that is another expression.
 func newCallbackLoop(n *ast.CallExpr, fn *types.Func, lit *ast.FuncLit) *mapLoop {
 	loop := &mapLoop{
 		node: n, scope: n, subject: qualified(fn) + " over " + text(n.Args[0]),
