@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -96,4 +98,145 @@ func jsonOf(text string) json.RawMessage {
 	}
 	quoted, _ := json.Marshal(text) // encoding a string cannot fail
 	return quoted
+}
+
+// EntityQuery selects entities that match all conditions that are set.
+type EntityQuery struct {
+	Name      string // name of the entities, case-insensitive; empty means any
+	KeyPrefix string // prefix of their keys; requires Name
+	// LastOperationFrom and LastOperationTo limit EntityState.LastOperation; both are
+	// inclusive. Zero means no limit.
+	LastOperationFrom time.Time
+	LastOperationTo   time.Time
+	FetchState        bool // reads EntityState.State
+	// IncludeEmpty includes stored entities without a state, which do not exist: deleted
+	// entities that are not cleaned up, and locked ones.
+	IncludeEmpty bool
+	PageSize     int    // 0 means 100
+	Continuation string // EntityPage.Continuation of the previous page
+}
+
+// EntityPage is one page of the result of an [EntityQuery]. A page can be empty and
+// still have a continuation.
+type EntityPage struct {
+	Entities     []*EntityState
+	Continuation string // empty on the last page
+	// Unreadable lists entities that are missing from Entities because their stored data
+	// cannot be read.
+	Unreadable []UnreadableInstance
+}
+
+const (
+	entityPageSize = 100
+	// maxEmptyPages is the maximum number of pages without an entity that one call reads.
+	maxEmptyPages = 10
+)
+
+// rows returns the query for the rows of the entities. Each batch of operations
+// rewrites the row of an entity, so the row's creation time is the time of the last
+// batch (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, QueryEntitiesAsync).
+func (q EntityQuery) rows() (provider.Query, error) {
+	prefix := "@"
+	switch {
+	case q.Name != "":
+		id, err := EntityID{Name: q.Name}.checked()
+		if err != nil {
+			return provider.Query{}, err
+		}
+		prefix = id.String() + q.KeyPrefix
+	case q.KeyPrefix != "":
+		return provider.Query{}, fmt.Errorf("EntityQuery.KeyPrefix is %q; set Name too", q.KeyPrefix)
+	}
+	size := q.PageSize
+	if size == 0 {
+		size = entityPageSize
+	}
+	return provider.Query{
+		IDPrefix: prefix, CreatedFrom: q.LastOperationFrom, CreatedTo: q.LastOperationTo,
+		Fetch: provider.Fetch{Input: q.FetchState}, PageSize: size, Continuation: q.Continuation,
+	}, nil
+}
+
+// EntityCleaning configures [Client.CleanEntities]. The zero value removes everything
+// that can be removed.
+type EntityCleaning struct {
+	KeepEmpty bool // do not remove the remains of deleted entities
+	KeepLocks bool // do not release locks whose holder is neither running nor suspended
+	// ReorderWindow is the minimum idle time of an entity before its remains are
+	// removed. The remains identify duplicate messages, so the value should not be below
+	// the workers' [Config.EntityReorderWindow]. Zero means 30 minutes.
+	ReorderWindow time.Duration
+}
+
+// EntityCleaningResult reports what [Client.CleanEntities] did.
+type EntityCleaningResult struct {
+	EmptyEntitiesRemoved  int
+	OrphanedLocksReleased int
+}
+
+type entityCleaner struct {
+	client    *Client
+	what      EntityCleaning
+	idleSince time.Time
+
+	mu     sync.Mutex // guards the fields below
+	result EntityCleaningResult
+	errs   []error // the first maxPurgeErrors errors
+}
+
+// clean removes the remains of an entity and releases its orphaned lock
+// (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, CleanEntityStorageAsync).
+func (c *entityCleaner) clean(ctx context.Context, row *InstanceState) {
+	status, err := entity.ParseStatus(row.CustomStatus)
+	if err != nil {
+		c.record(row, func(*EntityCleaningResult) {}, err)
+		return
+	}
+	switch {
+	case status.LockedBy != "" && !c.what.KeepLocks:
+		orphaned, err := c.release(ctx, row, status.LockedBy)
+		if orphaned || err != nil {
+			c.record(row, func(r *EntityCleaningResult) { r.OrphanedLocksReleased++ }, err)
+		}
+	case status.IsEmpty() && !c.what.KeepEmpty && row.LastUpdatedAt.Before(c.idleSince):
+		err := ErrNotSupported
+		if p, ok := c.client.hub.(provider.Purger); ok {
+			err = p.Purge(ctx, row.Instance.InstanceID, (*provider.InstanceState)(row))
+		}
+		if !errors.Is(err, ErrInstanceNotFound) && !errors.Is(err, provider.ErrInstanceChanged) {
+			c.record(row, func(r *EntityCleaningResult) { r.EmptyEntitiesRemoved++ }, err)
+		}
+	}
+}
+
+// release releases a lock if it is orphaned, which means that its holder is neither
+// running nor suspended.
+func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder string) (orphaned bool, err error) {
+	s, err := c.client.hub.Instance(ctx, holder, provider.Fetch{})
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound):
+	case err != nil:
+		return false, fmt.Errorf("read the lock's holder %s: %w", holder, err)
+	case s.Status == history.Running || s.Status == history.Suspended:
+		return false, nil
+	}
+	id, err := entity.ParseID(row.Instance.InstanceID)
+	if err != nil {
+		return false, err
+	}
+	name, text := entity.NewRelease(entity.Release{Parent: holder, ID: entity.OrphanedLock})
+	return true, c.client.sendEntity(ctx, id, name, text, c.client.now())
+}
+
+// record records the outcome of one step: it calls done if err is nil, otherwise it keeps
+// err.
+func (c *entityCleaner) record(row *InstanceState, done func(*EntityCleaningResult), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		done(&c.result)
+	case len(c.errs) < maxPurgeErrors:
+		c.errs = append(c.errs, fmt.Errorf("%s: %w", row.Instance.InstanceID, err))
+	}
 }
