@@ -90,3 +90,44 @@ func convertAll[From, To any](all []From, convert func(From) To) []To {
 	}
 	return to
 }
+
+// RuntimeStatus is the status of an instance. [InstanceState.Status] has it.
+type RuntimeStatus = history.RuntimeStatus
+
+// The statuses of instances. IsTerminal reports whether a status is one of an ended
+// instance.
+const (
+	StatusPending        = history.Pending        // started; its first episode is not stored yet
+	StatusRunning        = history.Running        // running, or waiting for tasks
+	StatusSuspended      = history.Suspended      // waits for [Client.Resume]
+	StatusContinuedAsNew = history.ContinuedAsNew // between two executions; not stored by this package
+	StatusCompleted      = history.Completed      // ended with an output
+	StatusFailed         = history.Failed         // ended with an error
+	StatusTerminated     = history.Terminated     // ended by [Client.Terminate]
+	StatusCanceled       = history.Canceled       // ended by another program; not stored by this package
+)
+
+// TrackingQuery selects a page of tracking records.
+type TrackingQuery struct {
+	PageSize     int    // maximum number of records; 0 means the provider's default
+	Continuation string // TrackingPage.Continuation of the previous page; empty for the first
+}
+
+// TrackingPage is one page of tracking records.
+type TrackingPage struct {
+	Records      []TrackingRecord
+	Continuation string // of the next page; empty on the last
+}
+
+// TrackingRecord is the record of one event, or of the status after an episode.
+type TrackingRecord struct {
+	ExecutionID string
+	// SequenceNumber is the number of the record within its execution, from 0 without
+	// gaps.
+	SequenceNumber int
+	// Event is an event of the history. After each episode it is a
+	// [history.HistoryState] with the status of the execution.
+	Event history.Event
+	// Shortened lists the fields of Event that were truncated.
+	Shortened []string
+}
