@@ -1,12 +1,16 @@
 package durable
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Defaults of [Config]. Concurrency limits are per core. Activities and entities have
@@ -291,4 +295,67 @@ func (c Config) checkVersion(instance string) error {
 		return fmt.Errorf("the orchestration version '%s' is greater than the worker version '%s'", instance, c.Version)
 	}
 	return nil
+}
+
+// LifecycleEvent reports to [Config.Lifecycle] that an orchestration has started or
+// ended. An orchestration that continues as new reports Completed and then Running, as
+// in .NET.
+type LifecycleEvent struct {
+	Name       string
+	InstanceID InstanceID
+	// Status is Running for a start. For an end it is Completed, Failed or Terminated.
+	Status RuntimeStatus
+	// Reason is the failure message, or the reason of the termination.
+	Reason string
+}
+
+// Metrics records what a [Worker] does in an OpenTelemetry meter provider. It is a
+// field of [Config]. The zero value disables metrics, at no cost.
+//
+//	durabletask.work_items          counter    by durabletask.type (orchestration, activity, entity),
+//	                                           durabletask.task.name and durabletask.outcome
+//	                                           (completed, failed, abandoned)
+//	durabletask.work_items.active   up-down    by durabletask.type: items in flight
+//	durabletask.work_item.duration  histogram  seconds, by the attributes of work_items
+//	durabletask.activity.wait       histogram  seconds from schedule to run, by durabletask.task.name
+//	durabletask.stalls              counter    code that did not yield, by durabletask.type,
+//	                                           durabletask.task.name and durabletask.outcome
+//	                                           (reported, given_up)
+type Metrics struct{ Provider metric.MeterProvider }
+
+// Tracing writes spans to an OpenTelemetry tracer provider. It is also a field of
+// [Config]. It uses the names, attributes and parents of Durable Functions' distributed
+// tracing V2: create_orchestration, orchestration, activity, timer,
+// orchestration_event, entity. Parent spans are stored with messages and histories, so
+// a trace continues through workers of other programs, including .NET.
+//
+// Applies to: [NewClient].
+//
+// An orchestration is traced if its starter is traced. The worker that processes the
+// end of an orchestration or of an awaited task writes its span. A rewound
+// orchestration keeps its span ID, as in DurableTask.AzureStorage: each run that ends
+// writes a span with that ID.
+//
+// Span IDs are chosen when spans start. The provider must therefore use [SpanIDs] as
+// its ID generator:
+//
+//	sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(durable.SpanIDs{}), …)
+//
+// The zero value disables tracing, at no cost.
+type Tracing struct{ Provider trace.TracerProvider }
+
+func (t Tracing) applyClient(c *Client) { c.tracer = tracing.New(t.Provider) }
+
+// SpanIDs is the ID generator that [Tracing] requires. Pass it to the SDK's tracer
+// provider. Its IDs are random, except for spans whose ID is stored in a history.
+type SpanIDs struct{}
+
+// NewIDs returns the IDs of the first span of a trace.
+func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	return tracing.SpanIDs{}.NewIDs(ctx)
+}
+
+// NewSpanID returns the ID of another span of a trace.
+func (SpanIDs) NewSpanID(ctx context.Context, id trace.TraceID) trace.SpanID {
+	return tracing.SpanIDs{}.NewSpanID(ctx, id)
 }
