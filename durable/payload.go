@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
+	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Void is the input type of a function without input, or the output type of a function
@@ -145,4 +148,87 @@ func utf16Size(s string) int {
 		n += utf16.RuneLen(r)
 	}
 	return 2 * n
+}
+
+// TextError means that a text is not valid UTF-8. A hub cannot store such a text: it
+// would be altered, or result in invalid JSON.
+type TextError struct {
+	What string // identifies the text, such as "EventRaised.Input"
+}
+
+// Error names the text.
+func (e *TextError) Error() string {
+	return e.What + " is not valid UTF-8; encode it, for instance as Base64"
+}
+
+// checkTexts returns a *[TextError] if v contains a string that is not valid UTF-8. It
+// inspects structs and maps recursively. The parameter what names v in the error.
+func checkTexts(what string, v any) error { return checkTextsOf(what, reflect.ValueOf(v)) }
+
+func checkTextsOf(what string, v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.String:
+		if !utf8.ValidString(v.String()) {
+			return &TextError{what}
+		}
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return checkTextsOf(what, v.Elem())
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if err := checkTextsOf(what, key); err != nil {
+				return err
+			}
+			if err := checkTextsOf(fmt.Sprintf("%s[%v]", what, key), value); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return nil
+		}
+		for field, value := range v.Fields() {
+			if err := checkTextsOf(what+"."+field.Name, value); err != nil {
+				return err
+			}
+		}
+	default: // other kinds contain no text
+	}
+	return nil
+}
+
+// Limits of the texts in the start of an orchestration, in bytes. Names and versions
+// are stored in table rows only, also by .NET workers, and rows have no room for longer
+// ones. Tags that do not fit into a row are stored in a blob.
+const (
+	MaxNameLength = 1024    // for the name of the orchestrator, and for a version
+	MaxTagsLength = 1 << 20 // for the names and values of all tags of a call
+)
+
+// TooLongError means that a text is too long for the start of an orchestration.
+type TooLongError struct {
+	What          string // "name", "version" or "tags"
+	Length, Limit int    // in bytes
+}
+
+// Error names the text and its limit.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("The %s of an orchestrator must not exceed %d bytes; it has %d.", e.What, e.Limit, e.Length)
+}
+
+// checkStart returns a *[TooLongError] if one of the texts exceeds its limit.
+func checkStart(name string, version Version, tags map[string]string) error {
+	inTags := 0
+	for k, v := range tags {
+		inTags += len(k) + len(v)
+	}
+	for _, e := range []*TooLongError{
+		{"name", len(name), MaxNameLength}, {"version", len(version), MaxNameLength}, {"tags", inTags, MaxTagsLength},
+	} {
+		if e.Length > e.Limit {
+			return e
+		}
+	}
+	return nil
 }
