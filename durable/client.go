@@ -69,61 +69,6 @@ func NewClient(p provider.Client, r *Registry, opts ...ClientOption) *Client {
 	return c
 }
 
-// OverridableStates selects the existing instances that a start with the same ID may
-// replace. host.json uses the same names for overridableExistingInstanceStates.
-//
-// Applies to: [NewClient].
-type OverridableStates int
-
-const (
-	// NonRunningStates lets a start replace an instance that has ended. If the instance
-	// has not ended, the start fails with an *[InstanceExistsError]. This is the
-	// default.
-	NonRunningStates OverridableStates = iota
-	// AnyState lets a start replace any instance.
-	AnyState
-)
-
-func (s OverridableStates) applyClient(c *Client) { c.reuse = s }
-
-// refused returns the statuses in which an existing instance is not replaced (the
-// extension's OverridableStates.cs, ToDedupeStatuses).
-func (s OverridableStates) refused() []history.RuntimeStatus {
-	if s == AnyState {
-		return nil
-	}
-	return []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
-}
-
-// Start starts an instance of orch, which must be in the client's registry. Without an
-// [InstanceID] option the instance gets a random ID. If an instance with the ID exists
-// and has not ended, Start fails with an *[InstanceExistsError]; see
-// [OverridableStates].
-//
-// Without a [Version] option the instance gets the version that orch is registered for,
-// or else the default version of the client.
-func Start[I, O any](ctx context.Context, c *Client, orch func(*Context, I) (O, error), in I, opts ...StartOption) (*Instance[O], error) {
-	if c.registry == nil {
-		return nil, fmt.Errorf("start %T: the client has no registry; pass one to NewClient, or use StartByName", orch)
-	}
-	f, err := c.registry.functionOf(orchestratorKind, orch)
-	if err != nil {
-		return nil, err
-	}
-	input, err := encode(in)
-	if err != nil {
-		return nil, fmt.Errorf("encode input of orchestrator %s: %w", f.name, err)
-	}
-	if f.version != "" {
-		opts = append([]StartOption{f.version}, opts...)
-	}
-	id, err := c.start(ctx, f.name, input, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return InstanceOf[O](c, id), nil
-}
-
 // StartByName starts an instance of the orchestrator with the given wire name and
 // returns its ID. Another program may implement the orchestrator. The input is JSON; an
 // empty input means none.
@@ -132,7 +77,7 @@ func (c *Client) StartByName(ctx context.Context, name string, input json.RawMes
 	if err != nil {
 		return "", fmt.Errorf("start orchestration %s: input: %w", name, err)
 	}
-	return c.start(ctx, name, payload, opts...)
+	return startInstance(ctx, c, name, payload, opts...)
 }
 
 // Restart starts an instance with the name, input, version and tags of the instance id
@@ -152,52 +97,11 @@ func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption
 	if s.Tags != nil {
 		as = append(as, Tags(s.Tags))
 	}
-	restarted, err := c.start(ctx, s.Name, s.Input, append(as, opts...)...)
+	restarted, err := startInstance(ctx, c, s.Name, s.Input, append(as, opts...)...)
 	if err != nil {
 		return "", fmt.Errorf("restart instance %s: %w", id, err)
 	}
 	return restarted, nil
-}
-
-func (c *Client) start(ctx context.Context, name string, input *string, opts ...StartOption) (InstanceID, error) {
-	o := startOptions{version: &c.version}
-	for _, opt := range opts {
-		opt.applyStart(&o)
-	}
-	if name == "" {
-		return "", errors.New("start orchestration: the name is empty")
-	}
-	if o.id == "" {
-		o.id = InstanceID(newID())
-	}
-	if err := ValidateInstanceID(o.id); err != nil {
-		return "", err
-	}
-	if err := checkStart(name, *o.version, o.tags); err != nil {
-		return "", err
-	}
-	started := &history.ExecutionStarted{
-		Header:   history.NewHeader(c.now()),
-		Instance: history.OrchestrationInstance{InstanceID: string(o.id), ExecutionID: newID()},
-		Name:     name,
-		Version:  string(*o.version),
-		Input:    input,
-		Tags:     o.tags,
-	}
-	if o.at.After(started.Timestamp) {
-		started.ScheduledStart = history.Ticks(o.at)
-	}
-	if err := checkTexts("ExecutionStarted", started); err != nil {
-		return "", fmt.Errorf("start instance %s: %w", o.id, err)
-	}
-	ctx, traced := c.tracer.StartOrchestration(ctx, started)
-	msg := provider.TaskMessage{Event: started, Target: started.Instance}
-	err := c.hub.StartInstance(ctx, msg, c.reuse.refused())
-	traced(err)
-	if err != nil {
-		return "", fmt.Errorf("start instance %s of %s: %w", o.id, name, err)
-	}
-	return o.id, nil
 }
 
 // Status returns the state of an instance, or [ErrInstanceNotFound].

@@ -76,7 +76,7 @@ func (n OrchestratorName[I, O]) Start(ctx context.Context, c *Client, in I, opts
 	if err != nil {
 		return nil, fmt.Errorf("encode input of orchestrator %s: %w", string(n), err)
 	}
-	id, err := c.start(ctx, string(n), input, opts...)
+	id, err := startInstance(ctx, c, string(n), input, opts...)
 	if err != nil {
 		return nil, err
 	}
