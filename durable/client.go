@@ -19,30 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrInstanceNotFound means that no instance has the given ID.
-var ErrInstanceNotFound = provider.ErrInstanceNotFound
-
-// ErrInstanceExists means that an instance with the given ID exists and may not be
-// replaced. The error is an *[InstanceExistsError], which has the status of that
-// instance.
-var ErrInstanceExists = provider.ErrInstanceExists
-
-// InstanceExistsError is the error of a start whose instance ID is in use.
-type InstanceExistsError = provider.InstanceExistsError
-
-// ErrInstanceChanged means that the instance has changed since it was read.
-var ErrInstanceChanged = provider.ErrInstanceChanged
-
-// ErrContinuation means that the continuation of a query was not issued by this hub.
-var ErrContinuation = provider.ErrContinuation
-
-// ErrInstanceEnded means that the instance has completed, failed or been terminated and
-// accepts no more messages.
-var ErrInstanceEnded = errors.New("instance has ended")
-
-// ErrNotSupported means that the provider of the hub does not support the operation.
-var ErrNotSupported = provider.ErrNotSupported
-
 // Client starts orchestrations in a task hub, sends them messages and reads their
 // states. Its methods are safe for concurrent use.
 type Client struct {
