@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/uuid"
@@ -403,7 +402,7 @@ func (c *Client) SignalEntity(ctx context.Context, e AnyEntity, operation string
 	if err != nil {
 		return err
 	}
-	return c.signal(ctx, id, operation, input, opts)
+	return signalEntity(ctx, c, id, operation, input, opts)
 }
 
 // DeleteEntity signals an entity to delete itself. It uses the operation delete, which
@@ -413,88 +412,15 @@ func (c *Client) DeleteEntity(ctx context.Context, e AnyEntity) error {
 	return c.SignalEntity(ctx, e, deleteOperation, nil)
 }
 
-func (c *Client) signal(ctx context.Context, id entity.ID, operation string, in any, opts []SignalOption) error {
-	input, err := encode(in)
-	if err != nil {
-		return fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err)
-	}
-	if err := errors.Join(checkTexts("operation", operation), checkTexts("input", input)); err != nil {
-		return fmt.Errorf("signal operation %q of %s: %w", operation, id, err)
-	}
-	now := c.now()
-	name, text := entity.NewSignal(uuid.NewString(), operation, input, dueAt(now, opts), now)
-	text = c.tracer.SignalEntity(ctx, text, now)
-	if err := c.sendEntity(ctx, id, name, text, now); err != nil {
-		return fmt.Errorf("signal operation %s of %s: %w", operation, id, err)
-	}
-	return nil
-}
-
-// sendEntity sends a message to an entity, whether or not the entity exists.
-func (c *Client) sendEntity(ctx context.Context, id entity.ID, name, text string, now time.Time) error {
-	return c.hub.Send(ctx, provider.TaskMessage{
-		Event:  &history.EventRaised{Header: history.NewHeader(now), Name: name, Input: &text},
-		Target: history.OrchestrationInstance{InstanceID: id.String()},
-	})
-}
-
 // Entity returns an entity, including its state. It fails with [ErrEntityNotFound] if
 // the entity does not exist.
 func (c *Client) Entity(ctx context.Context, e AnyEntity) (*EntityState, error) {
-	id, err := e.entityID(c.registry)
-	if err != nil {
-		return nil, err
-	}
-	row, err := c.hub.Instance(ctx, id.String(), provider.Fetch{Input: true})
-	if errors.Is(err, provider.ErrInstanceNotFound) {
-		return nil, fmt.Errorf("read entity %s: %w", id, ErrEntityNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read entity %s: %w", id, err)
-	}
-	s, err := entityState(row, true)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read entity %s: %w", id, err)
-	case !s.Exists:
-		return nil, fmt.Errorf("read entity %s: %w", id, ErrEntityNotFound)
-	}
-	return s, nil
+	return readEntity(ctx, c, e)
 }
 
 // ListEntities returns one page of the entities that match q.
 func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, error) {
-	rows, err := q.rows()
-	if err == nil {
-		err = checkTexts("EntityQuery", q)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list entities: %w", err)
-	}
-	page := new(EntityPage)
-	for range maxEmptyPages {
-		found, err := c.hub.Instances(ctx, rows)
-		if err != nil {
-			return nil, fmt.Errorf("list entities: %w", err)
-		}
-		for _, row := range found.Instances {
-			s, err := entityState(row, q.FetchState)
-			switch {
-			case err != nil:
-				page.Unreadable = append(page.Unreadable, UnreadableInstance{InstanceID: row.Instance.InstanceID, Cause: err})
-			case s.Exists || q.IncludeEmpty:
-				page.Entities = append(page.Entities, s)
-			}
-		}
-		for _, u := range found.Unreadable {
-			page.Unreadable = append(page.Unreadable, UnreadableInstance(u))
-		}
-		rows.Continuation, page.Continuation = found.Continuation, found.Continuation
-		if len(page.Entities) > 0 || page.Continuation == "" {
-			break
-		}
-	}
-	return page, nil
+	return listEntities(ctx, c, q)
 }
 
 // AllEntities returns an iterator over all entities that match q. Like [Client.AllInstances], it
@@ -529,28 +455,7 @@ func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*Enti
 // If CleanEntities fails or ctx is done, the result reports the work done so far;
 // repeat the call to do the rest.
 func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
-	if what.ReorderWindow <= 0 {
-		what.ReorderWindow = DefaultEntityReorderWindow
-	}
-	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
-	var group errgroup.Group // without a context: an error must not stop the other cleanings
-	group.SetLimit(maxConcurrentPurges)
-	var listErr error
-	for row, err := range c.AllInstances(ctx, Query{IDPrefix: "@"}) {
-		if err != nil {
-			listErr = err
-			break
-		}
-		group.Go(func() error {
-			cleaner.clean(ctx, row)
-			return nil
-		})
-	}
-	_ = group.Wait() // the cleaner has the errors
-	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
-		return cleaner.result, fmt.Errorf("clean entities: %w", err)
-	}
-	return cleaner.result, nil
+	return cleanEntities(ctx, c, what)
 }
 
 // now returns the current time of the hub's clock.

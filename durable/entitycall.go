@@ -301,5 +301,5 @@ func (o EntityOperation[I, O]) Signal(ctx context.Context, c *Client, e AnyEntit
 	if err != nil {
 		return err
 	}
-	return c.signal(ctx, id, string(o), in, opts)
+	return signalEntity(ctx, c, id, string(o), in, opts)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 )
 
 // ErrEntityNotFound means that an entity does not exist: it has performed no operation
@@ -25,7 +27,33 @@ func Signal[S, I, O any](ctx context.Context, c *Client, key EntityKey[S], opera
 	if err != nil {
 		return err
 	}
-	return c.signal(ctx, id, name, in, opts)
+	return signalEntity(ctx, c, id, name, in, opts)
+}
+
+// signalEntity sends an entity a signal from a client.
+func signalEntity(ctx context.Context, c *Client, id entity.ID, operation string, in any, opts []SignalOption) error {
+	input, err := encode(in)
+	if err != nil {
+		return fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err)
+	}
+	if err := errors.Join(checkTexts("operation", operation), checkTexts("input", input)); err != nil {
+		return fmt.Errorf("signal operation %q of %s: %w", operation, id, err)
+	}
+	now := c.now()
+	name, text := entity.NewSignal(uuid.NewString(), operation, input, dueAt(now, opts), now)
+	text = c.tracer.SignalEntity(ctx, text, now)
+	if err := sendEntity(ctx, c, id, name, text, now); err != nil {
+		return fmt.Errorf("signal operation %s of %s: %w", operation, id, err)
+	}
+	return nil
+}
+
+// sendEntity sends a message to an entity, whether or not the entity exists.
+func sendEntity(ctx context.Context, c *Client, id entity.ID, name, text string, now time.Time) error {
+	return c.hub.Send(ctx, provider.TaskMessage{
+		Event:  &history.EventRaised{Header: history.NewHeader(now), Name: name, Input: &text},
+		Target: history.OrchestrationInstance{InstanceID: id.String()},
+	})
 }
 
 // ReadEntity returns the state of an entity after its last stored operation. It fails
@@ -42,6 +70,29 @@ func ReadEntity[S any](ctx context.Context, c *Client, key EntityKey[S]) (S, err
 		return none, fmt.Errorf("decode state of %s: %w", s.ID, err)
 	}
 	return state, nil
+}
+
+// readEntity implements [Client.Entity].
+func readEntity(ctx context.Context, c *Client, e AnyEntity) (*EntityState, error) {
+	id, err := e.entityID(c.registry)
+	if err != nil {
+		return nil, err
+	}
+	row, err := c.hub.Instance(ctx, id.String(), provider.Fetch{Input: true})
+	if errors.Is(err, provider.ErrInstanceNotFound) {
+		return nil, fmt.Errorf("read entity %s: %w", id, ErrEntityNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read entity %s: %w", id, err)
+	}
+	s, err := entityState(row, true)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read entity %s: %w", id, err)
+	case !s.Exists:
+		return nil, fmt.Errorf("read entity %s: %w", id, ErrEntityNotFound)
+	}
+	return s, nil
 }
 
 // EntityState is the stored state of an entity.
@@ -132,6 +183,41 @@ const (
 	maxEmptyPages = 10
 )
 
+// listEntities implements [Client.ListEntities].
+func listEntities(ctx context.Context, c *Client, q EntityQuery) (*EntityPage, error) {
+	rows, err := q.rows()
+	if err == nil {
+		err = checkTexts("EntityQuery", q)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list entities: %w", err)
+	}
+	page := new(EntityPage)
+	for range maxEmptyPages {
+		found, err := c.hub.Instances(ctx, rows)
+		if err != nil {
+			return nil, fmt.Errorf("list entities: %w", err)
+		}
+		for _, row := range found.Instances {
+			s, err := entityState(row, q.FetchState)
+			switch {
+			case err != nil:
+				page.Unreadable = append(page.Unreadable, UnreadableInstance{InstanceID: row.Instance.InstanceID, Cause: err})
+			case s.Exists || q.IncludeEmpty:
+				page.Entities = append(page.Entities, s)
+			}
+		}
+		for _, u := range found.Unreadable {
+			page.Unreadable = append(page.Unreadable, UnreadableInstance(u))
+		}
+		rows.Continuation, page.Continuation = found.Continuation, found.Continuation
+		if len(page.Entities) > 0 || page.Continuation == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
 // rows returns the query for the rows of the entities. Each batch of operations
 // rewrites the row of an entity, so the row's creation time is the time of the last
 // batch (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, QueryEntitiesAsync).
@@ -172,6 +258,32 @@ type EntityCleaning struct {
 type EntityCleaningResult struct {
 	EmptyEntitiesRemoved  int
 	OrphanedLocksReleased int
+}
+
+// cleanEntities implements [Client.CleanEntities].
+func cleanEntities(ctx context.Context, c *Client, what EntityCleaning) (EntityCleaningResult, error) {
+	if what.ReorderWindow <= 0 {
+		what.ReorderWindow = DefaultEntityReorderWindow
+	}
+	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
+	var group errgroup.Group // without a context: an error must not stop the other cleanings
+	group.SetLimit(maxConcurrentPurges)
+	var listErr error
+	for row, err := range c.AllInstances(ctx, Query{IDPrefix: "@"}) {
+		if err != nil {
+			listErr = err
+			break
+		}
+		group.Go(func() error {
+			cleaner.clean(ctx, row)
+			return nil
+		})
+	}
+	_ = group.Wait() // the cleaner has the errors
+	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
+		return cleaner.result, fmt.Errorf("clean entities: %w", err)
+	}
+	return cleaner.result, nil
 }
 
 type entityCleaner struct {
@@ -225,7 +337,7 @@ func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder 
 		return false, err
 	}
 	name, text := entity.NewRelease(entity.Release{Parent: holder, ID: entity.OrphanedLock})
-	return true, c.client.sendEntity(ctx, id, name, text, c.client.now())
+	return true, sendEntity(ctx, c.client, id, name, text, c.client.now())
 }
 
 // record records the outcome of one step: it calls done if err is nil, otherwise it keeps
