@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 )
 
 // Client starts orchestrations in a task hub, sends them messages and reads their
@@ -359,40 +355,7 @@ func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) 
 // PurgeMany fails or ctx is done, the result reports what was removed; repeat the call
 // to remove the rest.
 func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
-	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
-	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
-		return len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, s)
-	})
-	if len(statuses) == 0 {
-		return PurgeResult{}, nil
-	}
-	var tally purgeTally
-	var group errgroup.Group // without a context: an error must not stop the other purges
-	group.SetLimit(maxConcurrentPurges)
-	query := provider.Query{
-		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
-		IDPrefix: filter.IDPrefix, Name: filter.Name,
-	}
-	p := &purge{c, purgeOptionsOf(opts), &query}
-	var listErr error
-	unreadable := 0
-	for page, err := range c.pages(ctx, query) {
-		if err != nil {
-			listErr = err
-			break
-		}
-		unreadable += len(page.Unreadable)
-		for _, s := range page.Instances {
-			id := InstanceID(s.Instance.InstanceID)
-			group.Go(func() error {
-				n, err := p.run(ctx, id)
-				tally.add(id, n, err)
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // the tally has the errors
-	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
+	return purgeMany(ctx, c, filter, purgeOptionsOf(opts))
 }
 
 // SignalEntity sends an entity a signal for the operation with the given wire name. The
@@ -465,19 +428,3 @@ func (c *Client) now() time.Time {
 	}
 	return time.Now()
 }
-
-// text returns raw as a payload, or nil if raw is empty.
-func text(raw json.RawMessage) (*string, error) {
-	switch {
-	case len(raw) == 0:
-		return nil, nil
-	case !utf8.Valid(raw):
-		return nil, &TextError{fmt.Sprintf("%.40q", []byte(raw))}
-	case !json.Valid(raw):
-		return nil, fmt.Errorf("%.40q is not JSON", []byte(raw))
-	}
-	return new(string(raw)), nil
-}
-
-// newID returns a random GUID of 32 hexadecimal digits, .NET's format "N".
-func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }

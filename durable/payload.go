@@ -232,3 +232,16 @@ func checkStart(name string, version Version, tags map[string]string) error {
 	}
 	return nil
 }
+
+// text returns raw as a payload, or nil if raw is empty.
+func text(raw json.RawMessage) (*string, error) {
+	switch {
+	case len(raw) == 0:
+		return nil, nil
+	case !utf8.Valid(raw):
+		return nil, &TextError{fmt.Sprintf("%.40q", []byte(raw))}
+	case !json.Valid(raw):
+		return nil, fmt.Errorf("%.40q is not JSON", []byte(raw))
+	}
+	return new(string(raw)), nil
+}

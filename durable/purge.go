@@ -144,6 +144,44 @@ const (
 	maxPurgeErrors      = 10
 )
 
+// purgeMany implements [Client.PurgeMany].
+func purgeMany(ctx context.Context, c *Client, filter PurgeFilter, opts purgeOptions) (PurgeResult, error) {
+	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
+	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
+		return len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, s)
+	})
+	if len(statuses) == 0 {
+		return PurgeResult{}, nil
+	}
+	var tally purgeTally
+	var group errgroup.Group // without a context: an error must not stop the other purges
+	group.SetLimit(maxConcurrentPurges)
+	query := provider.Query{
+		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
+		IDPrefix: filter.IDPrefix, Name: filter.Name,
+	}
+	p := &purge{c, opts, &query}
+	var listErr error
+	unreadable := 0
+	for page, err := range c.pages(ctx, query) {
+		if err != nil {
+			listErr = err
+			break
+		}
+		unreadable += len(page.Unreadable)
+		for _, s := range page.Instances {
+			id := InstanceID(s.Instance.InstanceID)
+			group.Go(func() error {
+				n, err := p.run(ctx, id)
+				tally.add(id, n, err)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // the tally has the errors
+	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
+}
+
 // purgeTally sums up the results of purges.
 type purgeTally struct {
 	mu        sync.Mutex // guards the fields below

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
 )
 
 // Start starts an instance of orch, which must be in the client's registry. Without an
@@ -148,3 +150,6 @@ func (s OverridableStates) refused() []history.RuntimeStatus {
 	}
 	return []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
 }
+
+// newID returns a random GUID of 32 hexadecimal digits, .NET's format "N".
+func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
