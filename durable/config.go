@@ -272,6 +272,36 @@ func (c Config) Validate() error {
 	return c.HTTP.validate()
 }
 
+// engine returns the configuration of the engine. Each setting of the engine is set here,
+// except those that need the worker's hub or state; see [Worker.Run]. A registry reads
+// the settings of functions from c itself.
+func (c Config) engine() dispatch.Config {
+	return dispatch.Config{
+		MaxConcurrentActivities:    c.MaxConcurrentActivities,
+		MaxConcurrentOrchestrators: c.MaxConcurrentOrchestrators,
+		Entities: dispatch.EntityConfig{
+			MaxConcurrent: c.MaxConcurrentEntities, MaxBatch: c.MaxEntityBatch,
+			ReorderWindow: c.EntityReorderWindow, KeepFailedEffects: c.KeepFailedEntityEffects,
+		},
+		ExtendedSessions:    c.ExtendedSessionIdle > 0,
+		ExtendedSessionIdle: c.ExtendedSessionIdle,
+		ShutdownTimeout:     c.ShutdownTimeout,
+		EpisodeWarnAfter:    c.EpisodeWarnAfter,
+		StallTimeout:        c.StallTimeout,
+		MaxPayload:          c.MaxPayloadBytes,
+		CheckVersion:        c.checkVersion,
+		FailMismatch:        c.VersionFailure == FailMismatch,
+		FailUnknownBegun:    c.FailUnknownFunctions,
+		HoldDifferent:       c.HoldNonDeterministic,
+		StoreInputs:         c.StoreInputs,
+		Tracer:              tracing.New(c.Tracing.Provider),
+		Lifecycle:           c.lifecycle(),
+		Logger:              c.Logger,
+		Now:                 time.Now,
+		NewID:               newID,
+	}
+}
+
 // lifecycle returns the dispatcher's callback, or nil if Lifecycle is nil.
 func (c Config) lifecycle() func(dispatch.LifecycleEvent) {
 	if c.Lifecycle == nil {

@@ -390,7 +390,7 @@ func (c *EntityContext) signal(target entity.ID, operation string, input *string
 
 func (c *EntityContext) start(name string, version Version, in any, opts []StartOption) (InstanceID, error) {
 	if version == "" {
-		version = c.registry.worker.version
+		version = c.registry.worker.Version
 	}
 	o := startOptions{id: c.nextStart(), version: &version}
 	for _, opt := range opts {

@@ -293,7 +293,7 @@ func (c *httpCall) follow(task *Task[HTTPResponse]) (HTTPResponse, error) {
 		if location == "" && !asked {
 			return resp, nil
 		}
-		next, at, err := c.request.poll(c.at, location, c.ctx.registry.worker.http.CrossOriginHeaders)
+		next, at, err := c.request.poll(c.at, location, c.ctx.registry.worker.HTTP.CrossOriginHeaders)
 		if err != nil {
 			return resp, err
 		}
@@ -325,7 +325,7 @@ func (c *httpCall) pollDelay(r HTTPResponse) time.Duration {
 	if c.request.PollInterval > 0 {
 		return c.request.PollInterval
 	}
-	return c.ctx.registry.worker.http.WithDefaults().PollInterval
+	return c.ctx.registry.worker.HTTP.WithDefaults().PollInterval
 }
 
 // retryAfterMin and retryAfterMax limit what a server can request. A wait of 0 would

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
@@ -143,18 +142,8 @@ type Registry struct {
 	byCode  byFunction[*Registration]
 	byState map[reflect.Type]*Registration // entities
 	errors  namedErrors
-	worker  workerSettings
+	worker  Config            // of the worker that runs the functions; zero without one
 	replays *dispatch.Replays // of Verify and clients
-}
-
-// workerSettings are the settings of a worker that affect orchestrators and activities.
-type workerSettings struct {
-	logger     *slog.Logger // nil means slog.Default()
-	version    Version      // default version of children
-	maxActions int          // per execution; 0 means no limit
-	// entityWindow is Config.EntityReorderWindow; zero means its default.
-	entityWindow time.Duration
-	http         HTTPConfig // zero means its defaults
 }
 
 type functionName struct {
@@ -287,24 +276,24 @@ func contextOf(f *replay.Future) *Context { return (*Context)(f.Execution().Guar
 
 // baseLogger returns the worker's logger.
 func (r *Registry) baseLogger() *slog.Logger {
-	if r.worker.logger == nil {
+	if r.worker.Logger == nil {
 		return slog.Default()
 	}
-	return r.worker.logger
+	return r.worker.Logger
 }
 
-// forWorker returns a copy of r with the settings of a worker.
-func (r *Registry) forWorker(s workerSettings) *Registry {
+// forWorker returns a copy of r with the configuration of a worker.
+func (r *Registry) forWorker(cfg Config) *Registry {
 	other := *r
-	other.worker = s
+	other.worker = cfg
 	return &other
 }
 
 // withLogger returns a copy of r whose orchestrators log to l.
 func (r *Registry) withLogger(l *slog.Logger) *Registry {
-	s := r.worker
-	s.logger = l
-	return r.forWorker(s)
+	cfg := r.worker
+	cfg.Logger = l
+	return r.forWorker(cfg)
 }
 
 // functionOf returns the registration of fn.
@@ -340,7 +329,7 @@ func (r *Registry) builtIn(name string) func(context.Context, *string) (*string,
 	if !strings.EqualFold(name, string(HTTPActivityName)) {
 		return nil
 	}
-	cfg := r.worker.http.WithDefaults()
+	cfg := r.worker.HTTP.WithDefaults()
 	return func(ctx context.Context, input *string) (*string, error) {
 		in, err := decodeArgument[httpRequestJSON](input)
 		if err != nil {
@@ -425,8 +414,8 @@ func (e *engineFunctions) Orchestrator(name, version string) (replay.Code, bool)
 	return func(x *replay.Execution, input *string) (*string, error) {
 		ctx := &Context{x: x, registry: r, function: f}
 		x.SetGuard((*foreignCalls)(ctx))
-		x.LimitActions(r.worker.maxActions)
-		x.SetEntityReorderWindow(r.worker.entityWindow)
+		x.LimitActions(r.worker.MaxOrchestrationActions)
+		x.SetEntityReorderWindow(r.worker.EntityReorderWindow)
 		output, err := f.run(ctx, input)
 		return output, r.errors.describe(err)
 	}, true

@@ -99,7 +99,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 	case o.version != nil:
 		version = *o.version
 	case version == "":
-		version = ctx.registry.worker.version
+		version = ctx.registry.worker.Version
 	}
 	if err := checkStart(name, version, o.tags); err != nil {
 		return completedTask[O](ctx, fmt.Errorf("call sub-orchestrator: %w", err))

@@ -12,7 +12,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -46,37 +45,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create the worker's metrics: %w", err)
 	}
-	ledger := openCrashes(cfg)
-	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, entityWindow: cfg.EntityReorderWindow, http: cfg.HTTP})
-	dispatcher := dispatch.New(w.hub, (*engineFunctions)(functions), dispatch.Config{
-		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
-		MaxConcurrentOrchestrators: cfg.MaxConcurrentOrchestrators,
-		Entities: dispatch.EntityConfig{
-			MaxConcurrent: cfg.MaxConcurrentEntities, MaxBatch: cfg.MaxEntityBatch,
-			ReorderWindow: cfg.EntityReorderWindow, KeepFailedEffects: cfg.KeepFailedEntityEffects,
-		},
-		ExtendedSessions:    cfg.ExtendedSessionIdle > 0,
-		ExtendedSessionIdle: cfg.ExtendedSessionIdle,
-		ShutdownTimeout:     cfg.ShutdownTimeout,
-		EpisodeWarnAfter:    cfg.EpisodeWarnAfter,
-		StallTimeout:        cfg.StallTimeout,
-		MaxPayload:          cfg.MaxPayloadBytes,
-		CheckVersion:        cfg.checkVersion,
-		FailMismatch:        cfg.VersionFailure == FailMismatch,
-		FailUnknownAfter:    w.failUnknownAfter(),
-		FailUnknownBegun:    cfg.FailUnknownFunctions,
-		HoldDifferent:       cfg.HoldNonDeterministic,
-		Waiting:             &w.waiting,
-		Stalls:              &w.stalls,
-		Crashes:             ledger,
-		StoreInputs:         cfg.StoreInputs,
-		Tracer:              tracing.New(cfg.Tracing.Provider),
-		Meter:               meter,
-		Lifecycle:           cfg.lifecycle(),
-		Logger:              cfg.Logger,
-		Now:                 time.Now,
-		NewID:               newID,
-	})
+	engine := cfg.engine()
+	engine.FailUnknownAfter = w.failUnknownAfter()
+	engine.Waiting, engine.Stalls, engine.Crashes, engine.Meter = &w.waiting, &w.stalls, openCrashes(cfg), meter
+	dispatcher := dispatch.New(w.hub, (*engineFunctions)(w.registry.forWorker(cfg)), engine)
 	w.dispatcher.Store(dispatcher)
 	defer w.dispatcher.Store(nil)
 	return dispatcher.Run(ctx)
