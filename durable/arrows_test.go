@@ -98,6 +98,7 @@ func TestImports_FollowTheLayers(t *testing.T) {
 		{from: "durable/azurestorage/partitionlog/internal/runs", to: "github.com/Azure/", direct: true},
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
+		{from: "durable/internal/gofunction", to: module},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
 		{from: "durable/internal/explain", to: module, but: []string{
 			module + "durable/history", module + "durable/internal/coro", module + "durable/internal/entity", module + "durable/internal/eventjson", module + "durable/internal/replay",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/gofunction"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/google/uuid"
 )
@@ -51,7 +52,7 @@ func Entity[S any](name string, ops ...Operation[S]) *Registration {
 		state:      t,
 		initial:    func(*EntityContext) any { return new(S) },
 		operations: make(map[string]operation),
-		names:      make(byFunction[string]),
+		names:      make(gofunction.Map[string]),
 		decode: func(text string) (any, error) {
 			s, err := decodeText[S](text)
 			return &s, err
@@ -96,13 +97,13 @@ func (entityOption[S]) of(*S)                         {}
 func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error)) Operation[S] {
 	return entityOption[S](func(f *Registration) {
 		fn := reflect.ValueOf(method)
-		symbol := symbolOf(fn.Pointer())
+		symbol := gofunction.Symbol(fn.Pointer())
 		switch {
 		case strings.TrimSpace(name) == "":
 			panic(fmt.Sprintf("durable: an operation of entity %q has no name", f.name))
 		case method == nil:
 			panic(fmt.Sprintf("durable: operation %q of entity %q is a nil function", name, f.name))
-		case isGeneric(symbol):
+		case gofunction.IsGeneric(symbol):
 			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which is indistinguishable from its other instances; "+
 				"register a plain function that calls it", name, f.name, symbol))
 		}
@@ -165,9 +166,9 @@ type entityType struct {
 	initial    func(*EntityContext) any // returns a pointer to a state
 	decode     func(text string) (any, error)
 	encode     func(state any) (*string, error)
-	operations map[string]operation // by name in upper case
-	names      byFunction[string]   // names of operations
-	fallback   operation            // nil without an AnyOp option
+	operations map[string]operation   // by name in upper case
+	names      gofunction.Map[string] // names of operations
+	fallback   operation              // nil without an AnyOp option
 }
 
 // operation changes the state that the pointer state refers to, and returns its output.
@@ -178,12 +179,12 @@ func (e *entityType) add(f *Registration, name string, fn reflect.Value, op oper
 	if e.operations[key] != nil {
 		panic(fmt.Sprintf("durable: entity %q has two operations named %q; case is ignored", f.name, name))
 	}
-	if other, ok := e.names.get(fn); ok {
+	if other, ok := e.names.Get(fn); ok {
 		panic(fmt.Sprintf("durable: %s is operation %q of entity %q and also %q; a function can have only one name, and %s",
-			symbolOf(fn.Pointer()), other, f.name, name, closureIdentity))
+			gofunction.Symbol(fn.Pointer()), other, f.name, name, gofunction.ClosureIdentity))
 	}
 	e.operations[key] = op
-	e.names.put(fn, name)
+	e.names.Put(fn, name)
 }
 
 // deleteOperation is an operation of every entity (durabletask-dotnet's TaskEntity.cs,
@@ -228,10 +229,10 @@ func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *En
 		return id, "", fmt.Errorf("durable: operation of entity %q is a nil %T", id.Name, method)
 	}
 	f, fn := r.byState[reflect.TypeFor[S]()], reflect.ValueOf(method)
-	if name, ok := f.entity.names.get(fn); ok {
+	if name, ok := f.entity.names.Get(fn); ok {
 		return id, name, nil
 	}
-	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", symbolOf(fn.Pointer()), f.name)
+	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", gofunction.Symbol(fn.Pointer()), f.name)
 }
 
 // perform runs one operation.

@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/gofunction"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -128,8 +129,8 @@ func newFunction(kind functionKind, name string, fn any) *Registration {
 	case v.IsNil():
 		panic(fmt.Sprintf("durable: %s %q is a nil function", kind, name))
 	}
-	f := &Registration{kind: kind, name: name, fn: v, symbol: symbolOf(v.Pointer())}
-	if isGeneric(f.symbol) {
+	f := &Registration{kind: kind, name: name, fn: v, symbol: gofunction.Symbol(v.Pointer())}
+	if gofunction.IsGeneric(f.symbol) {
 		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which is indistinguishable from its other instances; "+
 			"register a plain function that calls it", kind, name, f.symbol))
 	}
@@ -139,7 +140,7 @@ func newFunction(kind functionKind, name string, fn any) *Registration {
 // Registry maps wire names to functions and functions to wire names.
 type Registry struct {
 	byName  map[functionName]*Registration
-	byCode  byFunction[*Registration]
+	byCode  gofunction.Map[*Registration]
 	byState map[reflect.Type]*Registration // entities
 	errors  namedErrors
 	worker  Config            // of the worker that runs the functions; zero without one
@@ -159,7 +160,7 @@ func keyOf(f *Registration) functionName {
 // NewRegistry returns a Registry that contains fns. It panics as [Registry.Add] does.
 func NewRegistry(fns ...*Registration) *Registry {
 	r := &Registry{
-		byName: make(map[functionName]*Registration), byCode: make(byFunction[*Registration]), byState: make(map[reflect.Type]*Registration),
+		byName: make(map[functionName]*Registration), byCode: make(gofunction.Map[*Registration]), byState: make(map[reflect.Type]*Registration),
 		replays: new(dispatch.Replays),
 	}
 	r.Add(fns...)
@@ -212,12 +213,12 @@ func (r *Registry) Add(fns ...*Registration) {
 			r.byName[name], r.byState[f.entity.state] = f, f
 			continue
 		}
-		if other, ok := r.byCode.get(f.fn); ok {
+		if other, ok := r.byCode.Get(f.fn); ok {
 			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; a function can have only one name, and %s",
-				f.symbol, f.kind, other.name, f.name, closureIdentity))
+				f.symbol, f.kind, other.name, f.name, gofunction.ClosureIdentity))
 		}
 		r.byName[name] = f
-		r.byCode.put(f.fn, f)
+		r.byCode.Put(f.fn, f)
 	}
 }
 
@@ -302,10 +303,10 @@ func (r *Registry) functionOf(kind functionKind, fn any) (*Registration, error) 
 	if v.IsNil() {
 		return nil, fmt.Errorf("durable: %s is a nil %T", kind, fn)
 	}
-	if f, ok := r.byCode.get(v); ok {
+	if f, ok := r.byCode.Get(v); ok {
 		return f, nil
 	}
-	return nil, fmt.Errorf("durable: %s %s is not registered; add it to the registry with a name", kind, symbolOf(v.Pointer()))
+	return nil, fmt.Errorf("durable: %s %s is not registered; add it to the registry with a name", kind, gofunction.Symbol(v.Pointer()))
 }
 
 // entityOf returns the entity whose state has type t.
@@ -355,10 +356,10 @@ func (r *Registry) Lookup(fn any) (*Registration, error) {
 		unnamed := reflect.FuncOf(slices.Collect(named.Ins()), slices.Collect(named.Outs()), named.IsVariadic())
 		v = v.Convert(unnamed)
 	}
-	if f, ok := r.byCode.get(v); ok {
+	if f, ok := r.byCode.Get(v); ok {
 		return f, nil
 	}
-	return nil, fmt.Errorf("durable: %s is not registered; add it to the registry with a name", symbolOf(v.Pointer()))
+	return nil, fmt.Errorf("durable: %s is not registered; add it to the registry with a name", gofunction.Symbol(v.Pointer()))
 }
 
 // Version returns the version that the orchestrator is registered for. It is empty if

@@ -1,4 +1,6 @@
-package durable
+// Package gofunction identifies Go functions by their code, and closures by their function
+// literal.
+package gofunction
 
 import (
 	"fmt"
@@ -8,22 +10,22 @@ import (
 	"strings"
 )
 
-// byFunction maps Go functions to values. It identifies functions by their code, and
+// Map maps Go functions to values. It identifies functions by their code, and
 // closures by their function literal: if the compiler inlines the enclosing function,
 // each copy has separate code for the literal.
-type byFunction[V any] map[goFunction]V
+type Map[V any] map[function]V
 
-// goFunction identifies a function by its code or its literal. Instances of one generic
+// function identifies a function by its code or its literal. Instances of one generic
 // function may share code.
-type goFunction struct {
+type function struct {
 	signature reflect.Type
 	code      uintptr
 	literal   string
 }
 
-// put sets the value of fn.
-func (m byFunction[V]) put(fn reflect.Value, v V) {
-	f := goFunction{signature: fn.Type(), code: fn.Pointer()}
+// Put sets the value of fn.
+func (m Map[V]) Put(fn reflect.Value, v V) {
+	f := function{signature: fn.Type(), code: fn.Pointer()}
 	m[f] = v
 	if f.literal = literalOf(f.code); f.literal != "" {
 		f.code = 0
@@ -31,9 +33,9 @@ func (m byFunction[V]) put(fn reflect.Value, v V) {
 	}
 }
 
-// get returns the value of fn.
-func (m byFunction[V]) get(fn reflect.Value) (v V, ok bool) {
-	f := goFunction{signature: fn.Type(), code: fn.Pointer()}
+// Get returns the value of fn.
+func (m Map[V]) Get(fn reflect.Value) (v V, ok bool) {
+	f := function{signature: fn.Type(), code: fn.Pointer()}
 	if v, ok = m[f]; ok {
 		return v, true
 	}
@@ -44,8 +46,8 @@ func (m byFunction[V]) get(fn reflect.Value) (v V, ok bool) {
 	return v, ok
 }
 
-// closureIdentity explains in messages which closures count as one function.
-const closureIdentity = "closures of one function literal count as one function, as do literals that start on the same line"
+// ClosureIdentity explains in messages which closures count as one function.
+const ClosureIdentity = "closures of one function literal count as one function, as do literals that start on the same line"
 
 // closure and closureInGeneric match the names of function literals in the symbol
 // table. A literal inside another literal has only numbers in its name.
@@ -75,17 +77,17 @@ func frameOf(pc uintptr) runtime.Frame {
 	}
 }
 
-// symbolOf returns the symbol of the function whose code is at pc.
-func symbolOf(pc uintptr) string {
+// Symbol returns the symbol of the function whose code is at pc.
+func Symbol(pc uintptr) string {
 	if f := frameOf(pc); f.Function != "" {
 		return strings.TrimSuffix(f.Function, "-fm")
 	}
 	return "at an unknown address"
 }
 
-// isGeneric reports whether a symbol is an instance of a generic function or a method
+// IsGeneric reports whether a symbol is an instance of a generic function or a method
 // of a generic type. The code of such a function differs between references to it. A
 // closure in such a function is an ordinary closure.
-func isGeneric(symbol string) bool {
+func IsGeneric(symbol string) bool {
 	return strings.Contains(symbol, "[...]") && !closureInGeneric.MatchString(symbol)
 }
