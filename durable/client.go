@@ -118,9 +118,9 @@ func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, er
 	return p, nil
 }
 
-// AllInstances returns an iterator over all instances that match q, starting with the page that
-// q.Continuation selects. It reads pages on demand. If a page cannot be read, it yields
-// the error and ends. It skips unreadable instances; [Client.ListInstances] reports them.
+// AllInstances returns an iterator over all instances that match q, starting with the
+// page that q.Continuation selects. It reads pages on demand. If a page cannot be read,
+// it yields the error and ends. It skips unreadable instances; [Client.ListInstances] reports them.
 func (c *Client) AllInstances(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
 	return func(yield func(*InstanceState, error) bool) {
 		for page, err := range c.pages(ctx, q.rows()) {
@@ -386,8 +386,8 @@ func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, 
 	return listEntities(ctx, c, q)
 }
 
-// AllEntities returns an iterator over all entities that match q. Like [Client.AllInstances], it
-// reads pages on demand.
+// AllEntities returns an iterator over all entities that match q. Like
+// [Client.AllInstances], it reads pages on demand.
 func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*EntityState, error] {
 	return func(yield func(*EntityState, error) bool) {
 		for {
