@@ -44,8 +44,9 @@ type owner struct {
 
 // look is one poll of the mailbox.
 type look struct {
-	over chan struct{} // closed at the end of the poll
-	err  error         // result of the poll; set before over is closed
+	begun bool          // guarded by owner.mu
+	over  chan struct{} // closed at the end of the poll
+	err   error         // result of the poll; set before over is closed
 }
 
 // errNotOwner is returned for records in memory that may be outdated.
@@ -251,6 +252,7 @@ func (o *owner) receive() {
 	worked, newest := last, o.store.Newest()
 	for {
 		began := time.Now()
+		o.beginLook()
 		took, err := o.takeMail(within)
 		o.lookedInto(err)
 		within = lookWithin
@@ -304,6 +306,17 @@ func (o *owner) awaitLook(gap time.Duration, newest uint64) bool {
 			timer.Stop()
 			return false
 		}
+	}
+}
+
+// beginLook begins the next poll, which serves all earlier calls of wake.
+func (o *owner) beginLook() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.looking.begun = true
+	select {
+	case <-o.look:
+	default:
 	}
 }
 
@@ -423,11 +436,13 @@ func (o *owner) drainSince(ctx context.Context, since int64) error {
 	for {
 		o.mu.Lock()
 		done, looking := o.drained > since, o.looking
+		if !done && !looking.begun { // otherwise the wake would start one poll more
+			o.wake()
+		}
 		o.mu.Unlock()
 		if done {
 			return nil
 		}
-		o.wake()
 		select {
 		case <-looking.over:
 			if looking.err != nil {

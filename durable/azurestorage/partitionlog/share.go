@@ -1,6 +1,7 @@
 package partitionlog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
@@ -169,6 +171,7 @@ func (s *share) ask(ctx context.Context, r partition.Request, direct func(*parti
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
 	}
+	chance.TakeTurn(ctx, turn{"request", s.number}, bytes.NewReader(r.Message))
 	if o := s.owner(); o != nil && o.isDirect(ctx, s.mail.lastMailed()) {
 		err := direct(o.Partition)
 		if !errors.Is(err, logstore.ErrClosed) || ctx.Err() != nil {

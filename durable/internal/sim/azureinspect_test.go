@@ -256,7 +256,7 @@ func (a *azure) Audit() (faults []string) {
 	}
 	for _, row := range a.account.Rows("SimInstances") {
 		id := row.PartitionKey
-		past, err := a.client.History(context.Background(), id)
+		past, err := a.client.History(a.Context(context.Background(), "oracle"), id)
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("history of %s: %v", id, err))
 			continue
@@ -283,7 +283,7 @@ func (a *azure) Audit() (faults []string) {
 func (a *azure) trackedEvents(id, execution string) (events []history.Event, err error) {
 	next := map[string]int{}
 	for q := (provider.TrackingQuery{}); ; {
-		page, err := a.client.Tracking(context.Background(), id, q)
+		page, err := a.client.Tracking(a.Context(context.Background(), "oracle"), id, q)
 		if err != nil {
 			return nil, err
 		}

@@ -302,7 +302,7 @@ func (p logProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkIte
 }
 
 func (l *logs) Status(id string) (history.RuntimeStatus, error) {
-	state, err := l.client.Instance(context.Background(), id, provider.Fetch{})
+	state, err := l.client.Instance(l.Context(context.Background(), "oracle"), id, provider.Fetch{})
 	if err != nil {
 		return 0, err
 	}
@@ -331,7 +331,7 @@ func (l *logs) Pending() (all []string) {
 	}
 	var t provider.Totals
 	err := awaitUnowned(func() (err error) {
-		t, err = l.client.Totals(context.Background())
+		t, err = l.client.Totals(l.Context(context.Background(), "oracle"))
 		return err
 	})
 	switch {
@@ -349,7 +349,7 @@ func (l *logs) Settle() { l.account.Wait() }
 func (l *logs) Stored() (all []string) {
 	err := awaitUnowned(func() error {
 		var list lister
-		err := l.client.Export(context.Background(), &list, provider.ExportOptions{})
+		err := l.client.Export(l.Context(context.Background(), "oracle"), &list, provider.ExportOptions{})
 		all = list
 		return err
 	})
