@@ -105,8 +105,8 @@ func TestImports_FollowTheLayers(t *testing.T) {
 		}},
 		{from: "durable/embedded", to: module, but: []string{
 			module + "durable/embedded", module + "durable/embedded/internal/hubfile", module + "durable/history", module + "durable/provider",
-			module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/internal/logstore", module + "durable/internal/partition",
-			module + "durable/internal/reclaim",
+			module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/internal/logstore", module + "durable/internal/metering",
+			module + "durable/internal/partition", module + "durable/internal/reclaim",
 		}},
 		{from: "durable/internal/partition", to: module, but: []string{
 			module + "durable/history", module + "durable/provider", module + "durable/internal/inuse", module + "durable/internal/logstore",

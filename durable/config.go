@@ -351,6 +351,11 @@ type LifecycleEvent struct {
 //	durabletask.stalls              counter    code that did not yield, by durabletask.type,
 //	                                           durabletask.task.name and durabletask.outcome
 //	                                           (reported, given_up)
+//	durabletask.non_determinism     counter    episodes that deviated from their history, by
+//	                                           durabletask.task.name
+//	durabletask.instances.waiting   gauge      instances that wait for a function, by durabletask.type,
+//	                                           durabletask.task.name and durabletask.reason (unknown,
+//	                                           refused, different, crashed, blocked)
 type Metrics struct{ Provider metric.MeterProvider }
 
 // Tracing writes spans to an OpenTelemetry tracer provider. It is also a field of

@@ -189,7 +189,7 @@ func headings(t *testing.T, path string) (anchors []string) {
 var docsImports = []string{
 	"bytes", "cmp", "context", "database/sql", "encoding/json", "errors", "fmt", "io", "log/slog", "net/http", "os", "path/filepath", "slices", "strconv", "strings",
 	"testing", "time", "github.com/labstack/echo/v4", module + "durable", module + "durable/azurestorage", module + "durable/durabletest",
-	module + "durable/embedded", module + "handler",
+	module + "durable/embedded", module + "handler", module + "handler/prometheus",
 }
 
 // Every Go block must compile and pass go vet in its own module, like an app. The

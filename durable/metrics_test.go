@@ -61,6 +61,9 @@ func countWorkItems(t *testing.T, sessions bool) {
 			"completed Listener orchestration 2",
 			"completed Parent orchestration 5",
 			"completed Step activity 2",
+			"failed Child orchestration 0", // reported before the first failure
+			"failed Listener orchestration 0",
+			"failed Parent orchestration 0",
 			"failed Step activity 1",
 		}
 		if !slices.Equal(got, want) {

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -45,6 +46,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create the worker's metrics: %w", err)
 	}
+	defer w.meter(meter, cfg.Logger)()
 	engine := cfg.engine()
 	engine.FailUnknownAfter = w.failUnknownAfter()
 	engine.Waiting, engine.Stalls, engine.Crashes, engine.Meter = &w.waiting, &w.stalls, openCrashes(cfg), meter
@@ -52,6 +54,24 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.dispatcher.Store(dispatcher)
 	defer w.dispatcher.Store(nil)
 	return dispatcher.Run(ctx)
+}
+
+// meter starts to report the worker's orchestrators and the instances that wait. stop ends that.
+func (w *Worker) meter(m *metering.Meter, log *slog.Logger) (stop func()) {
+	for _, name := range w.registry.Orchestrators() {
+		m.Expect(name)
+	}
+	unregister, err := m.ObserveWaiting(func() (all []metering.WaitingInstances) {
+		for _, f := range w.Blocked() {
+			all = append(all, f.metered())
+		}
+		return all
+	})
+	if err != nil {
+		log.Warn("cannot report waiting instances as metrics", "error", err)
+		return func() {}
+	}
+	return func() { _ = unregister() } // fails only if called twice
 }
 
 // RunningActivity is an activity that is running in a worker.
@@ -163,6 +183,28 @@ type BlockedFunction struct {
 	Runs      bool      // the function is running and does not yield
 	Operation string    // the running operation of an entity
 	Stack     string    // stack of the code that does not yield, from one of the instances
+}
+
+// metered returns the instances for the metrics.
+func (f BlockedFunction) metered() metering.WaitingInstances {
+	w := metering.WaitingInstances{Kind: metering.Orchestration, Name: f.Name, Reason: metering.Unknown, Count: len(f.Instances)}
+	switch f.Kind {
+	case "activity":
+		w.Kind = metering.Activity
+	case "entity":
+		w.Kind = metering.Entity
+	}
+	switch {
+	case f.Crashed:
+		w.Reason = metering.Crashed
+	case f.Differs:
+		w.Reason = metering.Different
+	case f.Stalled, f.Runs:
+		w.Reason = metering.Blocked
+	case f.Refusal != "":
+		w.Reason = metering.Unwanted
+	}
+	return w
 }
 
 // String describes the function and the reason of the wait.

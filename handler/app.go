@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/memlimit"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/metric"
 )
 
 // An App is a durable app: its functions, triggers and routes.
@@ -30,6 +32,17 @@ type App struct {
 	// route returns an error of package durable, the server answers with the matching status. If a
 	// route panics, it answers with status 500.
 	Routes func(api *echo.Group, c *durable.Client)
+
+	// Metrics collects the metrics of a standalone app and serves them to Prometheus at /metrics. They then
+	// have no other receiver. The usual value is prometheus.New() of package handler/prometheus. It may be
+	// nil. An app behind the Functions host ignores it.
+	Metrics MetricsPage
+}
+
+// A MetricsPage collects metrics and serves their current values over HTTP.
+type MetricsPage interface {
+	metric.MeterProvider
+	http.Handler
 }
 
 // Exit codes of [Main]. If the handler exits with a code other than 0, the Functions host restarts it,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,6 +168,9 @@ type Config struct {
 	// onDevMachine reports that the host is `func start` of Core Tools.
 	onDevMachine bool
 
+	// metrics serves the metrics, or is nil.
+	metrics http.Handler
+
 	// sources maps the full path of each setting to its source. It is nil if the program created the
 	// Config itself.
 	sources map[string]string
@@ -196,6 +200,19 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Worker.Logger == nil {
 		c.Worker.Logger = c.Logger
+	}
+	return c
+}
+
+// withMetrics returns a copy of c whose metrics go to page, unless page is nil.
+func (c Config) withMetrics(page MetricsPage) Config {
+	switch {
+	case page == nil:
+	case c.BehindHost:
+		c.Notices = append(slices.Clone(c.Notices), "The app serves no metrics at "+management.MetricsPath+
+			" behind the Functions host, where a request reaches any one of the processes. Export them over OTLP instead.")
+	default:
+		c.metrics, c.Worker.Metrics.Provider, c.Storage.MeterProvider, c.PartitionLog.MeterProvider = page, page, page, page
 	}
 	return c
 }
@@ -332,7 +349,7 @@ func (c Config) storageNotice() string {
 
 // embeddedConfig returns the configuration of a hub in a local file.
 func (c Config) embeddedConfig() embedded.Config {
-	return embedded.Config{Relaxed: c.Embedded.Relaxed, AllowNetworkFile: c.Embedded.AllowNetworkFile, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger}
+	return embedded.Config{Relaxed: c.Embedded.Relaxed, AllowNetworkFile: c.Embedded.AllowNetworkFile, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger, MeterProvider: c.Storage.MeterProvider}
 }
 
 // partitionLogConfig returns the configuration of a hub in partition logs.

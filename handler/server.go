@@ -64,7 +64,7 @@ var _ http.Handler = (*Server)(nil)
 // New returns a Server for app. It does no I/O and always succeeds: if app or cfg is not valid, the
 // Server answers every request with status 503 and the reason.
 func New(app App, cfg Config) *Server {
-	cfg = cfg.WithDefaults().withoutSecrets()
+	cfg = cfg.WithDefaults().withMetrics(app.Metrics).withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
 	s.front = web.New(web.Config{
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
@@ -72,7 +72,7 @@ func New(app App, cfg Config) *Server {
 	})
 	s.api = management.New(management.Config{
 		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Access: management.Access{Key: cfg.Key, ReadKey: cfg.ReadKey}, BehindHost: cfg.BehindHost,
-		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() management.Configuration { return s.cfg.report() },
+		AppLease: !cfg.Storage.AppLease.Disabled, Metrics: cfg.metrics, Configuration: func() management.Configuration { return s.cfg.report() },
 	}, s.front, s.state, s.draining, s.logger)
 	s.console = console.New(console.Config{TaskHub: cfg.Storage.TaskHub, API: s.api, TraceURL: cfg.TraceURL}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()

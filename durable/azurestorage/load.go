@@ -102,37 +102,51 @@ func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.Queu
 	})
 }
 
-// observeQueues makes the metrics report the load of the queues that this worker reads. stop ends
-// that.
-func (h *TaskHub) observeQueues() (stop func()) {
+// observeHub makes the metrics report the state of the hub as this worker knows it. stop ends that.
+func (h *TaskHub) observeHub() (stop func()) {
 	unregister, err := h.meter.Observe(h.observe)
 	if err != nil {
-		h.log.Warn("cannot report queue lengths as metrics", "error", err)
+		h.log.Warn("cannot report the state of the hub as metrics", "error", err)
 		return func() {}
 	}
 	return func() { _ = unregister() } // fails only if called twice
 }
 
-// observeTimeout limits the duration of one observation of the queues.
-const observeTimeout = 10 * time.Second
+// observeTimeout limits the duration of one observation of the hub. It is shorter than a collector of
+// metrics waits, so that the other metrics arrive while storage is unreachable.
+const observeTimeout = 5 * time.Second
 
-// observe returns the load of the queues that this worker reads.
-func (h *TaskHub) observe(ctx context.Context) ([]metering.QueueState, error) {
+// observe returns the state of the hub: the load of the queues that this worker reads, and what it
+// knows about the hub. It makes two requests per queue, and one or two to read the owners.
+func (h *TaskHub) observe(ctx context.Context) metering.HubState {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	queues := []*store.Queue{h.workItems}
+	state := metering.HubState{Undecodable: new(len(h.undecodable.all()))}
+	queues, starts := []*store.Queue{h.workItems}, []*time.Duration{nil}
 	for _, p := range h.partitions {
 		if p.isListening() {
-			queues = append(queues, p.queue)
+			queues, starts = append(queues, p.queue), append(starts, new(p.oldestStart.age(time.Now())))
 		}
 	}
-	loads := make([]provider.QueueLoad, len(queues))
-	if err := readLoads(ctx, queues, loads); err != nil {
-		return nil, err
+	loads, owners := make([]provider.QueueLoad, len(queues)), map[string]string(nil)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return readLoads(groupCtx, queues, loads) })
+	group.Go(func() (err error) {
+		owners, err = h.leases.Owners(groupCtx)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		h.log.Debug("cannot read the state of the hub for the metrics", "error", err)
+		return state
 	}
-	states := make([]metering.QueueState, len(queues))
+	state.Unowned = new(0)
+	for _, q := range h.controlQueues {
+		if owners[q.Name] == "" {
+			*state.Unowned++
+		}
+	}
 	for i, q := range queues {
-		states[i] = metering.QueueState{Queue: q.Name, Length: loads[i].Length, Latency: loads[i].Latency}
+		state.Queues = append(state.Queues, metering.QueueState{Queue: q.Name, Length: loads[i].Length, Latency: loads[i].Latency, StartLatency: starts[i]})
 	}
-	return states, nil
+	return state
 }

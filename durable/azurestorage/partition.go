@@ -22,6 +22,8 @@ type partition struct {
 	wake    store.Nudge // this process has sent a message to the queue
 	backlog backlog
 
+	oldestStart oldestStart
+
 	mu       sync.Mutex // protects the following
 	reading  *reading   // nil unless the queue is being read
 	stopping bool       // the last reading is being stopped

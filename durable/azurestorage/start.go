@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -362,12 +363,37 @@ func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
 	}
 	quiet := slices.DeleteFunc(slices.Clone(h.partitions), func(p *partition) bool { return !p.isQuiet() })
 	q := instances.PendingQuery{Before: now.Add(-interruptedAfter), Direct: onlyInterrupted || len(quiet) == 0}
-	return h.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
+	oldest := map[*partition]time.Time{}
+	err := h.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
+		p, due := h.partitionOf(row.State.Instance.InstanceID), dueSince(&row.State)
+		if first, known := oldest[p]; !known || due.Before(first) {
+			oldest[p] = due
+		}
 		if !o.isOverdue(row, quiet, now) {
 			return nil
 		}
 		return h.starts.resendStart(ctx, row.State.Instance)
 	})
+	if err == nil && !onlyInterrupted {
+		for _, p := range h.partitions {
+			p.oldestStart.set(oldest[p])
+		}
+	}
+	return err
+}
+
+// oldestStart is the time from which the oldest pending instance of a partition may start, as of
+// the last scan. An instance that has started since then counts until the next scan.
+type oldestStart struct{ at atomic.Pointer[time.Time] }
+
+func (o *oldestStart) set(due time.Time) { o.at.Store(&due) }
+
+// age returns the waiting time of the instance at now, or 0 without one.
+func (o *oldestStart) age(now time.Time) time.Duration {
+	if at := o.at.Load(); at != nil && !at.IsZero() {
+		return max(0, now.Sub(*at))
+	}
+	return 0
 }
 
 // isOverdue reports whether this process must resend the start of a pending instance. quiet are the

@@ -168,7 +168,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	}
 	h.resources.warnAboutLogHub(ctx)
 	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
-	defer h.observeQueues()()
+	defer h.observeHub()()
 
 	// Work continues after the end of ctx until all dispatched items are settled or the drain
 	// timeout is over.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
 )
 
 // Defaults of [Config].
@@ -51,6 +53,10 @@ type Config struct {
 
 	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
+
+	// MeterProvider receives the metrics of the hub: waiting work and free disk space. Default: no
+	// metrics.
+	MeterProvider metric.MeterProvider
 
 	compact bool // compact the file even if little of it is free
 }

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded/internal/hubfile"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -24,6 +26,7 @@ type Hub struct {
 	log   *slog.Logger
 	file  *hubfile.File
 	store *logstore.Store
+	meter *metering.Hub
 	began uint64 // number of the last group when the file was opened
 }
 
@@ -69,6 +72,9 @@ func open(path string, cfg Config) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{path: path, log: cfg.Logger}
+	if h.meter, err = metering.NewHub(cfg.MeterProvider); err != nil {
+		return nil, err
+	}
 	log := cfg.Logger.With("path", path)
 	h.file, err = hubfile.Open(path, hubfile.Options{
 		Tables: partition.Tables, LockTimeout: cfg.LockTimeout, Relaxed: cfg.Relaxed, Contact: cfg.Contact, Logger: log,
@@ -141,6 +147,34 @@ func (h *Hub) fileError(err error) error {
 		h.log.Error("the database panicked", "path", h.path, "error", panicked, "stack", string(panicked.Stack))
 	}
 	return fileError(h.path, err)
+}
+
+// Run implements [provider.Worker].
+func (h *Hub) Run(ctx context.Context) error {
+	stop, err := h.meter.Observe(h.observe)
+	if err != nil {
+		h.log.Warn("cannot report the state of the hub as metrics", "error", err)
+	} else {
+		defer func() { _ = stop() }() // it cannot fail the first time
+	}
+	return h.engine.Run(ctx)
+}
+
+// observe returns the waiting work and the free disk space, for the metrics.
+func (h *Hub) observe(context.Context) metering.HubState {
+	waits, name := h.Backlog(), filepath.Base(h.path)
+	state := metering.HubState{Queues: []metering.QueueState{
+		{Queue: name, Length: waits.Messages.Length, Latency: waits.Messages.Latency, StartLatency: new(waits.StartLatency)},
+		{Queue: name + "/activities", Length: waits.Activities.Length, Latency: waits.Activities.Latency},
+	}}
+	free, err := disk.Of(h.path).Free(filepath.Dir(h.path))
+	switch {
+	case err == nil:
+		state.DiskFree = &free
+	case !errors.Is(err, errors.ErrUnsupported):
+		h.log.Debug("cannot read the free disk space for the metrics", "path", h.path, "error", err)
+	}
+	return state
 }
 
 // Check implements [provider.Checker]. It fails if the file was deleted, moved or cannot be

@@ -18,12 +18,12 @@ func TestMetrics_ReportThePartitionsOfAWorker(t *testing.T) {
 		expect := func(when string, owned int, changes string) {
 			s.Helper()
 			sum := 0.0
-			for name, n := range meteringtest.Recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue") {
+			for name, n := range meteringtest.Recorded(s.T, reader, "durabletask.partitions.owned", "durabletask.queue") {
 				if sum += n; n < 0 || n > 1 {
 					s.Errorf("%s: %s is owned %v times", when, name, n)
 				}
 			}
-			got := fmt.Sprint(meteringtest.Recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change"))
+			got := fmt.Sprint(meteringtest.Recorded(s.T, reader, "durabletask.partitions.changes", "durabletask.partition.change"))
 			if int(sum) != owned || got != changes {
 				s.Errorf("%s: %v partitions are owned after %s, want %d after %s", when, sum, got, owned, changes)
 			}
@@ -31,7 +31,7 @@ func TestMetrics_ReportThePartitionsOfAWorker(t *testing.T) {
 		stop := s.work(h)
 		s.greet(durable.NewClient(h, greetings), 16)
 		expect("one worker", 4, "map[acquired:4]")
-		lengths := meteringtest.Recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
+		lengths := meteringtest.Recorded(s.T, reader, "durabletask.queue.length", "durabletask.queue")
 		for n := range 4 {
 			if _, ok := lengths[fmt.Sprintf("sim-log/p%02d", n)]; !ok {
 				s.Errorf("queue lengths were reported for %v; want partition %d, too", lengths, n)
@@ -53,7 +53,7 @@ func TestMetrics_ReportThePartitionsOfAWorker(t *testing.T) {
 		expect("alone again", 4, "map[acquired:8 lost:2 released:2]")
 		stop()
 		expect("at the end", 0, "map[acquired:8 lost:2 released:6]")
-		if n := len(meteringtest.Recorded(t, reader, "durabletask.queue.length", "durabletask.queue")); n > 0 {
+		if n := len(meteringtest.Recorded(s.T, reader, "durabletask.queue.length", "durabletask.queue")); n > 0 {
 			s.Errorf("queue lengths of %d queues were reported after the end; want none", n)
 		}
 	})

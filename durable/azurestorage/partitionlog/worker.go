@@ -101,7 +101,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.ended()
 	stop, err := h.meter.Observe(h.observe)
 	if err != nil {
-		h.log.Warn("cannot report the backlogs of partitions as metrics", "error", err)
+		h.log.Warn("cannot report the state of the hub as metrics", "error", err)
 	} else {
 		defer func() { _ = stop() }() // it cannot fail the first time
 	}
@@ -382,17 +382,41 @@ func ascii(text string, most int) string {
 	return text[:min(len(text), most)]
 }
 
-// observe returns the backlogs of the partitions that this worker owns, for the metrics.
-func (h *Hub) observe(context.Context) (states []metering.QueueState, err error) {
-	activities := metering.QueueState{Queue: h.blobs.Name + "/activities"}
+// observe returns the state of the hub for the metrics: the backlogs of the partitions that this
+// worker owns, and the number of partitions without an owner. It makes one request, which reads the
+// heartbeats of the workers.
+func (h *Hub) observe(ctx context.Context) (state metering.HubState) {
+	activities, owned := metering.QueueState{Queue: h.blobs.Name + "/activities"}, make(map[int]bool)
 	for _, o := range h.owners() {
 		waits := o.Backlog()
-		states = append(states, metering.QueueState{Queue: o.share.queue(), Length: waits.Messages.Length, Latency: waits.Messages.Latency})
+		owned[o.share.number] = true
+		state.Queues = append(state.Queues, metering.QueueState{
+			Queue: o.share.queue(), Length: waits.Messages.Length, Latency: waits.Messages.Latency, StartLatency: new(waits.StartLatency),
+		})
 		activities.Length += waits.Activities.Length
 		activities.Latency = max(activities.Latency, waits.Activities.Latency)
 	}
-	return append(states, activities), nil
+	state.Queues = append(state.Queues, activities)
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	all, _, err := h.heartbeats(ctx)
+	if err != nil {
+		h.log.Debug("cannot read the state of the hub for the metrics", "error", err)
+		return state
+	}
+	delete(all, h.cfg.WorkerID) // it may be older than owned
+	for _, beat := range all {
+		for n := range beat.Backlogs {
+			owned[n] = true
+		}
+	}
+	state.Unowned = new(len(h.shares) - len(owned))
+	return state
 }
+
+// observeTimeout limits the duration of one observation. It is shorter than a collector of metrics
+// waits.
+const observeTimeout = 5 * time.Second
 
 // Load implements [provider.LoadReporter]. For partitions of other workers it returns their last
 // reports; for partitions without an owner it counts stored work.

@@ -33,6 +33,9 @@ type Disk interface {
 	// SyncDir makes the names of new files in a folder durable. It does nothing on systems that
 	// cannot sync folders.
 	SyncDir(dir string) error
+	// Free returns the number of bytes that this process can still write to the file system of a
+	// folder. The error is [errors.ErrUnsupported] on systems that do not report it.
+	Free(dir string) (int64, error)
 }
 
 // replaced holds the disks that replace the operating system's, by folder.
@@ -83,6 +86,9 @@ func (System) SyncDir(dir string) error {
 	}
 	return err
 }
+
+// Free implements [Disk].
+func (System) Free(dir string) (int64, error) { return free(dir) }
 
 type systemFile struct{ *os.File }
 

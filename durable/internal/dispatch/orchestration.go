@@ -178,6 +178,9 @@ func (s *session) decide(past []history.Event, messages []provider.TaskMessage) 
 	if broken != nil {
 		return nil, nil, broken
 	}
+	if x.live != nil && x.live.Divergence() != nil {
+		s.d.config.Meter.NonDeterministic(s.name())
+	}
 	for _, m := range dropped {
 		s.log.Info("discarded a message", "eventType", m.message.Event.Type(), "reason", m.reason)
 	}

@@ -3,6 +3,7 @@ package metering
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -52,9 +53,13 @@ type Hub struct {
 	operations metric.Float64Histogram
 	retries    metric.Int64Counter
 
-	source  metric.Meter
-	waiting metric.Int64ObservableGauge
-	latency metric.Float64ObservableGauge
+	source      metric.Meter
+	waiting     metric.Int64ObservableGauge
+	latency     metric.Float64ObservableGauge
+	starts      metric.Float64ObservableGauge
+	unowned     metric.Int64ObservableGauge
+	undecodable metric.Int64ObservableGauge
+	free        metric.Int64ObservableGauge
 }
 
 // NewHub returns a Hub that records to p; nil if p is nil.
@@ -64,7 +69,7 @@ func NewHub(p metric.MeterProvider) (*Hub, error) {
 	}
 	source := p.Meter(scope)
 	h := &Hub{source: source}
-	var errs [10]error
+	var errs [14]error
 	h.owned, errs[0] = source.Int64UpDownCounter("durabletask.partitions.owned",
 		metric.WithUnit("{partition}"), metric.WithDescription("Partitions that this worker owns."))
 	h.changes, errs[1] = source.Int64Counter("durabletask.partitions.changes",
@@ -85,6 +90,14 @@ func NewHub(p metric.MeterProvider) (*Hub, error) {
 		metric.WithUnit("{message}"), metric.WithDescription("Approximate number of messages in a queue that this worker reads; 0 if all are hidden."))
 	h.latency, errs[9] = source.Float64ObservableGauge("durabletask.queue.latency",
 		metric.WithUnit("s"), metric.WithDescription("Waiting time of the first message in a queue."))
+	h.starts, errs[10] = source.Float64ObservableGauge("durabletask.queue.start.latency",
+		metric.WithUnit("s"), metric.WithDescription("Waiting time of the oldest due instance in a queue that has not started."))
+	h.unowned, errs[11] = source.Int64ObservableGauge("durabletask.partitions.unowned",
+		metric.WithUnit("{partition}"), metric.WithDescription("Partitions of the hub that no worker owns, as this worker knows them."))
+	h.undecodable, errs[12] = source.Int64ObservableGauge("durabletask.messages.undecodable",
+		metric.WithUnit("{message}"), metric.WithDescription("Messages that this worker cannot decode, in their queue or set aside."))
+	h.free, errs[13] = source.Int64ObservableGauge("durabletask.disk.free",
+		metric.WithUnit("By"), metric.WithDescription("Free space on the disk of a hub in a local file, for this process."))
 	return h, errors.Join(errs[:]...)
 }
 
@@ -93,27 +106,79 @@ type QueueState struct {
 	Queue   string
 	Length  int
 	Latency time.Duration
+	// StartLatency is the waiting time of the oldest due instance that has not started; nil if unknown.
+	StartLatency *time.Duration
 }
 
-// Observe calls look for the state of the queues at each collection of the metrics, until stop
-// is called.
-func (h *Hub) Observe(look func(ctx context.Context) ([]QueueState, error)) (stop func() error, err error) {
+// HubState describes a hub at one moment. Fields that the hub does not know are nil.
+type HubState struct {
+	Queues      []QueueState
+	Unowned     *int   // partitions without an owner
+	Undecodable *int   // messages
+	DiskFree    *int64 // bytes
+}
+
+// LookEvery is the shortest time between two looks at a hub. Collections in between report the
+// state of the last look, so that frequent collections cost no storage requests.
+const LookEvery = 30 * time.Second
+
+// Observe calls look for the state of the hub when the metrics are collected, at most once per
+// [LookEvery], until stop is called. look returns the part of the state that it can read. It must not
+// fail the collection, because a collector then loses all other metrics.
+func (h *Hub) Observe(look func(ctx context.Context) HubState) (stop func() error, err error) {
 	if h == nil {
 		return func() error { return nil }, nil
 	}
+	o := &observation{look: look}
 	r, err := h.source.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
-		states, err := look(ctx)
-		for _, s := range states {
-			queue := metric.WithAttributes(queueKey.String(s.Queue))
-			to.ObserveInt64(h.waiting, int64(s.Length), queue)
-			to.ObserveFloat64(h.latency, s.Latency.Seconds(), queue)
-		}
-		return err
-	}, h.waiting, h.latency)
+		h.report(o.state(ctx), to)
+		return nil
+	}, h.waiting, h.latency, h.starts, h.unowned, h.undecodable, h.free)
 	if err != nil {
 		return nil, err
 	}
 	return r.Unregister, nil
+}
+
+// report reports the state of the hub to an observer.
+func (h *Hub) report(state HubState, to metric.Observer) {
+	for _, s := range state.Queues {
+		queue := metric.WithAttributes(queueKey.String(s.Queue))
+		to.ObserveInt64(h.waiting, int64(s.Length), queue)
+		to.ObserveFloat64(h.latency, s.Latency.Seconds(), queue)
+		if s.StartLatency != nil {
+			to.ObserveFloat64(h.starts, s.StartLatency.Seconds(), queue)
+		}
+	}
+	if state.Unowned != nil {
+		to.ObserveInt64(h.unowned, int64(*state.Unowned))
+	}
+	if state.Undecodable != nil {
+		to.ObserveInt64(h.undecodable, int64(*state.Undecodable))
+	}
+	if state.DiskFree != nil {
+		to.ObserveInt64(h.free, *state.DiskFree)
+	}
+}
+
+// An observation caches the state of a hub.
+type observation struct {
+	look func(ctx context.Context) HubState
+
+	mu   sync.Mutex // guards the fields below
+	at   time.Time
+	last HubState
+}
+
+// state returns the state of the hub, at most LookEvery old.
+func (o *observation) state(ctx context.Context) HubState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.at.IsZero() || time.Since(o.at) >= LookEvery {
+		o.last = o.look(ctx)
+		o.at = time.Now()
+	}
+	return o.last
 }
 
 // The keys of attributes.

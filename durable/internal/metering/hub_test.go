@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,8 +55,11 @@ func TestHub_RecordsAllMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := h.Observe(func(context.Context) ([]QueueState, error) {
-		return []QueueState{{Queue: "q", Length: 3, Latency: 2 * time.Second}}, nil
+	stop, err := h.Observe(func(context.Context) HubState {
+		return HubState{
+			Queues:  []QueueState{{Queue: "q", Length: 3, Latency: 2 * time.Second, StartLatency: new(time.Second)}, {Queue: "r"}},
+			Unowned: new(0), Undecodable: new(4), DiskFree: new(int64(5)),
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,15 +74,21 @@ func TestHub_RecordsAllMetrics(t *testing.T) {
 	h.Operation("queue", "PutMessage", Throttled, time.Second, 1)
 	h.Operation("queue", "PutMessage", OK, time.Second, 2)
 	want := []string{
+		"disk.free : 5",
 		"history_cache.lookups cache.hit=false: 1",
 		"history_cache.lookups cache.hit=true: 1",
 		"messages.held_back queue=q reason=unreadable: 1",
 		"messages.poison queue=q: 1",
+		"messages.undecodable : 4",
 		"partitions.changes partition.change=acquired queue=q: 1",
 		"partitions.owned queue=q: 1",
+		"partitions.unowned : 0",
 		"queue.latency queue=q: 2",
+		"queue.latency queue=r: 0",
 		"queue.length queue=q: 3",
+		"queue.length queue=r: 0",
 		"queue.message.age queue=q: 1, 0 s",
+		"queue.start.latency queue=q: 1",
 		"storage.operation.duration outcome=ok storage.operation=PutMessage storage.service=queue: 1, 1 s",
 		"storage.operation.duration outcome=throttled storage.operation=PutMessage storage.service=queue: 1, 1 s",
 		"storage.retries storage.operation=PutMessage storage.service=queue: 1",
@@ -92,6 +102,49 @@ func TestHub_RecordsAllMetrics(t *testing.T) {
 	if _, ok := collect(t, reader)["durabletask.queue.length"]; ok {
 		t.Error("the queues are observed after stop")
 	}
+}
+
+// A collector may collect every second, and several may collect at the same time.
+func TestHub_LooksAtTheHubAtMostOncePer30Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, looks := sdk.NewManualReader(), 0
+		h, err := NewHub(sdk.NewMeterProvider(sdk.WithReader(reader)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Observe(func(context.Context) HubState {
+			if looks++; looks == 3 {
+				return HubState{Undecodable: new(3)}
+			}
+			return HubState{Queues: []QueueState{{Queue: "q", Length: looks}}, Undecodable: new(looks)}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for second := range 150 {
+			var all metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, m := range all.ScopeMetrics[0].Metrics {
+				if g, ok := m.Data.(metricdata.Gauge[int64]); ok {
+					got += fmt.Sprint(" ", m.Name, " ", g.DataPoints[0].Value)
+				}
+			}
+			n := second/30 + 1
+			want := fmt.Sprintf(" durabletask.queue.length %d durabletask.messages.undecodable %d", n, n)
+			if n == 3 {
+				want = " durabletask.messages.undecodable 3"
+			}
+			if got != want {
+				t.Errorf("second %d:%s, want%s", second, got, want)
+			}
+			time.Sleep(time.Second)
+		}
+		if looks != 5 {
+			t.Errorf("%d looks in 150 seconds, want 5", looks)
+		}
+	})
 }
 
 func TestHub_NilDoesNothing(t *testing.T) {

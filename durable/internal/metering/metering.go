@@ -43,13 +43,37 @@ const (
 	GivenUp  StallOutcome = "given_up" // the worker has stopped waiting for it
 )
 
+// A WaitReason is the reason why a worker does not continue instances.
+type WaitReason string
+
+// The reasons why a worker does not continue instances.
+const (
+	Unknown   WaitReason = "unknown"   // the worker does not have the function
+	Unwanted  WaitReason = "refused"   // the worker does not accept the function's version
+	Different WaitReason = "different" // the function deviates from the histories of the instances
+	Crashed   WaitReason = "crashed"   // the function has crashed the process
+	Blocked   WaitReason = "blocked"   // the function does not yield
+)
+
+// WaitingInstances counts the instances that a worker does not continue because of one function.
+type WaitingInstances struct {
+	Kind   Kind
+	Name   string // of the function
+	Reason WaitReason
+	Count  int
+}
+
 // Meter records work items.
 type Meter struct {
-	finished metric.Int64Counter
-	active   metric.Int64UpDownCounter
-	took     metric.Float64Histogram
-	waited   metric.Float64Histogram
-	stalls   metric.Int64Counter
+	finished  metric.Int64Counter
+	active    metric.Int64UpDownCounter
+	took      metric.Float64Histogram
+	waited    metric.Float64Histogram
+	stalls    metric.Int64Counter
+	deviation metric.Int64Counter
+
+	source  metric.Meter
+	waiting metric.Int64ObservableGauge
 }
 
 // seconds are the histogram bounds, from a millisecond to an hour.
@@ -61,8 +85,8 @@ func New(p metric.MeterProvider) (*Meter, error) {
 		return nil, nil
 	}
 	source := p.Meter(scope)
-	m := &Meter{}
-	var errs [5]error
+	m := &Meter{source: source}
+	var errs [7]error
 	m.finished, errs[0] = source.Int64Counter("durabletask.work_items",
 		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker completed, failed or abandoned: steps of orchestrations, activities, and batches of entity operations."))
 	m.active, errs[1] = source.Int64UpDownCounter("durabletask.work_items.active",
@@ -73,7 +97,55 @@ func New(p metric.MeterProvider) (*Meter, error) {
 		metric.WithUnit("s"), metric.WithDescription("Time from the scheduling of an activity until it started."))
 	m.stalls, errs[4] = source.Int64Counter("durabletask.stalls",
 		metric.WithUnit("{stall}"), metric.WithDescription("Orchestrators and operations of entities that did not yield, when the worker reported them and when it abandoned them."))
+	m.deviation, errs[5] = source.Int64Counter("durabletask.non_determinism",
+		metric.WithUnit("{episode}"), metric.WithDescription("Episodes in which an orchestrator deviated from its history. The instance fails or waits for matching code."))
+	m.waiting, errs[6] = source.Int64ObservableGauge("durabletask.instances.waiting",
+		metric.WithUnit("{instance}"), metric.WithDescription("Instances that this worker does not continue, by the function that they wait for."))
 	return m, errors.Join(errs[:]...)
+}
+
+// Expect reports zero failures for an orchestrator that has not run yet. A first failure is then
+// an increase, which an alert rule finds.
+func (m *Meter) Expect(orchestrator string) {
+	if m == nil {
+		return
+	}
+	ctx, name := context.Background(), attribute.String("durabletask.task.name", orchestrator)
+	m.finished.Add(ctx, 0, metric.WithAttributes(attribute.String("durabletask.type", string(Orchestration)),
+		name, attribute.String("durabletask.outcome", string(Failed))))
+	m.deviation.Add(ctx, 0, metric.WithAttributes(name))
+}
+
+// NonDeterministic records an episode in which an orchestrator deviated from its history.
+func (m *Meter) NonDeterministic(orchestrator string) {
+	if m == nil {
+		return
+	}
+	m.deviation.Add(context.Background(), 1, metric.WithAttributes(attribute.String("durabletask.task.name", orchestrator)))
+}
+
+// ObserveWaiting calls look at each collection of the metrics, until stop is called.
+func (m *Meter) ObserveWaiting(look func() []WaitingInstances) (stop func() error, err error) {
+	if m == nil {
+		return func() error { return nil }, nil
+	}
+	r, err := m.source.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		counts := map[WaitingInstances]int{}
+		for _, w := range look() {
+			key := w
+			key.Count = 0
+			counts[key] += w.Count
+		}
+		for w, n := range counts {
+			to.ObserveInt64(m.waiting, int64(n), metric.WithAttributes(attribute.String("durabletask.type", string(w.Kind)),
+				attribute.String("durabletask.task.name", w.Name), attribute.String("durabletask.reason", string(w.Reason))))
+		}
+		return nil
+	}, m.waiting)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unregister, nil
 }
 
 // Stall records code that does not yield. name is the name of its function.

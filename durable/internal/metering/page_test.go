@@ -4,7 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -13,12 +14,14 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/pagetable"
+	"github.com/durablefunctions-go/durablefunctions/handler/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of metrics into the page of the documentation")
+var rewrite = flag.Bool("rewrite", false, "write the table of metrics into the page of the documentation, and the dashboard and the alert rules")
 
 // metricsPage is the documentation page with all metrics.
 const metricsPage = "../../docs/reference-metrics.md"
@@ -27,40 +30,81 @@ func TestMetrics_ThePageHasARowForEach(t *testing.T) {
 	pagetable.Check(t, metricsPage, *rewrite, map[string]string{"metrics": metricsTable(t)})
 }
 
-// metricsTable records each metric once and returns the table of all metrics.
-func metricsTable(t *testing.T) string {
+// A definition describes a metric as a collector receives it.
+type definition struct {
+	name, kind, unit, description string
+	attributes                    []string
+	prometheus                    string // name of the metric in Prometheus, without the suffixes of histograms
+}
+
+// definitions records each metric once and returns the definitions of all metrics, sorted by name.
+func definitions(t *testing.T) (all []definition) {
 	t.Helper()
-	reader := sdk.NewManualReader()
+	reader, page := sdk.NewManualReader(), prometheus.New()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	m, err := New(provider)
+	recordAll(t, provider)
+	recordAll(t, page)
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	names := map[string]string{} // in Prometheus, by description
+	for line := range strings.SplitSeq(w.Body.String(), "\n") {
+		if rest, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, description, _ := strings.Cut(rest, " ")
+			names[description] = name
+		}
+	}
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &data); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range data.ScopeMetrics {
+		for _, one := range s.Metrics {
+			d := definition{name: one.Name, unit: one.Unit, description: one.Description, prometheus: names[one.Description]}
+			d.kind, d.attributes = shape(t, one.Data)
+			if d.prometheus == "" {
+				t.Errorf("the page for Prometheus lacks %s", d.name)
+			}
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b definition) int { return strings.Compare(a.name, b.name) })
+	if n := instruments(t); len(all) != n {
+		t.Errorf("%d metrics are recorded; the source has %d", len(all), n)
+	}
+	return all
+}
+
+// recordAll records each metric once.
+func recordAll(t *testing.T, p metric.MeterProvider) {
+	t.Helper()
+	m, err := New(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Begin(Activity, time.Now)("a", Completed)
 	m.Waited("a", time.Second)
 	m.Stall(Orchestration, "a", GivenUp)
-	h, err := NewHub(provider)
+	m.NonDeterministic("a")
+	if _, err := m.ObserveWaiting(func() []WaitingInstances { return []WaitingInstances{{Orchestration, "a", Blocked, 1}} }); err != nil {
+		t.Fatal(err)
+	}
+	h, err := NewHub(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	recordEach(t, h)
-	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string]string{}
-	for _, s := range all.ScopeMetrics {
-		for _, one := range s.Metrics {
-			kind, attributes := shape(t, one.Data)
-			rows[one.Name] = fmt.Sprintf("| `%s` | %s | `%s` | %s | %s |\n", one.Name, kind, one.Unit, attributes, one.Description)
-		}
-	}
-	if n := instruments(t); len(rows) != n {
-		t.Errorf("%d metrics are recorded; the source has %d", len(rows), n)
-	}
+}
+
+// metricsTable returns the table of all metrics.
+func metricsTable(t *testing.T) string {
+	t.Helper()
 	table := "| Metric | Kind | Unit | Attributes | Description |\n|---|---|---|---|---|\n"
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		table += rows[name]
+	for _, d := range definitions(t) {
+		var attributes []string
+		for _, a := range d.attributes {
+			attributes = append(attributes, "`"+a+"`")
+		}
+		table += fmt.Sprintf("| `%s` | %s | `%s` | %s | %s |\n", d.name, d.kind, d.unit, strings.Join(attributes, ", "), d.description)
 	}
 	return table
 }
@@ -68,13 +112,13 @@ func metricsTable(t *testing.T) string {
 // instruments returns the number of metrics in the source code.
 func instruments(t *testing.T) (n int) {
 	t.Helper()
-	metric := regexp.MustCompile(`(?:Counter|Gauge|Histogram)\("durabletask[a-z_.]+"`)
+	created := regexp.MustCompile(`(?:Counter|Gauge|Histogram)\("durabletask[a-z_.]+"`)
 	for _, file := range []string{"metering.go", "hub.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += len(metric.FindAll(source, -1))
+		n += len(created.FindAll(source, -1))
 	}
 	return n
 }
@@ -82,8 +126,11 @@ func instruments(t *testing.T) (n int) {
 // recordEach records each metric of a hub.
 func recordEach(t *testing.T, h *Hub) {
 	t.Helper()
-	look := func(context.Context) ([]QueueState, error) {
-		return []QueueState{{Queue: "q", Length: 1, Latency: time.Second}}, nil
+	look := func(context.Context) HubState {
+		return HubState{
+			Queues:  []QueueState{{Queue: "q", Length: 1, Latency: time.Second, StartLatency: new(time.Second)}},
+			Unowned: new(1), Undecodable: new(1), DiskFree: new(int64(1)),
+		}
 	}
 	if _, err := h.Observe(look); err != nil {
 		t.Fatal(err)
@@ -98,7 +145,7 @@ func recordEach(t *testing.T, h *Hub) {
 }
 
 // shape returns the kind of a metric and the attributes of its first data point.
-func shape(t *testing.T, data metricdata.Aggregation) (kind, attributes string) {
+func shape(t *testing.T, data metricdata.Aggregation) (kind string, attributes []string) {
 	t.Helper()
 	var of attribute.Set
 	switch data := data.(type) {
@@ -116,9 +163,8 @@ func shape(t *testing.T, data metricdata.Aggregation) (kind, attributes string) 
 	default:
 		t.Fatalf("unknown kind of metric %T", data)
 	}
-	var names []string
 	for _, a := range of.ToSlice() {
-		names = append(names, "`"+string(a.Key)+"`")
+		attributes = append(attributes, string(a.Key))
 	}
-	return kind, strings.Join(names, ", ")
+	return kind, attributes
 }

@@ -404,6 +404,9 @@ func (p *Partition) Backlog() (b Backlog) {
 	for _, inst := range p.ready.waiting() {
 		b.Messages.Length += len(inst.inbox)
 		b.Messages.Latency = max(b.Messages.Latency, now.Sub(inst.since))
+		if slices.ContainsFunc(inst.inbox, (*message).isStart) {
+			b.StartLatency = max(b.StartLatency, now.Sub(inst.since))
+		}
 	}
 	for _, a := range p.readyActivities.waiting() {
 		if a.isReady() {

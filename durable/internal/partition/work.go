@@ -520,4 +520,6 @@ func notify(c chan struct{}) {
 type Backlog struct {
 	Messages   provider.QueueLoad // to instances that are ready
 	Activities provider.QueueLoad
+	// StartLatency is the waiting time of the oldest ready instance that has not started.
+	StartLatency time.Duration
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -57,6 +58,18 @@ func (a Access) open() bool { return a.Key == "" }
 // of returns the right of the sender of a request.
 func (a Access) of(r *http.Request) Right {
 	return max(a.Of(web.ParseQuery(r.URL.RawQuery).Text("code")), a.Of(r.Header.Get(headerKey)))
+}
+
+// bearer is the scheme of the Authorization header that may contain the caller's key.
+const bearer = "Bearer"
+
+// reads reports whether a request has a key for reading, also as bearer token.
+func (a Access) reads(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, bearer) {
+		token = ""
+	}
+	return max(a.of(r), a.Of(strings.TrimSpace(token))) >= Read
 }
 
 // full reports whether a request has a key that permits its method.

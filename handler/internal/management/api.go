@@ -54,6 +54,7 @@ type Config struct {
 	BehindHost          bool
 	AppLease            bool                 // one of several apps works on the hub at a time
 	Configuration       func() Configuration // returns the answer to GET configuration
+	Metrics             http.Handler         // serves the metrics of a standalone app; may be nil
 }
 
 // New returns an API without a hub. Until [API.Open] is called, it answers only routes that need no
@@ -89,6 +90,9 @@ func (m *API) AddTo(e *echo.Echo) {
 	if !m.cfg.BehindHost {
 		e.GET(LivePath, func(c echo.Context) error { return appAPI{m}.live(c, nil) })
 		e.GET(ReadyPath, func(c echo.Context) error { return appAPI{m}.ready(c, nil) })
+		if m.cfg.Metrics != nil {
+			e.GET(MetricsPath, appAPI{m}.metrics)
+		}
 	}
 }
 
@@ -247,8 +251,11 @@ func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
 
 // needsNoHub reports whether a request can be answered without a hub.
 func (m *API) needsNoHub(c echo.Context) bool {
-	if path := c.Request().URL.Path; path == LivePath || path == ReadyPath {
+	switch c.Request().URL.Path {
+	case LivePath, ReadyPath:
 		return !m.cfg.BehindHost
+	case MetricsPath:
+		return m.cfg.Metrics != nil
 	}
 	switch {
 	case !web.IsManagement(c):

@@ -109,6 +109,20 @@ const (
 	ReadyPath = "/health/ready"
 )
 
+// MetricsPath is the path of the metrics in a standalone app that serves them to Prometheus.
+const MetricsPath = "/metrics"
+
+// metrics answers GET /metrics for callers with a key, in every state of the app.
+func (m appAPI) metrics(c echo.Context) error {
+	if !m.Access.reads(c.Request()) {
+		c.Response().Header().Set(echo.HeaderWWWAuthenticate, bearer)
+		return c.NoContent(http.StatusUnauthorized)
+	}
+	web.LimitAnswer(c)
+	m.cfg.Metrics.ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
 // live answers GET health/live.
 func (m appAPI) live(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, HealthPayload{Status: "live"})

@@ -102,6 +102,9 @@ func (d *Disk) Open(path string) (disk.File, error) {
 	return &file{File: f, disk: d, state: d.files[name]}, nil
 }
 
+// Free implements [disk.Disk].
+func (d *Disk) Free(dir string) (int64, error) { return disk.System{}.Free(dir) }
+
 // SyncDir implements [disk.Disk].
 func (d *Disk) SyncDir(dir string) error {
 	d.called("sync folder")
