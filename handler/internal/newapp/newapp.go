@@ -89,6 +89,7 @@ var files = []file{
 	{"Dockerfile", "Dockerfile", false, app.Container},
 	{".dockerignore", "dockerignore", false, app.Container},
 	{"deploy/kubernetes.yaml", "kubernetes.yaml", false, app.Container},
+	{"deploy/podmonitor.yaml", "podmonitor.yaml", false, app.Container},
 }
 
 //go:embed files

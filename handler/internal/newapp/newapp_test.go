@@ -67,7 +67,7 @@ func TestRun_WritesTheFilesOfEachKindOfApp(t *testing.T) {
 		if host == Functions {
 			want = append(want, ".funcignore", "functions/function.json")
 		} else {
-			want = append(want, ".dockerignore", "Dockerfile", "deploy/kubernetes.yaml")
+			want = append(want, ".dockerignore", "Dockerfile", "deploy/kubernetes.yaml", "deploy/podmonitor.yaml")
 		}
 		if host == Functions && storage != Embedded {
 			want = append(want, "infra/main.bicep")
@@ -238,5 +238,26 @@ func TestNames_OfAppAndHubFollowTheFolder(t *testing.T) {
 		if hub := hubOf(name); name != want[0] || hub != want[1] {
 			t.Errorf("%s: app %s, hub %s, want %v", folder, name, hub, want)
 		}
+	}
+}
+
+// The monitor's port, label and secret are names in the other manifest.
+func TestRun_AContainerIsScrapedWithTheKeyForReading(t *testing.T) {
+	t.Parallel()
+	root := written(t, "--host", Container)
+	monitor, app := text(t, root, "deploy/podmonitor.yaml"), text(t, root, "deploy/kubernetes.yaml")
+	for _, line := range []string{"app: my-shop-2", "key: DURABLE_READ_KEY", "name: my-shop-2-key"} {
+		if !strings.Contains(monitor, line) || !strings.Contains(app, line) {
+			t.Errorf("a manifest lacks %q:\n%s", line, monitor)
+		}
+	}
+	if !strings.Contains(monitor, "port: http\n") || !strings.Contains(app, "- name: http\n              containerPort: 8080\n") {
+		t.Errorf("the monitor scrapes another port:\n%s", monitor)
+	}
+	if code := text(t, root, "main.go"); !strings.Contains(code, "Metrics:       prometheus.New()") {
+		t.Errorf("the app serves no metrics:\n%s", code)
+	}
+	if code := text(t, written(t), "main.go"); strings.Contains(code, "prometheus") {
+		t.Errorf("an app behind the host serves metrics:\n%s", code)
 	}
 }

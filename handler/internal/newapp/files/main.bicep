@@ -147,13 +147,19 @@ var alerts = [
     name: 'nondeterminism'
     severity: 1
     description: 'The code of an orchestrator does not fit the history of an instance.'
-    query: 'traces | where message has "NonDeterminismError"'
+    query: 'traces | where message has_any ("NonDeterminismError", "Non-Deterministic workflow detected")'
   }
   {
     name: 'undecodable'
     severity: 1
     description: 'A message or the stored data of an instance cannot be decoded.'
-    query: 'traces | where message has "level=ERROR" and message has_any ("event=MessageFailure", "event=OrchestrationProcessingFailure")'
+    query: 'traces | where message has "level=ERROR" and message has_any ("MessageFailure", "OrchestrationProcessingFailure")'
+  }
+  {
+    name: 'notready'
+    severity: 1
+    description: 'The app cannot serve: a wrong setting, unreachable storage or a full disk.'
+    query: 'traces | where message has "all calls get status 503"'
   }
   {
     name: 'storage'
