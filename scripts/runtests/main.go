@@ -123,6 +123,7 @@ func (r *run) findTools(ctx context.Context) error {
 		{"azurite", "Azurite", "Azurite is not installed"},
 		{"func", "Functions host", "func is not on PATH"},
 		{"chromium", "Chromium", "no Chromium is installed"},
+		{"prometheus", "Prometheus", "prometheus and promtool are not on PATH"},
 	} {
 		if strings.Contains(required, tool.name) {
 			r.tools = append(r.tools, tool.title)

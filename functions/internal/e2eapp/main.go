@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/durablefunctions-go/durablefunctions/handler/prometheus"
 	"github.com/labstack/echo/v4"
 )
 
@@ -45,6 +46,7 @@ func main() {
 			durable.Entity("Counter", durable.Op("add", (*Counter).Add)),
 		},
 		Triggers: triggers,
+		Metrics:  prometheus.New(),
 		Routes: func(api *echo.Group, client *durable.Client) {
 			addStreams(api, client)
 			api.GET("/panic", func(echo.Context) error { panic("the route's own panic") })
