@@ -82,9 +82,9 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 }
 
 // Tool runs the program's arguments as a command that needs no app, and then exits the process. It never
-// returns. The commands work on the task hub in the configuration of the working directory, as those of an
-// app do. Because the program has no functions, it explains instances by their histories alone, and refuses
-// to verify them.
+// returns. Like an app, it reads the configuration in the working directory, which names the task hub.
+// Because the program has no functions, it explains instances by their histories alone, and refuses to
+// verify them.
 func Tool() { os.Exit(toolCommand(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // toolCommand runs the command in args and returns the exit code.

@@ -21,12 +21,21 @@ var buildFlags = []string{"-trimpath", "-ldflags=-s"}
 // writeProxy writes the commit of a checkout into a module proxy of files, as a version of the module. Changes that are
 // not committed are not part of it.
 func writeProxy(ctx context.Context, root, checkout, version string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
 	dir := filepath.Join(root, filepath.FromSlash(module), "@v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	clone := filepath.Join(root, "clone") // checkout may be a work tree, which package zip does not recognize
+	if _, err := git(ctx, checkout, "clone", "--quiet", "--no-checkout", ".", clone); err != nil {
+		return err
+	}
+	defer os.RemoveAll(clone)
 	var packed bytes.Buffer
-	if err := zip.CreateFromVCS(&packed, modmodule.Version{Path: module, Version: version}, checkout, "HEAD", ""); err != nil {
+	if err := zip.CreateFromVCS(&packed, modmodule.Version{Path: module, Version: version}, clone, "HEAD", ""); err != nil {
 		return fmt.Errorf("pack the commit as a module: %w", err)
 	}
 	mod, err := git(ctx, checkout, "show", "HEAD:go.mod")
@@ -47,11 +56,12 @@ func writeProxy(ctx context.Context, root, checkout, version string) error {
 }
 
 func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	var errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Stderr = dir, &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("git %s: %w", args[0], err)
+		return nil, fmt.Errorf("git %s: %w\n%s", args[0], err, &errs)
 	}
 	return out, nil
 }
