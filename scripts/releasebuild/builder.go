@@ -47,8 +47,10 @@ func writeProxy(ctx context.Context, root, checkout, version string) error {
 		return err
 	}
 	info := fmt.Appendf(nil, `{"Version": %q, "Time": %q}`, version, bytes.TrimSpace(date))
-	for suffix, content := range map[string][]byte{".zip": packed.Bytes(), ".mod": mod, ".info": info} {
-		if err := os.WriteFile(filepath.Join(dir, version+suffix), content, 0o644); err != nil {
+	for name, content := range map[string][]byte{
+		version + ".zip": packed.Bytes(), version + ".mod": mod, version + ".info": info, "list": []byte(version + "\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return err
 		}
 	}
