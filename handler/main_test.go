@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
@@ -362,4 +363,19 @@ func TestMain_ABrokenOutputPipeDoesNotEndTheProgram(t *testing.T) {
 func reservedPort(t *testing.T) string {
 	t.Helper()
 	return strconv.Itoa(processtest.ReservePort(t))
+}
+
+// The command prints only errors and no log.
+func TestHubTool_PrintsErrorsWithoutALog(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "app", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`),
+		"AzureWebJobsStorage=DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/a;"+
+			"QueueEndpoint=http://127.0.0.1:1/a;TableEndpoint=http://127.0.0.1:1/a")
+	cmd.Args = append(cmd.Args, "hub", "terminate", "one")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	_ = cmd.Run() // the exit code is checked below
+	if code := cmd.ProcessState.ExitCode(); code != hubcli.ExitUnavailable || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), " hub terminate: ") {
+		t.Errorf("exit code %d with %s", code, errs.String())
+	}
 }
