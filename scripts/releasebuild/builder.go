@@ -18,9 +18,9 @@ import (
 // buildFlags are the flags of each build. The programs contain no paths of the machine and no symbols for a debugger.
 var buildFlags = []string{"-trimpath", "-ldflags=-s"}
 
-// writeProxy writes the commit of a checkout into a module proxy of files, as a version of the module. Changes that are
-// not committed are not part of it.
-func writeProxy(ctx context.Context, root, checkout, version string) error {
+// writeProxy writes the commit of a checkout and its time into a module proxy of files, as a version of the module. Changes
+// that are not committed are not part of it.
+func writeProxy(ctx context.Context, root, checkout, version, time string) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return err
@@ -42,11 +42,7 @@ func writeProxy(ctx context.Context, root, checkout, version string) error {
 	if err != nil {
 		return err
 	}
-	date, err := git(ctx, checkout, "show", "--no-patch", "--format=%cI", "HEAD")
-	if err != nil {
-		return err
-	}
-	info := fmt.Appendf(nil, `{"Version": %q, "Time": %q}`, version, bytes.TrimSpace(date))
+	info := fmt.Appendf(nil, `{"Version": %q, "Time": %q}`, version, time)
 	for name, content := range map[string][]byte{
 		version + ".zip": packed.Bytes(), version + ".mod": mod, version + ".info": info, "list": []byte(version + "\n"),
 	} {

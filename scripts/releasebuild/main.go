@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 )
@@ -34,6 +35,7 @@ const bom = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
 // A release describes the files to build.
 type release struct {
 	version   string // such as v0.1.0
+	time      string // of the commit, such as 2026-01-31T12:00:00+01:00
 	platforms []string
 	twice     bool   // builds everything twice, and compares
 	bom       bool   // writes bills of materials
@@ -97,8 +99,13 @@ func (r release) build(ctx context.Context, checkout string) error {
 	if err := os.WriteFile(filepath.Join(r.out, "LICENSE"), license, 0o644); err != nil {
 		return err
 	}
+	date, err := git(ctx, checkout, "show", "--no-patch", "--format=%cI", "HEAD")
+	if err != nil {
+		return err
+	}
+	r.time = strings.TrimSpace(string(date))
 	proxy := filepath.Join(work, "proxy")
-	if err := writeProxy(ctx, proxy, checkout, r.version); err != nil {
+	if err := writeProxy(ctx, proxy, checkout, r.version, r.time); err != nil {
 		return err
 	}
 	first, err := newBuilder(ctx, r.version, proxy, filepath.Join(work, "first"))
@@ -137,15 +144,31 @@ func (r release) fileName(program, platform string) string {
 // finish writes the bill of materials of a program, and runs the program if it is for this machine.
 func (r release) finish(ctx context.Context, platform, file string) error {
 	if r.bom {
-		cmd := exec.CommandContext(ctx, "go", "run", bom, "bin", "-json", "-noserial", "-version", r.version, "-output", file+".cdx.json", file)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("write the bill of materials of %s: %w\n%s", file, err, out)
+		if err := r.writeBOM(ctx, file); err != nil {
+			return fmt.Errorf("write the bill of materials of %s: %w", file, err)
 		}
 	}
 	if platform == runtime.GOOS+"/"+runtime.GOARCH {
 		return r.checkVersion(ctx, file)
 	}
 	return nil
+}
+
+var timestamp = regexp.MustCompile(`"timestamp": "[^"]*"`)
+
+// writeBOM writes the bill of materials of a program. Its time is the time of the commit, so that its bytes can be
+// reproduced.
+func (r release) writeBOM(ctx context.Context, file string) error {
+	name := file + ".cdx.json"
+	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", bom, "bin", "-json", "-std", "-noserial", "-version", r.version, "-output", name, file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, timestamp.ReplaceAll(text, fmt.Appendf(nil, `"timestamp": %q`, r.time)), 0o644)
 }
 
 // checkVersion returns an error unless a program for this machine reports the release's version.
@@ -173,8 +196,8 @@ func (r release) verification() string {
 	return fmt.Sprintf(`
 ### Check the files
 
-`+"`checksums.txt`"+` has the SHA-256 of each file. `+"`gh attestation verify FILE --repo OWNER/NAME`"+` checks that this repository's workflow built
-a file. These commands build the same bytes, for the platform in GOOS and GOARCH:
+`+"`checksums.txt`"+` has the SHA-256 of each file. `+"`gh attestation verify FILE --repo %s`"+` checks that the
+workflow of this repository built a file. These commands build the same bytes, for the platform in GOOS and GOARCH:
 
-%s`, commands.String())
+%s`, strings.TrimPrefix(module, "github.com/"), commands.String())
 }
