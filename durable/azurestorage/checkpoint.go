@@ -41,6 +41,17 @@ type commit struct {
 	cp *provider.Checkpoint
 }
 
+// A committer has the parts of the hub that a commit uses.
+type committer struct {
+	instances  *instances.Store
+	sender     *sender
+	partitions partitions
+	activities *activityQueue
+	tracking   *tracker
+	late       *lateRows
+	superseded *recentExecutions // executions that this process has replaced by their next generation
+}
+
 // sendOnly handles a checkpoint without new events: it sends the messages and deletes the consumed
 // ones.
 func (c *commit) sendOnly(ctx context.Context) error {
@@ -51,10 +62,10 @@ func (c *commit) sendOnly(ctx context.Context) error {
 	if len(c.cp.Messages) > 0 {
 		sent, err := c.send(ctx)
 		if err != nil {
-			c.hub.sender.retract(ctx, sent)
+			c.sender.retract(ctx, sent)
 			return err
 		}
-		c.hub.sender.handOver(ctx, sent)
+		c.sender.handOver(ctx, sent)
 	}
 	c.removeConsumed(ctx)
 	return nil
@@ -71,7 +82,7 @@ func (c *commit) write(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if c.tracking, err = c.hub.tracking.plan(ctx, c.session, c.cp); err != nil {
+	if c.tracked, err = c.tracking.plan(ctx, c.session, c.cp); err != nil {
 		return err
 	}
 	rows, err := c.writeHistory(ctx)
@@ -89,11 +100,11 @@ func (c *commit) write(ctx context.Context) error {
 
 // finish does steps 3 and 4 of a commit, after the history is written.
 func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
-	if err := c.hub.tracking.commit(ctx, c.slot.id, c.loaded, c.tracking); err != nil {
+	if err := c.tracking.commit(ctx, c.slot.id, c.loaded, c.tracked); err != nil {
 		return err
 	}
 	consumed, skipped := c.takeOverRow()
-	u := c.hub.instances.UpdateOf(c.loaded, c.cp, rows, skipped.updateOrNil())
+	u := c.instances.UpdateOf(c.loaded, c.cp, rows, skipped.updateOrNil())
 	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, consumed, skipped) {
 		return nil
 	}
@@ -101,7 +112,7 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 	if u != nil {
 		var err error
 		c.loaded.Row, err = u.Do(ctx)
-		c.hub.started.remove(c.slot.id)
+		c.late.started.remove(c.slot.id)
 		if err != nil {
 			return err
 		}
@@ -119,36 +130,36 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 	}
 	sent, err := c.send(ctx)
 	if err != nil {
-		c.hub.sender.retract(ctx, sent)
+		c.sender.retract(ctx, sent)
 		return nil, err
 	}
 	ordinal := c.ordinal
 	if c.cp.ContinuedAsNew {
 		ordinal = 0
 	}
-	rows, err := c.hub.instances.Histories.Encode(ctx, c.slot.id, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
+	rows, err := c.instances.Histories.Encode(ctx, c.slot.id, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
 	if err != nil {
-		c.hub.sender.retract(ctx, sent)
+		c.sender.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := c.hub.instances.Histories.Append(store.RetryBefore(ctx, c.slot.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
+	etag, written, err := c.instances.Histories.Append(store.RetryBefore(ctx, c.slot.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveCommitted(err):
-		c.hub.sender.retract(ctx, sent)
+		c.sender.retract(ctx, sent)
 		return nil, err
 	default:
-		c.hub.sender.releaseSent(ctx, sent)
+		c.sender.releaseSent(ctx, sent)
 		return nil, err
 	}
 	if c.cp.HideUntilDeleted {
 		c.removeConsumed(ctx)
 	}
-	if err := c.hub.sender.publishBatch(ctx, sent); err != nil {
-		c.hub.sender.releaseSent(ctx, sent)
+	if err := c.sender.publishBatch(ctx, sent); err != nil {
+		c.sender.releaseSent(ctx, sent)
 		return nil, fmt.Errorf("the history is written, but not all messages are visible: %w", err)
 	}
-	c.hub.sender.handOver(ctx, sent)
+	c.sender.handOver(ctx, sent)
 	return rows, c.advance(etag, ordinal, rows)
 }
 
@@ -167,7 +178,7 @@ func (c *commit) mayHaveCommitted(err error) bool {
 // sentinelExtras returns the columns of the sentinel that .NET does not write.
 func (c *commit) sentinelExtras() map[string]string {
 	extras := map[string]string{}
-	c.tracking.Note(extras)
+	c.tracked.Note(extras)
 	if first := c.firstExecution(); first != c.loaded.Current.First {
 		extras[wire.FirstExecutionColumn] = first
 	}
@@ -215,7 +226,7 @@ func (c *commit) recordSuperseded() {
 	}
 	add := func(generation history.OrchestrationInstance) {
 		if generation.InstanceID == c.slot.id && generation != c.cp.Instance {
-			c.hub.superseded.add(generation)
+			c.superseded.add(generation)
 		}
 	}
 	add(c.instance())
@@ -230,14 +241,6 @@ func (c *commit) recordSuperseded() {
 	for _, m := range c.cp.Timers {
 		add(m.Target)
 	}
-}
-
-// forEach calls f for each delivery, several at the same time.
-func forEach(deliveries []*delivery, f func(d *delivery)) {
-	_ = store.Each(context.Background(), store.MessagesAtOnce, deliveries, func(_ context.Context, _ int, d *delivery) error {
-		f(d)
-		return nil
-	})
 }
 
 // nextBatches returns the committed entity batches, including this checkpoint if it is a batch with
@@ -280,11 +283,11 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 		}
 		o.batch = batch
 		o.env.Episode, o.env.Sender = &episode, &sender
-		o.number = c.hub.sender.sequence.Add(1) // in the order of the decisions; the sends run in parallel
+		o.number = c.sender.sequence.Add(1) // in the order of the decisions; the sends run in parallel
 	}
 	sent := make([]sentMessage, len(out))
 	return sent, store.Each(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {
-		sent[i], err = c.hub.sender.post(ctx, o)
+		sent[i], err = c.sender.post(ctx, o)
 		return err
 	})
 }
@@ -299,27 +302,32 @@ func (c *commit) outgoing() []*outgoing {
 			scheduled[id] = history.Ticks(e.Head().Timestamp)
 		}
 	}
-	add := func(p *partition, messages []provider.TaskMessage) {
+	add := func(to destination, messages []provider.TaskMessage) {
 		for i := range messages {
-			to, queue := p, c.hub.workItems
-			if to == nil && messages[i].Event.Type() != history.TypeTaskScheduled {
-				to = c.hub.partitionOf(messages[i].Target.InstanceID)
-			}
-			if to != nil {
-				queue = to.queue
+			target := to
+			if target == nil {
+				target = c.destinationOf(&messages[i])
 			}
 			env := &wire.Envelope{Message: &messages[i]}
 			if id := taskOf(messages[i].Event); id >= 0 {
 				env.Scheduled = scheduled[id]
 			}
-			out = append(out, &outgoing{queue: queue, partition: to, env: env, duplicates: true})
+			out = append(out, &outgoing{to: target, env: env, duplicates: true})
 		}
 	}
-	add(nil, c.cp.Activities)
+	add(c.activities, c.cp.Activities)
 	add(c.slot.partition, c.cp.Timers)
 	add(nil, c.cp.Messages)
-	c.hub.sender.reserve(out)
+	c.sender.reserve(out)
 	return out
+}
+
+// destinationOf returns the queue of a message: the work-item queue for an activity.
+func (c *committer) destinationOf(m *provider.TaskMessage) destination {
+	if m.Event.Type() == history.TypeTaskScheduled {
+		return c.activities
+	}
+	return c.partitions.of(m.Target.InstanceID)
 }
 
 // taskOf returns the ID of the activity that e schedules, or -1 if e is another event.
@@ -328,9 +336,4 @@ func taskOf(e history.Event) int {
 		return scheduled.EventID
 	}
 	return -1
-}
-
-// removeAll deletes the messages of deliveries.
-func removeAll(ctx context.Context, deliveries []*delivery) {
-	forEach(deliveries, func(d *delivery) { d.discard(ctx) })
 }

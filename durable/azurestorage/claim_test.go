@@ -102,8 +102,8 @@ func TestClaim_IsReleasedWhenTheWorkerStops(t *testing.T) {
 		activity := &provider.TaskMessage{Event: &history.TaskScheduled{Header: header(0), Name: "A"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
 		out := []*outgoing{
-			{queue: h.workItems, env: &wire.Envelope{Message: activity, Sender: &activity.Target}},
-			{queue: h.controlQueues[0], partition: h.partitions[0], env: &wire.Envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
+			{to: h.activities, env: &wire.Envelope{Message: activity, Sender: &activity.Target}},
+			{to: h.partitions[0], env: &wire.Envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
 		}
 		h.sender.reserve(out)
 		var sent []sentMessage
@@ -113,7 +113,7 @@ func TestClaim_IsReleasedWhenTheWorkerStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.claimed == nil {
-				t.Fatalf("the message to %s was not claimed", o.queue.Name)
+				t.Fatalf("the message to %s was not claimed", o.to.Queue().Name)
 			}
 			sent = append(sent, m)
 		}

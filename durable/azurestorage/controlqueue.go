@@ -78,33 +78,33 @@ func (r *reading) stop() {
 // pending receive: the service could still hide the messages, although no worker holds them.
 func (r *reading) poll() {
 	p := r.partition
-	h := p.hub
-	backoff := store.PollBackoff{Max: h.cfg.MaxQueuePollingInterval}
+	b := p.inbox
+	backoff := store.PollBackoff{Max: p.polling.maxInterval}
 	for r.ctx.Err() == nil {
-		h.held.awaitRenewals(r.ctx)
+		b.held.awaitRenewals(r.ctx)
 		if !p.isListening() { // the lease has ended and was not renewed
 			pause.For(r.ctx, time.Second)
 			continue
 		}
-		room := h.inbox.buffer.reserve(r.ctx, h.cfg.ControlQueueBatchSize, func() {
-			h.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", h.cfg.ControlQueueBufferThreshold)
+		room := b.buffer.reserve(r.ctx, p.polling.batchSize, func() {
+			b.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", b.buffer.size)
 		})
 		if room == 0 {
 			return
 		}
 		before := p.backlog.snapshot()
-		messages, err := p.queue.Receive(r.work, room, h.held.stretched(h.held.controlLock()))
+		messages, err := p.queue.Receive(r.work, room, b.held.stretched(b.held.controlLock))
 		if err != nil {
-			h.inbox.buffer.release(room)
+			b.buffer.release(room)
 			if r.work.Err() == nil {
-				h.health.Failed("queues", err)
+				b.health.Failed("queues", err)
 			}
 			backoff.Wait(r.ctx, p.wake, p.queue.Name, 0, err)
 			continue
 		}
-		h.health.OK("queues")
+		b.health.OK("queues")
 		taken := r.take(messages)
-		h.inbox.buffer.release(room - taken)
+		b.buffer.release(room - taken)
 		p.backlog.polled(before, len(messages), room)
 		backoff.Wait(r.ctx, p.wake, p.queue.Name, len(messages), nil)
 	}
@@ -113,22 +113,22 @@ func (r *reading) poll() {
 // take delivers received messages. It returns the number of messages that occupy slots.
 func (r *reading) take(messages []store.Message) (taken int) {
 	p := r.partition
-	h := p.hub
-	held := h.held.hold(p.queue, messages, h.held.controlLock(), func() { h.inbox.buffer.release(1) })
+	b := p.inbox
+	held := b.held.hold(p.queue, messages, b.held.controlLock, func() { b.buffer.release(1) })
 	var fresh []*delivery
 	for _, d := range held {
-		if done, spent := h.held.isSpent(d); spent {
-			r.do(func() { d.repair(r.work, done.repair) })
+		if done, spent := b.held.isSpent(d); spent {
+			r.do(func() { b.disposer.repairSpent(r.work, d, done.repair) })
 			continue
 		}
-		if err := h.decode(r.work, d); err != nil {
-			r.do(func() { d.reject(r.work, err) })
+		if err := b.decoder.decode(r.work, d); err != nil {
+			r.do(func() { b.decoder.reject(r.work, d, err) })
 			continue
 		}
 		if !r.isCommitted(d) {
 			continue
 		}
-		h.meter.Received(p.queue.Name, queueAge(d))
+		b.meter.Received(p.queue.Name, queueAge(d))
 		fresh = append(fresh, d)
 	}
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
@@ -136,48 +136,6 @@ func (r *reading) take(messages []store.Message) (taken int) {
 	})
 	r.arrive(fresh...)
 	return len(held)
-}
-
-// decode decodes a message and fetches its blob if it has one. The error is a [wire.DamageError] if
-// the message cannot be decoded. Any other error means that the blob could not be read.
-func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
-	env, err := h.readEnvelope(ctx, d.text())
-	if err != nil {
-		return err
-	}
-	d.mu.Lock()
-	d.env = env
-	d.mu.Unlock()
-	if d.dequeueCount > 1 && !h.undecodable.has(d.queue.Name, d.id()) {
-		h.log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
-	}
-	return nil
-}
-
-// readEnvelope decodes a message text and fetches its blob if it has one. It returns the same
-// errors as decode.
-func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope, error) {
-	env, err := wire.DecodeEnvelope(text)
-	if err != nil {
-		return nil, &wire.DamageError{Cause: err}
-	}
-	if name, batch := env.CompressedBlobName, env.Batch; name != "" {
-		content, err := h.largeMessages.Read(ctx, name)
-		if store.IsNotFound(err) {
-			return nil, &wire.DamageError{Cause: fmt.Errorf("fetch large message %s: %w", name, errBlobGone)}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("fetch large message: %w", err)
-		}
-		if env, err = wire.DecodeEnvelopeJSON(content); err != nil {
-			return nil, &wire.DamageError{Cause: fmt.Errorf("large message %s: %w", name, err)}
-		}
-		env.Batch = batch
-	}
-	if env.Message == nil {
-		return nil, &wire.DamageError{Cause: errors.New("it has no task message")}
-	}
-	return env, nil
 }
 
 // arrive passes the due messages to the inbox together, so that one episode consumes all messages
@@ -189,7 +147,7 @@ func (r *reading) arrive(deliveries ...*delivery) {
 			due = append(due, d)
 		}
 	}
-	r.partition.hub.inbox.add(r, due...)
+	r.partition.inbox.add(r, due...)
 }
 
 // isDue reports whether a message may be delivered now. Otherwise it holds the message until it is
@@ -197,7 +155,9 @@ func (r *reading) arrive(deliveries ...*delivery) {
 // releases it. It rejects an activity, which does not belong into a control queue.
 func (r *reading) isDue(d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
-		r.do(func() { d.reject(r.work, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")}) })
+		r.do(func() {
+			r.partition.inbox.decoder.reject(r.work, d, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")})
+		})
 		return false
 	}
 	wait := time.Until(provider.Due(*d.env.Message))
@@ -211,7 +171,7 @@ func (r *reading) isDue(d *delivery) bool {
 				d.release(r.work, 0)
 				return
 			}
-			r.partition.hub.inbox.add(r, d)
+			r.partition.inbox.add(r, d)
 		})
 	default:
 		r.do(func() { d.release(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
@@ -229,8 +189,8 @@ func (r *reading) isCommitted(d *delivery) bool {
 	if d.env.Batch == "" || d.env.Sender == nil {
 		return true
 	}
-	h := r.partition.hub
-	sentinel, err := h.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
+	b := r.partition.inbox
+	sentinel, err := b.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
 		d.abandonOnError(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
 		return false
@@ -242,7 +202,7 @@ func (r *reading) isCommitted(d *delivery) bool {
 	if counted.Counted(d.env.Batch) {
 		return true
 	}
-	h.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)
+	b.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)
 	d.discard(r.work)
 	return false
 }

@@ -19,7 +19,7 @@ import (
 // A delivery is a message in flight in this process: it was received, is hidden from other workers,
 // and will be deleted, abandoned or released.
 type delivery struct {
-	hub   *TaskHub
+	held  *heldMessages
 	queue *store.Queue
 	env   *wire.Envelope // set by decode; nil before that and if the message cannot be decoded
 	lock  time.Duration  // the visibility timeout that a renewal sets
@@ -35,12 +35,7 @@ type delivery struct {
 	newInstance *instances.Instance
 	// claimed means that the message was not received from its queue.
 	claimed bool
-	// result is set if this delivery is not a control-queue message but the result of an activity
-	// that ran in this process.
-	result *directResult
-	// direct is set if a client of this process sent the event or the start. The message may not be
-	// in its queue.
-	direct *directDelivery
+	safety  safety
 
 	// changing is held while the message is changed in storage. Each change returns a new receipt
 	// and invalidates the previous one.
@@ -129,50 +124,19 @@ func (d *delivery) changeNow(f func(m store.Message) (store.Message, error)) err
 // redelivered.
 func (d *delivery) remove(ctx context.Context) error {
 	defer d.settle()
-	if d.result != nil {
-		return d.result.item.remove(ctx)
-	}
-	if d.direct.acknowledge() {
-		return nil
-	}
-	deleted := false
-	defer func() {
-		d.mu.Lock()
-		d.redeliverable = !deleted
-		d.mu.Unlock()
-		if !deleted {
-			d.hub.held.spend(d, spentMessage{})
-		}
-	}()
-	return d.change(ctx, func(m store.Message) (store.Message, error) {
-		gone, err := d.queue.Remove(d.whileHidden(ctx), m.ID, m.Receipt)
-		deleted = err == nil && !gone
-		if gone {
-			d.hub.routine.record("MessageGone", d.attrs("details", "it was deleted, or another worker received it"))
-		}
-		return m, err
-	})
+	return d.safety.remove(ctx)
 }
 
 // discard deletes the message. If that fails, it logs a warning, and the message is redelivered.
 func (d *delivery) discard(ctx context.Context) {
 	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
-		d.hub.log.Warn("cannot delete message; it reappears when its visibility timeout ends", d.attrs("error", err)...)
-	}
-}
-
-// refuse deletes the message of a refused start. It remembers the message's blob for a later
-// delete, because another copy of the message may be in the queue.
-func (d *delivery) refuse(ctx context.Context) {
-	d.discard(ctx)
-	if wrapper, err := wire.DecodeEnvelope(d.text()); err == nil {
-		d.hub.starts.blobs.remember(wrapper.CompressedBlobName)
+		d.held.log.Warn("cannot delete message; it reappears when its visibility timeout ends", d.attrs("error", err)...)
 	}
 }
 
 // removeDuplicate deletes a message that was received again after a checkpoint had consumed it.
 func (d *delivery) removeDuplicate(ctx context.Context) {
-	d.hub.routine.record(disposition.Duplicate, d.attrs("details", "a checkpoint has consumed it earlier, but it was not deleted"))
+	d.held.routine.record(disposition.Duplicate, d.attrs("details", "a checkpoint has consumed it earlier, but it was not deleted"))
 	d.discard(ctx)
 }
 
@@ -180,22 +144,7 @@ func (d *delivery) removeDuplicate(ctx context.Context) {
 // released. The reason is that the instance's row or its tracking records could not be written.
 // When the message is redelivered, both are repaired and the message is deleted. The history alone
 // may not identify it: an instance that continued as new no longer has the event.
-func (d *delivery) markCommitted() {
-	if d.result == nil && !d.direct.markCommitted() && !history.IsEntity(d.target().InstanceID) { // an entity's state records the messages that it consumed
-		d.hub.held.spend(d, spentMessage{repair: d.target().InstanceID})
-	}
-}
-
-// repair repairs the row and the tracking records of an instance and deletes the message. See
-// markCommitted.
-func (d *delivery) repair(ctx context.Context, instanceID string) {
-	if err := d.hub.repair(ctx, instanceID, nil); err != nil {
-		d.hub.held.spend(d, spentMessage{repair: instanceID}) // restarts the time for which it is remembered
-		d.abandonOnError(ctx, err)
-		return
-	}
-	d.removeDuplicate(ctx)
-}
+func (d *delivery) markCommitted() { d.safety.markCommitted() }
 
 // maxAbandonDelay is the longest delay of an abandoned message. A message that reaches it is logged
 // as a poison message (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
@@ -218,7 +167,7 @@ func (d *delivery) abandon(ctx context.Context, reason string) {
 // abandonOnError abandons the message after a storage error, which it logs.
 func (d *delivery) abandonOnError(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		d.hub.log.Warn("cannot process message; it will be redelivered", d.attrs("error", err)...)
+		d.held.log.Warn("cannot process message; it will be redelivered", d.attrs("error", err)...)
 	}
 	d.abandon(ctx, err.Error())
 }
@@ -237,8 +186,8 @@ func (d *delivery) abandonBecause(ctx context.Context, cause error) {
 func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
 	delay := abandonDelay(d.timesReceived())
 	if delay >= maxAbandonDelay {
-		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
-		d.hub.meter.Poison(d.queue.Name)
+		d.held.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
+		d.held.meter.Poison(d.queue.Name)
 	}
 	d.abandonFor(ctx, event, delay, reason)
 }
@@ -253,33 +202,15 @@ func (d *delivery) timesReceived() int {
 
 // abandonFor hides the message for delay, logs that as event, and settles the delivery.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
-	d.hub.routine.record(event, d.attrs("delay", delay, "reason", reason))
-	d.hub.meter.HeldBack(d.queue.Name, d.heldBackReason())
+	d.held.routine.record(event, d.attrs("delay", delay, "reason", reason))
+	d.held.meter.HeldBack(d.queue.Name, d.heldBackReason())
 	d.release(ctx, delay)
 }
 
 // release makes the message visible after delay and settles the delivery.
 func (d *delivery) release(ctx context.Context, delay time.Duration) {
 	defer d.settle()
-	if d.result != nil {
-		d.result.send(ctx, d.env, delay)
-		return
-	}
-	if d.direct.enqueueUnlessDone(ctx, delay) {
-		return
-	}
-	d.mu.Lock()
-	d.releasing = true
-	d.mu.Unlock()
-	err := d.change(ctx, func(m store.Message) (store.Message, error) { return d.queue.Update(d.whileHidden(ctx), m, delay) })
-	switch {
-	case err == nil:
-		d.keepReceipt()
-	case store.IsGone(err):
-		d.hub.routine.record("MessageGone", d.attrs("details", err.Error()))
-	default:
-		d.hub.log.Warn("cannot release message; it reappears when its visibility timeout ends", d.attrs("after", d.lock, "error", err)...)
-	}
+	d.safety.release(ctx, delay)
 }
 
 // isOrdered reports whether a later message of the instance must not overtake this one. That holds
@@ -295,7 +226,7 @@ func (d *delivery) keepReceipt() {
 	m, env := d.msg, d.env
 	d.mu.Unlock()
 	if env != nil {
-		d.hub.hidden.add(env.Message.Target.InstanceID, d.queue, m)
+		d.held.hidden.add(env.Message.Target.InstanceID, d.queue, m)
 	}
 }
 
@@ -312,7 +243,7 @@ func (d *delivery) settle() {
 	d.settled = true
 	d.mu.Unlock()
 	if first {
-		d.hub.held.forget(d)
+		d.held.forget(d)
 		free()
 	}
 }
@@ -326,9 +257,9 @@ func (d *delivery) renew(ctx context.Context) {
 		return
 	}
 	err := d.changeNow(func(m store.Message) (store.Message, error) {
-		m, err := d.queue.Update(store.Urgent(d.whileHidden(ctx)), m, d.hub.held.stretched(d.lock))
+		m, err := d.queue.Update(store.Urgent(d.whileHidden(ctx)), m, d.held.stretched(d.lock))
 		if err == nil {
-			d.hub.log.Debug("RenewingMessage", d.attrs()...)
+			d.held.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
 			d.until = m.Until()
 			d.mu.Unlock()
@@ -337,14 +268,14 @@ func (d *delivery) renew(ctx context.Context) {
 	})
 	switch {
 	case err == nil:
-		d.hub.health.OK("queues")
+		d.held.health.OK("queues")
 	case store.IsGone(err):
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
-		d.hub.routine.record("MessageGone", d.attrs("details", "cannot renew its visibility timeout: "+err.Error()))
+		d.held.routine.record("MessageGone", d.attrs("details", "cannot renew its visibility timeout: "+err.Error()))
 	case ctx.Err() == nil:
-		d.hub.health.Failed("queues", err)
+		d.held.health.Failed("queues", err)
 	}
 }
 
@@ -363,18 +294,29 @@ func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool)
 	return d.until.Sub(now), !d.settled && !d.releasing && !d.lost
 }
 
+// forEach calls f for each delivery, several at the same time.
+func forEach(deliveries []*delivery, f func(d *delivery)) {
+	_ = store.Each(context.Background(), store.MessagesAtOnce, deliveries, func(_ context.Context, _ int, d *delivery) error {
+		f(d)
+		return nil
+	})
+}
+
+// removeAll deletes the messages of deliveries.
+func removeAll(ctx context.Context, deliveries []*delivery) {
+	forEach(deliveries, func(d *delivery) { d.discard(ctx) })
+}
+
+// releaseAll makes messages visible now.
+func releaseAll(ctx context.Context, deliveries []*delivery) {
+	forEach(deliveries, func(d *delivery) { d.release(ctx, 0) })
+}
+
 // anyLost reports whether another worker may have received one of the messages because its
 // visibility timeout has ended.
 func anyLost(deliveries []*delivery) bool {
 	now := time.Now()
-	return slices.ContainsFunc(deliveries, func(d *delivery) bool {
-		if d.result != nil {
-			d = d.result.item
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.lost || now.After(d.until)
-	})
+	return slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.safety.isLost(now) })
 }
 
 // freeRoom frees the slot of d before d is settled.

@@ -19,32 +19,30 @@ import (
 // If the result cannot be delivered, because the episode failed, the partition was lost or the
 // worker stops, it is sent as a message. The work item is then deleted.
 
-// directResult marks a delivery as the result of an activity of this process, which is in no queue.
+// directResult is the [safety] of the result of an activity of this process. The result is in no
+// queue.
 type directResult struct {
+	inQueue   // of the work item
+	sender    *sender
 	partition *partition
-	item      *delivery // the work item
+	env       *wire.Envelope
 }
 
-// completeDirectly delivers the result in env to its instance. It returns false if the result must
-// be sent as a message.
-func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *wire.Envelope) (bool, error) {
-	r := p.currentReading()
-	if r == nil || !p.isListening() || !h.inbox.buffer.tryReserve(1) {
+// deliverResult delivers the result in env to its instance. It returns false if the result must be
+// sent as a message.
+func (s *sender) deliverResult(p *partition, item *delivery, env *wire.Envelope) (bool, error) {
+	if !p.reserve() {
 		return false, nil
 	}
-	d, err := h.newDirect(p, item, env)
-	if err != nil {
-		h.inbox.buffer.release(1)
-		return false, err
+	d, err := s.newDirectResult(p, item, env)
+	if err == nil && p.arrive(d) {
+		return true, nil
 	}
-	if !r.run(func() { r.arrive(d) }) {
-		h.inbox.buffer.release(1)
-		return false, nil
-	}
-	return true, nil
+	p.Unclaim()
+	return false, err
 }
 
-func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*delivery, error) {
+func (s *sender) newDirectResult(p *partition, item *delivery, env *wire.Envelope) (*delivery, error) {
 	text, err := encode(env)
 	if err != nil {
 		return nil, err
@@ -55,30 +53,35 @@ func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*
 	}
 	now := time.Now()
 	return &delivery{
-		hub: h, queue: item.queue, msg: store.Message{ID: item.id()}, env: asReceived, lock: item.lock,
+		held: s.held, queue: item.queue, msg: store.Message{ID: item.id()}, env: asReceived, lock: item.lock,
 		dequeueCount: 1, insertedOn: now, receivedAt: now,
-		onSettled: func() { h.inbox.buffer.release(1) },
+		onSettled: p.Unclaim,
 		claimed:   true,
-		result:    &directResult{partition: p, item: item},
+		safety:    &directResult{inQueue: inQueue{item}, sender: s, partition: p, env: asReceived},
 	}, nil
 }
 
-// send sends the result as a message that is visible after delay, and deletes the work item. If
-// that fails, the activity runs again.
-func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.Duration) {
-	h := r.item.hub
-	message := provider.TaskMessage{Event: env.Message.Event, Target: env.Message.Target}
-	sent, err := h.sender.post(ctx, &outgoing{
-		queue: r.partition.queue, partition: r.partition, delay: delay, duplicates: true,
-		env: &wire.Envelope{Message: &message, Episode: env.Episode, Sender: env.Sender, Scheduled: env.Scheduled},
+// remove implements [safety]. It deletes the work item.
+func (r *directResult) remove(ctx context.Context) error { return r.d.remove(ctx) }
+
+// release implements [safety]. It sends the result as a message that is visible after delay, and
+// deletes the work item. If that fails, the activity runs again.
+func (r *directResult) release(ctx context.Context, delay time.Duration) {
+	message := provider.TaskMessage{Event: r.env.Message.Event, Target: r.env.Message.Target}
+	sent, err := r.sender.post(ctx, &outgoing{
+		to: r.partition, delay: delay, duplicates: true,
+		env: &wire.Envelope{Message: &message, Episode: r.env.Episode, Sender: r.env.Sender, Scheduled: r.env.Scheduled},
 	})
 	if err != nil {
-		h.log.Warn("cannot send the result of an activity; the activity runs again", r.item.attrs("error", err)...)
-		r.item.release(ctx, 0)
+		r.sender.log.Warn("cannot send the result of an activity; the activity runs again", r.d.attrs("error", err)...)
+		r.d.release(ctx, 0)
 		return
 	}
 	if delay == 0 {
-		h.sender.wake(sent)
+		sent.to.Announce()
 	}
-	r.item.discard(ctx)
+	r.d.discard(ctx)
 }
+
+// markCommitted implements [safety]. If the activity runs again, the history has its result.
+func (r *directResult) markCommitted() {}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Direct delivery
@@ -35,10 +37,11 @@ import (
 // the event.
 const enqueueAfter = 100 * time.Millisecond
 
-// A directDelivery tracks an event or a start that is delivered in memory and may not be in its
-// queue. Its methods accept a nil receiver, for a delivery that was received from a queue.
+// A directDelivery is the [safety] of an event or a start that is delivered in memory and may not
+// be in its queue.
 type directDelivery struct {
-	d       *delivery
+	inQueue // applies once the message is enqueued
+	sender  *sender
 	out     *outgoing
 	isStart bool       // a start; its row has been inserted
 	outcome chan error // the result of the client's call
@@ -53,20 +56,35 @@ type directDelivery struct {
 	maybeEnqueued  bool // the enqueue had no clear result; do not repeat it
 }
 
+// deliver delivers a client's message in memory if possible, and enqueues it otherwise. It waits
+// until the message is durable.
+func (s *sender) deliver(ctx context.Context, p *partition, message *provider.TaskMessage) error {
+	out := &outgoing{to: p, env: &wire.Envelope{Message: message, Sender: &history.OrchestrationInstance{}}}
+	s.reserve([]*outgoing{out})
+	if delivered, err := s.sendDirectly(ctx, p, out); delivered {
+		return err
+	}
+	sent, err := s.post(ctx, out)
+	if err != nil {
+		return sendError(err)
+	}
+	s.handOver(ctx, []sentMessage{sent})
+	return nil
+}
+
 // sendDirectly delivers out in memory and waits until it is durable. The caller has reserved a slot
 // for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
 // enqueue it.
-func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (delivered bool, err error) {
-	r := out.partition.currentReading()
-	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || r == nil || visibilityDelay(out.env.Message, time.Now()) > 0 {
+func (s *sender) sendDirectly(ctx context.Context, p *partition, out *outgoing) (delivered bool, err error) {
+	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || !p.IsRead() || visibilityDelay(out.env.Message, time.Now()) > 0 {
 		return false, nil
 	}
-	e, _, err := h.newDirectDelivery(out)
+	e, _, err := s.newDirectDelivery(out)
 	if err != nil {
-		h.sender.unclaim(out)
+		out.to.Unclaim()
 		return true, err
 	}
-	if !r.run(func() { r.arrive(e.d) }) {
+	if !p.arrive(e.d) {
 		return false, nil
 	}
 	return true, e.await(ctx)
@@ -83,7 +101,7 @@ func (e *directDelivery) await(ctx context.Context) error {
 		return maybeSentError(context.Cause(ctx))
 	case <-timer.C:
 	}
-	if err := e.enqueueHidden(ctx); err != nil {
+	if err := e.enqueue(ctx); err != nil {
 		return maybeSentError(err)
 	}
 	return <-e.outcome
@@ -105,22 +123,23 @@ func maybeSentError(err error) error { return fmt.Errorf("%w: %w", errMaybeSent,
 
 // newDirectDelivery returns the direct delivery of out and the size in bytes of its encoded
 // message.
-func (h *TaskHub) newDirectDelivery(out *outgoing) (e *directDelivery, size int, err error) {
-	out.env.SequenceNumber = h.sender.sequence.Add(1)
+func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, err error) {
+	out.env.SequenceNumber = s.sequence.Add(1)
 	out.number = out.env.SequenceNumber
 	text, err := encode(out.env)
 	if err != nil {
 		return nil, 0, err
 	}
-	d := h.held.newDelivery(out.queue, store.Message{DequeueCount: 1}, h.held.controlLock(), func() { h.sender.unclaim(out) })
+	d := s.held.newDelivery(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.Lock(), out.to.Unclaim)
 	if d.env, err = wire.DecodeEnvelopeJSON(text); err != nil {
 		return nil, 0, err
 	}
 	d.claimed, d.insertedOn, d.age = true, d.receivedAt, 0
 	d.until = d.receivedAt.Add(math.MaxInt64) // it is in no queue, so no other worker can receive it
 	_, isStart := d.event().(*history.ExecutionStarted)
-	d.direct = &directDelivery{d: d, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
-	return d.direct, len(text), nil
+	e = &directDelivery{inQueue: inQueue{d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
+	d.safety = e
+	return e, len(text), nil
 }
 
 func (e *directDelivery) unlock() { <-e.mu }
@@ -133,9 +152,9 @@ func (e *directDelivery) returnToClient(err error) {
 	}
 }
 
-// enqueueHidden enqueues the event, hidden, unless it is enqueued or the client's call has
-// returned.
-func (e *directDelivery) enqueueHidden(ctx context.Context) error {
+// enqueue implements [safety]. It enqueues the event, hidden, unless it is enqueued or the client's
+// call has returned.
+func (e *directDelivery) enqueue(ctx context.Context) error {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
@@ -144,10 +163,10 @@ func (e *directDelivery) enqueueHidden(ctx context.Context) error {
 	case e.maybeEnqueued:
 		return errMaybeSent
 	}
-	if err := e.d.hub.sender.prepare(ctx, e.out); err != nil {
+	if err := e.sender.prepare(ctx, e.out); err != nil {
 		return err
 	}
-	_, m, err := e.d.hub.sender.put(ctx, e.out)
+	_, m, err := e.sender.put(ctx, e.out)
 	if err != nil {
 		e.maybeEnqueued = !store.WasNotApplied(err)
 		return err
@@ -155,7 +174,7 @@ func (e *directDelivery) enqueueHidden(ctx context.Context) error {
 	e.d.mu.Lock()
 	e.d.msg, e.d.until = m, m.Until()
 	e.d.mu.Unlock()
-	e.d.hub.held.add(e.d)
+	e.sender.held.add(e.d)
 	e.enqueued = true
 	e.returnToClient(nil)
 	return nil
@@ -174,25 +193,23 @@ func (e *directDelivery) abandonAfterStop(ctx context.Context) {
 // checkpoint sends messages to other instances and consumes a direct start, it enqueues the start.
 func enqueueOne(ctx context.Context, consumed []*delivery, sendsToOthers bool) error {
 	for _, d := range consumed {
-		if sendsToOthers && d.direct != nil && d.direct.isStart {
-			return d.direct.enqueueHidden(ctx)
+		if sendsToOthers && d.safety.isAwaitedByOthers() {
+			return d.safety.enqueue(ctx)
 		}
 	}
-	for _, d := range consumed {
-		if d.direct.isRedelivered() {
-			return nil
-		}
-	}
-	if len(consumed) == 0 {
+	isRedelivered := func(d *delivery) bool { return d.safety.isRedelivered() }
+	if len(consumed) == 0 || slices.ContainsFunc(consumed, isRedelivered) {
 		return nil
 	}
-	return consumed[0].direct.enqueueHidden(ctx)
+	return consumed[0].safety.enqueue(ctx)
 }
 
-// isRedelivered reports whether the message is delivered again after a crash of this process. A
-// start is, as long as its row is Pending.
+// isAwaitedByOthers implements [safety]. A .NET worker does not search for starts without a message.
+func (e *directDelivery) isAwaitedByOthers() bool { return e.isStart }
+
+// isRedelivered implements [safety]. A start is, as long as its row is Pending.
 func (e *directDelivery) isRedelivered() bool {
-	if e == nil || e.isStart {
+	if e.isStart {
 		return true
 	}
 	e.mu <- struct{}{}
@@ -200,51 +217,58 @@ func (e *directDelivery) isRedelivered() bool {
 	return e.enqueued
 }
 
-// acknowledge ends the client's call successfully. It reports whether the event is in no queue and
-// the caller has nothing to delete.
-func (e *directDelivery) acknowledge() bool {
-	if e == nil {
-		return false
+// remove implements [safety].
+func (e *directDelivery) remove(ctx context.Context) error {
+	if !e.settleClient() {
+		return nil
 	}
+	return e.inQueue.remove(ctx)
+}
+
+// acknowledge implements [safety].
+func (e *directDelivery) acknowledge() { e.settleClient() }
+
+// settleClient ends the client's call successfully. It reports whether the message is in its queue.
+func (e *directDelivery) settleClient() (isEnqueued bool) {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	e.returnToClient(nil)
-	return !e.enqueued
+	return e.enqueued
 }
 
-// markCommitted records that the history contains the event. It reports whether the event is in no
-// queue.
-func (e *directDelivery) markCommitted() bool {
-	if e == nil {
-		return false
-	}
+// markCommitted implements [safety].
+func (e *directDelivery) markCommitted() {
 	e.mu <- struct{}{}
-	defer e.unlock()
 	e.committed = true
-	return !e.enqueued
+	isEnqueued := e.enqueued
+	e.unlock()
+	if isEnqueued {
+		e.inQueue.markCommitted()
+	}
 }
 
-// markMaybeCommitted records that the history may contain the event.
+// markMaybeCommitted implements [safety].
 func (e *directDelivery) markMaybeCommitted() {
-	if e == nil {
-		return
-	}
 	e.mu <- struct{}{}
 	defer e.unlock()
 	e.maybeCommitted = true
 }
 
+// release implements [safety].
+func (e *directDelivery) release(ctx context.Context, delay time.Duration) {
+	if !e.enqueueUnlessDone(ctx, delay) {
+		e.inQueue.release(ctx, delay)
+	}
+}
+
 // enqueueUnlessDone enqueues the event for delivery after delay and ends the client's call with the
-// result. It returns false if the event is in the queue already or if e is nil: the caller must
-// then release the queue message. It does not enqueue an event that is committed, that may be
+// result. It returns false if the event is in the queue already: the caller must then release the
+// queue message. It does not enqueue an event that is committed, that may be
 // enqueued already, or whose call has returned. If the history may contain the event, the message is
 // hidden for at least the visibility timeout: a receiver compares only messages of this age, and
 // redelivered ones, with the history. A start is enqueued even if it is committed: its receiver
 // repairs the row.
 func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Duration) bool {
-	if e == nil {
-		return false
-	}
 	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
@@ -260,11 +284,11 @@ func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Durat
 	case e.maybeCommitted:
 		delay = max(delay, e.d.lock)
 	}
-	h, out := e.d.hub, *e.out
+	s, out := e.sender, *e.out
 	out.claim, out.delay = false, delay
-	sent, err := h.sender.post(ctx, &out)
+	sent, err := s.post(ctx, &out)
 	if err != nil && e.isStart {
-		h.overdue.rescan.Give() // the row may exist without a start message
+		s.startLost.Give() // the row may exist without a start message
 	}
 	switch {
 	case err != nil && e.maybeCommitted:
@@ -272,7 +296,7 @@ func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Durat
 	case err != nil:
 		err = sendError(err)
 	case delay == 0:
-		h.sender.wake(sent)
+		sent.to.Announce()
 	}
 	e.returnToClient(err)
 	return true

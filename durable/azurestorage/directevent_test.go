@@ -141,7 +141,7 @@ func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T
 		}
 		// The same events are sent as if the result of the checkpoint were unknown.
 		for _, d := range taken {
-			e := &directDelivery{d: d, out: d.direct.out, outcome: make(chan error, 1), mu: make(chan struct{}, 1), maybeCommitted: true}
+			e := &directDelivery{inQueue: inQueue{d}, sender: h.sender, out: d.safety.(*directDelivery).out, outcome: make(chan error, 1), mu: make(chan struct{}, 1), maybeCommitted: true}
 			if !e.enqueueUnlessDone(t.Context(), 0) || <-e.outcome != nil {
 				t.Fatal("the event was not sent")
 			}

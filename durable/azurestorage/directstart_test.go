@@ -133,7 +133,7 @@ func TestDirectStart_IsEnqueuedToRepairTheRow(t *testing.T) {
 		mustMerge(t, h, "i", "", history.Pending)
 		h.instances.Forget("i")
 		taken.markCommitted()
-		if !taken.direct.enqueueUnlessDone(t.Context(), 0) {
+		if !taken.safety.(*directDelivery).enqueueUnlessDone(t.Context(), 0) {
 			t.Fatal("the start was not sent")
 		}
 		patience.Until(t, "the row is repaired", func() bool { return runtimeStatus(t, h, "i") == history.Running })

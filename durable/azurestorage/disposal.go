@@ -7,13 +7,23 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
+// A disposer decides and executes the dispositions of messages.
+type disposer struct {
+	*monitor
+	instances  *instances.Store
+	resend     func(ctx context.Context, instanceID string) error // sends tracking records that may be missing
+	superseded func(history.OrchestrationInstance) bool           // reports whether this process has replaced an execution
+	refused    func(blob string)                                  // called with the blob of a refused start's message
+}
+
 // disposals are the messages of an instance, divided by disposition.
 type disposals struct {
-	hub        *TaskHub
+	*disposer
 	instanceID string
 	stored     *instances.Instance
 
@@ -22,18 +32,18 @@ type disposals struct {
 	dispositions []disposition.Disposition // the dispositions of settled
 }
 
-// dispositionsOf divides the messages of an instance by disposition.
-func dispositionsOf(h *TaskHub, instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
+// divide divides the messages of an instance by disposition.
+func (d *disposer) divide(instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
 	messages := make([]disposition.Message, len(deliveries))
-	for i, d := range deliveries {
+	for i, m := range deliveries {
 		messages[i] = disposition.Message{
-			Event: d.event(), ExecutionID: d.target().ExecutionID,
-			DequeueCount: d.dequeueCount, ReceivedAt: d.receivedAt,
-			Age: d.age, Lock: d.lock, Scheduled: d.env.Scheduled,
-			Superseded: h.superseded.has(d.target()),
+			Event: m.event(), ExecutionID: m.target().ExecutionID,
+			DequeueCount: m.dequeueCount, ReceivedAt: m.receivedAt,
+			Age: m.age, Lock: m.lock, Scheduled: m.env.Scheduled,
+			Superseded: d.superseded(m.target()),
 		}
 	}
-	out := disposals{hub: h, instanceID: instanceID, stored: stored}
+	out := disposals{disposer: d, instanceID: instanceID, stored: stored}
 	for i, v := range disposition.Decide(instanceID, stored, messages) {
 		if v.Action == disposition.Deliver {
 			out.deliver = append(out.deliver, deliveries[i])
@@ -65,24 +75,35 @@ func (o disposals) apply(ctx context.Context) {
 func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	switch r {
 	case disposition.RepairTracking:
-		return o.hub.tracking.resend(ctx, o.instanceID)
+		return o.resend(ctx, o.instanceID)
 	case disposition.RepairRow:
-		return o.hub.repair(ctx, o.instanceID, o.stored)
+		return o.repairRow(ctx, o.instanceID, o.stored)
 	case disposition.RepairNothing:
 	}
 	return nil
 }
 
-// repair repairs the row and the tracking records of an instance. stored is the instance as it was
-// read; if it is nil, repair reads it.
-func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instances.Instance) error {
+// repairRow repairs the row and the tracking records of an instance. stored is the instance as it
+// was read; if it is nil, repairRow reads it.
+func (d *disposer) repairRow(ctx context.Context, instanceID string, stored *instances.Instance) error {
 	if instanceID == "" {
 		return nil
 	}
-	if err := h.instances.Repair(ctx, instanceID, stored); err != nil {
+	if err := d.instances.Repair(ctx, instanceID, stored); err != nil {
 		return err
 	}
-	return h.tracking.resend(ctx, instanceID)
+	return d.resend(ctx, instanceID)
+}
+
+// repairSpent repairs the row and the tracking records of an instance and deletes the message. See
+// [delivery.markCommitted].
+func (d *disposer) repairSpent(ctx context.Context, m *delivery, instanceID string) {
+	if err := d.repairRow(ctx, instanceID, nil); err != nil {
+		m.held.spend(m, spentMessage{repair: instanceID}) // restarts the time for which it is remembered
+		m.abandonOnError(ctx, err)
+		return
+	}
+	m.removeDuplicate(ctx)
 }
 
 // dispose acts on a message's disposition. err is the error of the repair; after an error, the
@@ -98,8 +119,8 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 		return
 	case disposition.Terminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
-		if err = o.hub.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
-			err = o.hub.tracking.resend(ctx, o.instanceID)
+		if err = o.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
+			err = o.resend(ctx, o.instanceID)
 		}
 	case disposition.Deliver, disposition.Discard, disposition.Refuse:
 	}
@@ -108,15 +129,24 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 		return
 	}
 	if v.Event == disposition.Duplicate {
-		o.hub.routine.record(v.Event, d.attrs("reason", v.Reason))
+		o.routine.record(v.Event, d.attrs("reason", v.Reason))
 	} else {
-		o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
+		o.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
 	}
 	if v.Action == disposition.Refuse {
-		d.refuse(ctx)
+		o.refuse(ctx, d)
 		return
 	}
 	d.discard(ctx)
+}
+
+// refuse deletes the message of a refused start. It reports the message's blob for a later delete,
+// because another copy of the message may be in the queue.
+func (o disposals) refuse(ctx context.Context, d *delivery) {
+	d.discard(ctx)
+	if wrapper, err := wire.DecodeEnvelope(d.text()); err == nil {
+		o.refused(wrapper.CompressedBlobName)
+	}
 }
 
 // maxStartDelay limits how long a message is held back while its instance is due but has not
@@ -134,4 +164,12 @@ func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time
 		return min(delay, (-late).Truncate(time.Second)+time.Second)
 	}
 	return min(delay, max(maxStartDelay, (late/4).Truncate(time.Second)))
+}
+
+// dueSince returns the time from which a pending instance may start.
+func dueSince(s *provider.InstanceState) time.Time {
+	if s.ScheduledAt.After(s.LastUpdatedAt) {
+		return s.ScheduledAt
+	}
+	return s.LastUpdatedAt
 }

@@ -12,12 +12,11 @@ import (
 // receiver then finds that the batch is not committed and deletes the message.
 func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing.T) {
 	claimed := func(lost bool, left time.Duration) []sentMessage {
-		return []sentMessage{{
-			queue: &store.Queue{Name: "q"}, Sent: store.Sent{ID: "m"}, finalText: "shown",
-			claimed: &delivery{lost: lost, until: time.Now().Add(left)},
-		}}
+		d := &delivery{lost: lost, until: time.Now().Add(left)}
+		d.safety = inQueue{d}
+		return []sentMessage{{to: &partition{queue: &store.Queue{Name: "q"}}, Sent: store.Sent{ID: "m"}, finalText: "shown", claimed: d}}
 	}
-	h := &TaskHub{}
+	s := &sender{}
 	for name, c := range map[string]struct {
 		sent []sentMessage
 		want string
@@ -27,7 +26,7 @@ func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing
 		"a message that was not renewed": {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch was committed"},
 		"a message without a batch":      {[]sentMessage{{claimed: &delivery{lost: true}}}, ""},
 	} {
-		err := h.sender.publishBatch(t.Context(), c.sent)
+		err := s.publishBatch(t.Context(), c.sent)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -17,7 +17,12 @@ import (
 
 // heldMessages holds the messages in flight in this process, by queue and ID.
 type heldMessages struct {
-	hub  *TaskHub
+	*monitor
+	pace         *store.Pace   // of the queues
+	controlLock  time.Duration // the normal visibility timeout of control-queue messages
+	workItemLock time.Duration // the normal visibility timeout of work items
+	hidden       hiddenMessages
+
 	mu   sync.Mutex
 	byID map[string]*delivery
 	// spent holds the keys of consumed messages that may be redelivered. Either their delete may
@@ -34,8 +39,13 @@ type spentMessage struct {
 	repair string // the instance whose row and tracking records may be incomplete, or empty
 }
 
-func newHeldMessages(h *TaskHub) *heldMessages {
-	return &heldMessages{hub: h, byID: map[string]*delivery{}, spent: map[string]spentMessage{}}
+func newHeldMessages(m *monitor, queues *store.Pace, cfg Config) *heldMessages {
+	return &heldMessages{
+		monitor: m, pace: queues,
+		controlLock:  lockTime(cfg.ControlQueueVisibilityTimeout, cfg.LeaseInterval),
+		workItemLock: lockTime(cfg.WorkItemQueueVisibilityTimeout, cfg.LeaseInterval),
+		byID:         map[string]*delivery{}, spent: map[string]spentMessage{},
+	}
 }
 
 func heldKey(queue, id string) string { return queue + "/" + id }
@@ -136,13 +146,13 @@ func (h *heldMessages) all() []*delivery {
 const renewalsAtOnce = 32
 
 // renew renews the visibility timeouts of all held messages until ctx ends. A slow renewal does not
-// delay the others.
-func (h *heldMessages) renew(ctx context.Context) {
-	lock := min(h.controlLock(), h.workItemLock())
+// delay the others. Before each pass it calls shed with the current limit.
+func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
+	lock := min(h.controlLock, h.workItemLock)
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for pause.For(ctx, lock/8) {
-		h.hub.inbox.shed(h.limit())
+		shed(h.limit())
 		for _, d := range h.all() {
 			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
@@ -175,11 +185,11 @@ const renewalShare = 0.25
 // visibility timeout. limit is at least [store.LeastInFlight], so that one long activity does not
 // stop the others.
 func (h *heldMessages) limit() int {
-	rate, limited := h.hub.services.QueuePace.Rate()
+	rate, limited := h.pace.Rate()
 	if !limited {
 		return math.MaxInt32
 	}
-	lock := min(h.controlLock(), h.workItemLock())
+	lock := min(h.controlLock, h.workItemLock)
 	return max(store.LeastInFlight, int(rate*renewalShare*(lock/2).Seconds()/2))
 }
 
@@ -190,16 +200,8 @@ const lockLatencies = 8
 
 // stretched returns the current visibility timeout for messages whose normal timeout is lock.
 func (h *heldMessages) stretched(lock time.Duration) time.Duration {
-	wanted := (lockLatencies * h.hub.services.QueuePace.Latency()).Truncate(time.Second)
+	wanted := (lockLatencies * h.pace.Latency()).Truncate(time.Second)
 	return max(lock, min(wanted, disposition.SlowLocks*lock))
-}
-
-func (h *heldMessages) controlLock() time.Duration {
-	return lockTime(h.hub.cfg.ControlQueueVisibilityTimeout, h.hub.cfg.LeaseInterval)
-}
-
-func (h *heldMessages) workItemLock() time.Duration {
-	return lockTime(h.hub.cfg.WorkItemQueueVisibilityTimeout, h.hub.cfg.LeaseInterval)
 }
 
 // lockTime returns the normal visibility timeout in whole seconds, the unit of the service. It is
@@ -216,7 +218,7 @@ func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.add(d); older != nil {
-			h.hub.routine.record(disposition.Duplicate, older.attrs("details", "its visibility timeout ended while this process held it"))
+			h.routine.record(disposition.Duplicate, older.attrs("details", "its visibility timeout ended while this process held it"))
 			continue
 		}
 		held = append(held, d)
@@ -226,12 +228,14 @@ func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.
 
 func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {
 	now := time.Now()
-	return &delivery{
-		hub: h.hub, queue: q, lock: lock, msg: m,
+	d := &delivery{
+		held: h, queue: q, lock: lock, msg: m,
 		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
 		receivedAt: now, until: m.Until(), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
+	d.safety = inQueue{d}
+	return d
 }
 
 func (h *heldMessages) count(all inuse.Counts) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -34,9 +36,61 @@ func (e *PartitionCountError) Error() string {
 		e.TaskHub, e.Existing, e.Configured)
 }
 
+// storage has the queues, tables and containers of a hub.
+type storage struct {
+	cfg      Config
+	names    wire.HubNames
+	services *store.Services
+
+	partitionsTable *store.Table
+	historyTable    *store.Table
+	rowTable        *store.Table
+	startTable      *store.Table // of JumpStart records
+	workItems       *store.Queue
+	controlQueues   []*store.Queue
+	trackingQueue   *store.Queue
+	trackingTable   *store.Table
+	largeMessages   *store.Container
+	appLeases       *store.Container
+}
+
+func newStorage(cfg Config, names wire.HubNames, s *store.Services) *storage {
+	table := func(name string) *store.Table { return store.NewTable(s.Tables, s.TableEndpoint, name) }
+	all := &storage{
+		cfg: cfg, names: names, services: s,
+		partitionsTable: table(names.PartitionsTable()),
+		historyTable:    table(names.HistoryTable()),
+		rowTable:        table(names.InstancesTable()),
+		startTable:      table(names.JumpStartTable()),
+		trackingTable:   table(names.InstanceHistoryTable()),
+		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
+		trackingQueue:   store.NewQueue(s.Queues, names.TrackingQueue()),
+		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
+		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
+	}
+	for i := range cfg.PartitionCount {
+		all.controlQueues = append(all.controlQueues, store.NewQueue(s.Queues, names.ControlQueue(i)))
+	}
+	return all
+}
+
+// messageQueues returns the queues of messages to instances and activities.
+func (s *storage) messageQueues() []*store.Queue {
+	return append(slices.Clone(s.controlQueues), s.workItems)
+}
+
+// aside returns the poison queue of a queue. The first message that is set aside creates it.
+func (s *storage) aside(queue string) *store.Queue {
+	return store.NewQueue(s.services.Queues, s.names.Aside(queue))
+}
+
 // resources creates, checks and deletes the queues, tables and blobs of the hub.
 type resources struct {
-	hub *TaskHub
+	*storage
+	*monitor
+	leases   *leases.Worker
+	tracking *tracking.Queue
+	forget   func() // forgets all instances
 
 	creation chan struct{} // held while the hub is being created
 	created  atomic.Bool
@@ -49,14 +103,14 @@ func (r *resources) ensureCreated(ctx context.Context) error {
 	select {
 	case r.creation <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("create task hub %s: %w", r.hub.cfg.TaskHub, context.Cause(ctx))
+		return fmt.Errorf("create task hub %s: %w", r.cfg.TaskHub, context.Cause(ctx))
 	}
 	defer func() { <-r.creation }()
 	if r.created.Load() {
 		return nil
 	}
 	if err := r.create(ctx); err != nil {
-		return fmt.Errorf("create task hub %s: %w", r.hub.cfg.TaskHub, err)
+		return fmt.Errorf("create task hub %s: %w", r.cfg.TaskHub, err)
 	}
 	r.created.Store(true)
 	return nil
@@ -68,8 +122,8 @@ func (r *resources) markMissing(err error) {
 	if !r.created.CompareAndSwap(true, false) {
 		return // not created yet
 	}
-	r.hub.log.Warn("part of the task hub was deleted; creating it again", "event", "GeneralWarning", "error", err)
-	r.hub.instances.ForgetAll(func(string) bool { return true })
+	r.log.Warn("part of the task hub was deleted; creating it again", "event", "GeneralWarning", "error", err)
+	r.forget()
 	r.deleted.Give()
 }
 
@@ -82,7 +136,7 @@ func (r *resources) recreate(ctx context.Context) {
 			return
 		}
 		if err := r.awaitCreated(ctx); err != nil {
-			r.hub.log.Error("the task hub that replaced the deleted one cannot be used", "error", err)
+			r.log.Error("the task hub that replaced the deleted one cannot be used", "error", err)
 		}
 	}
 }
@@ -91,51 +145,51 @@ func (r *resources) recreate(ctx context.Context) {
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs, EnsureTaskHubAsync and
 // CreateAsync). The first large message creates the container for large messages.
 func (r *resources) create(ctx context.Context) error {
-	if err := r.hub.appLeases.Create(ctx); err != nil {
+	if err := r.appLeases.Create(ctx); err != nil {
 		return err
 	}
-	if err := r.hub.appLeases.CreateBlob(ctx, r.hub.names.AppLeaseInfo(), []byte("{}")); err != nil {
+	if err := r.appLeases.CreateBlob(ctx, r.names.AppLeaseInfo(), []byte("{}")); err != nil {
 		return err
 	}
-	if r.hub.cfg.PartitionManager == TablePartitions {
-		if err := r.hub.partitionsTable.Create(ctx); err != nil {
+	if r.cfg.PartitionManager == TablePartitions {
+		if err := r.partitionsTable.Create(ctx); err != nil {
 			return err
 		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if r.hub.cfg.PartitionManager == TablePartitions {
+		if r.cfg.PartitionManager == TablePartitions {
 			return r.createPartitionRows(groupCtx)
 		}
 		return r.createLeaseBlobs(groupCtx)
 	})
-	if r.hub.cfg.JumpStart.Enabled {
-		group.Go(func() error { return r.hub.starts.records.Table.Create(groupCtx) })
+	if r.cfg.JumpStart.Enabled {
+		group.Go(func() error { return r.startTable.Create(groupCtx) })
 	}
-	if r.hub.cfg.Tracking {
-		group.Go(func() error { return r.hub.tracking.queue.Create(groupCtx) })
+	if r.cfg.Tracking {
+		group.Go(func() error { return r.tracking.Create(groupCtx) })
 	}
-	group.Go(func() error { return r.hub.instances.HistoryTable.Create(groupCtx) })
-	group.Go(func() error { return r.hub.instances.RowTable.Create(groupCtx) })
-	group.Go(func() error { return r.hub.workItems.Create(groupCtx) })
+	group.Go(func() error { return r.historyTable.Create(groupCtx) })
+	group.Go(func() error { return r.rowTable.Create(groupCtx) })
+	group.Go(func() error { return r.workItems.Create(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	// The control queues come last: if the partition count is wrong, no surplus queue is created.
-	return store.Each(ctx, len(r.hub.controlQueues), r.hub.controlQueues, func(ctx context.Context, _ int, q *store.Queue) error { return q.Create(ctx) })
+	return store.Each(ctx, len(r.controlQueues), r.controlQueues, func(ctx context.Context, _ int, q *store.Queue) error { return q.Create(ctx) })
 }
 
 // createLeaseBlobs creates the blobs of a blob partition manager and checks the number of
 // partitions.
 func (r *resources) createLeaseBlobs(ctx context.Context) error {
-	n, err := r.hub.leases.CreateInfo(ctx, r.hub.cfg.TaskHub)
+	n, err := r.leases.CreateInfo(ctx, r.cfg.TaskHub)
 	if err != nil {
 		return err
 	}
-	if n != len(r.hub.partitions) {
-		return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(r.hub.partitions), Existing: n}
+	if n != len(r.controlQueues) {
+		return &PartitionCountError{TaskHub: r.cfg.TaskHub, Configured: len(r.controlQueues), Existing: n}
 	}
-	return r.hub.leases.CreateBlobs(ctx)
+	return r.leases.CreateBlobs(ctx)
 }
 
 // partialRowsTimeout limits how long rows may be missing in the partitions table. .NET inserts them
@@ -145,12 +199,12 @@ const partialRowsTimeout = 2 * time.Second
 // createPartitionRows inserts the rows of all partitions in one transaction if the table is empty.
 // Otherwise it checks their number.
 func (r *resources) createPartitionRows(ctx context.Context) error {
-	want := make([]store.Operation, len(r.hub.controlQueues))
-	for i, q := range r.hub.controlQueues {
+	want := make([]store.Operation, len(r.controlQueues))
+	for i, q := range r.controlQueues {
 		want[i] = store.Operation{Method: http.MethodPost, Entity: wire.PartitionRow{Queue: q.Name}.Row()}
 	}
 	for deadline := time.Now().Add(partialRowsTimeout); ; {
-		rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
+		rows, _, err := leases.ReadRows(ctx, r.partitionsTable)
 		switch {
 		case err != nil:
 			return err
@@ -158,14 +212,14 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 			return nil
 		case len(rows) == 0:
 			err := store.Retry(ctx, "insert partition rows", func(ctx context.Context) error {
-				_, err := r.hub.partitionsTable.Transact(ctx, want)
+				_, err := r.partitionsTable.Transact(ctx, want)
 				return err
 			})
 			if err != nil && !store.IsConflict(err) {
 				return err
 			}
 		case len(rows) > len(want) || time.Now().After(deadline):
-			return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
+			return &PartitionCountError{TaskHub: r.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
 		default:
 			if !pause.For(ctx, store.Jitter(ctx, "partition rows", 200*time.Millisecond)) {
 				return context.Cause(ctx)
@@ -179,9 +233,9 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 func (r *resources) warnAboutLogHub(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, logCheckTimeout)
 	defer cancel()
-	logs := store.NewContainer(r.hub.services.LeaseBlobs, r.hub.services.BlobEndpoint, r.hub.names.Log())
-	if _, err := logs.ReadPart(ctx, r.hub.names.LogInfo(), 0, 0); err == nil { // otherwise the hub does not exist, or the check failed
-		r.hub.log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
+	logs := store.NewContainer(r.services.LeaseBlobs, r.services.BlobEndpoint, r.names.Log())
+	if _, err := logs.ReadPart(ctx, r.names.LogInfo(), 0, 0); err == nil { // otherwise the hub does not exist, or the check failed
+		r.log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
 			"Set storageProvider.type to partitionLog to use that hub, copy it with `hub copy partitionlog azurestorage`, or delete it",
 			"event", "GeneralWarning", "container", logs.Name)
 	}
@@ -195,38 +249,38 @@ func (r *resources) checkExists(ctx context.Context) error {
 	n, err := r.countPartitions(ctx)
 	switch {
 	case store.IsNotFound(err):
-		return fmt.Errorf("task hub %s does not exist in the storage account", r.hub.cfg.TaskHub)
+		return fmt.Errorf("task hub %s does not exist in the storage account", r.cfg.TaskHub)
 	case err != nil:
-		return fmt.Errorf("check task hub %s: %w", r.hub.cfg.TaskHub, err)
-	case n != len(r.hub.controlQueues):
-		return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(r.hub.controlQueues), Existing: n}
+		return fmt.Errorf("check task hub %s: %w", r.cfg.TaskHub, err)
+	case n != len(r.controlQueues):
+		return &PartitionCountError{TaskHub: r.cfg.TaskHub, Configured: len(r.controlQueues), Existing: n}
 	}
 	return nil
 }
 
 // countPartitions returns the number of partitions that the hub's partition manager has stored.
 func (r *resources) countPartitions(ctx context.Context) (int, error) {
-	if r.hub.cfg.PartitionManager != TablePartitions {
-		return r.hub.leases.CountPartitions(ctx)
+	if r.cfg.PartitionManager != TablePartitions {
+		return r.leases.CountPartitions(ctx)
 	}
-	rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
+	rows, _, err := leases.ReadRows(ctx, r.partitionsTable)
 	return len(rows), err
 }
 
 // checkIdle returns [provider.ErrHubBusy] if a worker owns a partition of the hub under any
 // partition manager.
 func (r *resources) checkIdle(ctx context.Context) error {
-	rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
+	rows, _, err := leases.ReadRows(ctx, r.partitionsTable)
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
 	for _, row := range rows {
 		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
-			return fmt.Errorf("%s: worker %s owns partition %s until %s: %w", r.hub.cfg.TaskHub, row.CurrentOwner, row.Queue,
+			return fmt.Errorf("%s: worker %s owns partition %s until %s: %w", r.cfg.TaskHub, row.CurrentOwner, row.Queue,
 				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
 		}
 	}
-	blobs := store.NewContainer(r.hub.services.Blobs, r.hub.services.BlobEndpoint, r.hub.names.Leases())
+	blobs := store.NewContainer(r.services.Blobs, r.services.BlobEndpoint, r.names.Leases())
 	options := &container.ListBlobsFlatOptions{}
 	for {
 		var page container.ListBlobsFlatResponse
@@ -242,7 +296,7 @@ func (r *resources) checkIdle(ctx context.Context) error {
 		}
 		for _, item := range page.Segment.BlobItems {
 			if item.Properties != nil && store.Value(item.Properties.LeaseStatus) == lease.StatusTypeLocked {
-				return fmt.Errorf("%s: a worker holds the lease %s: %w", r.hub.cfg.TaskHub, store.Value(item.Name), provider.ErrHubBusy)
+				return fmt.Errorf("%s: a worker holds the lease %s: %w", r.cfg.TaskHub, store.Value(item.Name), provider.ErrHubBusy)
 			}
 		}
 		if store.Value(page.NextMarker) == "" {
@@ -255,13 +309,13 @@ func (r *resources) checkIdle(ctx context.Context) error {
 // checkManagers returns a *PartitionManagerError if there are active leases of another partition
 // manager.
 func (r *resources) checkManagers(ctx context.Context) error {
-	active, err := r.hub.leases.Active(ctx)
+	active, err := r.leases.Active(ctx)
 	if err != nil {
 		return err
 	}
 	for kind := range partitionManagerNames {
-		if other := PartitionManager(kind); active[leases.Kind(kind)] && other != r.hub.cfg.PartitionManager {
-			return &PartitionManagerError{TaskHub: r.hub.cfg.TaskHub, Configured: r.hub.cfg.PartitionManager, Active: other}
+		if other := PartitionManager(kind); active[leases.Kind(kind)] && other != r.cfg.PartitionManager {
+			return &PartitionManagerError{TaskHub: r.cfg.TaskHub, Configured: r.cfg.PartitionManager, Active: other}
 		}
 	}
 	return nil
@@ -272,40 +326,23 @@ func (r *resources) checkManagers(ctx context.Context) error {
 // *PartitionManagerError. Only leases count: tools create the storage of a partition manager
 // without using it.
 func (r *resources) awaitSoleManager(ctx context.Context) error {
-	for deadline := time.Now().Add(2 * r.hub.cfg.LeaseInterval); ; {
+	for deadline := time.Now().Add(2 * r.cfg.LeaseInterval); ; {
 		err := r.checkManagers(ctx)
 		mismatch, isMismatch := errors.AsType[*PartitionManagerError](err)
 		switch {
 		case ctx.Err() != nil, err == nil:
 			return nil
 		case !isMismatch:
-			r.hub.health.Failed("partition leases", err)
+			r.health.Failed("partition leases", err)
 		case time.Now().After(deadline):
 			return mismatch
 		default:
-			r.hub.log.Warn("waiting for other workers to stop", "reason", mismatch)
+			r.log.Warn("waiting for other workers to stop", "reason", mismatch)
 		}
-		if !pause.For(ctx, store.Jitter(ctx, "look at the partitions", r.hub.cfg.LeaseInterval/10)) {
+		if !pause.For(ctx, store.Jitter(ctx, "look at the partitions", r.cfg.LeaseInterval/10)) {
 			return nil
 		}
 	}
-}
-
-// newLeases returns the lease keeper of this worker. Its requests are not subject to the limit on
-// concurrent requests, so renewals never wait for other work.
-func (r *resources) newLeases(s *store.Services) *leases.Worker {
-	w := &leases.Worker{
-		ID: r.hub.cfg.WorkerID, Kind: leases.Kind(r.hub.cfg.PartitionManager), App: leases.App(r.hub.cfg.AppLease), Names: r.hub.names,
-		Interval: r.hub.cfg.LeaseInterval, AcquireInterval: r.hub.cfg.LeaseAcquireInterval, DrainTimeout: r.hub.cfg.DrainTimeout,
-		Table:        store.NewTable(s.Leases, s.TableEndpoint, r.hub.names.PartitionsTable()),
-		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, r.hub.names.Leases()),
-		AppBlobs:     r.hub.appLeases,
-		TableLatency: s.TablePace.Latency, Missing: r.markMissing, Health: &r.hub.health, Log: r.hub.log, Meter: r.hub.meter, Tasks: &r.hub.tasks,
-	}
-	for _, p := range r.hub.partitions {
-		w.Partitions = append(w.Partitions, p)
-	}
-	return w
 }
 
 // awaitCreated creates the hub, and retries for as long as the storage account is unreachable. It
@@ -319,7 +356,7 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			r.hub.health.OK("storage account")
+			r.health.OK("storage account")
 			return nil
 		}
 		retry, giveUp := store.AccessWait(err, time.Since(start))
@@ -327,10 +364,10 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			return err
 		}
 		if retry {
-			r.hub.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
+			r.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
 		}
 		if ctx.Err() == nil {
-			r.hub.health.Failed("storage account", err)
+			r.health.Failed("storage account", err)
 		}
 		if !pause.For(ctx, store.Jitter(ctx, "create the hub", delay)) {
 			return nil
@@ -338,16 +375,9 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 	}
 }
 
-// Delete deletes the hub with its queues, tables and containers. Unless force is set, it fails with
-// [provider.ErrHubBusy] if a worker owns a partition. It breaks the app lease. If a resource cannot
-// be deleted, Delete still deletes the others and returns all errors. The service may reject the
-// same names for about a minute afterwards.
-func (h *TaskHub) Delete(ctx context.Context, force bool) error {
-	if !force {
-		if err := h.resources.checkIdle(ctx); err != nil {
-			return err
-		}
-	}
+// delete deletes all resources. If one cannot be deleted, it still deletes the others and returns
+// all errors.
+func (r *resources) delete(ctx context.Context) error {
 	var group sync.WaitGroup
 	var mu sync.Mutex // protects failures
 	var failures []error
@@ -359,9 +389,9 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			failures = append(failures, err)
 		})
 	}
-	queues := append(h.undecodable.messageQueues(), h.tracking.queue.Queue)
-	for _, q := range h.undecodable.messageQueues() {
-		queues = append(queues, h.undecodable.asideQueue(q))
+	queues := append(r.messageQueues(), r.trackingQueue)
+	for _, q := range r.messageQueues() {
+		queues = append(queues, r.aside(q.Name))
 	}
 	for _, q := range queues {
 		remove("queue "+q.Name, func(ctx context.Context) error {
@@ -369,14 +399,14 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			return err
 		})
 	}
-	for _, t := range []*store.Table{h.instances.RowTable, h.instances.HistoryTable, h.partitionsTable, h.starts.records.Table, h.tracking.queue.Table} {
+	for _, t := range []*store.Table{r.rowTable, r.historyTable, r.partitionsTable, r.startTable, r.trackingTable} {
 		remove("table "+t.Name, func(ctx context.Context) error {
 			_, err := t.Client.Delete(ctx, nil)
 			return err
 		})
 	}
-	for _, name := range []string{h.names.LargeMessages(), h.names.Leases(), h.names.AppLease()} {
-		c := store.NewContainer(h.services.Blobs, h.services.BlobEndpoint, name)
+	for _, name := range []string{r.names.LargeMessages(), r.names.Leases(), r.names.AppLease()} {
+		c := store.NewContainer(r.services.Blobs, r.services.BlobEndpoint, name)
 		remove("container "+name, func(ctx context.Context) error {
 			_, err := c.Client.Delete(ctx, nil)
 			if store.CodeOf(err) != store.CodeLeaseIDMissing {

@@ -32,13 +32,13 @@ func (e *HiddenError) Error() string {
 // copier returns the copier of the hub.
 func (h *TaskHub) copier() *hubcopy.Hub {
 	return &hubcopy.Hub{
-		Name: h.cfg.TaskHub, Instances: h.instances, WorkItems: h.workItems, Queues: h.undecodable.messageQueues(),
+		Name: h.cfg.TaskHub, Instances: h.instances, WorkItems: h.workItems, Queues: h.messageQueues(),
 		QueueOf:   func(id string) *store.Queue { return h.partitionOf(id).queue },
-		Aside:     h.undecodable.asideQueue,
+		Aside:     func(q *store.Queue) *store.Queue { return h.aside(q.Name) },
 		HiddenFor: max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
-		Read:      h.readEnvelope,
+		Read:      h.decoder.read,
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
-			_, err := h.sender.send(ctx, q, env)
+			_, err := h.sender.send(ctx, h.destination(q), env)
 			return err
 		},
 		Hidden: func(hidden, missing int) error {
@@ -46,6 +46,16 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 		},
 		CheckIdle: h.resources.checkIdle, Log: h.log,
 	}
+}
+
+// destination returns the destination of a queue.
+func (h *TaskHub) destination(q *store.Queue) destination {
+	for _, p := range h.partitions {
+		if p.queue == q {
+			return p
+		}
+	}
+	return h.activities
 }
 
 // Export implements [provider.Portable].

@@ -17,8 +17,14 @@ import (
 // instance is in one of three states: its history is being loaded, it is ready, or it is in a
 // session (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
 type inbox struct {
-	hub    *TaskHub
-	buffer buffer
+	*monitor
+	workerID  string
+	held      *heldMessages
+	decoder   *decoder
+	disposer  *disposer
+	committer *committer // of the sessions
+	instances *instances.Store
+	buffer    buffer
 
 	mu      sync.Mutex // protects the following
 	slots   map[string]*slot
@@ -43,10 +49,11 @@ type messageBatch struct {
 	loaded      *instances.Instance // nil until loaded
 }
 
-func newInbox(h *TaskHub) *inbox {
+func newInbox(cfg Config, held *heldMessages, decoder *decoder, d *disposer) *inbox {
 	return &inbox{
-		hub: h, buffer: newBuffer(h.cfg.ControlQueueBufferThreshold, h.held.limit),
-		slots: map[string]*slot{}, changed: make(chan struct{}),
+		monitor: held.monitor, workerID: cfg.WorkerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
+		buffer: newBuffer(cfg.ControlQueueBufferThreshold, held.limit),
+		slots:  map[string]*slot{}, changed: make(chan struct{}),
 	}
 }
 
@@ -71,7 +78,7 @@ func (b *inbox) add(r *reading, deliveries ...*delivery) {
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
 		if id := d.target().InstanceID; d.resumes() {
-			r.spawn(func() { b.hub.hidden.reveal(r.work, id) })
+			r.spawn(func() { b.held.hidden.reveal(r.work, id) })
 		}
 		b.place(r, d)
 	}
@@ -155,8 +162,8 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].newInstance
 	b.mu.Unlock()
 	if loaded == nil {
-		loaded = b.hub.instances.Remembered(s.id, executionID)
-		b.hub.meter.LookedUp(loaded != nil)
+		loaded = b.instances.Remembered(s.id, executionID)
+		b.meter.LookedUp(loaded != nil)
 	}
 	if loaded == nil {
 		loaded = b.read(r.ctx, s.id, executionID, first)
@@ -171,7 +178,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		deliveries := slices.Clone(batch.deliveries)
 		b.mu.Unlock()
 
-		disposals := dispositionsOf(b.hub, s.id, loaded, deliveries)
+		disposals := b.disposer.divide(s.id, loaded, deliveries)
 		if loaded.Unverified && len(disposals.settled) > 0 {
 			loaded = b.read(r.ctx, s.id, executionID, first)
 			continue
@@ -199,18 +206,18 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 // read loads an instance from storage. It retries until it succeeds, and returns nil if ctx ends.
 func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *instances.Instance {
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
-		loaded, err := b.hub.instances.LoadFor(ctx, instanceID, executionID, first)
+		loaded, err := b.instances.LoadFor(ctx, instanceID, executionID, first)
 		if err == nil {
-			b.hub.health.OK("tables")
+			b.health.OK("tables")
 			return loaded
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		if store.IsTransient(err) {
-			b.hub.health.Failed("tables", err)
+			b.health.Failed("tables", err)
 		} else {
-			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "cannot read the instance from storage", "error", err)
+			b.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "cannot read the instance from storage", "error", err)
 		}
 		if !pause.For(ctx, store.Jitter(ctx, "load "+instanceID, delay)) {
 			return nil
@@ -243,7 +250,7 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 		if !pause.For(ctx, rowInterval) {
 			return
 		}
-		row, err := b.hub.instances.Rows.Read(ctx, start.Instance.InstanceID)
+		row, err := b.instances.Rows.Read(ctx, start.Instance.InstanceID)
 		if err != nil {
 			return
 		}
@@ -281,7 +288,7 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 			continue
 		}
 		// Messages that arrived since the load have no dispositions yet.
-		disposals := dispositionsOf(b.hub, s.id, sess.loaded, sess.current)
+		disposals := b.disposer.divide(s.id, sess.loaded, sess.current)
 		if sess.loaded.Unverified && len(disposals.settled) > 0 {
 			b.requeue(sess)
 			continue
@@ -382,9 +389,9 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
 	b.signal() // sessions that wait for more messages must end
 	b.mu.Unlock()
-	b.hub.instances.ForgetAll(func(id string) bool { return b.hub.partitionOf(id) == p }) // another worker may advance them from now on
+	b.instances.ForgetAll(p.has) // another worker may advance them from now on
 	if len(deliveries) > 0 {
-		b.hub.log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
+		b.log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
 	}
 	releaseAll(ctx, deliveries)
 }
@@ -418,13 +425,8 @@ func (b *inbox) shed(most int) {
 		d.settle()
 	}
 	if len(shed) > 0 {
-		b.hub.log.Warn("messages released: the queues accept too few requests to renew them", "count", len(shed))
+		b.log.Warn("messages released: the queues accept too few requests to renew them", "count", len(shed))
 	}
-}
-
-// releaseAll makes messages visible now.
-func releaseAll(ctx context.Context, deliveries []*delivery) {
-	forEach(deliveries, func(d *delivery) { d.release(ctx, 0) })
 }
 
 // without returns the elements of all that are not in some. It modifies all.

@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"log/slog"
 	"runtime"
 	"slices"
 	"testing"
@@ -10,6 +11,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
+
+func emptyInbox() *inbox {
+	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil), nil, Config{})
+	return newInbox(Config{}, held, nil, &disposer{})
+}
 
 // A session that waits for messages receives all messages that arrived together. One episode and
 // one transaction then handle them.
@@ -23,16 +29,15 @@ func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 		deliveries = append(deliveries, &delivery{env: &wire.Envelope{Message: raised}})
 	}
 	for range rounds {
-		h := &TaskHub{}
-		h.inbox = newInbox(h)
-		p := newPartition(h, nil)
+		b := emptyInbox()
+		p := &partition{inbox: b}
 		s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
-		h.inbox.slots["many"] = s
+		b.slots["many"] = s
 		go (&reading{partition: p}).arrive(deliveries...)
 		for n := 0; n < many; runtime.Gosched() {
-			h.inbox.mu.Lock()
+			b.mu.Lock()
 			n = len(s.incoming)
-			h.inbox.mu.Unlock()
+			b.mu.Unlock()
 			if n > 0 && n < many {
 				t.Fatalf("%d of %d messages could be dispatched without the others", n, many)
 			}
@@ -44,15 +49,14 @@ func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 func TestPartition_AdmitsInSendOrder(t *testing.T) {
 	t.Parallel()
 	const many = 1000
-	h := &TaskHub{}
-	h.inbox = newInbox(h)
-	p := newPartition(h, nil)
+	b := emptyInbox()
+	p := &partition{inbox: b}
 	p.reading = &reading{partition: p}
 	s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
-	h.inbox.slots["many"] = s
+	b.slots["many"] = s
 	for i := range int64(many) {
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}
-		p.admit(t.Context(), []*delivery{{env: &wire.Envelope{Message: raised, SequenceNumber: i}}})
+		p.Admit(t.Context(), []*delivery{{env: &wire.Envelope{Message: raised, SequenceNumber: i}}})
 	}
 	p.reading.done.Wait()
 	if len(s.incoming) != many {

@@ -27,7 +27,7 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 		load.Self = h.cfg.WorkerID
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return readLoads(groupCtx, h.undecodable.messageQueues(), loads) })
+	group.Go(func() error { return readLoads(groupCtx, h.messageQueues(), loads) })
 	group.Go(func() (err error) {
 		owners, err := h.leases.Owners(groupCtx)
 		for i, q := range h.controlQueues {

@@ -5,10 +5,13 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -17,8 +20,16 @@ import (
 // A partition is a control queue and this worker's lease on it. The worker reads the queue while it
 // has the lease and no other worker has requested it.
 type partition struct {
-	hub     *TaskHub
-	queue   *store.Queue
+	inbox    *inbox
+	queue    *store.Queue
+	index    int // among the partitions of the hub
+	of       int // number of partitions of the hub
+	polling  polling
+	acquired store.Nudge     // given when the worker starts to read the queue
+	tasks    *sync.WaitGroup // drains in progress
+	// background functions run while the queue is read. work outlives ctx.
+	background []func(ctx, work context.Context)
+
 	wake    store.Nudge // this process has sent a message to the queue
 	backlog backlog
 
@@ -33,14 +44,24 @@ type partition struct {
 	drain    leases.DrainState
 }
 
-func newPartition(h *TaskHub, q *store.Queue) *partition {
-	return &partition{hub: h, queue: q, wake: store.NewNudge()}
+// polling configures the polls of control queues.
+type polling struct {
+	batchSize   int           // maximum number of messages per receive
+	maxInterval time.Duration // longest pause between two polls of an empty queue
+}
+
+// partitions are all partitions of a hub.
+type partitions []*partition
+
+// of returns the partition of an instance.
+func (all partitions) of(instanceID string) *partition {
+	return all[wire.PartitionOf(instanceID, len(all))]
 }
 
 // Listen starts to read the queue, or continues to read it. The lease ends at until.
 func (p *partition) Listen(work context.Context, until time.Time) {
 	if p.hasLapsed() {
-		defer p.hub.inbox.leaseRenewed()
+		defer p.inbox.leaseRenewed()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,16 +75,13 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, since: time.Now()}
 	p.reading = r
 	r.spawn(func() { r.poll() })
-	p.hub.overdue.rescan.Give()
-	if p.hub.cfg.JumpStart.Enabled {
-		r.spawn(func() { p.hub.starts.jumpStarts(r.ctx, p) })
+	p.acquired.Give()
+	for _, f := range p.background {
+		r.spawn(func() { f(r.ctx, r.work) })
 	}
-	if p.hub.cfg.Tracking && p == p.hub.partitions[0] {
-		r.spawn(func() { p.hub.tracking.queue.Run(r.ctx, r.work, p.isListening) })
-	}
-	p.hub.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.hub.cfg.WorkerID)
-	p.hub.meter.Partition(p.queue.Name, metering.Acquired)
-	p.hub.meter.Owns(p.queue.Name, 1)
+	p.inbox.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.inbox.workerID)
+	p.inbox.meter.Partition(p.queue.Name, metering.Acquired)
+	p.inbox.meter.Owns(p.queue.Name, 1)
 }
 
 // isListening reports whether the queue is being read and the lease has not ended.
@@ -78,6 +96,11 @@ func (p *partition) Name() string { return p.queue.Name }
 
 // IsRead reports whether the queue is being read.
 func (p *partition) IsRead() bool { return p.currentReading() != nil }
+
+// has reports whether the messages of an instance go to the partition.
+func (p *partition) has(instanceID string) bool {
+	return wire.PartitionOf(instanceID, p.of) == p.index
+}
 
 // currentReading returns the reading of the queue, or nil.
 func (p *partition) currentReading() *reading {
@@ -124,10 +147,10 @@ func (p *partition) StopReading(work context.Context) (finish func()) {
 		return func() {}
 	}
 	p.reading, p.stopping = nil, true
-	p.hub.meter.Owns(p.queue.Name, -1)
+	p.inbox.meter.Owns(p.queue.Name, -1)
 	return func() {
 		r.stop()
-		p.hub.inbox.releasePartition(work, p)
+		p.inbox.releasePartition(work, p)
 		p.mu.Lock()
 		p.stopping = false
 		p.mu.Unlock()
@@ -144,10 +167,10 @@ func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 	}
 	p.drain = leases.Draining
 	p.mu.Unlock()
-	p.hub.tasks.Go(func() {
+	p.tasks.Go(func() {
 		p.StopReading(work)()
 		if !p.awaitIdle(work, limit) {
-			p.hub.log.Warn("partition released with sessions in progress", "partition", p.queue.Name, "after", limit)
+			p.inbox.log.Warn("partition released with sessions in progress", "partition", p.queue.Name, "after", limit)
 		}
 		p.mu.Lock()
 		p.drain = leases.Drained
@@ -227,22 +250,52 @@ func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 // maxVisibility is the service's limit for the visibility timeout.
 const maxVisibility = 7 * 24 * time.Hour
 
-// claim reserves slots for n messages to the partition that will be delivered in memory. It returns
-// false if they must be received from the queue.
-func (p *partition) claim(n int) bool {
-	if n == 0 || !p.isListening() {
-		return false
-	}
-	return p.backlog.isEmpty() && p.hub.inbox.buffer.tryReserve(n)
+// Queue implements [destination].
+func (p *partition) Queue() *store.Queue { return p.queue }
+
+// Lock implements [destination].
+func (p *partition) Lock() time.Duration { return p.inbox.held.controlLock }
+
+// Announce implements [destination].
+func (p *partition) Announce() {
+	p.backlog.hint()
+	p.wake.Give()
 }
 
-// admit delivers claimed messages in the order of their sequence numbers, before the messages that
-// their sender sends next. If the partition is no longer read, it releases them.
-func (p *partition) admit(ctx context.Context, claimed []*delivery) {
+// Claim implements [destination]. It reserves slots for all of the messages or for none, so that
+// they keep their order.
+func (p *partition) Claim(n int) int {
+	if n > 0 && p.isListening() && p.backlog.isEmpty() && p.inbox.buffer.tryReserve(n) {
+		return n
+	}
+	return 0
+}
+
+// Unclaim implements [destination].
+func (p *partition) Unclaim() { p.inbox.buffer.release(1) }
+
+// reserve reserves a slot for a message that never was in the queue. It returns false if this
+// process does not serve the queue, or if no slot is free.
+func (p *partition) reserve() bool { return p.isListening() && p.inbox.buffer.tryReserve(1) }
+
+// arrive delivers a message. It returns false if the partition is not read.
+func (p *partition) arrive(deliveries ...*delivery) bool {
+	r := p.currentReading()
+	return r != nil && r.run(func() { r.arrive(deliveries...) })
+}
+
+// hasStart reports whether this process reads the queue and has the start message of an instance, or
+// its session may have it.
+func (p *partition) hasStart(instance history.OrchestrationInstance) bool {
+	return p.IsRead() && p.inbox.hasStart(instance)
+}
+
+// Admit implements [destination]. It delivers the messages in the order of their sequence numbers,
+// before the messages that their sender sends next.
+func (p *partition) Admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
-	r := p.currentReading()
-	if r == nil || !r.run(func() { r.arrive(claimed...) }) {
+	if !p.arrive(claimed...) {
 		releaseAll(ctx, claimed)
 	}
 }
@@ -258,5 +311,19 @@ func (p *partition) count(all inuse.Counts) {
 func (p *partition) isQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.since) > p.hub.held.controlLock()
+	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.since) > p.inbox.held.controlLock
+}
+
+// oldestStart is the time from which the oldest pending instance of a partition may start, as of
+// the last scan. An instance that has started since then counts until the next scan.
+type oldestStart struct{ at atomic.Pointer[time.Time] }
+
+func (o *oldestStart) set(due time.Time) { o.at.Store(&due) }
+
+// age returns the waiting time of the instance at now, or 0 without one.
+func (o *oldestStart) age(now time.Time) time.Duration {
+	if at := o.at.Load(); at != nil && !at.IsZero() {
+		return max(0, now.Sub(*at))
+	}
+	return 0
 }

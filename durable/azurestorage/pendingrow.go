@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // A pendingRow is a background write of an instance row. It is retried until it succeeds, the
 // partition is released, or the next checkpoint writes the row instead.
 type pendingRow struct {
+	late      *lateRows
 	update    *instances.RowUpdate
 	due       time.Time     // time of the first attempt; zero for immediately
 	consumed  []*delivery   // messages to delete after the write; nil at the end if they are settled
@@ -27,6 +29,20 @@ type pendingRow struct {
 	// The following fields are set after the last attempt.
 	row     *wire.InstanceRow // nil if the row is not known
 	skipped bool              // no attempt was made
+}
+
+// lateRows are the instance rows that lag behind their histories in this process.
+type lateRows struct {
+	log     *slog.Logger
+	pending sync.Map // instance ID to *pendingRow
+	started startedRegistry
+}
+
+// of returns the background write of an instance's row, or nil.
+func (l *lateRows) of(instanceID string) *pendingRow {
+	pending, _ := l.pending.Load(instanceID)
+	p, _ := pending.(*pendingRow) // the map holds no other type
+	return p
 }
 
 // rowDelay is the permitted lag of an instance's row behind its start. An execution that ends
@@ -47,21 +63,21 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 	if len(consumed) == 0 {
 		consumed, rest = rest, nil
 	}
-	p := &pendingRow{update: u, consumed: consumed, replaced: make(chan struct{}), attempted: make(chan struct{}), done: make(chan struct{}), flush: make(chan struct{})}
+	p := &pendingRow{late: c.late, update: u, consumed: consumed, replaced: make(chan struct{}), attempted: make(chan struct{}), done: make(chan struct{}), flush: make(chan struct{})}
 	if updatedAt, ok := u.PutOff(); ok {
-		c.hub.started.add(c.cp.Instance, updatedAt)
+		c.late.started.add(c.cp.Instance, updatedAt)
 		p.due = time.Now().Add(rowDelay)
 		if before != nil {
 			p.due = before.due
 		}
 	}
-	c.hub.pendingRows.Store(c.slot.id, p)
+	c.late.pending.Store(c.slot.id, p)
 	if !r.spawn(func() { p.run(r) }) {
-		c.hub.pendingRows.Delete(c.slot.id)
+		c.late.pending.Delete(c.slot.id)
 		return false
 	}
 	for _, d := range consumed {
-		d.direct.acknowledge()
+		d.safety.acknowledge()
 	}
 	c.pending, c.current = p, rest
 	c.removeConsumed(ctx)
@@ -80,7 +96,7 @@ func (p *pendingRow) run(r *reading) {
 	for delay := store.FirstOutageDelay; err != nil && p.awaitRetry(r, delay, err); delay = min(2*delay, prefetchRetryDelay) {
 		err = p.write(r)
 	}
-	r.partition.hub.started.remove(p.update.InstanceID())
+	p.late.started.remove(p.update.InstanceID())
 	settle := err == nil || r.ctx.Err() != nil
 	if settle {
 		p.consumed = nil
@@ -98,7 +114,7 @@ func (p *pendingRow) run(r *reading) {
 }
 
 func (p *pendingRow) end(r *reading) {
-	r.partition.hub.pendingRows.CompareAndDelete(p.update.InstanceID(), p)
+	p.late.pending.CompareAndDelete(p.update.InstanceID(), p)
 	close(p.done)
 }
 
@@ -121,11 +137,10 @@ func (p *pendingRow) awaitDue(r *reading) bool {
 	return true
 }
 
-// flushRow makes this process write the delayed row of the instance now, and waits for the first
+// flush makes this process write the delayed row of the instance now, and waits for the first
 // attempt.
-func (h *TaskHub) flushRow(ctx context.Context, instanceID string) {
-	pending, _ := h.pendingRows.Load(instanceID)
-	p, _ := pending.(*pendingRow)
+func (l *lateRows) flush(ctx context.Context, instanceID string) {
+	p := l.of(instanceID)
 	if p == nil || p.due.IsZero() {
 		return
 	}
@@ -151,7 +166,7 @@ func (p *pendingRow) write(r *reading) (err error) {
 
 // awaitRetry waits before the next attempt. It returns false if no further attempt must be made.
 func (p *pendingRow) awaitRetry(r *reading, delay time.Duration, cause error) bool {
-	r.partition.hub.log.Warn("cannot write instance row", "instanceId", p.update.InstanceID(), "error", cause)
+	p.late.log.Warn("cannot write instance row", "instanceId", p.update.InstanceID(), "error", cause)
 	select {
 	case <-p.replaced:
 	case <-r.ctx.Done():

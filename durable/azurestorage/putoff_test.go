@@ -93,7 +93,7 @@ func TestDelayedRow_IsWrittenOnceIfTheExecutionEndsSooner(t *testing.T) {
 		commitActivity(t, mustNext(t, h), 1, `["b"]`)
 		completeActivity(t, h, `"b"`)
 		commitEnd(t, mustNext(t, h), 2, `"out"`)
-		if left := h.started.executions(); len(left) > 0 {
+		if left := h.late.started.executions(); len(left) > 0 {
 			t.Errorf("after their end, executions %v are still registered", left)
 		}
 		row, n := rowOf(t, h), merges()

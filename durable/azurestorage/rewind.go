@@ -69,7 +69,12 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 			return fmt.Errorf("change history of %q: %w", id, err)
 		}
 	}
-	armed, err := h.sender.arm(ctx, plan.Messages)
+	var out []*outgoing
+	for i, m := range plan.Messages {
+		env := &wire.Envelope{Message: &plan.Messages[i], Sender: &history.OrchestrationInstance{}}
+		out = append(out, &outgoing{to: h.partitionOf(m.Target.InstanceID), env: env})
+	}
+	armed, err := h.sender.arm(ctx, out)
 	if err != nil {
 		return err
 	}

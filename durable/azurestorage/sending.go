@@ -3,29 +3,50 @@ package azurestorage
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/uuid"
 )
 
 // A sender enqueues messages in the queues of the hub.
 type sender struct {
-	hub      *TaskHub
-	sequence atomic.Int64  // last sequence number, over all queues
-	armedFor time.Duration // how long an armed message stays hidden
+	*monitor
+	held      *heldMessages
+	blobs     *store.Container // of large messages
+	base64    bool             // encode texts in Base64
+	startLost store.Nudge      // given if the start of an inserted row may be in no queue
+	sequence  atomic.Int64     // last sequence number, over all queues
+	armedFor  time.Duration    // how long an armed message stays hidden
+}
+
+// A destination is a queue of the hub. If this process serves the queue, it can deliver messages
+// to the queue in memory.
+type destination interface {
+	// Queue returns the queue.
+	Queue() *store.Queue
+	// Lock returns the normal visibility timeout of a message in the queue.
+	Lock() time.Duration
+	// Announce makes this process poll the queue now, if it serves the queue. The queue has a new
+	// visible message.
+	Announce()
+	// Claim reserves slots for up to n messages that will be delivered in memory. It returns their
+	// number.
+	Claim(n int) int
+	// Unclaim frees a slot.
+	Unclaim()
+	// Admit delivers claimed messages. If this process does not serve the queue any more, Admit
+	// releases them.
+	Admit(ctx context.Context, claimed []*delivery)
 }
 
 // outgoing is a message to enqueue.
 type outgoing struct {
-	queue     *store.Queue
-	partition *partition // the partition of the queue; nil for the work-item queue
-	env       *wire.Envelope
+	to  destination
+	env *wire.Envelope
 	// delay hides the message in addition to the delay that its event requires.
 	delay time.Duration
 	// number is the message's sequence number; 0 selects the next one.
@@ -47,8 +68,7 @@ type outgoing struct {
 
 // sentMessage is a message that was enqueued.
 type sentMessage struct {
-	queue     *store.Queue
-	partition *partition // the partition of the queue; nil for the work-item queue
+	to destination // nil if the message was not sent
 	store.Sent
 	claimed         *delivery // the delivery to pass on in memory, or nil
 	finalText, blob string    // see outgoing
@@ -56,8 +76,8 @@ type sentMessage struct {
 }
 
 // send enqueues a visible message. Duplicates of it must be harmless.
-func (s *sender) send(ctx context.Context, q *store.Queue, env *wire.Envelope) (sentMessage, error) {
-	return s.post(ctx, &outgoing{queue: q, env: env, duplicates: true})
+func (s *sender) send(ctx context.Context, to destination, env *wire.Envelope) (sentMessage, error) {
+	return s.post(ctx, &outgoing{to: to, env: env, duplicates: true})
 }
 
 // post prepares a message and enqueues it.
@@ -73,11 +93,11 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 	put, m, err := s.put(ctx, out)
 	if err != nil {
 		if out.claim {
-			s.unclaim(out)
+			out.to.Unclaim()
 		}
 		return sentMessage{}, err
 	}
-	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, finalText: out.finalText, blob: out.blob, message: out.env.Message}
+	sent := sentMessage{to: out.to, Sent: put, finalText: out.finalText, blob: out.blob, message: out.env.Message}
 	if out.claim {
 		sent.claimed = s.newClaim(out, m)
 	}
@@ -89,25 +109,16 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
 	delay := visibilityDelay(out.env.Message, time.Now()) + out.delay
 	if out.claim || out.batch != "" {
-		delay = min(delay+s.hub.held.stretched(s.lockOf(out.partition)), maxVisibility)
+		delay = min(delay+s.held.stretched(out.to.Lock()), maxVisibility)
 	}
-	if put, err = out.queue.Put(ctx, out.text, delay, out.duplicates); err != nil {
+	if put, err = out.to.Queue().Put(ctx, out.text, delay, out.duplicates); err != nil {
 		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.Twice && s.dropBlob(ctx, out.blob) {
 			out.blob = ""
 		}
 		return put, m, err
 	}
-	s.logSent(out.queue, out.env)
+	s.logSent(out)
 	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: put.AskedAt, AskedAt: put.AskedAt, HiddenFor: delay}, nil
-}
-
-// lockOf returns the normal visibility timeout of a message in the partition's queue, or in the
-// work-item queue if p is nil.
-func (s *sender) lockOf(p *partition) time.Duration {
-	if p == nil {
-		return s.hub.held.workItemLock()
-	}
-	return s.hub.held.controlLock()
 }
 
 // prepare assigns the message's ID and sequence number, and encodes it. It writes a large message
@@ -116,7 +127,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if out.claim {
 		defer func() {
 			if err != nil {
-				s.unclaim(out)
+				out.to.Unclaim()
 			}
 		}()
 	}
@@ -134,7 +145,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	}
 	if len(encoded) > wire.LargeMessageThreshold {
 		out.blob = wire.MessageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
-		if err := s.hub.largeMessages.Write(ctx, out.blob, encoded); err != nil {
+		if err := s.blobs.Write(ctx, out.blob, encoded); err != nil {
 			if store.WasNotApplied(err) || s.dropBlob(ctx, out.blob) {
 				out.blob = ""
 			}
@@ -145,7 +156,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 			return fmt.Errorf("encode wrapper of %s: %w", out.blob, err)
 		}
 	}
-	out.text = wire.EncodeQueueText(encoded, s.hub.cfg.QueueEncoding == Base64)
+	out.text = wire.EncodeQueueText(encoded, s.base64)
 	if out.batch == "" {
 		return nil
 	}
@@ -155,7 +166,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if encoded, err = wire.EncodeEnvelope(&named); err != nil {
 		return fmt.Errorf("encode message of batch %s: %w", out.batch, err)
 	}
-	out.text = wire.EncodeQueueText(encoded, s.hub.cfg.QueueEncoding == Base64)
+	out.text = wire.EncodeQueueText(encoded, s.base64)
 	return nil
 }
 
@@ -168,45 +179,30 @@ func encode(env *wire.Envelope) ([]byte, error) {
 	return text, nil
 }
 
-func (s *sender) logSent(q *store.Queue, env *wire.Envelope) {
-	s.hub.log.Debug("SendingMessage", "partition", q.Name, "instanceId", env.Message.Target.InstanceID,
+func (s *sender) logSent(out *outgoing) {
+	env := out.env
+	s.log.Debug("SendingMessage", "partition", out.to.Queue().Name, "instanceId", env.Message.Target.InstanceID,
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
 }
 
-// wake makes this process poll the queue of a visible message now, if it reads that queue.
-func (s *sender) wake(m sentMessage) {
-	if m.partition == nil {
-		s.hub.activities.backlog.hint()
-		s.hub.activities.wake.Give()
-		return
-	}
-	m.partition.backlog.hint()
-	m.partition.wake.Give()
-}
-
-// reserve decides which messages are delivered in memory, and reserves their slots. For a partition
-// it selects all messages or none, so that they keep their order.
+// reserve decides which messages are delivered in memory, and reserves their slots.
 func (s *sender) reserve(out []*outgoing) {
 	now := time.Now()
-	byPartition := make([][]*outgoing, len(s.hub.partitions))
-	var activities []*outgoing
+	byDestination := map[destination][]*outgoing{}
+	var order []destination
 	for _, o := range out {
-		switch {
-		case o.partition == nil:
-			activities = append(activities, o)
-		case visibilityDelay(o.env.Message, now) <= s.hub.held.controlLock()/2: // a message that is due later waits in its queue
-			i := slices.Index(s.hub.partitions, o.partition)
-			byPartition[i] = append(byPartition[i], o)
+		if visibilityDelay(o.env.Message, now) > s.held.controlLock/2 {
+			continue // a message that is due later waits in its queue
 		}
+		if byDestination[o.to] == nil {
+			order = append(order, o.to)
+		}
+		byDestination[o.to] = append(byDestination[o.to], o)
 	}
-	for _, o := range activities[:s.hub.activities.claim(len(activities))] {
-		o.claim = true
-	}
-	for i, messages := range byPartition {
-		if s.hub.partitions[i].claim(len(messages)) {
-			for _, o := range messages {
-				o.claim = true
-			}
+	for _, to := range order {
+		messages := byDestination[to]
+		for _, o := range messages[:to.Claim(len(messages))] {
+			o.claim = true
 		}
 	}
 }
@@ -221,17 +217,17 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	_ = store.Each(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, i int, m sentMessage) (err error) {
 		var gone bool
 		switch {
-		case m.queue == nil: // not sent
+		case m.to == nil: // not sent
 			return nil
 		case m.claimed != nil:
 			err = m.claimed.remove(ctx)
 			gone = m.claimed.mayBeRedelivered()
 		default:
-			gone, err = m.queue.Remove(ctx, m.ID, m.Receipt)
+			gone, err = m.to.Queue().Remove(ctx, m.ID, m.Receipt)
 		}
 		switch {
 		case err != nil:
-			s.hub.log.Warn("cannot delete message of a checkpoint that was not committed; its receiver discards it", "messageId", m.ID, "partition", m.queue.Name, "error", err)
+			s.log.Warn("cannot delete message of a checkpoint that was not committed; its receiver discards it", "messageId", m.ID, "partition", m.to.Queue().Name, "error", err)
 		case !gone && !m.Twice && s.dropBlob(ctx, m.blob):
 			sent[i].blob = ""
 		}
@@ -247,9 +243,9 @@ func (s *sender) dropBlob(ctx context.Context, name string) bool {
 	}
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	err := s.hub.largeMessages.Remove(ctx, name)
+	err := s.blobs.Remove(ctx, name)
 	if err != nil {
-		s.hub.log.Warn("cannot delete blob of a message that was not sent", "blob", name, "error", err)
+		s.log.Warn("cannot delete blob of a message that was not sent", "blob", name, "error", err)
 	}
 	return err == nil
 }
@@ -262,8 +258,8 @@ func (s *sender) releaseSent(ctx context.Context, sent []sentMessage) {
 	for _, m := range sent {
 		if m.claimed != nil {
 			claimed = append(claimed, m.claimed)
-		} else if m.queue != nil {
-			s.wake(m)
+		} else if m.to != nil {
+			m.to.Announce()
 		}
 	}
 	releaseAll(ctx, claimed)
@@ -285,8 +281,8 @@ const settleTimeout = 10 * time.Second
 // An armedMessage is hidden in its queue until it is released. If the process dies first, it
 // becomes visible when its visibility timeout ends.
 type armedMessage struct {
-	partition *partition
-	msg       store.Message
+	to  destination
+	msg store.Message
 }
 
 // armedForDefault is the visibility timeout of an armed message. It is longer than the time until
@@ -294,22 +290,19 @@ type armedMessage struct {
 const armedForDefault = 30 * time.Second
 
 // arm enqueues hidden messages. Duplicates of them must be harmless.
-func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]armedMessage, error) {
-	armed := make([]armedMessage, len(messages))
-	for i := range messages {
-		p := s.hub.partitionOf(messages[i].Target.InstanceID)
-		env := &wire.Envelope{Message: &messages[i], Sender: &history.OrchestrationInstance{}}
-		out := &outgoing{queue: p.queue, partition: p, env: env}
-		if err := s.prepare(ctx, out); err != nil {
+func (s *sender) arm(ctx context.Context, out []*outgoing) ([]armedMessage, error) {
+	armed := make([]armedMessage, len(out))
+	for i, o := range out {
+		if err := s.prepare(ctx, o); err != nil {
 			return nil, err
 		}
-		hiddenFor := s.hub.held.stretched(s.armedFor)
-		m, err := p.queue.Put(ctx, out.text, hiddenFor, true)
+		hiddenFor := s.held.stretched(s.armedFor)
+		m, err := o.to.Queue().Put(ctx, o.text, hiddenFor, true)
 		if err != nil {
 			return nil, err
 		}
-		s.logSent(p.queue, env)
-		armed[i] = armedMessage{partition: p, msg: store.Message{ID: m.ID, Receipt: m.Receipt, Text: out.text, HiddenFor: hiddenFor}}
+		s.logSent(o)
+		armed[i] = armedMessage{to: o.to, msg: store.Message{ID: m.ID, Receipt: m.Receipt, Text: o.text, HiddenFor: hiddenFor}}
 	}
 	return armed, nil
 }
@@ -318,59 +311,44 @@ func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]ar
 // visibility timeout ends.
 func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
-		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
-			s.hub.log.Warn("cannot release message; it reappears when its visibility timeout ends",
-				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", a.msg.HiddenFor, "error", err)
+		if _, err := a.to.Queue().Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
+			s.log.Warn("cannot release message; it reappears when its visibility timeout ends",
+				"partition", a.to.Queue().Name, "messageId", a.msg.ID, "after", a.msg.HiddenFor, "error", err)
 			continue
 		}
-		s.wake(sentMessage{partition: a.partition})
+		a.to.Announce()
 	}
 }
 
 // newClaim returns the delivery of a message that was enqueued hidden, and registers it for
 // renewal.
 func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
-	d := s.hub.held.newDelivery(out.queue, m, s.lockOf(out.partition), func() { s.unclaim(out) })
+	d := s.held.newDelivery(out.to.Queue(), m, out.to.Lock(), out.to.Unclaim)
 	d.env, d.claimed = out.asReceived, true
-	s.hub.held.add(d)
+	s.held.add(d)
 	return d
-}
-
-// unclaim frees the slot that was reserved for a message.
-func (s *sender) unclaim(out *outgoing) {
-	if out.partition == nil {
-		s.hub.activities.freeSlot()
-		return
-	}
-	s.hub.inbox.buffer.release(1)
 }
 
 // handOver delivers committed messages: claimed ones in memory, the others by polling their queues.
 func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	var activities []*delivery
-	claimed := map[*partition][]*delivery{}
-	var partitions []*partition // in the order of their first messages
+	claimed := map[destination][]*delivery{}
+	var order []destination // in the order of their first messages
 	for _, m := range sent {
 		switch {
-		case m.queue == nil: // not sent
+		case m.to == nil: // not sent
 		case m.claimed == nil:
-			s.wake(m)
-		case m.partition == nil:
-			activities = append(activities, m.claimed)
+			m.to.Announce()
 		default:
-			if claimed[m.partition] == nil {
-				partitions = append(partitions, m.partition)
+			if claimed[m.to] == nil {
+				order = append(order, m.to)
 			}
-			claimed[m.partition] = append(claimed[m.partition], m.claimed)
+			claimed[m.to] = append(claimed[m.to], m.claimed)
 		}
 	}
-	for _, p := range partitions {
-		p.admit(ctx, claimed[p])
-	}
-	if len(activities) > 0 {
-		s.hub.activities.admit(ctx, activities)
+	for _, to := range order {
+		to.Admit(ctx, claimed[to])
 	}
 }
 
@@ -383,14 +361,14 @@ func (s *sender) publishBatch(ctx context.Context, sent []sentMessage) error {
 		switch {
 		case m.finalText == "":
 		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
-			return fmt.Errorf("message %s was visible in queue %s before the entity's batch was committed", m.ID, m.queue.Name)
+			return fmt.Errorf("message %s was visible in queue %s before the entity's batch was committed", m.ID, m.to.Queue().Name)
 		case m.claimed != nil:
 			m.claimed.mu.Lock()
 			m.claimed.msg.Text = m.finalText // sent with the next change of the message
 			m.claimed.mu.Unlock()
 		default:
 			hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.finalText}
-			_, err := m.queue.Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
+			_, err := m.to.Queue().Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
 			return err
 		}
 		return nil

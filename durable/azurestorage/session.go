@@ -18,8 +18,8 @@ import (
 // ETag that the session read or last wrote. This, not the lease, prevents two workers from
 // advancing the same instance.
 type session struct {
+	*committer
 	inbox *inbox
-	hub   *TaskHub
 	slot  *slot
 
 	// Owned by the goroutine that calls the methods.
@@ -27,7 +27,7 @@ type session struct {
 	ordinal   int            // of the next history row
 	current   []*delivery    // delivered, and neither committed nor abandoned
 	failed    bool           // loaded may differ from what is stored
-	tracking  *tracking.Plan // of the last checkpoint
+	tracked   *tracking.Plan // of the last checkpoint
 	unsettled bool           // some messages that an entity consumed last may not be deleted
 	released  bool
 	pending   *pendingRow // background row write, or nil
@@ -47,10 +47,8 @@ func newSession(b *inbox, s *slot, batch *messageBatch) *session {
 	if executionID == "" {
 		executionID = batch.executionID
 	}
-	pending, _ := b.hub.pendingRows.Load(s.id)
-	row, _ := pending.(*pendingRow) // the map holds no other type
 	return &session{
-		inbox: b, hub: b.hub, slot: s, pending: row,
+		committer: b.committer, inbox: b, slot: s, pending: b.committer.late.of(s.id),
 		loaded: loaded, ordinal: len(loaded.Events), current: batch.deliveries, execution: executionID,
 	}
 }
@@ -113,7 +111,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 			return nil, nil
 		}
 		if len(deliveries) > 0 {
-			disposals := dispositionsOf(s.hub, s.slot.id, s.loaded, deliveries)
+			disposals := s.inbox.disposer.divide(s.slot.id, s.loaded, deliveries)
 			disposals.apply(context.WithoutCancel(ctx))
 			if s.current = append(s.current, disposals.deliver...); len(disposals.deliver) > 0 {
 				return messagesOf(disposals.deliver), nil
@@ -152,10 +150,10 @@ func (s *session) Release(ctx context.Context) error {
 func (s *session) remember() {
 	loaded := s.loaded
 	if s.failed || loaded.ETag == "" || !loaded.Known.Started || loaded.Known.Ended != nil {
-		s.hub.instances.CachedHistories.Take(s.slot.id)
+		s.instances.CachedHistories.Take(s.slot.id)
 		return
 	}
-	s.hub.instances.CachedHistories.Put(s.slot.id, loaded.History)
+	s.instances.CachedHistories.Put(s.slot.id, loaded.History)
 }
 
 // Commit implements [provider.Session].
@@ -165,13 +163,13 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		return nil
 	}
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
+		s.inbox.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
 	}
 	for _, d := range s.current {
-		d.direct.markMaybeCommitted()
+		d.safety.markMaybeCommitted()
 	}
 	s.failed, s.loaded.Run = true, ""
-	s.hub.instances.Forget(s.slot.id)
+	s.instances.Forget(s.slot.id)
 	return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 }
 
@@ -206,7 +204,7 @@ func (s *session) checkUnchanged(ctx context.Context, doubtful bool) error {
 	if !doubtful {
 		return nil
 	}
-	etag, err := s.hub.instances.Histories.SentinelETag(ctx, s.slot.id)
+	etag, err := s.instances.Histories.SentinelETag(ctx, s.slot.id)
 	if err != nil {
 		return err
 	}
@@ -218,7 +216,7 @@ func (s *session) checkUnchanged(ctx context.Context, doubtful bool) error {
 	}
 	// Neither a purged instance nor an instance that has not started has a sentinel. Only the
 	// purged one has no row.
-	row, err := s.hub.instances.Rows.Read(ctx, s.slot.id)
+	row, err := s.instances.Rows.Read(ctx, s.slot.id)
 	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
 		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)
 	}

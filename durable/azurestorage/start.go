@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -21,18 +20,20 @@ import (
 
 // starter starts instances.
 type starter struct {
-	hub     *TaskHub
-	records *jumpstart.Records
-	resent  recentExecutions // executions whose starts this process has resent
-	blobs   startBlobs
+	*monitor
+	sender     *sender
+	partitions partitions
+	instances  *instances.Store
+	late       *lateRows
+	blobs      *startBlobs
+	jumpStart  JumpStart
+	records    *jumpstart.Records
+	resent     recentExecutions // executions whose starts this process has resent
 }
 
 // start starts an instance with the given event.
 func (s *starter) start(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, refuse []history.RuntimeStatus) error {
-	if err := s.hub.resources.ensureCreated(ctx); err != nil {
-		return err
-	}
-	s.removeBlobs(ctx)
+	s.blobs.remove(ctx, s.sender)
 	if event.Instance.ExecutionID == "" {
 		event.Instance.ExecutionID = strings.ReplaceAll(uuid.NewString(), "-", "")
 	}
@@ -52,7 +53,7 @@ const maxReplaceAttempts = 5
 // its status is in refuse.
 func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
 	start.Event = &event
-	started := s.hub.started.of(event.Instance.InstanceID)
+	started := s.late.started.of(event.Instance.InstanceID)
 	before, err := s.tryStart(ctx, start, &event, nil)
 	if before == nil || err != nil {
 		return err
@@ -84,23 +85,23 @@ func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMes
 // tryStart starts an instance. It replaces the instance whose row is before; the ID must be free if
 // before is nil. If another instance has the ID, tryStart returns that instance's row.
 func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (other *wire.InstanceRow, err error) {
-	p := s.hub.partitionOf(start.Target.InstanceID)
+	p := s.partitions.of(start.Target.InstanceID)
 	out := &outgoing{
-		queue: p.queue, partition: p, duplicates: true,
+		to: p, duplicates: true,
 		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
-	s.hub.sender.reserve([]*outgoing{out}) // claimed if this process owns the partition
+	s.sender.reserve([]*outgoing{out}) // claimed if this process owns the partition
 	if before == nil {
-		if row, started, err := s.startDirectly(ctx, out, event); started {
+		if row, started, err := s.startDirectly(ctx, p, out, event); started {
 			return row, err
 		}
 	}
-	sent, err := s.hub.sender.post(ctx, out)
+	sent, err := s.sender.post(ctx, out)
 	if err != nil {
 		s.blobs.remember(out.blob)
 		return nil, err
 	}
-	row, made, err := s.hub.instances.Rows.Create(ctx, event, before, out.blob)
+	row, made, err := s.instances.Rows.Create(ctx, event, before, out.blob)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		s.retract(ctx, sent)
@@ -114,7 +115,7 @@ func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, even
 		s.retract(ctx, sent)
 		return row, err
 	}
-	s.hub.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row exists
+	s.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row exists
 	return row, err
 }
 
@@ -122,40 +123,48 @@ func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, even
 // process has just inserted.
 func (s *starter) rememberNew(d *delivery, row *wire.InstanceRow) {
 	row.State.Input = nil // the message has it, and it can be large
-	s.hub.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
+	s.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
 	d.newInstance = instances.NewInstance(row)
 }
 
+// retract deletes the message of a refused start, and its blob. If the message may still be in
+// the queue, retract remembers the blob.
+func (s *starter) retract(ctx context.Context, sent sentMessage) {
+	all := []sentMessage{sent}
+	s.sender.retract(ctx, all)
+	s.blobs.remember(all[0].blob)
+}
+
 // startDirectly is tryStart for an ID that may be free, if this process owns the partition. It
-// inserts the row and then delivers the start in memory, as [TaskHub.sendDirectly] does with an
+// inserts the row and then delivers the start in memory, as [sender.sendDirectly] does with an
 // event. If this process dies before the history is written, no caller has got a success response.
 // The start is sent when a client starts the ID again (see resendPending), or later by a worker
 // (see [overdueStarts]).
 //
 // started is false if the start must be sent before the row is inserted. That holds for a start
 // that is not due yet, and for a large one, because the row must name its blob.
-func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
-	h, r := s.hub, out.partition.currentReading()
+func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
+	r := p.currentReading()
 	if !out.claim || r == nil || !provider.Due(*out.env.Message).IsZero() {
 		return nil, false, nil
 	}
-	e, size, err := h.newDirectDelivery(out)
+	e, size, err := s.sender.newDirectDelivery(out)
 	if err != nil {
-		h.sender.unclaim(out)
+		p.Unclaim()
 		return nil, true, err
 	}
 	if size > wire.LargeMessageThreshold {
 		return nil, false, nil
 	}
-	row, made, err := h.instances.Rows.CreateDirect(ctx, event)
+	row, made, err := s.instances.Rows.CreateDirect(ctx, event)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
-		h.sender.unclaim(out)
+		p.Unclaim()
 		other, err = s.tryStart(ctx, *out.env.Message, event, nil)
 		return other, true, err
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 	case err == nil || store.WasNotApplied(err):
-		h.sender.unclaim(out)
+		p.Unclaim()
 		return row, true, err
 	default: // the row may exist: send the start, and let its receiver check
 		if !r.spawn(func() { e.d.release(r.work, 0) }) {
@@ -174,10 +183,10 @@ func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *histo
 
 // startRecorded calls f to start an instance. If JumpStart is enabled, it records the start first.
 func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage, event *history.ExecutionStarted, f func() error) error {
-	if !s.hub.cfg.JumpStart.Enabled {
+	if !s.jumpStart.Enabled {
 		return f()
 	}
-	row, err := s.records.Record(ctx, s.hub.partitionOf(event.Instance.InstanceID).queue.Name, start, event)
+	row, err := s.records.Record(ctx, s.partitions.of(event.Instance.InstanceID).queue.Name, start, event)
 	if err != nil {
 		return fmt.Errorf("write JumpStart record: %w", err)
 	}
@@ -187,7 +196,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 		settled, cancel := settling(ctx)
 		defer cancel()
 		if dropErr := s.records.Drop(settled, row); dropErr != nil {
-			s.hub.log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
+			s.log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
 		}
 	}
 	return err
@@ -197,8 +206,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 // The client may have started it before without getting a response. The process that inserted the
 // row may have died before it sent the start.
 func (s *starter) resendPending(ctx context.Context, state *provider.InstanceState) error {
-	h := s.hub
-	hasStart := h.partitionOf(state.Instance.InstanceID).currentReading() != nil && h.inbox.hasStart(state.Instance)
+	hasStart := s.partitions.of(state.Instance.InstanceID).hasStart(state.Instance)
 	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart || s.resent.has(state.Instance) {
 		return nil
 	}
@@ -209,20 +217,19 @@ func (s *starter) resendPending(ctx context.Context, state *provider.InstanceSta
 // execution ID, so the instance runs once even if there is another start message. If the instance's
 // input is missing, the instance fails.
 func (s *starter) resendStart(ctx context.Context, pending history.OrchestrationInstance) error {
-	h := s.hub
-	row, err := h.instances.Rows.Fetch(ctx, pending.InstanceID, provider.Fetch{Input: true})
+	row, err := s.instances.Rows.Fetch(ctx, pending.InstanceID, provider.Fetch{Input: true})
 	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
 		return err
 	}
-	switch err := h.instances.Rows.Resolve(ctx, row, wire.MaxDecompressed); {
+	switch err := s.instances.Rows.Resolve(ctx, row, wire.MaxDecompressed); {
 	case store.IsBlobGone(err):
-		return h.instances.FailUnstarted(ctx, pending, err)
+		return s.instances.FailUnstarted(ctx, pending, err)
 	case err != nil:
 		return err
 	}
 	state := &row.State
 	if now := time.Now(); isOverdue(state, now) || isInterrupted(row, now) {
-		h.log.Warn("instance is pending without a start message; sending its start again",
+		s.log.Warn("instance is pending without a start message; sending its start again",
 			"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
 	}
 	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
@@ -230,43 +237,40 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
 		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
 	}}
-	p := h.partitionOf(state.Instance.InstanceID)
-	sent, err := h.sender.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
+	sent, err := s.sender.send(ctx, s.partitions.of(state.Instance.InstanceID), &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
 		s.resent.add(state.Instance)
-		sent.partition = p
-		h.sender.wake(sent)
+		sent.to.Announce()
 	}
 	return err
 }
 
 // jumpStarts resends the starts of a partition that have not arrived. It returns when ctx ends.
 func (s *starter) jumpStarts(ctx context.Context, p *partition) {
-	for pause.For(ctx, s.hub.cfg.JumpStart.Interval) {
+	for pause.For(ctx, s.jumpStart.Interval) {
 		rows, err := s.records.Of(ctx, p.queue.Name)
 		for _, row := range rows {
 			if err == nil {
-				err = s.jumpStart(ctx, &row)
+				err = s.resendRecorded(ctx, &row)
 			}
 		}
 		switch {
 		case err == nil:
-			s.hub.health.OK("records of starts")
+			s.health.OK("records of starts")
 		case ctx.Err() == nil:
-			s.hub.health.Failed("records of starts", err)
+			s.health.Failed("records of starts", err)
 		}
 	}
 }
 
-// jumpStart processes a record: it deletes it, or resends the start. The execution ID is the same,
+// resendRecorded processes a record: it deletes it, or resends the start. The execution ID is the same,
 // so that the instance runs once even if the first start arrives later.
-func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
-	h := s.hub
-	stored, err := h.instances.Rows.Read(ctx, row.InstanceID)
+func (s *starter) resendRecorded(ctx context.Context, row *jumpstart.Start) error {
+	stored, err := s.instances.Rows.Read(ctx, row.InstanceID)
 	if err != nil {
 		return err
 	}
-	switch row.Progress(stored, time.Now(), h.cfg.JumpStart.Timeout) {
+	switch row.Progress(stored, time.Now(), s.jumpStart.Timeout) {
 	case jumpstart.Arrived:
 		return s.records.Drop(ctx, row)
 	case jumpstart.Awaited:
@@ -280,9 +284,9 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	if err != nil {
 		return err
 	}
-	h.log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
+	s.log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if stored != nil && stored.State.Instance.ExecutionID == row.ExecutionID {
-		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env)
+		_, err = s.sender.send(ctx, s.partitions.of(row.InstanceID), env)
 	} else {
 		_, err = s.tryStart(ctx, *env.Message, event, stored) // if another instance has the ID, the next query of the record handles it
 	}
@@ -291,10 +295,10 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 
 // dropRecords deletes all records of an instance that is purged.
 func (s *starter) dropRecords(ctx context.Context, id string) error {
-	if !s.hub.cfg.JumpStart.Enabled {
+	if !s.jumpStart.Enabled {
 		return nil
 	}
-	return s.records.DropAll(ctx, s.hub.partitionOf(id).queue.Name, id)
+	return s.records.DropAll(ctx, s.partitions.of(id).queue.Name, id)
 }
 
 const (
@@ -326,7 +330,7 @@ const (
 //     worker cannot distinguish it from a start that waits in the queue. It therefore considers the
 //     start lost only if the queue has no visible message.
 type overdueStarts struct {
-	hub    *TaskHub
+	starts *starter
 	rescan store.Nudge // a partition was acquired, or a start of this process was interrupted
 }
 
@@ -346,9 +350,9 @@ func (o *overdueStarts) run(ctx context.Context) {
 			return
 		}
 		early = max(0, early-1)
-		o.hub.starts.removeBlobs(ctx)
+		o.starts.blobs.remove(ctx, o.starts.sender)
 		if err := o.scan(ctx, early > 0); err != nil && ctx.Err() == nil {
-			o.hub.log.Warn("cannot query pending instances", "error", err)
+			o.starts.log.Warn("cannot query pending instances", "error", err)
 			early = max(1, early)
 		}
 	}
@@ -357,51 +361,37 @@ func (o *overdueStarts) run(ctx context.Context) {
 // scan resends the overdue starts of the partitions that this process owns: all of them, or only
 // the interrupted ones.
 func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
-	h, now := o.hub, time.Now()
-	if !slices.ContainsFunc(h.partitions, (*partition).isListening) {
+	s, now := o.starts, time.Now()
+	if !slices.ContainsFunc(s.partitions, (*partition).isListening) {
 		return nil
 	}
-	quiet := slices.DeleteFunc(slices.Clone(h.partitions), func(p *partition) bool { return !p.isQuiet() })
+	quiet := slices.DeleteFunc(slices.Clone(s.partitions), func(p *partition) bool { return !p.isQuiet() })
 	q := instances.PendingQuery{Before: now.Add(-interruptedAfter), Direct: onlyInterrupted || len(quiet) == 0}
 	oldest := map[*partition]time.Time{}
-	err := h.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
-		p, due := h.partitionOf(row.State.Instance.InstanceID), dueSince(&row.State)
+	err := s.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
+		p, due := s.partitions.of(row.State.Instance.InstanceID), dueSince(&row.State)
 		if first, known := oldest[p]; !known || due.Before(first) {
 			oldest[p] = due
 		}
 		if !o.isOverdue(row, quiet, now) {
 			return nil
 		}
-		return h.starts.resendStart(ctx, row.State.Instance)
+		return s.resendStart(ctx, row.State.Instance)
 	})
 	if err == nil && !onlyInterrupted {
-		for _, p := range h.partitions {
+		for _, p := range s.partitions {
 			p.oldestStart.set(oldest[p])
 		}
 	}
 	return err
 }
 
-// oldestStart is the time from which the oldest pending instance of a partition may start, as of
-// the last scan. An instance that has started since then counts until the next scan.
-type oldestStart struct{ at atomic.Pointer[time.Time] }
-
-func (o *oldestStart) set(due time.Time) { o.at.Store(&due) }
-
-// age returns the waiting time of the instance at now, or 0 without one.
-func (o *oldestStart) age(now time.Time) time.Duration {
-	if at := o.at.Load(); at != nil && !at.IsZero() {
-		return max(0, now.Sub(*at))
-	}
-	return 0
-}
-
 // isOverdue reports whether this process must resend the start of a pending instance. quiet are the
 // partitions whose queues have no visible message.
 func (o *overdueStarts) isOverdue(row *wire.InstanceRow, quiet []*partition, now time.Time) bool {
-	h, instance := o.hub, row.State.Instance
-	p := h.partitionOf(instance.InstanceID)
-	if _, writes := h.pendingRows.Load(instance.InstanceID); writes || !p.isListening() || h.inbox.hasStart(instance) || h.starts.resent.has(instance) {
+	s, instance := o.starts, row.State.Instance
+	p := s.partitions.of(instance.InstanceID)
+	if s.late.of(instance.InstanceID) != nil || !p.isListening() || p.hasStart(instance) || s.resent.has(instance) {
 		return false
 	}
 	return isInterrupted(row, now) || slices.Contains(quiet, p) && isOverdue(&row.State, now)
@@ -416,12 +406,4 @@ func isInterrupted(row *wire.InstanceRow, now time.Time) bool {
 // isOverdue reports whether an instance should have started by now.
 func isOverdue(s *provider.InstanceState, now time.Time) bool {
 	return s.Status == history.Pending && now.Sub(dueSince(s)) > startOverdue
-}
-
-// dueSince returns the time from which a pending instance may start.
-func dueSince(s *provider.InstanceState) time.Time {
-	if s.ScheduledAt.After(s.LastUpdatedAt) {
-		return s.ScheduledAt
-	}
-	return s.LastUpdatedAt
 }

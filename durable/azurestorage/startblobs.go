@@ -51,19 +51,11 @@ func (b *startBlobs) take(now time.Time) (names []string) {
 	return names
 }
 
-// removeBlobs deletes the blobs of refused starts that are old enough.
-func (s *starter) removeBlobs(ctx context.Context) {
-	for _, name := range s.blobs.take(time.Now()) {
-		if !s.hub.sender.dropBlob(ctx, name) {
-			s.blobs.remember(name)
+// remove deletes the blobs that are old enough.
+func (b *startBlobs) remove(ctx context.Context, s *sender) {
+	for _, name := range b.take(time.Now()) {
+		if !s.dropBlob(ctx, name) {
+			b.remember(name)
 		}
 	}
-}
-
-// retract deletes the message of a refused start, and its blob. If the message may still be in
-// the queue, retract remembers the blob.
-func (s *starter) retract(ctx context.Context, sent sentMessage) {
-	all := []sentMessage{sent}
-	s.hub.sender.retract(ctx, all)
-	s.blobs.remember(all[0].blob)
 }

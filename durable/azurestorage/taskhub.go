@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -24,40 +22,25 @@ import (
 // A TaskHub is a task hub in an Azure Storage account. Create it with [Open]. One TaskHub serves
 // any number of clients and at most one worker. Its methods are safe for concurrent use.
 type TaskHub struct {
-	cfg      Config
-	log      *slog.Logger
-	meter    *metering.Hub
-	names    wire.HubNames
-	services *store.Services
-
-	partitionsTable *store.Table
-	workItems       *store.Queue
-	controlQueues   []*store.Queue
-	largeMessages   *store.Container
-	appLeases       *store.Container
-	leases          *leases.Worker
-	appLease        *leases.AppManager
-
+	*storage
+	*monitor
 	resources *resources
-	sender    *sender
-	health    health
-	routine   routine
-	hidden    hiddenMessages
-	starts    *starter
-	overdue   *overdueStarts
-	instances *instances.Store
-	held      *heldMessages
-	// undecodable holds the messages that this version cannot decode.
+	leases    *leases.Worker
+	appLease  *leases.AppManager
+
+	instances   *instances.Store
+	held        *heldMessages
 	undecodable *undecodable
+	decoder     *decoder
+	sender      *sender
+	inbox       *inbox
+	partitions  partitions
+	activities  *activityQueue
+	starts      *starter
+	overdue     *overdueStarts
+	late        *lateRows
+	tracking    *tracker
 	endings     endings
-	pendingRows sync.Map // instance ID to *pendingRow
-	started     startedRegistry
-	// superseded holds executions that this process has replaced by their next generation.
-	superseded recentExecutions
-	partitions []*partition
-	inbox      *inbox
-	tracking   *tracker
-	activities *activityQueue
 
 	running       atomic.Bool    // Run was called
 	drainTimedOut atomic.Bool    // Run returned with work in flight
@@ -100,43 +83,9 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if c.tracking != nil {
 		names = names.WithTrackingStore(cfg.TrackingStoreNamePrefix)
 	}
-	*h = TaskHub{
-		cfg:             cfg,
-		log:             cfg.Logger.With("taskHub", cfg.TaskHub),
-		meter:           meter,
-		names:           names,
-		services:        s,
-		partitionsTable: store.NewTable(s.Tables, s.TableEndpoint, names.PartitionsTable()),
-		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
-		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
-		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
-	}
-	h.health.log, h.routine.log = h.log, h.log
-	h.resources = &resources{hub: h, creation: make(chan struct{}, 1), deleted: store.NewNudge()}
-	h.held = newHeldMessages(h)
-	h.sender = &sender{hub: h, armedFor: armedForDefault}
-	h.undecodable = &undecodable{hub: h}
-	h.instances = instances.New(instances.Config{
-		TaskHub:      cfg.TaskHub,
-		HistoryTable: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
-		RowTable:     store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
-		Blobs:        h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock() / 2,
-		Ended: h.endings.announce, Log: h.log,
-	})
-	h.inbox = newInbox(h)
-	h.tracking = newTracker(h)
-	h.starts = &starter{hub: h, records: &jumpstart.Records{
-		Table: store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()), Blobs: h.largeMessages,
-	}}
-	h.overdue = &overdueStarts{hub: h, rescan: store.NewNudge()}
-	h.activities = newActivityQueue(h)
-	for i := range cfg.PartitionCount {
-		q := store.NewQueue(s.Queues, names.ControlQueue(i))
-		h.controlQueues = append(h.controlQueues, q)
-		h.partitions = append(h.partitions, newPartition(h, q))
-	}
-	h.leases = h.resources.newLeases(s)
-	h.appLease = leases.NewAppManager(h.leases)
+	h.monitor = newMonitor(cfg.Logger.With("taskHub", cfg.TaskHub), meter)
+	h.storage = newStorage(cfg, names, s)
+	h.connect()
 	return h, nil
 }
 
@@ -175,7 +124,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
-	h.tasks.Go(func() { h.held.renew(work) })
+	h.tasks.Go(func() { h.held.renew(work, h.inbox.shed) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
 	h.tasks.Go(func() { h.overdue.run(ctx) })
 	h.tasks.Go(func() { h.resources.recreate(ctx) })
@@ -230,7 +179,7 @@ func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-c
 
 // partitionOf returns the partition of an instance.
 func (h *TaskHub) partitionOf(instanceID string) *partition {
-	return h.partitions[wire.PartitionOf(instanceID, len(h.partitions))]
+	return h.partitions.of(instanceID)
 }
 
 // StartInstance implements [provider.Client].
@@ -260,6 +209,9 @@ func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage,
 	if err := wire.CheckID(id); err != nil {
 		return err
 	}
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return err
+	}
 	return h.starts.start(ctx, start, *given, refuse)
 }
 
@@ -277,18 +229,7 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	p := h.partitionOf(msg.Target.InstanceID)
-	out := []*outgoing{{queue: p.queue, partition: p, env: &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}}}
-	h.sender.reserve(out)
-	delivered, err := h.sendDirectly(ctx, out[0])
-	if !delivered {
-		var sent sentMessage
-		if sent, err = h.sender.post(ctx, out[0]); err == nil {
-			h.sender.handOver(ctx, []sentMessage{sent})
-		} else {
-			err = sendError(err)
-		}
-	}
+	err := h.sender.deliver(ctx, h.partitionOf(msg.Target.InstanceID), &msg)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -315,7 +256,7 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, err
 	}
-	started := h.started.of(id)
+	started := h.late.started.of(id)
 	state, err := h.instances.Rows.State(ctx, id, fetch)
 	if state != nil {
 		started.correct(state)
@@ -326,7 +267,7 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 // Instances implements [provider.Client]. A page has at most 1,000 instances, also by default. Pages are
 // in the order of the table's keys, which are the escaped instance IDs.
 func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
-	started, asked := h.started.executions(), q.Statuses
+	started, asked := h.late.started.executions(), q.Statuses
 	if len(started) > 0 && slices.Contains(asked, history.Running) && !slices.Contains(asked, history.Pending) {
 		q.Statuses = append(slices.Clone(asked), history.Pending) // the rows of started instances may still say Pending
 	}
@@ -423,7 +364,7 @@ func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 	}
 	task, _ := d.event().(*history.TaskScheduled) // activityQueue.take admits no other event
 	return &provider.ActivityWorkItem{
-		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{hub: h, d: d},
+		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{d: d, partitions: h.partitions, sender: h.sender},
 	}, nil
 }
 
@@ -456,7 +397,7 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return err
 	}
-	h.flushRow(ctx, id) // a delayed row could change the row during the purge
+	h.late.flush(ctx, id) // a delayed row could change the row during the purge
 	return h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
 }
 
@@ -474,4 +415,48 @@ func (h *TaskHub) MakePrimary(ctx context.Context) error {
 		return fmt.Errorf("make this app the primary app of the task hub: %w", err)
 	}
 	return h.appLease.MakePrimary(ctx)
+}
+
+// Delete deletes the hub with its queues, tables and containers. Unless force is set, it fails with
+// [provider.ErrHubBusy] if a worker owns a partition. It breaks the app lease. If a resource cannot
+// be deleted, Delete still deletes the others and returns all errors. The service may reject the
+// same names for about a minute afterwards.
+func (h *TaskHub) Delete(ctx context.Context, force bool) error {
+	if !force {
+		if err := h.resources.checkIdle(ctx); err != nil {
+			return err
+		}
+	}
+	return h.resources.delete(ctx)
+}
+
+// Tracking implements [provider.Tracker]. It also returns existing records if tracking is disabled
+// now.
+func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
+	page, err := h.tracking.queue.Records(ctx, id, q)
+	if store.IsNotFound(err) {
+		return nil, fmt.Errorf("task hub %s keeps no tracking records of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
+	}
+	return page, err
+}
+
+// Undecodable implements [provider.UndecodableKeeper].
+func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecodable.all() }
+
+// RetryUndecodable implements [provider.UndecodableKeeper].
+func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return 0, err
+	}
+	n, err = h.undecodable.retry(ctx, h.held.controlLock)
+	if err != nil {
+		return n, err
+	}
+	if n > 0 {
+		h.activities.wake.Give()
+		for _, p := range h.partitions {
+			p.wake.Give()
+		}
+	}
+	return n, nil
 }

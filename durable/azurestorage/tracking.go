@@ -3,10 +3,9 @@ package azurestorage
 import (
 	"context"
 	"fmt"
-	"time"
+	"log/slog"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -15,24 +14,16 @@ import (
 
 // tracker sends the tracking records of instances to the tracking queue.
 type tracker struct {
-	hub   *TaskHub
-	queue *tracking.Queue
-}
-
-func newTracker(h *TaskHub) *tracker {
-	return &tracker{hub: h, queue: tracking.NewQueue(tracking.Queue{
-		Queue:  store.NewQueue(h.services.Queues, h.names.TrackingQueue()),
-		Table:  store.NewTable(h.services.Tables, h.services.TableEndpoint, h.names.InstanceHistoryTable()),
-		Base64: h.cfg.QueueEncoding == Base64, MaxPollingInterval: h.cfg.MaxQueuePollingInterval,
-		Lock:     func() time.Duration { return h.held.stretched(h.held.controlLock()) },
-		HoldBack: h.undecodable.holdBack, Health: &h.health,
-	})}
+	enabled   bool
+	queue     *tracking.Queue
+	instances *instances.Store
+	log       *slog.Logger
 }
 
 // tracks reports whether an instance has tracking records. Entities have none, because each of
 // their batches is an execution of its own.
 func (t *tracker) tracks(instanceID string) bool {
-	return t.hub.cfg.Tracking && !history.IsEntity(instanceID)
+	return t.enabled && !history.IsEntity(instanceID)
 }
 
 // plan returns the tracking records of a checkpoint. It first sends the records of the stored
@@ -75,7 +66,7 @@ func (t *tracker) send(ctx context.Context, instanceID string, rows []wire.Row) 
 	if err := t.queue.Send(ctx, rows); err != nil {
 		return fmt.Errorf("send tracking records: %w", err)
 	}
-	t.hub.log.Debug("tracking records sent", "instanceId", instanceID, "rows", len(rows))
+	t.log.Debug("tracking records sent", "instanceId", instanceID, "rows", len(rows))
 	return nil
 }
 
@@ -85,7 +76,7 @@ func (t *tracker) resend(ctx context.Context, instanceID string) error {
 	if !t.tracks(instanceID) {
 		return nil
 	}
-	stored, err := t.hub.instances.Histories.Load(ctx, instanceID, "")
+	stored, err := t.instances.Histories.Load(ctx, instanceID, "")
 	if err != nil {
 		return err
 	}
@@ -94,21 +85,11 @@ func (t *tracker) resend(ctx context.Context, instanceID string) error {
 		return err
 	}
 	if len(stored.Events) == 0 {
-		row, err := t.hub.instances.Rows.Read(ctx, instanceID)
+		row, err := t.instances.Rows.Read(ctx, instanceID)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, tracking.NeverStarted(row)...)
 	}
 	return t.send(ctx, instanceID, rows)
-}
-
-// Tracking implements [provider.Tracker]. It also returns existing records if tracking is disabled
-// now.
-func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
-	page, err := h.tracking.queue.Records(ctx, id, q)
-	if store.IsNotFound(err) {
-		return nil, fmt.Errorf("task hub %s keeps no tracking records of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
-	}
-	return page, err
 }

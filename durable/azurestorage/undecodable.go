@@ -18,7 +18,10 @@ import (
 // undecodable remembers the messages that this process cannot decode, so that each is logged once
 // and health checks can show them.
 type undecodable struct {
-	hub *TaskHub
+	*monitor
+	queues   []*store.Queue                  // the queues that have a poison queue
+	aside    func(queue string) *store.Queue // returns the poison queue of a queue
+	setAside bool                            // set aside each poison message
 
 	mu    sync.Mutex // protects byKey
 	byKey map[string]undecodableMessage
@@ -80,8 +83,8 @@ func (u *undecodable) forgetOld(now time.Time) {
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableTTL })
 }
 
-// setAside records that a message was moved to the poison queue.
-func (u *undecodable) setAside(queue, id string) {
+// moved records that a message was moved to the poison queue.
+func (u *undecodable) moved(queue, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if m, known := u.byKey[heldKey(queue, id)]; known {
@@ -125,27 +128,26 @@ const maxBlobMisses = 5
 // aside earlier and in any case, because no worker can ever read it. Such messages exist if a
 // retried request enqueued a large message twice: the blob is deleted with the instance. If the
 // blob exists but cannot be read, the message is abandoned as usual.
-func (d *delivery) reject(ctx context.Context, cause error) {
-	h := d.hub
+func (u *undecodable) reject(ctx context.Context, d *delivery, cause error) {
 	if !store.IsUnreadable(cause) {
-		h.log.Warn("MessageFailure", d.attrs("error", cause)...)
+		u.log.Warn("MessageFailure", d.attrs("error", cause)...)
 		d.abandon(ctx, cause.Error())
 		return
 	}
-	if h.undecodable.record(d.queue.Name, d.id(), cause) {
-		h.log.Error("MessageFailure", d.attrs("error", cause)...)
+	if u.record(d.queue.Name, d.id(), cause) {
+		u.log.Error("MessageFailure", d.attrs("error", cause)...)
 	}
 	delay := abandonDelay(d.timesReceived())
 	aside := errors.Is(cause, errBlobGone) && d.timesReceived() >= maxBlobMisses
 	if delay >= maxAbandonDelay {
-		h.meter.Poison(d.queue.Name)
-		aside = aside || h.cfg.SetAsideUndecodable
+		u.meter.Poison(d.queue.Name)
+		aside = aside || u.setAside
 	}
-	if aside && d.setAside(ctx) {
+	if aside && u.move(ctx, d) {
 		return
 	}
-	h.log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
-	h.meter.HeldBack(d.queue.Name, d.heldBackReason())
+	u.log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
+	u.meter.HeldBack(d.queue.Name, d.heldBackReason())
 	d.release(ctx, delay)
 }
 
@@ -154,76 +156,33 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 	delay := abandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
 	if u.record(q.Name, m.ID, cause) {
-		u.hub.log.Error("MessageFailure", attrs...)
+		u.log.Error("MessageFailure", attrs...)
 	}
 	if delay >= maxAbandonDelay {
-		u.hub.meter.Poison(q.Name)
+		u.meter.Poison(q.Name)
 	}
 	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsGone(err) {
-		u.hub.log.Warn("cannot release message; it reappears when its visibility timeout ends", append(attrs, "cause", err)...)
+		u.log.Warn("cannot release message; it reappears when its visibility timeout ends", append(attrs, "cause", err)...)
 	}
 }
 
-// setAside moves the unchanged message to the poison queue. It returns false if that fails. It
+// move moves the unchanged message to the poison queue. It returns false if that fails. It
 // copies the message before it deletes it: if the worker dies in between, both queues have it, and
 // receivers recognize the duplicate.
-func (d *delivery) setAside(ctx context.Context) bool {
-	aside := d.hub.undecodable.asideQueue(d.queue)
+func (u *undecodable) move(ctx context.Context, d *delivery) bool {
+	aside := u.aside(d.queue.Name)
 	err := aside.Create(ctx)
 	if err == nil {
 		_, err = aside.Put(store.Optional(ctx), d.text(), 0, true)
 	}
 	if err != nil {
-		d.hub.log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
+		u.log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
 		return false
 	}
-	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
-	d.hub.undecodable.setAside(d.queue.Name, d.id())
+	u.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
+	u.moved(d.queue.Name, d.id())
 	d.discard(ctx)
 	return true
-}
-
-// asideQueue returns the poison queue of q. The first message that is set aside creates it.
-func (u *undecodable) asideQueue(q *store.Queue) *store.Queue {
-	return store.NewQueue(u.hub.services.Queues, u.hub.names.Aside(q.Name))
-}
-
-// Undecodable implements [provider.UndecodableKeeper].
-func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecodable.all() }
-
-// RetryUndecodable implements [provider.UndecodableKeeper].
-func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
-	if err := h.resources.ensureCreated(ctx); err != nil {
-		return 0, err
-	}
-	for _, q := range h.undecodable.messageQueues() {
-		for {
-			messages, err := h.undecodable.asideQueue(q).Receive(store.Optional(ctx), store.MaxReceive, h.held.controlLock())
-			if err != nil && !store.IsMissing(err) {
-				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.Name), err)
-			}
-			if len(messages) == 0 {
-				break
-			}
-			for _, m := range messages {
-				if _, err := q.Put(ctx, m.Text, 0, true); err != nil {
-					return n, err
-				}
-				if _, err := h.undecodable.asideQueue(q).Remove(ctx, m.ID, m.Receipt); err != nil {
-					return n, err
-				}
-				n++
-			}
-		}
-		h.undecodable.forgetSetAside(q.Name)
-	}
-	if n > 0 {
-		h.activities.wake.Give()
-		for _, p := range h.partitions {
-			p.wake.Give()
-		}
-	}
-	return n, nil
 }
 
 // refreshSetAside forgets messages that another process has moved back. It queries only poison
@@ -236,7 +195,7 @@ func (u *undecodable) refreshSetAside(ctx context.Context) error {
 		}
 	}
 	for _, name := range queues {
-		n, err := store.NewQueue(u.hub.services.Queues, u.hub.names.Aside(name)).Length(store.Optional(ctx))
+		n, err := u.aside(name).Length(store.Optional(ctx))
 		if err != nil && !store.IsMissing(err) {
 			return err
 		}
@@ -247,7 +206,29 @@ func (u *undecodable) refreshSetAside(ctx context.Context) error {
 	return nil
 }
 
-// messageQueues returns the queues that have a poison queue.
-func (u *undecodable) messageQueues() []*store.Queue {
-	return append(slices.Clone(u.hub.controlQueues), u.hub.workItems)
+// retry moves all messages of the poison queues back. It returns their number.
+func (u *undecodable) retry(ctx context.Context, lock time.Duration) (n int, err error) {
+	for _, q := range u.queues {
+		aside := u.aside(q.Name)
+		for {
+			messages, err := aside.Receive(store.Optional(ctx), store.MaxReceive, lock)
+			if err != nil && !store.IsMissing(err) {
+				return n, fmt.Errorf("receive from queue %s: %w", aside.Name, err)
+			}
+			if len(messages) == 0 {
+				break
+			}
+			for _, m := range messages {
+				if _, err := q.Put(ctx, m.Text, 0, true); err != nil {
+					return n, err
+				}
+				if _, err := aside.Remove(ctx, m.ID, m.Receipt); err != nil {
+					return n, err
+				}
+				n++
+			}
+		}
+		u.forgetSetAside(q.Name)
+	}
+	return n, nil
 }

@@ -33,11 +33,11 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := h.partitions[0].queue
-		got, err := queue.Receive(t.Context(), 1, h.held.controlLock())
+		got, err := queue.Receive(t.Context(), 1, h.held.controlLock)
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
-		d := h.held.newDelivery(queue, got[0], h.held.controlLock(), func() {})
+		d := h.held.newDelivery(queue, got[0], h.held.controlLock, func() {})
 		for _, p := range []*store.Pace{h.services.QueuePace, h.services.TablePace} {
 			for range p.Most { // requests without a response
 				if err := p.Begin(t.Context()); err != nil {
@@ -50,8 +50,8 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 		defer cancel()
 
 		d.renew(ctx)
-		if left, _ := d.hiddenFor(time.Now()); left < h.held.controlLock()-time.Second {
-			t.Errorf("the message is hidden for %v, want %v after an immediate renewal", left, h.held.controlLock())
+		if left, _ := d.hiddenFor(time.Now()); left < h.held.controlLock-time.Second {
+			t.Errorf("the message is hidden for %v, want %v after an immediate renewal", left, h.held.controlLock)
 		}
 		if _, _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {
 			t.Errorf("cannot read the partition rows: %v", err)

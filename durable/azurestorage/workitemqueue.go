@@ -19,9 +19,14 @@ import (
 // only while a caller of next waits, so that an idle process polls an empty queue once. It receives
 // at most as many messages as there are free slots, so that none waits in this process.
 type activityQueue struct {
-	hub  *TaskHub
-	wake store.Nudge // this process has sent a message to the queue
-	most func() int  // current limit for work items in flight
+	*monitor
+	queue       *store.Queue
+	held        *heldMessages
+	decoder     *decoder
+	max         int             // of concurrent activities
+	maxInterval time.Duration   // longest pause between two polls of an empty queue
+	tasks       *sync.WaitGroup // rejections in progress
+	wake        store.Nudge     // this process has sent a message to the queue
 
 	mu      sync.Mutex // protects the following
 	waiting int        // number of callers of next
@@ -32,9 +37,11 @@ type activityQueue struct {
 	closed  bool
 }
 
-func newActivityQueue(h *TaskHub) *activityQueue {
+func newActivityQueue(cfg Config, queue *store.Queue, decoder *decoder, held *heldMessages, tasks *sync.WaitGroup) *activityQueue {
 	return &activityQueue{
-		hub: h, wake: store.NewNudge(), most: h.held.limit, free: h.cfg.MaxConcurrentActivities, changed: make(chan struct{}),
+		monitor: held.monitor, queue: queue, held: held, decoder: decoder, tasks: tasks,
+		max: cfg.MaxConcurrentActivities, maxInterval: cfg.MaxQueuePollingInterval,
+		wake: store.NewNudge(), free: cfg.MaxConcurrentActivities, changed: make(chan struct{}),
 		backlog: backlog{hints: 1}, // the queue may hold messages from before
 	}
 }
@@ -85,8 +92,8 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 		wanted, before = 0, q.backlog.snapshot()
 		changed := q.changed
 		if q.waiting > len(q.items) {
-			inFlight := q.hub.cfg.MaxConcurrentActivities - q.free
-			wanted = max(min(q.free, q.most()-inFlight, store.MaxReceive), 0)
+			inFlight := q.max - q.free
+			wanted = max(min(q.free, q.held.limit()-inFlight, store.MaxReceive), 0)
 			limited = wanted == 0 && q.free > 0
 		}
 		full = full || q.free <= 0
@@ -108,22 +115,22 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 
 // fetch receives messages until ctx ends. It then releases those that were not dispatched.
 func (q *activityQueue) fetch(ctx, work context.Context) {
-	backoff := store.PollBackoff{Max: q.hub.cfg.MaxQueuePollingInterval}
+	backoff := store.PollBackoff{Max: q.maxInterval}
 	for {
-		q.hub.held.awaitRenewals(ctx)
+		q.held.awaitRenewals(ctx)
 		wanted, before := q.demand(ctx)
 		if wanted == 0 {
 			break
 		}
-		messages, err := q.hub.workItems.Receive(work, wanted, q.hub.held.stretched(q.hub.held.workItemLock()))
+		messages, err := q.queue.Receive(work, wanted, q.held.stretched(q.held.workItemLock))
 		if err != nil {
 			if work.Err() == nil {
-				q.hub.health.Failed("queues", err)
+				q.health.Failed("queues", err)
 			}
 			backoff.Wait(ctx, q.wake, "the work items", 0, err)
 			continue
 		}
-		q.hub.health.OK("queues")
+		q.health.OK("queues")
 		q.take(work, messages)
 		q.backlog.polled(before, len(messages), wanted)
 		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
@@ -139,27 +146,26 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 
 // take adds received messages to the items.
 func (q *activityQueue) take(work context.Context, messages []store.Message) {
-	h := q.hub
-	held := h.held.hold(h.workItems, messages, h.held.workItemLock(), func() { q.freeSlot() })
+	held := q.held.hold(q.queue, messages, q.held.workItemLock, q.Unclaim)
 	q.mu.Lock()
 	q.free -= len(held)
 	q.mu.Unlock()
 	for _, d := range held {
-		if _, spent := h.held.isSpent(d); spent {
-			h.tasks.Go(func() { d.removeDuplicate(work) })
+		if _, spent := q.held.isSpent(d); spent {
+			q.tasks.Go(func() { d.removeDuplicate(work) })
 			continue
 		}
-		err := h.decode(work, d)
+		err := q.decoder.decode(work, d)
 		if err == nil {
 			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
 				err = &wire.DamageError{Cause: fmt.Errorf("%s in the work-item queue", d.event().Type())}
 			}
 		}
 		if err != nil {
-			h.tasks.Go(func() { d.reject(work, err) })
+			q.tasks.Go(func() { q.decoder.reject(work, d, err) })
 			continue
 		}
-		h.meter.Received(h.workItems.Name, queueAge(d))
+		q.meter.Received(q.queue.Name, queueAge(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.signal()
@@ -167,8 +173,8 @@ func (q *activityQueue) take(work context.Context, messages []store.Message) {
 	}
 }
 
-// freeSlot frees a slot.
-func (q *activityQueue) freeSlot() {
+// Unclaim implements [destination].
+func (q *activityQueue) Unclaim() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.free++
@@ -177,8 +183,9 @@ func (q *activityQueue) freeSlot() {
 
 // activityLock is a dispatched work item.
 type activityLock struct {
-	hub *TaskHub
-	d   *delivery
+	d          *delivery
+	partitions partitions
+	sender     *sender
 }
 
 var _ provider.ActivityLock = (*activityLock)(nil)
@@ -189,24 +196,24 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 // no message; see directResult.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	target := l.d.target()
-	p := l.hub.partitionOf(target.InstanceID)
+	p := l.partitions.of(target.InstanceID)
 	env := &wire.Envelope{
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.env.Episode, Sender: &target, Scheduled: l.d.env.Scheduled,
 	}
-	delivered, err := l.hub.completeDirectly(p, l.d, env)
+	delivered, err := l.sender.deliverResult(p, l.d, env)
 	if delivered {
 		l.d.freeRoom()
 		return nil
 	}
 	var sent sentMessage
 	if err == nil {
-		sent, err = l.hub.sender.post(ctx, &outgoing{queue: p.queue, partition: p, env: env, duplicates: true})
+		sent, err = l.sender.post(ctx, &outgoing{to: p, env: env, duplicates: true})
 	}
 	if err != nil {
 		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
 	}
-	l.hub.sender.wake(sent)
+	sent.to.Announce()
 	l.d.discard(ctx) // if this fails, the activity runs again, and its result is recognized as a duplicate
 	return nil
 }
@@ -220,9 +227,20 @@ func (l *activityLock) Abandon(ctx context.Context, cause error) error {
 	return nil
 }
 
-// claim reserves up to n slots for activities that will be delivered in memory. It returns the
-// number of reserved slots.
-func (q *activityQueue) claim(n int) int {
+// Queue implements [destination].
+func (q *activityQueue) Queue() *store.Queue { return q.queue }
+
+// Lock implements [destination].
+func (q *activityQueue) Lock() time.Duration { return q.held.workItemLock }
+
+// Announce implements [destination].
+func (q *activityQueue) Announce() {
+	q.backlog.hint()
+	q.wake.Give()
+}
+
+// Claim implements [destination].
+func (q *activityQueue) Claim(n int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || !q.backlog.isEmpty() || q.waiting == 0 && len(q.items) > 0 {
@@ -233,8 +251,8 @@ func (q *activityQueue) claim(n int) int {
 	return n
 }
 
-// admit adds claimed messages to the items. If the queue is closed, it releases them.
-func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
+// Admit implements [destination].
+func (q *activityQueue) Admit(ctx context.Context, claimed []*delivery) {
 	q.mu.Lock()
 	closed := q.closed
 	if !closed {
@@ -250,5 +268,5 @@ func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 func (q *activityQueue) count(all inuse.Counts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all["reserved activity slots of the hub"], all["queued activities"] = q.hub.cfg.MaxConcurrentActivities-q.free, len(q.items)
+	all["reserved activity slots of the hub"], all["queued activities"] = q.max-q.free, len(q.items)
 }

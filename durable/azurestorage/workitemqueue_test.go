@@ -19,11 +19,11 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 		after   time.Duration
 	}{
 		"slots are free":  {free: 2, waiting: 1, wanted: 2},
-		"a slot is freed": {free: 0, waiting: 1, then: func(q *activityQueue) { q.freeSlot() }, wanted: 1, after: slotGrace},
+		"a slot is freed": {free: 0, waiting: 1, then: func(q *activityQueue) { q.Unclaim() }, wanted: 1, after: slotGrace},
 		"more slots are claimed than free": {free: -1, waiting: 1, then: func(q *activityQueue) {
-			q.freeSlot()
+			q.Unclaim()
 			synctest.Wait()
-			q.freeSlot()
+			q.Unclaim()
 		}, wanted: 1, after: slotGrace},
 		"a caller arrives": {free: 2, then: func(q *activityQueue) {
 			q.mu.Lock()
@@ -32,7 +32,7 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 			q.signal()
 		}, wanted: 2},
 		"a slot is freed before a caller arrives": {free: 0, then: func(q *activityQueue) {
-			q.freeSlot()
+			q.Unclaim()
 			synctest.Wait()
 			q.mu.Lock()
 			defer q.mu.Unlock()
@@ -43,9 +43,8 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h := &TaskHub{cfg: Config{MaxConcurrentActivities: c.free}, services: &store.Services{QueuePace: store.NewPace(1)}}
-				h.held = newHeldMessages(h)
-				q := newActivityQueue(h)
+				cfg := Config{MaxConcurrentActivities: c.free}
+				q := newActivityQueue(cfg, nil, nil, newHeldMessages(&monitor{}, store.NewPace(1), cfg), nil)
 				q.waiting = c.waiting
 				begin := time.Now()
 				if c.then != nil {

@@ -1,0 +1,92 @@
+package azurestorage
+
+import (
+	"context"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
+)
+
+// connect creates the parts of the hub and gives each part the others that it needs.
+func (h *TaskHub) connect() {
+	cfg := h.cfg
+	rescan := store.NewNudge()
+	superseded, refused := &recentExecutions{}, &startBlobs{}
+	h.held = newHeldMessages(h.monitor, h.services.QueuePace, cfg)
+	h.instances = instances.New(instances.Config{
+		TaskHub: cfg.TaskHub, HistoryTable: h.historyTable, RowTable: h.rowTable,
+		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock / 2,
+		Ended: h.endings.announce, Log: h.log,
+	})
+	h.leases = h.newLeases()
+	h.appLease = leases.NewAppManager(h.leases)
+
+	h.undecodable = &undecodable{monitor: h.monitor, queues: h.messageQueues(), aside: h.aside, setAside: cfg.SetAsideUndecodable}
+	h.decoder = &decoder{undecodable: h.undecodable, blobs: h.largeMessages}
+	h.tracking = &tracker{enabled: cfg.Tracking, instances: h.instances, log: h.log, queue: tracking.NewQueue(tracking.Queue{
+		Queue: h.trackingQueue, Table: h.trackingTable,
+		Base64: cfg.QueueEncoding == Base64, MaxPollingInterval: cfg.MaxQueuePollingInterval,
+		Lock:     func() time.Duration { return h.held.stretched(h.held.controlLock) },
+		HoldBack: h.undecodable.holdBack, Health: h.health,
+	})}
+	h.resources = &resources{
+		storage: h.storage, monitor: h.monitor, leases: h.leases, tracking: h.tracking.queue,
+		forget:   func() { h.instances.ForgetAll(func(string) bool { return true }) },
+		creation: make(chan struct{}, 1), deleted: store.NewNudge(),
+	}
+
+	h.inbox = newInbox(cfg, h.held, h.decoder, &disposer{
+		monitor: h.monitor, instances: h.instances, resend: h.tracking.resend, superseded: superseded.has, refused: refused.remember,
+	})
+	for i, q := range h.controlQueues {
+		p := &partition{
+			inbox: h.inbox, queue: q, index: i, of: len(h.controlQueues), acquired: rescan, tasks: &h.tasks, wake: store.NewNudge(),
+			polling: polling{batchSize: cfg.ControlQueueBatchSize, maxInterval: cfg.MaxQueuePollingInterval},
+		}
+		h.partitions = append(h.partitions, p)
+		h.leases.Partitions = append(h.leases.Partitions, p)
+	}
+	h.activities = newActivityQueue(cfg, h.workItems, h.decoder, h.held, &h.tasks)
+
+	h.sender = &sender{
+		monitor: h.monitor, held: h.held, blobs: h.largeMessages, base64: cfg.QueueEncoding == Base64,
+		startLost: rescan, armedFor: armedForDefault,
+	}
+	h.late = &lateRows{log: h.log}
+	h.inbox.committer = &committer{
+		instances: h.instances, sender: h.sender, partitions: h.partitions, activities: h.activities,
+		tracking: h.tracking, late: h.late, superseded: superseded,
+	}
+	h.starts = &starter{
+		monitor: h.monitor, sender: h.sender, partitions: h.partitions, instances: h.instances, late: h.late, blobs: refused,
+		jumpStart: cfg.JumpStart, records: &jumpstart.Records{Table: h.startTable, Blobs: h.largeMessages},
+	}
+	h.overdue = &overdueStarts{starts: h.starts, rescan: rescan}
+	for i, p := range h.partitions {
+		if cfg.JumpStart.Enabled {
+			p.background = append(p.background, func(ctx, _ context.Context) { h.starts.jumpStarts(ctx, p) })
+		}
+		if cfg.Tracking && i == 0 {
+			p.background = append(p.background, func(ctx, work context.Context) { h.tracking.queue.Run(ctx, work, p.isListening) })
+		}
+	}
+}
+
+// newLeases returns the lease keeper of this worker. Its requests are not subject to the limit on
+// concurrent requests, so renewals never wait for other work.
+func (h *TaskHub) newLeases() *leases.Worker {
+	cfg, s := h.cfg, h.services
+	return &leases.Worker{
+		ID: cfg.WorkerID, Kind: leases.Kind(cfg.PartitionManager), App: leases.App(cfg.AppLease), Names: h.names,
+		Interval: cfg.LeaseInterval, AcquireInterval: cfg.LeaseAcquireInterval, DrainTimeout: cfg.DrainTimeout,
+		Table:        store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
+		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.Leases()),
+		AppBlobs:     h.appLeases,
+		TableLatency: s.TablePace.Latency, Missing: func(err error) { h.resources.markMissing(err) },
+		Health: h.health, Log: h.log, Meter: h.meter, Tasks: &h.tasks,
+	}
+}

@@ -1,0 +1,58 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+)
+
+// A decoder decodes received messages.
+type decoder struct {
+	*undecodable
+	blobs *store.Container // of large messages
+}
+
+// decode decodes a message and fetches its blob if it has one. The error is a [wire.DamageError] if
+// the message cannot be decoded. Any other error means that the blob could not be read.
+func (c *decoder) decode(ctx context.Context, d *delivery) error {
+	env, err := c.read(ctx, d.text())
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.env = env
+	d.mu.Unlock()
+	if d.dequeueCount > 1 && !c.has(d.queue.Name, d.id()) {
+		c.log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
+	}
+	return nil
+}
+
+// read decodes a message text and fetches its blob if it has one. It returns the same
+// errors as decode.
+func (c *decoder) read(ctx context.Context, text string) (*wire.Envelope, error) {
+	env, err := wire.DecodeEnvelope(text)
+	if err != nil {
+		return nil, &wire.DamageError{Cause: err}
+	}
+	if name, batch := env.CompressedBlobName, env.Batch; name != "" {
+		content, err := c.blobs.Read(ctx, name)
+		if store.IsNotFound(err) {
+			return nil, &wire.DamageError{Cause: fmt.Errorf("fetch large message %s: %w", name, errBlobGone)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fetch large message: %w", err)
+		}
+		if env, err = wire.DecodeEnvelopeJSON(content); err != nil {
+			return nil, &wire.DamageError{Cause: fmt.Errorf("large message %s: %w", name, err)}
+		}
+		env.Batch = batch
+	}
+	if env.Message == nil {
+		return nil, &wire.DamageError{Cause: errors.New("it has no task message")}
+	}
+	return env, nil
+}
