@@ -13,6 +13,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
+// Late rows
+//
+// A commit may complete before it writes the row of its instance. The row is then in one of these
+// states, as seen by the process that runs the instance:
+//
+//	state    the row                                             this process has
+//	current  says what the history says                          session.loaded.Row
+//	delayed  says Pending, but the execution has started         a pendingRow with a due time, a startedExecution
+//	pending  lacks a checkpoint; a background write runs         a pendingRow
+//	behind   lacks a checkpoint; no write follows by itself      spentMessage.repair, and a consumed message
+//
+// The transitions are:
+//
+//	from     to       function                when
+//	current  current  RowUpdate.Do            the status changes (not RowUpdate.MayBeLate); the commit waits for the write
+//	current  delayed  commit.writeRowLater    the checkpoint only starts the execution (RowUpdate.PutOff)
+//	current  pending  commit.writeRowLater    the checkpoint changes no status (RowUpdate.MayBeLate)
+//	delayed  pending  pendingRow.awaitDue     after rowDelay, before a purge (lateRows.flush), or the partition is released
+//	delayed  current  session.takeOverRow     the next checkpoint; its write includes the skipped one
+//	pending  current  pendingRow.write        the write succeeds; the consumed messages are deleted after it
+//	pending  current  session.takeOverRow     the next checkpoint; it writes the row or finds it current
+//	pending  behind   pendingRow.run          the partition is released before the write succeeds
+//	any      behind   commit.finish fails     a write fails in the commit; delivery.markCommitted remembers the messages
+//	any      behind   (none)                  this process dies; the consumed messages stay in their queue
+//	behind   current  disposer.repairSpent    a message that this process remembers is redelivered
+//	behind   current  disposer.repairRow      another process receives it, and the history identifies it as a duplicate
+//	behind   current  RowUpdate.Do            the next checkpoint finds that the row misses the start (rowMissesStart)
+//
+// A consumed message is deleted after the row is current again. One message is enough for a repair.
+
 // A pendingRow is a background write of an instance row. It is retried until it succeeds, the
 // partition is released, or the next checkpoint writes the row instead.
 type pendingRow struct {
