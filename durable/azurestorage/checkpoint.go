@@ -75,7 +75,7 @@ func (c *commit) write(ctx context.Context) error {
 	if len(c.cp.NewEvents) == 0 {
 		return c.sendOnly(ctx)
 	}
-	if c.cp.Instance.InstanceID != c.slot.id {
+	if c.cp.Instance.InstanceID != c.instanceID {
 		return fmt.Errorf("the checkpoint is for %q", c.cp.Instance.InstanceID)
 	}
 	if err := c.checkUnchanged(ctx, c.mayBeLost()); err != nil {
@@ -100,7 +100,7 @@ func (c *commit) write(ctx context.Context) error {
 
 // finish does steps 3 and 4 of a commit, after the history is written.
 func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
-	if err := c.tracking.commit(ctx, c.slot.id, c.loaded, c.tracked); err != nil {
+	if err := c.tracking.commit(ctx, c.instanceID, c.loaded, c.tracked); err != nil {
 		return err
 	}
 	consumed, skipped := c.takeOverRow()
@@ -112,7 +112,7 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 	if u != nil {
 		var err error
 		c.loaded.Row, err = u.Do(ctx)
-		c.late.started.remove(c.slot.id)
+		c.late.started.remove(c.instanceID)
 		if err != nil {
 			return err
 		}
@@ -137,12 +137,12 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 	if c.cp.ContinuedAsNew {
 		ordinal = 0
 	}
-	rows, err := c.instances.Histories.Encode(ctx, c.slot.id, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
+	rows, err := c.instances.Histories.Encode(ctx, c.instanceID, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
 	if err != nil {
 		c.sender.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := c.instances.Histories.Append(store.RetryBefore(ctx, c.slot.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
+	etag, written, err := c.instances.Histories.Append(store.RetryBefore(ctx, c.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveCommitted(err):
@@ -165,7 +165,7 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 
 // sendsToOthers reports whether the checkpoint has messages to other instances.
 func (c *commit) sendsToOthers() bool {
-	return slices.ContainsFunc(c.cp.Messages, func(m provider.TaskMessage) bool { return m.Target.InstanceID != c.slot.id })
+	return slices.ContainsFunc(c.cp.Messages, func(m provider.TaskMessage) bool { return m.Target.InstanceID != c.instanceID })
 }
 
 // mayHaveCommitted reports whether err leaves open that the checkpoint was committed: the history
@@ -192,7 +192,7 @@ func (c *commit) sentinelExtras() map[string]string {
 // execution is the first generation.
 func (c *commit) firstExecution() string {
 	switch {
-	case history.IsEntity(c.slot.id): // entities have no start message
+	case history.IsEntity(c.instanceID): // entities have no start message
 		return ""
 	case c.cp.ContinuedAsNew:
 		return cmp.Or(c.loaded.First(), c.executionID())
@@ -211,9 +211,7 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 		return err
 	}
 	c.ordinal = ordinal + len(c.cp.NewEvents)
-	c.mu.Lock()
-	c.execution = c.cp.Instance.ExecutionID
-	c.mu.Unlock()
+	c.setExecution(c.cp.Instance.ExecutionID)
 	return nil
 }
 
@@ -221,11 +219,11 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 // execution of the session and each generation that started and continued as new within the
 // episode.
 func (c *commit) recordSuperseded() {
-	if !c.cp.ContinuedAsNew || history.IsEntity(c.slot.id) {
+	if !c.cp.ContinuedAsNew || history.IsEntity(c.instanceID) {
 		return
 	}
 	add := func(generation history.OrchestrationInstance) {
-		if generation.InstanceID == c.slot.id && generation != c.cp.Instance {
+		if generation.InstanceID == c.instanceID && generation != c.cp.Instance {
 			c.superseded.add(generation)
 		}
 	}
@@ -316,7 +314,7 @@ func (c *commit) outgoing() []*outgoing {
 		}
 	}
 	add(c.activities, c.cp.Activities)
-	add(c.slot.partition, c.cp.Timers)
+	add(c.partition, c.cp.Timers)
 	add(nil, c.cp.Messages)
 	c.sender.reserve(out)
 	return out

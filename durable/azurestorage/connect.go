@@ -57,7 +57,7 @@ func (h *TaskHub) connect() {
 		startLost: rescan, armedFor: armedForDefault,
 	}
 	h.late = &lateRows{log: h.log}
-	h.inbox.committer = &committer{
+	h.committer = &committer{
 		instances: h.instances, sender: h.sender, partitions: h.partitions, activities: h.activities,
 		tracking: h.tracking, late: h.late, superseded: superseded,
 	}

@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -22,7 +23,6 @@ type inbox struct {
 	held      *heldMessages
 	decoder   *decoder
 	disposer  *disposer
-	committer *committer // of the sessions
 	instances *instances.Store
 	buffer    buffer
 
@@ -37,7 +37,7 @@ type inbox struct {
 type slot struct {
 	id        string
 	partition *partition
-	session   *session        // dispatched, or nil
+	lock      *lock           // of the session that runs the instance, or nil
 	incoming  []*delivery     // messages for the session
 	batches   []*messageBatch // without a session, the first is being loaded or is ready
 }
@@ -96,7 +96,7 @@ func (b *inbox) place(r *reading, d *delivery) {
 		s = &slot{id: target.InstanceID, partition: r.partition}
 		b.slots[target.InstanceID] = s
 	}
-	if s.session != nil && !isStart && matches(target.ExecutionID, s.session.executionID()) {
+	if s.lock != nil && !isStart && matches(target.ExecutionID, s.lock.executionID()) {
 		s.incoming = append(s.incoming, d)
 		b.signal()
 		return
@@ -113,7 +113,7 @@ func (b *inbox) place(r *reading, d *delivery) {
 		}
 	}
 	s.batches = append(s.batches, &messageBatch{executionID: target.ExecutionID, deliveries: []*delivery{d}})
-	if s.session != nil {
+	if s.lock != nil {
 		b.signal() // the session must end: another execution has messages
 	}
 	b.advance(r, s)
@@ -137,7 +137,7 @@ func matches(wanted, known string) bool { return wanted == "" || wanted == known
 // loaded. It deletes a slot without messages. The caller holds b.mu.
 func (b *inbox) advance(r *reading, s *slot) {
 	switch {
-	case s.session != nil:
+	case s.lock != nil:
 	case len(s.batches) == 0:
 		delete(b.slots, s.id)
 	case s.batches[0].loaded == nil:
@@ -258,8 +258,8 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	}
 }
 
-// next waits for an instance that is ready, and returns a session with the messages to deliver.
-func (b *inbox) next(ctx context.Context) (*session, error) {
+// next waits for an instance that is ready, and locks it with the messages to deliver.
+func (b *inbox) next(ctx context.Context) (*lock, error) {
 	work := context.WithoutCancel(ctx) // disposals are completed even if ctx ends
 	for {
 		if ctx.Err() != nil {
@@ -279,37 +279,27 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 			}
 			continue
 		}
-		sess := b.startSession(s)
-		if sess == nil && s.partition.hasLapsed() {
+		l := b.startLock(s)
+		if l == nil && s.partition.hasLapsed() {
 			b.ready = append(b.ready, s)
 		}
 		b.mu.Unlock()
-		if sess == nil {
+		if l == nil {
 			continue
 		}
 		// Messages that arrived since the load have no dispositions yet.
-		disposals := b.disposer.divide(s.id, sess.loaded, sess.current)
-		if sess.loaded.Unverified && len(disposals.settled) > 0 {
-			b.requeue(sess)
+		disposals := b.disposer.divide(s.id, l.loaded, l.current)
+		if l.loaded.Unverified && len(disposals.settled) > 0 {
+			l.requeue()
 			continue
 		}
 		disposals.apply(work)
-		sess.current = disposals.deliver
-		if len(sess.current) > 0 {
-			return sess, nil
+		l.current = disposals.deliver
+		if len(l.current) > 0 {
+			return l, nil
 		}
-		_ = sess.Release(work) // the session has no messages, so this cannot fail
+		l.unlock(work)
 	}
-}
-
-// requeue ends a session and makes its messages a new batch, whose dispositions are decided by what
-// is stored.
-func (b *inbox) requeue(sess *session) {
-	b.mu.Lock()
-	sess.slot.incoming = append(sess.current, sess.slot.incoming...)
-	b.mu.Unlock()
-	sess.current, sess.failed = nil, true
-	_ = sess.Release(context.Background()) // the session has no messages, so this cannot fail
 }
 
 // takeReady removes and returns the first ready instance, or nil. It skips instances of a partition
@@ -332,41 +322,19 @@ func (b *inbox) leaseRenewed() {
 	b.signal()
 }
 
-// startSession makes a session of the slot's first batch. It returns nil if this worker does not
-// own the partition, or if the slot has a session or no loaded batch. The caller holds b.mu.
-func (b *inbox) startSession(s *slot) *session {
-	if s.session != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.startSession() {
+// startLock locks the slot's instance with its first batch. It returns nil if this worker does not
+// own the partition, or if the slot has a lock or no loaded batch. The caller holds b.mu.
+func (b *inbox) startLock(s *slot) *lock {
+	if s.lock != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.startSession() {
 		return nil
 	}
 	batch := s.batches[0]
 	s.batches = s.batches[1:]
-	s.session = newSession(b, s, batch)
-	return s.session
-}
-
-// endSession removes the session from its slot. Messages that arrived for it become a batch, whose
-// dispositions are decided by what is stored now.
-func (b *inbox) endSession(ctx context.Context, sess *session) {
-	s := sess.slot
-	b.mu.Lock()
-	incoming := s.incoming
-	s.incoming, s.session = nil, nil
-	if r := s.partition.currentReading(); r != nil && !b.closed {
-		sess.remember()
-		if len(incoming) > 0 {
-			s.batches = slices.Insert(s.batches, 0, &messageBatch{deliveries: incoming})
-			incoming = nil
-		}
-		for _, batch := range s.batches { // the loaded instances may be outdated
-			batch.loaded, batch.executionID = nil, executionOf(batch.deliveries)
-		}
-		b.advance(r, s)
-	} else if len(s.batches) == 0 {
-		delete(b.slots, s.id)
+	s.lock = &lock{
+		inbox: b, slot: s, instanceID: s.id, partition: s.partition, loaded: batch.loaded, current: batch.deliveries,
+		execution: cmp.Or(batch.loaded.ExecutionID, batch.executionID),
 	}
-	b.mu.Unlock()
-	s.partition.endSession()
-	releaseAll(ctx, incoming)
+	return s.lock
 }
 
 // releasePartition releases all messages of a partition that are not in a session.
@@ -382,7 +350,7 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 		}
 		deliveries = append(deliveries, s.incoming...)
 		s.batches, s.incoming = nil, nil
-		if s.session == nil {
+		if s.lock == nil {
 			delete(b.slots, id)
 		}
 	}
@@ -468,21 +436,7 @@ func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.slots[instance.InstanceID]
-	return s != nil && (s.session != nil || slices.ContainsFunc(s.batches, func(batch *messageBatch) bool {
+	return s != nil && (s.lock != nil || slices.ContainsFunc(s.batches, func(batch *messageBatch) bool {
 		return slices.ContainsFunc(batch.deliveries, isStart)
 	}))
-}
-
-// incoming removes and returns the messages that arrived for a session. wanted means that the
-// session must end: the worker stops, the partition is being drained, or the instance has messages
-// for another execution.
-func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := sess.slot
-	if b.closed || len(s.batches) > 0 || s.partition.currentReading() == nil {
-		return nil, true, nil
-	}
-	deliveries, s.incoming = s.incoming, nil
-	return deliveries, false, b.changed
 }

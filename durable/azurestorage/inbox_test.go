@@ -31,7 +31,7 @@ func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 	for range rounds {
 		b := emptyInbox()
 		p := &partition{inbox: b}
-		s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
+		s := &slot{id: "many", partition: p, lock: &lock{execution: "e1"}}
 		b.slots["many"] = s
 		go (&reading{partition: p}).arrive(deliveries...)
 		for n := 0; n < many; runtime.Gosched() {
@@ -52,7 +52,7 @@ func TestPartition_AdmitsInSendOrder(t *testing.T) {
 	b := emptyInbox()
 	p := &partition{inbox: b}
 	p.reading = &reading{partition: p}
-	s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
+	s := &slot{id: "many", partition: p, lock: &lock{execution: "e1"}}
 	b.slots["many"] = s
 	for i := range int64(many) {
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}

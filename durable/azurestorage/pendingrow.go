@@ -85,7 +85,7 @@ const rowDelay = time.Second
 // did not write the row, or else this checkpoint's messages. One redelivered message is enough to
 // repair the row. before is the skipped row write of the previous checkpoint, or nil.
 func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*delivery, before *pendingRow) bool {
-	r := c.slot.partition.currentReading()
+	r := c.partition.currentReading()
 	if r == nil {
 		return false
 	}
@@ -101,9 +101,9 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 			p.due = before.due
 		}
 	}
-	c.late.pending.Store(c.slot.id, p)
+	c.late.pending.Store(c.instanceID, p)
 	if !r.spawn(func() { p.run(r) }) {
-		c.late.pending.Delete(c.slot.id)
+		c.late.pending.Delete(c.instanceID)
 		return false
 	}
 	for _, d := range consumed {

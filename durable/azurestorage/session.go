@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -19,21 +17,14 @@ import (
 // advancing the same instance.
 type session struct {
 	*committer
-	inbox *inbox
-	slot  *slot
+	*lock
 
 	// Owned by the goroutine that calls the methods.
-	loaded    *instances.Instance
 	ordinal   int            // of the next history row
-	current   []*delivery    // delivered, and neither committed nor abandoned
-	failed    bool           // loaded may differ from what is stored
 	tracked   *tracking.Plan // of the last checkpoint
 	unsettled bool           // some messages that an entity consumed last may not be deleted
 	released  bool
 	pending   *pendingRow // background row write, or nil
-
-	mu        sync.Mutex // protects the following
-	execution string
 }
 
 var (
@@ -41,34 +32,19 @@ var (
 	_ provider.Settler = (*session)(nil)
 )
 
-func newSession(b *inbox, s *slot, batch *messageBatch) *session {
-	loaded := batch.loaded
-	executionID := loaded.ExecutionID
-	if executionID == "" {
-		executionID = batch.executionID
-	}
-	return &session{
-		committer: b.committer, inbox: b, slot: s, pending: b.committer.late.of(s.id),
-		loaded: loaded, ordinal: len(loaded.Events), current: batch.deliveries, execution: executionID,
-	}
-}
-
-// executionID returns the ID of the session's execution.
-func (s *session) executionID() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.execution
+func newSession(c *committer, l *lock) *session {
+	return &session{committer: c, lock: l, pending: c.late.of(l.instanceID), ordinal: len(l.loaded.Events)}
 }
 
 func (s *session) instance() history.OrchestrationInstance {
-	return history.OrchestrationInstance{InstanceID: s.slot.id, ExecutionID: s.executionID()}
+	return history.OrchestrationInstance{InstanceID: s.instanceID, ExecutionID: s.executionID()}
 }
 
 // workItem returns the first work item of the session.
 func (s *session) workItem() *provider.OrchestrationWorkItem {
 	return &provider.OrchestrationWorkItem{
 		Instance: s.instance(), History: slices.Clip(s.loaded.Events), Messages: messagesOf(s.current),
-		OwnedSince: s.slot.partition.ownedSince(), Session: s,
+		OwnedSince: s.partition.ownedSince(), Session: s,
 	}
 }
 
@@ -103,29 +79,11 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 
 // Next implements [provider.Session].
 func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.TaskMessage, error) {
-	timer := time.NewTimer(idle)
-	defer timer.Stop()
-	for {
-		deliveries, wanted, changed := s.inbox.incoming(s)
-		if wanted {
-			return nil, nil
-		}
-		if len(deliveries) > 0 {
-			disposals := s.inbox.disposer.divide(s.slot.id, s.loaded, deliveries)
-			disposals.apply(context.WithoutCancel(ctx))
-			if s.current = append(s.current, disposals.deliver...); len(disposals.deliver) > 0 {
-				return messagesOf(disposals.deliver), nil
-			}
-			continue
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	deliveries, err := s.await(ctx, idle)
+	if len(deliveries) == 0 {
+		return nil, err
 	}
+	return messagesOf(deliveries), nil
 }
 
 // Release implements [provider.Session].
@@ -141,19 +99,8 @@ func (s *session) Release(ctx context.Context) error {
 			return err
 		}
 	}
-	s.inbox.endSession(ctx, s)
+	s.unlock(ctx)
 	return nil
-}
-
-// remember caches the session's history for the next session, unless it may be outdated or the
-// instance has ended.
-func (s *session) remember() {
-	loaded := s.loaded
-	if s.failed || loaded.ETag == "" || !loaded.Known.Started || loaded.Known.Ended != nil {
-		s.instances.CachedHistories.Take(s.slot.id)
-		return
-	}
-	s.instances.CachedHistories.Put(s.slot.id, loaded.History)
 }
 
 // Commit implements [provider.Session].
@@ -163,14 +110,14 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		return nil
 	}
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.inbox.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
+		s.late.log.Warn("SplitBrainDetected", "instanceId", s.instanceID, "executionId", s.executionID(), "partition", s.partition.queue.Name, "error", err)
 	}
 	for _, d := range s.current {
 		d.safety.markMaybeCommitted()
 	}
 	s.failed, s.loaded.Run = true, ""
-	s.instances.Forget(s.slot.id)
-	return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	s.committer.instances.Forget(s.instanceID)
+	return fmt.Errorf("commit instance %q: %w", s.instanceID, err)
 }
 
 // removeConsumed deletes the messages that the commit consumed. It deletes a single message in the
@@ -183,9 +130,9 @@ func (s *session) removeConsumed(ctx context.Context) {
 		return
 	}
 	s.current = nil
-	r := s.slot.partition.currentReading()
+	r := s.partition.currentReading()
 	// The state of an entity lists consumed messages until they are known to be deleted.
-	if history.IsEntity(s.slot.id) || len(consumed) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, consumed) }) {
+	if history.IsEntity(s.instanceID) || len(consumed) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, consumed) }) {
 		removeAll(ctx, consumed)
 		s.unsettled = slices.ContainsFunc(consumed, (*delivery).mayBeRedelivered)
 	}
@@ -194,7 +141,7 @@ func (s *session) removeConsumed(ctx context.Context) {
 // mayBeLost reports whether another worker may have advanced the instance. That is possible if this
 // worker no longer owns the partition, or if another worker may have received one of the messages.
 func (s *session) mayBeLost() bool {
-	return !s.slot.partition.isListening() || anyLost(s.current)
+	return !s.partition.isListening() || anyLost(s.current)
 }
 
 // checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from what the
@@ -204,21 +151,21 @@ func (s *session) checkUnchanged(ctx context.Context, doubtful bool) error {
 	if !doubtful {
 		return nil
 	}
-	etag, err := s.instances.Histories.SentinelETag(ctx, s.slot.id)
+	etag, err := s.instances.Histories.SentinelETag(ctx, s.instanceID)
 	if err != nil {
 		return err
 	}
 	if etag != s.loaded.ETag {
-		return fmt.Errorf("history of %q has changed: %w", s.slot.id, provider.ErrSessionLost)
+		return fmt.Errorf("history of %q has changed: %w", s.instanceID, provider.ErrSessionLost)
 	}
 	if etag != "" || s.loaded.Row == nil {
 		return nil
 	}
 	// Neither a purged instance nor an instance that has not started has a sentinel. Only the
 	// purged one has no row.
-	row, err := s.instances.Rows.Read(ctx, s.slot.id)
+	row, err := s.instances.Rows.Read(ctx, s.instanceID)
 	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
-		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)
+		err = fmt.Errorf("instance %q was purged or replaced: %w", s.instanceID, provider.ErrSessionLost)
 	}
 	return err
 }

@@ -39,6 +39,7 @@ type TaskHub struct {
 	starts      *starter
 	overdue     *overdueStarts
 	late        *lateRows
+	committer   *committer
 	tracking    *tracker
 	endings     endings
 
@@ -370,11 +371,11 @@ func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 
 // NextOrchestration implements [provider.Worker].
 func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
-	s, err := h.inbox.next(ctx)
+	l, err := h.inbox.next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.workItem(), nil
+	return newSession(h.committer, l).workItem(), nil
 }
 
 // Purge implements [provider.Purger]. It reads the history and then the instance row. It returns

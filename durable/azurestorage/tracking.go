@@ -29,7 +29,7 @@ func (t *tracker) tracks(instanceID string) bool {
 // plan returns the tracking records of a checkpoint. It first sends the records of the stored
 // history that may not have been sent, because the checkpoint may replace that history.
 func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint) (*tracking.Plan, error) {
-	id, loaded := s.slot.id, s.loaded
+	id, loaded := s.instanceID, s.loaded
 	if !t.tracks(id) {
 		return nil, nil
 	}
