@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -167,13 +167,45 @@ type inProcess struct{ s *Server }
 
 // RoundTrip implements [http.RoundTripper].
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
+	w := &answer{header: http.Header{}, status: http.StatusOK}
 	p.s.ServeHTTP(w, r)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	return w.Result(), nil
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: w.header, Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
+	}, nil
 }
+
+// An answer is the [http.ResponseWriter] of an inProcess request. It keeps the answer in memory.
+type answer struct {
+	header http.Header
+	status int
+	sent   bool // the status was set
+	body   bytes.Buffer
+}
+
+var _ http.Flusher = (*answer)(nil)
+
+// Header implements [http.ResponseWriter].
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	if !a.sent {
+		a.status, a.sent = status, true
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(b []byte) (int, error) {
+	a.sent = true
+	return a.body.Write(b)
+}
+
+// Flush implements [http.Flusher]. The caller reads the answer when it is complete.
+func (*answer) Flush() {}
 
 // delete deletes the hub and returns its name.
 func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, error) {
