@@ -197,6 +197,60 @@ func list(t *testing.T) map[string]listed {
 
 // The table of packages in README.md must name each package exactly once.
 func TestREADME_NamesEveryPackage(t *testing.T) {
+	left := list(t)
+	for path := range describedPackages(t, left) {
+		delete(left, path)
+	}
+	for path := range left {
+		t.Errorf("README.md does not describe %s", strings.TrimPrefix(path, module))
+	}
+}
+
+// Apps must not link support for tests. The sample app imports what each app imports.
+func TestImports_NoAppLinksTestSupport(t *testing.T) {
+	packages := list(t)
+	linked := packages[module+"functions"].Deps
+	if len(linked) < 100 {
+		t.Fatalf("the sample app links %d packages", len(linked))
+	}
+	support := map[string]bool{"testing": true, "net/http/httptest": true, "github.com/google/go-cmp/cmp": true}
+	for path, text := range describedPackages(t, packages) {
+		if strings.HasPrefix(text, "For tests") || strings.HasPrefix(text, "Tests only") {
+			support[path] = true
+		}
+	}
+	if len(support) < 15 {
+		t.Errorf("README.md marks %d packages as support for tests; want at least 15", len(support))
+	}
+	for _, path := range linked {
+		if support[path] || slices.Contains(packages[path].Imports, "testing") {
+			t.Errorf("the sample app links %s, which is for tests", path)
+		}
+	}
+}
+
+// Only apps that export telemetry link the exporters, which are many packages.
+func TestImports_OnlyAppsWithTelemetryLinkItsExporters(t *testing.T) {
+	packages := list(t)
+	heavy := []string{"google.golang.org/grpc", "google.golang.org/protobuf", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters"}
+	for _, path := range packages[module+"functions"].Deps {
+		for _, exporter := range heavy {
+			if below(path, exporter) {
+				t.Errorf("the sample app links %s", path)
+			}
+		}
+	}
+	exported := packages[module+"handler/otlp"].Deps
+	for _, exporter := range heavy {
+		if !slices.ContainsFunc(exported, func(path string) bool { return below(path, exporter) }) {
+			t.Errorf("handler/otlp does not link %s; remove it from the list", exporter)
+		}
+	}
+}
+
+// describedPackages returns the packages in the table of README.md with their descriptions.
+func describedPackages(t *testing.T, packages map[string]listed) map[string]string {
+	t.Helper()
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +258,7 @@ func TestREADME_NamesEveryPackage(t *testing.T) {
 	_, table, _ := strings.Cut(string(text), "| package | what it is |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	linked := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
-	left := list(t)
+	described := map[string]string{}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 || strings.HasPrefix(cells[1], "--") {
@@ -213,18 +267,17 @@ func TestREADME_NamesEveryPackage(t *testing.T) {
 		for name := range strings.SplitSeq(linked.ReplaceAllString(cells[1], "$1"), ",") {
 			name = strings.TrimSpace(name)
 			path := module + name
-			if _, ok := left[path]; !ok {
+			if _, ok := packages[path]; !ok {
 				path = module + "durable/" + name
 			}
-			if _, ok := left[path]; !ok {
+			_, ok := packages[path]
+			if _, twice := described[path]; !ok || twice {
 				t.Errorf("README.md names %s, which is not a package or is named twice", name)
 			}
-			delete(left, path)
+			described[path] = strings.TrimSpace(cells[2])
 		}
 	}
-	for path := range left {
-		t.Errorf("README.md does not describe %s", strings.TrimPrefix(path, module))
-	}
+	return described
 }
 
 // Go files that a README names must exist.

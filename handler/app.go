@@ -37,6 +37,12 @@ type App struct {
 	// have no other receiver. The usual value is prometheus.New() of package handler/prometheus. It may be
 	// nil. An app behind the Functions host ignores it.
 	Metrics MetricsPage
+
+	// Telemetry starts the export of spans, metrics and log records, and returns their receiver. [Main] calls
+	// it once. It reports problems of the export to errs, which the export does not include. The result is
+	// valid even if there is an error. The usual value is otlp.Export of package handler/otlp. Nil exports
+	// nothing.
+	Telemetry func(ctx context.Context, errs *slog.Logger) (Telemetry, error)
 }
 
 // A MetricsPage collects metrics and serves their current values over HTTP.
@@ -83,9 +89,9 @@ func run(app App) int {
 	}
 	cfg.Worker.CrashFile = cfg.crashFile()
 	cfg.Logger = newProcessLogger(&cfg, os.Stdout, os.Stderr)
+	defer startTelemetry(ctx, &cfg, app.Telemetry)()
 	slog.SetDefault(cfg.Logger)
 	limitMemory(cfg.Logger, os.Getenv("GOMEMLIMIT"), os.DirFS("/"))
-	defer startTelemetry(ctx, &cfg)()
 	if err := New(app, cfg).Run(ctx); err != nil {
 		cfg.Logger.Error("stopped", "error", secrets.Line(err))
 		return exitFailed

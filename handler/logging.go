@@ -69,6 +69,30 @@ func (h *splitHandler) WithGroup(name string) slog.Handler {
 	return &splitHandler{h.info.WithGroup(name), h.warn.WithGroup(name)}
 }
 
+// A levelHandler discards records below least.
+type levelHandler struct {
+	to    slog.Handler
+	least slog.Level
+}
+
+// Enabled implements [slog.Handler].
+func (h *levelHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= h.least && h.to.Enabled(ctx, level)
+}
+
+// Handle implements [slog.Handler].
+func (h *levelHandler) Handle(ctx context.Context, r slog.Record) error { return h.to.Handle(ctx, r) }
+
+// WithAttrs implements [slog.Handler].
+func (h *levelHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &levelHandler{h.to.WithAttrs(attrs), h.least}
+}
+
+// WithGroup implements [slog.Handler].
+func (h *levelHandler) WithGroup(name string) slog.Handler {
+	return &levelHandler{h.to.WithGroup(name), h.least}
+}
+
 // parseLogFormat parses DURABLE_LOG_FORMAT: text (the default) or json.
 func parseLogFormat(name string) (asJSON bool, err error) {
 	switch strings.ToLower(name) {

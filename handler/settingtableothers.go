@@ -42,7 +42,7 @@ var tracingRows = []settingRow{
 
 const (
 	noTelemetry = "the app sends nothing to the platform; the log goes to standard output"
-	noTracing   = "tracing is on if `OTEL_EXPORTER_OTLP_ENDPOINT` is set, and always of version 2"
+	noTracing   = "tracing is on if the app exports traces, and always of version 2"
 )
 
 // notificationRows are the settings of Event Grid notifications.

@@ -1,88 +1,86 @@
 package handler
 
 import (
-	"io"
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-func env(values map[string]string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		v, ok := values[name]
-		return v, ok
-	}
-}
-
-func TestTelemetry_IsOnOnlyIfTheEnvironmentEnablesIt(t *testing.T) {
-	const localhost = "http://localhost:4318"
+func TestTelemetry_AnAppWithoutExporterWarnsIfTheEnvironmentConfiguresOne(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
-		env            map[string]string
-		spans, metrics bool
-		err            string
+		env  map[string]string
+		want string
 	}{
-		{env: nil},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost}, spans: true, metrics: true},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": localhost}, spans: true},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": localhost}, metrics: true},
-		{env: map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, spans: true},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_TRACES_EXPORTER": "none"}, metrics: true},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_SDK_DISABLED": "true"}},
-		{env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, err: `OTEL_TRACES_EXPORTER is "zipkin"`},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},
+		{nil, ""},
+		{map[string]string{"OTEL_SERVICE_NAME": "shop"}, ""},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_LOGS_EXPORTER": "none"}, `notExported="traces, metrics"`},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, "set Telemetry: otlp.Export in handler.App"},
 	} {
-		on, err := newTelemetry(t.Context(), env(c.env))
-		if (on.tracing.Provider != nil) != c.spans || (on.metrics.Provider != nil) != c.metrics {
-			t.Errorf("%v: spans %v, metrics %v; want %v and %v", c.env, on.tracing.Provider != nil, on.metrics.Provider != nil, c.spans, c.metrics)
-		}
-		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
-			t.Errorf("%v: error is %v, want %q", c.env, err, c.err)
+		var log strings.Builder
+		warnNoExporter(NewLogger(&log, slog.LevelInfo), func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
+		if !strings.Contains(log.String(), c.want) || (c.want == "") != (log.String() == "") {
+			t.Errorf("%v: the log is %q, want %q", c.env, &log, c.want)
 		}
 	}
 }
 
-// The SDK reads the environment of the process, so the test sets it.
-func TestTelemetry_SendsSpansAndMetricsToTheReceiver(t *testing.T) {
-	var mu sync.Mutex
-	bodies := map[string]string{}
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		bodies[r.URL.Path] += string(body)
-	}))
-	defer receiver.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
-	t.Setenv("OTEL_SERVICE_NAME", "shop")
-	cfg := Config{Logger: slog.New(slog.DiscardHandler)}
-	stop := startTelemetry(t.Context(), &cfg)
-	_, span := cfg.Worker.Tracing.Provider.Tracer("test").Start(t.Context(), "something")
-	span.End()
-	counter, err := cfg.Worker.Metrics.Provider.Meter("test").Int64Counter("somethings")
-	if err != nil {
-		t.Fatal(err)
+func TestTelemetry_ReachesTheReceiverOfTheApp(t *testing.T) {
+	t.Parallel()
+	var local, exported, order strings.Builder
+	cfg := Config{Logger: NewLogger(&local, slog.LevelDebug), LogLevel: slog.LevelInfo}
+	receiver := Telemetry{
+		Tracing: durable.Tracing{Provider: trace.NewTracerProvider()}, Metrics: durable.Metrics{Provider: metric.NewMeterProvider()},
+		Logs: slog.NewTextHandler(&exported, &slog.HandlerOptions{Level: slog.LevelDebug}),
+		Stop: func(ctx context.Context) error {
+			if _, limited := ctx.Deadline(); !limited || ctx.Err() != nil {
+				t.Error("the last export has no time limit, or no time")
+			}
+			order.WriteString("stopped ")
+			return errors.New("the receiver does not answer")
+		},
 	}
-	counter.Add(t.Context(), 1)
-	if cfg.Storage.MeterProvider != cfg.Worker.Metrics.Provider {
-		t.Error("the hub's metrics go elsewhere than the worker's")
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := startTelemetry(ctx, &cfg, func(_ context.Context, errs *slog.Logger) (Telemetry, error) {
+		errs.Info("reported")
+		return receiver, errors.New("no traces")
+	})
+	if cfg.Worker.Tracing != receiver.Tracing || cfg.Worker.Metrics != receiver.Metrics || cfg.Storage.MeterProvider != receiver.Metrics.Provider {
+		t.Error("the worker or the hub does not use the receiver")
 	}
+	cfg.Logger.Debug("detail")
+	cfg.Logger.With("instanceId", "i").Info("AccountKey=c2VjcmV0c2VjcmV0;")
+	cancel()
 	stop()
-	mu.Lock()
-	defer mu.Unlock()
-	for path, want := range map[string]string{"/v1/traces": "something", "/v1/metrics": "somethings"} {
-		if body := bodies[path]; !strings.Contains(body, want) || !strings.Contains(body, "shop") {
-			t.Errorf("the receiver got %q at %s, want %s in it", body, path, want)
+	if order.String() != "stopped " {
+		t.Errorf("Stop was called %q times", &order)
+	}
+	if got := exported.String(); strings.Contains(got, "c2Vj") || !strings.Contains(got, "instanceId=i") || strings.Contains(got, "detail") || strings.Contains(got, "reported") {
+		t.Errorf("the receiver got %q", got)
+	}
+	for _, want := range []string{"instanceId=i", "reported", "no traces", "some telemetry was not exported", "the receiver does not answer"} {
+		if !strings.Contains(local.String(), want) {
+			t.Errorf("the log is %q, want %q in it", &local, want)
 		}
+	}
+}
+
+func TestTelemetry_AnAppWithoutReceiverKeepsItsLogger(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	cfg := Config{Logger: log}
+	startTelemetry(t.Context(), &cfg, nil)()
+	startTelemetry(t.Context(), &cfg, func(context.Context, *slog.Logger) (Telemetry, error) { return Telemetry{}, nil })()
+	if cfg.Logger != log || cfg.Worker.Tracing.Provider != nil || cfg.Storage.MeterProvider != nil {
+		t.Error("the configuration has changed")
 	}
 }
 

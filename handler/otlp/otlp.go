@@ -1,0 +1,125 @@
+// Package otlp exports the spans, metrics and log records of an app over OTLP. An app exports them if it
+// sets the field Telemetry:
+//
+//	handler.Main(handler.App{Functions: functions, Telemetry: otlp.Export})
+//
+// The standard environment variables of OpenTelemetry configure the export. Without
+// OTEL_EXPORTER_OTLP_ENDPOINT or another variable that turns a signal on, the package exports nothing. The
+// protocol is http/protobuf.
+//
+// The exporters add about 100 packages to a program, among them gRPC and protobuf. Apps that do not import
+// this package build faster and are smaller.
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/otelenv"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+)
+
+// scope names the source of the log records.
+const scope = "github.com/durablefunctions-go/durablefunctions"
+
+// Export starts the export of the signals that the environment turns on. It reports failed exports to
+// errs, which the export does not include, and replaces the global error handler of OpenTelemetry. The
+// result is valid even if there is an error: the error describes the signals that are not exported.
+func Export(ctx context.Context, errs *slog.Logger) (handler.Telemetry, error) {
+	signals, err := otelenv.Read(os.LookupEnv)
+	if signals == (otelenv.Signals{}) {
+		return handler.Telemetry{}, err
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { errs.Warn("cannot export telemetry", "error", err) }))
+	process, errProcess := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", serviceName(os.LookupEnv))),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if errProcess != nil {
+		err = errors.Join(err, fmt.Errorf("describe this process to the receiver: %w", errProcess))
+	}
+	e := export{process: process}
+	// The exporters read the other OTEL_EXPORTER_OTLP_ variables themselves.
+	for _, signal := range []struct {
+		on    bool
+		name  string
+		start func(context.Context) error
+	}{{signals.Traces, "traces", e.startTraces}, {signals.Metrics, "metrics", e.startMetrics}, {signals.Logs, "logs", e.startLogs}} {
+		if !signal.on {
+			continue
+		}
+		if errStart := signal.start(ctx); errStart != nil {
+			err = errors.Join(err, fmt.Errorf("start the export of %s: %w", signal.name, errStart))
+		}
+	}
+	e.to.Stop = e.stop
+	return e.to, err
+}
+
+// An export is the export of one process.
+type export struct {
+	process *resource.Resource
+	to      handler.Telemetry
+	stops   []func(context.Context) error // flush and end the export of each signal
+}
+
+func (e *export) startTraces(ctx context.Context) error {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	p := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithIDGenerator(durable.SpanIDs{}), trace.WithResource(e.process))
+	e.to.Tracing.Provider, e.stops = p, append(e.stops, p.Shutdown)
+	return nil
+}
+
+func (e *export) startMetrics(ctx context.Context) error {
+	exporter, err := otlpmetrichttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	p := metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(exporter)), metric.WithResource(e.process))
+	e.to.Metrics.Provider, e.stops = p, append(e.stops, p.Shutdown)
+	return nil
+}
+
+func (e *export) startLogs(ctx context.Context) error {
+	exporter, err := otlploghttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	p := log.NewLoggerProvider(log.WithProcessor(log.NewBatchProcessor(exporter)), log.WithResource(e.process))
+	e.to.Logs, e.stops = &traced{Handler: otelslog.NewHandler(scope, otelslog.WithLoggerProvider(p))}, append(e.stops, p.Shutdown)
+	return nil
+}
+
+// stop exports the remaining data of all signals.
+func (e *export) stop(ctx context.Context) error {
+	var errs []error
+	for _, stop := range e.stops {
+		errs = append(errs, stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// serviceName returns the name of the app in telemetry: OTEL_SERVICE_NAME or, on Azure, the site's name.
+func serviceName(env func(string) (string, bool)) string {
+	for _, name := range []string{"OTEL_SERVICE_NAME", "WEBSITE_SITE_NAME"} {
+		if v, ok := env(name); ok && v != "" {
+			return v
+		}
+	}
+	return "functions-app"
+}
