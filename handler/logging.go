@@ -25,25 +25,28 @@ func NewJSONLogger(w io.Writer, level slog.Level) *slog.Logger {
 
 // newProcessLogger returns the logger of a program. It writes to out. Behind the host it writes
 // warnings and errors to errs instead. The host logs standard output as information, and standard error
-// as errors. It logs a line of standard error as a warning if it contains "warn", as in level=WARN
-// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+// as errors. It logs a line of standard error as a warning if it contains "warn", as in level=WARN. See
+// [errorLines].
 func newProcessLogger(cfg *Config, out, errs io.Writer) *slog.Logger {
-	newLogger := NewLogger
+	newLogger, escape := NewLogger, escapeWarnText
 	if cfg.LogJSON {
-		newLogger = NewJSONLogger
+		newLogger, escape = NewJSONLogger, escapeWarnJSON
 	}
 	logger := newLogger(out, cfg.LogLevel)
 	if !cfg.BehindHost {
 		return logger
 	}
-	return slog.New(&splitHandler{logger.Handler(), newLogger(errs, cfg.LogLevel).Handler()})
+	return slog.New(&splitHandler{logger.Handler(), newLogger(errs, cfg.LogLevel).Handler(), newLogger(errorLines{errs, escape}, cfg.LogLevel).Handler()})
 }
 
-// A splitHandler passes warnings and errors to warn and other records to info.
-type splitHandler struct{ info, warn slog.Handler }
+// A splitHandler passes records to the handler of their level.
+type splitHandler struct{ info, warn, err slog.Handler }
 
 func (h *splitHandler) of(level slog.Level) slog.Handler {
-	if level >= slog.LevelWarn {
+	switch {
+	case level >= slog.LevelError:
+		return h.err
+	case level >= slog.LevelWarn:
 		return h.warn
 	}
 	return h.info
@@ -61,12 +64,12 @@ func (h *splitHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (h *splitHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &splitHandler{h.info.WithAttrs(attrs), h.warn.WithAttrs(attrs)}
+	return &splitHandler{h.info.WithAttrs(attrs), h.warn.WithAttrs(attrs), h.err.WithAttrs(attrs)}
 }
 
 // WithGroup implements [slog.Handler].
 func (h *splitHandler) WithGroup(name string) slog.Handler {
-	return &splitHandler{h.info.WithGroup(name), h.warn.WithGroup(name)}
+	return &splitHandler{h.info.WithGroup(name), h.warn.WithGroup(name), h.err.WithGroup(name)}
 }
 
 // A levelHandler discards records below least.
