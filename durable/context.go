@@ -72,7 +72,8 @@ func (c *Context) Now() time.Time { return c.x.Now() }
 // history. Decisions must not depend on it.
 func (c *Context) IsReplaying() bool { return c.x.IsReplaying() }
 
-// Logger returns the worker's logger with the instance's IDs. While the orchestrator
+// Logger returns the worker's logger with the instance's IDs, the orchestrator's name
+// and the trace ID. While the orchestrator
 // replays or is unloaded from memory the logger discards messages, so each message is
 // logged once.
 func (c *Context) Logger() *slog.Logger {
@@ -80,8 +81,11 @@ func (c *Context) Logger() *slog.Logger {
 		c.logger = slog.New(&replayHandler{c.x, c.registry.baseLogger().Handler()}).With(
 			"instanceId", c.x.Instance().InstanceID,
 			"executionId", c.x.Instance().ExecutionID,
-			"orchestrator", c.function.name,
+			"name", c.function.name,
 		)
+		if id := c.x.Started().ParentTraceContext.TraceID(); id != "" {
+			c.logger = c.logger.With("traceId", id)
+		}
 	}
 	return c.logger
 }
@@ -98,7 +102,7 @@ func (*foreignCalls) UsageError(sentence string) error { return &UsageError{sent
 func (c *foreignCalls) Note(err error) {
 	c.firstForeignCall.CompareAndSwap(nil, &err)
 	c.registry.baseLogger().Error("ended a goroutine of an orchestrator because it made a durable call",
-		"instanceId", c.x.Instance().InstanceID, "orchestrator", c.function.name, "error", err, "stack", string(debug.Stack()))
+		"instanceId", c.x.Instance().InstanceID, "name", c.function.name, "error", err, "stack", string(debug.Stack()))
 }
 
 // Noted returns the first error passed to Note, or nil.

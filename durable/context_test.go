@@ -57,7 +57,7 @@ func TestContext_LoggerLogsEveryMessageOnce(t *testing.T) {
 	first := out.String()
 	s.Episode(fired(0))
 	s.Episode(fired(1))
-	ids := "instanceId=abc executionId=e0 orchestrator=Main"
+	ids := "instanceId=abc executionId=e0 name=Main"
 	if want := strings.Repeat("level=INFO msg=begins "+ids+"\n", 2); first != want {
 		t.Errorf("first episode logged\n%s\nwant\n%s", first, want)
 	}

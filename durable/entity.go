@@ -342,12 +342,16 @@ func (c *EntityContext) Delete() { c.deleted = true }
 // Now returns the time at which the operation started, in UTC.
 func (c *EntityContext) Now() time.Time { return c.op.Now }
 
-// Logger returns the worker's logger with the entity's ID and the operation's name.
+// Logger returns the worker's logger with the entity's ID and name, the operation's name
+// and the trace ID.
 func (c *EntityContext) Logger() *slog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.logger == nil {
-		c.logger = c.registry.baseLogger().With("instanceId", c.op.Entity.String(), "operation", c.op.Name)
+		c.logger = c.registry.baseLogger().With("instanceId", c.op.Entity.String(), "name", c.op.Entity.Name, "operation", c.op.Name)
+		if id := c.op.Trace.Parent.TraceID(); id != "" {
+			c.logger = c.logger.With("traceId", id)
+		}
 	}
 	return c.logger
 }

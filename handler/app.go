@@ -90,6 +90,7 @@ func run(app App) int {
 	cfg.Worker.CrashFile = cfg.crashFile()
 	cfg.Logger = newProcessLogger(&cfg, os.Stdout, os.Stderr)
 	defer startTelemetry(ctx, &cfg, app.Telemetry)()
+	cfg.Logger = slog.New(&activityHandler{Handler: cfg.Logger.Handler(), taskHub: cfg.Storage.TaskHub})
 	slog.SetDefault(cfg.Logger)
 	limitMemory(cfg.Logger, os.Getenv("GOMEMLIMIT"), os.DirFS("/"))
 	if err := New(app, cfg).Run(ctx); err != nil {

@@ -347,6 +347,9 @@ func (c Config) storageNotice() string {
 		"`hub copy embedded azurestorage` copies the content of the file there.", c.hubFile(), mode)
 }
 
+// hubLog returns log with the name of the task hub.
+func (c Config) hubLog(log *slog.Logger) *slog.Logger { return log.With("taskHub", c.Storage.TaskHub) }
+
 // embeddedConfig returns the configuration of a hub in a local file.
 func (c Config) embeddedConfig() embedded.Config {
 	return embedded.Config{Relaxed: c.Embedded.Relaxed, AllowNetworkFile: c.Embedded.AllowNetworkFile, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger, MeterProvider: c.Storage.MeterProvider}

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // NewLogger returns a logger that writes text to w, one line per record, for records of level or above.
@@ -70,6 +73,46 @@ func (h *splitHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements [slog.Handler].
 func (h *splitHandler) WithGroup(name string) slog.Handler {
 	return &splitHandler{h.info.WithGroup(name), h.warn.WithGroup(name), h.err.WithGroup(name)}
+}
+
+// An activityHandler adds the hub, the instance, the name and the trace of the running activity to records
+// with an activity's context. It does not change records about another instance.
+type activityHandler struct {
+	slog.Handler
+	taskHub string
+	isFull  bool // the records already name an instance, or their attributes are in a group
+}
+
+// instanceKey is the key of the instance ID in log records.
+const instanceKey = "instanceId"
+
+// Handle implements [slog.Handler].
+func (h *activityHandler) Handle(ctx context.Context, r slog.Record) error {
+	info, ok := durable.ActivityInfoFrom(ctx)
+	r.Attrs(func(a slog.Attr) bool {
+		ok = ok && a.Key != instanceKey
+		return ok
+	})
+	if ok && !h.isFull {
+		r = r.Clone()
+		r.AddAttrs(slog.String("taskHub", h.taskHub), slog.String(instanceKey, string(info.InstanceID)),
+			slog.String("name", info.Name), slog.Int("taskEventId", info.TaskID))
+		if c := trace.SpanContextFromContext(ctx); c.IsValid() {
+			r.AddAttrs(slog.String("traceId", c.TraceID().String()))
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *activityHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	named := slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == instanceKey })
+	return &activityHandler{h.Handler.WithAttrs(attrs), h.taskHub, h.isFull || named}
+}
+
+// WithGroup implements [slog.Handler].
+func (h *activityHandler) WithGroup(name string) slog.Handler {
+	return &activityHandler{h.Handler.WithGroup(name), h.taskHub, true}
 }
 
 // A levelHandler discards records below least.

@@ -65,6 +65,7 @@ var _ http.Handler = (*Server)(nil)
 // Server answers every request with status 503 and the reason.
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withMetrics(app.Metrics).withoutSecrets()
+	cfg.Worker.Logger = cfg.hubLog(cfg.Worker.Logger)
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
 	s.front = web.New(web.Config{
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
@@ -107,7 +108,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.api.Unreadable}
+	hubClient := taskhub.Client{Hub: store, Log: s.cfg.hubLog(s.logger), Unreadable: &s.api.Unreadable}
 	code := registry // that the client explains instances with
 	if len(app.Registrations) == 0 {
 		code = nil // a client without a registry uses the history alone
@@ -353,7 +354,9 @@ func (s *Server) openProvider() (provider.Provider, error) {
 	case s.cfg.Provider != nil:
 		return s.cfg.Provider, nil
 	case s.cfg.StorageType == Embedded:
-		return taskhub.NewFile(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
+		cfg := s.cfg.embeddedConfig()
+		cfg.Logger = s.cfg.hubLog(cfg.Logger)
+		return taskhub.NewFile(s.cfg.hubFile(), cfg), nil
 	case s.cfg.StorageType == PartitionLog:
 		cfg := s.cfg.partitionLogConfig()
 		cfg.Build = cmp.Or(cfg.Build, programVersion(debug.ReadBuildInfo()))

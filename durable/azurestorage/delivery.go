@@ -87,6 +87,7 @@ func (d *delivery) attrs(more ...any) []any {
 			slog.String("executionId", env.Message.Target.ExecutionID),
 			slog.String("eventType", env.Message.Event.Type().String()),
 			slog.Int("taskEventId", taskEventID(env.Message.Event)))
+		attrs = append(attrs, functionAttrs(env.Message.Event)...)
 	}
 	return append(attrs, more...)
 }
@@ -350,6 +351,25 @@ func taskEventID(ev history.Event) int {
 		return id
 	}
 	return ev.Head().EventID
+}
+
+// functionAttrs returns the log attributes of the function that an event starts, if it starts one.
+func functionAttrs(ev history.Event) []any {
+	var name string
+	var traced *history.TraceContext
+	switch ev := ev.(type) {
+	case *history.ExecutionStarted:
+		name, traced = ev.Name, ev.ParentTraceContext
+	case *history.TaskScheduled:
+		name, traced = ev.Name, ev.ParentTraceContext
+	default:
+		return nil
+	}
+	attrs := []any{slog.String("name", name)}
+	if id := traced.TraceID(); id != "" {
+		attrs = append(attrs, slog.String("traceId", id))
+	}
+	return attrs
 }
 
 // heldBackReason returns why the message is held back: it cannot be decoded, or it came too early.

@@ -181,8 +181,11 @@ func encode(env *wire.Envelope) ([]byte, error) {
 
 func (s *sender) logSent(out *outgoing) {
 	env := out.env
-	s.log.Debug("SendingMessage", "partition", out.to.Queue().Name, "instanceId", env.Message.Target.InstanceID,
-		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
+	attrs := []any{
+		"partition", out.to.Queue().Name, "instanceId", env.Message.Target.InstanceID,
+		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber,
+	}
+	s.log.Debug("SendingMessage", append(attrs, functionAttrs(env.Message.Event)...)...)
 }
 
 // reserve decides which messages are delivered in memory, and reserves their slots.

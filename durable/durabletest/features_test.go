@@ -181,8 +181,8 @@ func TestLogger_WritesEachLineOnce(t *testing.T) {
 		_, _ = durabletest.Run(hub, o, durable.Void{})
 	})
 	want := []string{
-		`elapsed=0s level=INFO msg=before instanceId=instance-1 executionId=00000000000000000000000000000001 orchestrator=O`,
-		`elapsed=1m0s level=DEBUG msg=after instanceId=instance-1 executionId=00000000000000000000000000000001 orchestrator=O slept=true`,
+		`elapsed=0s level=INFO msg=before instanceId=instance-1 executionId=00000000000000000000000000000001 name=O`,
+		`elapsed=1m0s level=DEBUG msg=after instanceId=instance-1 executionId=00000000000000000000000000000001 name=O slept=true`,
 	}
 	if diff := cmp.Diff(r.log, want); diff != "" {
 		t.Errorf("log (-got +want):\n%s", diff)

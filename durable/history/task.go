@@ -1,5 +1,7 @@
 package history
 
+import "strings"
+
 // TaskScheduled records that the orchestrator scheduled an activity. It is also the message to the
 // worker that runs the activity.
 type TaskScheduled struct {
@@ -54,6 +56,18 @@ type TraceContext struct {
 	ID                *string
 	SpanID            *string
 	ActivityStartTime *string // a .NET DateTimeOffset, as text
+}
+
+// TraceID returns the ID of the trace in hexadecimal, or "" if t is nil or not valid.
+func (t *TraceContext) TraceID() string {
+	if t == nil {
+		return ""
+	}
+	parts := strings.Split(t.TraceParent, "-")
+	if len(parts) < 4 || len(parts[1]) != 32 {
+		return ""
+	}
+	return parts[1]
 }
 
 // Type returns [TypeTaskScheduled].

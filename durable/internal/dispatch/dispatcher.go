@@ -251,7 +251,9 @@ func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.Orch
 	abandonCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
 	if err := w.Session.Release(abandonCtx); err != nil {
-		d.log.Warn("cannot release the instance", "instanceId", w.Instance.InstanceID, "error", err)
+		s := session{d: d, item: w}
+		s.logFor(w.Instance, startOfItem(w))
+		s.log.Warn("cannot release the instance", "error", err)
 	}
 	return nil, context.Cause(ctx)
 }
@@ -269,7 +271,7 @@ func (d *Dispatcher) nextActivity(ctx context.Context) (*admitted[*provider.Acti
 	abandonCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
 	if err := w.Lock.Abandon(abandonCtx, errStopping); err != nil {
-		d.log.Warn("cannot abandon the activity", "instanceId", w.Instance.InstanceID, "error", err)
+		d.activityLog(w).Warn("cannot abandon the activity", "error", err)
 	}
 	return nil, context.Cause(ctx)
 }
@@ -301,8 +303,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 // slot.
 func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string, free func()) {
 	defer func() { free() }()
-	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
-		"name", w.Task.Name, "taskEventId", w.Task.EventID)
+	log := d.activityLog(w)
 	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
 	defer func() { end(w.Task.Name, outcome) }()
 	abandoned := false
@@ -355,12 +356,12 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 		abandon(fmt.Errorf("%w and the activity did not end", errStopping))
 		return
 	case r.failure != nil && live.work.Err() != nil:
-		log.LogAttrs(ctx, slog.LevelInfo, "activity was interrupted; it will be redelivered", append(failureAttrs(r.failure), slog.String("event", "FunctionAborted"))...)
+		log.LogAttrs(live.io, slog.LevelInfo, "activity was interrupted; it will be redelivered", append(failureAttrs(r.failure), slog.String("event", "FunctionAborted"))...)
 		abandon(fmt.Errorf("activity was interrupted: %w", context.Cause(live.work)))
 		return
 	case r.failure != nil:
 		outcome = metering.Failed
-		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", append(failureAttrs(r.failure), slog.String("event", "FunctionFailed"))...)
+		log.LogAttrs(live.io, slog.LevelWarn, "activity failed", append(failureAttrs(r.failure), slog.String("event", "FunctionFailed"))...)
 	}
 	if r.isSmall() { // release the slot before the result is stored
 		select {
@@ -375,6 +376,11 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 		return
 	}
 	d.resetCrashes(work)
+}
+
+// activityLog returns the log of an activity.
+func (d *Dispatcher) activityLog(w *provider.ActivityWorkItem) *slog.Logger {
+	return instanceLog(d.log, w.Instance, w.Task.ParentTraceContext).With("name", w.Task.Name, "taskEventId", w.Task.EventID)
 }
 
 // complete sends an activity's result, with retries.
@@ -421,7 +427,7 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 // runEntity runs the work item of an entity after it has acquired a slot.
 func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item, free func()) {
 	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
-	s.logFor(s.item.Instance)
+	s.logFor(s.item.Instance, nil)
 	defer s.leavePayload()
 	defer s.release()
 	if !d.enterEntity(live, free) {
@@ -479,7 +485,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 // runInstance runs an instance's episode, and further episodes during an extended session.
 func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
 	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
-	s.logFor(s.item.Instance)
+	s.logFor(s.item.Instance, startOfItem(s.item))
 	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
 	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()

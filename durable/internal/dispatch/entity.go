@@ -23,9 +23,10 @@ type entityRun struct {
 	settings   entity.Settings
 	now        func() time.Time
 	newID      func() string
-	log        *slog.Logger
-	watchdog   *watchdog // nil in an [EntityStepper]
-	label      string    // of the goroutines that run operations
+	log        *slog.Logger // with the name of the entity
+	ids        *slog.Logger // without it; nil if logCommitted is not called
+	watchdog   *watchdog    // nil in an [EntityStepper]
+	label      string       // of the goroutines that run operations
 	traced     *tracing.Entity
 	// stopping reports whether the worker is stopping.
 	stopping func() bool
@@ -285,7 +286,7 @@ func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Confi
 	}
 	e := entityRun{
 		settled: &s.settled, instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
-		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger, stopping: func() bool { return false },
+		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger.With("name", entityName(item)), stopping: func() bool { return false },
 	}
 	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
 }
@@ -302,23 +303,26 @@ func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
 	}
 	after := e.state.Status()
 	if before := e.lockedBy; before != "" && before != after.LockedBy {
-		e.log.LogAttrs(ctx, slog.LevelDebug, "entity unlocked", slog.String("event", "EntityLockReleased"), slog.String("name", name),
+		e.log.LogAttrs(ctx, slog.LevelDebug, "entity unlocked", slog.String("event", "EntityLockReleased"),
 			slog.String("lockedBy", before))
 	}
 	if after.LockedBy != "" && after.LockedBy != e.lockedBy {
-		e.log.LogAttrs(ctx, slog.LevelDebug, "entity locked", slog.String("event", "EntityLockAcquired"), slog.String("name", name),
+		e.log.LogAttrs(ctx, slog.LevelDebug, "entity locked", slog.String("event", "EntityLockAcquired"),
 			slog.String("lockedBy", after.LockedBy))
 	}
-	logScheduled(e.log, name, cp)
-	e.log.LogAttrs(ctx, slog.LevelDebug, "committed an entity's checkpoint", slog.String("event", "EntityBatchCompleted"), slog.String("name", name),
+	logScheduled(e.ids, name, cp)
+	e.log.LogAttrs(ctx, slog.LevelDebug, "committed an entity's checkpoint", slog.String("event", "EntityBatchCompleted"),
 		slog.Int("operations", e.ran), slog.Int("messages", len(cp.Messages)), slog.Int("queueSize", after.QueueSize))
 }
 
 // logOperation logs the result of an operation whose effects are kept, and every failure.
 func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took time.Duration) {
-	ctx := context.Background()
+	ctx, traced := context.Background(), slog.Attr{} // slog omits an empty attribute
+	if id := op.Trace.Parent.TraceID(); id != "" {
+		traced = slog.String("traceId", id)
+	}
 	if r.Failure != nil {
-		attrs := []slog.Attr{slog.String("event", "OperationFailed"), slog.String("name", op.Entity.Name), slog.String("operation", op.Name)}
+		attrs := []slog.Attr{slog.String("event", "OperationFailed"), traced, slog.String("operation", op.Name)}
 		e.log.LogAttrs(ctx, slog.LevelWarn, "entity operation failed", append(attrs, failureAttrs(r.Failure)...)...)
 		if !e.settings.KeepFailedEffects {
 			return
@@ -328,7 +332,7 @@ func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took ti
 		return
 	}
 	logEvent := func(message string, event slog.Attr, more ...slog.Attr) {
-		attrs := []slog.Attr{event, slog.String("name", op.Entity.Name), slog.String("operation", op.Name), slog.String("requestId", op.RequestID)}
+		attrs := []slog.Attr{event, traced, slog.String("operation", op.Name), slog.String("requestId", op.RequestID)}
 		e.log.LogAttrs(ctx, slog.LevelDebug, message, append(attrs, more...)...)
 	}
 	if r.Failure == nil {

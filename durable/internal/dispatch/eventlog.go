@@ -22,6 +22,15 @@ const (
 // roundTrip is the format of times in .NET's logs.
 const roundTrip = "2006-01-02T15:04:05.0000000Z07:00"
 
+// instanceLog returns log with the IDs of an instance and of the trace in traced, which may be nil.
+func instanceLog(log *slog.Logger, i history.OrchestrationInstance, traced *history.TraceContext) *slog.Logger {
+	fields := []any{"instanceId", i.InstanceID, "executionId", i.ExecutionID}
+	if id := traced.TraceID(); id != "" {
+		fields = append(fields, "traceId", id)
+	}
+	return log.With(fields...)
+}
+
 // isAnswer reports whether an event is an entity's answer: its name is the request ID, a GUID.
 func isAnswer(e *history.EventRaised) bool {
 	if len(e.Name) != len(uuid.Nil.String()) {
@@ -32,7 +41,7 @@ func isAnswer(e *history.EventRaised) bool {
 }
 
 // logScheduled logs the functions and timers that a committed checkpoint of the function by has
-// scheduled.
+// scheduled. The log has no name, because the records have the names of the scheduled functions.
 func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {

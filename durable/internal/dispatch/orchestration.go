@@ -17,10 +17,15 @@ import (
 // orchestratorName returns the name of a work item's orchestrator, or "" before its start
 // arrives.
 func orchestratorName(w *provider.OrchestrationWorkItem) string {
-	if start := startOf(history.StartOf(w.History), w.Messages); start != nil {
+	if start := startOfItem(w); start != nil {
 		return start.Name
 	}
 	return ""
+}
+
+// startOfItem returns the start event of a work item, or nil if it has none.
+func startOfItem(w *provider.OrchestrationWorkItem) *history.ExecutionStarted {
+	return startOf(history.StartOf(w.History), w.Messages)
 }
 
 // startOf returns start or, if that is nil, the first start event in messages. It may return
@@ -39,7 +44,8 @@ type session struct {
 	item  *provider.OrchestrationWorkItem
 	label string
 	work  string       // the key of its crash count
-	log   *slog.Logger // with the IDs of the current execution
+	log   *slog.Logger // with the IDs of the current execution and the name of its function
+	ids   *slog.Logger // with the IDs of the current execution
 	x     *execution
 
 	hasSlot bool // an entity that holds a slot
@@ -59,8 +65,17 @@ func (s *session) name() string {
 	return s.x.start.Name
 }
 
-func (s *session) logFor(i history.OrchestrationInstance) {
-	s.log = s.d.log.With("instanceId", i.InstanceID, "executionId", i.ExecutionID)
+// logFor sets the logs for an execution with the given start. The start of an entity, or of an unknown
+// instance, is nil.
+func (s *session) logFor(i history.OrchestrationInstance, start *history.ExecutionStarted) {
+	name, traced := entityName(s.item), (*history.TraceContext)(nil)
+	if start != nil {
+		name, traced = start.Name, start.ParentTraceContext
+	}
+	s.ids = instanceLog(s.d.log, i, traced)
+	if s.log = s.ids; name != "" {
+		s.log = s.ids.With("name", name)
+	}
 }
 
 // begin starts the measurement of an episode or a batch.
@@ -139,14 +154,14 @@ func (s *session) run() {
 		}
 		traced.Committed(cp, s.d.config.Now())
 		if isFirst && s.x.code != nil {
-			s.log.Debug("orchestration started", "event", "FunctionStarting", "name", s.x.start.Name)
+			s.log.Debug("orchestration started", "event", "FunctionStarting")
 		}
 		s.logTaken(messages, dropped)
 		if cp.ContinuedAsNew {
-			s.log.Debug("orchestration continued as new", "event", "FunctionCompleted", "name", s.name(), "continuedAsNew", true)
-			s.logFor(cp.Instance)
+			s.log.Debug("orchestration continued as new", "event", "FunctionCompleted", "continuedAsNew", true)
+			s.logFor(cp.Instance, s.x.start)
 		}
-		logScheduled(s.log, s.name(), cp)
+		logScheduled(s.ids, s.name(), cp)
 		s.report(cp)
 		s.notify(cp, isFirst)
 		if s.x.ended {
@@ -204,7 +219,7 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 			log = log.With("error", difference)
 		}
 		log.Log(context.Background(), s.d.recordWaiting(s.item.Instance.InstanceID, unknown),
-			"orchestration is held back: "+unknown.why(), "name", unknown.name, "version", unknown.version)
+			"orchestration is held back: "+unknown.why(), "version", unknown.version)
 	} else {
 		s.log.Error("cannot run the episode", "error", err)
 	}
@@ -223,7 +238,7 @@ func (s *session) giveUp(it *stall, messages []provider.TaskMessage) {
 	it.resumed = resumedAt(messages)
 	if s.d.config.Stalls.add(it) {
 		s.log.Error("orchestrator disabled: it did not yield in several instances; suspend and resume one of them to enable it again",
-			"name", it.start.Name, "version", it.start.Version, "instances", maxStalls)
+			"version", it.start.Version, "instances", maxStalls)
 	}
 	s.abandon(&provider.HeldError{Cause: it, Until: s.d.config.Now().Add(time.Second)})
 }
@@ -238,7 +253,7 @@ func (s *session) logBroken(err error) {
 	case errors.As(err, &broken):
 		s.log.Error("panic while handling the instance", "panic", broken.value, "stack", string(broken.stack))
 	case errors.As(err, &it):
-		log := s.log.With("name", it.start.Name, "running", it.running.Round(time.Millisecond))
+		log := s.log.With("running", it.running.Round(time.Millisecond))
 		if it.isNewStack {
 			log = log.With("stack", it.stack)
 		}
@@ -296,7 +311,7 @@ func (s *session) report(cp *provider.Checkpoint) {
 		if end.Status == history.Failed {
 			s.outcome, level = metering.Failed, slog.LevelError
 		}
-		attrs := []slog.Attr{slog.String("event", endEvent(end.Status)), slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
+		attrs := []slog.Attr{slog.String("event", endEvent(end.Status)), slog.String("status", end.Status.String())}
 		s.log.LogAttrs(context.Background(), level, "orchestration ended", append(attrs, failureAttrs(end.Failure)...)...)
 	}
 }
@@ -321,11 +336,11 @@ func (s *session) runEntity() {
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
 		if held := s.d.holdEntity(s.item, unknown); held != nil {
-			s.log.Log(s.live.io, s.d.recordWaiting(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
+			s.log.Log(s.live.io, s.d.recordWaiting(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why())
 			s.abandon(held)
 			return
 		}
-		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
+		s.log.Warn("operations of an entity fail: this worker does not know its function")
 		code = unknown.failAll
 	} else if err != nil {
 		// No worker can run it.
@@ -337,14 +352,14 @@ func (s *session) runEntity() {
 	}
 	e := &entityRun{
 		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settingsOn(s.d.provider),
-		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, watchdog: s.d.watchdog, label: s.label, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
+		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, ids: s.ids, watchdog: s.d.watchdog, label: s.label, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}
 	past, messages := s.item.History, s.item.Messages
 	for {
 		cp, err := e.take(s.live.work, s.live.io, past, messages)
 		if err != nil {
-			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "name", entityName(s.item), "error", err)
+			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "error", err)
 			s.abandon(err)
 			return
 		}
@@ -402,7 +417,6 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 	if !s.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	name := slog.String("name", s.name())
 	for _, m := range messages {
 		if len(dropped) > 0 && dropped[0].message.Event == m.Event {
 			dropped = dropped[1:]
@@ -410,19 +424,19 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 		}
 		switch e := m.Event.(type) {
 		case *history.TimerFired:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "timer fired", slog.String("event", "TimerExpired"), name,
+			s.log.LogAttrs(ctx, slog.LevelInfo, "timer fired", slog.String("event", "TimerExpired"),
 				slog.Int("taskEventId", e.TimerID), fireAt(e.FireAt))
 		case *history.EventRaised:
 			if isAnswer(e) {
-				s.log.LogAttrs(ctx, slog.LevelDebug, "entity response received", slog.String("event", "EntityResponseReceived"), name,
+				s.log.LogAttrs(ctx, slog.LevelDebug, "entity response received", slog.String("event", "EntityResponseReceived"),
 					slog.String("requestId", e.Name))
 				continue
 			}
-			s.log.LogAttrs(ctx, slog.LevelInfo, "event received", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "event received", slog.String("event", "ExternalEventRaised"), slog.String("eventName", e.Name))
 		case *history.ExecutionSuspended:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration suspended", slog.String("event", "SuspendingOrchestration"), name, reasonAttr(e.Reason))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration suspended", slog.String("event", "SuspendingOrchestration"), reasonAttr(e.Reason))
 		case *history.ExecutionResumed:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration resumed", slog.String("event", "ResumingOrchestration"), name, reasonAttr(e.Reason))
+			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration resumed", slog.String("event", "ResumingOrchestration"), reasonAttr(e.Reason))
 		}
 	}
 }
@@ -471,7 +485,7 @@ func (s *session) logResumed(past []history.Event) {
 	if !left.Before(s.item.OwnedSince) {
 		return
 	}
-	s.log.Info("resuming instance that another process was running", "name", s.name(),
+	s.log.Info("resuming instance that another process was running",
 		"events", len(past), "waitsFor", openActions(past), "leftAt", left.UTC().Format(time.RFC3339Nano))
 }
 

@@ -131,7 +131,7 @@ func (t *turn) tick(w *watchdog) verdict {
 
 // logger returns the log for reports about the code, which has run since t.since.
 func (t *turn) logger(now time.Time) *slog.Logger {
-	log := t.log.With("name", t.code.name, "running", now.Sub(t.since).Round(time.Millisecond))
+	log := t.log.With("running", now.Sub(t.since).Round(time.Millisecond))
 	if t.start == nil {
 		return log.With("operation", t.code.operation)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // An OutageError is the error of a request to storage that is unreachable, does not answer in time, or
@@ -260,7 +261,7 @@ func (c Client) logStart(ctx context.Context, m provider.TaskMessage) {
 	}
 	c.Log.LogAttrs(ctx, slog.LevelDebug, "function scheduled", slog.String("event", "FunctionScheduled"),
 		slog.String("instanceId", start.Instance.InstanceID), slog.String("executionId", start.Instance.ExecutionID),
-		slog.String("name", start.Name), slog.String("functionType", "Orchestrator"), slog.String("reason", "NewInstance"))
+		slog.String("name", start.Name), traceID(ctx), slog.String("functionType", "Orchestrator"), slog.String("reason", "NewInstance"))
 }
 
 // logSignal logs a signal of an entity (DurableClient.cs, SignalEntityAsyncInternal). The worker logs
@@ -279,8 +280,16 @@ func (c Client) logSignal(ctx context.Context, m provider.TaskMessage) {
 		return
 	}
 	c.Log.LogAttrs(ctx, slog.LevelDebug, "function scheduled", slog.String("event", "FunctionScheduled"),
-		slog.String("instanceId", m.Target.InstanceID), slog.String("name", name), slog.String("functionType", "Entity"),
+		slog.String("instanceId", m.Target.InstanceID), slog.String("name", name), traceID(ctx), slog.String("functionType", "Entity"),
 		slog.String("operation", request.Operation), slog.String("reason", "EntitySignal:"+request.Operation))
+}
+
+// traceID returns the trace ID of the span in ctx as an attribute, which is empty if ctx has no span.
+func traceID(ctx context.Context) slog.Attr {
+	if c := trace.SpanContextFromContext(ctx); c.IsValid() {
+		return slog.String("traceId", c.TraceID().String())
+	}
+	return slog.Attr{}
 }
 
 // StorageTime limits a request to the storage, including all its attempts. Then the caller gets an
