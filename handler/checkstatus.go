@@ -28,30 +28,17 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 	return management.WaitOrCheckStatus(c, id, timeout, interval)
 }
 
-// A ManagementPayload holds the URLs that manage an instance. The caller replaces the placeholders
-// {eventName} and {text}. The .NET extension has the same members (HttpManagementPayload.cs;
-// HttpApiHandler.cs, CreateCheckStatusResponseMessage).
-type ManagementPayload struct {
-	ID                    durable.InstanceID `json:"id"`
-	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
-	SendEventPostURI      string             `json:"sendEventPostUri"`
-	TerminatePostURI      string             `json:"terminatePostUri"`
-	RewindPostURI         string             `json:"rewindPostUri"`
-	PurgeHistoryDeleteURI string             `json:"purgeHistoryDeleteUri"`
-	RestartPostURI        string             `json:"restartPostUri"`
-	SuspendPostURI        string             `json:"suspendPostUri"`
-	ResumePostURI         string             `json:"resumePostUri"`
-	// Warning is set if this app has no function for the started instance. The .NET extension has no
-	// such member.
-	Warning string `json:"warning,omitempty"`
-}
+// A ManagementPayload holds the URLs that manage an instance: ID, StatusQueryGetURI, SendEventPostURI,
+// TerminatePostURI, RewindPostURI, PurgeHistoryDeleteURI, RestartPostURI, SuspendPostURI, ResumePostURI, and
+// a Warning. The caller replaces the placeholders {eventName} and {text}. The .NET extension has the same
+// members (HttpManagementPayload.cs; HttpApiHandler.cs, CreateCheckStatusResponseMessage).
+type ManagementPayload = management.InstanceURLs
 
 // Management returns the URLs that manage an instance, for a route that composes its own answer. They
 // start with the origin of the request and contain a code that grants access. It returns an error if
 // the request did not come through a [Server].
 func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error) {
-	urls, err := management.URLs(c, id)
-	return ManagementPayload(urls), err
+	return management.URLs(c, id)
 }
 
 // CheckStatus answers a request that has started an instance: status 202, the status URL in the
