@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/durablefunctions-go/durablefunctions/handler/otlp"
 	"github.com/durablefunctions-go/durablefunctions/handler/prometheus"
 	"github.com/labstack/echo/v4"
 )
@@ -32,6 +33,7 @@ func main() {
 			durable.Orchestrator("OrchestratorPanics", OrchestratorPanics),
 			durable.Orchestrator("ActivityFails", ActivityFails),
 			durable.Activity("Fail", Fail),
+			durable.Orchestrator("LogsAndFails", LogsAndFails),
 			durable.Orchestrator("ActivityUnknown", ActivityUnknown),
 			durable.Orchestrator("Waits", Waits),
 			durable.Orchestrator("TimesOut", TimesOut),
@@ -45,8 +47,9 @@ func main() {
 			durable.Activity("Weigh", Weigh),
 			durable.Entity("Counter", durable.Op("add", (*Counter).Add)),
 		},
-		Triggers: triggers,
-		Metrics:  prometheus.New(),
+		Triggers:  triggers,
+		Metrics:   prometheus.New(),
+		Telemetry: otlp.Export,
 		Routes: func(api *echo.Group, client *durable.Client) {
 			addStreams(api, client)
 			api.GET("/panic", func(echo.Context) error { panic("the route's own panic") })
@@ -158,6 +161,14 @@ func ActivityFails(ctx *durable.Context, text string) (string, error) {
 
 // Fail returns an error with text.
 func Fail(_ context.Context, text string) (string, error) { return "", errors.New(text) }
+
+// LogsAndFails logs a line of each severity with the word that the host looks for, and then fails.
+func LogsAndFails(ctx *durable.Context, text string) (string, error) {
+	ctx.Logger().Info("information that warns")
+	ctx.Logger().Warn("warning of the function")
+	ctx.Logger().Error("error that warns")
+	return "", errors.New(text)
+}
 
 // ActivityUnknown calls an activity that is not registered.
 func ActivityUnknown(ctx *durable.Context, _ any) (string, error) {
