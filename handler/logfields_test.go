@@ -21,8 +21,8 @@ import (
 // A logApp is an app whose functions write to the log.
 type logApp struct{ own *slog.Logger }
 
-func (a logApp) functions() []*durable.Function {
-	return []*durable.Function{
+func (a logApp) registrations() []*durable.Registration {
+	return []*durable.Registration{
 		durable.Orchestrator("Main", a.main), durable.Orchestrator("Child", a.child), durable.Activity("Fail", a.fail),
 		durable.Entity("counter", durable.Op("add", (*logCounter).Add), durable.Op("fail", (*logCounter).Fail)),
 	}
@@ -79,7 +79,7 @@ func TestLogging_EachLineOfAnInstanceHasItsFields(t *testing.T) {
 	}
 	cfg.Worker.Tracing.Provider = trace.NewTracerProvider(trace.WithIDGenerator(durable.SpanIDs{}))
 	cfg.Logger = slog.New(&activityHandler{Handler: NewJSONLogger(log, slog.LevelDebug).Handler(), taskHub: "MyHub"})
-	a := runFileApp(t, New(App{Functions: logApp{cfg.Logger}.functions()}, cfg), log)
+	a := runFileApp(t, New(App{Registrations: logApp{cfg.Logger}.registrations()}, cfg), log)
 	a.await(t, http.MethodGet, "/durabletask/health/ready", http.StatusOK)
 	post := func(target string) {
 		t.Helper()

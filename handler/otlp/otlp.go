@@ -1,7 +1,7 @@
 // Package otlp exports the spans, metrics and log records of an app over OTLP. An app exports them if it
 // sets the field Telemetry:
 //
-//	handler.Main(handler.App{Functions: functions, Telemetry: otlp.Export})
+//	handler.Main(handler.App{Registrations: registrations, Telemetry: otlp.Export})
 //
 // The standard environment variables of OpenTelemetry configure the export. Without
 // OTEL_EXPORTER_OTLP_ENDPOINT or another variable that turns a signal on, the package exports nothing. The
