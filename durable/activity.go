@@ -43,7 +43,7 @@ func (n ActivityName[I, O]) Call(ctx *Context, in I, opts ...ActivityOption) *Ta
 }
 
 func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOption) *Task[O] {
-	ctx.x.Progressed()
+	ctx.x.ReportProgress()
 	input, err := encodeArgument(in)
 	if err != nil {
 		return completedTask[O](ctx, fmt.Errorf("encode input of activity %s: %w", name, err))
@@ -56,7 +56,7 @@ func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOptio
 		opt.applyActivity(&o)
 	}
 	return withRetries[O](ctx, o.retry, func(f *replay.Future) {
-		ctx.x.ScheduleTaskAs(f, &replay.ScheduleTask{Name: name, Version: string(ctx.Version()), Input: input, Tags: o.tags})
+		ctx.x.ScheduleTaskWith(f, &replay.ScheduleTask{Name: name, Version: string(ctx.Version()), Input: input, Tags: o.tags})
 	})
 }
 

@@ -38,17 +38,17 @@ func (c *Context) InstanceID() InstanceID { return InstanceID(c.x.Instance().Ins
 // ParentInstanceID returns the ID of the instance that started this one as a child. It
 // is empty if a client started the instance.
 func (c *Context) ParentInstanceID() InstanceID {
-	if p := c.x.Started().Parent; p != nil {
+	if p := c.x.StartEvent().Parent; p != nil {
 		return InstanceID(p.Instance.InstanceID)
 	}
 	return ""
 }
 
 // Name returns the wire name of the orchestrator.
-func (c *Context) Name() string { return c.x.Started().Name }
+func (c *Context) Name() string { return c.x.StartEvent().Name }
 
 // Tags returns the tags of the instance, including those inherited from its parent.
-func (c *Context) Tags() Tags { return maps.Clone(c.x.Started().Tags) }
+func (c *Context) Tags() Tags { return maps.Clone(c.x.StartEvent().Tags) }
 
 // HistoryLength returns the current number of events in the instance's history. It is
 // the same in every replay. A long-running orchestrator can continue as new when the
@@ -83,7 +83,7 @@ func (c *Context) Logger() *slog.Logger {
 			"executionId", c.x.Instance().ExecutionID,
 			"name", c.function.name,
 		)
-		if id := c.x.Started().ParentTraceContext.TraceID(); id != "" {
+		if id := c.x.StartEvent().ParentTraceContext.TraceID(); id != "" {
 			c.logger = c.logger.With("traceId", id)
 		}
 	}
@@ -97,16 +97,17 @@ type foreignCalls Context
 // UsageError returns the panic value of a call that the sentence describes.
 func (*foreignCalls) UsageError(sentence string) error { return &UsageError{sentence} }
 
-// Note logs the error of a call and keeps the first one, which fails the orchestration.
-// The log is the only report if the orchestrator has ended or waits for the goroutine.
-func (c *foreignCalls) Note(err error) {
+// RecordMisuse logs the error of a call and keeps the first one, which fails the
+// orchestration. The log is the only report if the orchestrator has ended or waits for
+// the goroutine.
+func (c *foreignCalls) RecordMisuse(err error) {
 	c.firstForeignCall.CompareAndSwap(nil, &err)
 	c.registry.baseLogger().Error("ended a goroutine of an orchestrator because it made a durable call",
 		"instanceId", c.x.Instance().InstanceID, "name", c.function.name, "error", err, "stack", string(debug.Stack()))
 }
 
-// Noted returns the first error passed to Note, or nil.
-func (c *foreignCalls) Noted() error {
+// FirstMisuse returns the first error passed to RecordMisuse, or nil.
+func (c *foreignCalls) FirstMisuse() error {
 	if err := c.firstForeignCall.Load(); err != nil {
 		return *err
 	}
@@ -116,7 +117,7 @@ func (c *foreignCalls) Noted() error {
 // encode calls the function [encode] and counts as progress, because encoding a large
 // value takes long. The durable call that follows counts again.
 func (c *Context) encode(v any) (*string, error) {
-	c.x.Progressed()
+	c.x.ReportProgress()
 	return encode(v)
 }
 
@@ -131,11 +132,11 @@ const maxCustomStatusKB = 16
 func (c *Context) SetCustomStatus(v any) {
 	status, err := c.encode(v)
 	if err != nil {
-		c.x.Refuse("SetCustomStatus", fmt.Sprintf("durable: encode custom status of type %T: %v", v, err))
+		c.x.PanicWithUsageError("SetCustomStatus", fmt.Sprintf("durable: encode custom status of type %T: %v", v, err))
 	}
 	if status != nil {
 		if kb := utf16Size(*status) / 1024; kb > maxCustomStatusKB {
-			c.x.Refuse("SetCustomStatus", fmt.Sprintf(
+			c.x.PanicWithUsageError("SetCustomStatus", fmt.Sprintf(
 				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatusKB, kb,
 			))
 		}
@@ -167,12 +168,12 @@ func (c *Context) signal(target entity.ID, operation string, input *string, due 
 	c.x.SignalEntity(target, operation, input, due)
 }
 
-func (c *Context) refuse(call, sentence string) { c.x.Refuse(call, sentence) }
+func (c *Context) refuse(call, sentence string) { c.x.PanicWithUsageError(call, sentence) }
 
 // CriticalSection returns the entities that the orchestrator has locked, in order, and
 // reports whether there are any.
 func (c *Context) CriticalSection() (entities []EntityID, ok bool) {
-	for _, id := range c.x.Locked() {
+	for _, id := range c.x.LockedEntities() {
 		entities = append(entities, EntityID(id))
 	}
 	return entities, len(entities) > 0
@@ -201,7 +202,7 @@ func (c *Context) checkChildID(id InstanceID) error {
 //
 // A timer of more than 6 days is split into consecutive timers of 3 days each.
 func (c *Context) Timer(d time.Duration) *Task[time.Time] {
-	due := history.Ticks(c.x.Now().Add(d))
+	due := history.TruncateToTicks(c.x.Now().Add(d))
 	t := &Task[time.Time]{resolved: true, value: due}
 	c.x.CreateTimer(&t.f, due)
 	return t
@@ -250,7 +251,7 @@ func (c *Context) Patched(id string) bool { return c.x.Patched(id) }
 
 // Version returns the version of the instance. It is set when the instance starts and
 // can change when it continues as new. It is empty if the instance has none.
-func (c *Context) Version() Version { return Version(c.x.Started().Version) }
+func (c *Context) Version() Version { return Version(c.x.StartEvent().Version) }
 
 // VersionAtLeast reports whether the instance's version is v or newer, by
 // [Version.Compare]. With it, an orchestrator can run new code for new instances while

@@ -88,7 +88,7 @@ func TestOrchestrators_MakeTheDecisionsOfDotNet(t *testing.T) {
 			t.Fatal(err)
 		}
 		var instances map[string][]recordedRow
-		if err := json.Unmarshal([]byte(replaytest.WriteOut(string(text))), &instances); err != nil {
+		if err := json.Unmarshal([]byte(replaytest.ExpandPayloads(string(text))), &instances); err != nil {
 			t.Fatal(err)
 		}
 		for id, rows := range instances {

@@ -361,7 +361,7 @@ func (c *EntityContext) addAction(call string, a entity.Action) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		panic(&UsageError{Sentence: fmt.Sprintf("durable: %s was called after operation %s of %s had returned; "+
+		panic(&UsageError{Message: fmt.Sprintf("durable: %s was called after operation %s of %s had returned; "+
 			"use an EntityContext only during its operation", call, c.op.Name, c.op.Entity)})
 	}
 	c.actions = append(c.actions, a)
@@ -385,7 +385,7 @@ func (c *EntityContext) nextStart() InstanceID {
 	return InstanceID(fmt.Sprintf("%x", id[:]))
 }
 
-func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Sentence: sentence}) }
+func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Message: sentence}) }
 
 func (c *EntityContext) entities() *Registry { return c.registry }
 

@@ -219,19 +219,19 @@ func dueAt(now time.Time, opts []SignalOption) time.Time {
 // An entity that is not registered or has an invalid key fails the orchestration too.
 func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	if len(entities) == 0 {
-		ctx.x.Refuse("LockEntities", "durable: LockEntities was called without entities")
+		ctx.x.PanicWithUsageError("LockEntities", "durable: LockEntities was called without entities")
 	}
 	ids := make([]entity.ID, len(entities))
 	var errs []error
 	for i, e := range entities {
 		if e == nil {
-			ctx.x.Refuse("LockEntities", "durable: LockEntities was given a nil entity")
+			ctx.x.PanicWithUsageError("LockEntities", "durable: LockEntities was given a nil entity")
 		}
 		id, err := e.entityID(ctx.registry)
 		ids[i], errs = id, append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		ctx.x.Refuse("LockEntities", "durable: LockEntities: "+err.Error())
+		ctx.x.PanicWithUsageError("LockEntities", "durable: LockEntities: "+err.Error())
 	}
 	locked := new(replay.Future)
 	ctx.x.LockEntities(locked, ids)

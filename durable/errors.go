@@ -51,11 +51,11 @@ func (e *NonDeterminismError) Error() string { return e.Message }
 // with an invalid argument. In an orchestrator it fails the instance; errors.As then
 // finds it like a [NonDeterminismError].
 type UsageError struct {
-	Sentence string // describes the mistake and its fix
+	Message string // describes the mistake and its fix
 }
 
 // Error returns the sentence.
-func (e *UsageError) Error() string { return e.Sentence }
+func (e *UsageError) Error() string { return e.Message }
 
 // TaskFailedError is the error of a failed activity, sub-orchestration or entity
 // operation.

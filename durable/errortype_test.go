@@ -357,7 +357,7 @@ func TestEngineErrors_KeepTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
 		_, err = i.Wait(t.Context())
 		failed, _ := errors.AsType[*durable.OrchestrationFailedError](err)
 		misused, ok := errors.AsType[*durable.UsageError](err)
-		if !ok || failed.Failure.ErrorType != "*durable.UsageError" || misused.Sentence != failed.Failure.ErrorMessage || !strings.HasPrefix(misused.Sentence, "durable: AwaitAny was called without tasks") {
+		if !ok || failed.Failure.ErrorType != "*durable.UsageError" || misused.Message != failed.Failure.ErrorMessage || !strings.HasPrefix(misused.Message, "durable: AwaitAny was called without tasks") {
 			t.Errorf("got %v with %+v, want a UsageError", err, misused)
 		}
 		if _, ok := errors.AsType[*durable.NonDeterminismError](err); ok {

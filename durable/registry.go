@@ -74,7 +74,7 @@ func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts .
 		if err != nil {
 			return nil, NonRetryable(fmt.Errorf("decode input of orchestrator %s: %w", f.name, err))
 		}
-		ctx.x.Progressed()
+		ctx.x.ReportProgress()
 		out, err := fn(ctx, in)
 		if err != nil {
 			return nil, err
@@ -143,8 +143,8 @@ type Registry struct {
 	byCode  gofunction.Map[*Registration]
 	byState map[reflect.Type]*Registration // entities
 	errors  namedErrors
-	worker  Config            // of the worker that runs the functions; zero without one
-	replays *dispatch.Replays // of Verify and clients
+	worker  Config                  // of the worker that runs the functions; zero without one
+	replays *dispatch.ReplayLimiter // of Verify and clients
 }
 
 type functionName struct {
@@ -161,7 +161,7 @@ func keyOf(f *Registration) functionName {
 func NewRegistry(fns ...*Registration) *Registry {
 	r := &Registry{
 		byName: make(map[functionName]*Registration), byCode: make(gofunction.Map[*Registration]), byState: make(map[reflect.Type]*Registration),
-		replays: new(dispatch.Replays),
+		replays: new(dispatch.ReplayLimiter),
 	}
 	r.Add(fns...)
 	return r

@@ -69,7 +69,7 @@ func startInstance(ctx context.Context, c *Client, name string, input *string, o
 		Tags:     o.tags,
 	}
 	if o.at.After(started.Timestamp) {
-		started.ScheduledStart = history.Ticks(o.at)
+		started.ScheduledStart = history.TruncateToTicks(o.at)
 	}
 	if err := checkTexts("ExecutionStarted", started); err != nil {
 		return "", fmt.Errorf("start instance %s: %w", o.id, err)

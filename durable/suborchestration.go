@@ -118,7 +118,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		return &replay.CreateSubOrchestration{Name: name, Version: string(version), InstanceID: string(o.id), Input: input, Tags: tags}
 	}
 	if !o.detached {
-		return withRetries[O](ctx, o.retry, func(f *replay.Future) { ctx.x.CreateSubOrchestrationAs(f, child()) })
+		return withRetries[O](ctx, o.retry, func(f *replay.Future) { ctx.x.CreateSubOrchestrationWith(f, child()) })
 	}
 	if o.retry != nil {
 		return completedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: a RetryPolicy has no effect with FireAndForget; the caller is not notified of failures", name))
@@ -187,5 +187,5 @@ func ContinueAsNew[I, O any](ctx *Context, self func(*Context, I) (O, error), in
 	if err != nil {
 		return zero, fmt.Errorf("encode next input of orchestrator %s: %w", ctx.function.name, err)
 	}
-	return zero, ctx.x.ContinueAsNewAs(input, replay.Continuation{DiscardEvents: o.discard, NewVersion: (*string)(o.version)})
+	return zero, ctx.x.ContinueAsNewWith(input, replay.Continuation{DiscardEvents: o.discard, NewVersion: (*string)(o.version)})
 }

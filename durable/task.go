@@ -36,7 +36,7 @@ type Awaitable interface {
 
 func (t *Task[T]) future() *replay.Future {
 	if t == nil || t.f.Execution() == nil {
-		panic(&UsageError{Sentence: "durable: awaited a task that was not returned by a durable call"})
+		panic(&UsageError{Message: "durable: awaited a task that was not returned by a durable call"})
 	}
 	return &t.f
 }
@@ -53,8 +53,8 @@ func (t *Task[T]) Await() (T, error) {
 		return t.value, t.err
 	}
 	x := t.f.Execution()
-	x.Progressed()
-	defer x.Progressed()
+	x.ReportProgress()
+	defer x.ReportProgress()
 	if t.call != nil {
 		t.value, t.err = entityResult[T](&t.f, t.call)
 	} else {
@@ -94,7 +94,7 @@ func newTask[T any](start func(*replay.Future)) *Task[T] {
 // completedTask returns a completed task with err, or with the zero value if err is nil.
 func completedTask[T any](ctx *Context, err error) *Task[T] {
 	t := &Task[T]{resolved: true, err: err}
-	ctx.x.Completed(&t.f)
+	ctx.x.MarkComplete(&t.f)
 	return t
 }
 
@@ -126,7 +126,7 @@ func result[T any](f *replay.Future) (T, error) {
 // A nil task fails the orchestration with a [UsageError].
 func AwaitAll[T any](ctx *Context, tasks ...*Task[T]) ([]T, error) {
 	if slices.Contains(tasks, nil) {
-		ctx.x.Refuse("AwaitAll", "durable: AwaitAll was given a nil task")
+		ctx.x.PanicWithUsageError("AwaitAll", "durable: AwaitAll was given a nil task")
 	}
 	values := make([]T, len(tasks))
 	var failed []error
@@ -158,7 +158,7 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	futures := make([]*replay.Future, len(tasks))
 	for i, t := range tasks {
 		if t == nil {
-			ctx.x.Refuse("AwaitAny", "durable: AwaitAny was given a nil task")
+			ctx.x.PanicWithUsageError("AwaitAny", "durable: AwaitAny was given a nil task")
 		}
 		futures[i] = t.future()
 	}
@@ -345,7 +345,7 @@ func withRetries[O any](ctx *Context, p *RetryPolicy, start func(*replay.Future)
 			}
 			timer := new(replay.Future)
 			x.CreateTimer(timer, x.Now().Add(wait))
-			next := replay.Attempt{Of: &task.f, Number: attempt + 1, Most: policy.MaxAttempts, After: last.Event()}
+			next := replay.Attempt{Operation: &task.f, Number: attempt + 1, MaxAttempts: policy.MaxAttempts, PreviousFailure: last.Event()}
 			x.AwaitAttempt(timer, next)
 			if attempt == policy.MaxAttempts {
 				return last

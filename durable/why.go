@@ -94,9 +94,9 @@ type Reason struct {
 	IsOutcomeStored bool
 	// LastError is the error of the previous attempt, if Attempt is not zero.
 	LastError string
-	// Place is the queue position of an instance that has not started. It is nil for
-	// other instances, and if the hub cannot tell.
-	Place *Place
+	// QueuePosition is the queue position of an instance that has not started. It is nil
+	// for other instances, and if the hub cannot tell.
+	QueuePosition *QueuePosition
 	// RunsHere reports whether this app's worker runs the activity, and RunningSince
 	// since when. RunsHere is nil for other kinds and if unknown. Only the management
 	// API sets it.
@@ -141,8 +141,8 @@ func (r Reason) String() string {
 		text = "is scheduled to start later"
 	case ReasonNotStarted:
 		text = "waits for a worker to start it"
-		if r.Place != nil {
-			text += ": " + r.Place.String()
+		if r.QueuePosition != nil {
+			text += ": " + r.QueuePosition.String()
 		}
 	case ReasonSuspended:
 		text = "suspended"
@@ -181,8 +181,8 @@ func (r Reason) attempt(words string) string {
 	return fmt.Sprintf(words, r.Attempt, r.Attempts)
 }
 
-// Place is the queue position of an instance that no worker has started.
-type Place = provider.Place
+// QueuePosition is the queue position of an instance that no worker has started.
+type QueuePosition = provider.QueuePosition
 
 // Diagnosis lists the reasons why an instance is waiting. [Client.Why] returns one.
 type Diagnosis struct {
@@ -231,13 +231,13 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Diagnosis, error) {
 	if difference != nil {
 		m := mismatch(start, difference)
 		d.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Where: difference.Where, Detail: fmt.Sprintf(
-			"decision %d: the history has %s, and the code did %s; to be compatible, the code must %s", m.Decision, m.Recorded, m.Produced, difference.Compatible())})
+			"decision %d: the history has %s, and the code did %s; to be compatible, the code must %s", m.Decision, m.Recorded, m.Produced, difference.CompatibleChange())})
 	}
 	for _, one := range waits {
 		r := Reason{
 			Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where,
 			Attempt: one.Attempt, Attempts: one.Attempts, LastError: truncate(&one.LastError),
-			IsOutcomeStored: one.Held, IsNotAwaited: code != nil && !one.IsAwaited,
+			IsOutcomeStored: one.IsOutcomeStored, IsNotAwaited: code != nil && !one.IsAwaited,
 		}
 		for _, instance := range one.Instances {
 			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
@@ -265,11 +265,11 @@ func (d *Diagnosis) notStarted(ctx context.Context, c *Client) error {
 		return nil
 	}
 	r := Reason{Kind: ReasonNotStarted, TaskID: -1, Since: s.CreatedAt}
-	if placer, ok := c.hub.(provider.Placer); ok {
-		place, err := placer.Place(ctx, s.Instance.InstanceID)
+	if placer, ok := c.hub.(provider.QueuePositioner); ok {
+		place, err := placer.QueuePosition(ctx, s.Instance.InstanceID)
 		switch {
 		case err == nil:
-			r.Place = &place
+			r.QueuePosition = &place
 		case !errors.Is(err, provider.ErrNotSupported):
 			return fmt.Errorf("find the place of instance %s: %w", s.Instance.InstanceID, err)
 		}

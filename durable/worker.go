@@ -21,7 +21,7 @@ type Worker struct {
 	hub      provider.Worker
 	registry *Registry
 	config   Config
-	waiting  dispatch.Waiting
+	waiting  dispatch.BlockedFunctions
 	stalls   dispatch.Stalls
 
 	dispatcher atomic.Pointer[dispatch.Dispatcher] // nil while Run is not running
@@ -49,7 +49,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.meter(meter, cfg.Logger)()
 	engine := cfg.engine()
 	engine.FailUnknownAfter = w.failUnknownAfter()
-	engine.Waiting, engine.Stalls, engine.Crashes, engine.Meter = &w.waiting, &w.stalls, openCrashes(cfg), meter
+	engine.Blocked, engine.Stalls, engine.Crashes, engine.Meter = &w.waiting, &w.stalls, openCrashes(cfg), meter
 	dispatcher := dispatch.New(w.hub, (*engineFunctions)(w.registry.forWorker(cfg)), engine)
 	w.dispatcher.Store(dispatcher)
 	defer w.dispatcher.Store(nil)
@@ -128,7 +128,7 @@ func Crashes(file string) ([]Crash, error) {
 	}
 	var all []Crash
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		all = append(all, Crash{what, counts[what].Crashes, counts[what].Last, counts.Holds(what)})
+		all = append(all, Crash{what, counts[what].Crashes, counts[what].Last, counts.IsSetAside(what)})
 	}
 	return all, nil
 }
@@ -141,7 +141,7 @@ func (w *Worker) failUnknownAfter() time.Duration {
 	case t < 0:
 		return 0 // forever
 	}
-	if sole, ok := w.hub.(provider.Sole); ok && sole.IsSole() {
+	if sole, ok := w.hub.(provider.SingleWorker); ok && sole.IsSingleWorker() {
 		return -1 // no other worker can exist, so fail immediately
 	}
 	return DefaultUnknownFunctionTimeout
@@ -208,4 +208,4 @@ func (f BlockedFunction) metered() metering.WaitingInstances {
 }
 
 // String describes the function and the reason of the wait.
-func (f BlockedFunction) String() string { return dispatch.WaitingFunction(f).String() }
+func (f BlockedFunction) String() string { return dispatch.BlockedFunction(f).String() }

@@ -36,7 +36,7 @@ func InputOf[T any](name, kind string, opts ...BindingOption) Input[T] {
 
 func newInput[T any](b triggers.Binding, opts []BindingOption) Input[T] {
 	s := triggers.ShapeOf(reflect.TypeFor[T]())
-	s.MayLack = true
+	s.MayBeMissing = true
 	if s.IsBinary() {
 		b.Set("dataType", "binary")
 	}

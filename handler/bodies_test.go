@@ -80,7 +80,7 @@ func TestBodies_OfAllRequestsHaveATotalLimit(t *testing.T) {
 		proceed <- struct{}{}
 		holding.Wait()
 	}
-	if left := s.front.Bodies.Left.Load(); left != cfg.MaxRequestBodies {
+	if left := s.front.Bodies.Available.Load(); left != cfg.MaxRequestBodies {
 		t.Errorf("%d bytes are left in the end, want %d", left, cfg.MaxRequestBodies)
 	}
 }
@@ -165,11 +165,11 @@ func TestBodies_MemoryOfLargeBodiesIsReturned(t *testing.T) {
 			}}
 			s := readyServer(t, app, fakeConfig(t, newFakeHub()))
 			s.cfg.MaxRequestBodies = tt.room
-			s.front.Bodies.Left.Store(tt.room)
+			s.front.Bodies.Available.Store(tt.room)
 			body := io.LimitReader(blanks{}, tt.length) // of unknown length
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost:8080/api/read", body))
-			if freeing := s.front.Bodies.Freeing.Load(); w.Code != tt.code || freeing != tt.frees {
+			if freeing := s.front.Bodies.IsFreeing.Load(); w.Code != tt.code || freeing != tt.frees {
 				t.Errorf("status %d, memory will be returned: %v; want %d, %v", w.Code, freeing, tt.code, tt.frees)
 			}
 		})
@@ -189,11 +189,11 @@ func (blanks) Read(p []byte) (int, error) {
 // If concurrent bodies need more memory than is left, some fail and the others complete. None waits.
 func TestBodies_ThatCompeteForMemoryFailInsteadOfWaiting(t *testing.T) {
 	t.Parallel()
-	var room web.BodyRoom
-	room.Left.Store(25)
-	var bodies []*web.RoomedBody
+	var room web.BodyMemory
+	room.Available.Store(25)
+	var bodies []*web.ReservingBody
 	for range 4 {
-		bodies = append(bodies, &web.RoomedBody{ReadCloser: io.NopCloser(strings.NewReader("0123456789")), Room: &room, Answer: httptest.NewRecorder()})
+		bodies = append(bodies, &web.ReservingBody{ReadCloser: io.NopCloser(strings.NewReader("0123456789")), Memory: &room, Answer: httptest.NewRecorder()})
 	}
 	whole, refused := 0, 0
 	for range 11 {
@@ -204,24 +204,24 @@ func TestBodies_ThatCompeteForMemoryFailInsteadOfWaiting(t *testing.T) {
 			switch _, err := b.Read(make([]byte, 1)); {
 			case err == nil:
 				continue
-			case errors.Is(err, web.ErrBodies):
+			case errors.Is(err, web.ErrBodyMemory):
 				refused++ // as if its route did not end before the other bodies are read
 			case errors.Is(err, io.EOF):
 				whole++
-				room.Left.Add(b.Taken)
+				room.Available.Add(b.Reserved)
 			}
 			bodies[i] = nil
 		}
 	}
-	if whole != 2 || refused != 2 || room.Left.Load() != 25 {
-		t.Errorf("%d are whole and %d refused, want 2 and 2; %d bytes are left, want 25", whole, refused, room.Left.Load())
+	if whole != 2 || refused != 2 || room.Available.Load() != 25 {
+		t.Errorf("%d are whole and %d refused, want 2 and 2; %d bytes are left, want 25", whole, refused, room.Available.Load())
 	}
 }
 
 // The buffer of a body grows with the received data and ends with the size of the body.
 func TestBodies_BufferGrowsWithReceivedData(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{0, 1, web.FirstRead - 1, web.FirstRead, web.FirstRead + 1, 5 * web.FirstRead, 3 << 20} {
+	for _, size := range []int{0, 1, web.InitialBuffer - 1, web.InitialBuffer, web.InitialBuffer + 1, 5 * web.InitialBuffer, 3 << 20} {
 		for _, known := range []bool{true, false} {
 			want := bytes.Repeat([]byte("x"), size)
 			r := httptest.NewRequest(http.MethodPost, "/", &growing{t: t, left: want})
@@ -247,7 +247,7 @@ type growing struct {
 }
 
 func (g *growing) Read(p []byte) (int, error) {
-	if most := max(web.FirstRead, 3*g.read+1); len(p) > most {
+	if most := max(web.InitialBuffer, 3*g.read+1); len(p) > most {
 		g.t.Errorf("room for %d bytes when %d have come, want at most %d", len(p), g.read, most)
 	}
 	n := copy(p[:min(len(p), 1000)], g.left)

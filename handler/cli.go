@@ -107,7 +107,7 @@ func (t *hubTool) server(cfg Config, key string) (*Server, error) {
 			return nil, &hubcli.UnavailableError{Err: err}
 		}
 	}
-	s.state.Ready()
+	s.state.SetReady()
 	return s, nil
 }
 
@@ -229,29 +229,29 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 }
 
 // compact compacts the hub, in a local file or in partition logs.
-func (t *hubTool) compact(ctx context.Context) (hubcli.Compacted, error) {
+func (t *hubTool) compact(ctx context.Context) (hubcli.CompactResult, error) {
 	cfg, err := t.config()
 	if err != nil {
-		return hubcli.Compacted{}, err
+		return hubcli.CompactResult{}, err
 	}
 	return compactHub(ctx, cfg)
 }
 
-func compactHub(ctx context.Context, cfg Config) (hubcli.Compacted, error) {
+func compactHub(ctx context.Context, cfg Config) (hubcli.CompactResult, error) {
 	switch cfg.StorageType {
 	case PartitionLog:
 		return compactLogs(ctx, cfg)
 	case AzureStorage:
-		return hubcli.Compacted{}, errors.New("the task hub is in queues and tables; only a hub in a local file or in partition logs can be compacted")
+		return hubcli.CompactResult{}, errors.New("the task hub is in queues and tables; only a hub in a local file or in partition logs can be compacted")
 	case Embedded:
 	}
 	path := cfg.hubFile()
 	before, after, err := embedded.Compact(path, embedded.Config{Logger: cfg.Logger})
-	return hubcli.Compacted{Path: path, Before: before, After: after}, fileError(err)
+	return hubcli.CompactResult{Path: path, Before: before, After: after}, fileError(err)
 }
 
 // compactLogs compacts a hub in partition logs.
-func compactLogs(ctx context.Context, cfg Config) (done hubcli.Compacted, err error) {
+func compactLogs(ctx context.Context, cfg Config) (done hubcli.CompactResult, err error) {
 	hub, err := partitionlog.Open(cfg.Connection, cfg.partitionLogConfig())
 	if err != nil {
 		return done, err
@@ -263,15 +263,15 @@ func compactLogs(ctx context.Context, cfg Config) (done hubcli.Compacted, err er
 }
 
 // repair finds damage of a hub in partition logs and, with apply, repairs what it can.
-func (t *hubTool) repair(ctx context.Context, apply bool) (hubcli.Repaired, error) {
+func (t *hubTool) repair(ctx context.Context, apply bool) (hubcli.RepairResult, error) {
 	cfg, err := t.config()
 	if err != nil {
-		return hubcli.Repaired{}, err
+		return hubcli.RepairResult{}, err
 	}
 	return repairHub(ctx, cfg, apply)
 }
 
-func repairHub(ctx context.Context, cfg Config, apply bool) (done hubcli.Repaired, err error) {
+func repairHub(ctx context.Context, cfg Config, apply bool) (done hubcli.RepairResult, err error) {
 	if cfg.StorageType != PartitionLog {
 		return done, errors.New("only a task hub in partition logs can be repaired")
 	}
@@ -279,7 +279,7 @@ func repairHub(ctx context.Context, cfg Config, apply bool) (done hubcli.Repaire
 	if report == nil {
 		return done, busyError(err)
 	}
-	done = hubcli.Repaired{Hub: cfg.hubInAccount(), Report: report, Blobs: [][]string{{"PARTITION", "LOG", "MAILBOX", "BASE"}}}
+	done = hubcli.RepairResult{Hub: cfg.hubInAccount(), Report: report, Blobs: [][]string{{"PARTITION", "LOG", "MAILBOX", "BASE"}}}
 	for _, p := range report.Partitions {
 		row := []string{strconv.Itoa(p.Partition)}
 		for _, c := range []partitionlog.BlobCount{p.Log, p.Mailbox, p.Base} {
@@ -380,10 +380,10 @@ func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer,
 }
 
 // backup writes a backup of a hub in a storage account.
-func (t *hubTool) backup(ctx context.Context, r hubcli.CopyRequest) (hubcli.BackedUp, error) {
+func (t *hubTool) backup(ctx context.Context, r hubcli.CopyRequest) (hubcli.BackupResult, error) {
 	cfg, err := t.config()
 	if err != nil {
-		return hubcli.BackedUp{}, err
+		return hubcli.BackupResult{}, err
 	}
 	return hubCopy{cfg}.backup(ctx, r)
 }

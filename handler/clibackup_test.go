@@ -20,8 +20,8 @@ import (
 func TestHubBackup_ManagementAPIWritesTheBackupOfALocalFile(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)
-	if _, err := (hubCopy{cfg}).backup(t.Context(), hubcli.CopyRequest{To: filepath.Join(t.TempDir(), "backup.db")}); !errors.Is(err, hubcli.ErrAskApp) {
-		t.Errorf("a local file: %v, want ErrAskApp", err)
+	if _, err := (hubCopy{cfg}).backup(t.Context(), hubcli.CopyRequest{To: filepath.Join(t.TempDir(), "backup.db")}); !errors.Is(err, hubcli.ErrUseManagementAPI) {
+		t.Errorf("a local file: %v, want ErrUseManagementAPI", err)
 	}
 	if err := embedded.Delete(cfg.hubFile()); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestManagement_WritesABackupForCallersWithTheKey(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s.state.Ready()
+	s.state.SetReady()
 	folder := t.TempDir()
 	taken := filepath.Join(folder, "taken")
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
@@ -72,7 +72,7 @@ func TestManagement_WritesABackupForCallersWithTheKey(t *testing.T) {
 		t.Fatalf("a refused backup was written: %v\n%s", err, log.String())
 	}
 	w := call(s, "POST", managed+"backup?"+url.Values{"path": {path}, "code": {cfg.Key}}.Encode(), "")
-	var done hubcli.BackedUp
+	var done hubcli.BackupResult
 	if err := json.Unmarshal(w.Body.Bytes(), &done); err != nil || w.Code != http.StatusOK || done.Path != path || done.Bytes == 0 {
 		t.Fatalf("%d %s, want the file and its size", w.Code, w.Body)
 	}
@@ -91,7 +91,7 @@ func TestManagement_WritesABackupForCallersWithTheKey(t *testing.T) {
 func TestManagement_RefusesABackupOfAHubThatIsNotInALocalFile(t *testing.T) {
 	t.Parallel()
 	s := New(App{}, fakeConfig(t, newFakeHub()))
-	s.state.Ready()
+	s.state.SetReady()
 	w := call(s, "POST", managed+"backup?path="+filepath.Join(t.TempDir(), "backup.db"), "")
 	if w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), "not in a local file") {
 		t.Errorf("%d %s, want 501", w.Code, w.Body)

@@ -77,14 +77,14 @@ func (c hubCopy) copyWhenFree(ctx context.Context, r hubcli.CopyRequest) (totals
 }
 
 // backup copies the configured hub into a new local file. For a hub in a local file it returns
-// [hubcli.ErrAskApp]: the process that holds the file writes the backup.
-func (c hubCopy) backup(ctx context.Context, r hubcli.CopyRequest) (done hubcli.BackedUp, err error) {
+// [hubcli.ErrUseManagementAPI]: the process that holds the file writes the backup.
+func (c hubCopy) backup(ctx context.Context, r hubcli.CopyRequest) (done hubcli.BackupResult, err error) {
 	switch c.StorageType {
 	case Embedded:
 		if _, err := os.Stat(c.hubFile()); err != nil {
 			return done, fileError(err)
 		}
-		return done, hubcli.ErrAskApp
+		return done, hubcli.ErrUseManagementAPI
 	case AzureStorage:
 		r.From = "azurestorage"
 	case PartitionLog:

@@ -283,7 +283,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if name != "an activity" {
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			hub := `"hubName": "Crash` + uuid.NewString()[:8] + `", "storageProvider": {"type": "AzureStorage", "maxQueuePollingInterval": "00:00:01"}`
 			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")

@@ -102,19 +102,19 @@ func (h *fakeHub) Instances(_ context.Context, q provider.Query) (*provider.Page
 		}
 		first = places[0]
 	}
-	page, room := &provider.Page{Unreadable: h.unreadable}, q.Room()
+	page, room := &provider.Page{Unreadable: h.unreadable}, q.PageBudget()
 	for _, state := range slices.SortedFunc(mapValues(h.instances), func(a, b *provider.InstanceState) int {
 		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	}) {
 		id := state.Instance.InstanceID
 		switch {
 		case id < first, !q.Matches(state):
-		case room.Left() == 0, q.PageSize > 0 && len(page.Instances) == q.PageSize:
+		case room.Remaining() == 0, q.PageSize > 0 && len(page.Instances) == q.PageSize:
 			page.Continuation = provider.EncodeContinuation(id)
 			return page, nil
 		default:
 			page.Instances = append(page.Instances, fetched(state, q.Fetch))
-			room.Take(page.Instances[len(page.Instances)-1])
+			room.Subtract(page.Instances[len(page.Instances)-1])
 		}
 	}
 	return page, nil
@@ -203,7 +203,7 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 	if s.cfg.Problem != nil {
 		t.Fatal(s.cfg.Problem)
 	}
-	s.state.Ready()
+	s.state.SetReady()
 	t.Cleanup(func() { wantNothingInUse(t, s) })
 	return s
 }
@@ -211,7 +211,7 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 // wantNothingInUse fails the test if a server without requests has not released all memory for bodies.
 func wantNothingInUse(t testing.TB, s *Server) {
 	t.Helper()
-	if left := s.front.Bodies.Left.Load(); left != s.cfg.MaxRequestBodies {
+	if left := s.front.Bodies.Available.Load(); left != s.cfg.MaxRequestBodies {
 		t.Errorf("%d bytes of body memory are free after all requests, want %d", left, s.cfg.MaxRequestBodies)
 	}
 }

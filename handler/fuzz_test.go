@@ -84,7 +84,7 @@ func FuzzManagement(f *testing.F) {
 		cfg := cfg
 		cfg.Provider = newFullHub()
 		s := New(App{}, cfg)
-		s.state.Ready()
+		s.state.SetReady()
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		wrongStatus := strings.Contains(w.Body.String(), "because instance is in the ") || strings.Contains(w.Body.String(), `"runtimeStatus":"Failed"`)

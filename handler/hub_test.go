@@ -85,7 +85,7 @@ func TestHub_RetriesStorageThatIsDownAtStart(t *testing.T) {
 			t.Errorf("the reason was logged %d times in ten minutes, want about once a minute", n)
 		}
 		hub.fail(nil)
-		time.Sleep(taskhub.ProbeDelayMax)
+		time.Sleep(taskhub.MaxProbeDelay)
 		synctest.Wait()
 		if w := call(s, "GET", "/api/mine", ""); w.Code != http.StatusNoContent {
 			t.Errorf("after the outage: %d %s", w.Code, w.Body)
@@ -110,15 +110,15 @@ func TestHub_FirstRequestWaitsForTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(App{}, fakeConfig(t, newFakeHub()))
-		time.AfterFunc(3*time.Second, s.state.Ready)
+		time.AfterFunc(3*time.Second, s.state.SetReady)
 		began := time.Now()
 		if w := call(s, "GET", "/api/durabletask/instances", ""); w.Code != http.StatusOK || time.Since(began) != 3*time.Second {
 			t.Errorf("%d after %v, want 200 after 3s", w.Code, time.Since(began))
 		}
 		s = New(App{}, fakeConfig(t, newFakeHub()))
 		began = time.Now()
-		if w := call(s, "GET", "/api/durabletask/instances", ""); w.Code != http.StatusServiceUnavailable || time.Since(began) != management.StartPatience {
-			t.Errorf("%d after %v, want 503 after %v", w.Code, time.Since(began), management.StartPatience)
+		if w := call(s, "GET", "/api/durabletask/instances", ""); w.Code != http.StatusServiceUnavailable || time.Since(began) != management.StartupTimeout {
+			t.Errorf("%d after %v, want 503 after %v", w.Code, time.Since(began), management.StartupTimeout)
 		}
 	})
 }

@@ -181,7 +181,7 @@ func (i *invoker) notFound(c echo.Context) error {
 		return echo.ErrNotFound
 	}
 	body, err := web.ReadAll(r)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, web.ErrBodies) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, web.ErrBodyMemory) {
 		return err
 	}
 	var envelope struct{ Data, Metadata map[string]json.RawMessage }

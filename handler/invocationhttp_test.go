@@ -33,7 +33,7 @@ func newHosted(f *testing.F, app App) *Server {
 	if s.cfg.Problem != nil {
 		f.Fatal(s.cfg.Problem)
 	}
-	s.state.Ready()
+	s.state.SetReady()
 	return s
 }
 

@@ -103,8 +103,8 @@ func TestLimits_ASlowBodyTimesOut(t *testing.T) {
 		if got := statusLine(t, conn); got != "HTTP/1.1 408 Request Timeout" {
 			t.Errorf("the answer is %s", got)
 		}
-		if took := time.Since(began); took != web.BodyTime {
-			t.Errorf("it took %v, want %v", took, web.BodyTime)
+		if took := time.Since(began); took != web.BodyTimeout {
+			t.Errorf("it took %v, want %v", took, web.BodyTimeout)
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestLimits_SendingAnAnswerIsLimitedAndWaitingForAnInstanceIsNot(t *testing.
 		idle := dial()
 		defer idle.Close()
 		send(t, idle, "GET /api/durabletask/instances/big HTTP/1.1\r\nHost: x\r\n\r\n")
-		time.Sleep(web.AnswerTime + time.Second)
+		time.Sleep(web.AnswerTimeout + time.Second)
 		rest, err := io.ReadAll(idle)
 		if err != nil || len(rest) > 1<<16 {
 			t.Errorf("%d bytes, %v: the answer could still be taken", len(rest), err)
@@ -199,7 +199,7 @@ func TestLimits_DepthIsCountedOutsideOfStrings(t *testing.T) {
 		deep: false, deep + "[": true, `"` + deep + `["`: false, `"\"` + deep + `["`: false, `{"a":` + deep: true,
 		strings.Repeat("[]", 10_000): false, `"\\"` + deep + "[": true,
 	} {
-		if got := web.TooDeep([]byte(text)); got != want {
+		if got := web.IsTooDeep([]byte(text)); got != want {
 			t.Errorf("%.20s…: %v, want %v", text, got, want)
 		}
 	}

@@ -96,7 +96,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *process {
 		if t.Failed() {
 			_ = pipe.(*os.File).SetReadDeadline(time.Now().Add(time.Second)) // a child may keep the pipe open
 			_, _ = io.Copy(io.Discard, p.out)
-			t.Logf("the log of process %d ends with:\n%s", cmd.Process.Pid, processtest.Last(log.String()))
+			t.Logf("the log of process %d ends with:\n%s", cmd.Process.Pid, processtest.LastLines(log.String()))
 		}
 		_ = cmd.Wait() // the test may have called it already
 	})

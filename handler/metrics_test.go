@@ -69,7 +69,7 @@ func TestMetrics_AreServedInEveryStateOfAStandaloneApp(t *testing.T) {
 	t.Parallel()
 	cfg := fakeConfig(t, newFakeHub())
 	s := New(App{Metrics: prometheus.New()}, cfg)
-	s.state.Unavailable("The storage cannot be used.")
+	s.state.SetUnavailable("The storage cannot be used.")
 	if status, page := metricsOf(s); status != http.StatusOK || !strings.Contains(page, "go_goroutines") {
 		t.Errorf("status %d: %.200s", status, page)
 	}

@@ -71,8 +71,8 @@ func TestOutage_EveryRequestIsAnsweredIfTheStorageIsSilent(t *testing.T) {
 			method, path := methodAndPath(route)
 			began := time.Now()
 			w := call(s, method, managed+path, "1")
-			if took := time.Since(began); took > taskhub.StorageTime || w.Code == http.StatusInternalServerError {
-				t.Errorf("%s is answered with %d %s after %v, want another answer than 500 within %v", route, w.Code, w.Body, took, taskhub.StorageTime)
+			if took := time.Since(began); took > taskhub.RequestTimeout || w.Code == http.StatusInternalServerError {
+				t.Errorf("%s is answered with %d %s after %v, want another answer than 500 within %v", route, w.Code, w.Body, took, taskhub.RequestTimeout)
 			}
 		}
 	})
@@ -120,20 +120,20 @@ func TestReady_FollowsTheStorage(t *testing.T) {
 		}
 		ask(200)
 		hub.fail(refusedConnection)
-		time.Sleep(management.CheckEvery)
+		time.Sleep(management.CheckInterval)
 		ask(503)
 		if w := call(s, "GET", managed+"health/ready", ""); !strings.Contains(w.Body.String(), `"the storage of task hub \"MyHub\" cannot be used: dial tcp: connection refused"`) {
 			t.Errorf("the reason is %s", w.Body)
 		}
 		hub.fail(nil)
 		ask(503)
-		time.Sleep(management.CheckEvery)
+		time.Sleep(management.CheckInterval)
 		ask(200)
 		s = readyServer(t, App{}, fakeConfig(t, silentHub{hub}))
 		began := time.Now()
 		ask(503)
-		if took := time.Since(began); took > management.CheckTime {
-			t.Errorf("storage that is silent was waited for %v, want %v", took, management.CheckTime)
+		if took := time.Since(began); took > management.CheckTimeout {
+			t.Errorf("storage that is silent was waited for %v, want %v", took, management.CheckTimeout)
 		}
 	})
 }

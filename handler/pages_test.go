@@ -159,7 +159,7 @@ func TestPages_OfAListAreLimitedInBytesOnEachProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if name == "Azure Storage" {
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			hub := open(t)
 			large := strings.Repeat("x", provider.DefaultPageBytes/2)

@@ -160,7 +160,7 @@ func TestRoutes_ThatNeedNoHubAreAnsweredAtOnce(t *testing.T) {
 			method, path := methodAndPath(route)
 			began := time.Now()
 			w := call(New(App{}, fakeConfig(t, newFullHub())), method, managed+path, "")
-			waited := time.Since(began) == management.StartPatience && w.Code == http.StatusServiceUnavailable
+			waited := time.Since(began) == management.StartupTimeout && w.Code == http.StatusServiceUnavailable
 			if took := time.Since(began); waited == slices.Contains(routesWithoutAHub, route) || took != 0 && !waited {
 				t.Errorf("%s: %d after %v", route, w.Code, took)
 			}

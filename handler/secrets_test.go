@@ -148,7 +148,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	s.logStart(s.cfg.Address)
 	wrong := fmt.Errorf("dial: %w", &url.Error{Op: "Get", URL: text, Err: errors.New(text)})
 	if s.cfg.Problem == nil {
-		s.state.Unavailable(secrets.Line(wrong))
+		s.state.SetUnavailable(secrets.Line(wrong))
 	} else {
 		s.logger.Error("problem", "reason", configReason(s.cfg.Problem), "error", s.cfg.Problem)
 	}
@@ -162,7 +162,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	if s.cfg.Problem == nil {
 		s.cfg.Provider = newFakeHub()
 		s = New(starter, s.cfg)
-		s.state.Ready()
+		s.state.SetReady()
 		w := call(s, http.MethodPost, base+"/orders", "")
 		fmt.Fprintln(&out, w.Code, w.Header(), w.Body)
 	}

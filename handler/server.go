@@ -89,7 +89,7 @@ func New(app App, cfg Config) *Server {
 	}
 	s.cfg = s.cfg.withoutSecrets()
 	if s.cfg.Problem != nil {
-		s.state.Unavailable(configReason(s.cfg.Problem))
+		s.state.SetUnavailable(configReason(s.cfg.Problem))
 	}
 	return s
 }
@@ -129,13 +129,13 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	s.api.Open(hub)
 	s.console.Open(hub)
 	s.hub = &taskhub.Hub{
-		Name:   s.cfg.Storage.TaskHub,
-		Client: hubClient,
-		Worker: worker,
-		State:  s.state,
-		Logger: s.logger,
-		Notice: s.cfg.storageNotice(),
-		IsLog:  s.cfg.StorageType == PartitionLog,
+		Name:           s.cfg.Storage.TaskHub,
+		Client:         hubClient,
+		Worker:         worker,
+		State:          s.state,
+		Logger:         s.logger,
+		Notice:         s.cfg.storageNotice(),
+		IsPartitionLog: s.cfg.StorageType == PartitionLog,
 	}
 	s.hub.File, _ = store.(*taskhub.File)
 	if s.cfg.Provider == nil {
@@ -278,7 +278,7 @@ func (s *Server) work(ctx context.Context) error {
 		notifications.Wait()
 		return err
 	}
-	(&taskhub.Hub{Name: s.cfg.Storage.TaskHub, State: s.state, Logger: s.logger}).ComplainUntil(ctx, configReason(s.cfg.Problem))
+	(&taskhub.Hub{Name: s.cfg.Storage.TaskHub, State: s.state, Logger: s.logger}).ReportUnavailableUntil(ctx, configReason(s.cfg.Problem))
 	return nil
 }
 

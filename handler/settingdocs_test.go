@@ -20,11 +20,11 @@ func settingsTable(inert bool) string {
 	for _, row := range settingRows() {
 		name := "`" + row.Path + "`"
 		switch {
-		case (row.Inert != "") != inert:
+		case (row.NeverEffective != "") != inert:
 		case inert:
-			fmt.Fprintf(&out, "| %s | %s | %s |\n", name, settings.Sentence(row.Does), settings.Sentence(row.Inert))
+			fmt.Fprintf(&out, "| %s | %s | %s |\n", name, settings.Sentence(row.Description), settings.Sentence(row.NeverEffective))
 		default:
-			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", name, defaultsOf(&row), row.Values.Allowed(), settings.Sentence(row.Does+aliasesOf(&row)))
+			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", name, defaultsOf(&row), row.Values.Allowed(), settings.Sentence(row.Description+aliasesOf(&row)))
 		}
 	}
 	return out.String()
@@ -32,11 +32,11 @@ func settingsTable(inert bool) string {
 
 // defaultsOf describes the default, also on hosting plans with their own default.
 func defaultsOf(row *settingRow) string {
-	out := row.Initial
-	if text := row.OnPlan[settings.PlanConsumption]; text != "" {
+	out := row.Default
+	if text := row.PlanDefaults[settings.PlanConsumption]; text != "" {
 		out += "; on Consumption plans `" + text + "`"
 	}
-	if text := row.OnPlan[settings.PlanFlex]; text != "" {
+	if text := row.PlanDefaults[settings.PlanFlex]; text != "" {
 		out += "; on Flex Consumption `" + text + "`"
 	}
 	return out
@@ -44,18 +44,18 @@ func defaultsOf(row *settingRow) string {
 
 // aliasesOf lists the older names of a setting.
 func aliasesOf(row *settingRow) string {
-	if len(row.Older) == 0 {
+	if len(row.FormerNames) == 0 {
 		return ""
 	}
-	return ". `" + strings.Join(row.Older, "`, `") + "` is an older name of it"
+	return ". `" + strings.Join(row.FormerNames, "`, `") + "` is an older name of it"
 }
 
 // flatNames returns the sorted names of settings in the flat schema.
 func flatNames() []string {
 	var names []string
 	for _, row := range settingRows() {
-		if row.Flat != "" {
-			names = append(names, row.Flat)
+		if row.FlatName != "" {
+			names = append(names, row.FlatName)
 		}
 	}
 	slices.Sort(names)

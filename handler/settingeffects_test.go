@@ -53,8 +53,8 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	for n, row := range settingRows() {
 		e, seen := effects[row.Path]
 		delete(effects, row.Path)
-		if seen == (row.Inert != "") {
-			t.Errorf("%s: in the list of effects: %v; without effect in the table: %v", row.Path, seen, row.Inert != "")
+		if seen == (row.NeverEffective != "") {
+			t.Errorf("%s: in the list of effects: %v; without effect in the table: %v", row.Path, seen, row.NeverEffective != "")
 		}
 		different := map[any]bool{}
 		for value, want := range e.values {
@@ -64,7 +64,7 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 				t.Run(fmt.Sprintf("%s=%s, %v", row.Path, value, hub), func(t *testing.T) {
 					t.Parallel()
 					if i != n%len(hubs) { // a short run tests one type of hub per setting
-						processtest.LeaveToFull(t)
+						processtest.SkipInShortRuns(t)
 					}
 					found, err := settings.ParseHostJSON([]byte(wrapped(row.FullPath(), value)))
 					if err != nil {
@@ -193,7 +193,7 @@ type sent struct {
 // runSettingsApp runs an app with a host.json and returns the observed effect.
 func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 	a := &settingsApp{
-		T: t, account: azuritetest.Simulated(), began: time.Now(), answers: []int{http.StatusOK},
+		T: t, account: azuritetest.NewSimulatedAccount(), began: time.Now(), answers: []int{http.StatusOK},
 		atOnce: map[string]int{}, peaks: map[string]int{}, hold: make(chan struct{}),
 	}
 	defer a.account.Wait()
@@ -218,7 +218,7 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 	ended := make(chan error)
 	go func() {
 		if e.idle {
-			a.server.state.Ready()
+			a.server.state.SetReady()
 			ended <- nil
 		} else {
 			ended <- a.server.work(ctx)
@@ -230,7 +230,7 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 		if err := errors.Join(<-ended, a.server.hub.Close()); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(10 * time.Second) // until an orchestrator that was given up has slept
+		time.Sleep(10 * time.Second) // until an orchestrator that was abandoned has slept
 	}()
 	return e.see(a)
 }

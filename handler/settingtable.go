@@ -17,10 +17,10 @@ import (
 type (
 	settingRow  = settings.Row[Config]
 	textValue   = settings.Text[Config]
-	wholeValue  = settings.Whole[Config]
+	wholeValue  = settings.Integer[Config]
 	boolValue   = settings.Bool[Config]
 	choiceValue = settings.Choice[Config]
-	spanValue   = settings.Span[Config]
+	spanValue   = settings.TimeSpan[Config]
 	listValue   = settings.List[Config]
 )
 
@@ -48,7 +48,7 @@ func settingRows() []settingRow {
 	}
 	for i, row := range rows {
 		if strings.HasPrefix(row.Path, "storageProvider.") && !slices.Contains(partitionLogSettings, row.Path) || strings.HasPrefix(row.Path, "appLease") || row.Path == "useAppLease" {
-			rows[i].Off = offInPartitionLog
+			rows[i].NoEffect = offInPartitionLog
 		}
 	}
 	return rows
@@ -58,20 +58,20 @@ func settingRows() []settingRow {
 var hostRows = []settingRow{
 	{
 		Path: versionPath, Absolute: true,
-		Values: textValue{Words: "`2.0`", Want: func(value string) string {
+		Values: textValue{Words: "`2.0`", Mismatch: func(value string) string {
 			if value != "2.0" {
 				return `"2.0"`
 			}
 			return ""
 		}},
-		Initial: "none", Get: func(*Config) any { return "2.0" },
-		Does: "the format version of `host.json`",
+		Default: "none", Get: func(*Config) any { return "2.0" },
+		Description: "the format version of `host.json`",
 	},
 	{
 		Path: timeoutPath, Absolute: true,
 		Values: textValue{
 			Words: "a time span of a second or more, or `-1` for no limit",
-			Want: func(value string) string {
+			Mismatch: func(value string) string {
 				if _, ok := parseFunctionTimeout(value); ok {
 					return ""
 				}
@@ -79,16 +79,16 @@ var hostRows = []settingRow{
 			},
 			Set: func(cfg *Config, value string) { cfg.FunctionTimeout, _ = parseFunctionTimeout(value) },
 		},
-		Initial: "`00:30:00`, on the Consumption plan `00:05:00`, at most `00:10:00`",
+		Default: "`00:30:00`, on the Consumption plan `00:05:00`, at most `00:10:00`",
 		Get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
-		Does: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
+		Description: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
 			"before that, at `handler.Timeout` or this limit, and after 30 minutes if there is none",
 	},
 	{
 		Path: routePrefixPath, Absolute: true,
 		Values: textValue{
 			Words: "segments of letters, digits and `. _ ~ -`, or none",
-			Want: func(value string) string {
+			Mismatch: func(value string) string {
 				if !isRoutePrefix(strings.Trim(value, "/")) {
 					return "segments of letters, digits and . _ ~ -, other than . and .."
 				}
@@ -96,18 +96,18 @@ var hostRows = []settingRow{
 			},
 			Set: func(cfg *Config, value string) { cfg.RoutePrefix = strings.Trim(value, "/") },
 		},
-		Initial: "`api`", Get: func(cfg *Config) any { return cfg.RoutePrefix },
-		Does: "the first path segments of all routes, including the management API",
+		Default: "`api`", Get: func(cfg *Config) any { return cfg.RoutePrefix },
+		Description: "the first path segments of all routes, including the management API",
 	},
 }
 
 // hubRows are the general settings of the hub.
 var hubRows = []settingRow{
 	{
-		Path: "hubName", Flat: "hubName",
+		Path: "hubName", FlatName: "hubName",
 		Values: textValue{
 			Resolved: true, Words: "3 to 45 letters and digits, the first a letter", Pattern: "^[A-Za-z][A-Za-z0-9]{2,44}$",
-			Want: func(value string) string {
+			Mismatch: func(value string) string {
 				if azurestorage.ValidateHubName(value) == nil {
 					return ""
 				}
@@ -115,64 +115,64 @@ var hubRows = []settingRow{
 			},
 			Set: func(cfg *Config, value string) { cfg.Storage.TaskHub = value },
 		},
-		Initial: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", Get: func(cfg *Config) any { return cfg.Storage.TaskHub },
-		Does: "the task hub. The names of its queues, tables and containers start with it. A deployment slot must set it",
+		Default: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", Get: func(cfg *Config) any { return cfg.Storage.TaskHub },
+		Description: "the task hub. The names of its queues, tables and containers start with it. A deployment slot must set it",
 	},
 	{
 		Path: "overridableExistingInstanceStates",
 		Values: choiceValue{Names: []string{"NonRunningStates", "AnyState"}, Set: func(cfg *Config, i int) {
 			cfg.Overridable = []durable.OverridableStates{durable.NonRunningStates, durable.AnyState}[i]
 		}},
-		Initial: "`NonRunningStates`",
+		Default: "`NonRunningStates`",
 		Get: func(cfg *Config) any {
 			if cfg.Overridable == durable.AnyState {
 				return "AnyState"
 			}
 			return "NonRunningStates"
 		},
-		Does: "whether a new start may replace an existing instance with the same ID: only if that instance has ended (`NonRunningStates`), " +
+		Description: "whether a new start may replace an existing instance with the same ID: only if that instance has ended (`NonRunningStates`), " +
 			"or always (`AnyState`)",
 	},
 	{
 		Path:    "maxOrchestrationActions",
 		Values:  wholeValue{Low: 1, High: 100_000_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
-		Initial: "100000", Get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
-		Does: "the number of activities, timers, sub-orchestrations and events that an execution may schedule or send. It fails above that",
+		Default: "100000", Get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
+		Description: "the number of activities, timers, sub-orchestrations and events that an execution may schedule or send. It fails above that",
 	},
 	{
 		Path: "unknownFunctionTimeout",
 		Values: spanValue{Low: time.Second, High: 365 * 24 * time.Hour, Set: func(cfg *Config, d time.Duration) {
 			cfg.Worker.UnknownFunctionTimeout = d
 		}},
-		Initial: "`00:10:00`; none in a local file",
+		Default: "`00:10:00`; none in a local file",
 		Get: func(cfg *Config) any {
 			if cfg.StorageType == Embedded {
 				return cfg.Worker.UnknownFunctionTimeout
 			}
 			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.DefaultUnknownFunctionTimeout)
 		},
-		Does: "how long an instance that has not started waits for a worker that has its function before it fails. Instances that have " +
+		Description: "how long an instance that has not started waits for a worker that has its function before it fails. Instances that have " +
 			"started wait without limit; they can be terminated and suspended",
 	},
 	{
 		Path:    "failUnknownFunctions",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
-		Does: "whether started instances and activities also fail after `unknownFunctionTimeout`. A wrong deployment then ends running instances",
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
+		Description: "whether started instances and activities also fail after `unknownFunctionTimeout`. A wrong deployment then ends running instances",
 	},
 	{
 		Path: "onNonDeterminism",
 		Values: choiceValue{Names: []string{"fail", "hold"}, Set: func(cfg *Config, i int) {
 			cfg.Worker.HoldNonDeterministic = i == 1
 		}},
-		Initial: "`fail`",
+		Default: "`fail`",
 		Get: func(cfg *Config) any {
 			if cfg.Worker.HoldNonDeterministic {
 				return "hold"
 			}
 			return "fail"
 		},
-		Does: "the reaction to an orchestrator that does not match the recorded history: the instance fails, or it waits for matching code " +
+		Description: "the reaction to an orchestrator that does not match the recorded history: the instance fails, or it waits for matching code " +
 			"(`hold`). A waiting instance can be terminated and suspended. Not known to .NET",
 	},
 	{
@@ -180,53 +180,53 @@ var hubRows = []settingRow{
 		Values: spanValue{Low: time.Second, High: time.Hour, Set: func(cfg *Config, d time.Duration) {
 			cfg.Worker.StallTimeout = d
 		}},
-		Initial: "`00:00:30`",
+		Default: "`00:00:30`",
 		Get:     func(cfg *Config) any { return cmp.Or(cfg.Worker.StallTimeout, durable.DefaultStallTimeout) },
-		Does: "how long an orchestrator may run without a durable call before the app abandons it: it waits for something other than a durable task, or it computes without end. " +
+		Description: "how long an orchestrator may run without a durable call before the app abandons it: it waits for something other than a durable task, or it computes without end. " +
 			"The app holds the instance back until it is suspended and resumed or the app restarts. Not known to .NET",
 	},
 	{
 		Path:    "storeInputsInOrchestrationHistory",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.StoreInputs = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.StoreInputs },
-		Does: "whether a history contains the inputs of activities and sub-orchestrations, for `showHistory=true`. By default only the " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Worker.StoreInputs },
+		Description: "whether a history contains the inputs of activities and sub-orchestrations, for `showHistory=true`. By default only the " +
 			"callee stores them",
 	},
 	{
-		Path: "throwStatusExceptionsOnRaiseEvent", Values: boolValue{}, Initial: "`true`",
-		Does:  "refuses events to instances that are missing or have ended",
-		Inert: "such events are always refused",
+		Path: "throwStatusExceptionsOnRaiseEvent", Values: boolValue{}, Default: "`true`",
+		Description:    "refuses events to instances that are missing or have ended",
+		NeverEffective: "such events are always refused",
 	},
 }
 
 // concurrencyRows limit how much runs at the same time.
 var concurrencyRows = []settingRow{
 	{
-		Path: "maxConcurrentActivityFunctions", Flat: "maxConcurrentActivityFunctions",
+		Path: "maxConcurrentActivityFunctions", FlatName: "maxConcurrentActivityFunctions",
 		Values: wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) {
 			cfg.Worker.MaxConcurrentActivities, cfg.Storage.MaxConcurrentActivities = n, n
 		}},
-		Initial: "10 per core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
+		Default: "10 per core", PlanDefaults: map[settings.Plan]string{settings.PlanConsumption: "10"},
 		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
-		Does: "the number of activities that this process runs at once. Raise it if activities mostly wait for other services. Lower it to " +
+		Description: "the number of activities that this process runs at once. Raise it if activities mostly wait for other services. Lower it to " +
 			"save memory or to protect a service that they call",
 	},
 	{
-		Path: "maxConcurrentOrchestratorFunctions", Flat: "maxConcurrentOrchestratorFunctions",
+		Path: "maxConcurrentOrchestratorFunctions", FlatName: "maxConcurrentOrchestratorFunctions",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
-		Initial: "64 per core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
+		Default: "64 per core", PlanDefaults: map[settings.Plan]string{settings.PlanConsumption: "5"},
 		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
-		Does: "the number of instances that this process runs at once, including instances that extended sessions keep. Each has its " +
+		Description: "the number of instances that this process runs at once, including instances that extended sessions keep. Each has its " +
 			"history in memory. The default in .NET is 10 per core. A waiting instance costs one goroutine here, and a higher number lets " +
 			"more steps share a write",
 	},
 	{
 		Path:    "maxConcurrentPayloadMegabytes",
 		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.Worker.MaxPayloadBytes = int64(n) << 20 }},
-		Initial: "128", Get: func(cfg *Config) any {
+		Default: "128", Get: func(cfg *Config) any {
 			return int(cmp.Or(cfg.Worker.MaxPayloadBytes, durable.DefaultMaxPayloadBytes) >> 20)
 		},
-		Does: "the largest total size of the inputs and results of the instances that this process runs at once, and of the inputs of its " +
+		Description: "the largest total size of the inputs and results of the instances that this process runs at once, and of the inputs of its " +
 			"activities. Larger work waits; one instance and one activity always run. They need a few times as much memory. Not known to .NET",
 	},
 }
@@ -235,21 +235,21 @@ var concurrencyRows = []settingRow{
 var versionRows = []settingRow{
 	{
 		Path: "defaultVersion", Values: textValue{Words: "any text", Set: func(cfg *Config, value string) { cfg.Worker.Version = durable.Version(value) }},
-		Initial: "none", Get: func(cfg *Config) any { return string(cfg.Worker.Version) },
-		Does: "the version of this app. Instances and sub-orchestrations that are started without a version get it",
+		Default: "none", Get: func(cfg *Config) any { return string(cfg.Worker.Version) },
+		Description: "the version of this app. Instances and sub-orchestrations that are started without a version get it",
 	},
 	{
 		Path:    "versionMatchStrategy",
 		Values:  choiceValue{Names: namesOf(versionMatches), Set: func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
-		Initial: "`CurrentOrOlder`", Get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
-		Does: "the instances that this app runs, compared with `defaultVersion`: the same or an older version, only the same (`Strict`), or " +
+		Default: "`CurrentOrOlder`", Get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
+		Description: "the instances that this app runs, compared with `defaultVersion`: the same or an older version, only the same (`Strict`), or " +
 			"all (`None`). Without a `defaultVersion` it runs all",
 	},
 	{
 		Path:    "versionFailureStrategy",
 		Values:  choiceValue{Names: namesOf(versionFailures), Set: func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
-		Initial: "`Reject`", Get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
-		Does: "the reaction to an instance of another version: leave it to other workers of the hub, or fail it",
+		Default: "`Reject`", Get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
+		Description: "the reaction to an instance of another version: leave it to other workers of the hub, or fail it",
 	},
 }
 
@@ -263,16 +263,16 @@ var entityRows = []settingRow{
 	{
 		Path:    "maxConcurrentEntityFunctions",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
-		Initial: "10 per core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
-		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
-		Does: "the number of entities that this process runs at once",
+		Default: "10 per core", PlanDefaults: map[settings.Plan]string{settings.PlanConsumption: "10"},
+		Get:         func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
+		Description: "the number of entities that this process runs at once",
 	},
 	{
 		Path:    "maxEntityOperationBatchSize",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
-		Initial: "5000", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "50"},
+		Default: "5000", PlanDefaults: map[settings.Plan]string{settings.PlanConsumption: "50"},
 		Get: func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
-		Does: "the number of operations that an entity runs before it stores the results. A larger batch is faster; a smaller one repeats " +
+		Description: "the number of operations that an entity runs before it stores the results. A larger batch is faster; a smaller one repeats " +
 			"less after a crash",
 	},
 	{
@@ -283,14 +283,14 @@ var entityRows = []settingRow{
 				cfg.Worker.EntityReorderWindow = -1 // zero would be the default
 			}
 		}},
-		Initial: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
-		Does: "how long an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 turns both off",
+		Default: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
+		Description: "how long an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 turns both off",
 	},
 	{
 		Path:    "rollbackEntityOperationsOnExceptions",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
-		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
-		Does: "whether a failed operation restores the entity's state and discards the messages that it sent",
+		Default: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
+		Description: "whether a failed operation restores the entity's state and discards the messages that it sent",
 	},
 }
 
@@ -300,8 +300,8 @@ var sessionRows = []settingRow{
 		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) {
 			cfg.Worker.ExtendedSessionIdle = sessionIdle(b, cmp.Or(cfg.Worker.ExtendedSessionIdle, durable.DefaultExtendedSessionIdle))
 		}},
-		Initial: "`true`", Get: func(cfg *Config) any { return cfg.Worker.ExtendedSessionIdle >= 0 },
-		Does: "whether instances stay in memory between two messages, so that their histories are read and replayed less often. An instance " +
+		Default: "`true`", Get: func(cfg *Config) any { return cfg.Worker.ExtendedSessionIdle >= 0 },
+		Description: "whether instances stay in memory between two messages, so that their histories are read and replayed less often. An instance " +
 			"leaves when another one needs its slot, when its partition moves, or when histories exceed 64 MiB. The default in .NET is " +
 			"`false`: instances keep their slots there until they are idle long enough",
 	},
@@ -310,8 +310,8 @@ var sessionRows = []settingRow{
 		Values: wholeValue{Low: 1, High: 86_400, Set: func(cfg *Config, n int) {
 			cfg.Worker.ExtendedSessionIdle = sessionIdle(cfg.Worker.ExtendedSessionIdle >= 0, time.Duration(n)*time.Second)
 		}},
-		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle.Abs() / time.Second) },
-		Does: "the longest time that an idle instance stays in memory",
+		Default: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle.Abs() / time.Second) },
+		Description: "the longest time that an idle instance stays in memory",
 	},
 }
 
@@ -331,36 +331,36 @@ var httpRows = []settingRow{
 		Values: wholeValue{Low: 1, High: 86_400_000, Set: func(cfg *Config, n int) {
 			cfg.Worker.HTTP.PollInterval = time.Duration(n) * time.Millisecond
 		}},
-		Initial: "30000", Get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
-		Does: "how long `durable.CallHTTP` waits before it polls again if the response has no `Retry-After`",
+		Default: "30000", Get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
+		Description: "how long `durable.CallHTTP` waits before it polls again if the response has no `Retry-After`",
 	},
 	{
 		Path: "httpSettings.crossOriginHeaders",
-		Values: listValue{Item: settings.Schema{"type": "string", "pattern": headerName.String()}, Words: "a list of header names", Each: func(cfg *Config, s settings.Setting) bool {
+		Values: listValue{Item: settings.Schema{"type": "string", "pattern": headerName.String()}, Words: "a list of header names", Store: func(cfg *Config, s settings.Setting) bool {
 			cfg.Worker.HTTP.CrossOriginHeaders = append(cfg.Worker.HTTP.CrossOriginHeaders, s.Text)
 			return headerName.MatchString(s.Text)
 		}},
-		Initial: "none", Get: func(cfg *Config) any { return strings.Join(cfg.Worker.HTTP.CrossOriginHeaders, " ") },
-		Does: "the headers that `durable.CallHTTP` may send to another origin after a redirect or a 202 response, in addition to headers " +
+		Default: "none", Get: func(cfg *Config) any { return strings.Join(cfg.Worker.HTTP.CrossOriginHeaders, " ") },
+		Description: "the headers that `durable.CallHTTP` may send to another origin after a redirect or a 202 response, in addition to headers " +
 			"without secrets such as `Accept` and `User-Agent`. Not known to .NET",
 	},
 	{
 		Path: "httpSettings.useForwardedHost", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.UseForwardedHost },
-		Does: "standalone only: whether URLs take their origin from `X-Forwarded-Host` and `X-Forwarded-Proto`. Set it for an app behind " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.UseForwardedHost },
+		Description: "standalone only: whether URLs take their origin from `X-Forwarded-Host` and `X-Forwarded-Proto`. Set it for an app behind " +
 			"your own proxy. Behind the Functions host these headers always count",
 	},
 	{
 		Path:    "httpSettings.maxRequestBodyMegabytes",
 		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
-		Initial: "100", Get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
-		Does: "the largest request body. A larger one gets status 413. The Functions host has its own limit, 100 MB by default. Not known to .NET",
+		Default: "100", Get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
+		Description: "the largest request body. A larger one gets status 413. The Functions host has its own limit, 100 MB by default. Not known to .NET",
 	},
 	{
 		Path:    "httpSettings.maxRequestBodiesMegabytes",
 		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
-		Initial: "256", Get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
-		Does: "the largest total size of the request bodies that are processed at once, and at least one body of the largest size. Requests " +
+		Default: "256", Get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
+		Description: "the largest total size of the request bodies that are processed at once, and at least one body of the largest size. Requests " +
 			"above it get status 503. They need a few times as much memory. Not known to .NET",
 	},
 }

@@ -32,10 +32,10 @@ func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 			t.Errorf("%s has two rows", row.Path)
 		}
 		seen[strings.ToLower(row.Path)] = true
-		if row.Inert == "" && (!tested[row.Path] || row.Get == nil) {
+		if row.NeverEffective == "" && (!tested[row.Path] || row.Get == nil) {
 			t.Errorf("%s has an effect, but no test or no get", row.Path)
 		}
-		if row.Does == "" || row.Initial == "" || row.Values == nil {
+		if row.Description == "" || row.Default == "" || row.Values == nil {
 			t.Errorf("%s has no description of its values, its default or its effect", row.Path)
 		}
 	}
@@ -167,8 +167,8 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 	t.Parallel()
 	flat := map[string]string{}
 	for _, row := range settingRows() {
-		if row.Flat != "" && row.Inert == "" {
-			flat[row.Path] = row.Flat
+		if row.FlatName != "" && row.NeverEffective == "" {
+			flat[row.Path] = row.FlatName
 		}
 	}
 	for _, c := range settingCases() {

@@ -31,8 +31,8 @@ var storageRows = []settingRow{
 	{
 		Path:    "storageProvider.type",
 		Values:  choiceValue{Names: storageTypes, Set: func(cfg *Config, i int) { cfg.StorageType = StorageType(i) }},
-		Initial: "`AzureStorage`; `embedded` if no storage connection is set or named", Get: func(cfg *Config) any { return cfg.StorageType },
-		Does: "the store of the hub: a storage account in the layout of .NET, one local file, or logs in a storage account. Logs have a " +
+		Default: "`AzureStorage`; `embedded` if no storage connection is set or named", Get: func(cfg *Config) any { return cfg.StorageType },
+		Description: "the store of the hub: a storage account in the layout of .NET, one local file, or logs in a storage account. Logs have a " +
 			"higher throughput, but .NET cannot read them",
 	},
 	{
@@ -40,35 +40,35 @@ var storageRows = []settingRow{
 		Values: textValue{Resolved: true, EmptyIsUnset: true, Words: "the name of a file, relative to the folder of `host.json`", Set: func(cfg *Config, value string) {
 			cfg.Embedded.Path = value
 		}},
-		Initial: "`.durable-{hubName}.db`", Get: func(cfg *Config) any { return cfg.hubFile() },
-		Does: "the file of an embedded hub. The names of a few more files start with it. A new folder directly below `host.json` makes the " +
+		Default: "`.durable-{hubName}.db`", Get: func(cfg *Config) any { return cfg.hubFile() },
+		Description: "the file of an embedded hub. The names of a few more files start with it. A new folder directly below `host.json` makes the " +
 			"Functions host restart the app once",
 	},
 	{
 		Path:    "storageProvider.relaxedDurability",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Embedded.Relaxed = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.Relaxed },
-		Does: "whether an embedded hub acknowledges writes before they are on the disk. This is faster. A process crash loses nothing; a " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.Relaxed },
+		Description: "whether an embedded hub acknowledges writes before they are on the disk. This is faster. A process crash loses nothing; a " +
 			"machine crash can lose the last moments",
 	},
 	{
 		Path:    "storageProvider.allowNetworkFile",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Embedded.AllowNetworkFile = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.AllowNetworkFile },
-		Does: "whether an embedded hub may be on a network file system (NFS, SMB, CIFS), such as Azure Files. Locks and memory maps are not " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.AllowNetworkFile },
+		Description: "whether an embedded hub may be on a network file system (NFS, SMB, CIFS), such as Azure Files. Locks and memory maps are not " +
 			"safe there: two processes can damage the file. Only Linux checks the file system",
 	},
 	{
-		Path: "storageProvider.connectionName", Older: []string{"connectionStringName"}, Flat: "azureStorageConnectionStringName",
-		Values: textValue{Resolved: true, EmptyIsUnset: true, Want: settings.WantSettingName, Hidden: true, Words: "the name of a storage connection, below", Set: func(cfg *Config, value string) {
+		Path: "storageProvider.connectionName", FormerNames: []string{"connectionStringName"}, FlatName: "azureStorageConnectionStringName",
+		Values: textValue{Resolved: true, EmptyIsUnset: true, Mismatch: settings.CheckSettingName, Hidden: true, Words: "the name of a storage connection, below", Set: func(cfg *Config, value string) {
 			cfg.ConnectionName = value
 		}},
-		Initial: "`Storage`", Get: func(cfg *Config) any { return cfg.ConnectionName },
-		Does: "the connection to the storage account of the hub",
+		Default: "`Storage`", Get: func(cfg *Config) any { return cfg.ConnectionName },
+		Description: "the connection to the storage account of the hub",
 	},
 	{
-		Path: "storageProvider.partitionCount", Flat: "partitionCount",
-		Values: wholeValue{Low: 1, High: partitionlog.MaxPartitionCount, Most: func(cfg *Config) int {
+		Path: "storageProvider.partitionCount", FlatName: "partitionCount",
+		Values: wholeValue{Low: 1, High: partitionlog.MaxPartitionCount, Max: func(cfg *Config) int {
 			if cfg.StorageType == AzureStorage {
 				return maxQueues
 			}
@@ -76,62 +76,62 @@ var storageRows = []settingRow{
 		}, Set: func(cfg *Config, n int) {
 			cfg.PartitionLog.PartitionCount, cfg.Storage.PartitionCount = n, min(n, maxQueues)
 		}},
-		Initial: "4",
+		Default: "4",
 		Get: func(cfg *Config) any {
 			if cfg.StorageType == PartitionLog {
 				return cfg.PartitionLog.PartitionCount
 			}
 			return cfg.Storage.PartitionCount
 		},
-		Does: "the number of control queues or partition logs. At most this many processes share the orchestrations. At most 16 in queues. " +
+		Description: "the number of control queues or partition logs. At most this many processes share the orchestrations. At most 16 in queues. " +
 			"It cannot change on an existing hub",
 	},
 	{
 		Path:    "storageProvider.partitionLeaseInterval",
 		Values:  spanValue{Low: 15 * time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.PartitionLog.LeaseInterval = d.Truncate(time.Second) }},
-		Initial: "`00:00:30`", Get: func(cfg *Config) any { return cfg.PartitionLog.LeaseInterval },
-		Does: "the lease duration of a partition log, in whole seconds. If its owner dies, another process takes over after this time. Only " +
+		Default: "`00:00:30`", Get: func(cfg *Config) any { return cfg.PartitionLog.LeaseInterval },
+		Description: "the lease duration of a partition log, in whole seconds. If its owner dies, another process takes over after this time. Only " +
 			"with the type `partitionLog`",
 	},
 	{
-		Path: "storageProvider.controlQueueBatchSize", Flat: "controlQueueBatchSize",
+		Path: "storageProvider.controlQueueBatchSize", FlatName: "controlQueueBatchSize",
 		Values:  wholeValue{Low: 1, High: 32, Set: func(cfg *Config, n int) { cfg.Storage.ControlQueueBatchSize = n }},
-		Initial: "32", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueBatchSize },
-		Does: "the number of messages per receive request",
+		Default: "32", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueBatchSize },
+		Description: "the number of messages per receive request",
 	},
 	{
 		Path:    "storageProvider.controlQueueBufferThreshold",
 		Values:  wholeValue{Low: 1, High: 1000, Set: func(cfg *Config, n int) { cfg.Storage.ControlQueueBufferThreshold = n }},
-		Initial: "256", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "128"},
-		Get:  func(cfg *Config) any { return cfg.Storage.ControlQueueBufferThreshold },
-		Does: "the largest number of received messages in memory",
+		Default: "256", PlanDefaults: map[settings.Plan]string{settings.PlanConsumption: "128"},
+		Get:         func(cfg *Config) any { return cfg.Storage.ControlQueueBufferThreshold },
+		Description: "the largest number of received messages in memory",
 	},
 	{
-		Path: "storageProvider.controlQueueVisibilityTimeout", Flat: "controlQueueVisibilityTimeout",
+		Path: "storageProvider.controlQueueVisibilityTimeout", FlatName: "controlQueueVisibilityTimeout",
 		Values:  spanValue{Low: time.Minute, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
-		Initial: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
-		Does: "how long `hub copy` waits for messages that a worker, for example a crashed .NET worker, has hidden. The larger of this and " +
+		Default: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
+		Description: "how long `hub copy` waits for messages that a worker, for example a crashed .NET worker, has hidden. The larger of this and " +
 			"`workItemQueueVisibilityTimeout` applies. Workers of this app hide a message for 30 seconds at a time",
 	},
 	{
-		Path: "storageProvider.workItemQueueVisibilityTimeout", Flat: "workItemQueueVisibilityTimeout",
+		Path: "storageProvider.workItemQueueVisibilityTimeout", FlatName: "workItemQueueVisibilityTimeout",
 		Values:  spanValue{Low: time.Minute, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.WorkItemQueueVisibilityTimeout = d }},
-		Initial: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.WorkItemQueueVisibilityTimeout },
-		Does: "the same as `controlQueueVisibilityTimeout`",
+		Default: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.WorkItemQueueVisibilityTimeout },
+		Description: "the same as `controlQueueVisibilityTimeout`",
 	},
 	{
-		Path: "storageProvider.maxQueuePollingInterval", Flat: "maxQueuePollingInterval",
+		Path: "storageProvider.maxQueuePollingInterval", FlatName: "maxQueuePollingInterval",
 		Values: spanValue{Low: 50 * time.Millisecond, High: time.Hour, Set: func(cfg *Config, d time.Duration) {
 			cfg.Storage.MaxQueuePollingInterval, cfg.PartitionLog.MaxPollingInterval = d, min(d, time.Minute)
 		}},
-		Initial: "`00:00:30`; `00:00:01` with the type `partitionLog`", OnPlan: map[settings.Plan]string{settings.PlanFlex: "00:00:01"},
+		Default: "`00:00:30`; `00:00:01` with the type `partitionLog`", PlanDefaults: map[settings.Plan]string{settings.PlanFlex: "00:00:01"},
 		Get: func(cfg *Config) any {
 			if cfg.StorageType == PartitionLog {
 				return cfg.PartitionLog.MaxPollingInterval
 			}
 			return cfg.Storage.MaxQueuePollingInterval
 		},
-		Does: "the longest polling interval of an idle queue, or of the mail of a partition log (there at most a minute). A shorter " +
+		Description: "the longest polling interval of an idle queue, or of the mail of a partition log (there at most a minute). A shorter " +
 			"interval receives messages of other processes sooner; a longer one sends fewer requests",
 	},
 	{
@@ -142,8 +142,8 @@ var storageRows = []settingRow{
 			}
 			cfg.Storage.LastUpdatedTolerance = d
 		}},
-		Initial: "`00:00:03`", Get: func(cfg *Config) any { return max(cfg.Storage.LastUpdatedTolerance, 0) },
-		Does: "how far the stored time of an instance's last update may lag behind. A step that changes nothing else within this time is " +
+		Default: "`00:00:03`", Get: func(cfg *Config) any { return max(cfg.Storage.LastUpdatedTolerance, 0) },
+		Description: "how far the stored time of an instance's last update may lag behind. A step that changes nothing else within this time is " +
 			"not written to the instance's row. Zero writes every step, as .NET does. Not known to .NET",
 	},
 	{
@@ -154,37 +154,37 @@ var storageRows = []settingRow{
 			}
 			cfg.Storage.HistoryCacheBytes = n << 20
 		}},
-		Initial: "64", Get: func(cfg *Config) any { return max(cfg.Storage.HistoryCacheBytes>>20, 0) },
-		Does: "the memory for cached histories of running instances. A cached history is not read again for each step. Not known to .NET",
+		Default: "64", Get: func(cfg *Config) any { return max(cfg.Storage.HistoryCacheBytes>>20, 0) },
+		Description: "the memory for cached histories of running instances. A cached history is not read again for each step. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.queueClientMessageEncoding",
 		Values: choiceValue{Names: []string{"UTF8", "Base64"}, Set: func(cfg *Config, i int) {
 			cfg.Storage.QueueEncoding = []azurestorage.QueueEncoding{azurestorage.UTF8, azurestorage.Base64}[i]
 		}},
-		Initial: "`UTF8`",
+		Default: "`UTF8`",
 		Get: func(cfg *Config) any {
 			if cfg.Storage.QueueEncoding == azurestorage.Base64 {
 				return "Base64"
 			}
 			return "UTF8"
 		},
-		Does: "the encoding of messages that the app writes. It always reads both",
+		Description: "the encoding of messages that the app writes. It always reads both",
 	},
 	{
-		Path: "storageProvider.trackingStoreConnectionName", Older: []string{"trackingStoreConnectionStringName"}, Flat: "trackingStoreConnectionStringName",
-		Values: textValue{Resolved: true, EmptyIsUnset: true, Want: settings.WantSettingName, Hidden: true, Words: "the name of a storage connection, below", Set: func(cfg *Config, value string) {
+		Path: "storageProvider.trackingStoreConnectionName", FormerNames: []string{"trackingStoreConnectionStringName"}, FlatName: "trackingStoreConnectionStringName",
+		Values: textValue{Resolved: true, EmptyIsUnset: true, Mismatch: settings.CheckSettingName, Hidden: true, Words: "the name of a storage connection, below", Set: func(cfg *Config, value string) {
 			cfg.TrackingStoreConnectionName = value
 		}},
-		Initial: "none", Get: func(cfg *Config) any { return cfg.TrackingStoreConnectionName },
-		Does: "the connection to a separate account for the tables and blobs of the hub, as in .NET. The queues stay in the account of " +
+		Default: "none", Get: func(cfg *Config) any { return cfg.TrackingStoreConnectionName },
+		Description: "the connection to a separate account for the tables and blobs of the hub, as in .NET. The queues stay in the account of " +
 			"`connectionName`. It cannot change on an existing hub",
 	},
 	{
-		Path: "storageProvider.trackingStoreNamePrefix", Flat: "trackingStoreNamePrefix",
+		Path: "storageProvider.trackingStoreNamePrefix", FlatName: "trackingStoreNamePrefix",
 		Values: textValue{
 			Resolved: true, EmptyIsUnset: true, Words: "1 to 54 letters and digits, the first a letter", Pattern: "^[A-Za-z][A-Za-z0-9]{0,53}$",
-			Want: func(value string) string {
+			Mismatch: func(value string) string {
 				if azurestorage.ValidateTrackingPrefix(value) == nil {
 					return ""
 				}
@@ -192,18 +192,18 @@ var storageRows = []settingRow{
 			},
 			Set: func(cfg *Config, value string) { cfg.Storage.TrackingStoreNamePrefix = value },
 		},
-		Initial: "`DurableTask`", Get: func(cfg *Config) any { return cfg.Storage.TrackingStoreNamePrefix },
-		Does: "the prefix of the history and instance tables in a separate account, instead of the hub's name. Hubs that share the account " +
+		Default: "`DurableTask`", Get: func(cfg *Config) any { return cfg.Storage.TrackingStoreNamePrefix },
+		Description: "the prefix of the history and instance tables in a separate account, instead of the hub's name. Hubs that share the account " +
 			"need different prefixes. It has no effect without a separate account",
 	},
 	{
-		Path: "storageProvider.fetchLargeMessagesAutomatically", Values: boolValue{}, Initial: "`true`",
-		Does:  "reads payloads from blobs when a status is requested",
-		Inert: "payloads are always read on request",
+		Path: "storageProvider.fetchLargeMessagesAutomatically", Values: boolValue{}, Default: "`true`",
+		Description:    "reads payloads from blobs when a status is requested",
+		NeverEffective: "payloads are always read on request",
 	},
 	{
-		Path: "storageProvider.allowReplayingTerminalInstances", Values: boolValue{}, Initial: "`false`",
-		Does: "runs ended instances again when a message arrives", Inert: "an ended instance never runs again",
+		Path: "storageProvider.allowReplayingTerminalInstances", Values: boolValue{}, Default: "`false`",
+		Description: "runs ended instances again when a message arrives", NeverEffective: "an ended instance never runs again",
 	},
 }
 
@@ -216,8 +216,8 @@ var partitionRows = []settingRow{
 				cfg.Storage.PartitionManager = azurestorage.SafeBlobLeases
 			}
 		}},
-		Initial: "`true`", Get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.TablePartitions },
-		Does: "whether workers share partitions by a table; `false` uses blob leases. All processes on a hub must use the same, including .NET",
+		Default: "`true`", Get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.TablePartitions },
+		Description: "whether workers share partitions by a table; `false` uses blob leases. All processes on a hub must use the same, including .NET",
 	},
 	{
 		Path: "storageProvider.useLegacyPartitionManagement",
@@ -232,62 +232,62 @@ var partitionRows = []settingRow{
 			}
 			return fmt.Errorf("%s is true, but so is useTablePartitionManagement: set that to false (%s)", path, s.Source)
 		},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases },
-		Does: "with `useTablePartitionManagement` `false`: whether workers use the leases of version 1, without the handover of later versions",
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases },
+		Description: "with `useTablePartitionManagement` `false`: whether workers use the leases of version 1, without the handover of later versions",
 	},
 	{
 		Path: "useAppLease", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.AppLease.Disabled = !b }},
-		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Storage.AppLease.Disabled },
-		Does: "whether only one of several apps on a hub works on it, with all its processes. Apps differ by `WEBSITE_SITE_NAME`",
+		Default: "`true`", Get: func(cfg *Config) any { return !cfg.Storage.AppLease.Disabled },
+		Description: "whether only one of several apps on a hub works on it, with all its processes. Apps differ by `WEBSITE_SITE_NAME`",
 	},
 	{
 		Path:    "appLeaseOptions.acquireInterval",
 		Values:  spanValue{Low: time.Second, High: 24 * time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.AcquireInterval = d }},
-		Initial: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.AcquireInterval },
-		Does: "how often an app without the lease tries to acquire it",
+		Default: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.AcquireInterval },
+		Description: "how often an app without the lease tries to acquire it",
 	},
 	{
 		Path:    "appLeaseOptions.leaseInterval",
 		Values:  spanValue{Low: 15 * time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.Interval = d }},
-		Initial: "`00:01:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.Interval },
-		Does: "the duration of the lease",
+		Default: "`00:01:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.Interval },
+		Description: "the duration of the lease",
 	},
 	{
 		Path:    "appLeaseOptions.renewInterval",
 		Values:  spanValue{Low: time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.RenewInterval = d }},
-		Initial: "`00:00:25`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.RenewInterval },
-		Does: "how often the lease is renewed; less than `leaseInterval`",
+		Default: "`00:00:25`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.RenewInterval },
+		Description: "how often the lease is renewed; less than `leaseInterval`",
 	},
 	{
 		Path: "storageProvider.setAsideUndecodableMessages", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.SetAsideUndecodable = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
-		Does: "whether messages that this process cannot decode move to a queue with the suffix `-poison` after ten deliveries, which takes " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
+		Description: "whether messages that this process cannot decode move to a queue with the suffix `-poison` after ten deliveries, which takes " +
 			"about 17 minutes. `bin/app hub retry-undecodable` moves them back. By default they stay, as in .NET, and become visible " +
 			"every ten minutes, because a worker of another version may be able to decode them. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.trackingEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.Tracking },
-		Does: "whether every event of every execution is recorded in the table `InstanceHistory00{hubName}`, which `GET " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Storage.Tracking },
+		Description: "whether every event of every execution is recorded in the table `InstanceHistory00{hubName}`, which `GET " +
 			"instances/{instanceId}/tracking` reads. It costs a queue message per step and the requests that move it into the table. Not " +
 			"known to .NET",
 	},
 	{
 		Path: "storageProvider.jumpStartEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
-		Does: "whether each start is recorded in a table before it is sent, and sent again if it does not arrive, for example because the " +
+		Default: "`false`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
+		Description: "whether each start is recorded in a table before it is sent, and sent again if it does not arrive, for example because the " +
 			"client crashed. It costs three more storage operations per start. Not known to .NET, whose workers ignore the table",
 	},
 	{
 		Path:    "storageProvider.jumpStartTimeout",
 		Values:  spanValue{Low: time.Second, High: 24 * time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Timeout = d }},
-		Initial: "`00:10:00`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Timeout },
-		Does: "how long a recorded start may take to arrive",
+		Default: "`00:10:00`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Timeout },
+		Description: "how long a recorded start may take to arrive",
 	},
 	{
 		Path:    "storageProvider.jumpStartInterval",
 		Values:  spanValue{Low: time.Second, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Interval = d }},
-		Initial: "`00:00:05`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Interval },
-		Does: "how often a process reads the recorded starts of each of its partitions",
+		Default: "`00:00:05`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Interval },
+		Description: "how often a process reads the recorded starts of each of its partitions",
 	},
 }

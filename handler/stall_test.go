@@ -119,7 +119,7 @@ func TestStall_OfRunningCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
 	}
 }
 
-func TestStall_OfGivenUpCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
+func TestStall_OfAbandonedCodeIsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
 	s := (&hanger{make(chan struct{})}).app(t, 300*time.Millisecond)
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Hangs/a")

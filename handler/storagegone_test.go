@@ -121,7 +121,7 @@ func TestReady_ReportsADeletedHubUntilItIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	account := azuritetest.Start(t)
 	proxy := azuritetest.NewProxy()
-	t.Cleanup(proxy.Leave)
+	t.Cleanup(proxy.Stop)
 	through, err := proxy.Storage(account)
 	if err != nil {
 		t.Fatal(err)
@@ -133,11 +133,11 @@ func TestReady_ReportsADeletedHubUntilItIsCreatedAgain(t *testing.T) {
 	m.post("orchestrators/Good/before", false)
 	m.becomes("before", "Completed")
 
-	proxy.Follow(func(call azuritetest.Call) azuritetest.Fate {
+	proxy.SetPlan(func(call azuritetest.Call) azuritetest.Handling {
 		if strings.HasPrefix(call.Name, "Create") {
-			return azuritetest.Fate{Fault: azuritetest.Drop}
+			return azuritetest.Handling{Fault: azuritetest.Drop}
 		}
-		return azuritetest.Fate{}
+		return azuritetest.Handling{}
 	})
 	connection, err := azurestorage.ParseConnectionString(account)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestReady_ReportsADeletedHubUntilItIsCreatedAgain(t *testing.T) {
 		}
 	}
 
-	proxy.Follow(nil)
+	proxy.SetPlan(nil)
 	m.isReady(true)
 	m.post("orchestrators/Good/after", false)
 	m.becomes("after", "Completed")

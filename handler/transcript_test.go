@@ -71,7 +71,7 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 	}
 	s := New(App{}, cfg)
 	if s.cfg.Problem == nil {
-		s.state.Ready()
+		s.state.SetReady()
 	}
 	if x.was != nil {
 		x.was(s)

@@ -45,7 +45,7 @@ func appExchanges() []exchange {
 		cfg.Problem = errors.New("extensions.durableTask.hubName is \"-\"; want 3 to 45 letters and digits (host.json line 3)\nversion is \"1.0\"; want \"2.0\" (host.json line 1)")
 	}
 	withKey := func(cfg *Config) { cfg.Key = theKey }
-	down := func(s *Server) { s.state.Unavailable("The storage does not answer.") }
+	down := func(s *Server) { s.state.SetUnavailable("The storage does not answer.") }
 	stopping := func(s *Server) { close(s.draining) }
 	return []exchange{
 		{note: "the first request of the host", method: "GET", target: "/"},
@@ -118,7 +118,7 @@ func refusedExchanges() []exchange {
 		{note: "the app's connection by its long name", method: "GET", target: managed + "instances?connection=AzureWebJobsStorage&top=1"},
 		{note: "the storage is unreachable", method: "GET", target: managed + "instances/running", hub: down},
 		{note: "the stored data is not valid", method: "GET", target: managed + "instances/running", hub: broken},
-		{note: "the app has no hub", method: "GET", target: managed + "instances/running", was: func(s *Server) { s.state.Unavailable("There is no storage.") }},
+		{note: "the app has no hub", method: "GET", target: managed + "instances/running", was: func(s *Server) { s.state.SetUnavailable("There is no storage.") }},
 		{note: "a known path with a wrong method", method: "PUT", target: managed + "instances/running"},
 		{note: "an unknown operation", method: "POST", target: managed + "instances/running/explode"},
 		{note: "a path that goes up", method: "GET", target: managed + "instances/../configuration"},

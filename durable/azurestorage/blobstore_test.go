@@ -18,13 +18,13 @@ func TestBlobStore_LimitsConcurrentDownloads(t *testing.T) {
 		if err := h.largeMessages.Write(t.Context(), "blob", []byte("text")); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Downloading.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
+		if err := store.DownloadLimit.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		text, err := h.largeMessages.Read(ctx, "blob")
-		store.Downloading.Release(2 * wire.MaxDecompressed)
+		store.DownloadLimit.Release(2 * wire.MaxDecompressed)
 		if err == nil {
 			t.Errorf("Read returned %q while downloads are at their limit; want an error", text)
 		}
@@ -40,21 +40,21 @@ func TestUnpack_LimitsConcurrentUnpacking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Unpacking.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
+	if err := store.DecompressionLimit.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = store.Unpack(ctx, data)
-	store.Unpacking.Release(2 * wire.MaxDecompressed)
+	_, err = store.Decompress(ctx, data)
+	store.DecompressionLimit.Release(2 * wire.MaxDecompressed)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("at the limit, Unpack returned %v; want it to wait until it is canceled", err)
 	}
-	if got, err := store.Unpack(t.Context(), data); err != nil || len(got) != 1<<20 {
+	if got, err := store.Decompress(t.Context(), data); err != nil || len(got) != 1<<20 {
 		t.Errorf("Unpack returned %d bytes, %v; want all bytes", len(got), err)
 	}
 	binary.LittleEndian.PutUint32(data[len(data)-4:], 10)
-	if got, err := store.Unpack(t.Context(), data); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
+	if got, err := store.Decompress(t.Context(), data); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
 		t.Errorf("a blob with more bytes than its header says: %d bytes, %v; want an error", len(got), err)
 	}
 }

@@ -104,14 +104,14 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 		return err
 	}
 	consumed, skipped := c.takeOverRow()
-	u := c.instances.UpdateOf(c.loaded, c.cp, rows, skipped.updateOrNil())
-	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, consumed, skipped) {
+	u := c.instances.RowUpdateFor(c.loaded, c.cp, rows, skipped.updateOrNil())
+	if u != nil && u.MayFollowCommit() && c.writeRowLater(ctx, u, consumed, skipped) {
 		return nil
 	}
 	c.current = append(c.current, consumed...)
 	if u != nil {
 		var err error
-		c.loaded.Row, err = u.Do(ctx)
+		c.loaded.Row, err = u.Write(ctx)
 		c.late.started.remove(c.instanceID)
 		if err != nil {
 			return err
@@ -178,7 +178,7 @@ func (c *commit) mayHaveCommitted(err error) bool {
 // sentinelExtras returns the columns of the sentinel that .NET does not write.
 func (c *commit) sentinelExtras() map[string]string {
 	extras := map[string]string{}
-	c.tracked.Note(extras)
+	c.tracked.AddColumn(extras)
 	if first := c.firstExecution(); first != c.loaded.Current.First {
 		extras[wire.FirstExecutionColumn] = first
 	}
@@ -284,7 +284,7 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 		o.number = c.sender.sequence.Add(1) // in the order of the decisions; the sends run in parallel
 	}
 	sent := make([]sentMessage, len(out))
-	return sent, store.Each(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {
+	return sent, store.ForEach(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {
 		sent[i], err = c.sender.post(ctx, o)
 		return err
 	})
@@ -297,7 +297,7 @@ func (c *commit) outgoing() []*outgoing {
 	scheduled := map[int]time.Time{} // schedule times as in the history, by activity ID
 	for _, e := range c.cp.NewEvents {
 		if id := taskOf(e); id >= 0 {
-			scheduled[id] = history.Ticks(e.Head().Timestamp)
+			scheduled[id] = history.TruncateToTicks(e.Head().Timestamp)
 		}
 	}
 	add := func(to destination, messages []provider.TaskMessage) {

@@ -177,7 +177,7 @@ func TestInstances_SeparatesUnreadableInstances(t *testing.T) {
 	counter := newCounter(t)
 	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if refused.Load() && call.Name == "GetBlob" {
-			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+			return azuritetest.ErrorResponse(req, http.StatusForbidden, "AuthorizationFailure"), nil
 		}
 		return next()
 	}

@@ -19,7 +19,7 @@ func (h *TaskHub) connect() {
 	h.held = newHeldMessages(h.monitor, h.services.QueuePace, cfg)
 	h.instances = instances.New(instances.Config{
 		TaskHub: cfg.TaskHub, HistoryTable: h.historyTable, RowTable: h.rowTable,
-		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock / 2,
+		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, FirstWriteTimeout: h.held.controlLock / 2,
 		Ended: h.endings.announce, Log: h.log,
 	})
 	h.leases = h.newLeases()
@@ -30,12 +30,12 @@ func (h *TaskHub) connect() {
 	h.tracking = &tracker{enabled: cfg.Tracking, instances: h.instances, log: h.log, queue: tracking.NewQueue(tracking.Queue{
 		Queue: h.trackingQueue, Table: h.trackingTable,
 		Base64: cfg.QueueEncoding == Base64, MaxPollingInterval: cfg.MaxQueuePollingInterval,
-		Lock:     func() time.Duration { return h.held.stretched(h.held.controlLock) },
-		HoldBack: h.undecodable.holdBack, Health: h.health,
+		VisibilityTimeout: func() time.Duration { return h.held.stretched(h.held.controlLock) },
+		HoldBack:          h.undecodable.holdBack, Health: h.health,
 	})}
 	h.resources = &resources{
 		storage: h.storage, monitor: h.monitor, leases: h.leases, tracking: h.tracking.queue,
-		forget:   func() { h.instances.ForgetAll(func(string) bool { return true }) },
+		forget:   func() { h.instances.EvictAll(func(string) bool { return true }) },
 		creation: make(chan struct{}, 1), deleted: store.NewNudge(),
 	}
 
@@ -84,7 +84,7 @@ func (h *TaskHub) newLeases() *leases.Worker {
 		ID: cfg.WorkerID, Kind: leases.Kind(cfg.PartitionManager), App: leases.App(cfg.AppLease), Names: h.names,
 		Interval: cfg.LeaseInterval, AcquireInterval: cfg.LeaseAcquireInterval, DrainTimeout: cfg.DrainTimeout,
 		Table:        store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
-		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.Leases()),
+		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.LeaseContainer()),
 		AppBlobs:     h.appLeases,
 		TableLatency: s.TablePace.Latency, Missing: func(err error) { h.resources.markMissing(err) },
 		Health: h.health, Log: h.log, Meter: h.meter, Tasks: &h.tasks,

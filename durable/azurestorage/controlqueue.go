@@ -103,15 +103,15 @@ func (r *reading) poll() {
 			continue
 		}
 		b.health.OK("queues")
-		taken := r.take(messages)
+		taken := r.deliver(messages)
 		b.buffer.release(room - taken)
 		p.backlog.polled(before, len(messages), room)
 		backoff.Wait(r.ctx, p.wake, p.queue.Name, len(messages), nil)
 	}
 }
 
-// take delivers received messages. It returns the number of messages that occupy slots.
-func (r *reading) take(messages []store.Message) (taken int) {
+// deliver delivers received messages. It returns the number of messages that occupy slots.
+func (r *reading) deliver(messages []store.Message) (taken int) {
 	p := r.partition
 	b := p.inbox
 	held := b.held.hold(p.queue, messages, b.held.controlLock, func() { b.buffer.release(1) })
@@ -128,7 +128,7 @@ func (r *reading) take(messages []store.Message) (taken int) {
 		if !r.isCommitted(d) {
 			continue
 		}
-		b.meter.Received(p.queue.Name, queueAge(d))
+		b.meter.RecordReceived(p.queue.Name, queueAge(d))
 		fresh = append(fresh, d)
 	}
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
@@ -160,9 +160,9 @@ func (r *reading) isDue(d *delivery) bool {
 		})
 		return false
 	}
-	wait := time.Until(provider.Due(*d.env.Message))
+	wait := time.Until(provider.DueTime(*d.env.Message))
 	switch {
-	case provider.Due(*d.env.Message).IsZero() || wait <= 0:
+	case provider.DueTime(*d.env.Message).IsZero() || wait <= 0:
 		return true
 	case wait <= d.lock/2:
 		// The service counts in whole seconds, so a timer can arrive up to one second early.
@@ -199,7 +199,7 @@ func (r *reading) isCommitted(d *delivery) bool {
 	if sentinel != nil && sentinel.Columns != nil {
 		counted = wire.ParseEntityBatches(sentinel.Columns.EntityBatches)
 	}
-	if counted.Counted(d.env.Batch) {
+	if counted.IsCommitted(d.env.Batch) {
 		return true
 	}
 	b.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)

@@ -188,7 +188,7 @@ func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
 	delay := abandonDelay(d.timesReceived())
 	if delay >= maxAbandonDelay {
 		d.held.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
-		d.held.meter.Poison(d.queue.Name)
+		d.held.meter.RecordPoison(d.queue.Name)
 	}
 	d.abandonFor(ctx, event, delay, reason)
 }
@@ -204,7 +204,7 @@ func (d *delivery) timesReceived() int {
 // abandonFor hides the message for delay, logs that as event, and settles the delivery.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
 	d.held.routine.record(event, d.attrs("delay", delay, "reason", reason))
-	d.held.meter.HeldBack(d.queue.Name, d.heldBackReason())
+	d.held.meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
 	d.release(ctx, delay)
 }
 
@@ -262,7 +262,7 @@ func (d *delivery) renew(ctx context.Context) {
 		if err == nil {
 			d.held.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
-			d.until = m.Until()
+			d.until = m.HiddenUntil()
 			d.mu.Unlock()
 		}
 		return m, err
@@ -270,7 +270,7 @@ func (d *delivery) renew(ctx context.Context) {
 	switch {
 	case err == nil:
 		d.held.health.OK("queues")
-	case store.IsGone(err):
+	case store.IsMessageGone(err):
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
@@ -297,7 +297,7 @@ func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool)
 
 // forEach calls f for each delivery, several at the same time.
 func forEach(deliveries []*delivery, f func(d *delivery)) {
-	_ = store.Each(context.Background(), store.MessagesAtOnce, deliveries, func(_ context.Context, _ int, d *delivery) error {
+	_ = store.ForEach(context.Background(), store.MessagesAtOnce, deliveries, func(_ context.Context, _ int, d *delivery) error {
 		f(d)
 		return nil
 	})
@@ -334,7 +334,7 @@ func (d *delivery) replace(m store.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.msg, d.lost = m, false
-	d.until = m.Until()
+	d.until = m.HiddenUntil()
 }
 
 // mayBeRedelivered reports whether the message was to be deleted and may still be in its queue.
@@ -373,7 +373,7 @@ func functionAttrs(ev history.Event) []any {
 }
 
 // heldBackReason returns why the message is held back: it cannot be decoded, or it came too early.
-func (d *delivery) heldBackReason() metering.Held {
+func (d *delivery) heldBackReason() metering.HoldReason {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.env == nil {
@@ -386,7 +386,7 @@ func (d *delivery) heldBackReason() metering.Held {
 func queueAge(d *delivery) time.Duration {
 	since := d.insertedOn
 	if d.env != nil && d.env.Message != nil {
-		if due := provider.Due(*d.env.Message); due.After(since) {
+		if due := provider.DueTime(*d.env.Message); due.After(since) {
 			since = due
 		}
 	}

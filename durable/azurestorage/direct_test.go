@@ -96,7 +96,7 @@ func TestDirectResult_ThatCannotBeSentMakesTheActivityRunAgain(t *testing.T) {
 		counter := newCounter(t)
 		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if cut.Load() && call.Name == "PutMessage" {
-				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+				return azuritetest.ErrorResponse(req, http.StatusForbidden, "AuthorizationFailure"), nil
 			}
 			return next()
 		}

@@ -76,7 +76,7 @@ func (s *sender) deliver(ctx context.Context, p *partition, message *provider.Ta
 // for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
 // enqueue it.
 func (s *sender) sendDirectly(ctx context.Context, p *partition, out *outgoing) (delivered bool, err error) {
-	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || !p.IsRead() || visibilityDelay(out.env.Message, time.Now()) > 0 {
+	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || !p.IsReading() || visibilityDelay(out.env.Message, time.Now()) > 0 {
 		return false, nil
 	}
 	e, _, err := s.newDirectDelivery(out)
@@ -172,7 +172,7 @@ func (e *directDelivery) enqueue(ctx context.Context) error {
 		return err
 	}
 	e.d.mu.Lock()
-	e.d.msg, e.d.until = m, m.Until()
+	e.d.msg, e.d.until = m, m.HiddenUntil()
 	e.d.mu.Unlock()
 	e.sender.held.add(e.d)
 	e.enqueued = true
@@ -288,7 +288,7 @@ func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Durat
 	out.claim, out.delay = false, delay
 	sent, err := s.post(ctx, &out)
 	if err != nil && e.isStart {
-		s.startLost.Give() // the row may exist without a start message
+		s.startLost.Send() // the row may exist without a start message
 	}
 	switch {
 	case err != nil && e.maybeCommitted:

@@ -131,7 +131,7 @@ func TestDirectStart_IsEnqueuedToRepairTheRow(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		mustMerge(t, h, "i", "", history.Pending)
-		h.instances.Forget("i")
+		h.instances.Evict("i")
 		taken.markCommitted()
 		if !taken.safety.(*directDelivery).enqueueUnlessDone(t.Context(), 0) {
 			t.Fatal("the start was not sent")

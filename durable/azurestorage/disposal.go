@@ -39,7 +39,7 @@ func (d *disposer) divide(instanceID string, stored *instances.Instance, deliver
 		messages[i] = disposition.Message{
 			Event: m.event(), ExecutionID: m.target().ExecutionID,
 			DequeueCount: m.dequeueCount, ReceivedAt: m.receivedAt,
-			Age: m.age, Lock: m.lock, Scheduled: m.env.Scheduled,
+			Age: m.age, VisibilityTimeout: m.lock, Scheduled: m.env.Scheduled,
 			Superseded: d.superseded(m.target()),
 		}
 	}
@@ -64,7 +64,7 @@ func (o disposals) apply(ctx context.Context) {
 			repaired[v.Repair] = o.repair(ctx, v.Repair)
 		}
 	}
-	_ = store.Each(ctx, renewalsAtOnce, o.settled, func(ctx context.Context, i int, d *delivery) error {
+	_ = store.ForEach(ctx, renewalsAtOnce, o.settled, func(ctx context.Context, i int, d *delivery) error {
 		v := o.dispositions[i]
 		o.dispose(ctx, d, v, repaired[v.Repair])
 		return nil

@@ -60,7 +60,7 @@ func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 	}
 	cp := &provider.Checkpoint{Instance: item.Instance}
 	var decided []history.Event
-	switch step := known.Answered.Size; {
+	switch step := known.CompletedActions.Size; {
 	case known.MaxAction+1 > step: // an activity is still running
 	case step < sequenceSteps:
 		ev, msg := schedule(item, step, fmt.Sprintf(`["%d"]`, step))

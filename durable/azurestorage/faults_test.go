@@ -28,7 +28,7 @@ func faulty(t testing.TB, decide func(call azuritetest.Call) fault) *azuritetest
 	c.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		switch decide(call) {
 		case refuse:
-			return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+			return azuritetest.ErrorResponse(req, http.StatusServiceUnavailable, "ServerBusy"), nil
 		case failBefore:
 			return nil, errors.New("the test cut the connection")
 		case loseResponse:
@@ -44,7 +44,7 @@ func faulty(t testing.TB, decide func(call azuritetest.Call) fault) *azuritetest
 				return nil, err
 			}
 			resp.Body.Close()
-			return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
+			return azuritetest.ErrorResponse(req, http.StatusInternalServerError, "InternalError"), nil
 		case pass:
 		}
 		return next()

@@ -182,7 +182,7 @@ const renewalShare = 0.25
 
 // limit returns how many messages of each kind, control-queue messages and work items, this process
 // can renew and finish at the current request rate. A message is renewed once per half of its
-// visibility timeout. limit is at least [store.LeastInFlight], so that one long activity does not
+// visibility timeout. limit is at least [store.MinInFlight], so that one long activity does not
 // stop the others.
 func (h *heldMessages) limit() int {
 	rate, limited := h.pace.Rate()
@@ -190,18 +190,18 @@ func (h *heldMessages) limit() int {
 		return math.MaxInt32
 	}
 	lock := min(h.controlLock, h.workItemLock)
-	return max(store.LeastInFlight, int(rate*renewalShare*(lock/2).Seconds()/2))
+	return max(store.MinInFlight, int(rate*renewalShare*(lock/2).Seconds()/2))
 }
 
 // lockLatencies is the minimum visibility timeout in units of the queues' response time. If the
 // queues are slow, it extends the timeouts so that renewals arrive in time, up to
-// [disposition.SlowLocks] times the normal timeout.
+// [disposition.MaxTimeoutFactor] times the normal timeout.
 const lockLatencies = 8
 
 // stretched returns the current visibility timeout for messages whose normal timeout is lock.
 func (h *heldMessages) stretched(lock time.Duration) time.Duration {
 	wanted := (lockLatencies * h.pace.Latency()).Truncate(time.Second)
-	return max(lock, min(wanted, disposition.SlowLocks*lock))
+	return max(lock, min(wanted, disposition.MaxTimeoutFactor*lock))
 }
 
 // lockTime returns the normal visibility timeout in whole seconds, the unit of the service. It is
@@ -231,7 +231,7 @@ func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Du
 	d := &delivery{
 		held: h, queue: q, lock: lock, msg: m,
 		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
-		receivedAt: now, until: m.Until(), onSettled: onSettled,
+		receivedAt: now, until: m.HiddenUntil(), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
 	d.safety = inQueue{d}

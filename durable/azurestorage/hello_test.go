@@ -27,7 +27,7 @@ func episode(messages []provider.TaskMessage, decided ...history.Event) []histor
 }
 
 func header(id int) history.Header {
-	return history.Header{EventID: id, Timestamp: history.Ticks(time.Now())}
+	return history.Header{EventID: id, Timestamp: history.TruncateToTicks(time.Now())}
 }
 
 // schedule returns the event and the message that schedule an activity. As in the engine, only the
@@ -99,7 +99,7 @@ func runHello(t testing.TB, h *TaskHub, cities ...string) {
 func storedRows(t testing.TB, table *store.Table, instanceID string) [][]byte {
 	t.Helper()
 	var rows [][]byte
-	err := table.All(t.Context(), store.Query{Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'"}, func(raw []byte) error {
+	err := table.All(t.Context(), store.Query{Filter: "PartitionKey eq '" + store.EscapeOData(wire.EscapeKey(instanceID)) + "'"}, func(raw []byte) error {
 		rows = append(rows, raw)
 		return nil
 	})

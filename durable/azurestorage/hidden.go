@@ -65,7 +65,7 @@ func (h *hiddenMessages) prune(now time.Time) {
 	h.pruned = now
 	for instanceID, all := range h.byInstance {
 		for id, one := range all {
-			if !one.msg.Until().After(now) {
+			if !one.msg.HiddenUntil().After(now) {
 				h.bytes -= one.size()
 				delete(all, id)
 			}
@@ -93,7 +93,7 @@ func (h *hiddenMessages) take(instanceID string) []hiddenMessage {
 // reveal makes the hidden messages of an instance visible. A message with an invalid receipt was
 // received again. If a request fails, the message appears when its delay ends.
 func (h *hiddenMessages) reveal(ctx context.Context, instanceID string) {
-	_ = store.Each(ctx, renewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
+	_ = store.ForEach(ctx, renewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
 		_, _ = one.queue.Update(ctx, one.msg, 0)
 		return nil
 	})

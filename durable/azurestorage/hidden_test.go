@@ -16,7 +16,7 @@ func TestHiddenMessages_AreLimitedAndReturnedOldestFirst(t *testing.T) {
 		began := time.Now()
 		var h hiddenMessages
 		message := func(n int, text string) store.Message {
-			return store.Message{ID: fmt.Sprint(n), Receipt: "r", Text: text, InsertedOn: began.Add(time.Duration(-n) * time.Second), AskedAt: time.Now(), HiddenFor: time.Minute}
+			return store.Message{ID: fmt.Sprint(n), Receipt: "r", Text: text, InsertedOn: began.Add(time.Duration(-n) * time.Second), RequestedAt: time.Now(), HiddenFor: time.Minute}
 		}
 		for n := range 3 {
 			h.add("a", nil, message(n, "x"))

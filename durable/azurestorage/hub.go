@@ -65,8 +65,8 @@ func newStorage(cfg Config, names wire.HubNames, s *store.Services) *storage {
 		trackingTable:   table(names.InstanceHistoryTable()),
 		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
 		trackingQueue:   store.NewQueue(s.Queues, names.TrackingQueue()),
-		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
-		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
+		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessageContainer()),
+		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLeaseContainer()),
 	}
 	for i := range cfg.PartitionCount {
 		all.controlQueues = append(all.controlQueues, store.NewQueue(s.Queues, names.ControlQueue(i)))
@@ -81,7 +81,7 @@ func (s *storage) messageQueues() []*store.Queue {
 
 // aside returns the poison queue of a queue. The first message that is set aside creates it.
 func (s *storage) aside(queue string) *store.Queue {
-	return store.NewQueue(s.services.Queues, s.names.Aside(queue))
+	return store.NewQueue(s.services.Queues, s.names.PoisonQueue(queue))
 }
 
 // resources creates, checks and deletes the queues, tables and blobs of the hub.
@@ -124,7 +124,7 @@ func (r *resources) markMissing(err error) {
 	}
 	r.log.Warn("part of the task hub was deleted; creating it again", "event", "GeneralWarning", "error", err)
 	r.forget()
-	r.deleted.Give()
+	r.deleted.Send()
 }
 
 // recreate creates the hub again each time it was deleted. It returns when ctx ends.
@@ -148,7 +148,7 @@ func (r *resources) create(ctx context.Context) error {
 	if err := r.appLeases.Create(ctx); err != nil {
 		return err
 	}
-	if err := r.appLeases.CreateBlob(ctx, r.names.AppLeaseInfo(), []byte("{}")); err != nil {
+	if err := r.appLeases.CreateBlob(ctx, r.names.AppLeaseInfoBlob(), []byte("{}")); err != nil {
 		return err
 	}
 	if r.cfg.PartitionManager == TablePartitions {
@@ -176,7 +176,7 @@ func (r *resources) create(ctx context.Context) error {
 		return err
 	}
 	// The control queues come last: if the partition count is wrong, no surplus queue is created.
-	return store.Each(ctx, len(r.controlQueues), r.controlQueues, func(ctx context.Context, _ int, q *store.Queue) error { return q.Create(ctx) })
+	return store.ForEach(ctx, len(r.controlQueues), r.controlQueues, func(ctx context.Context, _ int, q *store.Queue) error { return q.Create(ctx) })
 }
 
 // createLeaseBlobs creates the blobs of a blob partition manager and checks the number of
@@ -233,8 +233,8 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 func (r *resources) warnAboutLogHub(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, logCheckTimeout)
 	defer cancel()
-	logs := store.NewContainer(r.services.LeaseBlobs, r.services.BlobEndpoint, r.names.Log())
-	if _, err := logs.ReadPart(ctx, r.names.LogInfo(), 0, 0); err == nil { // otherwise the hub does not exist, or the check failed
+	logs := store.NewContainer(r.services.LeaseBlobs, r.services.BlobEndpoint, r.names.PartitionLogContainer())
+	if _, err := logs.ReadPart(ctx, r.names.PartitionLogInfoBlob(), 0, 0); err == nil { // otherwise the hub does not exist, or the check failed
 		r.log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
 			"Set storageProvider.type to partitionLog to use that hub, copy it with `hub copy partitionlog azurestorage`, or delete it",
 			"event", "GeneralWarning", "container", logs.Name)
@@ -280,7 +280,7 @@ func (r *resources) checkIdle(ctx context.Context) error {
 				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
 		}
 	}
-	blobs := store.NewContainer(r.services.Blobs, r.services.BlobEndpoint, r.names.Leases())
+	blobs := store.NewContainer(r.services.Blobs, r.services.BlobEndpoint, r.names.LeaseContainer())
 	options := &container.ListBlobsFlatOptions{}
 	for {
 		var page container.ListBlobsFlatResponse
@@ -309,7 +309,7 @@ func (r *resources) checkIdle(ctx context.Context) error {
 // checkManagers returns a *PartitionManagerError if there are active leases of another partition
 // manager.
 func (r *resources) checkManagers(ctx context.Context) error {
-	active, err := r.leases.Active(ctx)
+	active, err := r.leases.ActiveKinds(ctx)
 	if err != nil {
 		return err
 	}
@@ -359,12 +359,12 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			r.health.OK("storage account")
 			return nil
 		}
-		retry, giveUp := store.AccessWait(err, time.Since(start))
+		retry, giveUp := store.DecideAccessRetry(err, time.Since(start))
 		if giveUp {
 			return err
 		}
 		if retry {
-			r.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
+			r.log.Warn(store.RoleMissingNotice, "patience", store.RoleAssignmentTimeout, "error", err)
 		}
 		if ctx.Err() == nil {
 			r.health.Failed("storage account", err)
@@ -405,7 +405,7 @@ func (r *resources) delete(ctx context.Context) error {
 			return err
 		})
 	}
-	for _, name := range []string{r.names.LargeMessages(), r.names.Leases(), r.names.AppLease()} {
+	for _, name := range []string{r.names.LargeMessageContainer(), r.names.LeaseContainer(), r.names.AppLeaseContainer()} {
 		c := store.NewContainer(r.services.Blobs, r.services.BlobEndpoint, name)
 		remove("container "+name, func(ctx context.Context) error {
 			_, err := c.Client.Delete(ctx, nil)

@@ -33,15 +33,15 @@ func (e *HiddenError) Error() string {
 func (h *TaskHub) copier() *hubcopy.Hub {
 	return &hubcopy.Hub{
 		Name: h.cfg.TaskHub, Instances: h.instances, WorkItems: h.workItems, Queues: h.messageQueues(),
-		QueueOf:   func(id string) *store.Queue { return h.partitionOf(id).queue },
-		Aside:     func(q *store.Queue) *store.Queue { return h.aside(q.Name) },
-		HiddenFor: max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
-		Read:      h.decoder.read,
+		QueueOf:     func(id string) *store.Queue { return h.partitionOf(id).queue },
+		PoisonQueue: func(q *store.Queue) *store.Queue { return h.aside(q.Name) },
+		HiddenFor:   max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
+		Read:        h.decoder.read,
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
 			_, err := h.sender.send(ctx, h.destination(q), env)
 			return err
 		},
-		Hidden: func(hidden, missing int) error {
+		HiddenError: func(hidden, missing int) error {
 			return &HiddenError{TaskHub: h.cfg.TaskHub, Hidden: hidden, Missing: missing}
 		},
 		CheckIdle: h.resources.checkIdle, Log: h.log,

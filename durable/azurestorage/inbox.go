@@ -162,8 +162,8 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].newInstance
 	b.mu.Unlock()
 	if loaded == nil {
-		loaded = b.instances.Remembered(s.id, executionID)
-		b.meter.LookedUp(loaded != nil)
+		loaded = b.instances.Cached(s.id, executionID)
+		b.meter.RecordLookup(loaded != nil)
 	}
 	if loaded == nil {
 		loaded = b.read(r.ctx, s.id, executionID, first)
@@ -357,18 +357,18 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
 	b.signal() // sessions that wait for more messages must end
 	b.mu.Unlock()
-	b.instances.ForgetAll(p.has) // another worker may advance them from now on
+	b.instances.EvictAll(p.has) // another worker may advance them from now on
 	if len(deliveries) > 0 {
 		b.log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
 	}
 	releaseAll(ctx, deliveries)
 }
 
-// shed gives up received messages if the buffer holds more than twice as many as this process can
-// renew and finish, which is most. It starts with the newest instances. It sends no request: the
-// messages are no longer renewed, and become visible when their visibility timeouts end. It keeps
-// all messages of an instance if one of them is ordered.
-func (b *inbox) shed(most int) {
+// stopRenewals stops renewing received messages if the buffer holds more than twice as many as this
+// process can renew and finish, which is most. It starts with the newest instances. It sends no
+// request: the messages are no longer renewed, and become visible when their visibility timeouts
+// end. It keeps all messages of an instance if one of them is ordered.
+func (b *inbox) stopRenewals(most int) {
 	excess := b.buffer.inUse() - most
 	if excess <= most {
 		return

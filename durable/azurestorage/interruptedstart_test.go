@@ -102,7 +102,7 @@ func TestInterruptedStart_OfThisProcessIsResentSoon(t *testing.T) {
 		h, _ := idleInstance(t, "warm-up")
 		time.Sleep(2 * scanInterval) // the scans after the acquisition of the partition are over
 		mustInterrupt(t, h, "lost")
-		h.overdue.rescan.Give()
+		h.overdue.rescan.Send()
 		time.Sleep(90 * time.Second)
 		if item := mustNext(t, h); item.Instance.InstanceID != "lost" {
 			t.Errorf("dispatched %v, want lost", item.Instance)
@@ -118,7 +118,7 @@ func TestPlace_ReportsAMissingStartMessage(t *testing.T) {
 		mustInterrupt(t, h, "lost")
 		mustStart(t, h, "cleared", "e1", `1`)
 		missing := func(id string) bool {
-			place, err := h.Place(t.Context(), id)
+			place, err := h.QueuePosition(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}

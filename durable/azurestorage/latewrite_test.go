@@ -153,7 +153,7 @@ func TestInstanceRow_GetsAMissedSuspension(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
-		h.instances.Forget("i") // as if another worker had appended it
+		h.instances.Evict("i") // as if another worker had appended it
 		raised := provider.TaskMessage{Target: item.Instance, Event: &history.EventRaised{Header: header(-1), Name: "else"}}
 		if err := h.Send(t.Context(), raised); err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestInstanceRow_IsNotRevertedByALateWrite(t *testing.T) {
 					}
 					resp.Body.Close()
 					tt.meanwhile(t, other)
-					return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
+					return azuritetest.ErrorResponse(req, http.StatusInternalServerError, "InternalError"), nil
 				}
 				cfg.Transport = transport
 				h := openHub(t, cfg)
@@ -270,7 +270,7 @@ func TestInstanceRow_OverwritesAnEarlierGeneration(t *testing.T) {
 		}
 		second, third := startMessage("i", "e2", `2`), startMessage("i", "e3", `3`)
 		mustAppend(t, other, second.Target, 0, episode([]provider.TaskMessage{second}), stored.ETag)
-		h.instances.Forget("i")
+		h.instances.Evict("i")
 		raise(t, h, "i", "go", `1`)
 		item = mustNext(t, h)
 		late.Store(true)
@@ -301,7 +301,7 @@ func TestInstanceRow_IsNotRevertedAfterARewind(t *testing.T) {
 			if err := other.Rewind(t.Context(), "i", "again"); err != nil {
 				t.Error(err)
 			}
-			return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
+			return azuritetest.ErrorResponse(req, http.StatusInternalServerError, "InternalError"), nil
 		}
 		cfg.Transport = transport
 		h := openHub(t, cfg)

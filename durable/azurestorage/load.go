@@ -47,17 +47,17 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	return load, nil
 }
 
-// Place implements [provider.Placer]. It is exact for an instance whose messages this process has
-// received. For other instances it is an estimate from the length of the partition's queue. The
-// length includes hidden messages, such as timers that are not due; the estimate is 0 if no message
-// is visible.
-func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) {
+// QueuePosition implements [provider.QueuePositioner]. It is exact for an instance whose messages
+// this process has received. For other instances it is an estimate from the length of the partition's
+// queue. The length includes hidden messages, such as timers that are not due; the estimate is 0 if
+// no message is visible.
+func (h *TaskHub) QueuePosition(ctx context.Context, id string) (provider.QueuePosition, error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
-		return provider.Place{}, err
+		return provider.QueuePosition{}, err
 	}
-	place := provider.Place{Partition: wire.PartitionOf(id, len(h.controlQueues))}
+	place := provider.QueuePosition{Partition: wire.PartitionOf(id, len(h.controlQueues))}
 	if before, ready := h.inbox.position(id); ready {
-		place.Owner, place.Before, place.IsExact = h.cfg.WorkerID, before, true
+		place.Owner, place.MessagesAhead, place.IsExact = h.cfg.WorkerID, before, true
 		return place, nil
 	}
 	queue := h.controlQueues[place.Partition]
@@ -66,7 +66,7 @@ func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) 
 		return place, err
 	}
 	owners, err := h.leases.Owners(ctx)
-	place.Owner, place.Before = owners[queue.Name], max(0, waits.Length-1)
+	place.Owner, place.MessagesAhead = owners[queue.Name], max(0, waits.Length-1)
 	if err != nil {
 		return place, err
 	}
@@ -96,7 +96,7 @@ func (h *TaskHub) Usage() []provider.Usage {
 
 // readLoads reads the loads of queues.
 func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.QueueLoad) error {
-	return store.Each(ctx, len(queues), queues, func(ctx context.Context, i int, q *store.Queue) (err error) {
+	return store.ForEach(ctx, len(queues), queues, func(ctx context.Context, i int, q *store.Queue) (err error) {
 		loads[i], err = q.Load(ctx, time.Now())
 		return err
 	})

@@ -19,7 +19,7 @@ func TestMetrics_ReportTheActivityOfAHub(t *testing.T) {
 		var refused atomic.Bool
 		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if call.Name == "EntityGroupTransaction" && refused.CompareAndSwap(false, true) {
-				return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+				return azuritetest.ErrorResponse(req, http.StatusServiceUnavailable, "ServerBusy"), nil
 			}
 			return next()
 		}

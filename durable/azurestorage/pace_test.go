@@ -48,7 +48,7 @@ func TestPace_SendsFewerRequestsToASlowService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowService{latency: 10 * time.Millisecond}
 		p := store.NewPace(32)
-		transport := p.Bound(p.Watch(s))
+		transport := p.LimitTransport(p.WatchTransport(s))
 		ask := func(ctx context.Context) error {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://queue", nil)
 			if err != nil {
@@ -86,8 +86,8 @@ func TestPace_SendsFewerRequestsToASlowService(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.setLatency(20 * time.Second) // resets the maximum
 		time.Sleep(2 * time.Minute)
-		if s.most() != store.LeastInFlight {
-			t.Errorf("a slow service got %d concurrent requests, want %d", s.most(), store.LeastInFlight)
+		if s.most() != store.MinInFlight {
+			t.Errorf("a slow service got %d concurrent requests, want %d", s.most(), store.MinInFlight)
 		}
 		if !p.IsBusy() {
 			t.Error("not busy although nearly 100 requests will wait for minutes")

@@ -58,8 +58,8 @@ func (all partitions) of(instanceID string) *partition {
 	return all[wire.PartitionOf(instanceID, len(all))]
 }
 
-// Listen starts to read the queue, or continues to read it. The lease ends at until.
-func (p *partition) Listen(work context.Context, until time.Time) {
+// StartReading starts to read the queue, or continues to read it. The lease ends at until.
+func (p *partition) StartReading(work context.Context, until time.Time) {
 	if p.hasLapsed() {
 		defer p.inbox.leaseRenewed()
 	}
@@ -75,13 +75,13 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, since: time.Now()}
 	p.reading = r
 	r.spawn(func() { r.poll() })
-	p.acquired.Give()
+	p.acquired.Send()
 	for _, f := range p.background {
 		r.spawn(func() { f(r.ctx, r.work) })
 	}
 	p.inbox.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.inbox.workerID)
-	p.inbox.meter.Partition(p.queue.Name, metering.Acquired)
-	p.inbox.meter.Owns(p.queue.Name, 1)
+	p.inbox.meter.RecordOwnership(p.queue.Name, metering.Acquired)
+	p.inbox.meter.AddOwned(p.queue.Name, 1)
 }
 
 // isListening reports whether the queue is being read and the lease has not ended.
@@ -94,8 +94,8 @@ func (p *partition) isListening() bool {
 // Name implements [leases.Partition]. It returns the name of the control queue.
 func (p *partition) Name() string { return p.queue.Name }
 
-// IsRead reports whether the queue is being read.
-func (p *partition) IsRead() bool { return p.currentReading() != nil }
+// IsReading reports whether the queue is being read.
+func (p *partition) IsReading() bool { return p.currentReading() != nil }
 
 // has reports whether the messages of an instance go to the partition.
 func (p *partition) has(instanceID string) bool {
@@ -147,7 +147,7 @@ func (p *partition) StopReading(work context.Context) (finish func()) {
 		return func() {}
 	}
 	p.reading, p.stopping = nil, true
-	p.inbox.meter.Owns(p.queue.Name, -1)
+	p.inbox.meter.AddOwned(p.queue.Name, -1)
 	return func() {
 		r.stop()
 		p.inbox.releasePartition(work, p)
@@ -240,7 +240,7 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 // (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay). The service limits it
 // to a week. A worker that receives a message before it is due hides it again.
 func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
-	due := provider.Due(*m)
+	due := provider.DueTime(*m)
 	if due.IsZero() {
 		return 0
 	}
@@ -259,7 +259,7 @@ func (p *partition) Lock() time.Duration { return p.inbox.held.controlLock }
 // Announce implements [destination].
 func (p *partition) Announce() {
 	p.backlog.hint()
-	p.wake.Give()
+	p.wake.Send()
 }
 
 // Claim implements [destination]. It reserves slots for all of the messages or for none, so that
@@ -287,7 +287,7 @@ func (p *partition) arrive(deliveries ...*delivery) bool {
 // hasStart reports whether this process reads the queue and has the start message of an instance, or
 // its session may have it.
 func (p *partition) hasStart(instance history.OrchestrationInstance) bool {
-	return p.IsRead() && p.inbox.hasStart(instance)
+	return p.IsReading() && p.inbox.hasStart(instance)
 }
 
 // Admit implements [destination]. It delivers the messages in the order of their sequence numbers,

@@ -27,9 +27,9 @@ import (
 // The transitions are:
 //
 //	from     to       function                when
-//	current  current  RowUpdate.Do            the status changes (not RowUpdate.MayBeLate); the commit waits for the write
-//	current  delayed  commit.writeRowLater    the checkpoint only starts the execution (RowUpdate.PutOff)
-//	current  pending  commit.writeRowLater    the checkpoint changes no status (RowUpdate.MayBeLate)
+//	current  current  RowUpdate.Write            the status changes (not RowUpdate.MayFollowCommit); the commit waits for the write
+//	current  delayed  commit.writeRowLater    the checkpoint only starts the execution (RowUpdate.TryDelay)
+//	current  pending  commit.writeRowLater    the checkpoint changes no status (RowUpdate.MayFollowCommit)
 //	delayed  pending  pendingRow.awaitDue     after rowDelay, before a purge (lateRows.flush), or the partition is released
 //	delayed  current  session.takeOverRow     the next checkpoint; its write includes the skipped one
 //	pending  current  pendingRow.write        the write succeeds; the consumed messages are deleted after it
@@ -39,7 +39,7 @@ import (
 //	any      behind   (none)                  this process dies; the consumed messages stay in their queue
 //	behind   current  disposer.repairSpent    a message that this process remembers is redelivered
 //	behind   current  disposer.repairRow      another process receives it, and the history identifies it as a duplicate
-//	behind   current  RowUpdate.Do            the next checkpoint finds that the row misses the start (rowMissesStart)
+//	behind   current  RowUpdate.Write            the next checkpoint finds that the row misses the start (rowMissesStart)
 //
 // A consumed message is deleted after the row is current again. One message is enough for a repair.
 
@@ -94,7 +94,7 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 		consumed, rest = rest, nil
 	}
 	p := &pendingRow{late: c.late, update: u, consumed: consumed, replaced: make(chan struct{}), attempted: make(chan struct{}), done: make(chan struct{}), flush: make(chan struct{})}
-	if updatedAt, ok := u.PutOff(); ok {
+	if updatedAt, ok := u.TryDelay(); ok {
 		c.late.started.add(c.cp.Instance, updatedAt)
 		p.due = time.Now().Add(rowDelay)
 		if before != nil {
@@ -117,7 +117,7 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 func (p *pendingRow) run(r *reading) {
 	consumed := p.consumed
 	if !p.awaitDue(r) {
-		p.row, p.skipped = p.update.Before(), true
+		p.row, p.skipped = p.update.PreviousRow(), true
 		p.end(r)
 		return
 	}
@@ -190,7 +190,7 @@ func (p *pendingRow) awaitFirst() {
 }
 
 func (p *pendingRow) write(r *reading) (err error) {
-	p.row, err = p.update.Do(r.work)
+	p.row, err = p.update.Write(r.work)
 	return err
 }
 

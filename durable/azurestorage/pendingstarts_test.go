@@ -105,7 +105,7 @@ func TestPendingStart_IsResentByAWorkerUntilItSucceeds(t *testing.T) {
 		counter := newCounter(t)
 		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if call.Name == "PutMessage" && rejects.Load() {
-				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+				return azuritetest.ErrorResponse(req, http.StatusForbidden, "AuthorizationFailure"), nil
 			}
 			return next()
 		}

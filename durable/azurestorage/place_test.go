@@ -19,28 +19,28 @@ func TestPlace_IsExactForReceivedMessages(t *testing.T) {
 		for n := range 3 {
 			mustStart(t, client, fmt.Sprint("i", n), fmt.Sprint("e", n), `1`)
 		}
-		place := func(h *TaskHub, id string) provider.Place {
-			got, err := h.Place(t.Context(), id)
+		place := func(h *TaskHub, id string) provider.QueuePosition {
+			got, err := h.QueuePosition(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return got
 		}
-		if got, want := place(client, "i1"), (provider.Place{Before: 2}); got != want {
+		if got, want := place(client, "i1"), (provider.QueuePosition{MessagesAhead: 2}); got != want {
 			t.Errorf("without a worker the place is %+v, want %+v", got, want)
 		}
 		runHub(t, h)
 		patience.Until(t, "the worker has received all messages", func() bool {
-			places := map[provider.Place]bool{place(h, "i0"): true, place(h, "i1"): true, place(h, "i2"): true}
+			places := map[provider.QueuePosition]bool{place(h, "i0"): true, place(h, "i1"): true, place(h, "i2"): true}
 			for n := range 3 {
-				if !places[provider.Place{Owner: "w", Before: n, IsExact: true}] {
+				if !places[provider.QueuePosition{Owner: "w", MessagesAhead: n, IsExact: true}] {
 					return false
 				}
 			}
 			return true
 		})
 		// For another process the queue has no visible messages now.
-		if got, want := place(client, "i1"), (provider.Place{Owner: "w"}); got != want {
+		if got, want := place(client, "i1"), (provider.QueuePosition{Owner: "w"}); got != want {
 			t.Errorf("in another process the place is %+v, want %+v", got, want)
 		}
 	})

@@ -136,7 +136,7 @@ func TestPurge_CanBeInterruptedAnywhere(t *testing.T) {
 			cut := newCounter(t)
 			cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 				if count.Add(1) > n { // the process is dead
-					return azuritetest.Refusal(nil, http.StatusForbidden, "Dead"), nil
+					return azuritetest.ErrorResponse(nil, http.StatusForbidden, "Dead"), nil
 				}
 				return next()
 			}
@@ -307,7 +307,7 @@ func TestPurge_OfAnOrdinaryIDFailsIfItsBlobsCannotBeListed(t *testing.T) {
 		refusing := newCounter(t)
 		refusing.Intercept = func(_ azuritetest.Call, r *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if r.URL.Query().Get("comp") == "list" {
-				return azuritetest.Refusal(nil, http.StatusInternalServerError, "InternalError"), nil
+				return azuritetest.ErrorResponse(nil, http.StatusInternalServerError, "InternalError"), nil
 			}
 			return next()
 		}

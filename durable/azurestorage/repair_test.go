@@ -93,7 +93,7 @@ func TestRepair_UpdatesTheRowOfARunningInstance(t *testing.T) {
 		if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, rows, "", nil); err != nil {
 			t.Fatal(err)
 		}
-		h.instances.Forget(id)
+		h.instances.Evict(id)
 		stored, err := h.instances.Load(t.Context(), id, "e1")
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
-		if x.Instance.InstanceID == id && row.IsReplacing(x.Instance) {
+		if x.Instance.InstanceID == id && row.BelongsToOtherPending(x.Instance) {
 			return provider.ErrInstanceChanged
 		}
 	}
@@ -79,7 +79,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
-		h.instances.Forget(x.Instance.InstanceID)
+		h.instances.Evict(x.Instance.InstanceID)
 		if err := h.instances.Rows.MarkRewound(ctx, x.Instance); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func TestInstanceRow_GetsMissedChanges(t *testing.T) {
 				counter := newCounter(t)
 				counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 					if cut.Load() && (call.Name == "MergeEntity" || call.Name == "InsertEntity") {
-						return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+						return azuritetest.ErrorResponse(req, http.StatusForbidden, "AuthorizationFailure"), nil
 					}
 					return next()
 				}
@@ -153,7 +153,7 @@ func TestInstanceRow_IsRepairedByTheConsumedMessage(t *testing.T) {
 		counter := newCounter(t)
 		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if cut.Load() && call.Name == "MergeEntity" {
-				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+				return azuritetest.ErrorResponse(req, http.StatusForbidden, "AuthorizationFailure"), nil
 			}
 			return next()
 		}

@@ -82,8 +82,8 @@ func TestStorageErrors_ShowWhetherARetryIsSafe(t *testing.T) {
 			t.Errorf("%s: transient %v, not applied %v; want %v, %v", name, store.IsTransient(tt.err), store.WasNotApplied(tt.err), tt.transient, tt.notApplied)
 		}
 	}
-	if !store.IsGone(answer(404, store.CodeMessageNotFound)) || !store.IsGone(answer(400, store.CodePopReceiptMismatch)) || store.IsGone(answer(503, "ServerBusy")) {
-		t.Error("IsGone is wrong")
+	if !store.IsMessageGone(answer(404, store.CodeMessageNotFound)) || !store.IsMessageGone(answer(400, store.CodePopReceiptMismatch)) || store.IsMessageGone(answer(503, "ServerBusy")) {
+		t.Error("IsMessageGone is wrong")
 	}
 }
 

@@ -74,7 +74,7 @@ func (q inQueue) release(ctx context.Context, delay time.Duration) {
 	switch {
 	case err == nil:
 		d.keepReceipt()
-	case store.IsGone(err):
+	case store.IsMessageGone(err):
 		d.held.routine.record("MessageGone", d.attrs("details", err.Error()))
 	default:
 		d.held.log.Warn("cannot release message; it reappears when its visibility timeout ends", d.attrs("after", d.lock, "error", err)...)

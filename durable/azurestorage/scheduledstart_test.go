@@ -37,7 +37,7 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), "patient", provider.Fetch{})
-		if err != nil || state.Status != history.Pending || !state.ScheduledAt.Equal(history.Ticks(due)) {
+		if err != nil || state.Status != history.Pending || !state.ScheduledAt.Equal(history.TruncateToTicks(due)) {
 			t.Fatalf("%+v, %v; want Pending until %v", state, err, due)
 		}
 		if n := visibleMessages(t, h.controlQueues[0]); n != 0 {

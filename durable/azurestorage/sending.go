@@ -112,13 +112,13 @@ func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m stor
 		delay = min(delay+s.held.stretched(out.to.Lock()), maxVisibility)
 	}
 	if put, err = out.to.Queue().Put(ctx, out.text, delay, out.duplicates); err != nil {
-		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.Twice && s.dropBlob(ctx, out.blob) {
+		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.MayBeDuplicate && s.deleteBlob(ctx, out.blob) {
 			out.blob = ""
 		}
 		return put, m, err
 	}
 	s.logSent(out)
-	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: put.AskedAt, AskedAt: put.AskedAt, HiddenFor: delay}, nil
+	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: put.RequestedAt, RequestedAt: put.RequestedAt, HiddenFor: delay}, nil
 }
 
 // prepare assigns the message's ID and sequence number, and encodes it. It writes a large message
@@ -146,7 +146,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if len(encoded) > wire.LargeMessageThreshold {
 		out.blob = wire.MessageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
 		if err := s.blobs.Write(ctx, out.blob, encoded); err != nil {
-			if store.WasNotApplied(err) || s.dropBlob(ctx, out.blob) {
+			if store.WasNotApplied(err) || s.deleteBlob(ctx, out.blob) {
 				out.blob = ""
 			}
 			return err
@@ -217,7 +217,7 @@ func (s *sender) reserve(out []*outgoing) {
 func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	_ = store.Each(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, i int, m sentMessage) (err error) {
+	_ = store.ForEach(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, i int, m sentMessage) (err error) {
 		var gone bool
 		switch {
 		case m.to == nil: // not sent
@@ -231,16 +231,16 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 		switch {
 		case err != nil:
 			s.log.Warn("cannot delete message of a checkpoint that was not committed; its receiver discards it", "messageId", m.ID, "partition", m.to.Queue().Name, "error", err)
-		case !gone && !m.Twice && s.dropBlob(ctx, m.blob):
+		case !gone && !m.MayBeDuplicate && s.deleteBlob(ctx, m.blob):
 			sent[i].blob = ""
 		}
 		return nil
 	})
 }
 
-// dropBlob deletes the blob of a message that is in no queue. It does nothing if name is empty. It
-// returns false if the delete fails.
-func (s *sender) dropBlob(ctx context.Context, name string) bool {
+// deleteBlob deletes the blob of a message that is in no queue. It does nothing if name is empty.
+// It returns false if the delete fails.
+func (s *sender) deleteBlob(ctx context.Context, name string) bool {
 	if name == "" {
 		return true
 	}
@@ -314,7 +314,7 @@ func (s *sender) arm(ctx context.Context, out []*outgoing) ([]armedMessage, erro
 // visibility timeout ends.
 func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
-		if _, err := a.to.Queue().Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
+		if _, err := a.to.Queue().Update(ctx, a.msg, 0); err != nil && !store.IsMessageGone(err) {
 			s.log.Warn("cannot release message; it reappears when its visibility timeout ends",
 				"partition", a.to.Queue().Name, "messageId", a.msg.ID, "after", a.msg.HiddenFor, "error", err)
 			continue
@@ -360,7 +360,7 @@ func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 // committed then. The messages that the batch consumed are redelivered, and the batch's messages
 // are sent again.
 func (s *sender) publishBatch(ctx context.Context, sent []sentMessage) error {
-	return store.Each(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m sentMessage) error {
+	return store.ForEach(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m sentMessage) error {
 		switch {
 		case m.finalText == "":
 		case m.claimed != nil && anyLost([]*delivery{m.claimed}):

@@ -116,7 +116,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		d.safety.markMaybeCommitted()
 	}
 	s.failed, s.loaded.Run = true, ""
-	s.committer.instances.Forget(s.instanceID)
+	s.committer.instances.Evict(s.instanceID)
 	return fmt.Errorf("commit instance %q: %w", s.instanceID, err)
 }
 

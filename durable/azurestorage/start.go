@@ -145,7 +145,7 @@ func (s *starter) retract(ctx context.Context, sent sentMessage) {
 // that is not due yet, and for a large one, because the row must name its blob.
 func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
 	r := p.currentReading()
-	if !out.claim || r == nil || !provider.Due(*out.env.Message).IsZero() {
+	if !out.claim || r == nil || !provider.DueTime(*out.env.Message).IsZero() {
 		return nil, false, nil
 	}
 	e, size, err := s.sender.newDirectDelivery(out)
@@ -195,7 +195,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	if errors.Is(err, provider.ErrInstanceExists) || err != nil && store.WasNotApplied(err) {
 		settled, cancel := settling(ctx)
 		defer cancel()
-		if dropErr := s.records.Drop(settled, row); dropErr != nil {
+		if dropErr := s.records.Delete(settled, row); dropErr != nil {
 			s.log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
 		}
 	}
@@ -248,7 +248,7 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 // jumpStarts resends the starts of a partition that have not arrived. It returns when ctx ends.
 func (s *starter) jumpStarts(ctx context.Context, p *partition) {
 	for pause.For(ctx, s.jumpStart.Interval) {
-		rows, err := s.records.Of(ctx, p.queue.Name)
+		rows, err := s.records.OfQueue(ctx, p.queue.Name)
 		for _, row := range rows {
 			if err == nil {
 				err = s.resendRecorded(ctx, &row)
@@ -272,7 +272,7 @@ func (s *starter) resendRecorded(ctx context.Context, row *jumpstart.Start) erro
 	}
 	switch row.Progress(stored, time.Now(), s.jumpStart.Timeout) {
 	case jumpstart.Arrived:
-		return s.records.Drop(ctx, row)
+		return s.records.Delete(ctx, row)
 	case jumpstart.Awaited:
 		return nil
 	case jumpstart.Missing:
@@ -293,12 +293,12 @@ func (s *starter) resendRecorded(ctx context.Context, row *jumpstart.Start) erro
 	return err
 }
 
-// dropRecords deletes all records of an instance that is purged.
-func (s *starter) dropRecords(ctx context.Context, id string) error {
+// deleteRecords deletes all records of an instance that is purged.
+func (s *starter) deleteRecords(ctx context.Context, id string) error {
 	if !s.jumpStart.Enabled {
 		return nil
 	}
-	return s.records.DropAll(ctx, s.partitions.of(id).queue.Name, id)
+	return s.records.DeleteAll(ctx, s.partitions.of(id).queue.Name, id)
 }
 
 const (

@@ -54,7 +54,7 @@ func (b *startBlobs) take(now time.Time) (names []string) {
 // remove deletes the blobs that are old enough.
 func (b *startBlobs) remove(ctx context.Context, s *sender) {
 	for _, name := range b.take(time.Now()) {
-		if !s.dropBlob(ctx, name) {
+		if !s.deleteBlob(ctx, name) {
 			b.remember(name)
 		}
 	}

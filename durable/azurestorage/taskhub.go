@@ -49,19 +49,19 @@ type TaskHub struct {
 }
 
 var (
-	_ provider.Provider          = (*TaskHub)(nil)
-	_ provider.LoadReporter      = (*TaskHub)(nil)
-	_ provider.Checker           = (*TaskHub)(nil)
-	_ provider.Primary           = (*TaskHub)(nil)
-	_ provider.Awaiter           = (*TaskHub)(nil)
-	_ provider.UndecodableKeeper = (*TaskHub)(nil)
-	_ provider.Tracker           = (*TaskHub)(nil)
-	_ provider.Rewinder          = (*TaskHub)(nil)
-	_ provider.Placer            = (*TaskHub)(nil)
-	_ provider.UsageReporter     = (*TaskHub)(nil)
-	_ provider.Purger            = (*TaskHub)(nil)
-	_ provider.Portable          = (*TaskHub)(nil)
-	_ provider.Follower          = (*TaskHub)(nil)
+	_ provider.Provider            = (*TaskHub)(nil)
+	_ provider.LoadReporter        = (*TaskHub)(nil)
+	_ provider.Checker             = (*TaskHub)(nil)
+	_ provider.Primary             = (*TaskHub)(nil)
+	_ provider.Awaiter             = (*TaskHub)(nil)
+	_ provider.UndecodableReporter = (*TaskHub)(nil)
+	_ provider.Tracker             = (*TaskHub)(nil)
+	_ provider.Rewinder            = (*TaskHub)(nil)
+	_ provider.QueuePositioner     = (*TaskHub)(nil)
+	_ provider.UsageReporter       = (*TaskHub)(nil)
+	_ provider.Purger              = (*TaskHub)(nil)
+	_ provider.Portable            = (*TaskHub)(nil)
+	_ provider.Follower            = (*TaskHub)(nil)
 )
 
 // Open returns the task hub that c and cfg describe. It makes no request: the first use of the hub
@@ -100,7 +100,7 @@ func (h *TaskHub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errRunning
 	}
-	inuse.Tell(ctx, h.inUse)
+	inuse.Register(ctx, h.inUse)
 	err := h.run(ctx)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
-	h.tasks.Go(func() { h.held.renew(work, h.inbox.shed) })
+	h.tasks.Go(func() { h.held.renew(work, h.inbox.stopRenewals) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
 	h.tasks.Go(func() { h.overdue.run(ctx) })
 	h.tasks.Go(func() { h.resources.recreate(ctx) })
@@ -347,7 +347,7 @@ func (h *TaskHub) inUse() inuse.Counts {
 	for what, s := range map[string]interface {
 		TryAcquire(int64) bool
 		Release(int64)
-	}{"bytes being downloaded": store.Downloading, "bytes being unpacked": store.Unpacking} {
+	}{"bytes being downloaded": store.DownloadLimit, "bytes being unpacked": store.DecompressionLimit} {
 		if s.TryAcquire(2 * wire.MaxDecompressed) {
 			s.Release(2 * wire.MaxDecompressed)
 		} else {
@@ -363,7 +363,7 @@ func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 	if err != nil {
 		return nil, err
 	}
-	task, _ := d.event().(*history.TaskScheduled) // activityQueue.take admits no other event
+	task, _ := d.event().(*history.TaskScheduled) // activityQueue.add admits no other event
 	return &provider.ActivityWorkItem{
 		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{d: d, partitions: h.partitions, sender: h.sender},
 	}, nil
@@ -399,7 +399,7 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 		return err
 	}
 	h.late.flush(ctx, id) // a delayed row could change the row during the purge
-	return h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
+	return h.instances.Purge(ctx, id, seen, h.starts.deleteRecords)
 }
 
 // errNoAppLease is the error of MakePrimary if the app lease is disabled.
@@ -441,10 +441,10 @@ func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQu
 	return page, err
 }
 
-// Undecodable implements [provider.UndecodableKeeper].
+// Undecodable implements [provider.UndecodableReporter].
 func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecodable.all() }
 
-// RetryUndecodable implements [provider.UndecodableKeeper].
+// RetryUndecodable implements [provider.UndecodableReporter].
 func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return 0, err
@@ -454,9 +454,9 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 		return n, err
 	}
 	if n > 0 {
-		h.activities.wake.Give()
+		h.activities.wake.Send()
 		for _, p := range h.partitions {
-			p.wake.Give()
+			p.wake.Send()
 		}
 	}
 	return n, nil

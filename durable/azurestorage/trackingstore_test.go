@@ -39,7 +39,7 @@ func TestTrackingStore_RunsAHubInTwoAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := ParseConnectionString(azuritetest.Second(connection))
+	second, err := ParseConnectionString(azuritetest.SecondAccount(connection))
 	if err != nil {
 		t.Fatal(err)
 	}

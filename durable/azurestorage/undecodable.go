@@ -50,7 +50,7 @@ func (u *undecodable) record(queue, id string, cause error) (news bool) {
 	m, known := u.byKey[key]
 	if !known {
 		if len(u.byKey) >= maxUndecodable {
-			u.forgetOld(now)
+			u.removeOld(now)
 		}
 		if len(u.byKey) >= maxUndecodable {
 			return false
@@ -59,7 +59,7 @@ func (u *undecodable) record(queue, id string, cause error) (news bool) {
 			u.byKey = make(map[string]undecodableMessage)
 		}
 		text := cause.Error()
-		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: wire.CutJSON(text, maxUndecodableCause), Since: now}
+		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: wire.TruncateJSON(text, maxUndecodableCause), Since: now}
 		if m.Cause != text {
 			m.Cause += "…"
 		}
@@ -77,9 +77,9 @@ func (u *undecodable) has(queue, id string) bool {
 	return known
 }
 
-// forgetOld forgets the messages that were not received for undecodableTTL: another worker must
+// removeOld forgets the messages that were not received for undecodableTTL: another worker must
 // have decoded or deleted them. The caller holds u.mu.
-func (u *undecodable) forgetOld(now time.Time) {
+func (u *undecodable) removeOld(now time.Time) {
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableTTL })
 }
 
@@ -93,8 +93,8 @@ func (u *undecodable) moved(queue, id string) {
 	}
 }
 
-// forgetSetAside forgets the messages of a queue's poison queue after they were moved back.
-func (u *undecodable) forgetSetAside(queue string) {
+// removeSetAside forgets the messages of a queue's poison queue after they were moved back.
+func (u *undecodable) removeSetAside(queue string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return m.SetAside && m.Queue == queue })
@@ -104,7 +104,7 @@ func (u *undecodable) forgetSetAside(queue string) {
 func (u *undecodable) all() []provider.UndecodableMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.forgetOld(time.Now())
+	u.removeOld(time.Now())
 	var all []provider.UndecodableMessage
 	for _, key := range slices.Sorted(maps.Keys(u.byKey)) {
 		all = append(all, u.byKey[key].UndecodableMessage)
@@ -140,14 +140,14 @@ func (u *undecodable) reject(ctx context.Context, d *delivery, cause error) {
 	delay := abandonDelay(d.timesReceived())
 	aside := errors.Is(cause, errBlobGone) && d.timesReceived() >= maxBlobMisses
 	if delay >= maxAbandonDelay {
-		u.meter.Poison(d.queue.Name)
+		u.meter.RecordPoison(d.queue.Name)
 		aside = aside || u.setAside
 	}
 	if aside && u.move(ctx, d) {
 		return
 	}
 	u.log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
-	u.meter.HeldBack(d.queue.Name, d.heldBackReason())
+	u.meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
 	d.release(ctx, delay)
 }
 
@@ -159,9 +159,9 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 		u.log.Error("MessageFailure", attrs...)
 	}
 	if delay >= maxAbandonDelay {
-		u.meter.Poison(q.Name)
+		u.meter.RecordPoison(q.Name)
 	}
-	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsGone(err) {
+	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsMessageGone(err) {
 		u.log.Warn("cannot release message; it reappears when its visibility timeout ends", append(attrs, "cause", err)...)
 	}
 }
@@ -173,7 +173,7 @@ func (u *undecodable) move(ctx context.Context, d *delivery) bool {
 	aside := u.aside(d.queue.Name)
 	err := aside.Create(ctx)
 	if err == nil {
-		_, err = aside.Put(store.Optional(ctx), d.text(), 0, true)
+		_, err = aside.Put(store.AllowMissing(ctx), d.text(), 0, true)
 	}
 	if err != nil {
 		u.log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
@@ -195,12 +195,12 @@ func (u *undecodable) refreshSetAside(ctx context.Context) error {
 		}
 	}
 	for _, name := range queues {
-		n, err := u.aside(name).Length(store.Optional(ctx))
+		n, err := u.aside(name).Length(store.AllowMissing(ctx))
 		if err != nil && !store.IsMissing(err) {
 			return err
 		}
 		if n == 0 {
-			u.forgetSetAside(name)
+			u.removeSetAside(name)
 		}
 	}
 	return nil
@@ -211,7 +211,7 @@ func (u *undecodable) retry(ctx context.Context, lock time.Duration) (n int, err
 	for _, q := range u.queues {
 		aside := u.aside(q.Name)
 		for {
-			messages, err := aside.Receive(store.Optional(ctx), store.MaxReceive, lock)
+			messages, err := aside.Receive(store.AllowMissing(ctx), store.MaxReceive, lock)
 			if err != nil && !store.IsMissing(err) {
 				return n, fmt.Errorf("receive from queue %s: %w", aside.Name, err)
 			}
@@ -228,7 +228,7 @@ func (u *undecodable) retry(ctx context.Context, lock time.Duration) (n int, err
 				n++
 			}
 		}
-		u.forgetSetAside(q.Name)
+		u.removeSetAside(q.Name)
 	}
 	return n, nil
 }

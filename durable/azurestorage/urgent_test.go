@@ -39,8 +39,8 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 		}
 		d := h.held.newDelivery(queue, got[0], h.held.controlLock, func() {})
 		for _, p := range []*store.Pace{h.services.QueuePace, h.services.TablePace} {
-			for range p.Most { // requests without a response
-				if err := p.Begin(t.Context()); err != nil {
+			for range p.MaxInFlight { // requests without a response
+				if err := p.AwaitTurn(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}

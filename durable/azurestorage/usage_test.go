@@ -20,7 +20,7 @@ func TestUsage_EqualsTheRequestsOfTheAccount(t *testing.T) {
 		var refused atomic.Bool
 		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if call.Name == "EntityGroupTransaction" && refused.CompareAndSwap(false, true) {
-				return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+				return azuritetest.ErrorResponse(req, http.StatusServiceUnavailable, "ServerBusy"), nil
 			}
 			return next()
 		}

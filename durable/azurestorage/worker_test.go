@@ -242,7 +242,7 @@ func TestSession_DeliversATimerWhenItIsDue(t *testing.T) {
 		runHub(t, h)
 		mustStart(t, h, "timer", "e1", `1`)
 		item := mustNext(t, h)
-		due := history.Ticks(time.Now().Add(1800 * time.Millisecond))
+		due := history.TruncateToTicks(time.Now().Add(1800 * time.Millisecond))
 		mustCommit(t, item, &provider.Checkpoint{
 			Instance:  item.Instance,
 			NewEvents: episode(item.Messages, &history.TimerCreated{Header: header(0), FireAt: due}),

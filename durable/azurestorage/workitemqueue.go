@@ -131,7 +131,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 			continue
 		}
 		q.health.OK("queues")
-		q.take(work, messages)
+		q.add(work, messages)
 		q.backlog.polled(before, len(messages), wanted)
 		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
 	}
@@ -144,8 +144,8 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	releaseAll(work, rest)
 }
 
-// take adds received messages to the items.
-func (q *activityQueue) take(work context.Context, messages []store.Message) {
+// add adds received messages to the items.
+func (q *activityQueue) add(work context.Context, messages []store.Message) {
 	held := q.held.hold(q.queue, messages, q.held.workItemLock, q.Unclaim)
 	q.mu.Lock()
 	q.free -= len(held)
@@ -165,7 +165,7 @@ func (q *activityQueue) take(work context.Context, messages []store.Message) {
 			q.tasks.Go(func() { q.decoder.reject(work, d, err) })
 			continue
 		}
-		q.meter.Received(q.queue.Name, queueAge(d))
+		q.meter.RecordReceived(q.queue.Name, queueAge(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.signal()
@@ -236,7 +236,7 @@ func (q *activityQueue) Lock() time.Duration { return q.held.workItemLock }
 // Announce implements [destination].
 func (q *activityQueue) Announce() {
 	q.backlog.hint()
-	q.wake.Give()
+	q.wake.Send()
 }
 
 // Claim implements [destination].

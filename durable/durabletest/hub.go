@@ -205,7 +205,7 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 	}
 	if takes := time.Duration(run.takes.Load()); takes > 0 {
 		end := h.Now().Add(takes)
-		result.Head().Timestamp = history.Ticks(end)
+		result.Head().Timestamp = history.TruncateToTicks(end)
 		h.at(end, complete)
 		return
 	}
@@ -214,7 +214,7 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 
 // check replays an orchestrator from the start, and fails the test if the replay differs from the first
 // run.
-func (h *Hub) check(ran dispatch.Ran) {
+func (h *Hub) check(ran dispatch.GenerationRun) {
 	h.t.Helper()
 	code := ran.Code
 	// The first run has written the log already.
@@ -222,7 +222,7 @@ func (h *Hub) check(ran dispatch.Ran) {
 		code = silent
 	}
 	difference := ""
-	err := dispatch.Bound(ran.Start, code, func(code replay.Code) {
+	err := dispatch.RunWithLimit(ran.Start, code, func(code replay.Code) {
 		again := replay.New(ran.Start.Instance, code)
 		defer again.Close()
 		outcome := again.Episode(ran.Past, ran.Fresh)
@@ -256,7 +256,7 @@ func (h *Hub) entity(item *provider.OrchestrationWorkItem) {
 	if err := item.Session.Commit(h.ctx, cp); err != nil {
 		h.t.Fatalf("durabletest: entity %q: commit: %v", id, err)
 	}
-	h.entities.Committed(cp)
+	h.entities.MarkSettled(cp)
 	if err := item.Session.Release(h.ctx); err != nil {
 		h.t.Fatalf("durabletest: entity %q: release: %v", id, err)
 	}
@@ -422,7 +422,7 @@ func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 	}
 	if i == nil {
 		i = &instance{stepper: dispatch.NewStepper(h.Now)}
-		i.Ran = h.check
+		i.OnGeneration = h.check
 		h.instances[id] = i
 	}
 	return i
@@ -431,8 +431,8 @@ func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 // noteWaits records since when the instance has waited for each external event.
 func (i *instance) noteWaits(now time.Time) {
 	var waits []*replay.Future
-	if i.Live() != nil {
-		waits = i.Live().EventWaits()
+	if i.Execution() != nil {
+		waits = i.Execution().EventWaits()
 	}
 	since := make(map[*replay.Future]time.Time, len(waits))
 	for _, f := range waits {

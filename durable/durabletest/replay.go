@@ -88,7 +88,7 @@ func (r *replayer) replay(events []history.Event, f func(*replay.Execution)) err
 		if !ok {
 			return fmt.Errorf("instance %q needs orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
 		}
-		return dispatch.Bound(start, code, func(code replay.Code) {
+		return dispatch.RunWithLimit(start, code, func(code replay.Code) {
 			x := replay.New(start.Instance, code)
 			defer x.Close()
 			f(x)

@@ -28,11 +28,11 @@ func (r *report) instance(s *provider.InstanceState) {
 	id := s.Instance.InstanceID
 	r.printf("  %q of %s, %s:\n", id, s.Name, s.Status)
 	i := r.hub.instances[id]
-	if i == nil || i.Live() == nil {
+	if i == nil || i.Execution() == nil {
 		r.printf("    has not run yet\n")
 		return
 	}
-	live := i.Live()
+	live := i.Execution()
 	events, err := r.hub.store.History(r.hub.ctx, id)
 	if err != nil {
 		r.printf("    its history cannot be read: %v\n", err)
@@ -41,7 +41,7 @@ func (r *report) instance(s *provider.InstanceState) {
 		r.suspension(events)
 	}
 	waits := 0
-	for _, f := range live.Open() {
+	for _, f := range live.IncompleteFutures() {
 		if f.IsAwaited() {
 			waits++
 			r.task(f, events)
@@ -63,7 +63,7 @@ func (r *report) instance(s *provider.InstanceState) {
 	if waits == 0 && !live.IsSuspended() {
 		r.printf("    is deadlocked: its branches wait for each other\n")
 	}
-	if unread := live.Unread(); len(unread) > 0 {
+	if unread := live.UnreadEvents(); len(unread) > 0 {
 		names := make([]string, len(unread))
 		for i, e := range unread {
 			names[i] = e.Name

@@ -22,7 +22,7 @@ func TestHub_KeepsThePromisesOfAProvider(t *testing.T) {
 
 func TestHub_KeepsThePromisesOfAProviderWhenRelaxed(t *testing.T) {
 	t.Parallel()
-	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub { return exercised(t, embedded.Config{Relaxed: true}) })
+	providertest.ExerciseSample(t, 100, providertest.WithoutWrapper, func(t *testing.T) providertest.Hub { return exercised(t, embedded.Config{Relaxed: true}) })
 }
 
 func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
@@ -51,7 +51,7 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 			hub = open(t, path, cfg)
 			return hub
 		},
-		Another: func(t *testing.T) provider.Provider {
+		OpenEmpty: func(t *testing.T) provider.Provider {
 			return open(t, filepath.Join(t.TempDir(), "hub.db"), cfg)
 		},
 		Damage: func(t *testing.T, id string) {

@@ -28,7 +28,7 @@
 //
 // The file records whether data was imported. Without imported data, no message is delivered again
 // after a checkpoint has consumed it. Entities then need not remember received messages, and their
-// cost does not grow with the number of callers (see [Hub.IsExact]).
+// cost does not grow with the number of callers (see [Hub.IsExactlyOnce]).
 //
 // # Layers
 //

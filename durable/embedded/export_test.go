@@ -11,7 +11,7 @@ import (
 func (h *Hub) FlushAt(size int64) {
 	// The writer owns the field.
 	err := h.Update(context.Background(), func(*logstore.Txn) error {
-		h.store.Limits.Flush = size
+		h.store.Limits.FlushSize = size
 		return nil
 	})
 	if err != nil {

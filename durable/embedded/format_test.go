@@ -65,7 +65,7 @@ func TestOpen_RestoresWhetherDataWasImported(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		return h.IsExact()
+		return h.IsExactlyOnce()
 	}
 	created, filled, old := filepath.Join(t.TempDir(), "hub.db"), filepath.Join(t.TempDir(), "hub.db"), filepath.Join(t.TempDir(), "hub.db")
 	for _, when := range []string{"when it is created", "when it is opened again"} {
@@ -80,7 +80,7 @@ func TestOpen_RestoresWhetherDataWasImported(t *testing.T) {
 	if err := h.Import(t.Context(), func(provider.HubWriter) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if h.IsExact() {
+	if h.IsExactlyOnce() {
 		t.Error("a hub with an import is exact; want not exact")
 	}
 	if err := h.Close(); err != nil {
@@ -106,9 +106,9 @@ func sampleHub(t *testing.T, path string, relaxed bool) {
 	r.Start("ended")
 	r.Finish(r.Next(), partitiontest.Ended())
 	r.Start("runs")
-	timer := &history.TimerCreated{Header: history.Header{EventID: 2}, FireAt: history.Ticks(time.Now().Add(1000 * time.Hour))}
+	timer := &history.TimerCreated{Header: history.Header{EventID: 2}, FireAt: history.TruncateToTicks(time.Now().Add(1000 * time.Hour))}
 	r.Finish(r.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1), timer)
-	r.Must(r.TakeActivity().Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
+	r.Must(r.AwaitActivity().Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
 	r.stop()
 	r.Must(r.Close())
 

@@ -34,13 +34,13 @@ type Hub struct {
 type engine = partition.Partition
 
 var (
-	_ provider.Provider = (*Hub)(nil)
-	_ provider.Checker  = (*Hub)(nil)
-	_ provider.Purger   = (*Hub)(nil)
-	_ provider.Rewinder = (*Hub)(nil)
-	_ provider.Placer   = (*Hub)(nil)
-	_ provider.Exact    = (*Hub)(nil)
-	_ provider.Portable = (*Hub)(nil)
+	_ provider.Provider        = (*Hub)(nil)
+	_ provider.Checker         = (*Hub)(nil)
+	_ provider.Purger          = (*Hub)(nil)
+	_ provider.Rewinder        = (*Hub)(nil)
+	_ provider.QueuePositioner = (*Hub)(nil)
+	_ provider.ExactlyOnce     = (*Hub)(nil)
+	_ provider.Portable        = (*Hub)(nil)
 
 	_ provider.UsageReporter = (*Hub)(nil)
 )
@@ -86,9 +86,9 @@ func open(path string, cfg Config) (*Hub, error) {
 	h.store = h.file.Store()
 	h.began = h.store.Newest()
 	h.engine, err = partition.Open(h.store, partition.Config{
-		Name: "task hub " + path, Opens: h.file.Opens, Crashes: h.file.Crashes,
+		Name: "task hub " + path, OpenCount: h.file.OpenCount, CrashCount: h.file.CrashCount,
 		DrainTimeout: cfg.DrainTimeout, AbandonDelay: cfg.AbandonDelay, MaxAbandonDelay: cfg.MaxAbandonDelay, PageSize: cfg.PageSize,
-		Readable: h.file.WasInPlace, Error: h.fileError, Logger: log,
+		Readable: h.file.CheckPathAtInterval, Error: h.fileError, Logger: log,
 	})
 	if err != nil {
 		h.file.Abandon()
@@ -180,14 +180,14 @@ func (h *Hub) observe(context.Context) metering.HubState {
 // Check implements [provider.Checker]. It fails if the file was deleted, moved or cannot be
 // written.
 func (h *Hub) Check(ctx context.Context) error {
-	if err := h.file.CheckPlace(); err != nil {
+	if err := h.file.CheckPath(); err != nil {
 		return err
 	}
 	return h.engine.Check(ctx)
 }
 
-// IsSole implements [provider.Sole]: only one process can use the hub.
-func (h *Hub) IsSole() bool { return true }
+// IsSingleWorker implements [provider.SingleWorker]: only one process can use the hub.
+func (h *Hub) IsSingleWorker() bool { return true }
 
 // Usage implements [provider.UsageReporter]. A request is a group of operations that were written
 // together. Errors are not counted; [Hub.Check] reports errors of the file.
@@ -195,10 +195,10 @@ func (h *Hub) Usage() []provider.Usage {
 	return []provider.Usage{{Part: "file", Requests: int64(h.store.Newest() - h.began), Errors: -1}}
 }
 
-// IsExact implements [provider.Exact]. A checkpoint is one record of the file. A hub that was
-// filled by Import is not exact. Neither is a hub that an older version created without recording
+// IsExactlyOnce implements [provider.ExactlyOnce]. A checkpoint is one record of the file. A hub that
+// was filled by Import is not exact. Neither is a hub that an older version created without recording
 // this.
-func (h *Hub) IsExact() bool { return h.file.IsExact() }
+func (h *Hub) IsExactlyOnce() bool { return h.file.IsExactlyOnce() }
 
 // Import implements [provider.Portable]. After a failed import the hub looks like a complete one.
 // Import into a file of another name and rename it afterwards.
@@ -233,10 +233,10 @@ func (h *Hub) Backup(ctx context.Context, path string) (size int64, err error) {
 	return size, nil
 }
 
-// Place implements [provider.Placer].
-func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
-	before, served := h.Before(id)
-	place := provider.Place{Partition: -1, Before: before, IsExact: true}
+// QueuePosition implements [provider.QueuePositioner].
+func (h *Hub) QueuePosition(ctx context.Context, id string) (provider.QueuePosition, error) {
+	before, served := h.MessagesAhead(id)
+	place := provider.QueuePosition{Partition: -1, MessagesAhead: before, IsExact: true}
 	if served {
 		place.Owner = "this process"
 	}

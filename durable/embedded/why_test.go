@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/whytest"
 )
 
-func TestStalls_InALocalFileAreGivenUp(t *testing.T) {
+func TestStalls_InALocalFileAreAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

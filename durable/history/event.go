@@ -36,12 +36,15 @@ type Header struct {
 // Head returns h.
 func (h *Header) Head() *Header { return h }
 
-// NewHeader returns the header of an event that records no action. It truncates at with [Ticks].
-func NewHeader(at time.Time) Header { return Header{EventID: NoEventID, Timestamp: Ticks(at)} }
+// NewHeader returns the header of an event that records no action. It truncates at with
+// [TruncateToTicks].
+func NewHeader(at time.Time) Header {
+	return Header{EventID: NoEventID, Timestamp: TruncateToTicks(at)}
+}
 
-// Ticks returns t in UTC, truncated to 100 ns. This is the resolution of a .NET DateTime and of a
-// table's DateTime column.
-func Ticks(t time.Time) time.Time { return t.UTC().Truncate(100 * time.Nanosecond) }
+// TruncateToTicks returns t in UTC, truncated to 100 ns. This is the resolution of a .NET DateTime
+// and of a table's DateTime column.
+func TruncateToTicks(t time.Time) time.Time { return t.UTC().Truncate(100 * time.Nanosecond) }
 
 // EventType is the type of an [Event]. The numbers are those in DurableTask.Core.History.EventType.
 type EventType int

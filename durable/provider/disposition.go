@@ -8,14 +8,14 @@ type Disposition int
 const (
 	// Deliver dispatches the message.
 	Deliver Disposition = iota
-	// Begin dispatches the message, a start, which begins an execution and replaces the current
-	// execution if the instance has one.
-	Begin
-	// Wait keeps the message until the instance has progressed.
-	Wait
-	// Foreign means that the message is for an execution other than the current one. It can be
-	// discarded unless a checkpoint that begins that execution may be in flight.
-	Foreign
+	// StartExecution dispatches the message, a start, which begins an execution and replaces
+	// the current execution if the instance has one.
+	StartExecution
+	// HoldBack keeps the message until the instance has progressed.
+	HoldBack
+	// OtherExecution means that the message is for an execution other than the current one. It
+	// can be discarded unless a checkpoint that begins that execution may be in flight.
+	OtherExecution
 	// Discard deletes the message.
 	Discard
 )
@@ -23,10 +23,10 @@ const (
 // Progress is the stored state of an instance that decides the disposition of its messages. The
 // zero value is the progress of an unknown instance.
 type Progress struct {
-	Known     bool   // the hub has a state for the instance
-	Execution string // ID of the current execution
-	Status    history.RuntimeStatus
-	Begun     bool // the current execution has a history
+	Known      bool   // the hub has a state for the instance
+	Execution  string // ID of the current execution
+	Status     history.RuntimeStatus
+	HasHistory bool // the current execution has a history
 	// Starting means that the current execution has no history yet and that its start is
 	// dispatched before the message.
 	Starting bool
@@ -73,21 +73,21 @@ func (p *Progress) Disposition(m TaskMessage, trusted bool) (Disposition, error)
 	case !p.Known, p.Status.IsTerminal():
 		return Discard, nil
 	case m.Target.ExecutionID != "" && m.Target.ExecutionID != p.Execution:
-		return Foreign, nil
-	case completes && !p.Begun, !p.Begun && !p.Starting:
-		return Wait, nil
+		return OtherExecution, nil
+	case completes && !p.HasHistory, !p.HasHistory && !p.Starting:
+		return HoldBack, nil
 	case !completes, trusted:
 		return Deliver, nil
 	}
 	has := p.Scheduled
 	if has == nil {
 		if err := p.load(); err != nil {
-			return Wait, err
+			return HoldBack, err
 		}
 		has = func(id int) bool { return p.actions[id] }
 	}
 	if !has(scheduled) {
-		return Wait, nil
+		return HoldBack, nil
 	}
 	return Deliver, nil
 }
@@ -96,24 +96,24 @@ func (p *Progress) ofStart(start *history.ExecutionStarted) (Disposition, error)
 	same := p.Execution == start.Instance.ExecutionID
 	switch {
 	case !p.Known:
-		return Begin, nil
-	case same && (p.Begun || p.Status.IsTerminal()):
+		return StartExecution, nil
+	case same && (p.HasHistory || p.Status.IsTerminal()):
 		return Discard, nil
 	case same:
-		return Begin, nil
+		return StartExecution, nil
 	case start.Parent == nil:
 		return Discard, nil
 	case p.Status.IsTerminal():
-		if !p.Begun {
-			return Begin, nil
+		if !p.HasHistory {
+			return StartExecution, nil
 		}
 		err := p.load()
 		if err == nil && start.IsSameChild(history.StartOf(p.past)) {
 			return Discard, nil
 		}
-		return Begin, err
-	case !p.Begun:
-		return Wait, nil
+		return StartExecution, err
+	case !p.HasHistory:
+		return HoldBack, nil
 	}
 	return Deliver, nil
 }

@@ -35,9 +35,9 @@ func TestDisposition_OfEachMessage(t *testing.T) {
 	unknown := provider.Progress{}
 	pending := provider.Progress{Known: true, Execution: "x", Status: history.Pending}
 	starting := provider.Progress{Known: true, Execution: "x", Status: history.Pending, Starting: true}
-	running := provider.Progress{Known: true, Execution: "x", Status: history.Running, Begun: true}
-	rewound := provider.Progress{Known: true, Execution: "x", Status: history.Pending, Begun: true}
-	ended := provider.Progress{Known: true, Execution: "x", Status: history.Completed, Begun: true}
+	running := provider.Progress{Known: true, Execution: "x", Status: history.Running, HasHistory: true}
+	rewound := provider.Progress{Known: true, Execution: "x", Status: history.Pending, HasHistory: true}
+	ended := provider.Progress{Known: true, Execution: "x", Status: history.Completed, HasHistory: true}
 	neverBegan := provider.Progress{Known: true, Execution: "x", Status: history.Terminated}
 	past := []history.Event{child("x", 3).Event, &history.TaskScheduled{Header: history.Header{EventID: 1}}}
 
@@ -48,8 +48,8 @@ func TestDisposition_OfEachMessage(t *testing.T) {
 		trusted  bool
 		want     provider.Disposition
 	}{
-		{"the start of a new instance", pending, start("x"), false, provider.Begin},
-		{"the start of an unknown instance", unknown, start("x"), false, provider.Begin},
+		{"the start of a new instance", pending, start("x"), false, provider.StartExecution},
+		{"the start of an unknown instance", unknown, start("x"), false, provider.StartExecution},
 		{"the start of an execution that has begun", running, start("x"), false, provider.Discard},
 		{"the start of an execution that was rewound", rewound, start("x"), false, provider.Discard},
 		{"the start of an execution that has ended", ended, start("x"), false, provider.Discard},
@@ -57,37 +57,37 @@ func TestDisposition_OfEachMessage(t *testing.T) {
 		{"a start that a client has replaced", pending, start("y"), false, provider.Discard},
 		{"a start that a client has replaced by one that runs", running, start("y"), false, provider.Discard},
 
-		{"a child with an unknown ID", unknown, child("y", 0), false, provider.Begin},
-		{"a child with the ID of a pending instance", pending, child("y", 0), false, provider.Wait},
-		{"a child with the ID of a starting instance", starting, child("y", 0), false, provider.Wait},
+		{"a child with an unknown ID", unknown, child("y", 0), false, provider.StartExecution},
+		{"a child with the ID of a pending instance", pending, child("y", 0), false, provider.HoldBack},
+		{"a child with the ID of a starting instance", starting, child("y", 0), false, provider.HoldBack},
 		{"a child with the ID of a running instance", running, child("y", 0), false, provider.Deliver},
 		{"a child with the ID of a rewound instance", rewound, child("y", 0), false, provider.Deliver},
-		{"a child with the ID of an ended instance", ended, child("y", 0), false, provider.Begin},
+		{"a child with the ID of an ended instance", ended, child("y", 0), false, provider.StartExecution},
 		{"the same child, which has continued as new and ended", ended, child("y", 3), false, provider.Discard},
-		{"a child with the ID of an instance terminated before its start", neverBegan, child("y", 0), false, provider.Begin},
+		{"a child with the ID of an instance terminated before its start", neverBegan, child("y", 0), false, provider.StartExecution},
 
 		{"a signal to an unknown entity", unknown, signal, false, provider.Deliver},
 		{"a signal to an entity", running, signal, false, provider.Deliver},
 		{"an event for an unknown instance", unknown, event(""), false, provider.Discard},
 		{"a result for an unknown instance", unknown, result(1, ""), false, provider.Discard},
-		{"an event before the start is due", pending, event(""), false, provider.Wait},
+		{"an event before the start is due", pending, event(""), false, provider.HoldBack},
 		{"an event with the start", starting, event(""), false, provider.Deliver},
 		{"an event for any execution", running, event(""), false, provider.Deliver},
 		{"an event for the current execution", running, event("x"), false, provider.Deliver},
-		{"an event for another execution", running, event("y"), false, provider.Foreign},
-		{"an event for an execution other than the pending one", pending, event("y"), false, provider.Foreign},
+		{"an event for another execution", running, event("y"), false, provider.OtherExecution},
+		{"an event for an execution other than the pending one", pending, event("y"), false, provider.OtherExecution},
 		{"an event for an instance that has ended", ended, event(""), false, provider.Discard},
 		{"an event for an instance that was terminated before its start", neverBegan, event(""), false, provider.Discard},
 		{"a result for an instance that has ended", ended, result(1, "x"), true, provider.Discard},
 
 		{"a result whose scheduling event is in the history", running, result(1, "x"), false, provider.Deliver},
-		{"a result whose scheduling event is missing", running, result(2, "x"), false, provider.Wait},
+		{"a result whose scheduling event is missing", running, result(2, "x"), false, provider.HoldBack},
 		{"a trusted result", running, result(2, "x"), true, provider.Deliver},
-		{"a trusted result of another execution", running, result(2, "y"), true, provider.Foreign},
+		{"a trusted result of another execution", running, result(2, "y"), true, provider.OtherExecution},
 		{"a trusted result for an execution that was rewound", rewound, result(2, "x"), true, provider.Deliver},
-		{"a result with the start", starting, result(1, "x"), false, provider.Wait},
-		{"a trusted result with the start", starting, result(1, "x"), true, provider.Wait},
-		{"a failed child whose scheduling event is missing", running, message(&history.SubOrchestrationInstanceFailed{TaskScheduledID: 2}, ""), false, provider.Wait},
+		{"a result with the start", starting, result(1, "x"), false, provider.HoldBack},
+		{"a trusted result with the start", starting, result(1, "x"), true, provider.HoldBack},
+		{"a failed child whose scheduling event is missing", running, message(&history.SubOrchestrationInstanceFailed{TaskScheduledID: 2}, ""), false, provider.HoldBack},
 		{"a timer that the history has", running, message(&history.TimerFired{TimerID: 1}, ""), false, provider.Deliver},
 	} {
 		tt.progress.History = func() ([]history.Event, error) { return past, nil }
@@ -101,7 +101,7 @@ func TestDisposition_OfEachMessage(t *testing.T) {
 func TestDisposition_ReadsTheHistoryAtMostOnce(t *testing.T) {
 	t.Parallel()
 	reads := 0
-	p := provider.Progress{Known: true, Begun: true, History: func() ([]history.Event, error) { reads++; return nil, nil }}
+	p := provider.Progress{Known: true, HasHistory: true, History: func() ([]history.Event, error) { reads++; return nil, nil }}
 	for i, m := range []history.Event{&history.EventRaised{}, &history.TaskCompleted{}, &history.TimerFired{}} {
 		if _, err := p.Disposition(provider.TaskMessage{Event: m}, false); err != nil {
 			t.Error(err)
@@ -111,7 +111,7 @@ func TestDisposition_ReadsTheHistoryAtMostOnce(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	p = provider.Progress{Known: true, Begun: true, History: func() ([]history.Event, error) { return nil, broken }}
+	p = provider.Progress{Known: true, HasHistory: true, History: func() ([]history.Event, error) { return nil, broken }}
 	if _, err := p.Disposition(provider.TaskMessage{Event: &history.TaskFailed{}}, false); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}

@@ -58,16 +58,16 @@
 //   - [Awaiter]: Instance.Wait returns when the hub notices the end. Without it, Wait polls.
 //   - [Follower]: Instance.Wait gets the output without a request, and messages to an instance
 //     of this process need no look at its state. Without it, both read the state.
-//   - [Placer]: durable.Client.Why reports the queue position of an instance that has not
+//   - [QueuePositioner]: durable.Client.Why reports the queue position of an instance that has not
 //     started. Without it, the reason has no position.
 //   - [Clock]: messages of clients have timestamps of the hub's clock. Without it, they have
 //     time.Now.
 //
 // Less work for the engine. Without the interface the engine assumes the worst case:
 //
-//   - [Exact], on a [Worker]: entities store almost nothing about their callers. Without it,
+//   - [ExactlyOnce], on a [Worker]: entities store almost nothing about their callers. Without it,
 //     they remember received messages.
-//   - [Sole], on a [Worker]: work for an unregistered function fails immediately. Without it, the
+//   - [SingleWorker], on a [Worker]: work for an unregistered function fails immediately. Without it, the
 //     work waits for another worker.
 //   - [Settler], on a [Session]: the engine forgets committed messages when they can no longer be
 //     redelivered. Without it, the engine forgets them at once.
@@ -79,7 +79,7 @@
 //   - [LoadReporter]: the load, for scaling.
 //   - [UsageReporter]: counts of storage requests.
 //   - [PartitionReporter]: partitions that this process cannot serve.
-//   - [UndecodableKeeper]: undecodable messages, and their return to the queues.
+//   - [UndecodableReporter]: undecodable messages, and their return to the queues.
 //   - [Primary]: the command that makes this app the primary app.
 //
 // Copies, on a [Provider]:
@@ -90,5 +90,5 @@
 // # Tests
 //
 // providertest.Exercise tests the guarantees. It also tests [Purger], [Rewinder], [Follower],
-// [Checker], [Exact] and [Portable] if the provider implements them.
+// [Checker], [ExactlyOnce] and [Portable] if the provider implements them.
 package provider

@@ -7,10 +7,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// EntityDue returns the delivery time of a message to an entity, which is part of the event's
-// name. ok is false if the message is due immediately. It follows
+// EntityDueTime returns the delivery time of a message to an entity, which is part of the
+// event's name. ok is false if the message is due immediately. It follows
 // DurableTask.Core/Common/Entities.cs, IsDelayedEntityMessage.
-func EntityDue(m TaskMessage) (due time.Time, ok bool) {
+func EntityDueTime(m TaskMessage) (due time.Time, ok bool) {
 	e, isEvent := m.Event.(*history.EventRaised)
 	if !isEvent || !history.IsEntity(m.Target.InstanceID) {
 		return time.Time{}, false
@@ -26,15 +26,15 @@ func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	return due, err == nil
 }
 
-// Due returns the delivery time of a message. Zero means immediately. It follows
+// DueTime returns the delivery time of a message. Zero means immediately. It follows
 // DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay.
-func Due(m TaskMessage) time.Time {
+func DueTime(m TaskMessage) time.Time {
 	switch e := m.Event.(type) {
 	case *history.TimerFired:
 		return e.FireAt
 	case *history.ExecutionStarted:
 		return e.ScheduledStart
 	}
-	due, _ := EntityDue(m)
+	due, _ := EntityDueTime(m)
 	return due
 }

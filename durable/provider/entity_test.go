@@ -22,12 +22,12 @@ func TestEntityDue_ReadsTheTimeInTheNameOfASignal(t *testing.T) {
 		m := provider.TaskMessage{
 			Target: history.OrchestrationInstance{InstanceID: tt.target}, Event: &history.EventRaised{Name: tt.name},
 		}
-		due, ok := provider.EntityDue(m)
+		due, ok := provider.EntityDueTime(m)
 		got := ""
 		if ok {
 			got = due.UTC().Format(time.RFC3339)
 		}
-		if got != tt.want || !provider.Due(m).Equal(due) {
+		if got != tt.want || !provider.DueTime(m).Equal(due) {
 			t.Errorf("%s for %s is due %q, want %q", tt.name, tt.target, got, tt.want)
 		}
 	}

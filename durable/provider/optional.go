@@ -37,25 +37,27 @@ type Purger interface {
 // operation had no effect.
 var ErrInstanceChanged = errors.New("instance has changed since it was read")
 
-// Placer is a [Client] that can report the queue position of an instance that has not run yet.
-type Placer interface {
-	// Place returns the position of an instance that has not run yet.
-	Place(ctx context.Context, id string) (Place, error)
+// QueuePositioner is a [Client] that can report the queue position of an instance that has not
+// run yet.
+type QueuePositioner interface {
+	// QueuePosition returns the position of an instance that has not run yet.
+	QueuePosition(ctx context.Context, id string) (QueuePosition, error)
 }
 
-// Place is the queue position of an instance that has not run yet, and the owner of the queue.
-type Place struct {
-	Partition int    // -1 in a hub without partitions
-	Owner     string // the worker that owns the partition; "" without an owner
-	Before    int    // number of messages ahead of the instance's messages
-	IsExact   bool   // Before is exact, not an estimate
+// QueuePosition is the queue position of an instance that has not run yet, and the owner of the
+// queue.
+type QueuePosition struct {
+	Partition     int    // -1 in a hub without partitions
+	Owner         string // the worker that owns the partition; "" without an owner
+	MessagesAhead int    // number of messages ahead of the instance's messages
+	IsExact       bool   // MessagesAhead is exact, not an estimate
 	// StartMissing means that the start message seems to be lost. The worker that owns the
 	// partition sends it again.
 	StartMissing bool
 }
 
 // String describes the position in words.
-func (p Place) String() string {
+func (p QueuePosition) String() string {
 	where, about, owner := fmt.Sprintf("partition %d", p.Partition), "about ", "owner: none"
 	if p.Partition < 0 {
 		where = "the hub"
@@ -69,7 +71,7 @@ func (p Place) String() string {
 	if p.StartMissing {
 		return fmt.Sprintf("its start message is missing; the owner of %s sends it again within 90 seconds; %s", where, owner)
 	}
-	return fmt.Sprintf("%s has %s%d messages ahead of it; %s", where, about, p.Before, owner)
+	return fmt.Sprintf("%s has %s%d messages ahead of it; %s", where, about, p.MessagesAhead, owner)
 }
 
 // UsageReporter is a [Client] that counts the storage requests of this process.
@@ -101,14 +103,14 @@ type Rewinder interface {
 	Rewind(ctx context.Context, id, reason string) error
 }
 
-// Exact is a [Worker] that knows whether its hub delivers the messages of instances in order
-// and exactly once. This exceeds the guarantees of package provider. Messages of clients may
-// still be redelivered. providertest tests the guarantee if a worker claims it. On an exact
+// ExactlyOnce is a [Worker] that knows whether its hub delivers the messages of instances in
+// order and exactly once. This exceeds the guarantees of package provider. Messages of clients
+// may still be redelivered. providertest tests the guarantee if a worker claims it. On an exact
 // hub, entities store almost no information about their callers.
-type Exact interface {
-	// IsExact reports whether the hub always gives the following guarantees. It is false after
-	// an import, because an imported message may already have been delivered in its original
-	// hub.
+type ExactlyOnce interface {
+	// IsExactlyOnce reports whether the hub always gives the following guarantees. It is false
+	// after an import, because an imported message may already have been delivered in its
+	// original hub.
 	//
 	//  1. Messages of one sender to one instance are delivered in the order in which they were
 	//     sent. Messages that were dispatched but not committed are redelivered before later
@@ -117,12 +119,13 @@ type Exact interface {
 	//     messages that it consumes as one unit. Messages of a checkpoint that did not become
 	//     durable are never delivered. Other messages are delivered until one checkpoint
 	//     consumes them; no second checkpoint does.
-	IsExact() bool
+	IsExactlyOnce() bool
 }
 
-// Sole is a [Worker] that knows whether its hub can have other workers at the same time. If a
-// worker does not implement Sole, the engine assumes that there can be others.
-type Sole interface {
-	// IsSole reports whether the hub can have no other worker.
-	IsSole() bool
+// SingleWorker is a [Worker] that knows whether its hub can have other workers at the same
+// time. If a worker does not implement SingleWorker, the engine assumes that there can be
+// others.
+type SingleWorker interface {
+	// IsSingleWorker reports whether the hub can have no other worker.
+	IsSingleWorker() bool
 }

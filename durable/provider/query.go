@@ -33,27 +33,29 @@ type Query struct {
 // DefaultPageBytes is the default of [Query.PageBytes], 16 MiB.
 const DefaultPageBytes = 16 << 20
 
-// PageRoom counts the bytes that remain of [Query.PageBytes] while a provider fills a page.
-type PageRoom struct{ left int }
+// PageBudget counts the bytes that remain of [Query.PageBytes] while a provider fills a page.
+type PageBudget struct{ remaining int }
 
-// Room returns the PageRoom of an empty page.
-func (q *Query) Room() *PageRoom { return &PageRoom{cmp.Or(max(q.PageBytes, 0), DefaultPageBytes)} }
+// PageBudget returns the PageBudget of an empty page.
+func (q *Query) PageBudget() *PageBudget {
+	return &PageBudget{cmp.Or(max(q.PageBytes, 0), DefaultPageBytes)}
+}
 
-// Take subtracts the size of an instance. The instance belongs to the page even if it exceeds
-// the room.
-func (r *PageRoom) Take(s *InstanceState) {
+// Subtract subtracts the size of an instance. The instance belongs to the page even if it
+// exceeds the room.
+func (r *PageBudget) Subtract(s *InstanceState) {
 	for _, text := range []*string{s.Input, s.Output, s.CustomStatus} {
 		if text != nil {
-			r.left -= len(*text)
+			r.remaining -= len(*text)
 		}
 	}
 	for name, value := range s.Tags {
-		r.left -= len(name) + len(value)
+		r.remaining -= len(name) + len(value)
 	}
 }
 
-// Left returns the number of remaining bytes. A page ends when it is 0.
-func (r *PageRoom) Left() int { return max(r.left, 0) }
+// Remaining returns the number of remaining bytes. A page ends when it is 0.
+func (r *PageBudget) Remaining() int { return max(r.remaining, 0) }
 
 // Matches reports whether q selects an instance. Providers may also filter in the storage, but
 // return only instances that match.

@@ -56,39 +56,39 @@ func isFailure(e history.Event) bool {
 // not handle the creation of children.
 func (x *recordedExecution) rewound(now time.Time) rewindChanges {
 	c := rewindChanges{}
-	c.takeOut(x.endAt)
+	c.replace(x.endAt)
 	handled, idle := x.handledFailures()
 	for _, at := range idle {
-		c.takeOut(at)
+		c.replace(at)
 	}
 	for at, e := range x.events {
 		id := e.Head().EventID
 		_, hasResult := x.results[id]
 		switch e := e.(type) {
 		case *history.ExecutionTerminated:
-			c.takeOut(at)
+			c.replace(at)
 		case *history.TaskFailed:
 			if handled[at] {
 				continue
 			}
-			c.takeOut(at)
+			c.replace(at)
 			// The scheduling event is missing if an earlier rewind was interrupted.
 			if scheduled, ok := x.decided[e.TaskScheduledID]; ok {
-				c.takeOut(scheduled)
+				c.replace(scheduled)
 			}
 			c.again = true
 		case *history.SubOrchestrationInstanceFailed:
 			if !handled[at] {
-				c.takeOut(at)
+				c.replace(at)
 			}
 		case *history.TaskScheduled:
 			if !hasResult {
-				c.takeOut(at)
+				c.replace(at)
 				c.again = true
 			}
 		case *history.TimerCreated:
 			if !hasResult && !e.FireAt.After(now) {
-				c.takeOut(at)
+				c.replace(at)
 				c.again = true
 			}
 		}
@@ -108,7 +108,7 @@ func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 			continue
 		}
 		answer, hasResult := x.results[created.EventID]
-		if !hasResult || c.out[answer] {
+		if !hasResult || c.replaced[answer] {
 			children = append(children, recordedChild{at: at, event: created, failed: hasResult})
 		}
 	}

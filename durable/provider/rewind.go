@@ -36,19 +36,19 @@ type RewindPlan struct {
 // RewoundExecution is the change to the history of one execution.
 type RewoundExecution struct {
 	Instance history.OrchestrationInstance
-	// TakeOut holds the indexes of the events that are replaced by a *history.GenericEvent with
+	// Replace holds the indexes of the events that are replaced by a *history.GenericEvent with
 	// the same header, in ascending order.
-	TakeOut []int
-	// Mark holds the indexes of *history.SubOrchestrationInstanceCreated events whose child
-	// runs again or continues, in ascending order. A provider may mark them in the storage; the
-	// events do not change.
-	Mark []int
+	Replace []int
+	// MarkChildren holds the indexes of *history.SubOrchestrationInstanceCreated events whose
+	// child runs again or continues, in ascending order. A provider may mark them in the
+	// storage; the events do not change.
+	MarkChildren []int
 }
 
 // Apply returns a changed copy of the execution's history.
 func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 	rewound := append([]history.Event(nil), events...)
-	for _, at := range x.TakeOut {
+	for _, at := range x.Replace {
 		rewound[at] = &history.GenericEvent{Header: *events[at].Head()}
 	}
 	return rewound
@@ -116,12 +116,12 @@ func (p *rewindPlanner) rewind(ctx context.Context, x *recordedExecution) error 
 		switch became {
 		case childAwaited:
 			if c.failed {
-				changes.mark(c.at)
+				changes.markChild(c.at)
 				waits = true
 			}
 		case childGone:
 			if c.failed && x.end != nil {
-				changes.takeOut(c.at)
+				changes.replace(c.at)
 				changes.again = true
 			}
 		}
@@ -130,7 +130,7 @@ func (p *rewindPlanner) rewind(ctx context.Context, x *recordedExecution) error 
 		return nil
 	}
 	p.plan.Executions = append(p.plan.Executions, RewoundExecution{
-		Instance: x.start.Instance, TakeOut: changes.taken(len(x.events)), Mark: changes.marked(len(x.events)),
+		Instance: x.start.Instance, Replace: changes.replacedBelow(len(x.events)), MarkChildren: changes.markedBelow(len(x.events)),
 	})
 	if changes.again || !waits {
 		p.wake(x)
@@ -187,29 +187,29 @@ func (p *rewindPlanner) rewindChild(ctx context.Context, parent *recordedExecuti
 
 // rewindChanges collects the changes to one history, by index.
 type rewindChanges struct {
-	out, marks map[int]bool
-	again      bool // the orchestrator has to decide something again
+	replaced, marks map[int]bool
+	again           bool // the orchestrator has to decide something again
 }
 
-func (c *rewindChanges) takeOut(at int) {
-	if c.out == nil {
-		c.out = make(map[int]bool)
+func (c *rewindChanges) replace(at int) {
+	if c.replaced == nil {
+		c.replaced = make(map[int]bool)
 	}
-	c.out[at] = true
+	c.replaced[at] = true
 }
 
-func (c *rewindChanges) mark(at int) {
+func (c *rewindChanges) markChild(at int) {
 	if c.marks == nil {
 		c.marks = make(map[int]bool)
 	}
 	c.marks[at] = true
 }
 
-func (c *rewindChanges) taken(n int) []int  { return places(c.out, n) }
-func (c *rewindChanges) marked(n int) []int { return places(c.marks, n) }
+func (c *rewindChanges) replacedBelow(n int) []int { return sortedBelow(c.replaced, n) }
+func (c *rewindChanges) markedBelow(n int) []int   { return sortedBelow(c.marks, n) }
 
-// places returns the elements of set in ascending order. All are below n.
-func places(set map[int]bool, n int) []int {
+// sortedBelow returns the elements of set in ascending order. All are below n.
+func sortedBelow(set map[int]bool, n int) []int {
 	var list []int
 	for at := range n {
 		if set[at] {

@@ -74,9 +74,9 @@ func ends(id int, status history.RuntimeStatus) history.Event {
 // Short forms of a changed execution and of a message.
 type (
 	change struct {
-		ID      string
-		TakeOut []int
-		Mark    []int
+		ID           string
+		Replace      []int
+		MarkChildren []int
 	}
 	sent struct {
 		To, Event string
@@ -100,7 +100,7 @@ func TestPlanRewind(t *testing.T) {
 				episode(started("p"), task(0)).               // 0 1 2 3
 				episode(done(0), task(1)).                    // 4 5 6 7
 				episode(failed(1), ends(2, history.Failed))}, // 8 9 10 11
-			[]change{{ID: "p", TakeOut: []int{6, 9, 10}}},
+			[]change{{ID: "p", Replace: []int{6, 9, 10}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -110,7 +110,7 @@ func TestPlanRewind(t *testing.T) {
 				episode(failed(0)).                               // 6 7 8
 				episode(done(1)).                                 // 9 10 11
 				episode(failed(2), ends(3, history.Failed))},     // 12 13 14 15
-			[]change{{ID: "p", TakeOut: []int{2, 4, 7, 13, 14}}},
+			[]change{{ID: "p", Replace: []int{2, 4, 7, 13, 14}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -118,7 +118,7 @@ func TestPlanRewind(t *testing.T) {
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1), timer(2, noon), timer(3, later.Add(time.Hour))). // 0 1 2 3 4 5 6
 				episode(failed(0), ends(4, history.Failed))},                                            // 7 8 9 10
-			[]change{{ID: "p", TakeOut: []int{2, 3, 4, 8, 9}}},
+			[]change{{ID: "p", Replace: []int{2, 3, 4, 8, 9}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -129,7 +129,7 @@ func TestPlanRewind(t *testing.T) {
 				episode(fired(1), task(2)).                  // 8 9 10 11
 				episode(failed(2), timer(3, noon)).          // 12 13 14 15
 				episode(fired(3), ends(4, history.Failed))}, // 16 17 18 19
-			[]change{{ID: "p", TakeOut: []int{10, 13, 14, 17, 18}}},
+			[]change{{ID: "p", Replace: []int{10, 13, 14, 17, 18}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -138,7 +138,7 @@ func TestPlanRewind(t *testing.T) {
 				episode(started("p"), task(0), task(1)).                                                // 0 1 2 3 4
 				episode(done(5), failed(0), failed(1), timer(2, later.Add(time.Hour)), timer(3, noon)). // 5 6 7 8 9 10 11
 				episode(fired(3), ends(4, history.Failed))},                                            // 12 13 14 15
-			[]change{{ID: "p", TakeOut: []int{3, 8, 10, 13, 14}}},
+			[]change{{ID: "p", Replace: []int{3, 8, 10, 13, 14}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -147,7 +147,7 @@ func TestPlanRewind(t *testing.T) {
 				episode(started("p"), task(0)).               // 0 1 2 3
 				episode(failed(0), task(1)).                  // 4 5 6 7
 				episode(failed(1), ends(2, history.Failed))}, // 8 9 10 11
-			[]change{{ID: "p", TakeOut: []int{6, 9, 10}}},
+			[]change{{ID: "p", Replace: []int{6, 9, 10}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -156,7 +156,7 @@ func TestPlanRewind(t *testing.T) {
 				episode(started("p"), task(0), task(1)).      // 0 1 2 3 4
 				episode(failed(0), done(1), task(2)).         // 5 6 7 8 9
 				episode(failed(2), ends(3, history.Failed))}, // 10 11 12 13
-			[]change{{ID: "p", TakeOut: []int{2, 6, 8, 11, 12}}},
+			[]change{{ID: "p", Replace: []int{2, 6, 8, 11, 12}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -164,7 +164,7 @@ func TestPlanRewind(t *testing.T) {
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0)).
 				episode(done(0), ends(1, history.Failed))},
-			[]change{{ID: "p", TakeOut: []int{6}}},
+			[]change{{ID: "p", Replace: []int{6}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -175,7 +175,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(childFailed(0), ends(1, history.Failed)),
 				"c": failedChild,
 			},
-			[]change{{ID: "c", TakeOut: []int{2, 5, 6}}, {ID: "p", TakeOut: []int{5, 6}, Mark: []int{2}}},
+			[]change{{ID: "c", Replace: []int{2, 5, 6}}, {ID: "p", Replace: []int{5, 6}, MarkChildren: []int{2}}},
 			[]sent{{To: "c", Event: "GenericEvent"}},
 		},
 		{
@@ -188,7 +188,7 @@ func TestPlanRewind(t *testing.T) {
 				"d": new(script).episode(startedBy("d", "p", 0), ends(0, history.Completed)),
 				"c": new(script).episode(startedBy("c", "p", 1), ends(0, history.Failed)),
 			},
-			[]change{{ID: "c", TakeOut: []int{2}}, {ID: "p", TakeOut: []int{9, 10}, Mark: []int{6}}},
+			[]change{{ID: "c", Replace: []int{2}}, {ID: "p", Replace: []int{9, 10}, MarkChildren: []int{6}}},
 			[]sent{{To: "c", Event: "GenericEvent"}},
 		},
 		{
@@ -199,7 +199,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(childFailed(0), ends(2, history.Failed)),
 				"c": failedChild,
 			},
-			[]change{{ID: "c", TakeOut: []int{2, 5, 6}}, {ID: "p", TakeOut: []int{3, 6, 7}, Mark: []int{2}}},
+			[]change{{ID: "c", Replace: []int{2, 5, 6}}, {ID: "p", Replace: []int{3, 6, 7}, MarkChildren: []int{2}}},
 			[]sent{{To: "c", Event: "GenericEvent"}, {To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -212,7 +212,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(startedBy("c", "p", 0), task(0)).
 					episode(&history.ExecutionTerminated{Header: plain()}, ends(1, history.Terminated)),
 			},
-			[]change{{ID: "c", TakeOut: []int{2, 5, 6}}, {ID: "p", TakeOut: []int{5, 6}, Mark: []int{2}}},
+			[]change{{ID: "c", Replace: []int{2, 5, 6}}, {ID: "p", Replace: []int{5, 6}, MarkChildren: []int{2}}},
 			[]sent{{To: "c", Event: "GenericEvent"}},
 		},
 		{
@@ -220,7 +220,7 @@ func TestPlanRewind(t *testing.T) {
 			map[string]*script{"p": new(script).
 				episode(started("p"), child(0, "c")).
 				episode(childFailed(0), ends(1, history.Failed))},
-			[]change{{ID: "p", TakeOut: []int{2, 5, 6}}},
+			[]change{{ID: "p", Replace: []int{2, 5, 6}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -231,7 +231,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(childFailed(0), ends(1, history.Failed)),
 				"c": new(script).episode(started("c"), ends(0, history.Failed)),
 			},
-			[]change{{ID: "p", TakeOut: []int{2, 5, 6}}},
+			[]change{{ID: "p", Replace: []int{2, 5, 6}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -242,7 +242,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(childFailed(0), ends(1, history.Failed)),
 				"c": new(script).episode(startedBy("c", "p", 0), ends(0, history.Completed)),
 			},
-			[]change{{ID: "p", TakeOut: []int{5, 6}, Mark: []int{2}}},
+			[]change{{ID: "p", Replace: []int{5, 6}, MarkChildren: []int{2}}},
 			[]sent{{To: "p", Event: "SubOrchestrationInstanceCompleted"}},
 		},
 		{
@@ -253,7 +253,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(failed(0), ends(2, history.Failed)),
 				"c": new(script).episode(startedBy("c", "p", 1), ends(0, history.Completed)),
 			},
-			[]change{{ID: "p", TakeOut: []int{2, 6, 7}}},
+			[]change{{ID: "p", Replace: []int{2, 6, 7}}},
 			[]sent{{To: "p", Event: "SubOrchestrationInstanceCompleted", TaskID: 1}, {To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -266,7 +266,7 @@ func TestPlanRewind(t *testing.T) {
 					episode(ends(1, history.Failed)),
 				"c": new(script).episode(startedBy("c", "p", 0), ends(0, history.Failed)),
 			},
-			[]change{{ID: "p", TakeOut: []int{5}}},
+			[]change{{ID: "p", Replace: []int{5}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
@@ -287,7 +287,7 @@ func TestPlanRewind(t *testing.T) {
 			map[string]*script{"p": new(script).
 				episode(started("p"), &history.GenericEvent{Header: action(0)}).
 				episode(failed(0), ends(1, history.Failed))},
-			[]change{{ID: "p", TakeOut: []int{5, 6}}},
+			[]change{{ID: "p", Replace: []int{5, 6}}},
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 	} {
@@ -308,7 +308,7 @@ func TestPlanRewind(t *testing.T) {
 				if x.Instance != instance(x.Instance.InstanceID) {
 					t.Errorf("execution %+v", x.Instance)
 				}
-				changes = append(changes, change{x.Instance.InstanceID, x.TakeOut, x.Mark})
+				changes = append(changes, change{x.Instance.InstanceID, x.Replace, x.MarkChildren})
 			}
 			if diff := cmp.Diff(tt.changes, changes); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
@@ -357,11 +357,11 @@ func TestPlanRewind_AnUnknownInstanceIsNotFound(t *testing.T) {
 func TestRewoundExecution_ApplyKeepsTheHeaders(t *testing.T) {
 	t.Parallel()
 	events := new(script).episode(started("p"), task(0)).events
-	got := provider.RewoundExecution{TakeOut: []int{2}}.Apply(events)
+	got := provider.RewoundExecution{Replace: []int{2}}.Apply(events)
 	if diff := cmp.Diff(&history.GenericEvent{Header: action(0)}, got[2]); diff != "" {
 		t.Errorf("replaced event (-want +got):\n%s", diff)
 	}
 	if events[2].Type() != history.TypeTaskScheduled || got[1] != events[1] || len(got) != len(events) {
-		t.Error("Apply changed more than the events in TakeOut")
+		t.Error("Apply changed more than the events in Replace")
 	}
 }

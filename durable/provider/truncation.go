@@ -1,4 +1,4 @@
 package provider
 
-// CutMark is the suffix of a text that was truncated to fit its storage.
-const CutMark = " … (cut)"
+// TruncationMark is the suffix of a text that was truncated to fit its storage.
+const TruncationMark = " … (cut)"

@@ -16,8 +16,8 @@ type UndecodableMessage struct {
 	SetAside bool
 }
 
-// UndecodableKeeper is a [Client] of a hub that reports and keeps undecodable messages.
-type UndecodableKeeper interface {
+// UndecodableReporter is a [Client] of a hub that reports and keeps undecodable messages.
+type UndecodableReporter interface {
 	// Undecodable returns at most 1,000 undecodable messages that the worker of this process
 	// recently received or has set aside, sorted by queue and ID. It sends no request.
 	Undecodable() []UndecodableMessage

@@ -35,7 +35,7 @@ type Session interface {
 	Commit(ctx context.Context, cp *Checkpoint) error
 
 	// Abandon returns the messages in flight to the hub. The hub redelivers them after a delay
-	// that grows with the number of attempts, or earlier if cause is a [HeldError]. cause is
+	// that grows with the number of attempts, or earlier if cause is a [RetryAtError]. cause is
 	// logged.
 	Abandon(ctx context.Context, cause error) error
 
@@ -69,24 +69,24 @@ type ActivityWorkItem struct {
 	Lock ActivityLock
 }
 
-// HeldError is a cause for Abandon that sets the latest time of the redelivery. The work is
-// redelivered at Until, or earlier if the normal delay ends earlier.
-type HeldError struct {
+// RetryAtError is a cause for Abandon that sets the latest time of the redelivery. The work is
+// redelivered at At, or earlier if the normal delay ends earlier.
+type RetryAtError struct {
 	Cause error
-	Until time.Time
+	At    time.Time
 }
 
 // Error returns the message of the cause.
-func (e *HeldError) Error() string { return e.Cause.Error() }
+func (e *RetryAtError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the cause.
-func (e *HeldError) Unwrap() error { return e.Cause }
+func (e *RetryAtError) Unwrap() error { return e.Cause }
 
 // AbandonDelay returns the delay until abandoned work is redelivered. It is delay, or less if
-// cause is a [HeldError] whose Until comes first. An Until that is not after now has no effect.
+// cause is a [RetryAtError] whose At comes first. An At that is not after now has no effect.
 func AbandonDelay(cause error, now time.Time, delay time.Duration) time.Duration {
-	if held, ok := errors.AsType[*HeldError](cause); ok && held.Until.After(now) {
-		return min(delay, held.Until.Sub(now))
+	if held, ok := errors.AsType[*RetryAtError](cause); ok && held.At.After(now) {
+		return min(delay, held.At.Sub(now))
 	}
 	return delay
 }

@@ -62,7 +62,7 @@ func Exercise(t *testing.T, hub provider.Provider) {
 	time.Sleep(time.Minute) // until the worker owns its partitions
 	began := time.Now().UTC()
 	unknown := durable.Reason{Kind: durable.ReasonNotStarted, TaskID: -1}
-	if sole, ok := hub.(provider.Sole); ok && sole.IsSole() { // no other worker can run the function
+	if sole, ok := hub.(provider.SingleWorker); ok && sole.IsSingleWorker() { // no other worker can run the function
 		unknown = durable.Reason{Kind: durable.ReasonEnded, TaskID: -1, Detail: `FunctionNotFound: this worker has no orchestrator named "Unknown"`}
 	}
 	start := func(name, id string, opts ...durable.StartOption) durable.InstanceID {
@@ -195,9 +195,9 @@ func compare(t *testing.T, hub provider.Provider, id durable.InstanceID, reasons
 			got[i].Due = want[i].Due
 		}
 		if got[i].Kind == durable.ReasonNotStarted {
-			checkPlace(t, hub, id, got[i].Place)
+			checkPlace(t, hub, id, got[i].QueuePosition)
 		}
-		got[i].Since, got[i].Place = time.Time{}, nil
+		got[i].Since, got[i].QueuePosition = time.Time{}, nil
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s has reasons\n%+v, want\n%+v", id, got, want)
@@ -205,11 +205,11 @@ func compare(t *testing.T, hub provider.Provider, id durable.InstanceID, reasons
 }
 
 // checkPlace reports a place that differs from the hub's.
-func checkPlace(t *testing.T, hub provider.Provider, id durable.InstanceID, reported *provider.Place) {
+func checkPlace(t *testing.T, hub provider.Provider, id durable.InstanceID, reported *provider.QueuePosition) {
 	t.Helper()
-	place, err := provider.Place{}, provider.ErrNotSupported
-	if placer, ok := hub.(provider.Placer); ok {
-		place, err = placer.Place(t.Context(), string(id))
+	place, err := provider.QueuePosition{}, provider.ErrNotSupported
+	if placer, ok := hub.(provider.QueuePositioner); ok {
+		place, err = placer.QueuePosition(t.Context(), string(id))
 	}
 	if (reported == nil) != errors.Is(err, provider.ErrNotSupported) || reported != nil && reported.Partition != place.Partition {
 		t.Errorf("%s: the client reports place %v; the hub has %v, %v", id, reported, place, err)

@@ -91,7 +91,7 @@ func (b *Blocking) Registry() *durable.Registry {
 // maxDelay is longer than a hub's longest delay for messages of an instance that is held.
 const maxDelay = 11 * time.Minute
 
-// ExerciseStalls checks that a worker gives up orchestrators that block, and that clients can
+// ExerciseStalls checks that a worker abandons orchestrators that block, and that clients can
 // terminate, suspend, resume, rewind and purge their instances. It runs a worker on the hub. Call it
 // in a testing/synctest bubble.
 func ExerciseStalls(t *testing.T, hub provider.Provider, cfg durable.Config) {

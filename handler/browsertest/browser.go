@@ -130,7 +130,7 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
 		defer stop()
 		page, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location + '\\n' + document.body.innerText"))
-		b.t.Fatalf("%v; the browser's console: %q; the page:\n%s", err, b.Said(), page)
+		b.t.Fatalf("%v; the browser's console: %q; the page:\n%s", err, b.ConsoleMessages(), page)
 	}
 }
 
@@ -139,13 +139,13 @@ func Run[T any](b *Browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	value, err := chromedp.Run(b.ctx, action)
 	if err != nil {
-		b.t.Fatalf("%v; the browser's console: %q", err, b.Said())
+		b.t.Fatalf("%v; the browser's console: %q", err, b.ConsoleMessages())
 	}
 	return value
 }
 
-// Said returns the messages in the browser's console since the previous call.
-func (b *Browser) Said() []string {
+// ConsoleMessages returns the messages in the browser's console since the previous call.
+func (b *Browser) ConsoleMessages() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.problems
@@ -156,8 +156,8 @@ func (b *Browser) Said() []string {
 // See waits until the page shows an element. path is an XPath expression.
 func See(path string) chromedp.Action[chromedp.Void] { return chromedp.WaitVisible(path) }
 
-// Agree makes the page's next confirmation succeed.
-func (b *Browser) Agree() {
+// AcceptConfirm makes the page's next confirmation succeed.
+func (b *Browser) AcceptConfirm() {
 	b.t.Helper()
 	Run(b, chromedp.Evaluate[int](`window.confirm = () => true; 0`))
 }
@@ -220,7 +220,7 @@ func (b *Browser) CheckPage(name string) {
 		b.t.Errorf("%s: wider than 320 px: %q", name, wide)
 	}
 	b.Do(chromedp.EmulateViewport(1280, 900), setColorScheme("light"))
-	if said := b.Said(); len(said) > 0 {
+	if said := b.ConsoleMessages(); len(said) > 0 {
 		b.t.Errorf("%s: the browser's console says %q", name, said)
 	}
 }

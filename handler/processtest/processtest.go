@@ -31,11 +31,11 @@ func ReservePort(tb testing.TB) int {
 	return port
 }
 
-// maxLines is the number of lines that [Last] returns.
+// maxLines is the number of lines that [LastLines] returns.
 const maxLines = 100
 
-// Last returns the last 100 lines of a log, to be shown by a failed test.
-func Last(log string) string {
+// LastLines returns the last 100 lines of a log, to be shown by a failed test.
+func LastLines(log string) string {
 	lines := strings.SplitAfter(log, "\n")
 	if lines[len(lines)-1] == "" {
 		lines = lines[:len(lines)-1]
@@ -43,8 +43,8 @@ func Last(log string) string {
 	return strings.Join(lines[max(0, len(lines)-maxLines):], "")
 }
 
-// LeaveToFull skips a test under -short. Another test of the same layer covers it in short runs.
-func LeaveToFull(tb testing.TB) {
+// SkipInShortRuns skips a test under -short. Another test of the same layer covers it in short runs.
+func SkipInShortRuns(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("left to scripts/test --full")

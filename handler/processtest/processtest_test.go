@@ -19,7 +19,7 @@ func TestLast_KeepsTheLastHundredLines(t *testing.T) {
 		{strings.Join(all, ""), strings.Join(all[50:], "")},
 		{strings.Join(all, "") + "cut off", strings.Join(all[51:], "") + "cut off"},
 	} {
-		if got := Last(tt.log); got != tt.want {
+		if got := LastLines(tt.log); got != tt.want {
 			t.Errorf("Last of %d bytes: %q, want %q", len(tt.log), got, tt.want)
 		}
 	}

@@ -60,8 +60,10 @@ func Start(tb testing.TB) string {
 	return shared.connection
 }
 
-// Second returns the connection string of the second account of the same Azurite.
-func Second(connection string) string { return strings.ReplaceAll(connection, accountName, secondName) }
+// SecondAccount returns the connection string of the second account of the same Azurite.
+func SecondAccount(connection string) string {
+	return strings.ReplaceAll(connection, accountName, secondName)
+}
 
 // Required reports whether what is in the environment variable DURABLE_TEST_REQUIRE, a
 // comma-separated list. A test whose required tool is missing must fail instead of being skipped.

@@ -138,8 +138,8 @@ func isEmptyPoll(resp *http.Response) (bool, error) {
 	return !bytes.Contains(body, []byte("<QueueMessage>")), nil
 }
 
-// Refusal returns an error response of the storage to req, for use in Intercept.
-func Refusal(req *http.Request, status int, code string) *http.Response {
+// ErrorResponse returns an error response of the storage to req, for use in Intercept.
+func ErrorResponse(req *http.Request, status int, code string) *http.Response {
 	body := fmt.Sprintf(`{"odata.error":{"code":%q,"message":{"value":"refused by the test"}}}`, code)
 	return &http.Response{
 		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),

@@ -71,7 +71,7 @@ func TestCounter_InterceptCanRejectARequest(t *testing.T) {
 	connection := Start(t)
 	counter := NewCounter(connection, nil)
 	counter.Intercept = func(call Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		return Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+		return ErrorResponse(req, http.StatusServiceUnavailable, "ServerBusy"), nil
 	}
 	options := azcore.ClientOptions{Transport: counter, Retry: policy.RetryOptions{MaxRetries: -1}}
 	table := must(aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{ClientOptions: options})).NewClient("Refused")

@@ -22,7 +22,9 @@ func delayed(connection string) (string, error) {
 		return "", fmt.Errorf("%s=%q is not a duration above 0, such as 250ms", delayVariable, text)
 	}
 	p := NewProxy()
-	p.Follow(func(Call) Fate { return Fate{Late: randomDelay(limit), Hold: randomDelay(limit)} })
+	p.SetPlan(func(Call) Handling {
+		return Handling{DeliveryDelay: randomDelay(limit), ResponseDelay: randomDelay(limit)}
+	})
 	return p.Storage(connection)
 }
 

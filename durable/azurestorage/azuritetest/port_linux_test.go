@@ -14,12 +14,12 @@ func TestProxy_KeepsItsPortWhileItIsStopped(t *testing.T) {
 	service := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(service.Close)
 	p := NewProxy()
-	t.Cleanup(p.Leave)
+	t.Cleanup(p.Stop)
 	through, err := p.Service("echo", service.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Leave()
+	p.Stop()
 	address, err := url.Parse(through)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestProxy_KeepsItsPortWhileItIsStopped(t *testing.T) {
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("binding the port: %v, want %v", err, syscall.EADDRINUSE)
 	}
-	if err := p.Return(); err != nil {
+	if err := p.Restart(); err != nil {
 		t.Error(err)
 	}
 }

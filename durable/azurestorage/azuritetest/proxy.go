@@ -22,18 +22,18 @@ import (
 type Fault int
 
 const (
-	// Pass is no fault.
-	Pass Fault = iota
+	// NoFault is no fault.
+	NoFault Fault = iota
 	// Drop closes the caller's connection. The service does not receive the request.
 	Drop
-	// DropAnswer delivers the request and closes the caller's connection without a response.
-	DropAnswer
+	// DropResponse delivers the request and closes the caller's connection without a response.
+	DropResponse
 	// Cut delivers the request and closes the caller's connection in the middle of the response.
 	Cut
 	// Twice delivers the request two times in succession. The caller gets the second response.
 	Twice
 	// Abandon delivers the request and then closes both connections, as if the caller had
-	// disconnected, unless the response arrives within Fate.Hold after the delivery.
+	// disconnected, unless the response arrives within Handling.ResponseDelay after the delivery.
 	Abandon
 	// Refuse returns 503 ServerBusy with a Retry-After of one second. The service does not receive
 	// the request.
@@ -45,20 +45,20 @@ func (f Fault) String() string {
 	return [...]string{"passed", "dropped", "answer dropped", "answer cut", "delivered twice", "abandoned", "refused"}[f]
 }
 
-// A Fate defines how a [Proxy] handles a request. The zero Fate delivers the request and returns
-// the response unchanged.
-type Fate struct {
-	// Late is the delay before the request is delivered. The request is delivered even if the
-	// caller disconnects or dies meanwhile.
-	Late time.Duration
-	// Hold is the delay before the caller gets the response.
-	Hold time.Duration
+// A Handling defines how a [Proxy] handles a request. The zero Handling delivers the request and
+// returns the response unchanged.
+type Handling struct {
+	// DeliveryDelay is the delay before the request is delivered. The request is delivered even if
+	// the caller disconnects or dies meanwhile.
+	DeliveryDelay time.Duration
+	// ResponseDelay is the delay before the caller gets the response.
+	ResponseDelay time.Duration
 	// Fault is the fault to inject.
 	Fault Fault
 }
 
 // A Plan returns the fate of each request. It must be safe for concurrent use.
-type Plan func(Call) Fate
+type Plan func(Call) Handling
 
 // A Proxy forwards the requests of other processes to services and injects delays and faults.
 // Create it with [NewProxy]. Without a plan it forwards all requests unchanged. It buffers whole
@@ -137,15 +137,15 @@ func (p *Proxy) Service(name, endpoint string) (string, error) {
 	return through.String(), nil
 }
 
-// Follow sets the plan for the following requests. A nil plan forwards all requests unchanged.
-func (p *Proxy) Follow(plan Plan) {
+// SetPlan sets the plan for the following requests. A nil plan forwards all requests unchanged.
+func (p *Proxy) SetPlan(plan Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plan = plan
 }
 
-// Leave closes all connections and makes the proxy reject new ones until [Proxy.Return].
-func (p *Proxy) Leave() {
+// Stop closes all connections and makes the proxy reject new ones until [Proxy.Restart].
+func (p *Proxy) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.fronts {
@@ -157,8 +157,8 @@ func (p *Proxy) Leave() {
 	}
 }
 
-// Return makes the proxy accept connections again after [Proxy.Leave], at the same addresses.
-func (p *Proxy) Return() error {
+// Restart makes the proxy accept connections again after [Proxy.Stop], at the same addresses.
+func (p *Proxy) Restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.fronts {
@@ -180,11 +180,11 @@ func (p *Proxy) Faults() map[Fault]int {
 }
 
 // decide returns the fate of a request and counts its fault.
-func (p *Proxy) decide(call Call) Fate {
+func (p *Proxy) decide(call Call) Handling {
 	p.mu.Lock()
 	plan := p.plan
 	p.mu.Unlock()
-	var fate Fate
+	var fate Handling
 	if plan != nil {
 		fate = plan(call)
 	}
@@ -212,7 +212,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the caller has disconnected
 	}
 	fate := f.proxy.decide(f.call(r, body))
-	time.Sleep(fate.Late)
+	time.Sleep(fate.DeliveryDelay)
 	// A request in flight arrives even if the caller disconnects.
 	ctx := context.WithoutCancel(r.Context())
 	deliveries := 1
@@ -231,9 +231,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
-			time.AfterFunc(fate.Hold, cancel)
+			time.AfterFunc(fate.ResponseDelay, cancel)
 		}})
-	case Pass, DropAnswer, Cut:
+	case NoFault, DropResponse, Cut:
 	}
 	var got *answer
 	for range deliveries {
@@ -242,14 +242,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if fate.Fault != Abandon {
-		time.Sleep(fate.Hold)
+		time.Sleep(fate.ResponseDelay)
 	}
 	switch fate.Fault {
-	case DropAnswer:
+	case DropResponse:
 		panic(http.ErrAbortHandler)
 	case Cut:
 		got.cut(w)
-	case Pass, Drop, Twice, Abandon, Refuse:
+	case NoFault, Drop, Twice, Abandon, Refuse:
 		header := w.Header()
 		maps.Copy(header, got.header)
 		header.Del("Connection")

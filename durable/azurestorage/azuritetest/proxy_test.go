@@ -43,8 +43,8 @@ func proxied(t *testing.T, plan Plan) (p *Proxy, url string, served func() []str
 	}))
 	t.Cleanup(service.Close)
 	p = NewProxy()
-	t.Cleanup(p.Leave)
-	p.Follow(plan)
+	t.Cleanup(p.Stop)
+	p.SetPlan(plan)
 	url, err := p.Service("echo", service.URL+"/some")
 	if err != nil {
 		t.Fatal(err)
@@ -78,24 +78,24 @@ func post(ctx context.Context, url, text string) (string, error) {
 func TestProxy_FollowsItsPlan(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for _, test := range []struct {
-		fate   Fate
+		fate   Handling
 		text   string
 		served []string
 		answer bool
 	}{
-		{Fate{}, "a", []string{"a"}, true},
-		{Fate{Late: time.Millisecond, Hold: time.Millisecond}, "a", []string{"a"}, true},
-		{Fate{Fault: Drop}, "a", nil, false},
-		{Fate{Fault: DropAnswer}, "a", []string{"a"}, false},
-		{Fate{Fault: Cut}, "a", []string{"a"}, false},
-		{Fate{Fault: Cut}, long, []string{long}, false},
-		{Fate{Fault: Twice}, "a", []string{"a", "a"}, true},
-		{Fate{Fault: Refuse}, "a", nil, false},
-		{Fate{Fault: Abandon, Hold: 100 * time.Millisecond}, "wait", []string{"wait", "the caller disconnected"}, false},
+		{Handling{}, "a", []string{"a"}, true},
+		{Handling{DeliveryDelay: time.Millisecond, ResponseDelay: time.Millisecond}, "a", []string{"a"}, true},
+		{Handling{Fault: Drop}, "a", nil, false},
+		{Handling{Fault: DropResponse}, "a", []string{"a"}, false},
+		{Handling{Fault: Cut}, "a", []string{"a"}, false},
+		{Handling{Fault: Cut}, long, []string{long}, false},
+		{Handling{Fault: Twice}, "a", []string{"a", "a"}, true},
+		{Handling{Fault: Refuse}, "a", nil, false},
+		{Handling{Fault: Abandon, ResponseDelay: 100 * time.Millisecond}, "wait", []string{"wait", "the caller disconnected"}, false},
 	} {
 		t.Run(fmt.Sprint(test.fate, " of ", len(test.text)), func(t *testing.T) {
 			asked := make(chan Call, 10)
-			p, url, served := proxied(t, func(call Call) Fate {
+			p, url, served := proxied(t, func(call Call) Handling {
 				asked <- call
 				return test.fate
 			})
@@ -118,10 +118,10 @@ func TestProxy_FollowsItsPlan(t *testing.T) {
 func TestProxy_DeliversADelayedRequestAfterTheCallerDisconnects(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
-	_, url, served := proxied(t, func(Call) Fate {
+	_, url, served := proxied(t, func(Call) Handling {
 		leave()
 		<-gone
-		return Fate{Late: time.Millisecond}
+		return Handling{DeliveryDelay: time.Millisecond}
 	})
 	if _, err := post(ctx, url, "late"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the caller's error is %v, want Canceled", err)
@@ -136,11 +136,11 @@ func TestProxy_RejectsConnectionsWhileItIsStopped(t *testing.T) {
 		if _, err := post(t.Context(), url, "there"); err != nil {
 			t.Fatal(err)
 		}
-		p.Leave()
+		p.Stop()
 		if _, err := post(t.Context(), url, "away"); err == nil {
 			t.Error("a request succeeded while the proxy was stopped")
 		}
-		if err := p.Return(); err != nil {
+		if err := p.Restart(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,14 +152,14 @@ func TestProxy_RejectsConnectionsWhileItIsStopped(t *testing.T) {
 // A plan gets the same calls of real storage requests as a Counter.
 func TestProxy_NamesTheRequestsOfTheSDKs(t *testing.T) {
 	p := NewProxy()
-	t.Cleanup(p.Leave)
+	t.Cleanup(p.Stop)
 	var mu sync.Mutex
 	asked := map[Call]int{}
-	p.Follow(func(call Call) Fate {
+	p.SetPlan(func(call Call) Handling {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[call]++
-		return Fate{}
+		return Handling{}
 	})
 	connection, err := p.Storage(Start(t))
 	if err != nil {
@@ -177,8 +177,8 @@ func TestProxy_NamesTheRequestsOfTheSDKs(t *testing.T) {
 
 func TestWeather_IsTheSameForTheSameSeed(t *testing.T) {
 	calls := []Call{{"queue", "PutMessage", "a"}, {"table", "InsertEntity", "b"}}
-	forecast := func(seed uint64) (fates []Fate) {
-		plan := Weather(seed, 10, time.Second)
+	forecast := func(seed uint64) (fates []Handling) {
+		plan := RandomPlan(seed, 10, time.Second)
 		for i := range 1000 {
 			fates = append(fates, plan(calls[i%2]))
 		}
@@ -192,18 +192,18 @@ func TestWeather_IsTheSameForTheSameSeed(t *testing.T) {
 		t.Error("another seed gives the same fates")
 	}
 	for _, fate := range one {
-		if fate != (Fate{}) {
+		if fate != (Handling{}) {
 			faulty++
 			counts[fate.Fault]++
 		}
-		if fate.Late >= time.Second || fate.Hold >= time.Second {
+		if fate.DeliveryDelay >= time.Second || fate.ResponseDelay >= time.Second {
 			t.Errorf("%+v, want less than a second", fate)
 		}
 	}
 	if faulty < 50 || faulty > 200 {
 		t.Errorf("%d of 1000 requests have a fault, want about 100", faulty)
 	}
-	for _, f := range []Fault{Pass, Drop, DropAnswer, Cut, Twice} {
+	for _, f := range []Fault{NoFault, Drop, DropResponse, Cut, Twice} {
 		if counts[f] == 0 {
 			t.Errorf("no request has the fault %q", f)
 		}

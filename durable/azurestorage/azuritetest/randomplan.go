@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Weather returns a random plan. On average one request in every has a fault or a delay of up to
-// longest; all faults are equally likely. With the same seed, the n-th request for an operation of
-// a service always has the same fate.
-func Weather(seed uint64, every int, longest time.Duration) Plan {
+// RandomPlan returns a random plan. On average one request in every has a fault or a delay of up
+// to longest; all faults are equally likely. With the same seed, the n-th request for an operation
+// of a service always has the same fate.
+func RandomPlan(seed uint64, every int, longest time.Duration) Plan {
 	var mu sync.Mutex
 	asked := map[string]uint64{}
-	return func(call Call) Fate {
+	return func(call Call) Handling {
 		operation := call.Service + " " + call.Name
 		mu.Lock()
 		asked[operation]++
@@ -23,17 +23,17 @@ func Weather(seed uint64, every int, longest time.Duration) Plan {
 		_, _ = hash.Write([]byte(operation)) // never fails
 		random := rand.New(rand.NewPCG(seed, hash.Sum64()+n))
 		if random.IntN(every) > 0 {
-			return Fate{}
+			return Handling{}
 		}
 		wait := time.Duration(random.Int64N(int64(longest)))
-		return [...]Fate{
+		return [...]Handling{
 			{Fault: Drop},
-			{Fault: DropAnswer},
+			{Fault: DropResponse},
 			{Fault: Cut},
 			{Fault: Twice},
-			{Late: wait},
-			{Hold: wait},
-			{Late: wait, Fault: Drop},
+			{DeliveryDelay: wait},
+			{ResponseDelay: wait},
+			{DeliveryDelay: wait, Fault: Drop},
 		}[random.IntN(7)]
 	}
 }

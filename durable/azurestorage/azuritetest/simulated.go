@@ -6,5 +6,5 @@ import "github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 // bubble in which it is created. Its workers are transports.
 type Account = azsim.Account
 
-// Simulated returns an empty account that responds without delay.
-func Simulated() *Account { return azsim.New(azsim.Config{Seed: 1}) }
+// NewSimulatedAccount returns an empty account that responds without delay.
+func NewSimulatedAccount() *Account { return azsim.New(azsim.Config{Seed: 1}) }

@@ -24,7 +24,7 @@ var hubNumber atomic.Int32
 func TestTaskHub_FulfillsTheProviderContract(t *testing.T) {
 	t.Parallel()
 	// The whole suite also runs on simulated accounts.
-	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub {
+	providertest.ExerciseSample(t, 100, providertest.WithoutWrapper, func(t *testing.T) providertest.Hub {
 		t.Parallel()
 		connection := azuritetest.Start(t)
 		cfg := azurestorage.Config{
@@ -59,14 +59,14 @@ func TestTaskHub_FulfillsTheProviderContract(t *testing.T) {
 				alive.Store(false)
 				return open()
 			},
-			Another: func(*testing.T) provider.Provider {
+			OpenEmpty: func(*testing.T) provider.Provider {
 				cfg.TaskHub += "other"
 				return open()
 			},
 			Damage: func(t *testing.T, id string) {
 				azuritetest.Damage(t.Context(), t, connection, nil, cfg.TaskHub, id)
 			},
-			Patience:     patience.Most,
+			Patience:     patience.MaxWait,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
 			Visibility:   6 * time.Second,

@@ -84,7 +84,7 @@ func TestWorker_TakesOverDotNetEntities(t *testing.T) {
 	}
 	t.Run("in Azurite", func(t *testing.T) {
 		t.Parallel()
-		testshare.LeaveToFull(t)
+		testshare.SkipInShortRuns(t)
 		takeOverEntities(t, inAzurite(t))
 	})
 }

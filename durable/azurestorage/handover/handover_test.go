@@ -86,7 +86,7 @@ func TestWorker_TakesOverInAzurite(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			if s.name != "parent" {
-				testshare.LeaveToFull(t)
+				testshare.SkipInShortRuns(t)
 			}
 			s.takeOver(t, inAzurite(t))
 		})

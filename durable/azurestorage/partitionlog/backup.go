@@ -40,7 +40,7 @@ import (
 // cut is the state of a partition up to a certain group.
 type cut struct {
 	*followed
-	share   *share
+	handle  *partitionHandle
 	letters []partition.Outgoing // messages to be sent at read 1 or later, by ascending number
 	mail    []mailbox.Item
 	later   []bloblog.Frame // groups of read 4
@@ -92,9 +92,9 @@ func closeAll(cuts []*cut) {
 
 // cut returns a consistent cut. The caller must close the returned cuts, even if there is an error.
 func (h *Hub) cut(ctx context.Context) (cuts []*cut, err error) {
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		v, err := s.follow(ctx)
-		if errors.Is(err, bloblog.ErrNone) { // the partition was never opened
+		if errors.Is(err, bloblog.ErrNoLog) { // the partition was never opened
 			if err = s.borrow(ctx); err == nil {
 				v, err = s.follow(ctx)
 			}
@@ -102,7 +102,7 @@ func (h *Hub) cut(ctx context.Context) (cuts []*cut, err error) {
 		if err != nil {
 			return cuts, err
 		}
-		c := &cut{followed: v, share: s}
+		c := &cut{followed: v, handle: s}
 		cuts = append(cuts, c)
 		if c.letters, err = v.reader.Outgoing(); err != nil {
 			return cuts, err
@@ -148,12 +148,12 @@ func (c *cut) readMail(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.share.receiverAt(stored)
+	r, err := c.handle.receiverAt(stored)
 	if err != nil {
 		return err
 	}
 	for {
-		batch, err := r.Next(ctx, c.share.hub.moment())
+		batch, err := r.Next(ctx, c.handle.hub.moment())
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (c *cut) grow(all []*cut) (grew bool, err error) {
 	}
 	required := uint64(0) // highest number that a partition has received from this one
 	for _, to := range all {
-		last, err := to.reader.Received(c.share.name())
+		last, err := to.reader.Received(c.handle.name())
 		if err != nil {
 			return false, err
 		}
@@ -228,7 +228,7 @@ type noLog struct{}
 
 func (noLog) Append(uint64, []byte) error { return nil }
 func (noLog) Size() int64                 { return 0 }
-func (noLog) Turn()                       {}
+func (noLog) Rotate()                     {}
 func (noLog) Reserve(int64) error         { return nil }
 func (noLog) Close(bool) error            { return nil }
 
@@ -238,10 +238,10 @@ func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h := c.share.hub
-	cfg := c.share.readerConfig()
-	cfg.Opens = 1 << 22 // new messages get higher numbers than those in the log
-	cfg.Owns = func(id string) bool { return h.share(id) == c.share }
+	h := c.handle.hub
+	cfg := c.handle.readerConfig()
+	cfg.OpenCount = 1 << 22 // new messages get higher numbers than those in the log
+	cfg.Owns = func(id string) bool { return h.partitionOf(id) == c.handle }
 	cfg.Post = func(partition.Outgoing) {} // c.letters contains it
 	s := logstore.New(c.base, noLog{}, layer, h.log)
 	p, err := partition.Open(s, cfg)
@@ -302,9 +302,9 @@ func (c *cut) send(ctx context.Context, parts []*partition.Partition) error {
 	for _, l := range c.letters {
 		to := l.Partition
 		if l.To != "" {
-			to = c.share.hub.numberOf(l.To)
+			to = c.handle.hub.numberOf(l.To)
 		}
-		m := &partition.Mail{Sender: c.share.name(), Requests: []partition.Request{{Number: l.Number, Kind: partition.RequestMessage, Message: l.Record}}}
+		m := &partition.Mail{Sender: c.handle.name(), Requests: []partition.Request{{Number: l.Number, Kind: partition.RequestMessage, Message: l.Record}}}
 		if err := parts[to].Receive(ctx, []*partition.Mail{m}, nil); err != nil {
 			return err
 		}

@@ -24,11 +24,11 @@ const maxRings = 40_000
 
 // ring appends a byte to the bell blob.
 func (h *Hub) ring(ctx context.Context, what byte) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	blocks, err := h.leases.AppendTo(ctx, bellBlob, []byte{what})
 	if err == nil && blocks >= maxRings {
-		return h.leases.Restart(ctx, bellBlob, h.stamp(map[string]string{})) // listeners see from its size that they missed rings
+		return h.leases.ReplaceAppendBlob(ctx, bellBlob, h.stamp(map[string]string{})) // listeners see from its size that they missed rings
 	}
 	if !store.IsBlobGone(err) {
 		return err
@@ -57,7 +57,7 @@ type listener struct {
 // listen reads the new bytes of the bell blob. It wakes this process's owners of partitions with
 // mail and reports whether partitions have new owners. The error is a *[DeletedError].
 func (l *listener) listen(ctx context.Context) (changed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	l.at = time.Now()
 	again := min(l.heard, 1) // the service refuses a read at the end of a blob
@@ -104,9 +104,9 @@ func (l *listener) listenTo(ctx context.Context, size int64, first bool) {
 // have new owners.
 func (h *Hub) handleRings(bytes []byte) (changed bool) {
 	for _, b := range bytes {
-		if int(b) >= len(h.shares) {
+		if int(b) >= len(h.partitions) {
 			changed = changed || b == ownersChanged
-		} else if o := h.shares[b].owner(); o != nil {
+		} else if o := h.partitions[b].owner(); o != nil {
 			o.wake()
 		}
 	}
@@ -121,12 +121,12 @@ func (h *Hub) wakeAll() {
 }
 
 // ringAfter is the time without mail from this process after which its next mail rings the bell. It
-// is shorter than restAfter, so the owner still polls often within this time.
+// is shorter than idleAfter, so the owner still polls often within this time.
 const ringAfter = 10 * time.Second
 
 // announce tells the partition's owner that this process has sent mail. Without an announcement, an
-// idle owner finds the mail within restLook.
-func (s *share) announce(ctx context.Context) {
+// idle owner finds the mail within idlePollInterval.
+func (s *partitionHandle) announce(ctx context.Context) {
 	if o := s.owner(); o != nil {
 		o.wake()
 		return

@@ -48,14 +48,14 @@ func (b *blocked) set(partition int, kind provider.PartitionProblem, err error) 
 	b.all[p] = provider.BlockedPartition{Partition: partition, Problem: kind, Cause: err.Error(), Since: since}
 }
 
-// complainEvery is the interval at which the same message with the same cause is logged.
-const complainEvery = time.Minute
+// warnInterval is the interval at which the same message with the same cause is logged.
+const warnInterval = time.Minute
 
-// shouldLog reports whether the message with this cause has not been logged within complainEvery.
+// shouldLog reports whether the message with this cause has not been logged within warnInterval.
 func (b *blocked) shouldLog(message string, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.logged, func(_ string, at time.Time) bool { return time.Since(at) >= complainEvery })
+	maps.DeleteFunc(b.logged, func(_ string, at time.Time) bool { return time.Since(at) >= warnInterval })
 	key := message + "\x00" + causeOf(err)
 	if _, known := b.logged[key]; known {
 		return false
@@ -85,7 +85,7 @@ func causeOf(err error) string {
 // recordNotOpened records the partitions that the worker should own and cannot open. It clears the
 // problem of all other partitions.
 func (h *Hub) recordNotOpened(failed map[int]error) {
-	for n := range h.shares {
+	for n := range h.partitions {
 		h.blocked.set(n, provider.PartitionNotOpened, failed[n])
 	}
 	for _, n := range slices.Sorted(maps.Keys(failed)) {
@@ -97,7 +97,7 @@ func (h *Hub) recordNotOpened(failed map[int]error) {
 }
 
 // recordMailRead records the result of the owner's last poll of the mailbox.
-func (s *share) recordMailRead(err error) {
+func (s *partitionHandle) recordMailRead(err error) {
 	s.hub.blocked.set(s.number, provider.PartitionMailUnread, err)
 	const message = "cannot read the mail of a partition; trying again; health/ready lists all such partitions"
 	if err != nil && s.hub.blocked.shouldLog(message, err) {
@@ -113,7 +113,7 @@ func (h *Hub) BlockedPartitions() (all []provider.BlockedPartition, every bool) 
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Problem, b.Problem))
 	})
 	serves := slices.ContainsFunc(h.owners(), func(o *owner) bool {
-		_, unread := h.blocked.all[problem{o.share.number, provider.PartitionMailUnread}]
+		_, unread := h.blocked.all[problem{o.handle.number, provider.PartitionMailUnread}]
 		return !unread
 	})
 	return all, len(all) > 0 && !serves

@@ -38,7 +38,7 @@ func (h *Hub) compact(ctx context.Context) (before, after int64, err error) {
 		return 0, 0, err
 	}
 	var failures []error
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		err := s.compact(ctx)
 		if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
 			return before, 0, fmt.Errorf("%w: %w", provider.ErrHubBusy, held)
@@ -61,7 +61,7 @@ func (h *Hub) size(ctx context.Context) (bytes int64, err error) {
 }
 
 // compact makes a partition without an owner as small as possible.
-func (s *share) compact(ctx context.Context) (err error) {
+func (s *partitionHandle) compact(ctx context.Context) (err error) {
 	log, left, err := bloblog.Open(ctx, s.logConfig())
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *share) compact(ctx context.Context) (err error) {
 		return err
 	}
 	for layer.Last = left.Last; layer.Last < left.Last+2; layer.Last++ { // the log keeps the blob before the current one
-		log.Turn()
+		log.Rotate()
 		if err := log.Append(layer.Last+1, nil); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestHub_KeepsThePromisesOfAProvider(t *testing.T) {
 
 func TestHub_KeepsThePromisesOfAProviderInAzurite(t *testing.T) {
 	t.Parallel()
-	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub {
+	providertest.ExerciseSample(t, 100, providertest.WithoutWrapper, func(t *testing.T) providertest.Hub {
 		t.Parallel()
 		connection := azuritetest.Start(t)
 		hub := exercised(t, connection, func() (transport policy.Transporter, kill func()) {
@@ -49,7 +49,7 @@ func TestHub_KeepsThePromisesOfAProviderInAzurite(t *testing.T) {
 			alive.Store(true)
 			return azuritetest.WhileAlive(connection, alive), func() { alive.Store(false) }
 		})
-		hub.Patience, hub.Quiet = patience.Most, 100*time.Millisecond
+		hub.Patience, hub.Quiet = patience.MaxWait, 100*time.Millisecond
 		return hub
 	})
 }
@@ -112,7 +112,7 @@ func exercised(t *testing.T, connection string, newProcess func() (transport pol
 			kill()
 			return open()
 		},
-		Another: func(*testing.T) provider.Provider {
+		OpenEmpty: func(*testing.T) provider.Provider {
 			defer func(name string) { cfg.TaskHub = name }(cfg.TaskHub)
 			cfg.TaskHub += "other"
 			defer func(h *partitionlog.Hub, f func()) { hub, kill = h, f }(hub, kill)

@@ -25,13 +25,13 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 		return err
 	}
 	var all []*owner
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		s.held.Add(1)
 		defer func() {
 			s.held.Add(-1)
 			_ = s.close() // else its lease expires
 		}()
-		o, err := s.take(ctx)
+		o, err := s.acquire(ctx)
 		if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
 			return fmt.Errorf("%w: %w", provider.ErrHubBusy, held)
 		}

@@ -21,8 +21,8 @@ func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after 
 	if err := h.ensure(ctx); err != nil {
 		return nil, nil, err
 	}
-	s := h.shares[0]
-	o, err := s.take(ctx)
+	s := h.partitions[0]
+	o, err := s.acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,10 +51,10 @@ func (h *Hub) Flush(ctx context.Context, number, times int) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
 	}
-	o, err := h.shares[number].take(ctx)
+	o, err := h.partitions[number].acquire(ctx)
 	for n := 0; err == nil && n < times; n++ {
 		err = o.Update(ctx, func(t *logstore.Txn) error {
-			o.store.Limits.Flush = 1
+			o.store.Limits.FlushSize = 1
 			t.Put(0, fmt.Append(nil, "key", n), []byte("value"))
 			return nil
 		})
@@ -68,14 +68,14 @@ func (h *Hub) Flush(ctx context.Context, number, times int) error {
 }
 
 // Named returns the number of files in the base of a partition that this process owns.
-func (h *Hub) Named(number int) int { return len(h.shares[number].owner().base.Names()) }
+func (h *Hub) Named(number int) int { return len(h.partitions[number].owner().base.Names()) }
 
 // Damage makes the record of an instance undecodable.
 func (h *Hub) Damage(ctx context.Context, id string) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
 	}
-	o, err := h.share(id).take(ctx)
+	o, err := h.partitionOf(id).acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (h *Hub) SendDirectly(ctx context.Context, msg provider.TaskMessage) error 
 	if err := h.ensure(ctx); err != nil {
 		return err
 	}
-	if _, err := h.share(msg.Target.InstanceID).take(ctx); err != nil {
+	if _, err := h.partitionOf(msg.Target.InstanceID).acquire(ctx); err != nil {
 		return err
 	}
 	return h.Send(ctx, msg)
@@ -103,16 +103,16 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	if err := h.ensure(ctx); err != nil {
 		return 0, err
 	}
-	from, err := h.shares[0].take(ctx)
+	from, err := h.partitions[0].acquire(ctx)
 	if err != nil {
 		return 0, err
 	}
-	to, err := h.shares[1].take(ctx)
+	to, err := h.partitions[1].acquire(ctx)
 	if err != nil {
 		return 0, err
 	}
 	id := "a"
-	for n := 0; h.share(id) != h.shares[1]; n++ {
+	for n := 0; h.partitionOf(id) != h.partitions[1]; n++ {
 		id = fmt.Sprint("a", n)
 	}
 	mail := func(number uint64) *partition.Mail {
@@ -120,16 +120,16 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 		if err != nil {
 			panic(err)
 		}
-		return &partition.Mail{Sender: from.share.name(), Requests: []partition.Request{{Number: number, Message: record}}}
+		return &partition.Mail{Sender: from.handle.name(), Requests: []partition.Request{{Number: number, Message: record}}}
 	}
 	time.Sleep(10 * time.Second) // until the mailbox is polled rarely
 	c := from.couriers[1]
-	c.sender = mailbox.NewSender(to.share.mailConfig())
+	c.sender = mailbox.NewSender(to.handle.mailConfig())
 	if err := sendMail(ctx, c.sender, mail(1), neverFinal); err != nil {
 		return 0, err
 	}
 	c.mailed = h.moment()
-	if !c.bring(mail(2)) {
+	if !c.deliver(mail(2)) {
 		return 0, errors.New("the mail was not delivered")
 	}
 	time.Sleep(10 * time.Second) // until the mailbox was polled
@@ -139,9 +139,9 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 
 // Roll makes the log of a partition continue in its third blob.
 func (h *Hub) Roll(ctx context.Context, number int) error {
-	o, err := h.shares[number].take(ctx)
+	o, err := h.partitions[number].acquire(ctx)
 	for round := 0; err == nil && round < 2; round++ {
-		o.log.Turn()
+		o.log.Rotate()
 		err = o.Update(ctx, func(t *logstore.Txn) error {
 			t.Put(0, fmt.Append(nil, "key", round), []byte("value"))
 			return nil
@@ -153,11 +153,11 @@ func (h *Hub) Roll(ctx context.Context, number int) error {
 // FlushBase writes the records of a partition to its base without adding a record to the table of
 // instances.
 func (h *Hub) FlushBase(ctx context.Context, number int) error {
-	o, err := h.shares[number].take(ctx)
+	o, err := h.partitions[number].acquire(ctx)
 	if err != nil {
 		return err
 	}
-	err = o.Update(ctx, func(*logstore.Txn) error { o.store.Limits.Flush = 1; return nil })
+	err = o.Update(ctx, func(*logstore.Txn) error { o.store.Limits.FlushSize = 1; return nil })
 	if err == nil {
 		err = o.SetImported(ctx) // writes a record
 	}
@@ -171,5 +171,5 @@ func (h *Hub) FlushBase(ctx context.Context, number int) error {
 
 // Read calls f with the records of a partition, as the calls of clients do.
 func (h *Hub) Read(ctx context.Context, number int, f func() error) error {
-	return h.shares[number].read(ctx, func(*partition.Reader) error { return f() })
+	return h.partitions[number].read(ctx, func(*partition.Reader) error { return f() })
 }

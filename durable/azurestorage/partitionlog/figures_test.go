@@ -263,7 +263,7 @@ func (f figure) log(t *testing.T, what string, orchestrations int) {
 // has the results of -figures=1000.
 func TestFigures_OnAStandardAccount(t *testing.T) {
 	t.Parallel()
-	testshare.LeaveToFull(t)
+	testshare.SkipInShortRuns(t)
 	const netherite = 1708
 	n, workers, linear, reads := 400, 3, 0.6, 0.75 // the start-up phase weighs heavily in a short run
 	if *figures > 0 {

@@ -16,9 +16,9 @@ import (
 
 // follower reads a partition of another process from its base and log.
 type follower struct {
-	share *share
-	busy  chan struct{} // held while the log is read
-	view  *followed     // nil until the log was read
+	handle *partitionHandle
+	busy   chan struct{} // held while the log is read
+	view   *followed     // nil until the log was read
 }
 
 // followed is a partition's state as read by a follower.
@@ -51,7 +51,7 @@ func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) 
 	}
 }
 
-// turn names a resource of a partition that callers share, for [chance.TakeTurn].
+// turn names a resource of a partition that callers share, for [chance.AwaitTurn].
 type turn struct {
 	resource  string
 	partition int
@@ -74,7 +74,7 @@ func (f *follower) lock(ctx context.Context) error {
 // current returns the partition's state as of since or later. Callers that arrive during a read of
 // the log share the next read.
 func (f *follower) current(ctx context.Context, since time.Time) (*followed, error) {
-	chance.TakeTurn(ctx, turn{"follow", f.share.number}, nil)
+	chance.AwaitTurn(ctx, turn{"follow", f.handle.number}, nil)
 	if err := f.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (f *follower) current(ctx context.Context, since time.Time) (*followed, err
 		}
 	}
 	if f.view == nil {
-		v, err := f.share.follow(ctx)
+		v, err := f.handle.follow(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -126,11 +126,11 @@ func (f *follower) forget() {
 }
 
 // follow opens a reader of the partition's log.
-func (s *share) follow(ctx context.Context) (*followed, error) {
+func (s *partitionHandle) follow(ctx context.Context) (*followed, error) {
 	return s.followLog(ctx, s.logConfig())
 }
 
-func (s *share) followLog(ctx context.Context, cfg bloblog.Config) (*followed, error) {
+func (s *partitionHandle) followLog(ctx context.Context, cfg bloblog.Config) (*followed, error) {
 	log, left, err := bloblog.OpenReader(ctx, cfg)
 	if err != nil {
 		return nil, err

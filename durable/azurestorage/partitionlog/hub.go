@@ -36,14 +36,14 @@ type Hub struct {
 	usage  func() []provider.Usage
 	sender string // name of this process as a sender of mail
 
-	blocked  blocked
-	moments  atomic.Int64  // last result of moment
-	creation chan struct{} // held while the hub is created or hub.json is read
-	ready    atomic.Bool   // id and chains are set
-	imported atomic.Bool   // a partition that this process opened contains imported data
-	id       string
-	chains   creation
-	shares   []*share
+	blocked    blocked
+	moments    atomic.Int64  // last result of moment
+	creation   chan struct{} // held while the hub is created or hub.json is read
+	ready      atomic.Bool   // id and chains are set
+	imported   atomic.Bool   // a partition that this process opened contains imported data
+	id         string
+	chains     creation
+	partitions []*partitionHandle
 
 	worker
 	life      context.Context // ends with Close, or when the hub is found deleted
@@ -52,15 +52,15 @@ type Hub struct {
 }
 
 var (
-	_ provider.Provider     = (*Hub)(nil)
-	_ provider.Awaiter      = (*Hub)(nil)
-	_ provider.LoadReporter = (*Hub)(nil)
-	_ provider.Checker      = (*Hub)(nil)
-	_ provider.Purger       = (*Hub)(nil)
-	_ provider.Rewinder     = (*Hub)(nil)
-	_ provider.Placer       = (*Hub)(nil)
-	_ provider.Portable     = (*Hub)(nil)
-	_ provider.Exact        = (*Hub)(nil)
+	_ provider.Provider        = (*Hub)(nil)
+	_ provider.Awaiter         = (*Hub)(nil)
+	_ provider.LoadReporter    = (*Hub)(nil)
+	_ provider.Checker         = (*Hub)(nil)
+	_ provider.Purger          = (*Hub)(nil)
+	_ provider.Rewinder        = (*Hub)(nil)
+	_ provider.QueuePositioner = (*Hub)(nil)
+	_ provider.Portable        = (*Hub)(nil)
+	_ provider.ExactlyOnce     = (*Hub)(nil)
 
 	_ provider.UsageReporter     = (*Hub)(nil)
 	_ provider.PartitionReporter = (*Hub)(nil)
@@ -112,13 +112,13 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 	}
 	h := &Hub{
 		cfg: cfg, log: cfg.Logger.With("taskHub", cfg.TaskHub), meter: meter, usage: clients.Usage,
-		blobs: container(clients.Bounded, names.Log()), leases: container(clients.Urgent, names.Log()), queues: container(clients.Urgent, names.AppLease()),
+		blobs: container(clients.Bounded, names.PartitionLogContainer()), leases: container(clients.Urgent, names.PartitionLogContainer()), queues: container(clients.Urgent, names.AppLeaseContainer()),
 		cache: runs.NewCache(32<<20, 32<<20), sender: partition.ClientSender(uuid.NewString()),
 		creation: make(chan struct{}, 1), worker: newWorker(),
 	}
 	h.life, h.end = context.WithCancelCause(context.Background())
 	for n := range cfg.PartitionCount {
-		h.shares = append(h.shares, newShare(h, n))
+		h.partitions = append(h.partitions, newPartitionHandle(h, n))
 	}
 	return h, nil
 }
@@ -134,7 +134,7 @@ func (h *Hub) untilClosed(ctx context.Context) (context.Context, func()) {
 }
 
 // ContainerName returns the name of a hub's container.
-func ContainerName(taskHub string) string { return wire.NewHubNames(taskHub).Log() }
+func ContainerName(taskHub string) string { return wire.NewHubNames(taskHub).PartitionLogContainer() }
 
 // Close releases the partitions that this process acquired for clients. Call it after Run has
 // returned.
@@ -142,7 +142,7 @@ func (h *Hub) Close() error {
 	h.end(ErrClosed)
 	h.borrowing.Wait()
 	var errs []error
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
@@ -152,13 +152,13 @@ func (h *Hub) Close() error {
 // process; clock readings may be equal.
 func (h *Hub) moment() int64 { return h.moments.Add(1) }
 
-// share returns the partition that an instance belongs to.
-func (h *Hub) share(id string) *share { return h.shares[h.numberOf(id)] }
+// partitionOf returns the partition that an instance belongs to.
+func (h *Hub) partitionOf(id string) *partitionHandle { return h.partitions[h.numberOf(id)] }
 
 func (h *Hub) numberOf(id string) int {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(id))
-	return int(sum.Sum32() % uint32(len(h.shares)))
+	return int(sum.Sum32() % uint32(len(h.partitions)))
 }
 
 // StartInstance implements [provider.Client].
@@ -170,7 +170,7 @@ func (h *Hub) StartInstance(ctx context.Context, msg provider.TaskMessage, refus
 	if err != nil {
 		return err
 	}
-	return h.share(msg.Target.InstanceID).ask(ctx, partition.Request{Kind: partition.RequestStart, Message: record, Refuse: refuse},
+	return h.partitionOf(msg.Target.InstanceID).request(ctx, partition.Request{Kind: partition.RequestStart, Message: record, Refuse: refuse},
 		func(p *partition.Partition) error { return p.StartInstance(ctx, msg, refuse) })
 }
 
@@ -181,7 +181,7 @@ func (h *Hub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	}
 	record, err := partition.EncodeMessage(msg)
 	if err == nil {
-		err = h.share(msg.Target.InstanceID).ask(ctx, partition.Request{Kind: partition.RequestMessage, Message: record},
+		err = h.partitionOf(msg.Target.InstanceID).request(ctx, partition.Request{Kind: partition.RequestMessage, Message: record},
 			func(p *partition.Partition) error { return p.Send(ctx, msg) })
 	}
 	if err != nil {
@@ -192,7 +192,7 @@ func (h *Hub) Send(ctx context.Context, msg provider.TaskMessage) error {
 
 // Purge implements [provider.Purger].
 func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	return h.share(id).ask(ctx, partition.Request{Kind: partition.RequestPurge, ID: id, Seen: seen},
+	return h.partitionOf(id).request(ctx, partition.Request{Kind: partition.RequestPurge, ID: id, Seen: seen},
 		func(p *partition.Partition) error { return p.Purge(ctx, id, seen) })
 }
 
@@ -205,9 +205,9 @@ func (h *Hub) Check(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil {
 		return err
 	}
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		if o := s.owner(); o != nil {
-			if err := o.Check(ctx); err != nil && !o.hasGone(err) {
+			if err := o.Check(ctx); err != nil && !o.isEnd(err) {
 				return err
 			}
 		}
@@ -221,7 +221,7 @@ const maxWaiting = 5000
 
 // IsBusy implements [provider.Checker].
 func (h *Hub) IsBusy() bool {
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		if o := s.owner(); o != nil && o.Waiting() > maxWaiting || s.mail.isBusy() {
 			return true
 		}

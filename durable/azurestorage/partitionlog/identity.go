@@ -41,7 +41,7 @@ const (
 	created  creation = "created"
 )
 
-var infoName = wire.HubNames{}.LogInfo()
+var infoName = wire.HubNames{}.PartitionLogInfoBlob()
 
 // ensure creates the hub if it does not exist, and reads hub.json. Calls after a success do
 // nothing.
@@ -75,9 +75,9 @@ func (h *Hub) ensure(ctx context.Context) error {
 // warnOfQueues logs a warning if the account has a hub of the same name in queues and tables. An
 // app whose storage type was changed by mistake would see an empty hub.
 func (h *Hub) warnOfQueues(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	if _, err := h.queues.ReadPart(ctx, wire.NewHubNames(h.cfg.TaskHub).AppLeaseInfo(), 0, 0); err == nil { // else it does not exist, or the request failed
+	if _, err := h.queues.ReadPart(ctx, wire.NewHubNames(h.cfg.TaskHub).AppLeaseInfoBlob(), 0, 0); err == nil { // else it does not exist, or the request failed
 		h.log.Warn("the storage account also has a task hub of this name in queues and tables; this app does not see its instances. "+
 			"Set storageProvider.type to azureStorage to use that hub, copy it with `hub copy azurestorage partitionlog`, or delete it",
 			"container", h.queues.Name)
@@ -204,7 +204,7 @@ func (h *Hub) createChains(ctx context.Context, info hubInfo, etag string) error
 		}
 		return err
 	}
-	err := store.Each(ctx, createsAtOnce, h.shares, func(ctx context.Context, _ int, s *share) error {
+	err := store.ForEach(ctx, createsAtOnce, h.partitions, func(ctx context.Context, _ int, s *partitionHandle) error {
 		log, mail := s.logConfig(), s.mailConfig()
 		log.Hub, log.Confirm, mail.Hub, mail.Confirm = info.ID, confirm, info.ID, confirm
 		if err := bloblog.Create(ctx, log); err != nil {
@@ -226,7 +226,7 @@ func (h *Hub) createChains(ctx context.Context, info hubInfo, etag string) error
 const createsAtOnce = 16
 
 // missingLog returns nil if the partition's log was never created, else an error.
-func (s *share) missingLog(ctx context.Context) error {
+func (s *partitionHandle) missingLog(ctx context.Context) error {
 	if err := s.hub.confirm(ctx); err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (s *share) missingLog(ctx context.Context) error {
 
 // hadLog reports whether the partition certainly had a log at some time. blobs lists the blobs of
 // the hub or the partition; it is not needed if the log was created with the hub.
-func (s *share) hadLog(blobs []store.BlobInfo) bool {
+func (s *partitionHandle) hadLog(blobs []store.BlobInfo) bool {
 	return s.hub.chains == created || wasUsed(blobs, s.prefix)
 }
 

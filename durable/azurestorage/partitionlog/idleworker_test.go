@@ -131,7 +131,7 @@ func TestLoad_UsesTheLastHeartbeatsByTheClockOfTheStorage(t *testing.T) {
 			if err != nil || load.Workers != 1 || load.Owners[0] != "w" || load.Owners[1] != "w" {
 				s.Errorf("with a clock that is ahead by %v: %+v, %v; want one worker", ahead, load, err)
 			}
-			if place, err := reader.Place(s.Context(), "a"); err != nil || place.Owner != "w" {
+			if place, err := reader.QueuePosition(s.Context(), "a"); err != nil || place.Owner != "w" {
 				s.Errorf("with a clock that is ahead by %v: the place is %+v, %v; want the owner", ahead, place, err)
 			}
 			if err := reader.Close(); err != nil {

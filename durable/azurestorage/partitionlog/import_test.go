@@ -16,13 +16,13 @@ func TestHub_IsNotExactAfterAnImport(t *testing.T) {
 		if err := worker.Check(s.Context()); err != nil { // opens the hub
 			s.Fatal(err)
 		}
-		if !worker.IsExact() {
+		if !worker.IsExactlyOnce() {
 			s.Error("a new hub is not exact; want exact")
 		}
 		if err := filler.Import(s.Context(), func(provider.HubWriter) error { return nil }); err != nil {
 			s.Fatal(err)
 		}
-		if filler.IsExact() {
+		if filler.IsExactlyOnce() {
 			s.Error("a hub that this process has filled is exact; want not exact")
 		}
 		if err := filler.Close(); err != nil {
@@ -30,7 +30,7 @@ func TestHub_IsNotExactAfterAnImport(t *testing.T) {
 		}
 		stop := s.work(worker)
 		time.Sleep(time.Minute)
-		if worker.IsExact() {
+		if worker.IsExactlyOnce() {
 			s.Error("a hub that another process has filled is exact; want not exact")
 		}
 		stop()

@@ -17,7 +17,7 @@ import (
 
 // clientMail sends the requests of this process's clients to a partition.
 type clientMail struct {
-	share  *share
+	handle *partitionHandle
 	sender *mailbox.Sender
 
 	mu      sync.Mutex // protects the fields below
@@ -44,7 +44,7 @@ type posted struct {
 // while mail is being sent share the next mail.
 func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, error) {
 	p := &posted{Request: r, done: make(chan error, 1)}
-	chance.TakeTurn(ctx, turn{"mail", c.share.number}, nil)
+	chance.AwaitTurn(ctx, turn{"mail", c.handle.number}, nil)
 	c.mu.Lock()
 	c.last++
 	p.Number = c.last
@@ -111,7 +111,7 @@ func nextMail[T any](all []T, message func(T) []byte) (next, rest []T) {
 // run sends pending requests until none is left. It repeats mail with unknown result, with the same
 // request numbers, until the hub is closed. So no later mail can overtake it.
 func (c *clientMail) run(ctx context.Context) {
-	ctx, stop := c.share.hub.untilClosed(ctx)
+	ctx, stop := c.handle.hub.untilClosed(ctx)
 	defer stop()
 	for {
 		c.mu.Lock()
@@ -121,7 +121,7 @@ func (c *clientMail) run(ctx context.Context) {
 			c.mu.Unlock()
 			return
 		}
-		m := &partition.Mail{Sender: c.share.hub.sender, Answered: all[0].Number - 1}
+		m := &partition.Mail{Sender: c.handle.hub.sender, Answered: all[0].Number - 1}
 		for _, p := range all {
 			m.Requests = append(m.Requests, p.Request)
 		}
@@ -129,18 +129,18 @@ func (c *clientMail) run(ctx context.Context) {
 			m.Answered = min(m.Answered, number-1)
 		}
 		if c.sender == nil {
-			c.sender = mailbox.NewSender(c.share.mailConfig())
+			c.sender = mailbox.NewSender(c.handle.mailConfig())
 		}
 		c.mu.Unlock()
 		err := sendMail(ctx, c.sender, m, isFinal)
-		if err != nil && c.share.hub.life.Err() != nil {
-			err = fmt.Errorf("%w; the requests in flight may have arrived", context.Cause(c.share.hub.life))
+		if err != nil && c.handle.hub.life.Err() != nil {
+			err = fmt.Errorf("%w; the requests in flight may have arrived", context.Cause(c.handle.hub.life))
 		}
 		c.mu.Lock()
-		c.mailed = c.share.hub.moment()
+		c.mailed = c.handle.hub.moment()
 		c.mu.Unlock()
 		if err == nil {
-			c.share.announce(ctx)
+			c.handle.announce(ctx)
 		}
 		for _, p := range all {
 			p.done <- err
@@ -176,7 +176,7 @@ func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final 
 	doubt := false
 	for gap := 50 * time.Millisecond; ; gap = min(2*gap, 5*time.Second) {
 		err = to.Send(ctx, b, label)
-		doubt = doubt || errors.Is(err, mailbox.ErrDoubt)
+		doubt = doubt || errors.Is(err, mailbox.ErrUncertain)
 		if err == nil || final(err, doubt) || !pause.For(ctx, gap) {
 			return err
 		}
@@ -186,7 +186,7 @@ func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final 
 // courier delivers the messages of one partition to another partition, in order.
 type courier struct {
 	owner  *owner
-	to     *share
+	to     *partitionHandle
 	sender *mailbox.Sender
 	mailed int64 // moment after the last mail was sent, possibly by an earlier owner
 
@@ -216,7 +216,7 @@ func (c *courier) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pending) > 0 && !c.running {
-		c.running = c.owner.begin(c.run)
+		c.running = c.owner.spawn(c.run)
 	}
 }
 
@@ -232,23 +232,23 @@ func (c *courier) run() {
 			return
 		}
 		c.mu.Unlock()
-		m := &partition.Mail{Sender: c.owner.share.name()}
+		m := &partition.Mail{Sender: c.owner.handle.name()}
 		for _, l := range all {
 			m.Requests = append(m.Requests, partition.Request{Number: l.Number, Kind: partition.RequestMessage, Message: l.Record})
 		}
-		if c.bring(m) {
+		if c.deliver(m) {
 			c.owner.Sent(all)
 		}
 	}
 }
 
-// bring delivers mail to its partition: directly if this process owns that partition, otherwise
+// deliver delivers mail to its partition: directly if this process owns that partition, otherwise
 // through the mailbox. It reports whether the mail is durable there.
 //
 // Direct mail bypasses the mailbox. Mail with lower numbers that arrives later would count as
-// received. So bring first waits until the receiver has received all earlier mail of this
+// received. So deliver first waits until the receiver has received all earlier mail of this
 // partition.
-func (c *courier) bring(m *partition.Mail) bool {
+func (c *courier) deliver(m *partition.Mail) bool {
 	ctx := c.owner.over
 	if o := c.to.owner(); o != nil && o.drainSince(ctx, c.mailed) == nil {
 		if err := o.Receive(ctx, []*partition.Mail{m}, nil); err == nil {

@@ -19,10 +19,10 @@ import (
 // owner is a partition that this process owns.
 type owner struct {
 	*partition.Partition
-	share *share
-	log   *bloblog.Log
-	base  *runs.Base
-	store *logstore.Store
+	handle *partitionHandle
+	log    *bloblog.Log
+	base   *runs.Base
+	store  *logstore.Store
 
 	over     context.Context // ends when the partition is released or lost
 	end      context.CancelFunc
@@ -33,17 +33,17 @@ type owner struct {
 
 	opened   int64             // moment of opening
 	receiver *mailbox.Receiver // used by receive
-	look     chan struct{}     // makes receive poll the mailbox now
+	pollNow  chan struct{}     // makes receive poll the mailbox now
 
-	mu      sync.Mutex // protects the fields below
-	drained int64      // all mail that was in the mailbox at this moment has been received
-	looking *look
-	serving context.CancelFunc // ends Run; nil if it does not run
-	served  chan struct{}
+	mu          sync.Mutex // protects the fields below
+	drained     int64      // all mail that was in the mailbox at this moment has been received
+	currentPoll *mailPoll
+	serving     context.CancelFunc // ends Run; nil if it does not run
+	served      chan struct{}
 }
 
-// look is one poll of the mailbox.
-type look struct {
+// mailPoll is one poll of the mailbox.
+type mailPoll struct {
 	begun bool          // guarded by owner.mu
 	over  chan struct{} // closed at the end of the poll
 	err   error         // result of the poll; set before over is closed
@@ -54,8 +54,8 @@ var errNotOwner = errors.New("another process may own the partition now")
 
 // openOwner acquires a partition and opens it. If another process owns it, the error is a
 // *[bloblog.HeldError].
-func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
-	o := &owner{share: s, look: make(chan struct{}, 1), looking: &look{over: make(chan struct{})}}
+func openOwner(ctx context.Context, s *partitionHandle) (_ *owner, err error) {
+	o := &owner{handle: s, pollNow: make(chan struct{}, 1), currentPoll: &mailPoll{over: make(chan struct{})}}
 	var left *bloblog.Recovered
 	if o.log, left, err = bloblog.Open(ctx, s.logConfig()); err != nil {
 		return nil, err
@@ -81,13 +81,13 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	}
 	layer.Last = left.Last
 	o.store = logstore.New(o.base, o.log, layer, s.hub.log)
-	for to := range s.hub.shares {
-		o.couriers = append(o.couriers, &courier{owner: o, to: s.hub.shares[to], mailed: s.hub.moment()})
+	for to := range s.hub.partitions {
+		o.couriers = append(o.couriers, &courier{owner: o, to: s.hub.partitions[to], mailed: s.hub.moment()})
 	}
 	cfg := s.readerConfig()
-	cfg.Slow = true
-	cfg.Opens, cfg.Crashes = left.Opens, left.Crashes
-	cfg.Owns = func(id string) bool { return s.hub.share(id) == s }
+	cfg.HighLatency = true
+	cfg.OpenCount, cfg.CrashCount = left.OpenCount, left.CrashCount
+	cfg.Owns = func(id string) bool { return s.hub.partitionOf(id) == s }
 	cfg.Post = func(m partition.Outgoing) {
 		if m.To != "" {
 			m.Partition = s.hub.numberOf(m.To)
@@ -95,7 +95,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 		o.couriers[m.Partition].post(m)
 	}
 	cfg.Readable = func() error {
-		if o.isOver() {
+		if o.hasEnded() {
 			return errNotOwner
 		}
 		return nil
@@ -112,14 +112,14 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 		return nil, err
 	}
 	o.opened = s.hub.moment()
-	o.begin(o.receive)
-	o.begin(func() { o.sweepAll(recent) })
-	o.begin(o.forgetClients)
+	o.spawn(o.receive)
+	o.spawn(func() { o.sweepAll(recent) })
+	o.spawn(o.removeIdleClients)
 	go func() { // ends with the ownership
 		select {
 		case <-o.log.Lost():
 			o.finish()
-			s.lose(o)
+			s.closeLost(o)
 		case <-o.over.Done():
 		}
 	}()
@@ -141,7 +141,7 @@ func (o *owner) discard(ctx context.Context) {
 }
 
 // baseConfig returns the configuration of the partition's base, without Commit.
-func (s *share) baseConfig() runs.Config {
+func (s *partitionHandle) baseConfig() runs.Config {
 	return runs.Config{
 		Tables: partition.MailTables, Files: runs.Blobs(s.hub.blobs, s.prefix), Logger: s.hub.log, Cache: s.hub.cache,
 		Seed: []byte(s.hub.id + s.prefix),
@@ -149,7 +149,7 @@ func (s *share) baseConfig() runs.Config {
 }
 
 // readerConfig returns the configuration of a reader of the partition.
-func (s *share) readerConfig() partition.Config {
+func (s *partitionHandle) readerConfig() partition.Config {
 	cfg := s.hub.cfg
 	return partition.Config{
 		Name:         fmt.Sprintf("task hub %s, partition %d", cfg.TaskHub, s.number),
@@ -160,7 +160,7 @@ func (s *share) readerConfig() partition.Config {
 }
 
 // receiverAt returns a receiver of the partition's mail that starts at a stored position.
-func (s *share) receiverAt(stored []byte) (*mailbox.Receiver, error) {
+func (s *partitionHandle) receiverAt(stored []byte) (*mailbox.Receiver, error) {
 	at, err := positionOf(stored)
 	if err != nil {
 		return nil, fmt.Errorf("open partition %d: %w", s.number, err)
@@ -181,15 +181,15 @@ func positionOf(stored []byte) (at mailbox.Position, err error) {
 	return at, nil
 }
 
-// isOver reports whether the partition was released or lost, or the lease may have expired.
-func (o *owner) isOver() bool { return o.over.Err() != nil || !o.log.Valid() }
+// hasEnded reports whether the partition was released or lost, or the lease may have expired.
+func (o *owner) hasEnded() bool { return o.over.Err() != nil || !o.log.IsValid() }
 
-// hasGone reports whether err may be caused by the end of the ownership.
-func (o *owner) hasGone(err error) bool { return o.isOver() || errors.Is(err, logstore.ErrClosed) }
+// isEnd reports whether err may be caused by the end of the ownership.
+func (o *owner) isEnd(err error) bool { return o.hasEnded() || errors.Is(err, logstore.ErrClosed) }
 
-// begin runs f in a goroutine that finishes before the partition is released. It returns false if
+// spawn runs f in a goroutine that finishes before the partition is released. It returns false if
 // the ownership has ended.
-func (o *owner) begin(f func()) bool {
+func (o *owner) spawn(f func()) bool {
 	o.ending.Lock()
 	defer o.ending.Unlock()
 	if o.over.Err() != nil {
@@ -213,9 +213,9 @@ func (o *owner) release() error {
 	_, err := o.Partition.Close() // writes pending changes
 	o.finish()
 	o.tasks.Wait()
-	o.base.EndWork() // unfinished base writes are still in the log, where the next owner finds them
+	o.base.CancelWork() // unfinished base writes are still in the log, where the next owner finds them
 	o.store.Stop()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.over), o.share.hub.cfg.LeaseInterval/3)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.over), o.handle.hub.cfg.LeaseInterval/3)
 	defer cancel()
 	return errors.Join(err, o.log.Release(ctx), o.base.Close())
 }
@@ -224,7 +224,7 @@ func (o *owner) release() error {
 func (o *owner) abandon() {
 	o.finish()
 	o.log.Abandon()
-	o.base.EndWork()
+	o.base.CancelWork()
 	_, _ = o.Partition.Close() // it can write nothing; the next owner repeats the work in flight
 	o.stopServing()
 	o.tasks.Wait()
@@ -234,37 +234,37 @@ func (o *owner) abandon() {
 
 // Intervals at which an owner polls its mailbox.
 const (
-	shortestLook = 10 * time.Millisecond
-	busyFor      = time.Second // time of fast polling after mail
-	// restAfter is the time without mail and work after which an owner is idle. An idle owner polls
-	// every restLook, and when a sender rings the bell.
-	restAfter = 30 * time.Second
-	restLook  = 30 * time.Second
-	// lookWithin limits how long a poll waits for its first bytes. After a failed poll, the next
-	// limit is twice the duration of that poll, at least lookWithin and at most longestWait.
-	lookWithin  = 5 * time.Second
-	longestWait = time.Minute
+	minPollInterval = 10 * time.Millisecond
+	busyFor         = time.Second // time of fast polling after mail
+	// idleAfter is the time without mail and work after which an owner is idle. An idle owner polls
+	// every idlePollInterval, and when a sender rings the bell.
+	idleAfter        = 30 * time.Second
+	idlePollInterval = 30 * time.Second
+	// pollTimeout limits how long a poll waits for its first bytes. After a failed poll, the next
+	// limit is twice the duration of that poll, at least pollTimeout and at most maxPollTimeout.
+	pollTimeout    = 5 * time.Second
+	maxPollTimeout = time.Minute
 )
 
 // receive polls the mailbox and processes mail until the partition is released or lost.
 func (o *owner) receive() {
-	gap, last, within := shortestLook, time.Now(), lookWithin
+	gap, last, within := minPollInterval, time.Now(), pollTimeout
 	worked, newest := last, o.store.Newest()
 	for {
 		began := time.Now()
 		o.beginLook()
-		took, err := o.takeMail(within)
-		o.lookedInto(err)
-		within = lookWithin
+		took, err := o.receiveMail(within)
+		o.finishPoll(err)
+		within = pollTimeout
 		if o.over.Err() == nil {
-			o.share.recordMailRead(err)
+			o.handle.recordMailRead(err)
 		}
 		switch {
 		case err != nil && o.over.Err() == nil:
 			gap = max(2*gap, time.Second)
-			within = min(max(2*time.Since(began), lookWithin), longestWait)
+			within = min(max(2*time.Since(began), pollTimeout), maxPollTimeout)
 		case took:
-			gap, last, worked = shortestLook, began, began
+			gap, last, worked = minPollInterval, began, began
 			continue
 		case time.Since(last) > busyFor:
 			gap *= 2
@@ -272,34 +272,34 @@ func (o *owner) receive() {
 		if n := o.store.Newest(); n != newest {
 			worked, newest = began, n
 		}
-		gap = min(gap, o.longestGap(worked))
-		if !o.awaitLook(gap, newest) {
+		gap = min(gap, o.maxPollInterval(worked))
+		if !o.awaitPoll(gap, newest) {
 			return
 		}
 	}
 }
 
-// longestGap returns the maximum time until the next poll. worked is the time of the owner's last
-// mail or work. Only workers listen to the bell, so other processes keep polling often.
-func (o *owner) longestGap(worked time.Time) time.Duration {
-	most := max(o.share.hub.cfg.MaxPollingInterval, shortestLook)
-	if time.Since(worked) > restAfter && o.share.hub.isRunning() {
-		most = max(most, restLook)
+// maxPollInterval returns the maximum time until the next poll. worked is the time of the owner's
+// last mail or work. Only workers listen to the bell, so other processes keep polling often.
+func (o *owner) maxPollInterval(worked time.Time) time.Duration {
+	most := max(o.handle.hub.cfg.MaxPollingInterval, minPollInterval)
+	if time.Since(worked) > idleAfter && o.handle.hub.isRunning() {
+		most = max(most, idlePollInterval)
 	}
 	return most
 }
 
-// awaitLook waits until the next poll is due: after gap, when wake is called, or when the partition
+// awaitPoll waits until the next poll is due: after gap, when wake is called, or when the partition
 // has changes after group newest. It returns false if the ownership has ended.
-func (o *owner) awaitLook(gap time.Duration, newest uint64) bool {
+func (o *owner) awaitPoll(gap time.Duration, newest uint64) bool {
 	for due := time.Now().Add(gap); ; {
-		timer := time.NewTimer(min(time.Until(due), max(o.share.hub.cfg.MaxPollingInterval, shortestLook)))
+		timer := time.NewTimer(min(time.Until(due), max(o.handle.hub.cfg.MaxPollingInterval, minPollInterval)))
 		select {
 		case <-timer.C:
 			if !time.Now().Before(due) || o.store.Newest() != newest {
 				return true
 			}
-		case <-o.look:
+		case <-o.pollNow:
 			timer.Stop()
 			return true
 		case <-o.over.Done():
@@ -313,35 +313,35 @@ func (o *owner) awaitLook(gap time.Duration, newest uint64) bool {
 func (o *owner) beginLook() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.looking.begun = true
+	o.currentPoll.begun = true
 	select {
-	case <-o.look:
+	case <-o.pollNow:
 	default:
 	}
 }
 
-// lookedInto completes the current poll with its result and prepares the next one.
-func (o *owner) lookedInto(err error) {
+// finishPoll completes the current poll with its result and prepares the next one.
+func (o *owner) finishPoll(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.looking.err = err
-	close(o.looking.over)
-	o.looking = &look{over: make(chan struct{})}
+	o.currentPoll.err = err
+	close(o.currentPoll.over)
+	o.currentPoll = &mailPoll{over: make(chan struct{})}
 }
 
 // wake makes the owner poll its mailbox now.
 func (o *owner) wake() {
 	select {
-	case o.look <- struct{}{}:
+	case o.pollNow <- struct{}{}:
 	default:
 	}
 }
 
-// takeMail processes new mail and reports whether it downloaded any. patience limits the wait for
-// the first bytes.
-func (o *owner) takeMail(patience time.Duration) (took bool, err error) {
+// receiveMail processes new mail and reports whether it downloaded any. patience limits the wait
+// for the first bytes.
+func (o *owner) receiveMail(patience time.Duration) (took bool, err error) {
 	ctx, cancel := context.WithTimeout(o.over, patience)
-	batch, err := o.receiver.Next(ctx, o.share.hub.moment())
+	batch, err := o.receiver.Next(ctx, o.handle.hub.moment())
 	cancel()
 	if err != nil {
 		return false, err
@@ -357,7 +357,7 @@ func (o *owner) takeMail(patience time.Duration) (took bool, err error) {
 		o.mu.Unlock()
 	}
 	if len(batch.Items) > 0 {
-		err = o.receiver.Done(o.over, batch.Items[len(batch.Items)-1].After)
+		err = o.receiver.DeleteUpTo(o.over, batch.Items[len(batch.Items)-1].End)
 	}
 	return batch.Read > 0 || len(batch.Items) > 0, err
 }
@@ -368,14 +368,14 @@ var errUnknownMail = errors.New("unknown kind of mail; a newer version may have 
 // receiveAll processes mail and stores the new mailbox position with the effects.
 func (o *owner) receiveAll(items []mailbox.Item) error {
 	position := &logstore.Coder{}
-	items[len(items)-1].After.Code(position)
+	items[len(items)-1].End.Code(position)
 	var all []*partition.Mail
 	for _, item := range items {
 		if item.Missing != nil {
 			o.reportMissing(*item.Missing)
 			continue
 		}
-		if item.Again {
+		if item.MayBeDuplicate {
 			known, err := o.knowsSender(item.Payload)
 			if err != nil {
 				return err
@@ -403,7 +403,7 @@ func (o *owner) knowsSender(payload []byte) (bool, error) {
 	}
 	last, err := o.Received(m.Sender)
 	if err == nil && last == 0 {
-		o.share.hub.log.Error("skipping mail: it may have been received before, and its sender is unknown", "partition", o.share.number,
+		o.handle.hub.log.Error("skipping mail: it may have been received before, and its sender is unknown", "partition", o.handle.number,
 			"sender", m.Sender, "requests", len(m.Requests))
 	}
 	return last > 0, err
@@ -414,13 +414,13 @@ func (o *owner) reportMissing(l mailbox.Label) {
 	if last, err := o.Received(l.Sender); err == nil && last >= l.Last {
 		return
 	}
-	o.share.hub.log.Error("mail is lost: the blob with its requests is missing",
-		"partition", o.share.number, "sender", l.Sender, "firstRequest", l.First, "lastRequest", l.Last)
+	o.handle.hub.log.Error("mail is lost: the blob with its requests is missing",
+		"partition", o.handle.number, "sender", l.Sender, "firstRequest", l.First, "lastRequest", l.Last)
 }
 
 // readAgain returns to the stored position, so that the next poll reads the unprocessed mail again.
 func (o *owner) readAgain() error {
-	again, err := o.share.receiverAt(o.Position())
+	again, err := o.handle.receiverAt(o.Position())
 	if err == nil {
 		o.receiver = again
 	}
@@ -435,7 +435,7 @@ func (o *owner) drainSince(ctx context.Context, since int64) error {
 	}
 	for {
 		o.mu.Lock()
-		done, looking := o.drained > since, o.looking
+		done, looking := o.drained > since, o.currentPoll
 		if !done && !looking.begun { // otherwise the wake would start one poll more
 			o.wake()
 		}

@@ -17,17 +17,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// share is a partition of a hub, owned by this process or not.
-type share struct {
+// partitionHandle is a partition of a hub, owned by this process or not.
+type partitionHandle struct {
 	hub    *Hub
 	number int
 	prefix string // start of its blob names
 
-	taking chan struct{} // held while the partition is acquired or released
-	held   atomic.Int32  // callers that need the partition for longer than one request
-	own    atomic.Pointer[owner]
-	reader follower
-	mail   clientMail
+	acquiring chan struct{} // held while the partition is acquired or released
+	held      atomic.Int32  // callers that need the partition for longer than one request
+	own       atomic.Pointer[owner]
+	reader    follower
+	mail      clientMail
 
 	leaving atomic.Bool // a worker is releasing the partition
 
@@ -38,111 +38,111 @@ type share struct {
 	answerTook atomic.Int64 // last time between sending a request and its answer, in nanoseconds
 }
 
-func newShare(h *Hub, number int) *share {
-	s := &share{hub: h, number: number, prefix: fmt.Sprintf("p%02d/", number), taking: make(chan struct{}, 1)}
-	s.reader = follower{share: s, busy: make(chan struct{}, 1)}
-	s.mail.share = s
+func newPartitionHandle(h *Hub, number int) *partitionHandle {
+	s := &partitionHandle{hub: h, number: number, prefix: fmt.Sprintf("p%02d/", number), acquiring: make(chan struct{}, 1)}
+	s.reader = follower{handle: s, busy: make(chan struct{}, 1)}
+	s.mail.handle = s
 	return s
 }
 
 // name returns the partition's name as a sender of mail.
-func (s *share) name() string { return fmt.Sprintf("p%02d", s.number) }
+func (s *partitionHandle) name() string { return fmt.Sprintf("p%02d", s.number) }
 
 // queue returns the partition's name in metrics.
-func (s *share) queue() string { return s.hub.blobs.Name + "/" + s.name() }
+func (s *partitionHandle) queue() string { return s.hub.blobs.Name + "/" + s.name() }
 
-func (s *share) logConfig() bloblog.Config {
+func (s *partitionHandle) logConfig() bloblog.Config {
 	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Confirm: s.hub.confirm, Missing: s.missingLog, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
 }
 
-func (s *share) mailConfig() mailbox.Config {
-	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, Created: s.hub.chains == created, Prefix: s.prefix, Log: s.hub.log}
+func (s *partitionHandle) mailConfig() mailbox.Config {
+	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, MustExist: s.hub.chains == created, Prefix: s.prefix, Log: s.hub.log}
 }
 
 // owner returns the partition if this process owns it, else nil.
-func (s *share) owner() *owner {
+func (s *partitionHandle) owner() *owner {
 	o := s.own.Load()
-	if o == nil || o.isOver() {
+	if o == nil || o.hasEnded() {
 		return nil
 	}
 	return o
 }
 
-// take acquires the partition if no process owns it. If another process does, the error is a
+// acquire acquires the partition if no process owns it. If another process does, the error is a
 // *[bloblog.HeldError].
-func (s *share) take(ctx context.Context) (*owner, error) {
+func (s *partitionHandle) acquire(ctx context.Context) (*owner, error) {
 	select {
-	case s.taking <- struct{}{}:
+	case s.acquiring <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-s.taking }()
+	defer func() { <-s.acquiring }()
 	if s.hub.life.Err() != nil {
 		return nil, context.Cause(s.hub.life)
 	}
 	if o := s.own.Load(); o != nil {
-		if !o.isOver() {
+		if !o.hasEnded() {
 			return o, nil
 		}
 		o.abandon()
-		s.disown(metering.Lost)
+		s.clearOwner(metering.Lost)
 	}
 	o, err := openOwner(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	s.own.Store(o)
-	s.hub.meter.Partition(s.queue(), metering.Acquired)
-	s.hub.meter.Owns(s.queue(), 1)
+	s.hub.meter.RecordOwnership(s.queue(), metering.Acquired)
+	s.hub.meter.AddOwned(s.queue(), 1)
 	s.reader.forget()
 	return o, nil
 }
 
 // close releases the partition if this process owns it and no caller holds it.
-func (s *share) close() error {
+func (s *partitionHandle) close() error {
 	s.reader.forget()
-	s.taking <- struct{}{}
-	defer func() { <-s.taking }()
+	s.acquiring <- struct{}{}
+	defer func() { <-s.acquiring }()
 	o := s.own.Load()
 	if o == nil || s.held.Load() > 0 {
 		return nil
 	}
 	change := metering.Released
-	if o.isOver() {
+	if o.hasEnded() {
 		change = metering.Lost
 	}
-	defer s.disown(change)
+	defer s.clearOwner(change)
 	return o.release()
 }
 
-// lose stops the tasks of a partition that this process has lost.
-func (s *share) lose(o *owner) {
-	s.taking <- struct{}{}
-	defer func() { <-s.taking }()
+// closeLost stops the tasks of a partition that this process has lost.
+func (s *partitionHandle) closeLost(o *owner) {
+	s.acquiring <- struct{}{}
+	defer func() { <-s.acquiring }()
 	if s.own.Load() == o {
 		o.abandon()
-		s.disown(metering.Lost)
+		s.clearOwner(metering.Lost)
 	}
 }
 
-// disown records that this process no longer owns the partition. s.taking is held.
-func (s *share) disown(why metering.Change) {
+// clearOwner records that this process no longer owns the partition. s.acquiring is held.
+func (s *partitionHandle) clearOwner(why metering.Change) {
 	s.own.Store(nil)
 	s.recordMailRead(nil)
-	s.hub.meter.Partition(s.queue(), why)
-	s.hub.meter.Owns(s.queue(), -1)
+	s.hub.meter.RecordOwnership(s.queue(), why)
+	s.hub.meter.AddOwned(s.queue(), -1)
 }
 
 // read calls f with a reader of the partition's current records: from memory if this process owns
 // the partition, otherwise from the log.
-func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error {
+func (s *partitionHandle) read(ctx context.Context, f func(*partition.Reader) error) error {
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
 	}
 	for {
 		o := s.owner()
 		if o != nil {
-			if err := f(&o.Reader); err == nil || !o.hasGone(err) { // else the records may be outdated
+			if err := f(&o.Reader); err == nil || !o.isEnd(err) { // else the records may be outdated
 				return err
 			}
 		}
@@ -158,20 +158,20 @@ func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error
 
 // Intervals at which a client polls for the answer to a request.
 const (
-	shortestGap = 5 * time.Millisecond
-	longestGap  = 250 * time.Millisecond
-	takeAfter   = 150 * time.Millisecond // time without an answer until the client tries to acquire the partition
-	takeAgain   = 2 * time.Second
-	borrowFor   = time.Second // time after which a partition that no client needs is released
+	minAnswerInterval = 5 * time.Millisecond
+	maxAnswerInterval = 250 * time.Millisecond
+	acquireAfter      = 150 * time.Millisecond // time without an answer until the client tries to acquire the partition
+	acquireInterval   = 2 * time.Second
+	borrowFor         = time.Second // time after which a partition that no client needs is released
 )
 
-// ask makes the partition process a request: directly if this process owns it, otherwise by mail.
+// request makes the partition process a request: directly if this process owns it, otherwise by mail.
 // It returns when the request is processed and durable. A message only has to be in the mailbox.
-func (s *share) ask(ctx context.Context, r partition.Request, direct func(*partition.Partition) error) error {
+func (s *partitionHandle) request(ctx context.Context, r partition.Request, direct func(*partition.Partition) error) error {
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
 	}
-	chance.TakeTurn(ctx, turn{"request", s.number}, bytes.NewReader(r.Message))
+	chance.AwaitTurn(ctx, turn{"request", s.number}, bytes.NewReader(r.Message))
 	if o := s.owner(); o != nil && o.isDirect(ctx, s.mail.lastMailed()) {
 		err := direct(o.Partition)
 		if !errors.Is(err, logstore.ErrClosed) || ctx.Err() != nil {
@@ -188,11 +188,11 @@ func (s *share) ask(ctx context.Context, r partition.Request, direct func(*parti
 
 // awaitAnswer polls for the answer to a request in the mailbox. If the partition has no owner, this
 // process acquires it for a short time. Each poll costs a request. So the first one is delayed by
-// 3/4 of the time that the previous answer took, but at most by takeAfter.
-func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
+// 3/4 of the time that the previous answer took, but at most by acquireAfter.
+func (s *partitionHandle) awaitAnswer(ctx context.Context, number uint64) error {
 	sent := time.Now()
-	gap, take := shortestGap, sent.Add(takeAfter)
-	pause.For(ctx, min(time.Duration(s.answerTook.Load())*3/4, takeAfter)) // if ctx has ended, read fails
+	gap, take := minAnswerInterval, sent.Add(acquireAfter)
+	pause.For(ctx, min(time.Duration(s.answerTook.Load())*3/4, acquireAfter)) // if ctx has ended, read fails
 	for {
 		var answered bool
 		var answer error
@@ -207,11 +207,11 @@ func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 			s.answerTook.Store(int64(time.Since(sent)))
 			return answer
 		}
-		if err != nil && !errors.Is(err, bloblog.ErrNone) {
+		if err != nil && !errors.Is(err, bloblog.ErrNoLog) {
 			return err
 		}
 		if s.owner() == nil && (err != nil || time.Now().After(take)) {
-			take = time.Now().Add(takeAgain)
+			take = time.Now().Add(acquireInterval)
 			if err := s.borrow(ctx); err != nil {
 				return err
 			}
@@ -219,14 +219,14 @@ func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 		if !pause.For(ctx, gap) {
 			return ctx.Err()
 		}
-		gap = min(gap*3/2, longestGap)
+		gap = min(gap*3/2, maxAnswerInterval)
 	}
 }
 
 // borrow acquires the partition if it has no owner. It releases the partition when no client has
 // needed it for a while, unless this process is a worker by then.
-func (s *share) borrow(ctx context.Context) error {
-	o, err := s.take(ctx)
+func (s *partitionHandle) borrow(ctx context.Context) error {
+	o, err := s.acquire(ctx)
 	if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
 		return nil
 	}

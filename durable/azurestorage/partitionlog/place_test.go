@@ -40,22 +40,22 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotStarted(t *testing.T) 
 			time.Sleep(time.Second)
 		}
 		time.Sleep(30 * time.Second) // until the client has released the partition
-		check := func(h *partitionlog.Hub, id string, want provider.Place) {
+		check := func(h *partitionlog.Hub, id string, want provider.QueuePosition) {
 			s.Helper()
-			if got, err := h.Place(s.Context(), id); err != nil || got != want {
+			if got, err := h.QueuePosition(s.Context(), id); err != nil || got != want {
 				s.Errorf("Place of %s: %+v, %v; want %+v", id, got, err, want)
 			}
 		}
-		check(client, "i2", provider.Place{Before: 4}) // all stored messages except its own
+		check(client, "i2", provider.QueuePosition{MessagesAhead: 4}) // all stored messages except its own
 		w := open("w")
 		ctx, stop := context.WithCancel(s.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(ctx) }() // acquires the partition and fetches the first message; no dispatcher requests more
 		time.Sleep(time.Minute)
 		for n := range 5 {
-			check(w, fmt.Sprint("i", n), provider.Place{Owner: "w", Before: max(0, n-1), IsExact: true})
+			check(w, fmt.Sprint("i", n), provider.QueuePosition{Owner: "w", MessagesAhead: max(0, n-1), IsExact: true})
 		}
-		check(client, "i2", provider.Place{Owner: "w", Before: 4}) // as last reported by the owner
+		check(client, "i2", provider.QueuePosition{Owner: "w", MessagesAhead: 4}) // as last reported by the owner
 		wait, err := durable.NewClient(w, durable.NewRegistry()).Why(s.Context(), "i3")
 		const told = "waits for a worker to start it: partition 0 has 2 messages ahead of it; owner: w"
 		if err != nil || len(wait.Reasons) != 1 || wait.Reasons[0].String() != told {
@@ -89,7 +89,7 @@ func TestUsage_MatchesTheRequestsOfTheAccount(t *testing.T) {
 	})
 }
 
-func TestStalls_InPartitionLogsAreGivenUp(t *testing.T) {
+func TestStalls_InPartitionLogsAreAbandoned(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		h, _ := s.open("w")
 		whytest.ExerciseStalls(s.T, h, durable.Config{})

@@ -23,10 +23,10 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 		q.PageSize = h.cfg.PageSize
 	}
 	part := q // the partitions share the byte limit of the page
-	part.PageBytes = max(q.Room().Left()/len(h.shares), 1)
-	pages := make([]*provider.Page, len(h.shares))
+	part.PageBytes = max(q.PageBudget().Remaining()/len(h.partitions), 1)
+	pages := make([]*provider.Page, len(h.partitions))
 	group, groupCtx := errgroup.WithContext(ctx)
-	for n, s := range h.shares {
+	for n, s := range h.partitions {
 		group.Go(func() error {
 			err := s.readIfAny(groupCtx, func(r *partition.Reader) (err error) {
 				pages[n], err = r.Instances(groupCtx, part)
@@ -71,17 +71,17 @@ func mergePages(pages []*provider.Page, q provider.Query) (*provider.Page, error
 	slices.SortFunc(all, func(a, b *provider.InstanceState) int {
 		return strings.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	})
-	room := q.Room()
+	room := q.PageBudget()
 	for _, s := range all {
 		id := s.Instance.InstanceID
 		if end != "" && id >= end {
 			break
 		}
-		if len(merged.Instances) == q.PageSize || room.Left() == 0 {
+		if len(merged.Instances) == q.PageSize || room.Remaining() == 0 {
 			end = id
 			break
 		}
-		room.Take(s)
+		room.Subtract(s)
 		merged.Instances = append(merged.Instances, s)
 	}
 	if end != "" {
@@ -93,9 +93,9 @@ func mergePages(pages []*provider.Page, q provider.Query) (*provider.Page, error
 }
 
 // readIfAny is read, but does nothing if the partition has no log because it was never opened.
-func (s *share) readIfAny(ctx context.Context, f func(*partition.Reader) error) error {
+func (s *partitionHandle) readIfAny(ctx context.Context, f func(*partition.Reader) error) error {
 	err := s.read(ctx, f)
-	if errors.Is(err, bloblog.ErrNone) {
+	if errors.Is(err, bloblog.ErrNoLog) {
 		return nil
 	}
 	return err
@@ -103,7 +103,7 @@ func (s *share) readIfAny(ctx context.Context, f func(*partition.Reader) error) 
 
 // Instance implements [provider.Client].
 func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (state *provider.InstanceState, err error) {
-	err = h.share(id).readIfAny(ctx, func(r *partition.Reader) error {
+	err = h.partitionOf(id).readIfAny(ctx, func(r *partition.Reader) error {
 		state, err = r.Instance(ctx, id, fetch)
 		return err
 	})
@@ -115,7 +115,7 @@ func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (st
 
 // History implements [provider.Client].
 func (h *Hub) History(ctx context.Context, id string) (past []history.Event, err error) {
-	err = h.share(id).readIfAny(ctx, func(r *partition.Reader) error {
+	err = h.partitionOf(id).readIfAny(ctx, func(r *partition.Reader) error {
 		past, err = r.History(ctx, id)
 		return err
 	})
@@ -125,13 +125,13 @@ func (h *Hub) History(ctx context.Context, id string) (past []history.Event, err
 // AwaitEnd implements [provider.Awaiter]. It does not poll if this process owns the instance's
 // partition.
 func (h *Hub) AwaitEnd(ctx context.Context, id string) error {
-	s := h.share(id)
+	s := h.partitionOf(id)
 	for gap := 20 * time.Millisecond; ; gap = min(gap*3/2, h.cfg.MaxPollingInterval) {
 		if err := h.ensure(ctx); err != nil {
 			return err
 		}
 		if o := s.owner(); o != nil {
-			if err := o.AwaitEnd(ctx, id); err == nil || ctx.Err() != nil || !o.hasGone(err) {
+			if err := o.AwaitEnd(ctx, id); err == nil || ctx.Err() != nil || !o.isEnd(err) {
 				return err
 			}
 		}
@@ -161,7 +161,7 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
-		err := h.share(x.Instance.InstanceID).ask(ctx, partition.Request{Kind: partition.RequestRewind, Execution: x, Time: at},
+		err := h.partitionOf(x.Instance.InstanceID).request(ctx, partition.Request{Kind: partition.RequestRewind, Execution: x, Time: at},
 			func(p *partition.Partition) error { return p.RewindExecution(ctx, x, at) })
 		if err != nil {
 			return fmt.Errorf("rewind instance %s: %w", x.Instance.InstanceID, err)
@@ -181,23 +181,24 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 // Usage implements [provider.UsageReporter].
 func (h *Hub) Usage() []provider.Usage { return h.usage() }
 
-// IsExact implements [provider.Exact]. A checkpoint is one record of its partition's log, and its
-// messages to other partitions have numbers that the receivers check. A hub that was filled by
-// Import is not exact; IsExact returns false once this process has acquired a partition that
-// contains imported data.
-func (h *Hub) IsExact() bool { return !h.imported.Load() }
+// IsExactlyOnce implements [provider.ExactlyOnce]. A checkpoint is one record of its partition's
+// log, and its messages to other partitions have numbers that the receivers check. A hub that was
+// filled by Import is not exact; IsExactlyOnce returns false once this process has acquired a
+// partition that contains imported data.
+func (h *Hub) IsExactlyOnce() bool { return !h.imported.Load() }
 
-// Place implements [provider.Placer]. It is exact for a partition that this process works on. For
-// others it returns the whole backlog, as last reported by the owner or as stored.
-func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
+// QueuePosition implements [provider.QueuePositioner]. It is exact for a partition that this
+// process works on. For others it returns the whole backlog, as last reported by the owner or as
+// stored.
+func (h *Hub) QueuePosition(ctx context.Context, id string) (provider.QueuePosition, error) {
 	if err := h.ensure(ctx); err != nil {
-		return provider.Place{}, err
+		return provider.QueuePosition{}, err
 	}
-	place := provider.Place{Partition: h.numberOf(id)}
-	s := h.shares[place.Partition]
+	place := provider.QueuePosition{Partition: h.numberOf(id)}
+	s := h.partitions[place.Partition]
 	if o := s.owner(); o != nil {
-		if before, served := o.Before(id); served {
-			place.Owner, place.Before, place.IsExact = h.cfg.WorkerID, before, true
+		if before, served := o.MessagesAhead(id); served {
+			place.Owner, place.MessagesAhead, place.IsExact = h.cfg.WorkerID, before, true
 			return place, nil
 		}
 	}
@@ -210,13 +211,13 @@ func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
 	}
 	for worker, beat := range all {
 		if b, owns := beat.Backlogs[place.Partition]; owns {
-			place.Owner, place.Before = worker, b.Messages
+			place.Owner, place.MessagesAhead = worker, b.Messages
 			return place, nil
 		}
 	}
 	err = s.readIfAny(ctx, func(r *partition.Reader) error {
 		messages, _, err := r.Pending()
-		place.Before = max(0, messages-1)
+		place.MessagesAhead = max(0, messages-1)
 		return err
 	})
 	return place, err

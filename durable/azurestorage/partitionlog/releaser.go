@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// leaving releases partitions in the background. A release waits for the work in flight.
-type leaving struct {
+// releaser releases partitions in the background. A release waits for the work in flight.
+type releaser struct {
 	hub   *Hub
 	tasks sync.WaitGroup
 	over  chan struct{} // gets a value when a partition was released
 }
 
 // release starts the release of a partition unless it is running already.
-func (l *leaving) release(s *share) {
+func (l *releaser) release(s *partitionHandle) {
 	if !s.leaving.CompareAndSwap(false, true) {
 		return
 	}
@@ -31,7 +31,7 @@ func (l *leaving) release(s *share) {
 }
 
 // pause waits for d, the end of ctx, or the release of a partition.
-func (l *leaving) pause(ctx context.Context, d time.Duration) {
+func (l *releaser) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -91,8 +91,8 @@ func (h *Hub) examine(ctx context.Context, r *Report, apply bool) error {
 		return &azurestorage.PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionCount, Existing: info.Partitions}
 	}
 	h.id, h.chains = info.ID, info.Chains
-	facts := make([]logFacts, len(h.shares))
-	for n, s := range h.shares {
+	facts := make([]logFacts, len(h.partitions))
+	for n, s := range h.partitions {
 		if facts[n], err = s.facts(ctx); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (h *Hub) examine(ctx context.Context, r *Report, apply bool) error {
 		return err
 	}
 	all := inventories(blobs, h.id)
-	for n, s := range h.shares {
+	for n, s := range h.partitions {
 		r.Partitions = append(r.Partitions, all[n].counts(n))
 		r.Problems = append(r.Problems, problemsOf(n, all[n], s.hadLog(blobs), facts[n])...)
 	}
@@ -109,12 +109,12 @@ func (h *Hub) examine(ctx context.Context, r *Report, apply bool) error {
 }
 
 // facts reads the log of the partition without changing it.
-func (s *share) facts(ctx context.Context) (f logFacts, err error) {
+func (s *partitionHandle) facts(ctx context.Context) (f logFacts, err error) {
 	cfg := s.logConfig()
 	cfg.Confirm, cfg.Missing = nil, nil // hub.json may be missing
 	v, err := s.followLog(ctx, cfg)
 	switch {
-	case errors.Is(err, bloblog.ErrNone):
+	case errors.Is(err, bloblog.ErrNoLog):
 		return f, nil
 	case isDamage(err) || errors.As(err, new(*runs.ManifestError)):
 		return logFacts{damage: err}, nil
@@ -138,7 +138,7 @@ func (h *Hub) repairMail(ctx context.Context, r *Report) error {
 		if p.mail == nil {
 			continue
 		}
-		if err := h.shares[p.mail.partition].repairMail(ctx, *p.mail); err != nil {
+		if err := h.partitions[p.mail.partition].repairMail(ctx, *p.mail); err != nil {
 			return err
 		}
 		r.Problems[i].Repaired = true
@@ -147,8 +147,8 @@ func (h *Hub) repairMail(ctx context.Context, r *Report) error {
 }
 
 // repairMail moves the partition to another position of its mailbox.
-func (s *share) repairMail(ctx context.Context, m mailboxRepair) error {
-	o, err := s.take(ctx)
+func (s *partitionHandle) repairMail(ctx context.Context, m mailboxRepair) error {
+	o, err := s.acquire(ctx)
 	if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
 		return fmt.Errorf("%w: %w", provider.ErrHubBusy, held)
 	}

@@ -67,7 +67,7 @@ func (s *simulated) filled() (byPartition map[int][]string) {
 	}
 	byPartition = make(map[int][]string)
 	for _, id := range s.ids(h) {
-		place, err := h.Place(s.Context(), id)
+		place, err := h.QueuePosition(s.Context(), id)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func (s *simulated) wantUsable(partition int, ids []string) {
 	}
 	id := ""
 	for n := 0; id == ""; n++ {
-		if place, _ := client.Place(ctx, fmt.Sprint("new", n)); place.Partition == partition { // another partition may be damaged
+		if place, _ := client.QueuePosition(ctx, fmt.Sprint("new", n)); place.Partition == partition { // another partition may be damaged
 			id = fmt.Sprint("new", n)
 		}
 	}

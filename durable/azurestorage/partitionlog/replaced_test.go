@@ -41,7 +41,7 @@ func (s *simulated) wantDeleted(what string, err error) {
 func TestHub_ProcessesOfADeletedHubStopAndLeaveTheNewOneAlone(t *testing.T) {
 	replacements.Each(t, 2*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
 		var rough atomic.Bool // set once all processes have used the old hub
-		faults := chaintest.Faults(40, func() bool { return stop() || !rough.Load() })
+		faults := chaintest.RandomFaults(40, func() bool { return stop() || !rough.Load() })
 		s := &simulated{T: t, account: azsim.New(azsim.Config{
 			Seed: seed, MinLatency: time.Millisecond, MaxLatency: 30 * time.Millisecond, Loose: true,
 			Decide: func(r azsim.Request) azsim.Fault {

@@ -42,13 +42,13 @@ const oldRoster = "roster"
 // never add up to a share.
 const deadAfter = 3
 
-// restAnswer is the maximum time between two reads of the bell blob by an idle worker.
-const restAnswer = 5 * time.Second
+// idleBellInterval is the maximum time between two reads of the bell blob by an idle worker.
+const idleBellInterval = 5 * time.Second
 
 // hasChanged reports whether partitions have new owners since the last call. A worker that wants no
 // partitions and knows no other worker reads the bell blob rarely. The error is a *[DeletedError].
 func (r *roster) hasChanged(ctx context.Context, wants bool) (bool, error) {
-	if !wants && r.others == 0 && time.Since(r.at) < restAnswer {
+	if !wants && r.others == 0 && time.Since(r.at) < idleBellInterval {
 		return false, nil
 	}
 	return r.listen(ctx)
@@ -106,10 +106,10 @@ func (r *roster) write(ctx context.Context, beat *heartbeat, news bool) error {
 	}
 	r.beats = 0
 	metadata := r.hub.stamp(map[string]string{heartbeatKey: string(text)})
-	err = r.hub.leases.Restart(ctx, name, metadata)
+	err = r.hub.leases.ReplaceAppendBlob(ctx, name, metadata)
 	if store.StatusOf(err) == http.StatusConflict && !store.IsTransient(err) { // an older version wrote a blob of another type
 		if err = r.hub.leases.Remove(ctx, name); err == nil {
-			err = r.hub.leases.Restart(ctx, name, metadata)
+			err = r.hub.leases.ReplaceAppendBlob(ctx, name, metadata)
 		}
 	}
 	return err
@@ -123,7 +123,7 @@ func (h *Hub) stamp(metadata map[string]string) map[string]string {
 
 // isOutdated reports whether this worker's partitions have changed since its last heartbeat.
 func (r *roster) isOutdated() bool {
-	return r.hasReported && !slices.EqualFunc(r.reported, r.hub.owners(), func(n int, o *owner) bool { return n == o.share.number })
+	return r.hasReported && !slices.EqualFunc(r.reported, r.hub.owners(), func(n int, o *owner) bool { return n == o.handle.number })
 }
 
 // leave deletes this worker's heartbeat blob.
@@ -181,7 +181,7 @@ func (h *Hub) decodeHeartbeat(text []byte) (*heartbeat, error) {
 	if err := json.Unmarshal(text, beat); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(beat.Backlogs, func(n int, _ backlog) bool { return n < 0 || n >= len(h.shares) })
+	maps.DeleteFunc(beat.Backlogs, func(n int, _ backlog) bool { return n < 0 || n >= len(h.partitions) })
 	return beat, nil
 }
 
@@ -193,7 +193,7 @@ const longestBeat = 16 << 10
 func (h *Hub) refresh(ctx context.Context, all map[string]*heartbeat) error {
 	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(id string) bool { return all[id].size == 0 || id == h.cfg.WorkerID })
 	beats := make([]*heartbeat, len(ids))
-	err := store.Each(ctx, refreshesAtOnce, ids, func(ctx context.Context, i int, id string) error {
+	err := store.ForEach(ctx, refreshesAtOnce, ids, func(ctx context.Context, i int, id string) error {
 		part, err := h.leases.ReadPart(ctx, workersPrefix+id, max(0, all[id].size-longestBeat), longestBeat)
 		if err != nil {
 			return store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable) // the worker has stopped or created its blob again

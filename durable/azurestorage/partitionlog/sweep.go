@@ -28,7 +28,7 @@ func (o *owner) sweepAll(recent []string) {
 			return
 		}
 		if o.over.Err() == nil {
-			o.share.hub.log.Warn("cannot delete unneeded files of a partition; trying again", "partition", o.share.number, "in", sweepAfter, "error", err)
+			o.handle.hub.log.Warn("cannot delete unneeded files of a partition; trying again", "partition", o.handle.number, "in", sweepAfter, "error", err)
 		}
 	}
 }
@@ -45,21 +45,21 @@ func namedBy(manifests [][]byte) (all []string, err error) {
 	return all, nil
 }
 
-// forgetClientsEvery is the interval at which an owner deletes the records of clients that sent
+// idleClientsInterval is the interval at which an owner deletes the records of clients that sent
 // nothing for a day. Even a client that makes a single request leaves a record.
-const forgetClientsEvery = time.Hour
+const idleClientsInterval = time.Hour
 
-func (o *owner) forgetClients() {
-	for pause.For(o.over, forgetClientsEvery) {
-		o.ForgetClients()
+func (o *owner) removeIdleClients() {
+	for pause.For(o.over, idleClientsInterval) {
+		o.RemoveIdleClients()
 	}
 }
 
 // sweep deletes the files that the base does not know, except those in keep. It never deletes files
 // of a later owner, however late the deletions take effect.
 func (o *owner) sweep(ctx context.Context, keep []string) error {
-	return o.share.sweep(ctx, o.log, func(there []string) []string {
-		if o.isOver() {
+	return o.handle.sweep(ctx, o.log, func(there []string) []string {
+		if o.hasEnded() {
 			return nil
 		}
 		return slices.DeleteFunc(o.base.Unneeded(there), func(name string) bool { return slices.Contains(keep, name) })
@@ -68,7 +68,7 @@ func (o *owner) sweep(ctx context.Context, keep []string) error {
 
 // sweep deletes files of the base. unneeded selects them from the names of all existing files. It
 // is called while this process certainly owns the log.
-func (s *share) sweep(ctx context.Context, log *bloblog.Log, unneeded func(there []string) []string) error {
+func (s *partitionHandle) sweep(ctx context.Context, log *bloblog.Log, unneeded func(there []string) []string) error {
 	blobs, prefix := s.hub.blobs, s.prefix
 	files, _, err := blobs.ListInfo(ctx, prefix+"base-")
 	if err != nil {

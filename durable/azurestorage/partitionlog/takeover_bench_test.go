@@ -44,7 +44,7 @@ type noBase struct {
 func (n *noBase) Do(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/base-"):
-		return azuritetest.Refusal(r, http.StatusServiceUnavailable, "ServerBusy"), nil
+		return azuritetest.ErrorResponse(r, http.StatusServiceUnavailable, "ServerBusy"), nil
 	case r.URL.Query().Get("comp") == "appendblock":
 		n.appended.Add(r.ContentLength)
 	}

@@ -24,7 +24,7 @@ func (e *UnreadableError) Error() string {
 func (e *UnreadableError) Unwrap() error { return e.Cause }
 
 // unreadable converts errors of damaged records to an *[UnreadableError].
-func (s *share) unreadable(err error) error {
+func (s *partitionHandle) unreadable(err error) error {
 	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) {
 		return &UnreadableError{s.number, err}
 	}

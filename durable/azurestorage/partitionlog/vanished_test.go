@@ -114,7 +114,7 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 				}
 				var id, other string
 				for n := 0; id == "" || other == ""; n++ {
-					place, err := h.Place(s.Context(), fmt.Sprint("i", n))
+					place, err := h.QueuePosition(s.Context(), fmt.Sprint("i", n))
 					if err != nil {
 						s.Fatal(err)
 					}

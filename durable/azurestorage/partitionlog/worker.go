@@ -109,7 +109,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	var workers map[string]*heartbeat
 	var beaten time.Time
 	roster := roster{listener: listener{hub: h}}
-	leaving := leaving{hub: h, over: make(chan struct{}, 1)}
+	leaving := releaser{hub: h, over: make(chan struct{}, 1)}
 	defer leaving.tasks.Wait()
 	wants := true // this worker should own more partitions than it does
 	heard := true // the last heartbeat was written, and the others were read
@@ -126,12 +126,12 @@ func (h *Hub) Run(ctx context.Context) error {
 		if errors.Is(err, ErrClosed) {
 			return err
 		}
-		retry, giveUp := store.AccessWait(err, time.Since(began))
+		retry, giveUp := store.DecideAccessRetry(err, time.Since(began))
 		if giveUp {
 			return err
 		}
 		if retry {
-			h.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
+			h.log.Warn(store.RoleMissingNotice, "patience", store.RoleAssignmentTimeout, "error", err)
 		}
 		if err == nil {
 			warnOnce()
@@ -170,7 +170,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	if deleted == nil {
 		leaving.tasks.Go(func() { roster.leave(context.WithoutCancel(ctx)) }) // until the partitions are released, other workers try to acquire them
 	}
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		leaving.release(s)
 	}
 	return deleted
@@ -178,7 +178,7 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // balance releases partitions that other workers should own and acquires free partitions that this
 // worker should own. It reports whether this worker should own more partitions.
-func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *leaving) (wants bool) {
+func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *releaser) (wants bool) {
 	workers, young := map[string][]int{}, map[string]bool{}
 	for id, b := range all {
 		workers[id], young[id] = slices.Sorted(maps.Keys(b.Backlogs)), b.Young
@@ -187,14 +187,14 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 	owners := h.owners()
 	for _, o := range owners {
 		o.serve(ctx) // the partition may have been acquired for a client
-		mine = append(mine, o.share.number)
+		mine = append(mine, o.handle.number)
 	}
 	workers[h.cfg.WorkerID] = mine
-	release, want, from := plan(h.cfg.WorkerID, workers, young, len(h.shares))
+	release, want, from := plan(h.cfg.WorkerID, workers, young, len(h.partitions))
 	for _, o := range owners[len(owners)-release:] {
-		if !o.share.leaving.Load() {
-			h.log.Info("releasing a partition that another worker should own", "partition", o.share.number)
-			leaving.release(o.share)
+		if !o.handle.leaving.Load() {
+			h.log.Info("releasing a partition that another worker should own", "partition", o.handle.number)
+			leaving.release(o.handle)
 		}
 	}
 	failed := make(map[int]error)
@@ -216,7 +216,7 @@ func (h *Hub) acquireAll(ctx context.Context, some []int, failed map[int]error) 
 	var all sync.WaitGroup
 	for _, n := range some {
 		all.Go(func() {
-			o, err := h.shares[n].take(ctx)
+			o, err := h.partitions[n].acquire(ctx)
 			if err == nil {
 				o.serve(ctx)
 			}
@@ -255,7 +255,7 @@ func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
 			n := int(chance.Float64(ctx, "offload") * float64(len(to)))
 			moved, err := o.Offload(ctx, b.Idle, offloadAfter, to[n])
 			if err != nil && ctx.Err() == nil {
-				h.log.Warn("cannot hand activities over to another worker", "partition", o.share.number, "error", err)
+				h.log.Warn("cannot hand activities over to another worker", "partition", o.handle.number, "error", err)
 			}
 			if b.Idle -= moved; b.Idle == 0 {
 				break
@@ -267,7 +267,7 @@ func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
 // owners returns the partitions that this process owns, in order. Any of them may be lost at any
 // time.
 func (h *Hub) owners() (mine []*owner) {
-	for _, s := range h.shares {
+	for _, s := range h.partitions {
 		if o := s.owner(); o != nil {
 			mine = append(mine, o)
 		}
@@ -284,7 +284,7 @@ func (o *owner) serve(ctx context.Context) {
 	}
 	ctx, o.serving = context.WithCancel(ctx)
 	o.served = make(chan struct{})
-	h, done, began := o.share.hub, o.served, o.share.hub.moment()
+	h, done, began := o.handle.hub, o.served, o.handle.hub.moment()
 	go func() { // stopServing waits for it
 		defer close(done)
 		_ = o.drainSince(ctx, began) // earlier mail is processed first; after an error it is processed later
@@ -363,7 +363,7 @@ func (h *Hub) heartbeat() *heartbeat {
 	b := &heartbeat{Idle: int(h.idle.Load()), Build: ascii(h.cfg.Build, 200), Backlogs: map[int]backlog{}}
 	for _, o := range h.owners() {
 		waits := o.Backlog()
-		b.Backlogs[o.share.number] = backlog{
+		b.Backlogs[o.handle.number] = backlog{
 			waits.Messages.Length, waits.Messages.Latency.Milliseconds(), waits.Activities.Length, waits.Activities.Latency.Milliseconds(),
 		}
 	}
@@ -389,9 +389,9 @@ func (h *Hub) observe(ctx context.Context) (state metering.HubState) {
 	activities, owned := metering.QueueState{Queue: h.blobs.Name + "/activities"}, make(map[int]bool)
 	for _, o := range h.owners() {
 		waits := o.Backlog()
-		owned[o.share.number] = true
+		owned[o.handle.number] = true
 		state.Queues = append(state.Queues, metering.QueueState{
-			Queue: o.share.queue(), Length: waits.Messages.Length, Latency: waits.Messages.Latency, StartLatency: new(waits.StartLatency),
+			Queue: o.handle.queue(), Length: waits.Messages.Length, Latency: waits.Messages.Latency, StartLatency: new(waits.StartLatency),
 		})
 		activities.Length += waits.Activities.Length
 		activities.Latency = max(activities.Latency, waits.Activities.Latency)
@@ -410,7 +410,7 @@ func (h *Hub) observe(ctx context.Context) (state metering.HubState) {
 			owned[n] = true
 		}
 	}
-	state.Unowned = new(len(h.shares) - len(owned))
+	state.Unowned = new(len(h.partitions) - len(owned))
 	return state
 }
 
@@ -435,7 +435,7 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 		all[h.cfg.WorkerID] = h.heartbeat()
 	}
 	load := &provider.Load{
-		ControlQueues: make([]provider.QueueLoad, len(h.shares)), Owners: make([]string, len(h.shares)), Builds: make(map[string]string),
+		ControlQueues: make([]provider.QueueLoad, len(h.partitions)), Owners: make([]string, len(h.partitions)), Builds: make(map[string]string),
 	}
 	if h.isRunning() {
 		load.Self = h.cfg.WorkerID
@@ -457,7 +457,7 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 			load.WorkItems.Latency = max(load.WorkItems.Latency, time.Duration(b.ActivitiesAge)*time.Millisecond)
 		}
 	}
-	for n, s := range h.shares {
+	for n, s := range h.partitions {
 		if known[n] {
 			continue
 		}

@@ -60,7 +60,7 @@ func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.
 	}
 	order := providertest.OrderUnlessReturned
 	if loose {
-		order = providertest.OrderOfFetches
+		order = providertest.OrderWithinFetch
 	}
 	return providertest.Hub{
 		Order:    order,
@@ -70,7 +70,7 @@ func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.
 			worker.Kill()
 			return open()
 		},
-		Another: func(*testing.T) provider.Provider {
+		OpenEmpty: func(*testing.T) provider.Provider {
 			cfg.TaskHub += "other"
 			return open()
 		},

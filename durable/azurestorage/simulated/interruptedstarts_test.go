@@ -207,7 +207,7 @@ func TestStart_WithAMissingMessageIsSentAgain(t *testing.T) {
 		before := f.elapsed()
 		time.Sleep(time.Hour)
 		for _, e := range f.account.Log() {
-			if e.At > before && e.Worker == "one" && e.Operation == "QueryEntities" && e.Target == "AgainInstances" {
+			if e.AppliedAt > before && e.Worker == "one" && e.Operation == "QueryEntities" && e.Target == "AgainInstances" {
 				scans++
 			}
 		}

@@ -297,14 +297,14 @@ func TestOverload_ReceivesNothingWhileARenewalIsLate(t *testing.T) {
 		var hiddenUntil time.Duration
 		for _, e := range account.Log() {
 			if e.Operation == "PutMessage" && e.Target == "sim-workitems" {
-				hiddenUntil = e.At + 30*time.Second
+				hiddenUntil = e.AppliedAt + 30*time.Second
 			}
 		}
 		received := 0
 		for _, e := range account.Log() {
-			if late := hiddenUntil - 3*time.Second; e.Operation == "GetMessages" && e.Asked > late && e.Asked < hiddenUntil {
-				t.Errorf("a receive from %s %v before the message became visible", e.Target, hiddenUntil-e.Asked)
-			} else if e.Operation == "GetMessages" && e.Asked > late-10*time.Second && e.Asked < late {
+			if late := hiddenUntil - 3*time.Second; e.Operation == "GetMessages" && e.SentAt > late && e.SentAt < hiddenUntil {
+				t.Errorf("a receive from %s %v before the message became visible", e.Target, hiddenUntil-e.SentAt)
+			} else if e.Operation == "GetMessages" && e.SentAt > late-10*time.Second && e.SentAt < late {
 				received++
 			}
 		}

@@ -142,9 +142,9 @@ type receive struct {
 func (f *fleet) receives(since time.Duration) []receive {
 	var all []receive
 	for _, e := range f.account.Log() {
-		if e.Operation == "GetMessages" && strings.Contains(e.Path, "-control-") && e.At >= since {
+		if e.Operation == "GetMessages" && strings.Contains(e.Path, "-control-") && e.AppliedAt >= since {
 			queue := e.Path[strings.Index(e.Path, "-control-")+1:]
-			all = append(all, receive{e.At, strings.TrimSuffix(queue, "/messages"), e.Worker})
+			all = append(all, receive{e.AppliedAt, strings.TrimSuffix(queue, "/messages"), e.Worker})
 		}
 	}
 	return all

@@ -35,16 +35,16 @@ func TestQueues_ArePolledOftenAfterAMessageAndAfterAnOutage(t *testing.T) {
 					time.Sleep(d)
 					last := time.Duration(-1)
 					for _, e := range account.Log() {
-						if e.Operation != "GetMessages" || !strings.Contains(e.Path, queue) || e.At < began {
+						if e.Operation != "GetMessages" || !strings.Contains(e.Path, queue) || e.AppliedAt < began {
 							continue
 						}
-						if pause := e.At - last; last >= 0 && (shortest == 0 || pause < shortest) {
+						if pause := e.AppliedAt - last; last >= 0 && (shortest == 0 || pause < shortest) {
 							shortest = pause
 						}
 						if last >= 0 {
-							longest = max(longest, e.At-last)
+							longest = max(longest, e.AppliedAt-last)
 						}
-						last = e.At
+						last = e.AppliedAt
 					}
 					return shortest, longest
 				}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Most is the longest time that a test waits for one event.
-const Most = 2 * time.Minute
+// MaxWait is the longest time that a test waits for one event.
+const MaxWait = 2 * time.Minute
 
 // reserve is the time that a failed test needs to print its message and to clean up.
 const reserve = 10 * time.Second
@@ -25,7 +25,7 @@ const maxInterval = 50 * time.Millisecond
 // has another origin in a bubble.
 var started = time.Now().Round(0)
 
-// Limit returns how long a test may wait for one event from now: [Most], or less if
+// Limit returns how long a test may wait for one event from now: [MaxWait], or less if
 // go test kills the process earlier. It is never negative.
 func Limit() time.Duration {
 	var killed time.Duration
@@ -39,10 +39,10 @@ func Limit() time.Duration {
 // after the given time; 0 means never.
 func limit(now time.Time, killed time.Duration) time.Duration {
 	if killed == 0 {
-		return Most
+		return MaxWait
 	}
 	left := started.Add(killed - reserve).Sub(now) // in a bubble, many years
-	return max(min(Most, left), 0)
+	return max(min(MaxWait, left), 0)
 }
 
 // Context returns a context for one event. It ends after [Limit], or when the test ends.
@@ -60,7 +60,7 @@ func Until(tb testing.TB, what string, condition func() bool) {
 	limit, interval := Limit(), time.Millisecond
 	for began := time.Now(); !condition(); interval = min(2*interval, maxInterval) {
 		if time.Since(began) > limit {
-			if limit < Most {
+			if limit < MaxWait {
 				what += " (the process has used up its -test.timeout)"
 			}
 			tb.Fatalf("did not happen within %v: %s", limit.Round(time.Second), what)

@@ -15,8 +15,8 @@ func TestLimit_EndsBeforeTheProcessIsKilled(t *testing.T) {
 		killed, ran time.Duration // since the process started
 		want        time.Duration
 	}{
-		{0, 24 * time.Hour, Most},
-		{time.Hour, time.Minute, Most},
+		{0, 24 * time.Hour, MaxWait},
+		{time.Hour, time.Minute, MaxWait},
 		{time.Hour, 59 * time.Minute, time.Minute - reserve},
 		{time.Hour, time.Hour - time.Second, 0},
 	} {
@@ -25,8 +25,8 @@ func TestLimit_EndsBeforeTheProcessIsKilled(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if got := limit(time.Now(), time.Second); got != Most {
-			t.Errorf("in a bubble the limit is %v, want %v", got, Most)
+		if got := limit(time.Now(), time.Second); got != MaxWait {
+			t.Errorf("in a bubble the limit is %v, want %v", got, MaxWait)
 		}
 	})
 }
@@ -38,8 +38,8 @@ func TestContext_EndsAfterTheLimitOrWithTheTest(t *testing.T) {
 		t.Errorf("after the test the context has the error %v, want %v", err, context.Canceled)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if end, ok := Context(t).Deadline(); !ok || time.Until(end) != Most {
-			t.Errorf("the context ends at %v, want in %v", end, Most)
+		if end, ok := Context(t).Deadline(); !ok || time.Until(end) != MaxWait {
+			t.Errorf("the context ends at %v, want in %v", end, MaxWait)
 		}
 	})
 }
@@ -61,8 +61,8 @@ func TestUntil_FailsOnlyAfterTheLimit(t *testing.T) {
 		failed string
 	}{
 		{0, ""},
-		{Most - time.Second, ""},
-		{Most + time.Minute, "did not happen within 2m0s: the late event"},
+		{MaxWait - time.Second, ""},
+		{MaxWait + time.Minute, "did not happen within 2m0s: the late event"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, began := &fakeTest{TB: t}, time.Now()
@@ -75,7 +75,7 @@ func TestUntil_FailsOnlyAfterTheLimit(t *testing.T) {
 			if f.failed != test.failed {
 				t.Errorf("an event after %v: failure %q, want %q", test.late, f.failed, test.failed)
 			}
-			if took, want := time.Since(began), min(test.late, Most); took < want || took > want+time.Second {
+			if took, want := time.Since(began), min(test.late, MaxWait); took < want || took > want+time.Second {
 				t.Errorf("an event after %v: the wait took %v, want %v", test.late, took, want)
 			}
 		})

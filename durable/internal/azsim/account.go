@@ -117,9 +117,9 @@ func (a *Account) ConnectionString() string {
 // it before the end of a bubble.
 func (a *Account) Wait() { a.underway.Wait() }
 
-// Late returns the number of requests in flight that are slow or come from a frozen worker.
-// They may take effect after their callers have given up.
-func (a *Account) Late() int { return int(a.late.Load()) }
+// LateRequests returns the number of requests in flight that are slow or come from a frozen
+// worker. They may take effect after their callers have given up.
+func (a *Account) LateRequests() int { return int(a.late.Load()) }
 
 // tick returns the time of a write, which differs from the time of any other write. a.mu is
 // locked.
@@ -374,7 +374,7 @@ func (a *Account) latency(roll uint64) time.Duration {
 
 // record appends to the log. a.mu is locked.
 func (a *Account) record(x *exchange, answer *reply) {
-	e := Entry{Request: *x.r, Asked: x.asked.Sub(a.start), At: time.Since(a.start), Fault: x.fault}
+	e := Entry{Request: *x.r, SentAt: x.asked.Sub(a.start), AppliedAt: time.Since(a.start), Fault: x.fault}
 	if answer != nil {
 		e.Status, e.Code, e.Answer = answer.status, answer.code, answer.body
 	}

@@ -111,8 +111,8 @@ func TestWorker_IsFrozen(t *testing.T) {
 		if err := insert(ctx, c, "r"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v; want context.DeadlineExceeded", err)
 		}
-		if len(a.Rows("Rows")) != 0 || a.Late() == 0 {
-			t.Errorf("%d rows and %d late requests while the worker is frozen", len(a.Rows("Rows")), a.Late())
+		if len(a.Rows("Rows")) != 0 || a.LateRequests() == 0 {
+			t.Errorf("%d rows and %d late requests while the worker is frozen", len(a.Rows("Rows")), a.LateRequests())
 		}
 		time.Sleep(time.Minute)
 		if n := len(a.Rows("Rows")); n != 1 {

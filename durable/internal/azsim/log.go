@@ -8,17 +8,17 @@ import (
 // Entry describes a request that took effect or failed.
 type Entry struct {
 	Request
-	Asked  time.Duration // when it was sent, relative to the account's creation
-	At     time.Duration // when it took effect, relative to the account's creation
-	Fault  Fault
-	Status int    // 0 if it was lost
-	Code   string // the error code
-	Answer []byte
+	SentAt    time.Duration // when it was sent, relative to the account's creation
+	AppliedAt time.Duration // when it took effect, relative to the account's creation
+	Fault     Fault
+	Status    int    // 0 if it was lost
+	Code      string // the error code
+	Answer    []byte
 }
 
 // String returns a line that is the same in all runs with the same seed.
 func (e Entry) String() string {
-	what := fmt.Sprintf("%14v %-3s %-22s %s", e.At, e.Worker, e.Operation, withoutNoise(e.Path))
+	what := fmt.Sprintf("%14v %-3s %-22s %s", e.AppliedAt, e.Worker, e.Operation, withoutNoise(e.Path))
 	if e.query.Has("$filter") {
 		what += "?" + withoutNoise(e.query.Get("$filter"))
 	}

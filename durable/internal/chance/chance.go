@@ -33,15 +33,15 @@ func Float64(ctx context.Context, purpose string) float64 {
 	return rand.Float64()
 }
 
-// WithTurns returns a context in which [TakeTurn] calls turn.
+// WithTurns returns a context in which [AwaitTurn] calls turn.
 func WithTurns(ctx context.Context, turn func(ctx context.Context, name string, content io.Reader)) context.Context {
 	return context.WithValue(ctx, turnKey{}, turn)
 }
 
-// TakeTurn orders callers in simulations. Several callers at the same time proceed in an order
+// AwaitTurn orders callers in simulations. Several callers at the same time proceed in an order
 // that depends on name and content, not on the scheduler. Without [WithTurns] it returns
 // immediately.
-func TakeTurn(ctx context.Context, name fmt.Stringer, content io.Reader) {
+func AwaitTurn(ctx context.Context, name fmt.Stringer, content io.Reader) {
 	if turn, ok := ctx.Value(turnKey{}).(func(context.Context, string, io.Reader)); ok {
 		turn(ctx, name.String(), content)
 	}

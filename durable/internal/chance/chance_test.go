@@ -35,8 +35,8 @@ func TestTakeTurn_CallsTheFunctionOfTheContext(t *testing.T) {
 		text, _ := io.ReadAll(content)
 		got = append(got, name+string(text))
 	})
-	TakeTurn(ctx, &url.URL{Path: "/a"}, strings.NewReader("!"))
-	TakeTurn(t.Context(), &url.URL{Path: "/b"}, strings.NewReader("?"))
+	AwaitTurn(ctx, &url.URL{Path: "/a"}, strings.NewReader("!"))
+	AwaitTurn(t.Context(), &url.URL{Path: "/b"}, strings.NewReader("?"))
 	if len(got) != 1 || got[0] != "/a!" {
 		t.Errorf("the calls are %q; want only /a!", got)
 	}

@@ -85,12 +85,12 @@ func (g *Group) Run() *Crash {
 // Stop makes [Group.Run] return after the current step. No coroutine takes another step.
 func (g *Group) Stop() { g.stopped = true }
 
-// Trace records where coroutines park, for [Routine.Parked].
+// Trace records where coroutines park, for [Routine.ParkedStack].
 func (g *Group) Trace() { g.trace = true }
 
-// Parked returns the stacks where coroutines are parked, newest coroutine first; nil if the
-// group is not traced.
-func (g *Group) Parked() (stacks [][]uintptr) {
+// ParkedStacks returns the stacks where coroutines are parked, newest coroutine first; nil if
+// the group is not traced.
+func (g *Group) ParkedStacks() (stacks [][]uintptr) {
 	for r := g.last; r != nil; r = r.prev {
 		if r.parked != nil {
 			stacks = append(stacks, r.parked)
@@ -102,19 +102,19 @@ func (g *Group) Parked() (stacks [][]uintptr) {
 // Running returns the coroutine that is taking a step, or nil.
 func (g *Group) Running() *Routine { return g.running }
 
-// Closing reports whether [Group.Close] was called. Coroutines that run afterwards are being
+// IsClosing reports whether [Group.Close] was called. Coroutines that run afterwards are being
 // unwound.
-func (g *Group) Closing() bool { return g.closing }
+func (g *Group) IsClosing() bool { return g.closing }
 
 // Ticket returns the ticket for the next [Group.Park] of r.
 func (r *Routine) Ticket() Ticket { return r.ticket }
 
-// Holds reports whether t is still valid: r has not been woken since.
-func (r *Routine) Holds(t Ticket) bool { return r.ticket == t }
+// IsCurrent reports whether t is still valid: r has not been woken since.
+func (r *Routine) IsCurrent(t Ticket) bool { return r.ticket == t }
 
-// Parked returns the stack of the last Park of r, as [runtime.Callers] does; nil if the group
-// is not traced.
-func (r *Routine) Parked() []uintptr { return r.parked }
+// ParkedStack returns the stack of the last Park of r, as [runtime.Callers] does; nil if the
+// group is not traced.
+func (r *Routine) ParkedStack() []uintptr { return r.parked }
 
 // Park suspends the running coroutine until [Group.Wake] is called with its current ticket. If
 // that call came before Park, the other ready coroutines run first.

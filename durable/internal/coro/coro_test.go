@@ -138,7 +138,7 @@ func TestGroup_CloseUnwindsTheNewestFirstAndRecoverReturnsNil(t *testing.T) {
 		if want := []string{"new inner", "new outer", "old inner", "old outer"}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		if !g.Closing() {
+		if !g.IsClosing() {
 			t.Error("Closing returned false")
 		}
 	})

@@ -28,19 +28,19 @@ const maxCounts = 1000
 type Count struct {
 	Crashes int       `json:"crashes"`
 	Last    time.Time `json:"last"`
-	// Aside means that the work was delivered again after Limit crashes, and was set aside.
+	// IsSetAside means that the work was delivered again after Limit crashes, and was set aside.
 	// Only then did it cause these crashes. Otherwise the process may have ended right before
 	// it recorded the end of the work.
-	Aside bool `json:"aside,omitempty"`
+	IsSetAside bool `json:"aside,omitempty"`
 }
 
 // Counts holds the crash counts of work since its last end, by its name, and of functions. The
 // name of work starts with the name of its function.
 type Counts map[string]Count
 
-// Work returns the name of work. For an activity, executionID and number identify it in its
+// WorkName returns the name of work. For an activity, executionID and number identify it in its
 // orchestration; for other work they are empty.
-func Work(kind, name, executionID string, number int, instanceID string) string {
+func WorkName(kind, name, executionID string, number int, instanceID string) string {
 	return fmt.Sprintf("%s %q %d %q %q", kind, name, number, executionID, instanceID)
 }
 
@@ -69,8 +69,8 @@ func (c Counts) crashed(work string, at time.Time) {
 	c[function] = Count{Crashes: all.Crashes + 1, Last: at}
 }
 
-// Holds reports whether work is set aside, by its own count or by its function's.
-func (c Counts) Holds(work string) bool {
+// IsSetAside reports whether work is set aside, by its own count or by its function's.
+func (c Counts) IsSetAside(work string) bool {
 	return work != functionOf(work) && c[work].Crashes >= Limit || c[functionOf(work)].Crashes >= functionLimit
 }
 
@@ -79,10 +79,10 @@ func (c Counts) Holds(work string) bool {
 // aside already.
 func (c Counts) setAside(work string) bool {
 	one, function := c[work], functionOf(work)
-	if work == function || one.Crashes < Limit || one.Aside {
+	if work == function || one.Crashes < Limit || one.IsSetAside {
 		return false
 	}
-	one.Aside = true
+	one.IsSetAside = true
 	c[work] = one
 	all := c[function]
 	if all.Crashes -= Limit; all.Crashes > 0 {

@@ -104,22 +104,22 @@ func Read(path string) (Counts, error) {
 	return counts, nil
 }
 
-// Holds reports whether work is set aside. It rereads the file, so that an operator can remove
-// an entry.
-func (l *Ledger) Holds(work string) bool {
+// IsSetAside reports whether work is set aside. It rereads the file, so that an operator can
+// remove an entry.
+func (l *Ledger) IsSetAside(work string) bool {
 	if l == nil {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.counts.Holds(work) {
+	if !l.counts.IsSetAside(work) {
 		return false
 	}
 	l.reload()
 	if l.counts.setAside(work) {
 		_ = l.store() // if it fails, Holds sets the work aside again
 	}
-	return l.counts.Holds(work)
+	return l.counts.IsSetAside(work)
 }
 
 // reload rereads the file, which other processes may have changed. l.mu is locked.

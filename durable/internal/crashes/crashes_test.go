@@ -9,7 +9,7 @@ import (
 
 func TestWorkOf_ReturnsTheWorkOfThePanickingGoroutine(t *testing.T) {
 	t.Parallel()
-	work := Work("activity", "A", "e", 3, "a \"b\" ü")
+	work := WorkName("activity", "A", "e", 3, "a \"b\" ü")
 	const shown = `labels:{"durable.item": "1", "durable.work": "activity \"A\" 3 \"e\" \"a \\\"b\\\" \u00fc\""}]:` + "\n"
 	for name, tt := range map[string]struct{ text, want string }{
 		"a panic":           {"panic: x\n\ngoroutine 7 [running " + shown, work},
@@ -30,8 +30,8 @@ func TestLedger_RemovesEndedAndResumedWork(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger")
 	l := &Ledger{path: path, counts: Counts{}}
-	bad, its, other := Work("orchestrator", "O", "", 0, "b"), Work("activity", "A", "e", 1, "b"), Work("activity", "A", "e", 1, "a b")
-	held := Count{Crashes: Limit, Aside: true}
+	bad, its, other := WorkName("orchestrator", "O", "", 0, "b"), WorkName("activity", "A", "e", 1, "b"), WorkName("activity", "A", "e", 1, "a b")
+	held := Count{Crashes: Limit, IsSetAside: true}
 	inFile := func(want Counts) {
 		t.Helper()
 		if got, err := Read(path); err != nil || !maps.Equal(got, want) {
@@ -46,27 +46,27 @@ func TestLedger_RemovesEndedAndResumedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	inFile(Counts{its: held, other: held})
-	if l.Holds(bad) || !l.Holds(its) || !l.Holds(other) {
+	if l.IsSetAside(bad) || !l.IsSetAside(its) || !l.IsSetAside(other) {
 		t.Errorf("wrong work is set aside: %v", l.counts)
 	}
 	if err := l.Resume("b"); err != nil {
 		t.Fatal(err)
 	}
 	inFile(Counts{other: held})
-	if l.Holds(its) || !l.Holds(other) {
+	if l.IsSetAside(its) || !l.IsSetAside(other) {
 		t.Errorf("wrong work is set aside: %v", l.counts)
 	}
 	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(files) != 1 {
 		t.Errorf("the folder contains %v (%v); want only the ledger", files, err)
 	}
-	if (*Ledger)(nil).Holds(bad) {
+	if (*Ledger)(nil).IsSetAside(bad) {
 		t.Error("a nil ledger sets work aside")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if l.Holds(other) {
+	if l.IsSetAside(other) {
 		t.Error("work that was removed from the file is still set aside")
 	}
 	if err := os.WriteFile(path, []byte("null"), 0o600); err != nil {

@@ -37,7 +37,7 @@ func process(chance *rand.Rand, counts Counts, all map[simulatedWork]bool) (cras
 	slices.SortFunc(order, func(a, b simulatedWork) int { return strings.Compare(a.name, b.name) })
 	chance.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for _, w := range slices.Concat(order, order) {
-		if counts.setAside(w.name); !all[w] || counts.Holds(w.name) {
+		if counts.setAside(w.name); !all[w] || counts.IsSetAside(w.name) {
 			continue
 		}
 		does := w.behavior
@@ -72,7 +72,7 @@ func TestCounts_EndEveryCrashLoop(t *testing.T) {
 		for i := range chance.IntN(20) {
 			name := fmt.Sprintf("f%d", chance.IntN(functions))
 			w := simulatedWork{behavior: behavior(chance.IntN(4)), instance: fmt.Sprint(i % 7)}
-			w.name = Work("activity", name, "e", i, w.instance)
+			w.name = WorkName("activity", name, "e", i, w.instance)
 			all[w] = true
 			if w.behavior != good {
 				crashing[functionOf(w.name)] = true
@@ -97,14 +97,14 @@ func TestCounts_EndEveryCrashLoop(t *testing.T) {
 		}
 		live()
 		for w := range all {
-			if !counts.Holds(w.name) || !crashing[functionOf(w.name)] {
+			if !counts.IsSetAside(w.name) || !crashing[functionOf(w.name)] {
 				t.Fatalf("seed %d: %v was not run: %v", seed, w, counts)
 			}
 		}
 		for w := range all {
 			before := len(all)
 			counts.resume(w.instance)
-			if counts.Holds(w.name) {
+			if counts.IsSetAside(w.name) {
 				t.Fatalf("seed %d: %v is still set aside after Resume: %v", seed, w, counts)
 			}
 			if n := live(); n == 0 && len(all) == before {
@@ -119,35 +119,35 @@ func TestCounts_EndEveryCrashLoop(t *testing.T) {
 // is. Neither do crashes that are far apart.
 func TestCounts_OnlyUnexplainedCrashesSetAFunctionAside(t *testing.T) {
 	t.Parallel()
-	now, fine := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Work("activity", "A", "e", 1000, "fine")
+	now, fine := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), WorkName("activity", "A", "e", 1000, "fine")
 	counts := Counts{}
 	for i := range 2 * functionLimit {
 		for range Limit {
-			counts.crashed(Work("activity", "A", "e", i, "b"), now)
+			counts.crashed(WorkName("activity", "A", "e", i, "b"), now)
 		}
-		counts.setAside(Work("activity", "A", "e", i, "b"))
+		counts.setAside(WorkName("activity", "A", "e", i, "b"))
 	}
-	if counts.Holds(fine) {
+	if counts.IsSetAside(fine) {
 		t.Errorf("the function is set aside because of work that is set aside itself: %v", counts)
 	}
 	for i := range 2 * functionLimit {
-		w := Work("activity", "A", "e", i, "c")
+		w := WorkName("activity", "A", "e", i, "c")
 		counts.crashed(w, now)
 		counts.done(w)
 		now = now.Add(crashWindow + time.Second)
 	}
-	if counts.Holds(fine) {
+	if counts.IsSetAside(fine) {
 		t.Errorf("the function is set aside because of crashes that are far apart: %v", counts)
 	}
 	for i := range functionLimit {
-		if w := Work("activity", "A", "f", i, "d"); counts.Holds(w) {
+		if w := WorkName("activity", "A", "f", i, "d"); counts.IsSetAside(w) {
 			t.Errorf("the function is set aside after %d crashes: %v", i, counts)
 		} else {
 			counts.crashed(w, now)
 			counts.done(w)
 		}
 	}
-	if !counts.Holds(fine) || counts.Holds(Work("activity", "B", "e", 1, "fine")) || counts.Holds(Work("entity", "A", "", 0, "@a@k")) {
+	if !counts.IsSetAside(fine) || counts.IsSetAside(WorkName("activity", "B", "e", 1, "fine")) || counts.IsSetAside(WorkName("entity", "A", "", 0, "@a@k")) {
 		t.Errorf("the function is not set aside, or another one is: %v", counts)
 	}
 }

@@ -44,7 +44,7 @@ func fits(limit, taken, size int) bool {
 // enter waits until an item fits and admits it. It returns false if ctx ends first. It must not
 // be called concurrently.
 func (a *admission) enter(ctx context.Context, size int) bool {
-	for !a.take(size, true) {
+	for !a.admit(size, true) {
 		select {
 		case <-a.freed:
 		case <-ctx.Done():
@@ -59,11 +59,11 @@ func (a *admission) enter(ctx context.Context, size int) bool {
 }
 
 // tryEnter admits an item if it fits and no other item is waiting. A small item always enters.
-func (a *admission) tryEnter(size int) bool { return a.take(size, false) }
+func (a *admission) tryEnter(size int) bool { return a.admit(size, false) }
 
-// take admits an item if it fits. A waiting item takes precedence over all others except small
+// admit admits an item if it fits. A waiting item takes precedence over all others except small
 // ones, which are not counted.
-func (a *admission) take(size int, waits bool) bool {
+func (a *admission) admit(size int, waits bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	isFirst := waits || !a.waiting || size <= smallPayload
@@ -78,8 +78,8 @@ func (a *admission) take(size int, waits bool) bool {
 	return true
 }
 
-// leave releases the bytes of an item.
-func (a *admission) leave(size int) {
+// release releases the bytes of an item.
+func (a *admission) release(size int) {
 	a.mu.Lock()
 	a.taken -= counted(size)
 	a.mu.Unlock()

@@ -8,44 +8,45 @@ import (
 	"time"
 )
 
-// forgetWaiting is the time that work counts as waiting after its last delivery. It is longer than
+// forgetBlocked is the time that work counts as waiting after its last delivery. It is longer than
 // providers take to redeliver abandoned work.
-const forgetWaiting = 20 * time.Minute
+const forgetBlocked = 20 * time.Minute
 
-// maxWaiting is the maximum number of records in a [Waiting], and of instances in a [Stalls].
-const maxWaiting = 10_000
+// maxBlocked is the maximum number of records in a [BlockedFunctions], and of instances in a
+// [Stalls].
+const maxBlocked = 10_000
 
-// Waiting holds the work that waits for functions that a worker lacks or does not run. The zero
-// value is empty. Its methods are safe for concurrent use.
-type Waiting struct {
+// BlockedFunctions holds the work that waits for functions that a worker lacks or does not run.
+// The zero value is empty. Its methods are safe for concurrent use.
+type BlockedFunctions struct {
 	mu   sync.Mutex // protects the following
-	work map[waitingWork]waited
+	work map[blockedWork]blockedTimes
 }
 
-type waitingWork struct {
+type blockedWork struct {
 	unknownFunctionError
 	instanceID string
 }
 
-type waited struct{ since, last time.Time }
+type blockedTimes struct{ since, last time.Time }
 
-// A WaitingFunction is a function that a worker lacks or does not run, and the instances that
+// A BlockedFunction is a function that a worker lacks or does not run, and the instances that
 // wait.
-type WaitingFunction struct {
+type BlockedFunction struct {
 	Kind, Name, Version string
 	Crashed             bool      // the instances are set aside because the function crashed the process
 	Differs             bool      // the function does not match the histories of the instances
-	Stalled             bool      // the function did not yield and was given up
+	Stalled             bool      // the function did not yield and was abandoned
 	Refusal             string    // the reason why the worker does not accept the version; may be empty
 	Since               time.Time // when the first of them started to wait or, if Runs is set, to run
 	Instances           []string  // sorted instance IDs; the instances or their activities wait
-	Runs                bool      // the function is running without yielding and was not given up
+	Runs                bool      // the function is running without yielding and was not abandoned
 	Operation           string    // only for an entity that runs
 	Stack               string    // of code that does not yield, in one of the instances
 }
 
 // String describes f.
-func (f WaitingFunction) String() string {
+func (f BlockedFunction) String() string {
 	version := ""
 	if f.Version != "" {
 		version = fmt.Sprintf(" of version %q", f.Version)
@@ -78,31 +79,31 @@ func (f WaitingFunction) String() string {
 		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 }
 
-// add records that an instance waits. It reports whether the record is new. With maxWaiting
+// add records that an instance waits. It reports whether the record is new. With maxBlocked
 // current records it adds none, and returns false.
-func (w *Waiting) add(instanceID string, f *unknownFunctionError, now time.Time) bool {
+func (w *BlockedFunctions) add(instanceID string, f *unknownFunctionError, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := waitingWork{*f, instanceID}
+	key := blockedWork{*f, instanceID}
 	before, known := w.work[key]
-	if !known && len(w.work) >= maxWaiting {
+	if !known && len(w.work) >= maxBlocked {
 		w.forget(now)
 	}
-	if !known && len(w.work) >= maxWaiting {
+	if !known && len(w.work) >= maxBlocked {
 		return false
 	}
 	if w.work == nil {
-		w.work = make(map[waitingWork]waited)
+		w.work = make(map[blockedWork]blockedTimes)
 	}
 	if !known {
 		before.since = now
 	}
-	w.work[key] = waited{before.since, now}
+	w.work[key] = blockedTimes{before.since, now}
 	return !known
 }
 
 // remove deletes the records of an instance for functions of one kind.
-func (w *Waiting) remove(instanceID, kind string) {
+func (w *BlockedFunctions) remove(instanceID, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key := range w.work {
@@ -113,20 +114,20 @@ func (w *Waiting) remove(instanceID, kind string) {
 }
 
 // forget deletes records of work that has not been redelivered. w.mu is locked.
-func (w *Waiting) forget(now time.Time) {
+func (w *BlockedFunctions) forget(now time.Time) {
 	for key, at := range w.work {
-		if now.Sub(at.last) > forgetWaiting {
+		if now.Sub(at.last) > forgetBlocked {
 			delete(w.work, key)
 		}
 	}
 }
 
 // All returns the functions for which work is waiting at now, sorted.
-func (w *Waiting) All(now time.Time) []WaitingFunction {
+func (w *BlockedFunctions) All(now time.Time) []BlockedFunction {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(now)
-	found := make(map[unknownFunctionError]WaitingFunction)
+	found := make(map[unknownFunctionError]BlockedFunction)
 	for key, at := range w.work {
 		f, ok := found[key.unknownFunctionError]
 		if !ok || at.since.Before(f.Since) {
@@ -136,12 +137,12 @@ func (w *Waiting) All(now time.Time) []WaitingFunction {
 		f.Instances = append(f.Instances, key.instanceID)
 		found[key.unknownFunctionError] = f
 	}
-	var all []WaitingFunction
+	var all []BlockedFunction
 	for _, f := range found {
 		slices.Sort(f.Instances)
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b WaitingFunction) int {
+	slices.SortFunc(all, func(a, b BlockedFunction) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 	})
 	return all

@@ -21,7 +21,7 @@ import (
 // storeInputs is set (TaskOrchestrationDispatcher.IncludeParameters).
 func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, storeInputs bool, now time.Time) (*replay.Complete, error) {
 	for i, a := range actions {
-		head := history.Header{EventID: a.ActionID(), Timestamp: history.Ticks(now)}
+		head := history.Header{EventID: a.ActionID(), Timestamp: history.TruncateToTicks(now)}
 		switch a := a.(type) {
 		case *replay.ScheduleTask:
 			recordTask(cp, start, a, storeInputs, head)
@@ -58,7 +58,7 @@ func recordTask(cp *provider.Checkpoint, start *history.ExecutionStarted, a *rep
 }
 
 func recordTimer(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateTimer, head history.Header) {
-	at := history.Ticks(a.FireAt)
+	at := history.TruncateToTicks(a.FireAt)
 	fired := &history.TimerFired{Header: history.NewHeader(head.Timestamp), TimerID: a.ID, FireAt: at}
 	cp.NewEvents = append(cp.NewEvents, &history.TimerCreated{Header: head, FireAt: at})
 	cp.Timers = append(cp.Timers, provider.TaskMessage{Event: fired, Target: start.Instance})

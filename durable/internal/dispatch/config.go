@@ -40,28 +40,28 @@ type Config struct {
 
 	ShutdownTimeout  time.Duration // time from the end of Run's context to the end of the activities' contexts
 	EpisodeWarnAfter time.Duration // time without progress after which an orchestrator is reported
-	StallTimeout     time.Duration // time without progress after which an orchestrator is given up
+	StallTimeout     time.Duration // time without progress after which an orchestrator is abandoned
 
 	// CheckVersion returns the reason why the worker does not accept instances of a version, or
 	// nil if it accepts them. A nil function accepts all versions.
-	CheckVersion func(version string) error
-	FailMismatch bool // fail instances that CheckVersion rejects, instead of holding them back
+	CheckVersion        func(version string) error
+	FailVersionMismatch bool // fail instances that CheckVersion rejects, instead of holding them back
 
 	// FailUnknownAfter is the time that an instance that has not started waits for a worker
 	// with its function before it fails. Zero waits forever; a negative duration fails it
-	// immediately. FailUnknownBegun also fails instances that have started.
-	FailUnknownAfter time.Duration
-	FailUnknownBegun bool
+	// immediately. FailUnknownStarted also fails instances that have started.
+	FailUnknownAfter   time.Duration
+	FailUnknownStarted bool
 
-	// HoldDifferent holds back instances whose code does not match their history, instead of
-	// failing them.
-	HoldDifferent bool
+	// HoldNonDeterministic holds back instances whose code does not match their history,
+	// instead of failing them.
+	HoldNonDeterministic bool
 
-	// Waiting, if not nil, records the work that waits for functions that this worker lacks or
+	// Blocked, if not nil, records the work that waits for functions that this worker lacks or
 	// does not run.
-	Waiting *Waiting
+	Blocked *BlockedFunctions
 
-	// Stalls, if not nil, records the instances whose code was given up.
+	// Stalls, if not nil, records the instances whose code was abandoned.
 	Stalls *Stalls
 
 	// Crashes, if not nil, records the work that is set aside because it crashed the process.
@@ -87,4 +87,6 @@ const DefaultMaxPayload int64 = 128 << 20
 
 func (c Config) maxPayload() int64 { return cmp.Or(c.MaxPayload, DefaultMaxPayload) }
 
-func (c Config) unknown() unknownPolicy { return unknownPolicy{c.FailUnknownAfter, c.FailUnknownBegun} }
+func (c Config) unknown() unknownPolicy {
+	return unknownPolicy{c.FailUnknownAfter, c.FailUnknownStarted}
+}

@@ -77,8 +77,8 @@ func (d *Dispatcher) Running(instance history.OrchestrationInstance) (all []Runn
 // New returns a Dispatcher for p's work items.
 func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	log := cfg.Logger
-	if cfg.Waiting == nil {
-		cfg.Waiting = new(Waiting)
+	if cfg.Blocked == nil {
+		cfg.Blocked = new(BlockedFunctions)
 	}
 	if cfg.Stalls == nil {
 		cfg.Stalls = new(Stalls)
@@ -109,7 +109,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 
 // Stalled returns the orchestrators and operations that have run for too long without progress,
 // unordered. The log contains a report of each.
-func (d *Dispatcher) Stalled() []WaitingFunction { return d.watchdog.stalled() }
+func (d *Dispatcher) Stalled() []BlockedFunction { return d.watchdog.stalled() }
 
 // errStopping is the cause that ends a worker's contexts when it stops.
 var errStopping = errors.New("the worker is stopping")
@@ -134,7 +134,7 @@ type lifetimes struct {
 //
 // If the provider stops on its own, Run stops in the same way and returns the provider's error.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	inuse.Tell(ctx, d.inUse)
+	inuse.Register(ctx, d.inUse)
 	fetch, stop := context.WithCancelCause(ctx)
 	defer stop(errStopping)
 	work, release := delayed(fetch, d.config.ShutdownTimeout)
@@ -291,10 +291,10 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		d.fetchingActivities.succeeded()
 		w := next.item
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
-		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
+		work := crashes.WorkName("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
 		d.handle(&item{what: what, work: work, activity: w, since: d.config.Now()}, func(it *item) {
-			defer d.inputs.leave(next.size)
-			d.runActivity(live, w, it.work, d.activities.leave)
+			defer d.inputs.release(next.size)
+			d.runActivity(live, w, it.work, d.activities.release)
 		})
 	}
 }
@@ -325,28 +325,28 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 	}()
 
 	fn, ok := d.functions.Activity(w.Task.Name)
-	setAside := d.config.Crashes.Holds(work)
+	setAside := d.config.Crashes.IsSetAside(work)
 	if !ok || setAside {
 		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name, crashed: setAside}
 		if failure := d.failureOfUnknown(live.io, w, unknown, log); failure == nil {
-			log.Log(live.io, d.recordWaiting(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.why())
+			log.Log(live.io, d.recordBlocked(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.reason())
 			abandon(d.config.unknown().hold(unknown, w.Task.Timestamp, true))
 		} else if err := d.complete(live, w.Lock, taskResult{failure: failure}.event(w.Task.EventID, d.config.Now()), log); err != nil {
 			abandon(fmt.Errorf("send result of activity: %w", err))
 		} else {
 			outcome = metering.Failed
-			d.config.Waiting.remove(w.Instance.InstanceID, unknown.kind)
+			d.config.Blocked.remove(w.Instance.InstanceID, unknown.kind)
 			d.resetCrashes(work)
 		}
 		return
 	}
 	if w.Attempt > 1 {
-		d.config.Waiting.remove(w.Instance.InstanceID, "activity")
+		d.config.Blocked.remove(w.Instance.InstanceID, "activity")
 		log.Info("activity runs again because an earlier run did not complete", "attempt", w.Attempt)
 	}
 	ctx, cancel := context.WithCancel(withActivityInfo(live.work, w))
 	defer cancel()
-	d.config.Meter.Waited(w.Task.Name, d.config.Now().Sub(w.Task.Timestamp))
+	d.config.Meter.RecordWait(w.Task.Name, d.config.Now().Sub(w.Task.Timestamp))
 	ctx, traced := d.config.Tracer.RunActivity(ctx, w.Task, w.Instance)
 	r, ok := call(ctx, live.io, fn, w.Task.Input)
 	traced(r.failure)
@@ -428,14 +428,14 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item, free func()) {
 	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
 	s.logFor(s.item.Instance, nil)
-	defer s.leavePayload()
+	defer s.releasePayload()
 	defer s.release()
 	if !d.enterEntity(live, free) {
 		s.abandon(errStopping)
 		return
 	}
 	s.hasSlot = true
-	defer s.leaveSlot()
+	defer s.releaseSlot()
 
 	s.begin()
 	defer s.end()
@@ -470,13 +470,13 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 		d.fetchingInstances.succeeded()
 		w := next.item
 		if history.IsEntity(w.Instance.InstanceID) {
-			d.handle(&item{what: "entity " + w.Instance.InstanceID, work: crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID)},
-				func(it *item) { d.runEntity(live, next, it, d.orchestrations.leave) })
+			d.handle(&item{what: "entity " + w.Instance.InstanceID, work: crashes.WorkName("entity", entityName(w), "", 0, w.Instance.InstanceID)},
+				func(it *item) { d.runEntity(live, next, it, d.orchestrations.release) })
 			continue
 		}
-		work := crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID)
+		work := crashes.WorkName("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID)
 		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) {
-			defer d.orchestrations.leave()
+			defer d.orchestrations.release()
 			d.runInstance(live, next, it)
 		})
 	}
@@ -486,10 +486,10 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
 	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
 	s.logFor(s.item.Instance, startOfItem(s.item))
-	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
-	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailMismatch}
+	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdNonDeterministic: d.config.HoldNonDeterministic}
+	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailVersionMismatch}
 	s.x.unknown = s.d.config.unknown()
-	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
+	s.x.crashed = func() bool { return d.config.Crashes.IsSetAside(it.work) }
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 
 	// A failure of one instance ends here. The deferred calls also handle panics of this
@@ -497,7 +497,7 @@ func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.Orches
 	s.begin()
 	defer s.end()
 	handledAll := false
-	defer s.leavePayload()
+	defer s.releasePayload()
 	defer s.release()
 	defer func() {
 		if handledAll {
@@ -540,7 +540,7 @@ func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFun
 		return f
 	}
 	due, policy := w.Messages[0].Event.Head().Timestamp, d.config.unknown()
-	if delayed, ok := provider.EntityDue(w.Messages[0]); ok && delayed.After(due) {
+	if delayed, ok := provider.EntityDueTime(w.Messages[0]); ok && delayed.After(due) {
 		due = delayed
 	}
 	if policy.fails(due, d.config.Now(), started) {
@@ -549,10 +549,10 @@ func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFun
 	return policy.hold(f, due, started)
 }
 
-// recordWaiting records that an instance waits for a function. It returns the level of the log
+// recordBlocked records that an instance waits for a function. It returns the level of the log
 // message: a warning the first time, an error if the instance is set aside, otherwise debug.
-func (d *Dispatcher) recordWaiting(instanceID string, f *unknownFunctionError) slog.Level {
-	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
+func (d *Dispatcher) recordBlocked(instanceID string, f *unknownFunctionError) slog.Level {
+	switch isNew := d.config.Blocked.add(instanceID, f, d.config.Now()); {
 	case isNew && f.crashed:
 		return slog.LevelError
 	case isNew:
@@ -601,6 +601,6 @@ func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityW
 	case !state.Status.IsTerminal() && state.Instance.ExecutionID == w.Instance.ExecutionID:
 		return nil
 	}
-	log.Info("activity is discarded: its orchestration has ended, and " + f.why())
+	log.Info("activity is discarded: its orchestration has ended, and " + f.reason())
 	return f.Failure()
 }

@@ -54,11 +54,11 @@ func findEntity(functions Functions, instanceID string) (EntityCode, error) {
 	return nil, &unknownFunctionError{kind: "entity", name: id.Name}
 }
 
-// take runs the operations that messages request, and returns the checkpoint with their results
-// (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). Past is the history of
-// the last checkpoint; only the first call reads it. If io ends, take returns although an
-// operation is still running.
-func (e *entityRun) take(work, io context.Context, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
+// runMessages runs the operations that messages request, and returns the checkpoint with their
+// results (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). Past is the
+// history of the last checkpoint; only the first call reads it. If io ends, runMessages returns
+// although an operation is still running.
+func (e *entityRun) runMessages(work, io context.Context, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
 	events := make([]history.Event, len(messages))
 	for i, m := range messages {
 		events[i] = m.Event
@@ -80,22 +80,22 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 	}
 	state := e.state
 	e.state = nil // stays nil if the batch fails
-	if e.settled.knows(e.instanceID, e.execution()) {
+	if e.settled.has(e.instanceID, e.execution()) {
 		state.Settle()
 	}
 	settings := e.settings
 	settings.Resend = e.isRecent()
 	e.ran, e.lockedBy = 0, state.Status().LockedBy
-	e.traced.Forget() // discard the spans of a batch that was not committed
-	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), settings)
+	e.traced.Discard() // discard the spans of a batch that was not committed
+	batch, problems := entity.Begin(e.instanceID, state, events, history.TruncateToTicks(e.now()), settings)
 	for _, problem := range problems {
 		e.log.Warn("discarded an undecodable message to an entity", "error", problem)
 	}
 	if err := e.run(work, io, batch); err != nil {
 		return nil, err
 	}
-	cp := e.checkpoint(state, batch.Finish(e.execution()), batch.Repeats())
-	cp.HideUntilDeleted = cp.SendLast && batch.TookPassedOn()
+	cp := e.checkpoint(state, batch.Finish(e.execution()), batch.HasDuplicates())
+	cp.HideUntilDeleted = cp.SendLast && batch.HasPassedOnLocks()
 	e.state = state
 	return cp, nil
 }
@@ -288,12 +288,12 @@ func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Confi
 		settled: &s.settled, instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
 		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger.With("name", entityName(item)), stopping: func() bool { return false },
 	}
-	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
+	return e.runMessages(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
 }
 
-// Committed records that a checkpoint of Step is settled. The caller must call it after it has
-// stored the checkpoint, sent its messages and deleted the messages of the work item.
-func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.settled.add(cp.Instance) }
+// MarkSettled records that a checkpoint of Step is settled. The caller must call it after it
+// has stored the checkpoint, sent its messages and deleted the messages of the work item.
+func (s *EntityStepper) MarkSettled(cp *provider.Checkpoint) { s.settled.add(cp.Instance) }
 
 // logCommitted logs the result of a committed batch.
 func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {

@@ -126,7 +126,7 @@ func BenchmarkIdleEntity(b *testing.B) {
 
 // One goroutine per entity would take 30 MB.
 func TestEntity_IdleEntitiesTakeNoMemory(t *testing.T) {
-	testshare.LeaveToFull(t)
+	testshare.SkipInShortRuns(t)
 	const n = 12_000
 	bubble(t, func(b *bench) {
 		if kept := idleEntities(b, n); kept > 10_000_000 {

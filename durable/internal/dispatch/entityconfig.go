@@ -43,8 +43,8 @@ const DefaultMaxEntityBatch = 5000
 // settingsOn returns the settings of entities on a hub.
 func (c EntityConfig) settingsOn(hub provider.Worker) entity.Settings {
 	s := c.settings()
-	exact, ok := hub.(provider.Exact)
-	s.Exact = ok && exact.IsExact()
+	exact, ok := hub.(provider.ExactlyOnce)
+	s.ExactlyOnce = ok && exact.IsExactlyOnce()
 	return s
 }
 

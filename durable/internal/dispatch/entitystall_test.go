@@ -59,13 +59,13 @@ func TestWatchdog_ReportsAnOperationThatDoesNotReturn(t *testing.T) {
 			}
 			all[i].Stack, all[i].Instances = "", nil
 		}
-		want := []dispatch.WaitingFunction{{Kind: "entity", Name: "counter", Operation: "hang", Runs: true, Since: start}}
+		want := []dispatch.BlockedFunction{{Kind: "entity", Name: "counter", Operation: "hang", Runs: true, Since: start}}
 		if diff := cmp.Diff(want, all); diff != "" {
 			t.Errorf("stalled (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Hour)
 		if n := b.log.count("was abandoned"); n != 0 {
-			t.Errorf("the operation was given up:\n%s", b.log)
+			t.Errorf("the operation was abandoned:\n%s", b.log)
 		}
 		close(released)
 		synctest.Wait()

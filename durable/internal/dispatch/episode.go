@@ -23,10 +23,10 @@ type execution struct {
 	stopping func() bool
 	progress *progress // of live
 	turn     *turn     // current or last turn; nil in a [Stepper]
-	// limit runs f, which runs code of the orchestrator, until f returns or is given up. If f
+	// limit runs f, which runs code of the orchestrator, until f returns or is abandoned. If f
 	// returns later, limit calls late. After an error the execution must not be used.
 	limit func(x *execution, f, late func()) error
-	// stalls, if not nil, holds the instances whose code was given up.
+	// stalls, if not nil, holds the instances whose code was abandoned.
 	stalls *Stalls
 	// ran, if not nil, is called after each generation. Past is the history that was replayed.
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
@@ -36,8 +36,8 @@ type execution struct {
 	// function the worker lacks.
 	versions versions
 	unknown  unknownPolicy
-	// holdDifferent is [Config.HoldDifferent].
-	holdDifferent bool
+	// holdNonDeterministic is [Config.HoldNonDeterministic].
+	holdNonDeterministic bool
 	// failure, if not nil, fails the execution instead of running it.
 	failure *history.FailureDetails
 	// crashed, if not nil, reports whether the instance is set aside because its code crashed
@@ -45,8 +45,8 @@ type execution struct {
 	crashed func() bool
 }
 
-// begin prepares x for the execution with the given start.
-func (x *execution) begin(start *history.ExecutionStarted, functions Functions) error {
+// prepare prepares x for the execution with the given start.
+func (x *execution) prepare(start *history.ExecutionStarted, functions Functions) error {
 	x.start, x.code, x.failure = start, nil, nil
 	mismatch, err := x.versions.check(start)
 	if err != nil {
@@ -72,10 +72,10 @@ func (x *execution) begin(start *history.ExecutionStarted, functions Functions) 
 	return nil
 }
 
-// take runs the episode that takes messages. It returns the episode's checkpoint and the
+// runMessages runs the episode that takes messages. It returns the episode's checkpoint and the
 // messages that it discards. If it discards all messages, the checkpoint has no events; without
 // an execution, the checkpoint is for the given instance. For past see [execution.episode].
-func (x *execution) take(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
+func (x *execution) runMessages(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	in, err := reconcile(x.start, past, messages)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func (x *execution) take(functions Functions, instance history.OrchestrationInst
 		}
 		return &provider.Checkpoint{Instance: instance, Messages: refusals}, in.dropped, nil
 	}
-	cp, err := x.takeEvents(functions, past, in)
+	cp, err := x.runEvents(functions, past, in)
 	if err != nil {
 		return nil, in.dropped, err
 	}
@@ -95,8 +95,8 @@ func (x *execution) take(functions Functions, instance history.OrchestrationInst
 	return cp, in.dropped, nil
 }
 
-// takeEvents runs the episode that takes the events of an intake.
-func (x *execution) takeEvents(functions Functions, past []history.Event, in intake) (*provider.Checkpoint, error) {
+// runEvents runs the episode that takes the events of an intake.
+func (x *execution) runEvents(functions Functions, past []history.Event, in intake) (*provider.Checkpoint, error) {
 	if x.code != nil {
 		return x.episodeThatFits(functions, past, in.events)
 	}
@@ -104,8 +104,8 @@ func (x *execution) takeEvents(functions Functions, past []history.Event, in int
 		x.start = in.start // the execution never runs
 		return x.episode(functions, past, in.events)
 	}
-	if held := x.begin(in.start, functions); held != nil {
-		return x.takeWithoutCode(past, in.events, held)
+	if held := x.prepare(in.start, functions); held != nil {
+		return x.runWithoutCode(past, in.events, held)
 	}
 	return x.episodeThatFits(functions, past, in.events)
 }
@@ -117,7 +117,7 @@ func (x *execution) episodeThatFits(functions Functions, past, arrived []history
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && unknown.differs {
 		x.close()
 		x.code = nil
-		return x.takeWithoutCode(past, arrived, err)
+		return x.runWithoutCode(past, arrived, err)
 	}
 	return cp, err
 }
@@ -166,7 +166,7 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 		x.start = nextStart(x.start, next, nextExecutionID(x.start.Instance), now)
 		past, fresh = nil, nextEvents(x.start, next, now)
 		cp.Instance, cp.NewEvents, cp.ContinuedAsNew = x.start.Instance, slices.Clone(fresh), true
-		unknown := x.begin(x.start, functions)
+		unknown := x.prepare(x.start, functions)
 		switch {
 		case next.Suspended != nil:
 			// The suspension arrived too late for the generation that ended. The next one may
@@ -190,7 +190,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	if err != nil {
 		return nil, err
 	}
-	if d := x.live.Divergence(); d != nil && x.holdDifferent {
+	if d := x.live.Divergence(); d != nil && x.holdNonDeterministic {
 		return nil, fmt.Errorf("%w: %w", &unknownFunctionError{
 			kind: "orchestrator", name: x.start.Name, version: x.start.Version, differs: true,
 		}, d)
@@ -289,9 +289,9 @@ func messagesIn(cp *provider.Checkpoint) int {
 	return len(cp.Activities) + len(cp.Timers) + len(cp.Messages)
 }
 
-// takeWithoutCode runs an episode that needs no code: one that terminates the execution, leaves
+// runWithoutCode runs an episode that needs no code: one that terminates the execution, leaves
 // it suspended, or fails it. Otherwise it returns held, the reason why the code is missing.
-func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (*provider.Checkpoint, error) {
+func (x *execution) runWithoutCode(past, arrived []history.Event, held error) (*provider.Checkpoint, error) {
 	cp, err := x.episode(nil, past, arrived)
 	if err != nil || x.ended {
 		return cp, err

@@ -76,7 +76,7 @@ type Watched struct {
 	t *turn
 }
 
-// NewWatched returns a turn that is given up after the given number of ticks.
+// NewWatched returns a turn that is abandoned after the given number of ticks.
 func NewWatched(ticks int) *Watched {
 	w := newWatchdog(time.Hour, time.Duration(ticks)*tick)
 	t := &turn{log: slog.New(slog.DiscardHandler), over: make(chan error, 1)}
@@ -92,8 +92,8 @@ func (w *Watched) Tick(late time.Duration) {
 	w.w.tick()
 }
 
-// IsGivenUp reports whether the turn was given up.
-func (w *Watched) IsGivenUp() bool { return len(w.t.over) > 0 }
+// IsAbandoned reports whether the turn was abandoned.
+func (w *Watched) IsAbandoned() bool { return len(w.t.over) > 0 }
 
 // End ends the turn.
 func (w *Watched) End() { w.w.unwatch(w.t) }

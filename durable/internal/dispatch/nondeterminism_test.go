@@ -23,14 +23,14 @@ func sleepsFirst(x *replay.Execution, _ *string) (*string, error) {
 func TestDifferentCode_HoldsAnInstanceBackUntilMatchingCodeIsDeployed(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("i")
-		var waiting dispatch.Waiting
-		stop := b.work(one(sleepsFirst), func(c *dispatch.Config) { c.HoldDifferent, c.Waiting = true, &waiting })
+		var waiting dispatch.BlockedFunctions
+		stop := b.work(one(sleepsFirst), func(c *dispatch.Config) { c.HoldNonDeterministic, c.Blocked = true, &waiting })
 		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
 		time.Sleep(time.Hour)
 		if s := b.state("i"); s.Status != history.Running {
 			t.Fatalf("the instance is %v", s.Status)
 		}
-		want := []dispatch.WaitingFunction{
+		want := []dispatch.BlockedFunction{
 			{Kind: "orchestrator", Name: "O", Differs: true, Since: time.Now().Add(-time.Hour), Instances: []string{"i"}},
 		}
 		if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
@@ -45,7 +45,7 @@ func TestDifferentCode_HoldsAnInstanceBackUntilMatchingCodeIsDeployed(t *testing
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		b.work(one(waitForGo), func(c *dispatch.Config) { c.HoldDifferent, c.Waiting = true, &waiting })
+		b.work(one(waitForGo), func(c *dispatch.Config) { c.HoldNonDeterministic, c.Blocked = true, &waiting })
 		b.wantOutput("i", history.Completed, `"now"`)
 		if all := waiting.All(time.Now()); len(all) != 0 {
 			t.Errorf("still listed: %v", all)
@@ -57,7 +57,7 @@ func TestDifferentCode_TerminateAndSuspendNeedNoCode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("ended")
 		b.waits("suspended")
-		stop := b.work(one(sleepsFirst), func(c *dispatch.Config) { c.HoldDifferent = true })
+		stop := b.work(one(sleepsFirst), func(c *dispatch.Config) { c.HoldNonDeterministic = true })
 		b.send("ended", &history.ExecutionTerminated{Reason: new("enough")})
 		b.wantOutput("ended", history.Terminated, "enough")
 		b.send("suspended", &history.ExecutionSuspended{})

@@ -101,7 +101,7 @@ func (s *session) end() {
 // bytes.
 func (s *session) next(among *idle, size int) []provider.TaskMessage {
 	s.end()
-	s.leavePayload() // idle sessions have a limit of their own
+	s.releasePayload() // idle sessions have a limit of their own
 	ctx, leave := among.enter(s.live.fetch, size)
 	continues := false
 	defer func() { leave(continues) }()
@@ -113,16 +113,16 @@ func (s *session) next(among *idle, size int) []provider.TaskMessage {
 		return nil
 	}
 	if size += payloadOfMessages(messages); !s.d.payloads.tryEnter(size) {
-		s.abandon(&provider.HeldError{Cause: errNoRoom, Until: s.d.config.Now().Add(time.Second)}) // the redelivered messages wait until they fit
+		s.abandon(&provider.RetryAtError{Cause: errNoRoom, At: s.d.config.Now().Add(time.Second)}) // the redelivered messages wait until they fit
 		return nil
 	}
 	s.payload, continues = size, true
 	return messages
 }
 
-// leavePayload releases the admitted bytes.
-func (s *session) leavePayload() {
-	s.d.payloads.leave(s.payload)
+// releasePayload releases the admitted bytes.
+func (s *session) releasePayload() {
+	s.d.payloads.release(s.payload)
 	s.payload = 0
 }
 
@@ -145,7 +145,7 @@ func (s *session) run() {
 			return
 		}
 		s.d.committing.succeeded()
-		s.d.config.Waiting.remove(cp.Instance.InstanceID, "orchestrator")
+		s.d.config.Blocked.remove(cp.Instance.InstanceID, "orchestrator")
 		if len(cp.NewEvents) > 0 {
 			s.d.resetCrashes(s.work)
 		}
@@ -183,13 +183,13 @@ func (s *session) run() {
 	}
 }
 
-// decide is [execution.take] in a turn. It logs the discarded messages.
+// decide is [execution.runMessages] in a turn. It logs the discarded messages.
 func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	x := s.x
 	var cp *provider.Checkpoint
 	var dropped []droppedMessage
 	var err error
-	broken := s.runTurn(func() { cp, dropped, err = x.take(s.d.functions, s.item.Instance, past, messages) })
+	broken := s.runTurn(func() { cp, dropped, err = x.runMessages(s.d.functions, s.item.Instance, past, messages) })
 	if broken != nil {
 		return nil, nil, broken
 	}
@@ -208,7 +208,7 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 		return false
 	}
 	if stall, ok := errors.AsType[*stall](err); ok {
-		s.giveUp(stall, messages)
+		s.abandonStalled(stall, messages)
 		return true
 	}
 	if broken, ok := errors.AsType[*panicError](err); ok {
@@ -218,8 +218,8 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 		if difference, ok := errors.AsType[*replay.NonDeterminismError](err); ok {
 			log = log.With("error", difference)
 		}
-		log.Log(context.Background(), s.d.recordWaiting(s.item.Instance.InstanceID, unknown),
-			"orchestration is held back: "+unknown.why(), "version", unknown.version)
+		log.Log(context.Background(), s.d.recordBlocked(s.item.Instance.InstanceID, unknown),
+			"orchestration is held back: "+unknown.reason(), "version", unknown.version)
 	} else {
 		s.log.Error("cannot run the episode", "error", err)
 	}
@@ -227,9 +227,9 @@ func (s *session) refuse(err error, messages []provider.TaskMessage) bool {
 	return true
 }
 
-// giveUp abandons an instance whose code was given up. The instance is delivered again soon,
-// and then runs without code.
-func (s *session) giveUp(it *stall, messages []provider.TaskMessage) {
+// abandonStalled abandons an instance whose code was abandoned. The instance is delivered again
+// soon, and then runs without code.
+func (s *session) abandonStalled(it *stall, messages []provider.TaskMessage) {
 	s.logBroken(it)
 	if it.isStopping {
 		s.abandon(errStopping)
@@ -240,7 +240,7 @@ func (s *session) giveUp(it *stall, messages []provider.TaskMessage) {
 		s.log.Error("orchestrator disabled: it did not yield in several instances; suspend and resume one of them to enable it again",
 			"version", it.start.Version, "instances", maxStalls)
 	}
-	s.abandon(&provider.HeldError{Cause: it, Until: s.d.config.Now().Add(time.Second)})
+	s.abandon(&provider.RetryAtError{Cause: it, At: s.d.config.Now().Add(time.Second)})
 }
 
 // logBroken logs the error of a turn.
@@ -331,12 +331,12 @@ func failureAttrs(f *history.FailureDetails) []slog.Attr {
 // runEntity runs batches until the entity has no more messages, or an error occurs.
 func (s *session) runEntity() {
 	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
-	if err == nil && s.d.config.Crashes.Holds(s.work) {
+	if err == nil && s.d.config.Crashes.IsSetAside(s.work) {
 		err = &unknownFunctionError{kind: "entity", name: entityName(s.item), crashed: true}
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
 		if held := s.d.holdEntity(s.item, unknown); held != nil {
-			s.log.Log(s.live.io, s.d.recordWaiting(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why())
+			s.log.Log(s.live.io, s.d.recordBlocked(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.reason())
 			s.abandon(held)
 			return
 		}
@@ -357,7 +357,7 @@ func (s *session) runEntity() {
 	}
 	past, messages := s.item.History, s.item.Messages
 	for {
-		cp, err := e.take(s.live.work, s.live.io, past, messages)
+		cp, err := e.runMessages(s.live.work, s.live.io, past, messages)
 		if err != nil {
 			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "error", err)
 			s.abandon(err)
@@ -368,7 +368,7 @@ func (s *session) runEntity() {
 			return
 		}
 		s.d.committing.succeeded()
-		s.d.config.Waiting.remove(cp.Instance.InstanceID, "entity")
+		s.d.config.Blocked.remove(cp.Instance.InstanceID, "entity")
 		s.d.resetCrashes(s.work)
 		e.traced.Committed()
 		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
@@ -387,7 +387,7 @@ func (s *session) runEntity() {
 // nextForEntity waits for the entity's next messages without a slot. It returns nil if the
 // session must end.
 func (s *session) nextForEntity(size int) []provider.TaskMessage {
-	s.leaveSlot()
+	s.releaseSlot()
 	messages := s.next(&s.d.idleEntities, size)
 	if len(messages) == 0 {
 		return nil
@@ -400,8 +400,8 @@ func (s *session) nextForEntity(size int) []provider.TaskMessage {
 	return messages
 }
 
-// leaveSlot releases the slot of the entity, if it has one.
-func (s *session) leaveSlot() {
+// releaseSlot releases the slot of the entity, if it has one.
+func (s *session) releaseSlot() {
 	if s.hasSlot {
 		s.hasSlot = false
 		<-s.d.entities
@@ -490,7 +490,7 @@ func (s *session) logResumed(past []history.Event) {
 }
 
 // runTurn runs f, which runs code of s.x, on another goroutine. The error is a *panicError, or
-// a *stall if the turn was given up. After a stall, s.x is a new execution without state, and
+// a *stall if the turn was abandoned. After a stall, s.x is a new execution without state, and
 // the results of f must not be used.
 func (s *session) runTurn(f func()) error {
 	t := &turn{log: s.log, label: s.label, over: make(chan error, 1)}
@@ -501,7 +501,7 @@ func (s *session) runTurn(f func()) error {
 	select {
 	case err = <-t.over:
 	case <-s.live.work.Done():
-		s.d.watchdog.hurry(t)
+		s.d.watchdog.abandonSoon(t)
 		err = <-t.over
 	}
 	if stall, ok := err.(*stall); ok { //nolint:errorlint // it is not wrapped
@@ -526,7 +526,7 @@ func (s *session) onTurn(t *turn, x *execution, f func()) {
 }
 
 // limit runs f, which runs code of x, on the turn's goroutine under the watchdog. It ends the
-// goroutine if the turn was given up.
+// goroutine if the turn was abandoned.
 func (s *session) limit(x *execution, f, late func()) error {
 	s.d.watchdog.watch(x.turn, x.start, x.progress)
 	f()

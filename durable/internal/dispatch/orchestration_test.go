@@ -75,7 +75,7 @@ func TestTimers_TheOrchestratorsTimeIsNotBeforeAFiredTimer(t *testing.T) {
 	bubble(t, func(b *bench) {
 		late := func(c *dispatch.Config) { c.Now = func() time.Time { return time.Now().Add(-3 * time.Second) } }
 		b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
-			due := decode[time.Time](x.Started().Input)
+			due := decode[time.Time](x.StartEvent().Input)
 			f := new(replay.Future)
 			x.CreateTimer(f, due)
 			f.Await()

@@ -157,7 +157,7 @@ func recorded(t *testing.T, name string, b *bench) map[string][]map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filled := replaytest.WriteOut(string(text))
+	filled := replaytest.ExpandPayloads(string(text))
 	page, err := b.Instances(b.Context(), everything)
 	if err != nil {
 		t.Fatal(err)

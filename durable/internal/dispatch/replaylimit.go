@@ -13,7 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// ReplayLimit is the time without progress after which a replay in memory is given up. It is
+// ReplayLimit is the time without progress after which a replay in memory is abandoned. It is
 // measured in the same way as a worker's stall timeout.
 const ReplayLimit = 10 * time.Second
 
@@ -24,7 +24,7 @@ type StallError struct {
 	Name, Version string        // of the orchestrator
 	Limit         time.Duration // the time without a durable call
 	Foreign       error         // durable call of a goroutine that the orchestrator started; may be nil
-	Stack         string        // of the code when it was given up
+	Stack         string        // of the code when it was abandoned
 
 	isRepeated bool // an earlier error has the same stack
 }
@@ -46,25 +46,26 @@ func (e *StallError) Reason() string {
 	return fmt.Sprintf("does not yield: it made no durable call for %v; it must wait for durable tasks only", e.Limit)
 }
 
-// Bound replays the execution with the given start. It calls f with the code on another goroutine
-// and waits until f returns. The error is a *[StallError] if the code makes no progress for
-// [ReplayLimit], or for a second after a foreign durable call. In that case f hangs, and the
-// caller must not use its results. A panic of f becomes a panic of Bound. If code is nil, f
-// runs on the caller's goroutine.
-func Bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
+// RunWithLimit replays the execution with the given start. It calls f with the code on another
+// goroutine and waits until f returns. The error is a *[StallError] if the code makes no progress
+// for [ReplayLimit], or for a second after a foreign durable call. In that case f hangs, and the
+// caller must not use its results. A panic of f becomes a panic of RunWithLimit. If code is nil,
+// f runs on the caller's goroutine.
+func RunWithLimit(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
 	if code == nil {
 		f(nil)
 		return nil
 	}
-	if stall := bound(start, code, f, func() {}); stall != nil {
+	if stall := runWithLimit(start, code, f, func() {}); stall != nil {
 		return stall
 	}
 	return nil
 }
 
-// bound is [Bound] with code. If f returns after it was given up, its goroutine calls late.
-func bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code), late func()) *StallError {
-	b := newBoundRun(replayLabel(), start, new(progress), late)
+// runWithLimit is [RunWithLimit] with code. If f returns after it was abandoned, its goroutine
+// calls late.
+func runWithLimit(start *history.ExecutionStarted, code replay.Code, f func(replay.Code), late func()) *StallError {
+	b := newLimitedRun(replayLabel(), start, new(progress), late)
 	return b.wait(func() {
 		f(func(x *replay.Execution, input *string) (*string, error) {
 			x.Observe(b.progress)
@@ -73,31 +74,31 @@ func bound(start *history.ExecutionStarted, code replay.Code, f func(replay.Code
 	})
 }
 
-// A boundRun is one run of an orchestrator's code with a time limit, outside of a [Dispatcher].
-type boundRun struct {
+// A limitedRun is one run of an orchestrator's code with a time limit, outside of a [Dispatcher].
+type limitedRun struct {
 	start    *history.ExecutionStarted
 	progress *progress
-	late     func() // called when the code returns after it was given up
+	late     func() // called when the code returns after it was abandoned
 	watchdog *watchdog
 	turn     *turn
 }
 
-// boundRuns counts the runs, to label their goroutines.
-var boundRuns atomic.Int64
+// limitedRuns counts the runs, to label their goroutines.
+var limitedRuns atomic.Int64
 
 // replayLabel returns a label for the goroutines of a replay.
-func replayLabel() string { return fmt.Sprintf("replay %d", boundRuns.Add(1)) }
+func replayLabel() string { return fmt.Sprintf("replay %d", limitedRuns.Add(1)) }
 
-func newBoundRun(label string, start *history.ExecutionStarted, p *progress, late func()) *boundRun {
-	return &boundRun{
+func newLimitedRun(label string, start *history.ExecutionStarted, p *progress, late func()) *limitedRun {
+	return &limitedRun{
 		start: start, progress: p, late: late,
 		watchdog: newWatchdog(time.Hour, ReplayLimit), // the warning time is too long to occur
 		turn:     &turn{log: slog.New(slog.DiscardHandler), label: label, over: make(chan error, 1)},
 	}
 }
 
-// wait runs f on another goroutine until it returns or is given up.
-func (b *boundRun) wait(f func()) *StallError {
+// wait runs f on another goroutine until it returns or is abandoned.
+func (b *limitedRun) wait(f func()) *StallError {
 	b.watchdog.watch(b.turn, b.start, b.progress)
 	go b.run(f)
 	switch ended := (<-b.turn.over).(type) { //nolint:errorlint // it is not wrapped
@@ -113,7 +114,7 @@ func (b *boundRun) wait(f func()) *StallError {
 }
 
 // run is the body of the goroutine.
-func (b *boundRun) run(f func()) {
+func (b *limitedRun) run(f func()) {
 	returned := false
 	defer func() {
 		ended := endOf(recover(), returned)
@@ -127,20 +128,20 @@ func (b *boundRun) run(f func()) {
 	returned = true
 }
 
-// Replays limits replays in memory in the same way as [Bound], and remembers the ones that
-// hang, until they return. While the replay of an instance hangs, it does not replay the
-// instance again. While maxStalls replays of an orchestrator hang, it replays no execution of
+// ReplayLimiter limits replays in memory in the same way as [RunWithLimit], and remembers the
+// ones that hang, until they return. While the replay of an instance hangs, it does not replay
+// the instance again. While maxStalls replays of an orchestrator hang, it replays no execution of
 // that orchestrator. The reason is that each hung replay occupies a goroutine, and an endless
-// loop a core. The zero value is ready to use. A nil *Replays only supports replays without
+// loop a core. The zero value is ready to use. A nil *ReplayLimiter only supports replays without
 // code. Its methods are safe for concurrent use.
-type Replays struct {
+type ReplayLimiter struct {
 	mu   sync.Mutex // protects the following
 	hung map[*StallError]struct{}
 }
 
-// Run is [Bound]. While a replay of an orchestrator hangs, only the text of its error includes
-// the stack. The texts of later errors omit it, but their Stack field is set.
-func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
+// Run is [RunWithLimit]. While a replay of an orchestrator hangs, only the text of its error
+// includes the stack. The texts of later errors omit it, but their Stack field is set.
+func (r *ReplayLimiter) Run(start *history.ExecutionStarted, code replay.Code, f func(replay.Code)) error {
 	if code == nil {
 		f(nil)
 		return nil
@@ -149,7 +150,7 @@ func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(
 		return known
 	}
 	hangs := make(chan *StallError, 1)
-	stall := bound(start, code, f, func() { r.remove(<-hangs) })
+	stall := runWithLimit(start, code, f, func() { r.remove(<-hangs) })
 	if stall == nil {
 		return nil
 	}
@@ -159,7 +160,7 @@ func (r *Replays) Run(start *history.ExecutionStarted, code replay.Code, f func(
 }
 
 // known returns the error of an execution that must not be replayed, or nil if it may be.
-func (r *Replays) known(start *history.ExecutionStarted) error {
+func (r *ReplayLimiter) known(start *history.ExecutionStarted) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	count := 0
@@ -176,7 +177,7 @@ func (r *Replays) known(start *history.ExecutionStarted) error {
 	return nil
 }
 
-func (r *Replays) add(s *StallError) {
+func (r *ReplayLimiter) add(s *StallError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for one := range r.hung {
@@ -188,7 +189,7 @@ func (r *Replays) add(s *StallError) {
 	r.hung[s] = struct{}{}
 }
 
-func (r *Replays) remove(s *StallError) {
+func (r *ReplayLimiter) remove(s *StallError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.hung, s)

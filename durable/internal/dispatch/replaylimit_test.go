@@ -43,14 +43,14 @@ func TestBound_GivesUpCodeWithoutProgressAndNamesIt(t *testing.T) {
 			},
 		} {
 			start := time.Now()
-			err := dispatch.Bound(startOf("i"), code, replays(startOf("i")))
+			err := dispatch.RunWithLimit(startOf("i"), code, replays(startOf("i")))
 			stall, ok := errors.AsType[*dispatch.StallError](err)
 			if !ok || stall.InstanceID != "i" || stall.Limit != 10*time.Second || !strings.Contains(stall.Stack, "TestBound_GivesUp") || strings.Count(err.Error(), stall.Stack) != 1 ||
 				!strings.HasPrefix(err.Error(), `orchestrator "O" of instance "i" does not yield: it made no durable call for 10s; it must wait for durable tasks only`+"\n") {
 				t.Errorf("the error for %s that blocks is %v", what, err)
 			}
 			if took := time.Since(start); took < 10*time.Second || took > 10200*time.Millisecond {
-				t.Errorf("%s that blocks was given up after %v, want 10 s and at most two ticks", what, took)
+				t.Errorf("%s that blocks was abandoned after %v, want 10 s and at most two ticks", what, took)
 			}
 		}
 	})
@@ -59,7 +59,7 @@ func TestBound_GivesUpCodeWithoutProgressAndNamesIt(t *testing.T) {
 func TestBound_WaitsWhileThereIsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		if err := dispatch.Bound(startOf("i"), func(x *replay.Execution, _ *string) (*string, error) {
+		if err := dispatch.RunWithLimit(startOf("i"), func(x *replay.Execution, _ *string) (*string, error) {
 			for range 10 {
 				time.Sleep(9 * time.Second)
 				x.NewGUID()
@@ -79,7 +79,7 @@ func TestBound_PanicsIfTheFunctionPanics(t *testing.T) {
 				t.Errorf("the panic is %q", text)
 			}
 		}()
-		_ = dispatch.Bound(startOf("i"), helloSequence, func(replay.Code) { panic("wrong") })
+		_ = dispatch.RunWithLimit(startOf("i"), helloSequence, func(replay.Code) { panic("wrong") })
 	})
 }
 
@@ -91,7 +91,7 @@ func TestReplays_RunNoCodeThatHangsAgain(t *testing.T) {
 			<-released
 			return nil, nil
 		}
-		var all dispatch.Replays
+		var all dispatch.ReplayLimiter
 		run := func(id string) error { return all.Run(startOf(id), code, replays(startOf(id))) }
 		first := run("a")
 		for _, id := range []string{"a", "b", "c", "d", "e", "d"} {

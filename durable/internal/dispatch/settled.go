@@ -33,8 +33,8 @@ func (o *settled) add(i history.OrchestrationInstance) {
 	o.last[i.InstanceID] = i.ExecutionID
 }
 
-// knows reports whether an execution is known to be settled.
-func (o *settled) knows(instanceID, executionID string) bool {
+// has reports whether an execution is known to be settled.
+func (o *settled) has(instanceID, executionID string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	last, ok := o.last[instanceID]

@@ -28,7 +28,7 @@ func fetch[T any](ctx context.Context, p *slots, next func(context.Context) (T, 
 	p.fetching.Store(true)
 	defer p.fetching.Store(false)
 	if item, err = next(ctx); err != nil {
-		p.leave()
+		p.release()
 	}
 	return item, err
 }
@@ -47,7 +47,7 @@ func acquire(ctx context.Context, free chan<- struct{}) bool {
 	}
 }
 
-func (p *slots) leave() { <-p.taken }
+func (p *slots) release() { <-p.taken }
 
 // inUse counts the slots of running items.
 func (p *slots) inUse() int {

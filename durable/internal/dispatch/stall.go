@@ -15,7 +15,7 @@ type stall struct {
 	start      *history.ExecutionStarted
 	running    time.Duration // time since the code was resumed
 	foreign    error         // durable call of another goroutine; may be nil
-	isStopping bool          // given up early because the worker is stopping
+	isStopping bool          // abandoned early because the worker is stopping
 	stack      string        // of the code, in this or another instance
 	isNewStack bool          // the stack is not in the log yet
 	resumed    time.Time     // time of the last resume event that the code had received
@@ -38,7 +38,7 @@ func (s *stall) Failure() *history.FailureDetails {
 	return replay.FailureOf(s.foreign)
 }
 
-// Stalls holds the instances whose code this process has given up. The zero value is empty.
+// Stalls holds the instances whose code this process has abandoned. The zero value is empty.
 type Stalls struct {
 	mu         sync.Mutex                   // protects the following
 	byInstance map[string]*stall            // by instance ID
@@ -46,7 +46,7 @@ type Stalls struct {
 	stacks     map[unknownFunctionError]string
 }
 
-// Stack returns the stack of an orchestrator that was given up, or "" for others.
+// Stack returns the stack of an orchestrator that was abandoned, or "" for others.
 func (s *Stalls) Stack(name, version string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Stalls) add(it *stall) (stops bool) {
 		s.byInstance = make(map[string]*stall)
 	}
 	id := it.start.Instance.InstanceID
-	if s.byInstance[id] == nil && len(s.byInstance) >= maxWaiting {
+	if s.byInstance[id] == nil && len(s.byInstance) >= maxBlocked {
 		for other := range s.byInstance {
 			delete(s.byInstance, other)
 			break

@@ -73,8 +73,8 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 			t.Run(name+"/"+way.name, func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					k := newBlocker()
-					var waiting dispatch.Waiting
-					stop := b.work(k.functions(block), way.change, func(c *dispatch.Config) { c.Waiting = &waiting })
+					var waiting dispatch.BlockedFunctions
+					stop := b.work(k.functions(block), way.change, func(c *dispatch.Config) { c.Blocked = &waiting })
 					began := time.Now()
 					b.start("i", "O", nil)
 					time.Sleep(time.Hour)
@@ -84,7 +84,7 @@ func TestStall_HoldsTheInstanceUntilItIsSuspendedAndResumed(t *testing.T) {
 					if s := b.state("i"); s.Status != history.Running {
 						t.Errorf("the instance is %v", s.Status)
 					}
-					want := []dispatch.WaitingFunction{
+					want := []dispatch.BlockedFunction{
 						{Kind: "orchestrator", Name: "O", Stalled: true, Since: began.Add(31*time.Second + 100*time.Millisecond), Instances: []string{"i"}},
 					}
 					if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
@@ -136,7 +136,7 @@ func TestStall_GivesUpAMutexAndAnEndlessLoop(t *testing.T) {
 			mutex.Lock()
 			stop := b.work(k.functions(block), func(c *dispatch.Config) { c.StallTimeout = 300 * time.Millisecond })
 			b.start("i", "O", nil)
-			patience.Until(t, "the orchestrator is given up", func() bool { return b.log.count("orchestrator was abandoned") == 1 })
+			patience.Until(t, "the orchestrator is abandoned", func() bool { return b.log.count("orchestrator was abandoned") == 1 })
 			b.send("i", &history.ExecutionTerminated{Reason: new("enough")})
 			patience.Until(t, "it is terminated", func() bool { return b.state("i").Status == history.Terminated })
 			over.Store(true)
@@ -162,9 +162,9 @@ func TestStall_LetsAnInstanceBeTerminatedAndSuspended(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 				b.send("early", &history.ExecutionTerminated{Reason: new("enough")})
-				time.Sleep(27 * time.Second) // given up after 30 s, redelivered a second later
+				time.Sleep(27 * time.Second) // abandoned after 30 s, redelivered a second later
 				if s := b.state("early"); s.Status != history.Terminated {
-					t.Errorf("an instance that was terminated before it was given up is %v\n%s", s.Status, b.log)
+					t.Errorf("an instance that was terminated before it was abandoned is %v\n%s", s.Status, b.log)
 				}
 				time.Sleep(time.Hour)
 				b.send("late", &history.ExecutionTerminated{Reason: new("enough")})
@@ -251,7 +251,7 @@ func TestStall_OfADeferredCallEndsTheSession(t *testing.T) {
 			return waitEvent(x, "go").Input, nil
 		}), extendedSessions)
 		b.start("i", "O", nil)
-		time.Sleep(65 * time.Second) // idle for 30 s, given up after 30 s more
+		time.Sleep(65 * time.Second) // idle for 30 s, abandoned after 30 s more
 		if n := b.log.count("orchestrator was abandoned"); n != 1 {
 			t.Errorf("the orchestrator was abandoned %d times, want 1\n%s", n, b.log)
 		}
@@ -269,7 +269,7 @@ func TestStall_ProgressPreventsAStall(t *testing.T) {
 				x.NewGUID()
 			}
 			time.Sleep(20 * time.Second)
-			x.Progressed() // for example when a large value is encoded
+			x.ReportProgress() // for example when a large value is encoded
 			time.Sleep(20 * time.Second)
 			return nil, nil
 		}))
@@ -297,7 +297,7 @@ func TestStall_ALoopUntilATaskIsReadyIsAStall(t *testing.T) {
 		over.Store(true)
 		time.Sleep(time.Minute)
 		if n := b.log.count("its decisions are discarded"); n != 1 || b.state("i").Status != history.Pending {
-			t.Errorf("the instance is %v and was given up %d times:\n%s", b.state("i").Status, n, b.log)
+			t.Errorf("the instance is %v and was abandoned %d times:\n%s", b.state("i").Status, n, b.log)
 		}
 	})
 }
@@ -310,16 +310,16 @@ func TestWatchdog_CountsOnlyTicksThatArriveOnTime(t *testing.T) {
 		for range 1000 {
 			w.Tick(60 * time.Millisecond)
 		}
-		if w.IsGivenUp() {
+		if w.IsAbandoned() {
 			t.Error("late ticks counted")
 		}
 		for i := range dispatch.DefaultTicks {
-			if w.IsGivenUp() {
-				t.Errorf("given up after %d ticks", i)
+			if w.IsAbandoned() {
+				t.Errorf("abandoned after %d ticks", i)
 			}
 			w.Tick(40 * time.Millisecond)
 		}
-		if !w.IsGivenUp() {
+		if !w.IsAbandoned() {
 			t.Error("ticks on time did not count")
 		}
 		w.End()

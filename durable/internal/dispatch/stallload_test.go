@@ -19,9 +19,9 @@ func TestStall_OfFiveHundredInstancesLetsOthersContinue(t *testing.T) {
 			bubble(t, func(b *bench) {
 				k := newBlocker()
 				defer close(k.released)
-				var waiting dispatch.Waiting
+				var waiting dispatch.BlockedFunctions
 				stop := b.work(k.functions(blocks["a channel"]), func(c *dispatch.Config) {
-					c.MaxConcurrentOrchestrators, c.Waiting = slots, &waiting
+					c.MaxConcurrentOrchestrators, c.Blocked = slots, &waiting
 				})
 				for i := range 500 {
 					b.start(fmt.Sprint("blocked ", i), "O", nil)
@@ -85,7 +85,7 @@ func TestBound_WaitsForTheReplayOfAHundredThousandEvents(t *testing.T) {
 			events = append(events, &history.TaskScheduled{Header: history.Header{EventID: i}, Name: "Hello"}, &history.OrchestratorCompleted{Header: history.NewHeader(now)})
 		}
 		done := 0
-		err := dispatch.Bound(start, func(x *replay.Execution, _ *string) (*string, error) {
+		err := dispatch.RunWithLimit(start, func(x *replay.Execution, _ *string) (*string, error) {
 			for range activities {
 				time.Sleep(time.Millisecond)
 				_, _ = callActivity(x, "Hello", nil)

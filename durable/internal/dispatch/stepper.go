@@ -14,8 +14,8 @@ import (
 // hub in virtual time. The caller fetches the work items, provides the clock and commits the
 // checkpoints. A Stepper holds the orchestrator in memory between episodes.
 type Stepper struct {
-	// Ran, if not nil, is called after each generation of an episode.
-	Ran func(Ran)
+	// OnGeneration, if not nil, is called after each generation of an episode.
+	OnGeneration func(GenerationRun)
 
 	x       execution
 	label   string // of the goroutines that run code
@@ -23,8 +23,8 @@ type Stepper struct {
 	resumed bool // the next generation to run is in memory
 }
 
-// Ran describes what one generation did in an episode.
-type Ran struct {
+// GenerationRun describes what one generation did in an episode.
+type GenerationRun struct {
 	Start *history.ExecutionStarted
 	Code  replay.Code
 	// Past is the history before the episode. Fresh are the events that the episode started
@@ -59,7 +59,7 @@ func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem
 	if s.resumed {
 		past = nil
 	}
-	cp, lost, err := s.x.take(functions, item.Instance, past, item.Messages)
+	cp, lost, err := s.x.runMessages(functions, item.Instance, past, item.Messages)
 	if _, ok := errors.AsType[*StallError](err); ok {
 		s.x.live = nil
 	}
@@ -73,8 +73,8 @@ func (s *Stepper) ran(past, fresh []history.Event, outcome replay.Outcome) {
 	if s.resumed {
 		past, s.resumed = s.past, false
 	}
-	if s.Ran != nil {
-		s.Ran(Ran{Start: s.x.start, Code: s.x.code, Past: past, Fresh: fresh, Outcome: outcome})
+	if s.OnGeneration != nil {
+		s.OnGeneration(GenerationRun{Start: s.x.start, Code: s.x.code, Past: past, Fresh: fresh, Outcome: outcome})
 	}
 }
 
@@ -86,8 +86,8 @@ func (s *Stepper) Instance() history.OrchestrationInstance {
 	return s.x.start.Instance
 }
 
-// Live returns the orchestrator in memory, or nil.
-func (s *Stepper) Live() *replay.Execution { return s.x.live }
+// Execution returns the orchestrator in memory, or nil.
+func (s *Stepper) Execution() *replay.Execution { return s.x.live }
 
 // Ended reports whether the instance has ended.
 func (s *Stepper) Ended() bool { return s.x.ended }
@@ -105,7 +105,7 @@ func (s *Stepper) Close() error {
 
 // limit runs f, which runs code of x, with [ReplayLimit].
 func (s *Stepper) limit(x *execution, f, late func()) error {
-	if stall := newBoundRun(s.label, x.start, x.progress, late).wait(f); stall != nil {
+	if stall := newLimitedRun(s.label, x.start, x.progress, late).wait(f); stall != nil {
 		return stall
 	}
 	return nil

@@ -17,10 +17,10 @@ import (
 //     log. It starts the turn's goroutine and waits until the turn has ended. It never runs code.
 //   - The turn's goroutine owns the execution, with its replay.Execution and coroutines, until the
 //     turn has ended. It hangs if the code hangs.
-//   - The watchdog's timer decides to give up a turn, under the watchdog's mutex. Either the turn's
+//   - The watchdog's timer decides to abandon a turn, under the watchdog's mutex. Either the turn's
 //     goroutine or the watchdog ends the turn, never both.
 //
-// When a turn is given up, the session's goroutine drops the execution without touching it. It
+// When a turn is abandoned, the session's goroutine drops the execution without touching it. It
 // abandons the instance and ends. This frees the slot and the partition, ends the renewal of
 // messages, and lets the worker stop. [Stalls] remembers the instance, so that its next work
 // item runs without code:
@@ -29,32 +29,32 @@ import (
 //   - Otherwise it is held back. It can still be terminated and suspended. A newer resume event or a
 //     new process runs the code again. After maxStalls of one function, all instances of the function
 //     are held back.
-//   - If the turn was given up because the worker stops, it is not remembered.
+//   - If the turn was abandoned because the worker stops, it is not remembered.
 //
 // The hung goroutine and its coroutines remain. They cannot be stopped from outside: ending a
 // running coroutine crashes the process. If the code returns or waits for a durable task later,
-// the turn's goroutine finds that it was given up. It discards all decisions, unwinds the
+// the turn's goroutine finds that it was abandoned. It discards all decisions, unwinds the
 // coroutines and ends.
 type turn struct {
 	log   *slog.Logger
 	label string // of its goroutines
 	// over receives one value: nil when the turn has ended, a *panicError, or a *stall if it
-	// was given up.
+	// was abandoned.
 	over chan error
 
 	// The watchdog's mu protects the following.
-	code       codeName                  // current or last code
-	instanceID string                    // the code's instance
-	start      *history.ExecutionStarted // the code's execution; nil for an entity, which is not given up
-	progress   *progress
-	since      time.Time
-	steps      uint64 // progress.steps at the last tick
-	ticks      int    // ticks since the last progress
-	warnAt     int    // ticks at which the turn is reported
-	foreign    error  // the foreign durable call that was detected
-	reported   bool
-	isStopping bool // the worker is stopping
-	isGivenUp  bool
+	code        codeName                  // current or last code
+	instanceID  string                    // the code's instance
+	start       *history.ExecutionStarted // the code's execution; nil for an entity, which is not abandoned
+	progress    *progress
+	since       time.Time
+	steps       uint64 // progress.steps at the last tick
+	ticks       int    // ticks since the last progress
+	warnAt      int    // ticks at which the turn is reported
+	foreign     error  // the foreign durable call that was detected
+	reported    bool
+	isStopping  bool // the worker is stopping
+	isAbandoned bool
 }
 
 // A codeName identifies code under the watchdog.
@@ -115,13 +115,13 @@ func (t *turn) tick(w *watchdog) verdict {
 		t.foreign = *foreign
 		t.restart(w)
 	}
-	limit := w.giveUpAfter
+	limit := w.abandonAfter
 	if t.foreign != nil || t.isStopping {
 		limit = min(limit, soonTicks)
 	}
 	switch {
 	case t.ticks >= limit && t.start != nil:
-		return givesUp
+		return abandons
 	case t.ticks >= t.warnAt:
 		t.warnAt = 2*t.warnAt + w.warnAfter
 		return warns

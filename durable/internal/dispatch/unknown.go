@@ -16,12 +16,12 @@ import (
 type unknownFunctionError struct {
 	kind, name, version string
 	crashed, differs    bool   // set aside because it crashed the process; its code does not match the instance's history
-	stalled             bool   // its code did not yield and was given up
+	stalled             bool   // its code did not yield and was abandoned
 	refusal             string // the reason why this worker does not accept the version; may be empty
 }
 
-// why returns the reason for holding something back, for the log.
-func (e *unknownFunctionError) why() string {
+// reason returns the reason for holding something back, for the log.
+func (e *unknownFunctionError) reason() string {
 	if e.crashed {
 		return "a goroutine that it started repeatedly ended the process with a panic. Fix the function, then suspend and resume the instance, or delete the crash file"
 	}
@@ -39,7 +39,7 @@ func (e *unknownFunctionError) why() string {
 
 func (e *unknownFunctionError) Error() string {
 	if e.crashed {
-		return fmt.Sprintf("%s %q is set aside: %s", e.kind, e.name, e.why())
+		return fmt.Sprintf("%s %q is set aside: %s", e.kind, e.name, e.reason())
 	}
 	if e.differs {
 		return fmt.Sprintf("%s %q does not match the history of the instance", e.kind, e.name)
@@ -83,7 +83,7 @@ func (p unknownPolicy) hold(err error, due time.Time, started bool) error {
 	if p.after <= 0 || started && !p.started {
 		return err
 	}
-	return &provider.HeldError{Cause: err, Until: due.Add(p.after + time.Second)} // storage may count in whole seconds
+	return &provider.RetryAtError{Cause: err, At: due.Add(p.after + time.Second)} // storage may count in whole seconds
 }
 
 // failAll is the code of an unknown entity: every operation fails.

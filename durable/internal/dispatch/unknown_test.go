@@ -122,9 +122,9 @@ func TestUnknownFunction_SuspendNeedsNoCode(t *testing.T) {
 func TestUnknownFunction_AnInstanceThatEndsWithoutCodeReleasesItsLocks(t *testing.T) {
 	ends := map[string]func(*dispatch.Config){
 		"terminated": func(*dispatch.Config) {},
-		"failed":     func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = -1, true },
+		"failed":     func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownStarted = -1, true },
 		"failed for its version": func(c *dispatch.Config) {
-			c.CheckVersion, c.FailMismatch = func(string) error { return errors.New("too old") }, true
+			c.CheckVersion, c.FailVersionMismatch = func(string) error { return errors.New("too old") }, true
 		},
 	}
 	for name, change := range ends {
@@ -183,7 +183,7 @@ func TestUnknownFunction_FailsNewInstancesAfterTheTimeout(t *testing.T) {
 func TestUnknownFunction_FailsStartedInstancesIfConfigured(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.waits("running")
-		b.work(noFunctions, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
+		b.work(noFunctions, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownStarted = time.Minute, true })
 		time.Sleep(time.Hour)
 		b.send("running", &history.EventRaised{Name: "go"})
 		b.wantOutput("running", history.Failed, `FunctionNotFound: this worker has no orchestrator named "O"`)
@@ -215,7 +215,7 @@ func TestUnknownFunction_FailsAnActivityIfConfigured(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(functions{orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, _ *string) (*string, error) {
 			return result(begin(x, "Unknown", "x"))
-		}}}, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
+		}}}, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownStarted = time.Minute, true })
 		b.start("i", "O", nil)
 		if s := b.end("i"); s.Status != history.Failed || !strings.Contains(*s.Output, "Unknown") {
 			t.Errorf("the instance is %v with %s", s.Status, *s.Output)
@@ -275,14 +275,14 @@ func TestUnknownFunction_OperationsOfAnEntityFailAfterTheTimeout(t *testing.T) {
 
 func TestUnknownFunction_IsLoggedOnceAndListedWhileWorkWaits(t *testing.T) {
 	bubble(t, func(b *bench) {
-		var waiting dispatch.Waiting
-		b.work(noFunctions, func(c *dispatch.Config) { c.Waiting = &waiting })
+		var waiting dispatch.BlockedFunctions
+		b.work(noFunctions, func(c *dispatch.Config) { c.Blocked = &waiting })
 		for _, id := range []string{"j", "i"} {
 			b.start(id, "O", nil)
 		}
 		b.signal(counterID("a"), "add", 1, time.Time{})
 		time.Sleep(time.Hour)
-		want := []dispatch.WaitingFunction{
+		want := []dispatch.BlockedFunction{
 			{Kind: "entity", Name: "counter", Since: time.Now().Add(-time.Hour), Instances: []string{"@counter@a"}},
 			{Kind: "orchestrator", Name: "O", Since: time.Now().Add(-time.Hour), Instances: []string{"i", "j"}},
 		}

@@ -20,16 +20,16 @@ import (
 )
 
 // A watchdog detects orchestrators that wait for something other than a durable task, or
-// compute without end. It reports them first, and gives up their turns later; see [turn]. It
+// compute without end. It reports them first, and abandons their turns later; see [turn]. It
 // also reports operations of entities that do not return.
 //
 // It counts timer ticks without progress of the orchestrator. A tick counts only if it arrives
 // on time. A debugger, SIGSTOP, a paused machine or a throttled container therefore does not
 // use up the limit.
 type watchdog struct {
-	warnAfter   int // ticks until the first report; the interval doubles after each report
-	giveUpAfter int // ticks until a turn is given up
-	meter       *metering.Meter
+	warnAfter    int // ticks until the first report; the interval doubles after each report
+	abandonAfter int // ticks until a turn is abandoned
+	meter        *metering.Meter
 
 	mu    sync.Mutex // protects the following, and the marked fields of turns
 	turns map[*turn]struct{}
@@ -58,10 +58,10 @@ const (
 	maxStack = 16 << 10
 )
 
-func newWatchdog(warnAfter, giveUpAfter time.Duration) *watchdog {
+func newWatchdog(warnAfter, abandonAfter time.Duration) *watchdog {
 	ticks := func(d time.Duration) int { return max(1, int(d/tick)) }
 	return &watchdog{
-		warnAfter: ticks(warnAfter), giveUpAfter: ticks(giveUpAfter),
+		warnAfter: ticks(warnAfter), abandonAfter: ticks(abandonAfter),
 		turns: make(map[*turn]struct{}), taken: make(map[codeName]takenStack),
 	}
 }
@@ -107,33 +107,33 @@ func (w *watchdog) add(t *turn) {
 	}
 }
 
-// unwatch stops watching t. It returns false if t was given up.
+// unwatch stops watching t. It returns false if t was abandoned.
 func (w *watchdog) unwatch(t *turn) bool {
 	w.mu.Lock()
 	delete(w.turns, t)
 	if len(w.turns) == 0 {
 		w.timer.Stop()
 	}
-	reported, givenUp := t.reported, t.isGivenUp
+	reported, abandoned := t.reported, t.isAbandoned
 	t.reported = false
 	w.mu.Unlock()
-	if !reported && !givenUp {
+	if !reported && !abandoned {
 		return true
 	}
 	log := t.logger(time.Now()) // only this goroutine changes its fields
 	switch {
-	case givenUp:
+	case abandoned:
 		log.Warn("orchestrator has yielded after it was abandoned; its decisions are discarded")
 	case t.start == nil:
 		log.Warn("operation of an entity has returned")
 	default:
 		log.Warn("orchestrator has yielded")
 	}
-	return !givenUp
+	return !abandoned
 }
 
-// hurry makes the watchdog give up t soon, because the worker is stopping.
-func (w *watchdog) hurry(t *turn) {
+// abandonSoon makes the watchdog abandon t soon, because the worker is stopping.
+func (w *watchdog) abandonSoon(t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.isStopping = true
@@ -159,21 +159,21 @@ func (w *watchdog) tick() {
 		return
 	}
 	var slow []slowCode
-	var givenUp []*stall
+	var abandoned []*stall
 	if now.Sub(w.due) <= tickDelay {
 		for t := range w.turns {
 			switch t.tick(w) {
 			case warns:
 				if !t.reported {
 					t.reported = true
-					w.meter.Stall(t.code.measured(), t.code.name, metering.Reported)
+					w.meter.RecordStall(t.code.measured(), t.code.name, metering.StallReported)
 				}
 				slow = append(slow, slowCode{t.code, t.label, t.logger(now), t.start == nil})
-			case givesUp:
-				t.isGivenUp = true
+			case abandons:
+				t.isAbandoned = true
 				delete(w.turns, t)
-				givenUp = append(givenUp, t.stall(now))
-				w.meter.Stall(metering.Orchestration, t.code.name, metering.GivenUp)
+				abandoned = append(abandoned, t.stall(now))
+				w.meter.RecordStall(metering.Orchestration, t.code.name, metering.StallAbandoned)
 			case noAction:
 			}
 		}
@@ -182,8 +182,8 @@ func (w *watchdog) tick() {
 		w.arm(now)
 	}
 	w.mu.Unlock()
-	if len(slow)+len(givenUp) > 0 {
-		w.report(now, slow, givenUp)
+	if len(slow)+len(abandoned) > 0 {
+		w.report(now, slow, abandoned)
 	}
 }
 
@@ -195,9 +195,9 @@ type slowCode struct {
 	isEntity bool
 }
 
-// report logs slow code and ends the turns that are given up. One profile provides all stacks.
+// report logs slow code and ends the turns that are abandoned. One profile provides all stacks.
 // The log contains the stack of each function at most once per stackAge.
-func (w *watchdog) report(now time.Time, slow []slowCode, givenUp []*stall) {
+func (w *watchdog) report(now time.Time, slow []slowCode, abandoned []*stall) {
 	var profile map[string]string
 	stackOf := func(code codeName, label string) (stack string, isNew bool) {
 		w.mu.Lock()
@@ -222,24 +222,24 @@ func (w *watchdog) report(now time.Time, slow []slowCode, givenUp []*stall) {
 			log.Error("orchestrator does not yield; it must wait for durable tasks only")
 		}
 	}
-	for _, s := range givenUp {
+	for _, s := range abandoned {
 		s.stack, s.isNewStack = stackOf(orchestratorOf(s.start), s.turn.label)
 		s.turn.over <- s
 	}
 }
 
 // stalled returns the reported code that is still running, unordered.
-func (w *watchdog) stalled() []WaitingFunction {
+func (w *watchdog) stalled() []BlockedFunction {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	found := make(map[codeName]WaitingFunction)
+	found := make(map[codeName]BlockedFunction)
 	for t := range w.turns {
 		if !t.reported {
 			continue
 		}
 		f, ok := found[t.code]
 		if !ok {
-			f = WaitingFunction{
+			f = BlockedFunction{
 				Kind: t.code.kind, Name: t.code.name, Version: t.code.version, Operation: t.code.operation,
 				Runs: true, Since: t.since, Stack: w.taken[t.code].text,
 			}
@@ -259,7 +259,7 @@ type verdict int
 const (
 	noAction verdict = iota
 	warns
-	givesUp
+	abandons
 )
 
 // itemLabel is the profiler label of the goroutines of an item. Goroutines that they start
@@ -318,9 +318,9 @@ func framesOf(block string) string {
 	return strings.TrimSuffix(frames.String(), "\n")
 }
 
-// end ends a turn. It returns false if the turn was given up.
+// end ends a turn. It returns false if the turn was abandoned.
 func (w *watchdog) end(t *turn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !t.isGivenUp
+	return !t.isAbandoned
 }

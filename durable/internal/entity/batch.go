@@ -50,12 +50,12 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 		problems = append(problems, err)
 	}
 	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
-	if settings.Exact {
+	if settings.ExactlyOnce {
 		state.Settle() // an earlier version may have stored it unsettled
 	}
-	state.memory.begin(now, settings.Resend)
-	state.sorter.prune(&state.memory, now, limitsFor(settings.Exact))
-	b.takeHolders()
+	state.memory.startBatch(now, settings.Resend)
+	state.sorter.prune(&state.memory, now, limitsFor(settings.ExactlyOnce))
+	b.moveHolderRequests()
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
 		if !ok {
@@ -89,11 +89,11 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 	return b, problems
 }
 
-// takeHolders moves the requests of the lock's holder from the queue to holderRequests. In the
-// queue, those that arrived after its lock request are behind the requests of other senders.
-// They run first, before the requests of the holder in this batch. DurableTask runs them later,
-// and only after another message, for which the holder may be waiting.
-func (b *Batch) takeHolders() {
+// moveHolderRequests moves the requests of the lock's holder from the queue to holderRequests.
+// In the queue, those that arrived after its lock request are behind the requests of other
+// senders. They run first, before the requests of the holder in this batch. DurableTask runs
+// them later, and only after another message, for which the holder may be waiting.
+func (b *Batch) moveHolderRequests() {
 	s := b.state
 	if s.lockedBy == "" {
 		return
@@ -118,11 +118,11 @@ func (b *Batch) receive(r *Request) {
 		b.early = append(b.early, r)
 		return
 	}
-	known := b.knows(r.key())
+	known := b.hasProcessed(r.key())
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	if r.Position > 0 {
 		b.hasPassedOn = true
-		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
+		deliver = append(deliver, s.sorter.RecordPassedOn(r, r.LockSet[r.Position-1].String())...)
 	}
 	if known {
 		deliver = slices.DeleteFunc(deliver, func(d *Request) bool { return d == r })
@@ -136,20 +136,20 @@ func (b *Batch) enqueue(requests []*Request) {
 	s := b.state
 	for _, r := range requests {
 		switch {
-		case b.knows(r.key()):
+		case b.hasProcessed(r.key()):
 			continue
 		case s.lockedBy != "" && s.lockedBy == r.Parent:
 			b.holderRequests = append(b.holderRequests, r)
 		default:
 			s.queue = append(s.queue, r)
 		}
-		s.memory.take(r.key(), b.reason(r), b.now)
+		s.memory.add(r.key(), b.reason(r), b.now)
 	}
 }
 
-// knows reports whether a message with the given ID has taken effect.
-func (b *Batch) knows(id string) bool {
-	known := b.state.memory.knows(id)
+// hasProcessed reports whether a message with the given ID has taken effect.
+func (b *Batch) hasProcessed(id string) bool {
+	known := b.state.memory.has(id)
 	b.hasDuplicates = b.hasDuplicates || known
 	return known
 }
@@ -160,7 +160,7 @@ func (b *Batch) reason(r *Request) reason {
 	switch {
 	case r.Parent == "":
 		return retry
-	case b.settings.Exact:
+	case b.settings.ExactlyOnce:
 		return redelivery
 	case b.settings.Window <= 0 || r.IsLock() || !r.isLabelled() || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
 		return rerun
@@ -172,8 +172,8 @@ func (b *Batch) reason(r *Request) reason {
 // too. The memory holds its ID, because a duplicate shows that the batch that took it is not
 // settled.
 func (b *Batch) resume(e *history.EventRaised) {
-	if e.Input != nil && !b.knows(*e.Input) { // other programs send no input
-		b.state.memory.take(*e.Input, redelivery, b.now)
+	if e.Input != nil && !b.hasProcessed(*e.Input) { // other programs send no input
+		b.state.memory.add(*e.Input, redelivery, b.now)
 	}
 }
 
@@ -189,7 +189,7 @@ func (b *Batch) resume(e *history.EventRaised) {
 func (b *Batch) release(r Release) {
 	s, key := b.state, r.key()
 	orphaned := r.ID == OrphanedLock
-	again := !orphaned && b.knows(releaseOf(key))
+	again := !orphaned && b.hasProcessed(releaseOf(key))
 	fromDotNet := !again && r.Origin == "" && s.lockOrigin != ""
 	ended := false
 	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || r.names(s.lockID, s.lockOrigin) || fromDotNet) {
@@ -201,12 +201,12 @@ func (b *Batch) release(r Release) {
 		return matches
 	}
 	s.queue, b.holderRequests = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.holderRequests, void)
-	if b.settings.Exact && ended { // neither the release nor the request is delivered again
+	if b.settings.ExactlyOnce && ended { // neither the release nor the request is delivered again
 		return
 	}
 	if !orphaned && !again {
-		s.memory.take(key, rerun, b.now)
-		s.memory.take(releaseOf(key), rerun, b.now)
+		s.memory.add(key, rerun, b.now)
+		s.memory.add(releaseOf(key), rerun, b.now)
 	}
 }
 
@@ -232,13 +232,13 @@ func (b *Batch) choose() {
 	}
 }
 
-// Repeats reports whether the batch contains duplicates.
-func (b *Batch) Repeats() bool { return b.hasDuplicates }
+// HasDuplicates reports whether the batch contains duplicates.
+func (b *Batch) HasDuplicates() bool { return b.hasDuplicates }
 
-// TookPassedOn reports whether the batch contains lock requests that another entity passed on.
-// DurableTask grants such a request each time it is delivered
+// HasPassedOnLocks reports whether the batch contains lock requests that another entity passed
+// on. DurableTask grants such a request each time it is delivered
 // (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, ReceiveInOrder).
-func (b *Batch) TookPassedOn() bool { return b.hasPassedOn }
+func (b *Batch) HasPassedOnLocks() bool { return b.hasPassedOn }
 
 // Next returns the next operation to run. It returns ok == false after the last.
 func (b *Batch) Next() (op *Operation, ok bool) {
@@ -329,7 +329,7 @@ func (b *Batch) Finish(execution string) []Message {
 	last := &b.state.memory.last
 	last.outbox = append(last.outbox, out...)
 	out = last.outbox
-	if b.settings.Exact {
+	if b.settings.ExactlyOnce {
 		b.state.Settle()
 	}
 	return out
@@ -342,7 +342,7 @@ func (b *Batch) continuation() string {
 	if b.ran > 0 {
 		last = b.operations[b.ran-1].key()
 	}
-	return strconv.Quote(DeriveID(b.instanceID, "continue", last, history.Ticks(b.now).String()))
+	return strconv.Quote(DeriveID(b.instanceID, "continue", last, history.TruncateToTicks(b.now).String()))
 }
 
 func event(instanceID, name string, input *string) Message {
@@ -364,7 +364,7 @@ func (b *Batch) act(t takenAction) Message {
 		if a.Due.IsZero() {
 			b.state.sorter.Label(r, to, b.now, b.settings.Window)
 		} else {
-			r.Due = history.Ticks(a.Due)
+			r.Due = history.TruncateToTicks(a.Due)
 		}
 		return event(to, EventName(r.Due, b.now), new(r.Encode()))
 	default:
@@ -381,7 +381,7 @@ func (b *Batch) grant(r *Request) Message {
 	next.Position++
 	if next.Position < len(next.LockSet) {
 		to := next.LockSet[next.Position].String()
-		b.state.sorter.LabelPassed(next, to, b.now, b.settings.Window)
+		b.state.sorter.LabelPassedOn(next, to, b.now, b.settings.Window)
 		return event(to, requestEvent, new(next.Encode()))
 	}
 	return Message{

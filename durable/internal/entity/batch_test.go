@@ -436,8 +436,8 @@ func TestBatch_RepeatsReportsDuplicates(t *testing.T) {
 	for _, e := range []*history.EventRaised{signal, lock, release("p"), ordered} {
 		for _, again := range []bool{false, true} {
 			b := p.begin(e)
-			if b.Repeats() != again {
-				t.Errorf("%s %s: Repeats is %v, want %v", e.Name, *e.Input, b.Repeats(), again)
+			if b.HasDuplicates() != again {
+				t.Errorf("%s %s: Repeats is %v, want %v", e.Name, *e.Input, b.HasDuplicates(), again)
 			}
 			for op, ok := b.Next(); ok; op, ok = b.Next() {
 				b.Done(recordedCounter(op))

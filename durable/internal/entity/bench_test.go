@@ -37,8 +37,8 @@ func BenchmarkEntityBatch(b *testing.B) {
 func BenchmarkEntityOfManySenders(b *testing.B) {
 	for i := range 6 {
 		settings, senders := settings, []int{100, 1000, 10_000}[i%3]
-		settings.Exact = i >= 3
-		b.Run(fmt.Sprintf("exact=%t/senders=%d", settings.Exact, senders), func(b *testing.B) {
+		settings.ExactlyOnce = i >= 3
+		b.Run(fmt.Sprintf("exact=%t/senders=%d", settings.ExactlyOnce, senders), func(b *testing.B) {
 			state := new(entity.State)
 			call := func(i int) history.Event {
 				at := noon.Add(time.Duration(i) * time.Millisecond)

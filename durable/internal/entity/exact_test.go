@@ -10,7 +10,7 @@ import (
 // exactly returns a play on a hub that delivers in order and exactly once.
 func exactly(t *testing.T) *play {
 	p := newPlay(t)
-	p.settings.Exact = true
+	p.settings.ExactlyOnce = true
 	return p
 }
 
@@ -63,7 +63,7 @@ func TestExact_ACopiedEntityContinuesInOrder(t *testing.T) {
 	t.Parallel()
 	p := exactly(t)
 	callers(p, 0, 3000)
-	p.settings.Exact = false
+	p.settings.ExactlyOnce = false
 	ran := map[string]int{}
 	p.run(ran, op(entity.Request{ID: "1", Operation: "next", Parent: "member 0", ParentExecution: "x", Timestamp: p.now, Predecessor: noon}))
 	if ran["next"] != 1 {

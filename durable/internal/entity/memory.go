@@ -53,10 +53,10 @@ type minute struct {
 	marks marks
 }
 
-// knows reports whether a message with the given ID has taken effect. If an unsettled batch
+// has reports whether a message with the given ID has taken effect. If an unsettled batch
 // took it, the outbox of that batch is sent again. The message was delivered again, so the
 // batch's messages were not deleted, and deletion comes after sending.
-func (m *memory) knows(id string) bool {
+func (m *memory) has(id string) bool {
 	k := mark(id)
 	known := slices.Contains(m.last.taken, k) || slices.Contains(m.retries, k) || m.mayRerun(k)
 	for i := range m.unsettled {
@@ -71,19 +71,19 @@ func (m *memory) mayRerun(k uint64) bool {
 	return slices.ContainsFunc(m.reruns, func(in minute) bool { return slices.Contains(in.marks, k) })
 }
 
-// take holds an ID until the batch is settled, and as long as its reason requires.
-func (m *memory) take(id string, why reason, now time.Time) {
+// add holds an ID until the batch is settled, and as long as its reason requires.
+func (m *memory) add(id string, why reason, now time.Time) {
 	k := mark(id)
 	m.last.taken = append(m.last.taken, k)
 	switch {
 	case why == retry:
 		m.retries = append(m.retries.last(maxRetries-1), k)
 	case why == rerun && !m.mayRerun(k):
-		m.takeRerun(k, now.Truncate(time.Minute).Add(time.Minute))
+		m.addRerun(k, now.Truncate(time.Minute).Add(time.Minute))
 	}
 }
 
-func (m *memory) takeRerun(k uint64, at time.Time) {
+func (m *memory) addRerun(k uint64, at time.Time) {
 	n := 0
 	for _, in := range m.reruns {
 		n += len(in.marks)
@@ -99,9 +99,9 @@ func (m *memory) takeRerun(k uint64, at time.Time) {
 	m.reruns[i].marks = append(m.reruns[i].marks, k)
 }
 
-// begin starts a batch and drops expired IDs. If the last batch is not settled and resend is
-// set, its outbox is sent again.
-func (m *memory) begin(now time.Time, resend bool) {
+// startBatch starts a batch and drops expired IDs. If the last batch is not settled and resend
+// is set, its outbox is sent again.
+func (m *memory) startBatch(now time.Time, resend bool) {
 	if b := m.last; len(b.taken) > 0 || len(b.outbox) > 0 {
 		m.last = batch{}
 		if resend {

@@ -47,7 +47,7 @@ func EventName(due, now time.Time) string {
 // (DurableTask.Core/Entities/ClientEntityHelpers.cs, EmitOperationSignal). A zero due means
 // immediately.
 func NewSignal(requestID, op string, input *string, due, now time.Time) (name, text string) {
-	r := Request{ID: requestID, Operation: op, Signal: true, Input: input, Due: history.Ticks(due)}
+	r := Request{ID: requestID, Operation: op, Signal: true, Input: input, Due: history.TruncateToTicks(due)}
 	if due.IsZero() {
 		r.Due = time.Time{}
 	}

@@ -70,8 +70,8 @@ type Settings struct {
 	// KeepFailedEffects keeps the state and the actions of failed operations.
 	KeepFailedEffects bool
 	Resend            bool // send the outbox of the last batch again unless it is settled
-	// Exact is set if the hub delivers the messages of instances in order and exactly once, and
-	// always has. A batch is then settled when it is stored, and less has to be stored of
-	// senders.
-	Exact bool
+	// ExactlyOnce is set if the hub delivers the messages of instances in order and exactly
+	// once, and always has. A batch is then settled when it is stored, and less has to be
+	// stored of senders.
+	ExactlyOnce bool
 }

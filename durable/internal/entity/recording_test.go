@@ -188,7 +188,7 @@ func recordedCounter(op *entity.Operation) entity.Result {
 var settings = entity.Settings{MaxBatch: 5000, Window: 30 * time.Minute}
 
 // sentLock matches the label of a lock request that .NET passed on; see
-// [entity.Sorter.LabelPassed].
+// [entity.Sorter.LabelPassedOn].
 var sentLock = regexp.MustCompile(`"LastSentToInstance":\{"@counter@k2":"[^"]*"\},|"@counter@k2":"[^"]*",|,"SendHorizon":"[^"]*"`)
 
 var randomID = regexp.MustCompile(`"id":"[0-9a-f-]{36}"`)

@@ -199,6 +199,6 @@ func (r *Request) SetTrace(t Trace) {
 		r.traceContext = string(text)
 	}
 	if !t.At.IsZero() {
-		r.requestTime = `"` + history.Ticks(t.At).UTC().Format("2006-01-02T15:04:05.9999999-07:00") + `"`
+		r.requestTime = `"` + history.TruncateToTicks(t.At).UTC().Format("2006-01-02T15:04:05.9999999-07:00") + `"`
 	}
 }

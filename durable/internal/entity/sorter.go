@@ -80,10 +80,10 @@ func spreadOffset(now, last time.Time, window time.Duration) time.Duration {
 	return now.Sub(now.Truncate(spread))
 }
 
-// LabelPassed labels a lock request that is passed on. Receivers do not sort it, so the next
+// LabelPassedOn labels a lock request that is passed on. Receivers do not sort it, so the next
 // request must not follow it. In DurableTask the next request follows it, and receivers wait
 // for it in vain.
-func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, window time.Duration) {
+func (s *Sorter) LabelPassedOn(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
 	}
@@ -96,8 +96,8 @@ func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, wind
 	}
 }
 
-// Sent records the label of a request in the history: the next request follows it.
-func (s *Sorter) Sent(r *Request, destination string) {
+// RecordSent records the label of a request in the history: the next request follows it.
+func (s *Sorter) RecordSent(r *Request, destination string) {
 	if !r.Timestamp.IsZero() {
 		s.lastSent.set(destination, r.Timestamp)
 	}
@@ -153,7 +153,7 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		e.hold(r, from.knows(e, r))
 		return deliver
 	}
-	deliver = from.take(e, r, s.receiveHorizon, deliver)
+	deliver = from.accept(e, r, s.receiveHorizon, deliver)
 	return from.deliverReady(e, s.receiveHorizon, deliver)
 }
 
@@ -173,10 +173,10 @@ func (s *Sorter) expire(now time.Time) (deliver []*Request) {
 	return deliver
 }
 
-// Passed records the label of a lock request that another entity passed on. It is not sorted.
-// In DurableTask the next request of that entity follows it, and DurableTask's receivers buffer
-// that request for the whole window. Recording the label avoids this.
-func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
+// RecordPassedOn records the label of a lock request that another entity passed on. It is not
+// sorted. In DurableTask the next request of that entity follows it, and DurableTask's receivers
+// buffer that request for the whole window. Recording the label avoids this.
+func (s *Sorter) RecordPassedOn(r *Request, by string) (deliver []*Request) {
 	from, ok := s.received.get(by)
 	if !ok {
 		return nil

@@ -473,7 +473,7 @@ func TestSorter_APassedOnLockMakesNoRequestADuplicate(t *testing.T) {
 		}
 	}
 	receive(sentRequest{op: "1", at: 0, after: -1}, "1")
-	if got := s.Passed(sentRequest{op: "lock", at: 5, after: 0, position: 1}.request(), "a"); len(got) > 0 {
+	if got := s.RecordPassedOn(sentRequest{op: "lock", at: 5, after: 0, position: 1}.request(), "a"); len(got) > 0 {
 		t.Errorf("the lock lets %q through", names(got))
 	}
 	receive(sentRequest{op: "2", at: 3, after: 0}, "2")

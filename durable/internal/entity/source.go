@@ -96,9 +96,9 @@ func (from *source) has(r *Request) bool {
 // dropped.
 func (from *source) knows(e *run, r *Request) bool { return !r.Timestamp.After(e.old) || from.has(r) }
 
-// take records the label of r, whose predecessors have arrived, and appends r unless it is a
+// accept records the label of r, whose predecessors have arrived, and appends r unless it is a
 // duplicate.
-func (from *source) take(e *run, r *Request, horizon time.Time, deliver []*Request) []*Request {
+func (from *source) accept(e *run, r *Request, horizon time.Time, deliver []*Request) []*Request {
 	e.recordLabel(r.Timestamp, r.Predecessor, horizon)
 	e.last = later(e.last, r.Timestamp)
 	return from.add(e, r, deliver)
@@ -125,7 +125,7 @@ func (from *source) deliverReady(e *run, horizon time.Time, deliver []*Request) 
 		if !ok {
 			return deliver
 		}
-		deliver = from.take(e, r, horizon, deliver)
+		deliver = from.accept(e, r, horizon, deliver)
 	}
 }
 

@@ -47,12 +47,12 @@ func (d *Difference) String() string {
 	if d.Err != nil {
 		text += "\n" + d.Err.Error()
 	}
-	return text + "\n\tto be compatible, the code must " + d.Compatible()
+	return text + "\n\tto be compatible, the code must " + d.CompatibleChange()
 }
 
-// Compatible returns which change of the code would have been compatible with the history, as
-// the rest of "the code must …".
-func (d *Difference) Compatible() string {
+// CompatibleChange returns which change of the code would have been compatible with the
+// history, as the rest of "the code must …".
+func (d *Difference) CompatibleChange() string {
 	switch {
 	case d.Err == nil:
 		return "end as recorded, and differently only where Context.Patched returns true"
@@ -109,7 +109,7 @@ func divergence(x *replay.Execution, events []history.Event) *Difference {
 		return nil
 	}
 	difference := Divergence(d).locate(events)
-	difference.Where = sourceLines(x.DivergedAt())
+	difference.Where = sourceLines(x.DivergenceStacks())
 	return difference
 }
 
@@ -156,8 +156,8 @@ func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcom
 	code := Action(did)
 	var where []string
 	if did == nil {
-		code, where = "nothing", sourceLines(x.Parked())
-		for _, f := range append(x.Open(), x.EventWaits()...) {
+		code, where = "nothing", sourceLines(x.ParkedStacks())
+		for _, f := range append(x.IncompleteFutures(), x.EventWaits()...) {
 			if f.IsAwaited() {
 				code += fmt.Sprintf("; it waits for %s", f)
 				break

@@ -33,9 +33,9 @@ type Wait struct {
 	Instances []string  // the child instance or the entities
 	Since     time.Time // when it was scheduled; for an event, the time of the episode that started to wait
 	Due       time.Time // when the timer fires; zero for other kinds
-	// Held means that the history has the outcome, but the instance is suspended and will get
-	// it when it is resumed.
-	Held bool
+	// IsOutcomeStored means that the history has the outcome, but the instance is suspended and will
+	// get it when it is resumed.
+	IsOutcomeStored bool
 	// IsAwaited means that code waits for it. It is false if the code is unknown.
 	IsAwaited bool
 	// LastError is the error of the previous attempt. It is empty for a first attempt.
@@ -79,20 +79,20 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 			w.Since, w.Due = began, due
 		}
 		if a, ok := x.Attempt(f); ok {
-			if a.Number <= a.Most { // a timer follows the last attempt, too
-				w.Name, w.Attempt, w.Attempts = a.Of.Name(), a.Number, a.Most
+			if a.Number <= a.MaxAttempts { // a timer follows the last attempt, too
+				w.Name, w.Attempt, w.Attempts = a.Operation.Name(), a.Number, a.MaxAttempts
 			}
-			w.LastError = failureText(a.After)
-			f = a.Of
+			w.LastError = failureText(a.PreviousFailure)
+			f = a.Operation
 		}
-		if stacks := f.Waiters(); len(stacks) > 0 {
+		if stacks := f.WaiterStacks(); len(stacks) > 0 {
 			w.IsAwaited, w.Where = true, sourceLines(stacks)
 		} else if !f.IsAwaited() && (w.Kind == Timer || w.Kind == Event) {
 			return
 		}
 		all = append(all, w)
 	}
-	for _, f := range x.Open() {
+	for _, f := range x.IncompleteFutures() {
 		if w, scheduled := open[f.ID()]; scheduled {
 			add(f, w)
 		}
@@ -124,7 +124,7 @@ func markHeldEvents(waits []Wait, events []history.Event) {
 	}
 	for i := range slices.Backward(waits) {
 		if name := strings.ToUpper(waits[i].Name); waits[i].Kind == Event && held[name] > 0 {
-			waits[i].Held = true
+			waits[i].IsOutcomeStored = true
 			held[name]--
 		}
 	}
@@ -188,7 +188,7 @@ func incompleteTasks(events []history.Event) map[int]Wait {
 	suspended := false
 	complete := func(id int) {
 		if w, ok := open[id]; ok && suspended {
-			w.Held = true
+			w.IsOutcomeStored = true
 			open[id] = w
 		} else {
 			delete(open, id)
@@ -217,7 +217,7 @@ func incompleteTasks(events []history.Event) map[int]Wait {
 				complete(answered)
 			}
 		case *history.ExecutionResumed:
-			maps.DeleteFunc(open, func(_ int, w Wait) bool { return w.Held })
+			maps.DeleteFunc(open, func(_ int, w Wait) bool { return w.IsOutcomeStored })
 		}
 		if completed, ok := history.Completes(e); ok {
 			complete(completed)

@@ -21,11 +21,11 @@ type Watch struct {
 
 type key struct{}
 
-// With returns a context in which [Tell] registers counts with w.
+// With returns a context in which [Register] registers counts with w.
 func With(ctx context.Context, w *Watch) context.Context { return context.WithValue(ctx, key{}, w) }
 
-// Tell registers count with the Watch of ctx, if there is one.
-func Tell(ctx context.Context, count func() Counts) {
+// Register registers count with the Watch of ctx, if there is one.
+func Register(ctx context.Context, count func() Counts) {
 	w, ok := ctx.Value(key{}).(*Watch)
 	if !ok {
 		return

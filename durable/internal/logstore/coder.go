@@ -22,8 +22,8 @@ type Coder struct {
 	Err     error // the first error; nothing is decoded after it
 }
 
-// ErrShort is returned for a record that ends before its last field.
-var ErrShort = errors.New("record ends too early")
+// ErrTruncated is returned for a record that ends before its last field.
+var ErrTruncated = errors.New("record ends too early")
 
 // Fail sets Err, unless it is set, and ends the coding.
 func (c *Coder) Fail(err error) {
@@ -49,7 +49,7 @@ func (c *Coder) Uint(v *uint64) {
 	}
 	n, size := binary.Uvarint(c.Buf)
 	if size <= 0 {
-		c.Fail(ErrShort)
+		c.Fail(ErrTruncated)
 		*v = 0
 		return
 	}
@@ -64,7 +64,7 @@ func (c *Coder) Int(v *int) {
 	}
 	n, size := binary.Varint(c.Buf)
 	if size <= 0 {
-		c.Fail(ErrShort)
+		c.Fail(ErrTruncated)
 		*v = 0
 		return
 	}
@@ -78,7 +78,7 @@ func (c *Coder) Byte(v *byte) {
 		return
 	}
 	if len(c.Buf) == 0 {
-		c.Fail(ErrShort)
+		c.Fail(ErrTruncated)
 		*v = 0
 		return
 	}
@@ -111,7 +111,7 @@ func (c *Coder) Time(v *time.Time) {
 		return
 	}
 	if len(c.Buf) < 8 {
-		c.Fail(ErrShort)
+		c.Fail(ErrTruncated)
 		*v = time.Time{}
 		return
 	}
@@ -121,10 +121,10 @@ func (c *Coder) Time(v *time.Time) {
 	*v = time.Unix(seconds-secondsToUnix, rest*100).UTC()
 }
 
-// Take returns the next n bytes to decode. If fewer are left, it fails and returns nil.
-func (c *Coder) Take(n uint64) []byte {
+// Next returns the next n bytes to decode. If fewer are left, it fails and returns nil.
+func (c *Coder) Next(n uint64) []byte {
 	if n > uint64(len(c.Buf)) {
-		c.Fail(ErrShort)
+		c.Fail(ErrTruncated)
 		return nil
 	}
 	b := c.Buf[:n]
@@ -137,7 +137,7 @@ func (c *Coder) String(v *string) {
 	n := uint64(len(*v))
 	c.Uint(&n)
 	if c.Reading {
-		*v = string(c.Take(n))
+		*v = string(c.Next(n))
 		return
 	}
 	c.Buf = append(c.Buf, *v...)
@@ -154,7 +154,7 @@ func (c *Coder) Text(v **string) {
 	case !c.Reading && n > 0:
 		c.Buf = append(c.Buf, **v...)
 	case c.Reading && n > 0:
-		if b := c.Take(n - 1); c.Err == nil {
+		if b := c.Next(n - 1); c.Err == nil {
 			*v = new(string(b))
 		}
 	case c.Reading:
@@ -181,7 +181,7 @@ func (c *Coder) Tags(v *map[string]string) {
 	c.Uint(&n)
 	if c.Reading {
 		if n > uint64(len(c.Buf)) { // each tag has at least two bytes
-			c.Fail(ErrShort)
+			c.Fail(ErrTruncated)
 			return
 		}
 		m := make(map[string]string, n)
@@ -222,7 +222,7 @@ func (c *Coder) change(table *Table, key, value *[]byte) {
 // blob codes n bytes without a length.
 func (c *Coder) blob(v *[]byte, n uint64) {
 	if c.Reading {
-		*v = c.Take(n)
+		*v = c.Next(n)
 		return
 	}
 	c.Buf = append(c.Buf, *v...)

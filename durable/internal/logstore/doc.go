@@ -10,10 +10,10 @@
 //
 //	View = staged (of the Txn) over active over flushing over base
 //
-// New groups are added to the active layer. When the log has grown to Limits.Flush bytes, the
-// active layer becomes the flushing layer, and the log turns: it starts a new part. A goroutine
-// writes the flushing layer to the base. A record that is deleted before that never reaches the
-// base.
+// New groups are added to the active layer. When the log has grown to Limits.FlushSize bytes,
+// the active layer becomes the flushing layer, and the log rotates: it starts a new part. A
+// goroutine writes the flushing layer to the base. A record that is deleted before that never
+// reaches the base.
 //
 // Invariants:
 //

@@ -17,11 +17,11 @@ type Log interface {
 	// group has not been appended and its number is used again, except after an
 	// *[UncertainError].
 	Append(number uint64, changes []byte) error
-	// Size returns the number of bytes appended since the last turn.
+	// Size returns the number of bytes appended since the last rotation.
 	Size() int64
-	// Turn ends the current part of the log and starts a new one. The base has all groups of
+	// Rotate ends the current part of the log and starts a new one. The base has all groups of
 	// the parts before the one that ends.
-	Turn()
+	Rotate()
 	// Reserve makes sure that there is space for a group of the given size.
 	Reserve(bytes int64) error
 	// Close closes the log. applied means that the base has all groups, so that the log can be
@@ -67,14 +67,14 @@ type LateReader interface {
 
 // Limits bounds the memory of a store.
 type Limits struct {
-	// Flush is the size of the log, in bytes, at which the active layer is written to the base.
-	// Default 8 MiB.
-	Flush int64
-	// Wait is the size of the active layer, in bytes, at which writes wait until the previous
-	// layer is in the base. Default 64 MiB.
-	Wait int
-	// Retry is the time between attempts to write a layer to the base. Default 1 s.
-	Retry time.Duration
+	// FlushSize is the size of the log, in bytes, at which the active layer is written to the
+	// base. Default 8 MiB.
+	FlushSize int64
+	// WaitSize is the size of the active layer, in bytes, at which writes wait until the
+	// previous layer is in the base. Default 64 MiB.
+	WaitSize int
+	// RetryInterval is the time between attempts to write a layer to the base. Default 1 s.
+	RetryInterval time.Duration
 }
 
 // Store stores records in a log, layers in memory, and a base.
@@ -107,7 +107,7 @@ type Store struct {
 // last group is the last one of the log.
 func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	return &Store{
-		Limits: Limits{Flush: 8 << 20, Wait: 64 << 20, Retry: time.Second},
+		Limits: Limits{FlushSize: 8 << 20, WaitSize: 64 << 20, RetryInterval: time.Second},
 		tables: recovered.tables, log: logger, base: base, groups: groups, last: recovered.Last, active: recovered,
 		flushRequested: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
@@ -245,15 +245,15 @@ func (s *Store) Unwritten() int64 { return s.unwritten.Load() }
 // the Writer may call it.
 func (s *Store) Reserve() error { return s.groups.Reserve(s.unwritten.Load()) }
 
-// SetWritten resets Unwritten to 0.
-func (s *Store) SetWritten() { s.unwritten.Store(0) }
+// ResetUnwritten resets Unwritten to 0.
+func (s *Store) ResetUnwritten() { s.unwritten.Store(0) }
 
 // makeRoom waits for the flush if a group of the given size would make the active layer exceed
-// Limits.Wait. It returns the error of a failed flush instead of waiting for its retry.
+// Limits.WaitSize. It returns the error of a failed flush instead of waiting for its retry.
 func (s *Store) makeRoom(size int) error {
 	for {
 		s.mu.RLock()
-		wait := s.active.size+size >= s.Limits.Wait && s.flushing != nil
+		wait := s.active.size+size >= s.Limits.WaitSize && s.flushing != nil
 		failure, uncertain := s.failure, s.uncertain
 		s.mu.RUnlock()
 		switch {
@@ -269,10 +269,10 @@ func (s *Store) makeRoom(size int) error {
 	}
 }
 
-// flushIfGrown starts to flush the active layer if the log has grown to Limits.Flush and the
+// flushIfGrown starts to flush the active layer if the log has grown to Limits.FlushSize and the
 // previous layer is in the base.
 func (s *Store) flushIfGrown() {
-	if s.broken != nil || s.groups.Size() < s.Limits.Flush {
+	if s.broken != nil || s.groups.Size() < s.Limits.FlushSize {
 		return
 	}
 	s.mu.Lock()
@@ -281,7 +281,7 @@ func (s *Store) flushIfGrown() {
 		return
 	}
 	s.flushing, s.active = s.active, NewLayer(s.tables, s.last)
-	s.groups.Turn()
+	s.groups.Rotate()
 	signal(s.flushRequested)
 }
 
@@ -317,7 +317,7 @@ func (s *Store) flush() {
 		if failures == 0 {
 			s.log.Error("cannot write to the database; new data stays in the journal, and the write is retried", "error", err)
 		}
-		timer := time.NewTimer(s.Limits.Retry)
+		timer := time.NewTimer(s.Limits.RetryInterval)
 		select {
 		case <-timer.C:
 		case <-s.closing:

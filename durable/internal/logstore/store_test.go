@@ -34,7 +34,7 @@ func (l *memoryLog) Append(number uint64, changes []byte) error {
 	return nil
 }
 func (l *memoryLog) Size() int64         { return l.size }
-func (l *memoryLog) Turn()               { l.size = 0 }
+func (l *memoryLog) Rotate()             { l.size = 0 }
 func (l *memoryLog) Reserve(int64) error { return l.fails }
 func (l *memoryLog) Close(bool) error    { return nil }
 
@@ -131,7 +131,7 @@ type stage struct {
 
 func newStage(t *testing.T, groups *memoryLog, base *memoryBase, recovered *Layer) *stage {
 	s := New(base, groups, recovered, slog.New(slog.DiscardHandler))
-	s.Limits = Limits{Flush: 500, Wait: 1000, Retry: time.Millisecond}
+	s.Limits = Limits{FlushSize: 500, WaitSize: 1000, RetryInterval: time.Millisecond}
 	s.Start()
 	w := NewWriter(s, WriterConfig[*Txn]{
 		Begin: func(t *Txn) *Txn { return t }, Effects: new(sync.Mutex), Failed: func(err error) error { return err },

@@ -100,8 +100,9 @@ func (t *Txn) change(table Table, key, value []byte) {
 	t.changed.Set(table, string(key), value)
 }
 
-// Then runs effect after the group is durable. Effects run in the order of the calls of Then.
-func (t *Txn) Then(effect func()) { t.effects = append(t.effects, effect) }
+// AfterCommit runs effect after the group is durable. Effects run in the order of the calls of
+// AfterCommit.
+func (t *Txn) AfterCommit(effect func()) { t.effects = append(t.effects, effect) }
 
 // NewWriter returns the writer of a store and starts its goroutine. [Writer.Close] stops it. A
 // store has one writer.
@@ -191,9 +192,9 @@ func (w *Writer[T]) Await(ctx context.Context, o *Op[T]) error {
 	return <-o.result
 }
 
-// Answer completes an operation, which is skipped if it has not started. Later answers have no
+// Complete completes an operation, which is skipped if it has not started. Later answers have no
 // effect.
-func (w *Writer[T]) Answer(o *Op[T], err error) {
+func (w *Writer[T]) Complete(o *Op[T], err error) {
 	w.mu.Lock()
 	answered := o.answered
 	o.answered = true
@@ -308,7 +309,7 @@ func (w *Writer[T]) commit(batch []*Op[T]) {
 			err = w.cfg.Failed(err)
 		}
 		if failed >= 0 {
-			w.Answer(batch[failed], err)
+			w.Complete(batch[failed], err)
 			batch = slices.Delete(batch, failed, failed+1)
 			continue
 		}
@@ -321,9 +322,9 @@ func (w *Writer[T]) commit(batch []*Op[T]) {
 		}
 		for i, o := range batch[:done] {
 			if err != nil {
-				w.Answer(o, err)
+				w.Complete(o, err)
 			} else {
-				w.Answer(o, outcomes[i])
+				w.Complete(o, outcomes[i])
 			}
 		}
 		batch = batch[done:]

@@ -172,7 +172,7 @@ func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 					if i > 0 && i == test.answered {
 						time.Sleep(ms)
 						for _, o := range ops {
-							s.w.Answer(o, nil)
+							s.w.Complete(o, nil)
 						}
 					}
 					time.Sleep(time.Until(began.Add(at)))
@@ -204,7 +204,7 @@ func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 	s := emptyStage(t)
 	started, busy := make(chan struct{}), make(chan struct{})
 	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
-		s.Limits = Limits{Flush: 1 << 30, Wait: 1 << 30}
+		s.Limits = Limits{FlushSize: 1 << 30, WaitSize: 1 << 30}
 		close(started)
 		<-busy
 		return nil

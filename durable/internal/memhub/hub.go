@@ -92,7 +92,7 @@ func (h *Hub) instance(id string) *instance {
 // post enqueues m for its instance, visible at the given time or, if that is later, when m is
 // due.
 func (h *Hub) post(m provider.TaskMessage, at time.Time) {
-	if due, ok := provider.EntityDue(m); ok && due.After(at) {
+	if due, ok := provider.EntityDueTime(m); ok && due.After(at) {
 		at = due
 	}
 	if start, ok := m.Event.(*history.ExecutionStarted); ok && start.ScheduledStart.After(at) {
@@ -215,13 +215,13 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	slices.SortFunc(found, func(a, b *provider.InstanceState) int {
 		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	})
-	p, room := &provider.Page{}, q.Room()
+	p, room := &provider.Page{}, q.PageBudget()
 	for _, s := range found {
-		if room.Left() == 0 || q.PageSize > 0 && len(p.Instances) == q.PageSize {
+		if room.Remaining() == 0 || q.PageSize > 0 && len(p.Instances) == q.PageSize {
 			p.Continuation = provider.EncodeContinuation(p.Instances[len(p.Instances)-1].Instance.InstanceID)
 			break
 		}
-		room.Take(s)
+		room.Subtract(s)
 		p.Instances = append(p.Instances, s)
 	}
 	return p, nil

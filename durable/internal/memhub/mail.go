@@ -39,12 +39,12 @@ type sortedMail struct {
 // delivered, too: the engine discards it or passes it to a later execution.
 func (i *instance) sort(visible []*message) sortedMail {
 	p := i.progress()
-	sorted := sortedMail{drop: make(map[*message]bool), isNew: !p.Begun}
+	sorted := sortedMail{drop: make(map[*message]bool), isNew: !p.HasHistory}
 	sorted.execution.InstanceID = visible[0].Target.InstanceID
 	if i.state != nil {
 		sorted.execution = i.state.Instance
 	}
-	begins := func(m *message) bool { return i.disposition(&p, m) == provider.Begin }
+	begins := func(m *message) bool { return i.disposition(&p, m) == provider.StartExecution }
 	if at := slices.IndexFunc(visible, begins); at >= 0 {
 		sorted.execution, sorted.isNew = visible[at].Event.(*history.ExecutionStarted).Instance, true
 		sorted.take = append(sorted.take, visible[at])
@@ -55,13 +55,13 @@ func (i *instance) sort(visible []*message) sortedMail {
 		switch i.disposition(&p, m) {
 		case provider.Deliver:
 			sorted.take = append(sorted.take, m)
-		case provider.Foreign:
-			if p.Begun || p.Starting {
+		case provider.OtherExecution:
+			if p.HasHistory || p.Starting {
 				sorted.take = append(sorted.take, m)
 			}
 		case provider.Discard:
 			sorted.drop[m] = true
-		case provider.Begin, provider.Wait:
+		case provider.StartExecution, provider.HoldBack:
 		}
 	}
 	return sorted
@@ -77,7 +77,7 @@ func (i *instance) disposition(p *provider.Progress, m *message) provider.Dispos
 func (i *instance) progress() provider.Progress {
 	p := provider.Progress{History: func() ([]history.Event, error) { return i.history, nil }}
 	if i.state != nil {
-		p.Known, p.Execution, p.Status, p.Begun = true, i.state.Instance.ExecutionID, i.state.Status, len(i.history) > 0
+		p.Known, p.Execution, p.Status, p.HasHistory = true, i.state.Instance.ExecutionID, i.state.Status, len(i.history) > 0
 		return p
 	}
 	for _, m := range i.mail {

@@ -21,13 +21,13 @@ const (
 	Lost     Change = "lost"     // another worker owns the partition, or its lease expired
 )
 
-// Held is the reason why a message is returned to its queue.
-type Held string
+// HoldReason is the reason why a message is returned to its queue.
+type HoldReason string
 
 // The reasons.
 const (
-	Unreadable Held = "unreadable" // not a message of a task hub
-	Early      Held = "early"      // its instance cannot process it yet
+	Unreadable HoldReason = "unreadable" // not a message of a task hub
+	Early      HoldReason = "early"      // its instance cannot process it yet
 )
 
 // Answer is the kind of a storage service's response.
@@ -192,56 +192,56 @@ const (
 	outcomeKey   = attribute.Key("durabletask.outcome")
 )
 
-// Partition records a change of the ownership of a queue.
-func (h *Hub) Partition(queue string, c Change) {
+// RecordOwnership records a change of the ownership of a queue.
+func (h *Hub) RecordOwnership(queue string, c Change) {
 	if h == nil {
 		return
 	}
 	h.changes.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue), changeKey.String(string(c))))
 }
 
-// Owns adds by to the number of owned queues: 1 or -1.
-func (h *Hub) Owns(queue string, by int64) {
+// AddOwned adds by to the number of owned queues: 1 or -1.
+func (h *Hub) AddOwned(queue string, by int64) {
 	if h == nil {
 		return
 	}
 	h.owned.Add(context.Background(), by, metric.WithAttributes(queueKey.String(queue)))
 }
 
-// Received records the receipt of a message. age is the time since it was sent or due.
-func (h *Hub) Received(queue string, age time.Duration) {
+// RecordReceived records the receipt of a message. age is the time since it was sent or due.
+func (h *Hub) RecordReceived(queue string, age time.Duration) {
 	if h == nil {
 		return
 	}
 	h.age.Record(context.Background(), max(0, age.Seconds()), metric.WithAttributes(queueKey.String(queue)))
 }
 
-// LookedUp records a lookup of a history. hit means that the history was in memory.
-func (h *Hub) LookedUp(hit bool) {
+// RecordLookup records a lookup of a history. hit means that the history was in memory.
+func (h *Hub) RecordLookup(hit bool) {
 	if h == nil {
 		return
 	}
 	h.lookups.Add(context.Background(), 1, metric.WithAttributes(hitKey.Bool(hit)))
 }
 
-// HeldBack records that a message was returned to its queue.
-func (h *Hub) HeldBack(queue string, why Held) {
+// RecordHeldBack records that a message was returned to its queue.
+func (h *Hub) RecordHeldBack(queue string, why HoldReason) {
 	if h == nil {
 		return
 	}
 	h.held.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue), reasonKey.String(string(why))))
 }
 
-// Poison records that a message was returned to its queue after too many deliveries.
-func (h *Hub) Poison(queue string) {
+// RecordPoison records that a message was returned to its queue after too many deliveries.
+func (h *Hub) RecordPoison(queue string) {
 	if h == nil {
 		return
 	}
 	h.poison.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue)))
 }
 
-// Operation records the n-th attempt of a storage operation, counted from 1.
-func (h *Hub) Operation(service, operation string, a Answer, took time.Duration, n int) {
+// RecordOperation records the n-th attempt of a storage operation, counted from 1.
+func (h *Hub) RecordOperation(service, operation string, a Answer, took time.Duration, n int) {
 	if h == nil {
 		return
 	}

@@ -64,15 +64,15 @@ func TestHub_RecordsAllMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Partition("q", Acquired)
-	h.Owns("q", 1)
-	h.Received("q", -time.Second) // clocks differ
-	h.LookedUp(true)
-	h.LookedUp(false)
-	h.HeldBack("q", Unreadable)
-	h.Poison("q")
-	h.Operation("queue", "PutMessage", Throttled, time.Second, 1)
-	h.Operation("queue", "PutMessage", OK, time.Second, 2)
+	h.RecordOwnership("q", Acquired)
+	h.AddOwned("q", 1)
+	h.RecordReceived("q", -time.Second) // clocks differ
+	h.RecordLookup(true)
+	h.RecordLookup(false)
+	h.RecordHeldBack("q", Unreadable)
+	h.RecordPoison("q")
+	h.RecordOperation("queue", "PutMessage", Throttled, time.Second, 1)
+	h.RecordOperation("queue", "PutMessage", OK, time.Second, 2)
 	want := []string{
 		"disk.free : 5",
 		"history_cache.lookups cache.hit=false: 1",
@@ -153,13 +153,13 @@ func TestHub_NilDoesNothing(t *testing.T) {
 		t.Fatalf("NewHub(nil) is %v, %v", h, err)
 	}
 	n := testing.AllocsPerRun(100, func() {
-		h.Partition("q", Lost)
-		h.Owns("q", -1)
-		h.Received("q", 0)
-		h.LookedUp(true)
-		h.HeldBack("q", Early)
-		h.Poison("q")
-		h.Operation("queue", "PutMessage", OK, 0, 2)
+		h.RecordOwnership("q", Lost)
+		h.AddOwned("q", -1)
+		h.RecordReceived("q", 0)
+		h.RecordLookup(true)
+		h.RecordHeldBack("q", Early)
+		h.RecordPoison("q")
+		h.RecordOperation("queue", "PutMessage", OK, 0, 2)
 	})
 	if n != 0 {
 		t.Errorf("a nil Hub allocates %v times", n)

@@ -39,8 +39,8 @@ type StallOutcome string
 
 // The states of code that does not yield.
 const (
-	Reported StallOutcome = "reported" // it was still running after 10 seconds
-	GivenUp  StallOutcome = "given_up" // the worker has stopped waiting for it
+	StallReported  StallOutcome = "reported" // it was still running after 10 seconds
+	StallAbandoned StallOutcome = "given_up" // the worker has stopped waiting for it
 )
 
 // A WaitReason is the reason why a worker does not continue instances.
@@ -148,8 +148,8 @@ func (m *Meter) ObserveWaiting(look func() []WaitingInstances) (stop func() erro
 	return r.Unregister, nil
 }
 
-// Stall records code that does not yield. name is the name of its function.
-func (m *Meter) Stall(kind Kind, name string, o StallOutcome) {
+// RecordStall records code that does not yield. name is the name of its function.
+func (m *Meter) RecordStall(kind Kind, name string, o StallOutcome) {
 	if m == nil {
 		return
 	}
@@ -175,8 +175,8 @@ func (m *Meter) Begin(kind Kind, now func() time.Time) (end func(name string, o 
 	}
 }
 
-// Waited records the time that an activity waited for a worker.
-func (m *Meter) Waited(name string, d time.Duration) {
+// RecordWait records the time that an activity waited for a worker.
+func (m *Meter) RecordWait(name string, d time.Duration) {
 	if m == nil {
 		return
 	}

@@ -34,7 +34,7 @@ func TestMeter_RecordsWorkItems(t *testing.T) {
 	first, second := m.Begin(Activity, clock), m.Begin(Activity, clock)
 	now = now.Add(2 * time.Second)
 	first("Step", Completed)
-	m.Waited("Step", -time.Second) // clocks differ
+	m.RecordWait("Step", -time.Second) // clocks differ
 
 	got := collect(t, reader)
 	finished := got["durabletask.work_items"].(metricdata.Sum[int64]).DataPoints
@@ -53,7 +53,7 @@ func TestMeter_RecordsWorkItems(t *testing.T) {
 	if waited := got["durabletask.activity.wait"].(metricdata.Histogram[float64]).DataPoints; len(waited) != 1 || waited[0].Sum != 0 {
 		t.Errorf("waits: %+v", waited)
 	}
-	m.Stall(Entity, "counter", Reported)
+	m.RecordStall(Entity, "counter", StallReported)
 	if stalls := collect(t, reader)["durabletask.stalls"].(metricdata.Sum[int64]).DataPoints; len(stalls) != 1 || stalls[0].Value != 1 {
 		t.Errorf("stalls: %+v", stalls)
 	}
@@ -68,7 +68,7 @@ func TestMeter_NilDoesNothing(t *testing.T) {
 	if m != nil || err != nil {
 		t.Fatalf("New(nil) is %v, %v", m, err)
 	}
-	if n := testing.AllocsPerRun(100, func() { m.Begin(Orchestration, time.Now)("", Failed); m.Waited("", 0) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { m.Begin(Orchestration, time.Now)("", Failed); m.RecordWait("", 0) }); n != 0 {
 		t.Errorf("a nil Meter allocates %v times", n)
 	}
 }

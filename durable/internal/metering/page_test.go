@@ -82,8 +82,8 @@ func recordAll(t *testing.T, p metric.MeterProvider) {
 		t.Fatal(err)
 	}
 	m.Begin(Activity, time.Now)("a", Completed)
-	m.Waited("a", time.Second)
-	m.Stall(Orchestration, "a", GivenUp)
+	m.RecordWait("a", time.Second)
+	m.RecordStall(Orchestration, "a", StallAbandoned)
 	m.NonDeterministic("a")
 	if _, err := m.ObserveWaiting(func() []WaitingInstances { return []WaitingInstances{{Orchestration, "a", Blocked, 1}} }); err != nil {
 		t.Fatal(err)
@@ -135,13 +135,13 @@ func recordEach(t *testing.T, h *Hub) {
 	if _, err := h.Observe(look); err != nil {
 		t.Fatal(err)
 	}
-	h.Partition("q", Acquired)
-	h.Owns("q", 1)
-	h.Received("q", time.Second)
-	h.LookedUp(true)
-	h.HeldBack("q", Early)
-	h.Poison("q")
-	h.Operation("queue", "PutMessage", OK, time.Second, 2)
+	h.RecordOwnership("q", Acquired)
+	h.AddOwned("q", 1)
+	h.RecordReceived("q", time.Second)
+	h.RecordLookup(true)
+	h.RecordHeldBack("q", Early)
+	h.RecordPoison("q")
+	h.RecordOperation("queue", "PutMessage", OK, time.Second, 2)
 }
 
 // shape returns the kind of a metric and the attributes of its first data point.

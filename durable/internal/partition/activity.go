@@ -121,7 +121,7 @@ func (l *activityLock) post(ctx context.Context, record []byte, msg provider.Tas
 		}
 		t.Remove(activitiesTable, logstore.NumberKey(a.number))
 		t.post(record, msg)
-		t.Then(func() { p.finish(a) })
+		t.AfterCommit(func() { p.finish(a) })
 		return nil
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.
 		t.store(m)
 		return nil
 	})
-	m.answer = func() { p.writer.Answer(o, nil) }
+	m.answer = func() { p.writer.Complete(o, nil) }
 	return o
 }
 

@@ -224,7 +224,7 @@ func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 	var n uint64
 	c.Uint(&n)
 	if n > uint64(len(c.Buf)) {
-		c.Fail(logstore.ErrShort)
+		c.Fail(logstore.ErrTruncated)
 		n = 0
 	}
 	for range n {
@@ -425,8 +425,8 @@ func (c *coder) request(r *Request) {
 		}
 	case RequestRewind:
 		c.instance(&r.Execution.Instance)
-		list(c, &r.Execution.TakeOut, c.Int)
-		list(c, &r.Execution.Mark, c.Int)
+		list(c, &r.Execution.Replace, c.Int)
+		list(c, &r.Execution.MarkChildren, c.Int)
 		c.Time(&r.Time)
 	default:
 		c.Fail(fmt.Errorf("%d is not a valid request kind", r.Kind))

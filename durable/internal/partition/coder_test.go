@@ -36,7 +36,7 @@ func filled(r *rand.Rand, full float64) func(reflect.Value) {
 		case reflect.Struct:
 			if v.Type() == reflect.TypeFor[time.Time]() {
 				if r.Float64() < full {
-					v.Set(reflect.ValueOf(history.Ticks(time.Unix(r.Int64N(4e9), r.Int64N(1e9)))))
+					v.Set(reflect.ValueOf(history.TruncateToTicks(time.Unix(r.Int64N(4e9), r.Int64N(1e9)))))
 				}
 				return
 			}

@@ -94,7 +94,7 @@ func (c *commit) apply(t *txn) error {
 			return err
 		}
 	}
-	t.Then(c.s.committed)
+	t.AfterCommit(c.s.committed)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (c *commit) advance(t *txn, r *row) error {
 	c.ended = r.Status.IsTerminal()
 	if !ended && c.ended {
 		t.cancelTimers(id)
-		t.Then(func() { t.p.notifyEnded(id) })
+		t.AfterCommit(func() { t.p.notifyEnded(id) })
 	}
 	c.number, c.execution, c.next = r.number, r.Instance.ExecutionID, c.next+len(c.cp.NewEvents)
 	return nil

@@ -9,12 +9,12 @@ import (
 type Config struct {
 	// Name names the partition, or its hub, in errors.
 	Name string
-	// Opens counts how often the partition has been opened, including this time. Each opening
-	// must have its own value: it makes the numbers of messages, activities and executions
-	// unique.
-	Opens uint64
-	// Crashes counts the processes that ended without closing the partition.
-	Crashes uint64
+	// OpenCount counts how often the partition has been opened, including this time. Each
+	// opening must have its own value: it makes the numbers of messages, activities and
+	// executions unique.
+	OpenCount uint64
+	// CrashCount counts the processes that ended without closing the partition.
+	CrashCount uint64
 
 	// DrainTimeout limits how long Run waits for work in flight after its context has ended.
 	DrainTimeout time.Duration
@@ -28,10 +28,10 @@ type Config struct {
 	// because another process owns the partition, or the hub's file was deleted or renamed.
 	// Default: always valid.
 	Readable func() error
-	// Slow means that the storage has a high latency. Reads of records that are not in memory
-	// then do not block writes, and writes wait briefly for each other (see Gather of
+	// HighLatency means that the storage has a high latency. Reads of records that are not in
+	// memory then do not block writes, and writes wait briefly for each other (see Gather of
 	// logstore.WriterConfig).
-	Slow bool
+	HighLatency bool
 	// Error converts an error of the storage for callers. Default: unchanged.
 	Error func(error) error
 	// Owns reports whether an instance belongs to this partition. Default: all do.

@@ -105,7 +105,7 @@ func (im *Importer) Message(ctx context.Context, msg provider.TaskMessage) error
 	if err != nil {
 		return fmt.Errorf("import message for instance %s: %w", msg.Target.InstanceID, err)
 	}
-	due := provider.Due(msg)
+	due := provider.DueTime(msg)
 	_, isTimer := msg.Event.(*history.TimerFired)
 	return im.add(ctx, len(record), func(t *txn) error {
 		if isTimer || due.After(time.Now()) {

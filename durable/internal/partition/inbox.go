@@ -55,7 +55,7 @@ func (t inbox) receive(m *Mail) error {
 		t.received = make(map[string]*senderState)
 	}
 	t.received[m.Sender] = next
-	t.Then(func() { t.p.senders[m.Sender] = next })
+	t.AfterCommit(func() { t.p.senders[m.Sender] = next })
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (t inbox) rewindUnchanged(x provider.RewoundExecution, at time.Time) error 
 	if err != nil {
 		return err
 	}
-	if places := slices.Concat(x.TakeOut, x.Mark); len(places) > 0 && slices.Max(places) >= len(past) {
+	if places := slices.Concat(x.Replace, x.MarkChildren); len(places) > 0 && slices.Max(places) >= len(past) {
 		return logstore.Refuse(provider.ErrInstanceChanged)
 	}
 	if slices.ContainsFunc(x.Apply(past), isEnd) { // it has ended since the rewind was planned
@@ -120,8 +120,8 @@ func (t inbox) rewindUnchanged(x provider.RewoundExecution, at time.Time) error 
 	return t.rewindExecution(x, at)
 }
 
-// forgetClients removes the records of clients that have sent nothing for clientLifetime.
-func (t inbox) forgetClients() {
+// removeIdleClients removes the records of clients that have sent nothing for clientLifetime.
+func (t inbox) removeIdleClients() {
 	for name, from := range t.p.senders {
 		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientLifetime || t.received[name] != nil {
 			continue
@@ -130,6 +130,6 @@ func (t inbox) forgetClients() {
 		for _, n := range from.answered {
 			t.Remove(mailTable, answerKey(name, n))
 		}
-		t.Then(func() { delete(t.p.senders, name) })
+		t.AfterCommit(func() { delete(t.p.senders, name) })
 	}
 }

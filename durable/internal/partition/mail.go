@@ -76,7 +76,7 @@ func list[T any](c *coder, v *[]T, one func(*T)) {
 	c.Uint(&n)
 	if c.Reading {
 		if n > uint64(len(c.Buf)) {
-			c.Fail(logstore.ErrShort)
+			c.Fail(logstore.ErrTruncated)
 			n = 0
 		}
 		*v = slices.Grow(*v, int(n))[:n]

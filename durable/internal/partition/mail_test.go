@@ -78,7 +78,7 @@ func TestMail_DeliversMessagesToOtherPartitionsOnce(t *testing.T) {
 	b.Start("b")
 	b.Finish(b.Next())
 	item := a.Next()
-	cp := partitiontest.Taking(item)
+	cp := partitiontest.CheckpointOf(item)
 	event := provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "b"}}
 	cp.Messages = []provider.TaskMessage{event}
 	a.Must(item.Session.Commit(t.Context(), cp))
@@ -131,7 +131,7 @@ func TestMail_KeepsAnswersUntilTheSenderHasReadThem(t *testing.T) {
 		{Number: 2, Kind: RequestStart, Message: startOf("a1", "another"), Refuse: []history.RuntimeStatus{history.Pending}},
 		{Number: 3, Kind: RequestPurge, ID: "a2"},
 		{Number: 4, Kind: RequestPurge, ID: "a1", Seen: seen},
-		{Number: 5, Kind: RequestRewind, Execution: provider.RewoundExecution{Instance: history.OrchestrationInstance{InstanceID: "a1", ExecutionID: "e"}, TakeOut: []int{7}}},
+		{Number: 5, Kind: RequestRewind, Execution: provider.RewoundExecution{Instance: history.OrchestrationInstance{InstanceID: "a1", ExecutionID: "e"}, Replace: []int{7}}},
 		{Number: 6, Kind: RequestStart, Message: []byte("no message")},
 		{Number: 7, Kind: RequestPurge, ID: "a1"},
 	}})
@@ -166,7 +166,7 @@ func TestMail_DeliversTheResultOfAnActivityToItsPartition(t *testing.T) {
 		t.addTask(record)
 		return err
 	}))
-	a := r.TakeActivity()
+	a := r.AwaitActivity()
 	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(3)))
 	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(3)))
 	sent := out.take()
@@ -186,7 +186,7 @@ func TestOffload_MovesWaitingActivitiesAndReturnsTheirResults(t *testing.T) {
 	if n, err := a.Offload(t.Context(), 2, time.Hour, 7); n != 0 || err != nil {
 		t.Errorf("Offload moved %d activities that have not waited, and returned %v", n, err)
 	}
-	held := a.TakeActivity()
+	held := a.AwaitActivity()
 	if n, err := a.Offload(t.Context(), 9, 0, 7); n != 2 || err != nil {
 		t.Fatalf("Offload moved %d activities, and returned %v; want the two that are not running", n, err)
 	}
@@ -204,7 +204,7 @@ func TestOffload_MovesWaitingActivitiesAndReturnsTheirResults(t *testing.T) {
 		t.Errorf("%d activities are ready, want 2", got)
 	}
 	for range 2 {
-		x := b.TakeActivity()
+		x := b.AwaitActivity()
 		b.Must(x.Lock.Complete(t.Context(), partitiontest.ResultOf(x.Task.EventID)))
 	}
 	a.Must(held.Lock.Complete(t.Context(), partitiontest.ResultOf(held.Task.EventID)))
@@ -284,7 +284,7 @@ func TestForgetClients_KeepsPartitionsAndRecentClients(t *testing.T) {
 	}
 	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
 		err := inbox{t}.receive(mail(back, 2))
-		inbox{t}.forgetClients()
+		inbox{t}.removeIdleClients()
 		return err
 	}))
 	r, _ = openShare(t, r.disk.copy(), "a")

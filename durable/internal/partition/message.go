@@ -66,7 +66,7 @@ func (m *message) load(t tables) (provider.TaskMessage, error) {
 	b := m.body
 	if b == nil {
 		var err error
-		if b, err = t.Must(m.place()); err != nil {
+		if b, err = t.Must(m.recordKey()); err != nil {
 			return provider.TaskMessage{}, err
 		}
 	}
@@ -77,8 +77,8 @@ func (m *message) load(t tables) (provider.TaskMessage, error) {
 	return msg, nil
 }
 
-// place returns the table and the key of the record that holds the message or stands for it.
-func (m *message) place() (logstore.Table, []byte) {
+// recordKey returns the table and the key of the record that holds the message or stands for it.
+func (m *message) recordKey() (logstore.Table, []byte) {
 	switch {
 	case m.unstored:
 		return activitiesTable, logstore.NumberKey(m.activity.number)

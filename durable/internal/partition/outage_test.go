@@ -24,12 +24,12 @@ func TestPartition_LosesNothingWhileItCannotWrite(t *testing.T) {
 	r.Start("a")
 	r.Finish(r.Next(), partitiontest.Scheduled(0))
 	r.Raise("a", "Event")
-	a, item := r.TakeActivity(), r.Next()
+	a, item := r.AwaitActivity(), r.Next()
 
 	repairDisk := r.breakDisk()
 	before, err := r.History(t.Context(), "a")
 	r.Must(err)
-	if err := item.Session.Commit(t.Context(), partitiontest.Taking(item, partitiontest.Scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
+	if err := item.Session.Commit(t.Context(), partitiontest.CheckpointOf(item, partitiontest.Scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("Commit returned %v; want the disk's error", err)
 	}
 	for range 2 {
@@ -62,7 +62,7 @@ func TestPartition_LosesNothingWhileItCannotWrite(t *testing.T) {
 	}
 	r.Finish(item, partitiontest.Scheduled(1))
 	for range 2 {
-		a := r.TakeActivity()
+		a := r.AwaitActivity()
 		if want := 2 - a.Task.EventID; a.Attempt != want {
 			t.Errorf("attempt of %d is %d, want %d", a.Task.EventID, a.Attempt, want)
 		}
@@ -86,7 +86,7 @@ func TestPartition_AResultInFlightSurvivesAFailedWrite(t *testing.T) {
 		r := newRig(t)
 		r.Start("a")
 		r.Finish(r.Next(), partitiontest.Scheduled(0))
-		a := r.TakeActivity()
+		a := r.AwaitActivity()
 		repairDisk := r.breakDisk()
 		failed := make(chan error)
 		go func() { failed <- a.Lock.Complete(context.Background(), partitiontest.ResultOf(0)) }()

@@ -39,8 +39,8 @@ type Partition struct {
 func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 	cfg = cfg.withDefaults()
 	p := &Partition{cfg: cfg, work: newWork(cfg), Reader: Reader{cfg, store}, opened: time.Now()}
-	p.numbers.Store(cfg.Opens << 40) // makes all numbers unique: each opening has its own range
-	if err := p.read("read pending work", func(t tables) error { return errors.Join(p.load(t, cfg.Crashes), p.loadMail(t)) }); err != nil {
+	p.numbers.Store(cfg.OpenCount << 40) // makes all numbers unique: each opening has its own range
+	if err := p.read("read pending work", func(t tables) error { return errors.Join(p.load(t, cfg.CrashCount), p.loadMail(t)) }); err != nil {
 		return nil, err
 	}
 	store.Start()
@@ -48,19 +48,19 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 		Begin:   func(t *logstore.Txn) *txn { return &txn{Txn: t, tables: tables{t.View}, p: p} },
 		Effects: &p.mu,
 		Failed:  func(err error) error { return fmt.Errorf("write to %s: %w", cfg.Name, cfg.Error(err)) },
-		Gather:  cfg.Slow,
+		Gather:  cfg.HighLatency,
 	})
 	if len(p.senders) > 0 {
-		p.ForgetClients()
+		p.RemoveIdleClients()
 	}
 	return p, nil
 }
 
-// ForgetClients starts to remove the records of clients that have sent nothing for a day. It
-// does not wait. If the removal fails, the next call repeats it.
-func (p *Partition) ForgetClients() {
+// RemoveIdleClients starts to remove the records of clients that have sent nothing for a day.
+// It does not wait. If the removal fails, the next call repeats it.
+func (p *Partition) RemoveIdleClients() {
 	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
-		inbox{t}.forgetClients()
+		inbox{t}.removeIdleClients()
 		return nil
 	}))
 }
@@ -86,7 +86,7 @@ func (p *Partition) saveDeliveries(t *txn) error {
 	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
 	heads := make([]activityHead, len(all))
 	for i, a := range all {
-		heads[i] = activityHead{crashes: p.cfg.Crashes, deliveries: uint64(a.earlier + a.deliveries)}
+		heads[i] = activityHead{crashes: p.cfg.CrashCount, deliveries: uint64(a.earlier + a.deliveries)}
 	}
 	p.mu.Unlock()
 	for i, a := range all {
@@ -168,7 +168,7 @@ func (p *Partition) Check(ctx context.Context) error {
 				return err
 			}
 			t.Remove(instancesTable, []byte(unusedID))
-			t.Then(p.store.SetWritten)
+			t.AfterCommit(p.store.ResetUnwritten)
 			return nil
 		}
 	}
@@ -371,7 +371,7 @@ func (p *Partition) Receive(ctx context.Context, all []*Mail, position []byte) e
 		}
 		if position != nil {
 			t.Put(mailTable, []byte(positionKey), position)
-			t.Then(func() { p.position = position })
+			t.AfterCommit(func() { p.position = position })
 		}
 		return nil
 	})
@@ -381,7 +381,7 @@ func (p *Partition) Receive(ctx context.Context, all []*Mail, position []byte) e
 func (p *Partition) SetImported(ctx context.Context) error {
 	return p.writer.Do(ctx, func(t *txn) error {
 		t.Put(mailTable, []byte(importedKey), []byte{1})
-		t.Then(func() { p.imported.Store(true) })
+		t.AfterCommit(func() { p.imported.Store(true) })
 		return nil
 	})
 }
@@ -417,10 +417,10 @@ func (p *Partition) Backlog() (b Backlog) {
 	return b
 }
 
-// Before returns the number of messages that will be dispatched ahead of an instance's
+// MessagesAhead returns the number of messages that will be dispatched ahead of an instance's
 // messages. The number is 0 if the instance is not ready. served is true if work is being
 // dispatched.
-func (p *Partition) Before(id string) (messages int, served bool) {
+func (p *Partition) MessagesAhead(id string) (messages int, served bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	inst := p.instances[id]
@@ -468,7 +468,7 @@ func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to
 			}
 			t.Remove(activitiesTable, logstore.NumberKey(a.number))
 			t.postTo(Outgoing{Partition: to, Record: slices.Clone(message)})
-			t.Then(func() { p.finish(a) })
+			t.AfterCommit(func() { p.finish(a) })
 		}
 		return nil
 	})
@@ -488,6 +488,6 @@ func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to
 // encodeNewActivity encodes the record of a new activity. It copies a large input only once.
 func (p *Partition) encodeNewActivity(m provider.TaskMessage) ([]byte, error) {
 	c := newEncoder(nil)
-	c.activityHead(&activityHead{crashes: p.cfg.Crashes})
+	c.activityHead(&activityHead{crashes: p.cfg.CrashCount})
 	return appendMessage(c.Buf, m)
 }

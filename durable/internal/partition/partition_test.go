@@ -24,7 +24,7 @@ func TestPartition_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
 		r.Start("a")
 		r.Finish(r.Next(), partitiontest.Scheduled(0))
 		for i := range 3 {
-			a := r.TakeActivity()
+			a := r.AwaitActivity()
 			var completion sync.WaitGroup
 			completion.Go(func() {
 				if err := a.Lock.Complete(context.Background(), partitiontest.ResultOf(i)); err != nil {
@@ -54,7 +54,7 @@ func TestPartition_StoresAResultThatNoCheckpointConsumes(t *testing.T) {
 	r.Finish(r.Next(), partitiontest.Scheduled(0))
 	r.Raise("a", "keeps it busy")
 	item := r.Next()
-	r.Must(r.TakeActivity().Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
+	r.Must(r.AwaitActivity().Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
 	copied := r.disk.copy()
 	r.Finish(item)
 	r.Finish(r.Next(), partitiontest.Ended())
@@ -150,7 +150,7 @@ func TestPartition_DeletesTheTimersOfAnEndedInstance(t *testing.T) {
 			r.Finish(item, last)
 		} else {
 			r.Must(r.Purge(t.Context(), "a", nil))
-			if err := item.Session.Commit(t.Context(), partitiontest.Taking(item)); !errors.Is(err, provider.ErrSessionLost) {
+			if err := item.Session.Commit(t.Context(), partitiontest.CheckpointOf(item)); !errors.Is(err, provider.ErrSessionLost) {
 				t.Errorf("Commit for a purged instance returned %v, want %v", err, provider.ErrSessionLost)
 			}
 			r.Must(item.Session.Release(t.Context()))
@@ -173,7 +173,7 @@ func TestPartition_ContinueAsNewDeletesTheTimers(t *testing.T) {
 	reason := strings.Repeat("r", 2*maxInline)
 	r.Must(r.Send(t.Context(), provider.TaskMessage{Event: &history.ExecutionSuspended{Header: history.NewHeader(time.Now()), Reason: &reason}, Target: instance}))
 	item := r.Next()
-	r.Must(item.Session.Commit(t.Context(), partitiontest.Taking(item)))
+	r.Must(item.Session.Commit(t.Context(), partitiontest.CheckpointOf(item)))
 	instance.ExecutionID = "the next"
 	started := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Orchestrator", Instance: instance}
 	r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: instance, ContinuedAsNew: true, NewEvents: []history.Event{started}}))
@@ -224,7 +224,7 @@ func TestPartition_KeepsDeliveryCountsAcrossAClose(t *testing.T) {
 	r := newRig(t)
 	r.Start("a")
 	r.Finish(r.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1))
-	if a := r.TakeActivity(); a.Attempt != 1 || a.Task.EventID != 0 {
+	if a := r.AwaitActivity(); a.Attempt != 1 || a.Task.EventID != 0 {
 		t.Fatalf("got attempt %d of %d", a.Attempt, a.Task.EventID)
 	}
 	r.stop()
@@ -232,7 +232,7 @@ func TestPartition_KeepsDeliveryCountsAcrossAClose(t *testing.T) {
 	r = openRig(t, r.disk)
 	attempts := make(map[int]int)
 	for range 2 {
-		a := r.TakeActivity()
+		a := r.AwaitActivity()
 		attempts[a.Task.EventID] = a.Attempt
 		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(a.Task.EventID)))
 	}
@@ -260,7 +260,7 @@ func TestPartition_CloseDoesNotRestoreAnActivityThatIsBeingCompleted(t *testing.
 		stopped := make(chan error)
 		go func() { stopped <- h.Run(ctx) }()
 		r := &rig{Stage: &partitiontest.Stage{T: t, Hub: h}, Partition: h, disk: r.disk}
-		a, other := r.TakeActivity(), r.TakeActivity()
+		a, other := r.AwaitActivity(), r.AwaitActivity()
 		if a.Task.EventID != 0 || other.Task.EventID != 1 {
 			t.Fatalf("got activities %d and %d, want 0 and 1", a.Task.EventID, other.Task.EventID)
 		}
@@ -282,7 +282,7 @@ func TestPartition_CloseDoesNotRestoreAnActivityThatIsBeingCompleted(t *testing.
 	if totals.Activities != 1 || totals.Messages != 1 {
 		t.Errorf("the hub has %d activities and %d messages; want 1 of each", totals.Activities, totals.Messages)
 	}
-	a := r.TakeActivity()
+	a := r.AwaitActivity()
 	if a.Task.EventID != 1 || a.Attempt != 2 {
 		t.Errorf("got attempt %d of activity %d; want attempt 2 of the uncompleted one", a.Attempt, a.Task.EventID)
 	}
@@ -375,23 +375,23 @@ func TestPartition_RevokesLocksAfterTheDrainTimeout(t *testing.T) {
 	r.Start("a")
 	r.Finish(r.Next(), partitiontest.Scheduled(0))
 	r.Raise("a", "Event")
-	late, lateActivity := r.Next(), r.TakeActivity()
+	late, lateActivity := r.Next(), r.AwaitActivity()
 	r.stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- r.Partition.Run(ctx) }()
 
-	item, again := r.Next(), r.TakeActivity()
+	item, again := r.Next(), r.AwaitActivity()
 	if again.Attempt != 2 {
 		t.Errorf("the activity's attempt is %d; want 2", again.Attempt)
 	}
-	if err := late.Session.Commit(t.Context(), partitiontest.Taking(late)); !errors.Is(err, provider.ErrSessionLost) {
+	if err := late.Session.Commit(t.Context(), partitiontest.CheckpointOf(late)); !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("the late commit returned %v; want %v", err, provider.ErrSessionLost)
 	}
 	r.Must(late.Session.Abandon(t.Context(), provider.ErrSessionLost))
 	r.Must(late.Session.Release(t.Context()))
 	r.Finish(item)
-	if err := late.Session.Commit(t.Context(), partitiontest.Taking(late)); !errors.Is(err, provider.ErrSessionLost) {
+	if err := late.Session.Commit(t.Context(), partitiontest.CheckpointOf(late)); !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("the late commit returned %v; want %v", err, provider.ErrSessionLost)
 	}
 

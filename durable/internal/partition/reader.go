@@ -23,7 +23,7 @@ func NewReader(store *logstore.Store, cfg Config) *Reader { return &Reader{cfg.w
 
 // read calls f with the current records. Writes wait until f returns, unless cfg.Slow is set.
 func (r *Reader) read(what string, f func(tables) error) error {
-	if r.cfg.Slow {
+	if r.cfg.HighLatency {
 		return r.scan(what, f)
 	}
 	return r.readView(what, r.store.View, f)

@@ -17,7 +17,7 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Start("a")
-	created := history.Ticks(time.Now())
+	created := history.TruncateToTicks(time.Now())
 	due := created.Add(time.Hour)
 	r.Finish(r.Next(),
 		&history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now()},

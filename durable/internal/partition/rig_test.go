@@ -92,7 +92,7 @@ func (d *disk) Reserve(int64) error {
 }
 
 func (d *disk) Size() int64      { return 0 }
-func (d *disk) Turn()            {}
+func (d *disk) Rotate()          {}
 func (d *disk) Close(bool) error { return nil }
 
 // base is a base in memory that is never written. Reading it fails if the reader has locked the
@@ -166,7 +166,7 @@ func (d *disk) openWith(cfg Config) (*Partition, error) {
 		d.crashes++
 	}
 	d.open = true
-	cfg.Name, cfg.Opens, cfg.Crashes = "task hub", d.opens, d.crashes
+	cfg.Name, cfg.OpenCount, cfg.CrashCount = "task hub", d.opens, d.crashes
 	base := &base{kept: d.copy().kept}
 	p, err := Open(logstore.New(base, d, logstore.NewLayer(d.tables, base.kept.Last), cfg.Logger), cfg)
 	base.partition.Store(p)

@@ -70,7 +70,7 @@ func (s *session) progress(r *row, past func() ([]history.Event, error)) provide
 	if r == nil {
 		return provider.Progress{}
 	}
-	return provider.Progress{Known: true, Execution: r.Instance.ExecutionID, Status: r.Status, Begun: s.next > 0, History: past}
+	return provider.Progress{Known: true, Execution: r.Instance.ExecutionID, Status: r.Status, HasHistory: s.next > 0, History: past}
 }
 
 // classified holds messages by their dispositions.
@@ -99,11 +99,11 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 			return classified{}, err
 		}
 		switch d {
-		case provider.Deliver, provider.Begin:
+		case provider.Deliver, provider.StartExecution:
 			c.deliver = append(c.deliver, msg)
-		case provider.Wait:
+		case provider.HoldBack:
 			c.early = append(c.early, m)
-		case provider.Foreign, provider.Discard:
+		case provider.OtherExecution, provider.Discard:
 			// A message for another execution is obsolete: a later execution would have been stored
 			// in the same transaction as its messages.
 			c.discard = append(c.discard, m)
@@ -268,7 +268,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 	timeout := s.startTimer(idle)
 	defer timeout.Stop()
 	for {
-		taken, ended := s.takeMore()
+		taken, ended := s.receiveMore()
 		if ended {
 			return nil, nil
 		}
@@ -299,9 +299,9 @@ func (s *session) startTimer(d time.Duration) *time.Timer {
 	return s.idle
 }
 
-// takeMore takes new messages. ended is true if the session must end, because Run stops or
+// receiveMore takes new messages. ended is true if the session must end, because Run stops or
 // because a start is waiting.
-func (s *session) takeMore() (more []*message, ended bool) {
+func (s *session) receiveMore() (more []*message, ended bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -170,12 +170,12 @@ const maxScanned = 5_000
 // page returns the instances that q selects, starting with the ID from. A range of records that
 // cannot be read becomes one unreadable instance with the first ID of the range.
 func (t tables) page(q provider.Query, from string, size int) (*provider.Page, error) {
-	page, room, scanned := &provider.Page{}, q.Room(), 0
+	page, room, scanned := &provider.Page{}, q.PageBudget(), 0
 	add := func(id string, value []byte) (bool, error) {
 		if !strings.HasPrefix(id, q.IDPrefix) {
 			return true, nil
 		}
-		if len(page.Instances) == size || room.Left() == 0 || scanned == maxScanned {
+		if len(page.Instances) == size || room.Remaining() == 0 || scanned == maxScanned {
 			page.Continuation = provider.EncodeContinuation(id)
 			return true, nil
 		}
@@ -186,7 +186,7 @@ func (t tables) page(q provider.Query, from string, size int) (*provider.Page, e
 			return false, nil
 		}
 		if s != nil {
-			room.Take(s)
+			room.Subtract(s)
 			page.Instances = append(page.Instances, s)
 		}
 		return err != nil, err

@@ -38,7 +38,7 @@ func (t *txn) consume(m *message) {
 	if deleted {
 		return
 	}
-	t.Remove(m.place())
+	t.Remove(m.recordKey())
 	if _, stored := t.stored[m]; stored { // earlier in this transaction
 		t.Remove(messagesTable, logstore.NumberKey(m.number))
 	}
@@ -46,7 +46,7 @@ func (t *txn) consume(m *message) {
 		t.consumed = make(map[*message]struct{})
 	}
 	t.consumed[m] = struct{}{}
-	t.Then(func() { t.p.delete(m) })
+	t.AfterCommit(func() { t.p.delete(m) })
 }
 
 // newMessage stages a message with the next number.
@@ -68,30 +68,30 @@ func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
 	m := t.newMessage(record, msg)
 	t.Put(messagesTable, logstore.NumberKey(m.number), record)
-	t.Then(func() { t.p.deliver(m) })
+	t.AfterCommit(func() { t.p.deliver(m) })
 }
 
 // addTimer stores a message for delivery when it is due.
 func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 	m := t.newMessage(record, msg)
-	m.due = history.Ticks(due)
+	m.due = history.TruncateToTicks(due)
 	if m.due.IsZero() { // the zero time marks a message that is not a timer
 		m.due = m.due.Add(time.Second)
 	}
 	t.Put(timersTable, timerKey(m.due, m.number), record)
-	t.Then(func() { t.p.deliverWhenDue(m) })
+	t.AfterCommit(func() { t.p.deliverWhenDue(m) })
 }
 
 // addTask stores an activity, given the record of its message.
 func (t *txn) addTask(message []byte) {
-	t.addActivity(encodeActivity(activityHead{crashes: t.p.cfg.Crashes}, message))
+	t.addActivity(encodeActivity(activityHead{crashes: t.p.cfg.CrashCount}, message))
 }
 
 // addActivity stores an activity, given its record.
 func (t *txn) addActivity(record []byte) {
 	a := &activity{number: t.p.numbers.Add(1), body: bodyInMemory(record)}
 	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
-	t.Then(func() { t.p.makeReady(a) })
+	t.AfterCommit(func() { t.p.makeReady(a) })
 }
 
 // store stores a result in a record of its own and removes its activity's record.
@@ -102,13 +102,13 @@ func (t *txn) store(m *message) {
 	if _, consumed := t.consumed[m]; done || consumed {
 		return
 	}
-	t.Remove(m.place())
+	t.Remove(m.recordKey())
 	t.Put(messagesTable, logstore.NumberKey(m.number), m.body)
 	if t.stored == nil {
 		t.stored = make(map[*message]struct{})
 	}
 	t.stored[m] = struct{}{}
-	t.Then(func() {
+	t.AfterCommit(func() {
 		m.unstored = false
 		if !m.inFlight { // else the session may be reading it
 			m.body = bodyInMemory(m.body)
@@ -181,7 +181,7 @@ func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) er
 	if err != nil {
 		return logstore.Refuse(err)
 	}
-	return t.begin(r, start, record, msg)
+	return t.createInstance(r, start, record, msg)
 }
 
 // send stores a message for an instance. A start creates the instance if it does not exist.
@@ -201,14 +201,14 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 			return err
 		}
 		if r == nil {
-			return t.begin(nil, e, record, m)
+			return t.createInstance(nil, e, record, m)
 		}
 		if r.Status.IsTerminal() && r.Instance.ExecutionID != e.Instance.ExecutionID {
 			past, err := t.events(r.number)
 			if err != nil || e.IsSameChild(history.StartOf(past)) {
 				return err
 			}
-			return t.begin(r, e, record, m)
+			return t.createInstance(r, e, record, m)
 		}
 		// The instance is running or pending: its session decides about the start.
 	case *history.ExecutionTerminated:
@@ -216,7 +216,7 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 			return err
 		}
 	}
-	if due, ok := provider.EntityDue(m); ok && due.After(time.Now()) {
+	if due, ok := provider.EntityDueTime(m); ok && due.After(time.Now()) {
 		t.addTimer(record, m, due)
 		return nil
 	}
@@ -235,7 +235,7 @@ func (t *txn) terminateUnstarted(id string, e *history.ExecutionTerminated) (boo
 	if err := t.putRow(r); err != nil {
 		return false, err
 	}
-	t.Then(func() {
+	t.AfterCommit(func() {
 		if inst := t.p.instances[id]; inst != nil {
 			inst.retryEarly()
 			t.p.schedule(inst)
@@ -246,8 +246,9 @@ func (t *txn) terminateUnstarted(id string, e *history.ExecutionTerminated) (boo
 	return true, nil
 }
 
-// begin creates the instance of a start. It replaces the instance of old, unless that is nil.
-func (t *txn) begin(old *row, start *history.ExecutionStarted, record []byte, m provider.TaskMessage) error {
+// createInstance creates the instance of a start. It replaces the instance of old, unless that
+// is nil.
+func (t *txn) createInstance(old *row, start *history.ExecutionStarted, record []byte, m provider.TaskMessage) error {
 	id := m.Target.InstanceID
 	if old != nil {
 		if err := t.removeExecution(old.number); err != nil {
@@ -262,7 +263,7 @@ func (t *txn) begin(old *row, start *history.ExecutionStarted, record []byte, m 
 		return err
 	}
 	if old != nil {
-		t.Then(func() { t.p.restart(id) })
+		t.AfterCommit(func() { t.p.restart(id) })
 	}
 	if start.ScheduledStart.After(time.Now()) {
 		t.addTimer(record, m, start.ScheduledStart)
@@ -343,7 +344,7 @@ func (t *txn) purge(id string, seen *provider.InstanceState) error {
 	}
 	t.Remove(instancesTable, []byte(id))
 	t.cancel(id, func(*message) bool { return true })
-	t.Then(func() { t.p.restart(id) })
+	t.AfterCommit(func() { t.p.restart(id) })
 	return nil
 }
 
@@ -421,11 +422,11 @@ func (t *txn) rewindExecution(x provider.RewoundExecution, at time.Time) error {
 			return err
 		}
 	}
-	r.Status, r.LastUpdatedAt = history.Pending, history.Ticks(at)
+	r.Status, r.LastUpdatedAt = history.Pending, history.TruncateToTicks(at)
 	if err := t.putRow(r); err != nil {
 		return err
 	}
-	t.Then(func() { t.p.restart(id) })
+	t.AfterCommit(func() { t.p.restart(id) })
 	return nil
 }
 
@@ -470,5 +471,5 @@ func (t *txn) post(record []byte, m provider.TaskMessage) {
 func (t *txn) postTo(m Outgoing) {
 	m.Number = t.p.numbers.Add(1)
 	t.Put(outboxTable, m.key(), m.Record)
-	t.Then(func() { t.p.cfg.Post(m) })
+	t.AfterCommit(func() { t.p.cfg.Post(m) })
 }

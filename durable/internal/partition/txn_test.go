@@ -35,7 +35,7 @@ func TestTxn_ConsumesAResultThatItHasStored(t *testing.T) {
 	r := newRig(t)
 	r.Start("a")
 	r.Finish(r.Next(), partitiontest.Scheduled(0))
-	activity := r.TakeActivity().Lock.(*activityLock)
+	activity := r.AwaitActivity().Lock.(*activityLock)
 	record, err := encodeMessage(provider.TaskMessage{Event: partitiontest.ResultOf(0), Target: activity.waiting})
 	r.Must(err)
 	activity.deliver(record, history.TypeTaskCompleted)

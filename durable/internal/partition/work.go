@@ -111,7 +111,7 @@ func (w *work) run(ctx context.Context) error {
 		return errRunning
 	}
 	w.running, w.ended = true, ctx.Err
-	inuse.Tell(ctx, w.inUse)
+	inuse.Register(ctx, w.inUse)
 	notify(w.instanceReady)
 	notify(w.activityReady)
 	w.mu.Unlock()

@@ -89,8 +89,8 @@ func (s *actions) ScheduleTask(f *Future, name string, input *string) {
 	s.scheduleTask(f, &ScheduleTask{Name: name, Version: s.x.version(), Input: input})
 }
 
-// ScheduleTaskAs is [actions.ScheduleTask] with all fields of an activity. It sets a.ID.
-func (s *actions) ScheduleTaskAs(f *Future, a *ScheduleTask) {
+// ScheduleTaskWith is [actions.ScheduleTask] with all fields of an activity. It sets a.ID.
+func (s *actions) ScheduleTaskWith(f *Future, a *ScheduleTask) {
 	s.x.check("CallActivity")
 	s.scheduleTask(f, a)
 }
@@ -104,12 +104,12 @@ func (s *actions) scheduleTask(f *Future, a *ScheduleTask) {
 // CreateSubOrchestration starts a child, and ties f to its result. If instanceID is empty, the
 // child's ID is derived from the parent's execution ID.
 func (s *actions) CreateSubOrchestration(f *Future, name, instanceID string, input *string) {
-	s.CreateSubOrchestrationAs(f, &CreateSubOrchestration{Name: name, InstanceID: instanceID, Input: input})
+	s.CreateSubOrchestrationWith(f, &CreateSubOrchestration{Name: name, InstanceID: instanceID, Input: input})
 }
 
-// CreateSubOrchestrationAs is [actions.CreateSubOrchestration] with all fields of a child. It
-// sets a.ID.
-func (s *actions) CreateSubOrchestrationAs(f *Future, a *CreateSubOrchestration) {
+// CreateSubOrchestrationWith is [actions.CreateSubOrchestration] with all fields of a child.
+// It sets a.ID.
+func (s *actions) CreateSubOrchestrationWith(f *Future, a *CreateSubOrchestration) {
 	s.x.check("CallSubOrchestrator")
 	s.x.checkChild()
 	s.x.checkLimit()

@@ -122,7 +122,7 @@ func (v *entities) SignalEntity(target entity.ID, op string, input *string, due 
 	}
 	v.x.checkLimit()
 	if !due.IsZero() {
-		due = history.Ticks(due)
+		due = history.TruncateToTicks(due)
 	}
 	r := v.newRequest(target, entity.Request{Operation: op, Input: input, Signal: true, Due: due})
 	v.send(nil, r, callKind)
@@ -163,9 +163,9 @@ func (v *entities) Unlock() {
 	v.release(v.section)
 }
 
-// Locked returns the entities of the critical section in lock order, or nil outside of one.
+// LockedEntities returns the entities of the critical section in lock order, or nil outside of one.
 // They may still be waiting for their locks.
-func (v *entities) Locked() []entity.ID {
+func (v *entities) LockedEntities() []entity.ID {
 	if v.section == nil {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (v *entities) matchRecorded(e *history.EventSent) {
 		r.section.id, r.section.origin = recorded.ID, recorded.Origin
 	}
 	r.message.ID = recorded.ID
-	v.sorter.Sent(recorded, e.InstanceID)
+	v.sorter.RecordSent(recorded, e.InstanceID)
 	if r.future != nil && v.answerEarly(r) {
 		v.x.run()
 	}

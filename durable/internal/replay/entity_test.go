@@ -77,7 +77,7 @@ func TestEntities_RequestsHaveLabelsAndDistinctIDs(t *testing.T) {
 		return callEntity(x, "a", "get")
 	})
 	sent := requests(t, s.Start(nil))
-	now := history.Ticks(replaytest.Epoch)
+	now := history.TruncateToTicks(replaytest.Epoch)
 	want := [][2]time.Time{{now, {}}, {now.Add(100), now}, {{}, {}}, {now.Add(200), now.Add(100)}}
 	ids := map[string]bool{}
 	for i, r := range sent {

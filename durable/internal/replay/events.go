@@ -201,6 +201,6 @@ func (v *events) EventWaits() []*Future {
 	return all
 }
 
-// Unread returns the external events that have arrived and that the orchestrator has not seen,
-// in the order of their arrival.
-func (v *events) Unread() []*history.EventRaised { return v.unread() }
+// UnreadEvents returns the external events that have arrived and that the orchestrator has not
+// seen, in the order of their arrival.
+func (v *events) UnreadEvents() []*history.EventRaised { return v.unread() }

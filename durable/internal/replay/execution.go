@@ -77,16 +77,16 @@ func New(instance history.OrchestrationInstance, code Code) *Execution {
 	return x
 }
 
-// TraceWaits enables [Future.Waiters], [Execution.Parked] and [Execution.DivergedAt]. Call it
-// before the first episode.
+// TraceWaits enables [Future.WaiterStacks], [Execution.ParkedStacks] and
+// [Execution.DivergenceStacks]. Call it before the first episode.
 func (x *Execution) TraceWaits() {
 	x.traced = true
 	x.group.Trace()
 }
 
-// Parked returns the stacks of the waiting coroutines in the format of [runtime.Callers]. It
-// requires [Execution.TraceWaits].
-func (x *Execution) Parked() [][]uintptr { return x.group.Parked() }
+// ParkedStacks returns the stacks of the waiting coroutines in the format of [runtime.Callers].
+// It requires [Execution.TraceWaits].
+func (x *Execution) ParkedStacks() [][]uintptr { return x.group.ParkedStacks() }
 
 // An Outcome is the result of an episode.
 type Outcome struct {
@@ -113,12 +113,12 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 	}
 	x.replaying = true
 	for _, e := range past {
-		x.see(e)
+		x.handle(e)
 	}
 	x.endOfPast()
 	x.replaying = false
 	for _, e := range fresh {
-		x.see(e)
+		x.handle(e)
 	}
 	x.recorded.closed = false
 	return x.outcome()
@@ -130,7 +130,7 @@ func (x *Execution) outcome() Outcome {
 	if x.failure != nil && x.complete == nil && !x.over {
 		x.finish(history.Failed, x.failure)
 	}
-	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases, Patched: x.patches.take()}
+	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases, Patched: x.patches.takeMarkers()}
 	x.entities.aliases = nil
 	switch {
 	case x.over, x.deferredEnd:
@@ -167,9 +167,9 @@ func (x *Execution) Close() { x.group.Close() }
 // Instance returns the instance ID and the execution ID.
 func (x *Execution) Instance() history.OrchestrationInstance { return x.instance }
 
-// Started returns the event that started the execution. In the orchestrator's code it is never
-// nil.
-func (x *Execution) Started() *history.ExecutionStarted { return x.started }
+// StartEvent returns the event that started the execution. In the orchestrator's code it is
+// never nil.
+func (x *Execution) StartEvent() *history.ExecutionStarted { return x.started }
 
 // version returns the version of the instance.
 func (x *Execution) version() string {
@@ -187,7 +187,7 @@ func (x *Execution) IsReplaying() bool { return x.replaying }
 
 // IsUnwinding reports whether the orchestrator has ended or is being unloaded. Only its
 // deferred calls run then.
-func (x *Execution) IsUnwinding() bool { return x.group.Closing() }
+func (x *Execution) IsUnwinding() bool { return x.group.IsClosing() }
 
 // HistoryLength returns the number of events in the history, including those that the current
 // episode has received or caused so far. It is the same in every replay.
@@ -221,7 +221,7 @@ func (x *Execution) start(e *history.ExecutionStarted) {
 
 // run runs the woken coroutines until all wait.
 func (x *Execution) run() {
-	x.Progressed()
+	x.ReportProgress()
 	if crash := x.group.Run(); crash != nil {
 		x.finish(history.Failed, x.failureOfCrash(crash))
 	}
@@ -254,11 +254,11 @@ func (x *Execution) Collect(fs []*Future) *Collector {
 // ContinueAsNew returns an error. The orchestrator must return it, or wrap it, to continue as a
 // new execution with the given input.
 func (x *Execution) ContinueAsNew(input *string) error {
-	return x.ContinueAsNewAs(input, Continuation{})
+	return x.ContinueAsNewWith(input, Continuation{})
 }
 
-// ContinueAsNewAs is [Execution.ContinueAsNew] with options.
-func (x *Execution) ContinueAsNewAs(input *string, how Continuation) error {
+// ContinueAsNewWith is [Execution.ContinueAsNew] with options.
+func (x *Execution) ContinueAsNewWith(input *string, how Continuation) error {
 	x.check("ContinueAsNew")
 	x.continuedAsNew = true
 	return &continueAsNew{input, how}
@@ -320,14 +320,14 @@ func (x *Execution) terminate(e *history.ExecutionTerminated) {
 	x.group.Close()
 }
 
-// see handles one event, from the history or the new episode.
-func (x *Execution) see(e history.Event) {
+// handle handles one event, from the history or the new episode.
+func (x *Execution) handle(e history.Event) {
 	x.historySize.add(e)
 	closes := false
 	switch e := e.(type) {
 	case *history.OrchestratorStarted:
 		x.endOfEpisode()
-		x.now = history.Ticks(e.Timestamp) // the precision of a stored history
+		x.now = history.TruncateToTicks(e.Timestamp) // the precision of a stored history
 	case *history.OrchestratorCompleted:
 		closes = !e.IsPlayed
 	case *history.TaskScheduled, *history.TimerCreated,
@@ -337,7 +337,7 @@ func (x *Execution) see(e history.Event) {
 		x.ended()
 	case *history.GenericEvent:
 		x.rewind(e.EventID)
-		x.patches.see(e)
+		x.patches.recordMarker(e)
 	case *history.ExecutionTerminated:
 		x.terminate(e)
 	case *history.ExecutionSuspended:
@@ -459,8 +459,8 @@ func (x *Execution) Branch(f *Future, body func()) {
 	})
 }
 
-// Completed makes f a complete future without an event.
-func (x *Execution) Completed(f *Future) {
+// MarkComplete makes f a complete future without an event.
+func (x *Execution) MarkComplete(f *Future) {
 	f.x, f.kind = x, branchKind
 	f.complete(nil)
 }
@@ -507,8 +507,8 @@ func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
 // Observe sets the observer. Call it before the first episode, or at the start of the code.
 func (x *Execution) Observe(o Observer) { x.observer = o }
 
-// Progressed reports a step to the observer, if there is one.
-func (x *Execution) Progressed() {
+// ReportProgress reports a step to the observer, if there is one.
+func (x *Execution) ReportProgress() {
 	if x.observer != nil {
 		x.observer.Progressed()
 	}

@@ -88,7 +88,7 @@ const untyped = "error"
 
 func typeName(err error) string {
 	name := untyped
-	Chain(err, func(err error) bool {
+	WalkErrors(err, func(err error) bool {
 		name = ownType(err)
 		return name != untyped
 	})
@@ -111,9 +111,9 @@ func ownType(err error) string {
 	}
 }
 
-// Chain calls f with err and the errors that it wraps, in the order of errors.Is, until f
+// WalkErrors calls f with err and the errors that it wraps, in the order of errors.Is, until f
 // returns true. It reports whether f returned true.
-func Chain(err error, f func(error) bool) bool {
+func WalkErrors(err error, f func(error) bool) bool {
 	for err != nil {
 		if f(err) {
 			return true
@@ -123,7 +123,7 @@ func Chain(err error, f func(error) bool) bool {
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
 			for _, inner := range e.Unwrap() {
-				if Chain(inner, f) {
+				if WalkErrors(inner, f) {
 					return true
 				}
 			}

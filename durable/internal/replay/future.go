@@ -33,7 +33,7 @@ type waiter struct {
 }
 
 // waits reports whether w is still waiting. Another future may have woken its coroutine.
-func (w waiter) waits() bool { return w.routine != nil && w.routine.Holds(w.ticket) }
+func (w waiter) waits() bool { return w.routine != nil && w.routine.IsCurrent(w.ticket) }
 
 // IsComplete reports whether f is complete.
 func (f *Future) IsComplete() bool { return f.order > 0 }
@@ -149,17 +149,17 @@ func (f *Future) EntityResponse() (entity.Response, error) {
 // IsAwaited reports whether f is incomplete and a coroutine waits for it.
 func (f *Future) IsAwaited() bool { return !f.IsComplete() && f.isAwaited() }
 
-// Waiters returns the stacks of the coroutines that wait for f, in the format of
+// WaiterStacks returns the stacks of the coroutines that wait for f, in the format of
 // [runtime.Callers]. It requires [Execution.TraceWaits].
-func (f *Future) Waiters() (stacks [][]uintptr) {
+func (f *Future) WaiterStacks() (stacks [][]uintptr) {
 	for _, w := range append([]waiter{f.first}, f.more...) {
 		if w.waits() {
-			stacks = append(stacks, w.routine.Parked())
+			stacks = append(stacks, w.routine.ParkedStack())
 		}
 	}
 	for _, c := range f.collectors {
 		if c.to.routine != nil {
-			stacks = append(stacks, c.to.routine.Parked())
+			stacks = append(stacks, c.to.routine.ParkedStack())
 		}
 	}
 	return stacks

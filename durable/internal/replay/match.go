@@ -199,12 +199,12 @@ func (r *recorded) stacksOf(err *NonDeterminismError) [][]uintptr {
 	case err.Produced != "":
 		return [][]uintptr{r.x.actions.stacks[err.ActionID]}
 	}
-	return r.x.Parked()
+	return r.x.ParkedStacks()
 }
 
-// DivergedAt returns the stacks of the code that differs from the history, in the format of
+// DivergenceStacks returns the stacks of the code that differs from the history, in the format of
 // [runtime.Callers]. It requires [Execution.TraceWaits].
-func (r *recorded) DivergedAt() [][]uintptr { return r.divergedAt }
+func (r *recorded) DivergenceStacks() [][]uintptr { return r.divergedAt }
 
 // scheduled returns the first half of a message about a recorded action.
 func scheduled(id int, k kind, name, version string) string {

@@ -5,10 +5,10 @@ import "github.com/durablefunctions-go/durablefunctions/durable/history"
 // open holds the futures of incomplete activities, timers and children, by action number.
 type open struct {
 	x       *Execution
-	base    int               // action number of slots[0]
-	slots   []*Future         // nil for completed and for untracked actions
-	head    int               // index of the first slot that is not nil
-	retries map[*Future]Again // retry function of each future that may be retried
+	base    int                   // action number of slots[0]
+	slots   []*Future             // nil for completed and for untracked actions
+	head    int                   // index of the first slot that is not nil
+	retries map[*Future]RetryFunc // retry function of each future that may be retried
 	// attempts holds the current attempt at each future that a retry loop awaits. It has no
 	// entry for first attempts.
 	attempts map[*Future]Attempt
@@ -16,10 +16,10 @@ type open struct {
 
 // An Attempt is one of several attempts at an operation.
 type Attempt struct {
-	Of     *Future       // the future of the first attempt, which represents the operation
-	Number int           // counted from 1
-	Most   int           // maximum number of attempts
-	After  history.Event // the failure of the previous attempt
+	Operation       *Future       // the future of the first attempt, which represents the operation
+	Number          int           // counted from 1
+	MaxAttempts     int           // maximum number of attempts
+	PreviousFailure history.Event // the failure of the previous attempt
 }
 
 // AwaitAttempt waits until f is complete. F is attempt a, or the timer before it.
@@ -92,9 +92,9 @@ func (o *open) settle(id int, k kind, e history.Event) {
 	f.complete(e)
 }
 
-// Open returns the futures of incomplete activities, timers and children, in the order of their
-// numbers.
-func (o *open) Open() []*Future {
+// IncompleteFutures returns the futures of incomplete activities, timers and children, in the
+// order of their numbers.
+func (o *open) IncompleteFutures() []*Future {
 	var all []*Future
 	if o.x.complete != nil || o.x.over {
 		return nil
@@ -107,10 +107,10 @@ func (o *open) Open() []*Future {
 	return all
 }
 
-// Again retries a failed operation. First is its failed future. The function may schedule
+// RetryFunc retries a failed operation. First is its failed future. The function may schedule
 // further attempts, and may block only through the execution. It returns the future with the
 // final result: first, or another complete future.
-type Again func(first *Future) (last *Future)
+type RetryFunc func(first *Future) (last *Future)
 
 // isFailure reports whether e is the failure of an activity or a child.
 func isFailure(e history.Event) bool {
@@ -127,9 +127,9 @@ func isFailure(e history.Event) bool {
 // In DurableTask the calling coroutine retries (DurableTask.Core/RetryInterceptor.cs, Invoke).
 // The order of the actions is the same: the first attempt is scheduled by the call, and the
 // others while no other coroutine runs.
-func (o *open) Retry(f *Future, again Again) {
+func (o *open) Retry(f *Future, again RetryFunc) {
 	if o.retries == nil {
-		o.retries = make(map[*Future]Again)
+		o.retries = make(map[*Future]RetryFunc)
 	}
 	o.retries[f] = again
 }

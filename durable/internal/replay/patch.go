@@ -25,8 +25,8 @@ type patches struct {
 	isNew    bool
 }
 
-// see records the change whose marker e is, if e is a marker.
-func (p *patches) see(e *history.GenericEvent) {
+// recordMarker records the change whose marker e is, if e is a marker.
+func (p *patches) recordMarker(e *history.GenericEvent) {
 	id, ok := history.PatchOf(e)
 	if !ok {
 		return
@@ -43,7 +43,7 @@ func (p *patches) see(e *history.GenericEvent) {
 func (p *patches) Patched(id string) bool {
 	p.x.check("Patched")
 	if id == "" {
-		p.x.Refuse("Patched", "durable: Patched was called without an ID; name the change, as in ctx.Patched(\"check-fraud\")")
+		p.x.PanicWithUsageError("Patched", "durable: Patched was called without an ID; name the change, as in ctx.Patched(\"check-fraud\")")
 	}
 	answer, asked := p.answers[id]
 	if asked {
@@ -67,8 +67,8 @@ func (p *patches) Patched(id string) bool {
 	return p.answers[id]
 }
 
-// take returns the changes whose markers must be recorded, and clears the list.
-func (p *patches) take() []string {
+// takeMarkers returns the changes whose markers must be recorded, and clears the list.
+func (p *patches) takeMarkers() []string {
 	added := p.added
 	p.added = nil
 	return added

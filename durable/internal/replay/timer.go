@@ -31,7 +31,7 @@ type longTimer struct {
 func (t *timers) CreateTimer(f *Future, at time.Time) {
 	t.x.check("Timer")
 	t.x.checkLimit()
-	t.createTimer(f, history.Ticks(at))
+	t.createTimer(f, history.TruncateToTicks(at))
 }
 
 // createTimer creates a timer or its next leg (the extension's DurableOrchestrationContext.cs,
@@ -40,7 +40,7 @@ func (t *timers) createTimer(f *Future, due time.Time) {
 	a := &CreateTimer{FireAt: due}
 	isLong := due.Sub(t.x.now) > longestTimer
 	if isLong {
-		a.FireAt = history.Ticks(t.x.now.Add(timerLeg))
+		a.FireAt = history.TruncateToTicks(t.x.now.Add(timerLeg))
 	}
 	whole, started := t.long[f]
 	if isLong || started {

@@ -15,10 +15,11 @@ type Guard interface {
 	// UsageError returns an error of type [usageError]. The sentence states what was wrong and
 	// what to do instead.
 	UsageError(sentence string) error
-	// Note records err, the misuse of a goroutine that the orchestrator started.
-	Note(err error)
-	// Noted returns the error that the execution fails with, or nil if no misuse was recorded.
-	Noted() error
+	// RecordMisuse records err, the misuse of a goroutine that the orchestrator started.
+	RecordMisuse(err error)
+	// FirstMisuse returns the error that the execution fails with, or nil if no misuse was
+	// recorded.
+	FirstMisuse() error
 }
 
 // usageError is a type name in histories. The panic value of a durable call in the wrong place
@@ -53,7 +54,7 @@ func (u *usage) misuse(sentence string) error {
 // check panics unless the orchestrator's running coroutine calls it. The call counts as progress.
 func (u *usage) check(call string) {
 	u.checkPlace(call)
-	u.x.Progressed()
+	u.x.ReportProgress()
 }
 
 // checkPlace panics unless the orchestrator's running coroutine calls it.
@@ -62,19 +63,19 @@ func (u *usage) check(call string) {
 // every replay. checkPlace ends such a goroutine instead. It records the call with the guard,
 // and the execution fails.
 func (u *usage) checkPlace(call string) {
-	if u.x.group.Inside() && !u.x.group.Closing() {
+	if u.x.group.Inside() && !u.x.group.IsClosing() {
 		return
 	}
 	inside := coro.InRoutine()
 	sentence := "durable: " + call + " was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
 		"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
-	if inside && u.x.group.Closing() {
+	if inside && u.x.group.IsClosing() {
 		sentence = "durable: " + call + " was called by a deferred call of an orchestrator that has ended or is being unloaded from memory; " +
 			"make durable calls before returning, and compensate where an error is handled"
 	}
 	err := u.misuse(sentence)
 	if !inside && u.guard != nil {
-		u.guard.Note(err)
+		u.guard.RecordMisuse(err)
 		if u.x.observer != nil {
 			u.x.observer.ForeignCall(err)
 		}
@@ -90,14 +91,14 @@ func (u *usage) failOnMisuse() {
 		u.x.complete != nil && u.x.complete.Status == history.Terminated {
 		return
 	}
-	if err := u.guard.Noted(); err != nil {
+	if err := u.guard.FirstMisuse(); err != nil {
 		u.x.finish(history.Failed, FailureOf(err))
 		u.x.group.Close()
 	}
 }
 
-// Refuse panics with the error of an invalid call. Sentence describes the error.
-func (u *usage) Refuse(call, sentence string) {
+// PanicWithUsageError panics with the error of an invalid call. Sentence describes the error.
+func (u *usage) PanicWithUsageError(call, sentence string) {
 	u.check(call)
 	panic(u.misuse(sentence))
 }
@@ -116,7 +117,7 @@ func (u *usage) checkLimit() {
 func (u *usage) checkOwn(call string, fs []*Future) {
 	for _, f := range fs {
 		if f.x != u.x {
-			u.Refuse(call, "durable: "+call+" was given a task of another orchestration; pass results on through inputs and outputs")
+			u.PanicWithUsageError(call, "durable: "+call+" was given a task of another orchestration; pass results on through inputs and outputs")
 		}
 	}
 }

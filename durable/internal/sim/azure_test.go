@@ -284,7 +284,7 @@ func (a *azure) Status(id string) (history.RuntimeStatus, error) {
 }
 
 func (a *azure) Pending() (all []string) {
-	if n := a.account.Late(); n > 0 {
+	if n := a.account.LateRequests(); n > 0 {
 		all = append(all, fmt.Sprintf("%d requests", n))
 	}
 	for _, queue := range a.account.Queues() {

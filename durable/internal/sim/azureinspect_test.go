@@ -46,7 +46,7 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 		case e.Target == "sim-workitems" && e.Operation == "GetMessages":
 			for _, key := range keysIn(e.Answer) {
 				if at := e.Worker + " " + key; in.received[at] == 0 {
-					in.received[at] = e.At
+					in.received[at] = e.AppliedAt
 				}
 			}
 		}
@@ -81,10 +81,10 @@ func taskOf(instanceID string, id int) string { return fmt.Sprint(instanceID, " 
 
 func (in *inspection) commit(e azsim.Entry) {
 	if change, ok := changeOfSentinel(e.Body); ok && !strings.Contains(change, "\r\nIf-Match: W/") {
-		in.fault("at %v %s changed a history unconditionally: %s", e.At, e.Worker, change)
+		in.fault("at %v %s changed a history unconditionally: %s", e.AppliedAt, e.Worker, change)
 	}
 	if deleted := deletedSentinel.FindSubmatch(e.Body); deleted != nil {
-		in.purged[string(deleted[1])] = e.At
+		in.purged[string(deleted[1])] = e.AppliedAt
 	}
 	for line := range bytes.Lines(e.Body) {
 		var row historyRow
@@ -92,14 +92,14 @@ func (in *inspection) commit(e azsim.Entry) {
 			continue
 		}
 		if task := taskOf(row.PartitionKey, row.EventID); row.EventType == "TaskScheduled" && in.committed[task] == 0 {
-			in.committed[task] = e.At
+			in.committed[task] = e.AppliedAt
 		}
 		row.EventType, row.EventID = "", 0
 		if in.written[row] && in.isLate(e, row.PartitionKey) { // a late request brought the instance back
 			in.forget(row.PartitionKey)
 		}
 		if in.written[row] && e.Worker != "client" { // an interrupted rewind is repeated
-			in.fault("at %v %s wrote row %s of %s a second time: two workers had the instance", e.At, e.Worker, row.RowKey, row.PartitionKey)
+			in.fault("at %v %s wrote row %s of %s a second time: two workers had the instance", e.AppliedAt, e.Worker, row.RowKey, row.PartitionKey)
 		}
 		in.written[row] = true
 	}
@@ -107,7 +107,7 @@ func (in *inspection) commit(e azsim.Entry) {
 
 // isLate reports whether a request was in flight while its instance was purged.
 func (in *inspection) isLate(e azsim.Entry, instance string) bool {
-	return e.At-e.Asked > time.Second && e.At > in.purged[instance] && in.purged[instance] > 0
+	return e.AppliedAt-e.SentAt > time.Second && e.AppliedAt > in.purged[instance] && in.purged[instance] > 0
 }
 
 // forget resets the history rows of an instance that may run again.
@@ -176,21 +176,21 @@ type reader struct{ since, until time.Duration }
 func concurrentReaders(log []azsim.Entry) (faults []string) {
 	readers := map[string]map[string]reader{} // by queue and name
 	for _, e := range log {
-		if e.Operation != "GetMessages" || !strings.HasPrefix(e.Target, "sim-control") || e.Status != 200 || e.At-e.Asked > time.Second {
+		if e.Operation != "GetMessages" || !strings.HasPrefix(e.Target, "sim-control") || e.Status != 200 || e.AppliedAt-e.SentAt > time.Second {
 			continue
 		}
 		if readers[e.Target] == nil {
 			readers[e.Target] = map[string]reader{}
 		}
 		me, ok := readers[e.Target][e.Worker]
-		if !ok || e.At-me.until > betweenReads {
-			me.since = e.At
+		if !ok || e.AppliedAt-me.until > betweenReads {
+			me.since = e.AppliedAt
 		}
-		me.until = e.At
+		me.until = e.AppliedAt
 		readers[e.Target][e.Worker] = me
 		for name, other := range readers[e.Target] {
 			if d := min(me.until, other.until) - max(me.since, other.since); name != e.Worker && d > maxConcurrentReads {
-				faults = append(faults, fmt.Sprintf("%s and %s both read %s for %v, until %v", e.Worker, name, e.Target, d, e.At))
+				faults = append(faults, fmt.Sprintf("%s and %s both read %s for %v, until %v", e.Worker, name, e.Target, d, e.AppliedAt))
 				delete(readers, e.Target)
 				break
 			}
@@ -214,13 +214,13 @@ func deliveredTwice(log []azsim.Entry, runs []sim.ActivityRun) (faults []string)
 	trouble := map[string]time.Duration{} // by worker
 	var slow []azsim.Entry                // renewals
 	for _, e := range log {
-		if e.Operation == "UpdateMessage" && e.At-e.Asked > time.Second {
+		if e.Operation == "UpdateMessage" && e.AppliedAt-e.SentAt > time.Second {
 			slow = append(slow, e)
 		}
 	}
 	for _, e := range log {
-		if e.Service == azsim.QueueService && (e.Fault != azsim.None || e.At-e.Asked > time.Second) {
-			trouble[e.Worker] = e.At
+		if e.Service == azsim.QueueService && (e.Fault != azsim.None || e.AppliedAt-e.SentAt > time.Second) {
+			trouble[e.Worker] = e.AppliedAt
 		}
 		switch {
 		case e.Target != "sim-workitems":
@@ -232,11 +232,11 @@ func deliveredTwice(log []azsim.Entry, runs []sim.ActivityRun) (faults []string)
 			for _, key := range keysIn(e.Answer) {
 				for _, run := range byKey[key] {
 					last, ok := trouble[run.Worker]
-					excused := ok && e.At-last < renewalGrace || slices.ContainsFunc(slow, func(s azsim.Entry) bool {
-						return s.Worker == run.Worker && s.Asked < e.At && e.At < s.At
+					excused := ok && e.AppliedAt-last < renewalGrace || slices.ContainsFunc(slow, func(s azsim.Entry) bool {
+						return s.Worker == run.Worker && s.SentAt < e.AppliedAt && e.AppliedAt < s.AppliedAt
 					})
-					if messages[key] == 1 && run.At < e.At && e.At < run.Until && !excused {
-						faults = append(faults, fmt.Sprintf("at %v %s received activity %s, which %s ran from %v to %v", e.At, e.Worker, key, run.Worker, run.At, run.Until))
+					if messages[key] == 1 && run.At < e.AppliedAt && e.AppliedAt < run.Until && !excused {
+						faults = append(faults, fmt.Sprintf("at %v %s received activity %s, which %s ran from %v to %v", e.AppliedAt, e.Worker, key, run.Worker, run.At, run.Until))
 					}
 				}
 			}

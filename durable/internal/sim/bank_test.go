@@ -100,7 +100,7 @@ var bank = []*durable.Registration{
 // While workers are killed, the total of all accounts stays 0, and no transfer is repeated or executed by
 // half.
 func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	size := cmp.Or(*bankSize, usual().bankTransfers)
 	for _, c := range []struct {
 		provider       string
@@ -108,7 +108,7 @@ func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
 		every          time.Duration
 	}{{"embedded", 20, size, 500 * time.Millisecond}, {"azure", 10, min(size, 100), 10 * time.Second}} {
 		t.Run(c.provider, func(t *testing.T) {
-			testshare.Only(t)
+			testshare.SkipOtherShares(t)
 			killed := withKills(t, c.provider, c.every, bank, func(h *hub) {
 				refused := 0
 				for _, n := range runAll(h, tell, c.tellers, func(i int) round {
@@ -163,7 +163,7 @@ func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 
 // An entity receives 1,000 signals of 50 senders once, and each sender's signals in order.
 func TestSignals_ArriveOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	functions := []*durable.Registration{durable.Orchestrator("Dictate", dictate), durable.Entity("journal", durable.Op("Write", (*journal).Write))}
 	var want []int
 	for n := range dictated {
@@ -171,7 +171,7 @@ func TestSignals_ArriveOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
 	}
 	for _, provider := range []string{"embedded", "azure"} {
 		t.Run(provider, func(t *testing.T) {
-			testshare.Only(t)
+			testshare.SkipOtherShares(t)
 			withKills(t, provider, 3*time.Second, functions, func(h *hub) {
 				runAll(h, dictate, dictators, func(i int) int { return i })
 				heard := readEntity[journal](h, "j")
@@ -243,14 +243,14 @@ func dine(ctx *durable.Context, me int) (durable.Void, error) {
 
 // All philosophers eat all their courses.
 func TestPhilosophers_DineWhileWorkersAreKilled(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	functions := []*durable.Registration{
 		durable.Orchestrator("Dine", dine),
 		durable.Entity("fork", durable.Op("Take", (*fork).Take), durable.Op("Put", (*fork).Put)),
 	}
 	for _, provider := range []string{"embedded", "azure"} {
 		t.Run(provider, func(t *testing.T) {
-			testshare.Only(t)
+			testshare.SkipOtherShares(t)
 			withKills(t, provider, 8*time.Second, functions, func(h *hub) {
 				runAll(h, dine, philosophers, func(i int) int { return i })
 				for i := range philosophers {

@@ -87,7 +87,7 @@ func (w *blobWatch) excuse(text []byte) {
 }
 
 func (w *blobWatch) fault(e azsim.Entry, name, what string) {
-	w.faults = append(w.faults, fmt.Sprintf("at %v %s made the request %s of %s for blob %s, %s", e.At, e.Worker, e.Operation, e.Target, name, what))
+	w.faults = append(w.faults, fmt.Sprintf("at %v %s made the request %s of %s for blob %s, %s", e.AppliedAt, e.Worker, e.Operation, e.Target, name, what))
 }
 
 // naming is a blob and a reference to it.

@@ -128,7 +128,7 @@ func eachApp(t *testing.T, apps []crashApp, test func(t *testing.T, hub string, 
 // A worker that dies before or after any of its requests loses nothing, does nothing twice, and leaves no
 // data behind.
 func TestCrash_AWorkerMayDieAtAnyRequest(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		killAtRequests(t, hub, app, interval(hub, usual().crashEvery))
 	})
@@ -206,7 +206,7 @@ func interval(hub string, usual int) int {
 
 // Like AWorkerMayDieAtAnyRequest with large payloads everywhere.
 func TestCrash_AWorkerWithLargePayloadsMayDieAtAnyRequest(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		killAtRequests(t, hub, app, interval(hub, usual().largeEvery))
 	})
@@ -214,7 +214,7 @@ func TestCrash_AWorkerWithLargePayloadsMayDieAtAnyRequest(t *testing.T) {
 
 // Any deletion may fail for some minutes, or have an unknown result.
 func TestCrash_AnyDeletionMayFailForAWhile(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		_, account := runWithFaults(t, hub, crashPlan(app), nil)
 		deletions := len(deletionsIn(account.Log()))
@@ -265,7 +265,7 @@ func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
 
 // A client that purges may die before or after any of its requests. A second purge deletes the rest.
 func TestCrash_APurgingClientMayDieAtAnyRequest(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		plan := func() *sim.Plan {
 			p := crashPlan(app)
@@ -304,7 +304,7 @@ func numberOf(log []azsim.Entry, worker string) (n int) {
 
 // Any request of a worker may be delivered twice, delivered again later, or delayed.
 func TestCrash_AnyRequestMayBeDeliveredTwiceOrLate(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
 		injectAtRequests(t, hub, app, interval(hub, usual().crashEvery), requests, repeats...)
@@ -313,7 +313,7 @@ func TestCrash_AnyRequestMayBeDeliveredTwiceOrLate(t *testing.T) {
 
 // A worker may freeze at any request for longer than its leases and locks last.
 func TestCrash_AWorkerMayFreezeAtAnyRequest(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
 		injectAtRequests(t, hub, app, interval(hub, usual().crashEvery), requests, azsim.FreezeAfter)

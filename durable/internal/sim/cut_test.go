@@ -356,11 +356,11 @@ var cutOperations = []cutOperation{
 // A client's operation that is interrupted at any of its steps succeeds when it is repeated. The caller gives
 // up or dies.
 func TestCut_OperationsSucceedWhenRepeated(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	for _, hub := range allHubs {
 		for _, op := range cutOperations {
 			t.Run(op.name+"/"+hub, func(t *testing.T) {
-				testshare.Only(t)
+				testshare.SkipOtherShares(t)
 				steps := 0
 				for c := range cuts {
 					if c == killAfter && hub == "embedded" {

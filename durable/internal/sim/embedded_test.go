@@ -57,7 +57,7 @@ func (l *local) open(path string) (*embedded.Hub, error) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
-		d, restore, err := powerloss.Under(dir)
+		d, restore, err := powerloss.Install(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +185,7 @@ func (l *lister) Activity(_ context.Context, task provider.TaskMessage) error {
 }
 
 func (l *lister) Message(_ context.Context, m provider.TaskMessage) error {
-	*l = append(*l, fmt.Sprintf("%v for %+v, due %v: %+v", m.Event.Type(), m.Target, provider.Due(m), m.Event))
+	*l = append(*l, fmt.Sprintf("%v for %+v, due %v: %+v", m.Event.Type(), m.Target, provider.DueTime(m), m.Event))
 	return nil
 }
 

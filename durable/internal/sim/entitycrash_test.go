@@ -52,7 +52,7 @@ var entityFunctions = []*durable.Registration{
 // A worker that dies before or after any of its requests neither loses nor repeats an operation of an entity,
 // and leaves no locks behind.
 func TestCrash_EntityOperationsTakeEffectOnceIfAWorkerDiesAtAnyRequest(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	for _, c := range []struct {
 		down  time.Duration
 		every int

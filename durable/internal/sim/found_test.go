@@ -15,7 +15,7 @@ import (
 // mustEndOnAzure simulates a plan with several seeds.
 func mustEndOnAzure(t *testing.T, plan func(seed uint64) *sim.Plan, seeds ...uint64) {
 	t.Helper()
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	for i, seed := range seeds[:min(len(seeds), usual().foundAtMost)] {
 		if !testshare.Has(t, i) {
 			continue
@@ -29,8 +29,8 @@ func mustEndOnAzure(t *testing.T, plan func(seed uint64) *sim.Plan, seeds ...uin
 // The result of an activity that completes after its instance was terminated is discarded. The embedded hub
 // kept the result forever if it was stored and discarded in one transaction (seed 109).
 func TestEmbedded_DiscardsAResultThatArrivesAfterTheEnd(t *testing.T) {
-	testshare.SkipShortRace(t)
-	testshare.Only(t)
+	testshare.SkipInShortRaceRuns(t)
+	testshare.SkipOtherShares(t)
 	app := oneProgram(sim.Step{Kind: sim.CallStep})
 	app.Instances[0].Terminated = 5 * time.Second
 	plan := &sim.Plan{Seed: 1, App: &app, Workers: 1, Partitions: 1, Skews: []time.Duration{0}, Pace: 20 * time.Second}
@@ -54,7 +54,7 @@ func TestAzure_AResultCompletesNoOtherKindOfAction(t *testing.T) {
 // An instance is resumed with a long reason, which its row contains as output, in a blob of its history. The
 // instance continues as new, which deletes the blob with the old history. The row must not refer to it.
 func TestAzure_TheRowDropsTheReasonOfAnEarlierGeneration(t *testing.T) {
-	testshare.LeaveToFull(t) // each seed takes seconds, with the race detector minutes
+	testshare.SkipInShortRuns(t) // each seed takes seconds, with the race detector minutes
 	if usual().foundAtMost == 1 {
 		t.Skip("the race detector makes these seeds slow; they run without it")
 	}

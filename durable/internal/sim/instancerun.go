@@ -97,7 +97,7 @@ func (s instanceRun) start(ctx context.Context, in Instance) error {
 		started.Name = "Nobody"
 	}
 	if in.Delay > 0 {
-		started.ScheduledStart = history.Ticks(time.Now().Add(in.Delay))
+		started.ScheduledStart = history.TruncateToTicks(time.Now().Add(in.Delay))
 	}
 	var refuse []history.RuntimeStatus
 	if s.plan.Cuts > 0 { // a repeated start must not begin a second execution

@@ -175,7 +175,7 @@ const strangeBlobPrefix = "strange-"
 // after records the time of appends and of late heartbeats and lease renewals. The latter keep other workers
 // from acquiring the partitions of a dead worker.
 func (l *logs) after(_ azsim.View, e azsim.Entry) {
-	isLate := e.At-e.Asked > time.Second && (e.Operation == "RenewLease" || strings.Contains(e.Path, "/workers/"))
+	isLate := e.AppliedAt-e.SentAt > time.Second && (e.Operation == "RenewLease" || strings.Contains(e.Path, "/workers/"))
 	isWork := e.Operation == "AppendBlock" && e.Status == http.StatusCreated && !strings.Contains(e.Path, "/workers/")
 	if isLate || isWork {
 		l.mu.Lock()
@@ -317,7 +317,7 @@ func (l *logs) KeepsOrder() bool { return l.inside == nil }
 const quietFor = 75 * time.Second
 
 func (l *logs) Pending() (all []string) {
-	if n := l.account.Late(); n > 0 {
+	if n := l.account.LateRequests(); n > 0 {
 		all = append(all, fmt.Sprintf("%d requests", n))
 	}
 	l.mu.Lock()
@@ -379,7 +379,7 @@ func (l *logs) Inspect([]sim.ActivityRun) (faults []string) {
 			(e.Header("x-ms-lease-id") == "" || e.Header("x-ms-blob-condition-appendpos") == "") {
 			faults = append(faults, fmt.Sprintf("%s appends without a lease or a position: %v", e.Worker, e))
 		}
-		if strings.Contains(e.Path, strangeBlobPrefix) && e.Operation != "PutBlob" && e.Asked < 24*time.Hour { // old heartbeats are removed
+		if strings.Contains(e.Path, strangeBlobPrefix) && e.Operation != "PutBlob" && e.SentAt < 24*time.Hour { // old heartbeats are removed
 			faults = append(faults, fmt.Sprintf("%s accesses an unknown blob: %v", e.Worker, e))
 		}
 	}

@@ -98,7 +98,7 @@ func selectBugs(setting, changed string, all []planted) (selected []planted, err
 }
 
 func TestPlanted_FlagsSelectBugs(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	all := plantedBugs(t)
 	number := func(setting, changed string) int {
 		selected, err := selectBugs(setting, changed, all)
@@ -128,8 +128,8 @@ func TestPlanted_FlagsSelectBugs(t *testing.T) {
 
 // Every patch must apply to the code and compile, and the test that it names must exist.
 func TestPlanted_PatchesFitTheCode(t *testing.T) {
-	testshare.SkipShortRace(t)
-	testshare.Only(t)
+	testshare.SkipInShortRaceRuns(t)
+	testshare.SkipOtherShares(t)
 	skipWithoutGit(t)
 	bugs := plantedBugs(t)
 	build := builder(t, bugs)
@@ -219,7 +219,7 @@ func TestPlanted_EachBugIsFound(t *testing.T) {
 	}
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
-			testshare.Only(t)
+			testshare.SkipOtherShares(t)
 			overlay, err := bug.plant(t.TempDir())
 			if err != nil {
 				t.Fatalf("the code has changed; regenerate the patch: %v", err)

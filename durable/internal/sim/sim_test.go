@@ -137,7 +137,7 @@ func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 		for j, hub := range s.hubs {
 			t.Run(s.name+"/"+hub, func(t *testing.T) {
 				if *runs == 0 && usual().oneHub && j != i%len(s.hubs) {
-					testshare.SkipShortRace(t)
+					testshare.SkipInShortRaceRuns(t)
 				}
 				simulateMany(t, hub, s.planOf, cmp.Or(*runs, usualRuns(s.name, hub)))
 			})
@@ -189,10 +189,10 @@ func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.P
 
 // Several runs of a simulation must make the same requests to the account.
 func TestSim_ASeedDeterminesAllRequests(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	for _, c := range crashApps {
 		t.Run(c.name, func(t *testing.T) {
-			testshare.Only(t)
+			testshare.SkipOtherShares(t)
 			var first []string
 			for n := range usual().repetitions {
 				_, _, trace := runCrash(t, "azure", crashPlan(c.app), azsim.KillAfter, 30)
@@ -212,7 +212,7 @@ func TestSim_ASeedDeterminesAllRequests(t *testing.T) {
 // and tables, seeds of other plans do so in about 96 of 100 cases. If two messages arrive at the same
 // instant, the scheduler may decide their order. With -sim.runs the test compares seeds of all plans.
 func TestSim_ARandomSeedDeterminesAllRequests(t *testing.T) {
-	testshare.SkipShortRace(t)
+	testshare.SkipInShortRaceRuns(t)
 	for _, hub := range storedHubs {
 		for _, s := range simulations {
 			if !slices.Contains(s.hubs, hub) || *runs == 0 && s.name != "varied" {

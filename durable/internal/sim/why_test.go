@@ -18,9 +18,9 @@ func TestWhy_MatchesTheTruthInEachQuietState(t *testing.T) {
 	for i, hub := range allHubs {
 		t.Run(hub, func(t *testing.T) {
 			if *whyStates == 0 && usual().oneHub && i > 0 {
-				testshare.SkipShortRace(t)
+				testshare.SkipInShortRaceRuns(t)
 			}
-			testshare.Only(t)
+			testshare.SkipOtherShares(t)
 			asked := new(sim.Answers)
 			want, seed := cmp.Or(*whyStates, usual().whyStates), *firstSeed
 			for failed := 0; asked.States < want && (*runs == 0 || seed < *firstSeed+uint64(*runs)); seed++ {

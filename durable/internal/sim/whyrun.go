@@ -267,7 +267,7 @@ func (a answer) checkTimes(key string, r durable.Reason, c candidate) (wrong []s
 	}
 	// The event must wake the orchestrator after the episode in which the wait began, and not before.
 	for i, e := range a.past {
-		if e.Type() != history.TypeOrchestratorStarted || !history.Ticks(e.Head().Timestamp).Equal(r.Since) {
+		if e.Type() != history.TypeOrchestratorStarted || !history.TruncateToTicks(e.Head().Timestamp).Equal(r.Since) {
 			continue
 		}
 		end := i + 1 // the end of all episodes with this timestamp
@@ -403,8 +403,8 @@ func (a answer) wakes(past []history.Event, completion history.Event) (bool, err
 	if x.Ended() != nil {
 		return false, nil
 	}
-	before, waiting := *taken, len(x.Parked())
+	before, waiting := *taken, len(x.ParkedStacks())
 	x.Episode(nil, []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(time.Now())}, completion})
 	// The delivery itself counts as one step. A branch may end without another step.
-	return *taken > before+1 || len(x.Parked()) != waiting || x.Ended() != nil, nil
+	return *taken > before+1 || len(x.ParkedStacks()) != waiting || x.Ended() != nil, nil
 }

@@ -24,24 +24,25 @@ func Has(t testing.TB, i int) bool {
 	return current.Has(int(h.Sum32()%uint32(current.of)) + i)
 }
 
-// Only skips a test with one case if it belongs to another share.
-func Only(t testing.TB) {
+// SkipOtherShares skips a test with one case if it belongs to another share.
+func SkipOtherShares(t testing.TB) {
 	t.Helper()
 	if !Has(t, 0) {
 		t.Skipf("runs in another part: not in share %v", current)
 	}
 }
 
-// LeaveToFull skips a test under -short.
-func LeaveToFull(t testing.TB) {
+// SkipInShortRuns skips a test under -short.
+func SkipInShortRuns(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("left to scripts/test --full")
 	}
 }
 
-// SkipShortRace skips a test under -short with the race detector. Without it, -short runs the test.
-func SkipShortRace(t testing.TB) {
+// SkipInShortRaceRuns skips a test under -short with the race detector. Without it, -short runs the
+// test.
+func SkipInShortRaceRuns(t testing.TB) {
 	t.Helper()
 	if testing.Short() && underRace {
 		t.Skip("runs in another part: without the race detector")

@@ -91,8 +91,8 @@ type Entity struct {
 	spans      []endedSpan // of the uncommitted batch
 }
 
-// Forget discards the spans of a batch that was not committed.
-func (e *Entity) Forget() {
+// Discard discards the spans of a batch that was not committed.
+func (e *Entity) Discard() {
 	if e != nil {
 		e.spans = nil
 	}

@@ -16,7 +16,7 @@ var activities = area{"activities", []test{
 	{"the failure of an activity is delivered unchanged", running(failureArrives)},
 	{"an activity is dispatched to one caller", running(oneRunner)},
 	{"an abandoned activity is redelivered with its attempt number, with a longer delay the second time", running(activityAbandoned)},
-	{"an activity abandoned with a HeldError is redelivered at its time, independent of the attempts", running(activityHeld)},
+	{"an activity abandoned with a RetryAtError is redelivered at its time, independent of the attempts", running(activityHeld)},
 	{"the results of many activities are all delivered", running(manyActivities)},
 	{"activities of an execution that has ended still run", running(orphans)},
 	{"an activity can be completed while its instance is in flight", running(completedMeanwhile)},

@@ -131,10 +131,10 @@ func (b *bench) mustBeReady() {
 func (b *bench) portable() (from, to provider.Portable) {
 	b.Helper()
 	from, ok := b.p.(provider.Portable)
-	if !ok || b.hub.Another == nil {
-		b.Skip("the provider does not implement Portable, or Hub.Another is nil")
+	if !ok || b.hub.OpenEmpty == nil {
+		b.Skip("the provider does not implement Portable, or Hub.OpenEmpty is nil")
 	}
-	return from, b.hub.Another(b.T).(provider.Portable)
+	return from, b.hub.OpenEmpty(b.T).(provider.Portable)
 }
 
 // stopIfRunning stops the hub if it is running.
@@ -420,17 +420,17 @@ func (b *bench) checkDelays(delays []time.Duration) {
 	}
 }
 
-// hold abandons work several times with a [provider.HeldError], until the delay of the attempts
+// hold abandons work several times with a [provider.RetryAtError], until the delay of the attempts
 // alone would be longer than the suite waits. It checks that the work is not redelivered early.
 // again abandons the work with cause and returns when it is redelivered.
 func (b *bench) hold(again func(cause error)) {
 	b.Helper()
 	short := max(b.hub.AbandonDelay, b.hub.Quiet)
 	for delay := short / 2; delay < b.hub.Patience; delay *= 2 {
-		again(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
+		again(&provider.RetryAtError{Cause: errAbandoned, At: time.Now().Add(short)})
 	}
 	until := time.Now().Add(3 * time.Second)
-	again(&provider.HeldError{Cause: errAbandoned, Until: until})
+	again(&provider.RetryAtError{Cause: errAbandoned, At: until})
 	if early := time.Until(until); early > time.Second { // some storages round to full seconds
 		b.Errorf("the work was redelivered %v before Until", early)
 	}

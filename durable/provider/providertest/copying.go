@@ -264,7 +264,7 @@ func (*messageList) Instance(context.Context, *provider.InstanceState, []history
 func (*messageList) Activity(context.Context, provider.TaskMessage) error { return nil }
 
 func (l *messageList) Message(_ context.Context, m provider.TaskMessage) error {
-	*l = append(*l, fmt.Sprintf("%s %s due %v", m.Target.InstanceID, m.Event.Type(), provider.Due(m).UTC()))
+	*l = append(*l, fmt.Sprintf("%s %s due %v", m.Target.InstanceID, m.Event.Type(), provider.DueTime(m).UTC()))
 	return nil
 }
 
@@ -298,8 +298,8 @@ func copiedInexactly(w *world) {
 	w.create("a")
 	w.stopIfRunning()
 	w.mustCopy(from, to)
-	if hub, ok := to.(provider.Exact); ok && hub.IsExact() {
-		w.Errorf("IsExact is true after an import; want false, because imported messages may be redelivered")
+	if hub, ok := to.(provider.ExactlyOnce); ok && hub.IsExactlyOnce() {
+		w.Errorf("IsExactlyOnce is true after an import; want false, because imported messages may be redelivered")
 	}
 }
 

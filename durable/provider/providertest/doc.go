@@ -28,8 +28,8 @@ type Hub struct {
 	// that need it.
 	Kill func(t *testing.T) provider.Provider
 
-	// Another opens another, empty hub of the same provider. Nil skips the tests that need it.
-	Another func(t *testing.T) provider.Provider
+	// OpenEmpty opens another, empty hub of the same provider. Nil skips the tests that need it.
+	OpenEmpty func(t *testing.T) provider.Provider
 
 	// Damage makes the stored data of an instance unreadable. Nil skips the tests that need it.
 	Damage func(t *testing.T, id string)
@@ -66,7 +66,7 @@ type test struct {
 // each subtest to get a new hub. open may call t.Parallel, and registers its cleanup with t.
 func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
-	ExerciseIn(t, Directly, open)
+	ExerciseIn(t, WithoutWrapper, open)
 }
 
 // ExerciseIn is like [Exercise] but runs each test through in, for example in synctest.Test. in
@@ -86,8 +86,8 @@ func ExerciseSample(t *testing.T, group int, in func(t *testing.T, test func(t *
 	exercise(t, group, in, open)
 }
 
-// Directly calls test. Pass it to [ExerciseSample] to run each test without a wrapper.
-func Directly(t *testing.T, test func(t *testing.T)) { test(t) }
+// WithoutWrapper calls test. Pass it to [ExerciseSample] to run each test without a wrapper.
+func WithoutWrapper(t *testing.T, test func(t *testing.T)) { test(t) }
 
 func exercise(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()

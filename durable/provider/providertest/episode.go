@@ -25,7 +25,7 @@ type episode struct {
 func text(s string) *string { return &s }
 
 // now returns the current time in the resolution of events.
-func now() time.Time { return history.Ticks(time.Now()) }
+func now() time.Time { return history.TruncateToTicks(time.Now()) }
 
 // checkOrder reports completions that are dispatched before the history has the event that
 // scheduled the work.
@@ -87,7 +87,7 @@ func (e *episode) schedule(id int, name string, input *string) *episode {
 
 // timer adds a timer to the checkpoint.
 func (e *episode) timer(id int, at time.Time) *episode {
-	at = history.Ticks(at)
+	at = history.TruncateToTicks(at)
 	e.decide(&history.TimerCreated{Header: action(id), FireAt: at})
 	e.cp.Timers = append(e.cp.Timers, provider.TaskMessage{
 		Event:  &history.TimerFired{Header: history.NewHeader(now()), TimerID: id, FireAt: at},

@@ -5,8 +5,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Tests of [provider.Exact]. They are skipped if IsExact returns false. All other tests also
-// check that committed messages are not redelivered by an exact provider.
+// Tests of [provider.ExactlyOnce]. They are skipped if IsExactlyOnce returns false. All other
+// tests also check that committed messages are not redelivered by an exact provider.
 var exact = area{"exact", []test{
 	{"messages are always in order", ofExact(exactOrder)},
 	{"after a crash, a checkpoint's messages are delivered once and consumed messages are not redelivered", ofExact(exactThroughDeath)},

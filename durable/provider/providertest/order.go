@@ -11,8 +11,8 @@ import (
 type Order int
 
 const (
-	// OrderOfFetches means that the messages of one fetch from the storage are in order.
-	OrderOfFetches Order = iota
+	// OrderWithinFetch means that the messages of one fetch from the storage are in order.
+	OrderWithinFetch Order = iota
 	// OrderUnlessReturned means that all messages are in order, except those that return to the
 	// storage. These are dispatched messages that were not committed, and messages of a worker
 	// that has stopped. They can be delivered after later messages.
@@ -120,7 +120,7 @@ func (l *line) run(n int, of []incident) {
 	for len(l.got) < len(l.sent) {
 		l.commit(l.next())
 	}
-	if l.returns && w.hub.Order != OrderAlways || len(of) > 0 && w.hub.Order == OrderOfFetches {
+	if l.returns && w.hub.Order != OrderAlways || len(of) > 0 && w.hub.Order == OrderWithinFetch {
 		for _, m := range l.sent {
 			if !containsMessage(l.got, m) {
 				w.Errorf("%s was lost; got\n%s", fingerprint(m), fingerprints(l.got))

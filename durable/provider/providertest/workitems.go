@@ -15,7 +15,7 @@ var workItems = area{"work items", []test{
 	{"an instance is dispatched to one caller at a time", running(oneCaller)},
 	{"messages that arrive during an episode are in the next work item", running(meanwhile)},
 	{"abandoned messages are redelivered, with a longer delay the second time", running(abandoned)},
-	{"messages abandoned with a HeldError are redelivered at its time, independent of the attempts", running(heldUntil)},
+	{"messages abandoned with a RetryAtError are redelivered at its time, independent of the attempts", running(heldUntil)},
 	{"a termination is delivered immediately while abandoned messages wait", running(terminatedWhilePaused)},
 	{"a resumption is delivered immediately with the abandoned messages", running(resumedWhilePaused)},
 	{"messages released without a commit are redelivered", running(releasedOnly)},

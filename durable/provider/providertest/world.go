@@ -206,7 +206,7 @@ func isCut(a, b string) bool {
 	if len(a) < len(b) {
 		a, b = b, a
 	}
-	left, cut := strings.CutSuffix(b, provider.CutMark)
+	left, cut := strings.CutSuffix(b, provider.TruncationMark)
 	return cut && len(left) > 1<<10 && strings.HasPrefix(a, left)
 }
 
@@ -497,8 +497,8 @@ func (w *world) firings(id string, n int) []provider.TaskMessage {
 }
 
 func (w *world) isExact() bool {
-	x, ok := w.p.(provider.Exact)
-	return ok && x.IsExact()
+	x, ok := w.p.(provider.ExactlyOnce)
+	return ok && x.IsExactlyOnce()
 }
 
 // sendingEntity returns an episode of an entity whose uncommitted checkpoint sends a message, and
@@ -526,7 +526,7 @@ func (w *world) abandonOften() (event provider.TaskMessage) {
 	}
 	short := max(w.hub.AbandonDelay, w.hub.Quiet)
 	for delay := short / 2; delay < 2*w.hub.Patience; delay *= 2 {
-		abandon(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
+		abandon(&provider.RetryAtError{Cause: errAbandoned, At: time.Now().Add(short)})
 		e = w.next("a")
 	}
 	abandon(errAbandoned)

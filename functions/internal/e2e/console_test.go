@@ -165,7 +165,7 @@ func browse(t *testing.T, base, root string) {
 	b.Do(browsertest.Press(`//details[@id="suspend"]/summary`))
 	browsertest.Run(b, chromedp.Evaluate[int](`document.querySelectorAll("input[name=csrf]").forEach(e => e.value = "wrong"); 0`))
 	b.Do(browsertest.Press(`//button[.="Suspend the instance"]`), browsertest.See(`//*[@role="alert"][contains(.,"The form belongs to another session")]`))
-	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
+	if said := b.ConsoleMessages(); len(said) != 1 || !strings.Contains(said[0], "403") {
 		t.Errorf("a wrong token: the browser's console contains %q", said)
 	}
 
@@ -183,9 +183,9 @@ func browse(t *testing.T, base, root string) {
 	b.Do(browsertest.Press(`//*[@id="restart"]//input[@name="option"]`)) // with the same instance ID
 	do("restart", "Restart", "restarted", "Running")
 	do("suspend", "Suspend", "will be suspended", "Suspended")
-	b.Agree()
+	b.AcceptConfirm()
 	do("terminate", "Terminate", "will be terminated", "Terminated")
-	b.Agree()
+	b.AcceptConfirm()
 	do("purge", "Purge", "is purged", "")
 	mustHub(t, root, nil, "start", "ActivityFails", "--id", "broken")
 	b.Do(chromedp.Navigate(base+"/instance?id=broken"), browsertest.See(`//dd/span[.="Failed"]`))
@@ -203,7 +203,7 @@ func browse(t *testing.T, base, root string) {
 	for path, heading := range map[string]string{"/entities": "Entities", "/hub": "Hub"} {
 		b.Do(chromedp.Navigate(base+path), browsertest.See(`//h1[.="`+heading+`"]`))
 	}
-	if said := b.Said(); len(said) > 0 {
+	if said := b.ConsoleMessages(); len(said) > 0 {
 		t.Errorf("the browser's console contains %q", said)
 	}
 }

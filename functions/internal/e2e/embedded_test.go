@@ -110,7 +110,7 @@ func TestHost_NeedsNoStorage(t *testing.T) {
 // The host restarts the program when host.json changes. The previous process may live a moment longer and
 // still have the file.
 func TestHost_ARestartedHandlerResumesFromItsFile(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startHost(t, e2eApp, root)

@@ -28,17 +28,17 @@ func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		request string // the form of azuritetest.Call after the hub's name
-		fate    azuritetest.Fate
+		fate    azuritetest.Handling
 	}{
-		{"the answer to the row's insert", "table InsertEntity %sInstances", azuritetest.Fate{Hold: held}},
-		{"the row's insert", "table InsertEntity %sInstances", azuritetest.Fate{Late: held}},
-		{"the answer to the message's insert", "queue PutMessage %s-control", azuritetest.Fate{Hold: held}},
-		{"the message's insert", "queue PutMessage %s-control", azuritetest.Fate{Late: held}},
+		{"the answer to the row's insert", "table InsertEntity %sInstances", azuritetest.Handling{ResponseDelay: held}},
+		{"the row's insert", "table InsertEntity %sInstances", azuritetest.Handling{DeliveryDelay: held}},
+		{"the answer to the message's insert", "queue PutMessage %s-control", azuritetest.Handling{ResponseDelay: held}},
+		{"the message's insert", "queue PutMessage %s-control", azuritetest.Handling{DeliveryDelay: held}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			if test.name != "the message's insert" {
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			proxy, through := newProxy(t, azuritetest.Start(t))
 			v := newVictim(t, through, killLease, rand.New(rand.NewPCG(1, 1)))
@@ -58,7 +58,7 @@ func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 			hold := func() <-chan struct{} {
 				met := make(chan struct{})
 				var once sync.Once
-				proxy.Follow(func(call azuritetest.Call) (fate azuritetest.Fate) {
+				proxy.SetPlan(func(call azuritetest.Call) (fate azuritetest.Handling) {
 					if strings.HasPrefix(call.String(), request) {
 						once.Do(func() { fate = test.fate; close(met) })
 					}
@@ -68,7 +68,7 @@ func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 			}
 			again := func(id string) {
 				t.Helper()
-				proxy.Follow(nil)
+				proxy.SetPlan(nil)
 				eventually(t, time.Minute, "a second start of "+id, func() bool {
 					got, err := v.app.try(http.MethodPost, start(id), walk)
 					t.Logf("the second start of %s: %d, %v", id, got.status, err)
@@ -94,9 +94,9 @@ func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 
 			hold()
 			front := azuritetest.NewProxy()
-			t.Cleanup(front.Leave)
-			front.Follow(func(azuritetest.Call) azuritetest.Fate {
-				return azuritetest.Fate{Fault: azuritetest.Abandon, Hold: time.Second}
+			t.Cleanup(front.Stop)
+			front.SetPlan(func(azuritetest.Call) azuritetest.Handling {
+				return azuritetest.Handling{Fault: azuritetest.Abandon, ResponseDelay: time.Second}
 			})
 			url, err := front.Service("app", v.app.url)
 			if err != nil {
@@ -115,7 +115,7 @@ func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 					_, _ = a.try(http.MethodPost, start(id), walk)
 				}(v.app)
 				wait(met)
-				if test.fate.Hold > 0 { // most of the delay must remain
+				if test.fate.ResponseDelay > 0 { // most of the delay must remain
 					time.Sleep(held / 6)
 				}
 				v.app.kill()
@@ -149,7 +149,7 @@ func TestFaults_AnInterruptedStartRunsOrLeavesNothing(t *testing.T) {
 // DURABLE_FAULTS is the duration of the test, such as 20m. It runs in waves; the default is one wave.
 // DURABLE_FAULTS_SEED selects other faults.
 func TestFaults_TwoWorkersCompleteAllInstances(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	seed, until := uint64(1), time.Now()
 	if text := os.Getenv("DURABLE_FAULTS_SEED"); text != "" {
@@ -168,7 +168,7 @@ func TestFaults_TwoWorkersCompleteAllInstances(t *testing.T) {
 	const rounds = 6 // instances of each scenario per wave
 	for wave := 0; ; wave++ {
 		began := time.Now()
-		proxy.Follow(azuritetest.Weather(seed+uint64(wave), 12, 2*time.Second))
+		proxy.SetPlan(azuritetest.RandomPlan(seed+uint64(wave), 12, 2*time.Second))
 		var numbers []int
 		for i := range rounds {
 			numbers = append(numbers, wave*rounds+i)
@@ -200,7 +200,7 @@ func TestFaults_TwoWorkersCompleteAllInstances(t *testing.T) {
 			v.kill()
 			w.Store(v.start())
 			if n == 1 {
-				proxy.Leave()
+				proxy.Stop()
 				time.Sleep(3 * time.Second)
 				comeBack(t, proxy)
 			}
@@ -210,7 +210,7 @@ func TestFaults_TwoWorkersCompleteAllInstances(t *testing.T) {
 		v.insist()
 		stormed := time.Since(began)
 		v.complete()
-		proxy.Follow(nil)
+		proxy.SetPlan(nil)
 		completed := time.Since(began)
 		v.check()
 		t.Logf("wave %d: kills and an outage for %.0f s; all instances completed after %.0f s", wave, stormed.Seconds(), completed.Seconds())

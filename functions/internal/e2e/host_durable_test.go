@@ -60,7 +60,7 @@ func jsonIn(out string) string {
 }
 
 func TestHost_FuncDurableWorksOnTheHub(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	a := startHost(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	payload := filepath.Join(a.root, "answer.json")

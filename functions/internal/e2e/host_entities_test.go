@@ -13,7 +13,7 @@ import (
 
 // The test calls the routes of entities through the host, whose proxy changes some paths, bodies and methods.
 func TestHost_ServesTheRoutesOfEntities(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	requireFunc(t)
 	a := startHost(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))

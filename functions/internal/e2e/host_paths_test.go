@@ -13,7 +13,7 @@ import (
 // The test checks the statements of handler/README.md about escaped characters in instance IDs of starts,
 // with the real host in each mode.
 func TestHost_InvalidInstanceIDsAreRefused(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	requireFunc(t)
 	const refused, accepted, nowhere = http.StatusBadRequest, http.StatusAccepted, http.StatusNotFound

@@ -82,7 +82,7 @@ func (a *app) handler() int {
 }
 
 func TestHost_HelloSequenceCompletesAtThePublicOrigin(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	a := startHost(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
@@ -116,7 +116,7 @@ func TestHost_AKilledHandlerIsRestartedAndResumes(t *testing.T) {
 }
 
 func TestHost_TheHandlerEndsAfterItsHostIsKilled(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	a := startHost(t, e2eApp, root)

@@ -94,7 +94,7 @@ func TestHost_RunsTimerManualAndWarmUpFunctions(t *testing.T) {
 }
 
 func TestHost_TenPanicsOfAFunctionDoNotStopTheApp(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -138,7 +138,7 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if tt.name != "wrapped" { // in the short run, other tests use the default mode
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 			setCustomHandler(t, root, map[string]any{"enableProxyingHttpRequest": tt.proxying, "enableForwardingHttpRequest": tt.forwarding})
@@ -190,7 +190,7 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 // With forwarding and without a route prefix, the app cannot distinguish client requests from the host's own
 // requests.
 func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -204,7 +204,7 @@ func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
 }
 
 func TestHost_ProxyingStreamsAnswers(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	a := startHost(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	resp, err := http.Get(a.url + "/api/stream")
@@ -279,7 +279,7 @@ func writtenFunctions(t *testing.T, root string) []string {
 }
 
 func TestHost_ListsAFunctionForEachRoute(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)

@@ -220,7 +220,7 @@ func TestHubTool_CopiesRunningInstances(t *testing.T) {
 		t.Run(tt.from+" to "+tt.to, func(t *testing.T) {
 			t.Parallel()
 			if i > 0 {
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			root := newRoot(t, newHub(), "", func(durableTask map[string]any) { durableTask["maxConcurrentActivityFunctions"] = 2 })
 			account := "AzureWebJobsStorage=" + azuritetest.Start(t)

@@ -187,14 +187,14 @@ func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	n := newNewcomer(t, lib)
 	t.Run("standalone", func(t *testing.T) { startStandalone(t, n.built, n.root).sells() })
 	t.Run("checks", func(t *testing.T) {
-		processtest.LeaveToFull(t)
+		processtest.SkipInShortRuns(t)
 		n.do(t, "go", "vet", "./...")
 		n.do(t, "go", "tool", "durablecheck", "./...")
 		n.do(t, "go", "test", "./...")
 		n.do(t, n.program, "hub", "verify", "testdata/histories")
 	})
 	t.Run("package below the host", func(t *testing.T) {
-		processtest.LeaveToFull(t)
+		processtest.SkipInShortRuns(t)
 		n.do(t, n.program, "package")
 		root := unzipped(t, filepath.Join(n.root, "bin", "app.zip"))
 		if err := os.WriteFile(filepath.Join(root, "local.settings.json"), []byte(`{"IsEncrypted": false, "Values": {"FUNCTIONS_WORKER_RUNTIME": "custom"}}`), 0o600); err != nil {
@@ -207,7 +207,7 @@ func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 		startHost(t, func() (string, error) { return program, nil }, root).sells()
 	})
 	t.Run("image", func(t *testing.T) {
-		processtest.LeaveToFull(t)
+		processtest.SkipInShortRuns(t)
 		image, env := imageOf(t, newNewcomer(t, lib, "--host", "container", "--storage", "embedded"))
 		program := filepath.Join(image, "app")
 		a := startStandalone(t, func() (string, error) { return program, nil }, image, append(env, "PORT=0", "DURABLE_KEY=0123456789abcdef")...)

@@ -90,7 +90,7 @@ func TestCrash_InstancesCompleteOnceWhenTheProcessIsKilledAtRandom(t *testing.T)
 		t.Run(fmt.Sprint("hub ", i), func(t *testing.T) {
 			t.Parallel()
 			if i > 0 {
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			t.Logf("DURABLE_KILLS_SEED=%d repeats the kills", seed)
 			v := newVictim(t, azuritetest.Start(t), lease, rand.New(rand.NewPCG(seed, uint64(i))))

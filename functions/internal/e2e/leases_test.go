@@ -35,7 +35,7 @@ const (
 // Processes join a hub of four partitions, leave it and are killed, with the default intervals. The test logs
 // the measured times.
 func TestLeases_AreBalancedAndTakenOver(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	for _, m := range []struct {
 		name          string

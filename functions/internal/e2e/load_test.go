@@ -33,7 +33,7 @@ func helloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
 
 // This test uses one process, because an app behind HTTP refuses starts while the storage is slow.
 func TestLoad_TwoHundredHelloSequencesAtOnceAllComplete(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
 	if err != nil {
 		t.Fatal(err)

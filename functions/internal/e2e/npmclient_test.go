@@ -71,7 +71,7 @@ func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 
 // The client itself requests all pages of a list.
 func TestStandalone_TheJavaScriptClientListsEveryPage(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	requireNPM(t)
 	modules, err := npmClient()
 	if err != nil {

@@ -55,7 +55,7 @@ func wantRefusal(t *testing.T, a *app, words ...string) {
 func TestOutage_TheAppWaitsForStorageThatIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	proxy, connection := newProxy(t, azuritetest.Start(t))
-	proxy.Leave()
+	proxy.Stop()
 	a := launchStandalone(t, sampleApp, newRoot(t, newHub(), connection, nil))
 	got := a.call(http.MethodPost, "/api/orchestrators/E1_HelloSequence", nil)
 	if got.status != http.StatusServiceUnavailable {
@@ -78,7 +78,7 @@ func TestOutage_AStorageOutageLosesNothing(t *testing.T) {
 	started := a.start("Steps", tenSteps(trace))
 	awaitStep(t, trace, 4)
 
-	proxy.Leave()
+	proxy.Stop()
 	time.Sleep(5 * time.Second) // longer than the retries of a request
 	comeBack(t, proxy)
 
@@ -89,7 +89,7 @@ func TestOutage_AStorageOutageLosesNothing(t *testing.T) {
 func newProxy(t *testing.T, connection string) (*azuritetest.Proxy, string) {
 	t.Helper()
 	p := azuritetest.NewProxy()
-	t.Cleanup(p.Leave)
+	t.Cleanup(p.Stop)
 	through, err := p.Storage(connection)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func newProxy(t *testing.T, connection string) (*azuritetest.Proxy, string) {
 // comeBack ends an outage.
 func comeBack(t *testing.T, p *azuritetest.Proxy) {
 	t.Helper()
-	if err := p.Return(); err != nil {
+	if err := p.Restart(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -120,7 +120,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 		}
 		if t.Failed() {
 			log := polled.ReplaceAllString(p.log(), "")
-			t.Logf("end of the output of %s (process %d):\n%s", filepath.Base(name), p.cmd.Process.Pid, processtest.Last(log))
+			t.Logf("end of the output of %s (process %d):\n%s", filepath.Base(name), p.cmd.Process.Pid, processtest.LastLines(log))
 		}
 	})
 	return p
@@ -191,8 +191,8 @@ func (p *program) ended() bool {
 // eventually polls until holds returns true. The work runs in other processes, so the test cannot wait for a
 // signal.
 //
-// takes is the time that leases and timers need on any machine. The limit is much longer: [patience.Most] is
-// added for slow machines.
+// takes is the time that leases and timers need on any machine. The limit is much longer: [patience.MaxWait]
+// is added for slow machines.
 func eventually(t *testing.T, takes time.Duration, what string, holds func() bool) {
 	t.Helper()
 	began := time.Now()

@@ -27,11 +27,11 @@ func TestScripts_StartRunsTheAppUntilItIsStopped(t *testing.T) {
 	startScript.Lock()
 	defer startScript.Unlock()
 	t.Run("standalone", func(t *testing.T) {
-		processtest.LeaveToFull(t)
+		processtest.SkipInShortRuns(t)
 		testStart(t, pathWithoutFunc(), "mode=standalone", "AzureWebJobsStorage="+azuritetest.Start(t))
 	})
 	t.Run("below the host", func(t *testing.T) {
-		processtest.LeaveToFull(t)
+		processtest.SkipInShortRuns(t)
 		requireFunc(t)
 		testStart(t, os.Getenv("PATH"), `mode="Functions host"`, "AzureWebJobsStorage="+azuritetest.Start(t))
 	})

@@ -14,9 +14,9 @@ import (
 )
 
 // The time in which a process is stopped does not count toward the stall timeout of an orchestrator. In a
-// running process, the worker gives up the same orchestrator.
+// running process, the worker abandons the same orchestrator.
 func TestStandalone_TheStallTimeoutExcludesTheTimeOfAStoppedProcess(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	const stallTimeout = 5 * time.Second
 	root := newRoot(t, newHub(), "", func(durableTask map[string]any) { durableTask["orchestratorStallTimeout"] = "00:00:05" })
@@ -49,7 +49,7 @@ func TestStandalone_TheStallTimeoutExcludesTheTimeOfAStoppedProcess(t *testing.T
 	}
 
 	_, ends, _ = start("running")
-	eventually(t, 60*time.Second, "the worker to give up the orchestrator", func() bool {
+	eventually(t, 60*time.Second, "the worker to abandon the orchestrator", func() bool {
 		return strings.Contains(a.log(), "orchestrator was abandoned: it does not yield")
 	})
 	if err := os.WriteFile(ends, nil, 0o600); err != nil {

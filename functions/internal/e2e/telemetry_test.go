@@ -116,7 +116,7 @@ func hostLog(t *testing.T, temp string) string {
 
 // Each line of the app has its severity in the log of the host.
 func TestHost_LogsEachLineOfTheAppWithItsSeverity(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestHost_LogsEachLineOfTheAppWithItsSeverity(t *testing.T) {
 			})
 			for _, want := range map[string][]string{"text": {`w\x61rned`}, "json": {`w\u0061rned`}}[format] {
 				if !strings.Contains(last, want) {
-					t.Errorf("the log of the host has no %s: %s", want, processtest.Last(last))
+					t.Errorf("the log of the host has no %s: %s", want, processtest.LastLines(last))
 				}
 			}
 		})
@@ -155,7 +155,7 @@ func TestHost_LogsEachLineOfTheAppWithItsSeverity(t *testing.T) {
 // With telemetryMode, the host and the app send to one receiver. The host also sends the lines of the app, unless
 // host.json turns them off.
 func TestHost_SendsItsTelemetryBesideThatOfTheApp(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	t.Run("with lines", func(t *testing.T) {
 		r := runBelowHost(t, nil)

@@ -16,7 +16,7 @@ import (
 // Below the real host, the app and `app hub why` report what instances wait for, with the lines of the app's
 // code.
 func TestHost_ReportsWhyInstancesWait(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	a := startHost(t, e2eApp, root)

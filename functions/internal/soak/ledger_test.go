@@ -156,7 +156,7 @@ func (l *ledger) quietFor() time.Duration {
 // A promise is the number of times and the order in which a store delivers events. Every store
 // applies starts and signals exactly once.
 type promise struct {
-	exact   bool // events of instances arrive once and in order, as provider.Exact says
+	exact   bool // events of instances arrive once and in order, as provider.ExactlyOnce says
 	ordered bool // events of one client arrive in order although several processes take them
 }
 

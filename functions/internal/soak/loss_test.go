@@ -23,7 +23,7 @@ import (
 // newLoss starts a soak on partition logs if the faults have the given one.
 func newLoss(t *testing.T, fault string) *soak {
 	t.Helper()
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	if !slices.Contains(chosenFaults(t), fault) {
 		t.Skipf("-soak.faults does not have %s", fault)
 	}

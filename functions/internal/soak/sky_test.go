@@ -12,7 +12,7 @@ import (
 
 // sky decides the fate of each request to the storage account.
 type sky struct {
-	fates []func(wait time.Duration) azuritetest.Fate // of single requests
+	fates []func(wait time.Duration) azuritetest.Handling // of single requests
 
 	mu       sync.Mutex // guards the fields below
 	random   *rand.Rand
@@ -29,15 +29,15 @@ type spell struct {
 }
 
 // single are the faults of single requests.
-var single = map[string]func(wait time.Duration) azuritetest.Fate{
-	"drop":  func(time.Duration) azuritetest.Fate { return azuritetest.Fate{Fault: azuritetest.Drop} },
-	"lose":  func(time.Duration) azuritetest.Fate { return azuritetest.Fate{Fault: azuritetest.DropAnswer} },
-	"cut":   func(time.Duration) azuritetest.Fate { return azuritetest.Fate{Fault: azuritetest.Cut} },
-	"twice": func(time.Duration) azuritetest.Fate { return azuritetest.Fate{Fault: azuritetest.Twice} },
-	"late":  func(wait time.Duration) azuritetest.Fate { return azuritetest.Fate{Late: wait} },
-	"hold":  func(wait time.Duration) azuritetest.Fate { return azuritetest.Fate{Hold: wait} },
-	"abandon": func(wait time.Duration) azuritetest.Fate {
-		return azuritetest.Fate{Fault: azuritetest.Abandon, Hold: wait / 100}
+var single = map[string]func(wait time.Duration) azuritetest.Handling{
+	"drop":  func(time.Duration) azuritetest.Handling { return azuritetest.Handling{Fault: azuritetest.Drop} },
+	"lose":  func(time.Duration) azuritetest.Handling { return azuritetest.Handling{Fault: azuritetest.DropResponse} },
+	"cut":   func(time.Duration) azuritetest.Handling { return azuritetest.Handling{Fault: azuritetest.Cut} },
+	"twice": func(time.Duration) azuritetest.Handling { return azuritetest.Handling{Fault: azuritetest.Twice} },
+	"late":  func(wait time.Duration) azuritetest.Handling { return azuritetest.Handling{DeliveryDelay: wait} },
+	"hold":  func(wait time.Duration) azuritetest.Handling { return azuritetest.Handling{ResponseDelay: wait} },
+	"abandon": func(wait time.Duration) azuritetest.Handling {
+		return azuritetest.Handling{Fault: azuritetest.Abandon, ResponseDelay: wait / 100}
 	},
 }
 
@@ -58,7 +58,7 @@ func newSky(seed uint64, faults []string) *sky {
 }
 
 // fate is an [azuritetest.Plan].
-func (s *sky) fate(call azuritetest.Call) (fate azuritetest.Fate) {
+func (s *sky) fate(call azuritetest.Call) (fate azuritetest.Handling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -66,14 +66,14 @@ func (s *sky) fate(call azuritetest.Call) (fate azuritetest.Fate) {
 	case s.calm:
 		return fate
 	case now.Before(s.throttle[call.Service].until) && s.random.IntN(4) > 0:
-		return azuritetest.Fate{Fault: azuritetest.Refuse}
+		return azuritetest.Handling{Fault: azuritetest.Refuse}
 	case len(s.fates) > 0 && s.random.IntN(faultEvery) == 0:
 		fate = s.fates[s.random.IntN(len(s.fates))](time.Duration(s.random.Int64N(int64(longestWait))))
 	}
 	if slow := s.slow[call.Service]; now.Before(slow.until) {
-		fate.Late += slow.latency
+		fate.DeliveryDelay += slow.latency
 	}
-	if fate.Late > 0 || fate.Hold > 0 {
+	if fate.DeliveryDelay > 0 || fate.ResponseDelay > 0 {
 		s.late++
 	}
 	return fate

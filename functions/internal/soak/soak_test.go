@@ -139,7 +139,7 @@ func TestSoak_EverythingAcknowledgedIsAppliedOnce(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			if kind != "file" { // a short run takes the store without an account
-				processtest.LeaveToFull(t)
+				processtest.SkipInShortRuns(t)
 			}
 			workers := 3
 			if kind == "file" {
@@ -213,7 +213,7 @@ func (s *soak) explain(ids []string) {
 func (s *soak) storm(ctx context.Context) {
 	s.Helper()
 	if s.store.proxy != nil {
-		s.store.proxy.Follow(s.sky.fate)
+		s.store.proxy.SetPlan(s.sky.fate)
 	}
 	var events []func(context.Context)
 	for name, event := range map[string]func(context.Context){"freeze": s.freeze, "outage": s.outage, "slow": s.slow, "throttle": s.throttle} {
@@ -268,9 +268,9 @@ func (s *soak) freeze(context.Context) {
 func (s *soak) outage(ctx context.Context) {
 	s.Helper()
 	s.spells++
-	s.store.proxy.Leave()
+	s.store.proxy.Stop()
 	pause(ctx, time.Second+time.Duration(s.random.Int64N(int64(5*time.Second))))
-	if err := s.store.proxy.Return(); err != nil {
+	if err := s.store.proxy.Restart(); err != nil {
 		s.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func (s *store) file() string { return filepath.Join(s.dir, "hub.db") }
 func (s *store) reach(t *testing.T) {
 	t.Helper()
 	s.connection, s.proxy = azuritetest.Start(t), azuritetest.NewProxy()
-	t.Cleanup(s.proxy.Leave)
+	t.Cleanup(s.proxy.Stop)
 	through, err := s.proxy.Storage(s.connection)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ var keys = management.Access{Key: "the key of this test", ReadKey: "the read key
 func newConsole(access management.Access) (*Console, *echo.Echo) {
 	front := web.New(web.Config{RoutePrefix: "api"})
 	state, draining, log := taskhub.NewReadiness(), make(chan struct{}), slog.New(slog.DiscardHandler)
-	state.Unavailable("It is broken.")
+	state.SetUnavailable("It is broken.")
 	api := management.New(management.Config{
 		Access: access, Configuration: func() management.Configuration { return management.Configuration{} },
 	}, front, state, draining, log)

@@ -22,7 +22,7 @@ func showHub(v *visit) error {
 	if v.hub.Registry != nil {
 		p.Functions = v.hub.Registry.Functions()
 	}
-	if v.console.state.Now() == nil {
+	if v.console.state.Check() == nil {
 		now, err := currentHub(v)
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ func newHubAppOn(t testing.TB, hub provider.Provider, functions ...*durable.Regi
 		}
 	})
 	state := taskhub.NewReadiness()
-	state.Ready()
+	state.SetReady()
 	draining := make(chan struct{})
 	api := management.New(management.Config{TaskHub: "MyHub", Access: management.Access{Key: theKey, ReadKey: theOther}, Configuration: func() (none management.Configuration) { return none }}, front, state, draining, logger)
 	c := New(Config{TaskHub: "MyHub", API: api, TraceURL: "https://traces.example/{traceId}/{spanId}"}, front, state, draining, logger)

@@ -130,7 +130,7 @@ func (f listFilter) query(continuation string) (durable.Query, error) {
 
 // matches reports whether an instance matches the conditions that stores cannot filter by.
 func (f listFilter) matches(s *durable.InstanceState) bool {
-	return (f.Version == "" || s.Version == f.Version) && (f.Tag == "" || statusjson.Tags(s.Tags).Have(f.Tag))
+	return (f.Version == "" || s.Version == f.Version) && (f.Tag == "" || statusjson.Tags(s.Tags).Contain(f.Tag))
 }
 
 // storeSelects reports whether the store can apply the complete filter.

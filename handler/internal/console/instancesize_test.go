@@ -83,7 +83,7 @@ func TestInstances_APageCostsTheSameInAHubOfAnySize(t *testing.T) {
 }
 
 func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
-	processtest.LeaveToFull(t)
+	processtest.SkipInShortRuns(t)
 	const sent = 50_000
 	a := newHubApp(t, durable.Orchestrator("Sends", func(ctx *durable.Context, _ durable.Void) (string, error) {
 		for range sent {

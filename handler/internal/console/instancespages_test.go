@@ -138,10 +138,10 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	b.Do(browsertest.See(`//dd/span[.="Suspended"]`))
 	do("resume", "Resume the instance", "will be resumed")
 	b.Do(browsertest.See(`//dd/span[.="Running"]`))
-	b.Agree()
+	b.AcceptConfirm()
 	do("terminate", "Terminate the instance", "will be terminated")
 	b.Do(browsertest.See(`//dd/span[.="Terminated"]`))
-	b.Agree()
+	b.AcceptConfirm()
 	do("purge", "Purge the instance", "Instance order-7 is purged.")
 
 	a.start(t, "Fail", "f", "{}", "Failed")
@@ -149,7 +149,7 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	b.CheckPage("instance-failed")
 	do("rewind", "Rewind the instance", "will be rewound")
 	b.Do(chromedp.Navigate(a.url+"/instance?id=nobody"), browsertest.See(`//*[@role="alert"][contains(.,"There is no instance")]`))
-	b.Said() // reports status 404
+	b.ConsoleMessages() // reports status 404
 }
 
 func TestInstance_ReadOnlyInABrowser(t *testing.T) {

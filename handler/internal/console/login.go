@@ -23,7 +23,7 @@ func showLogin(v *visit) error {
 
 // login starts a session. Its form needs no token, because only a caller with the key can use it.
 func login(v *visit) error {
-	right := v.console.cfg.API.Access.Of(v.value("code"))
+	right := v.console.cfg.API.Access.RightOf(v.value("code"))
 	if right == management.NoRight {
 		v.status = http.StatusForbidden
 		return v.page("login", "Sign in", "The key is not valid.")

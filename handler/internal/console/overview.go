@@ -32,10 +32,10 @@ type overview struct {
 
 // A hubNow is the current state of the hub, without its instances.
 type hubNow struct {
-	Health management.HealthPayload
-	Load   *management.ScalePayload // nil if the hub does not report it
-	IsSole bool                     // no other process can use the hub
-	Usage  *usage                   // use of the storage by this process; nil if the hub does not count it
+	Health         management.HealthPayload
+	Load           *management.ScalePayload // nil if the hub does not report it
+	IsSingleWorker bool                     // no other process can use the hub
+	Usage          *usage                   // use of the storage by this process; nil if the hub does not count it
 }
 
 // Warnings returns the problems that the health check does not include.
@@ -86,8 +86,8 @@ func currentHub(v *visit) (hubNow, error) {
 		return n, err
 	}
 	n.Load = load
-	if sole, ok := v.hub.Hub.Hub.(provider.Sole); ok {
-		n.IsSole = sole.IsSole()
+	if sole, ok := v.hub.Hub.Hub.(provider.SingleWorker); ok {
+		n.IsSingleWorker = sole.IsSingleWorker()
 	}
 	if reporter, ok := v.hub.Hub.Hub.(provider.UsageReporter); ok {
 		if parts := reporter.Usage(); len(parts) > 0 {

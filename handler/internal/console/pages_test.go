@@ -65,7 +65,7 @@ func onEachHub(t *testing.T, test func(t *testing.T, change func(*handler.Config
 	})
 	t.Run("azure", func(t *testing.T) {
 		t.Parallel()
-		processtest.LeaveToFull(t)
+		processtest.SkipInShortRuns(t)
 		test(t, func(cfg *handler.Config) {
 			var err error
 			if cfg.Connection, err = azurestorage.ParseConnectionString(azuritetest.Start(t)); err != nil {
@@ -127,7 +127,7 @@ func TestConsole_SignsInByKeyboard(t *testing.T) {
 	b.Do(chromedp.Navigate(a.url+"/entities"), browsertest.See(`//h1[.="Sign in"]`))
 	b.CheckPage("login")
 	b.Do(chromedp.KeyEvent("not the key"), chromedp.KeyEvent(kb.Enter), browsertest.See(`//*[@role="alert"][.="The key is not valid."]`))
-	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
+	if said := b.ConsoleMessages(); len(said) != 1 || !strings.Contains(said[0], "403") {
 		t.Errorf("a wrong key: the browser's console says %q", said)
 	}
 	b.CheckPage("login-wrong")

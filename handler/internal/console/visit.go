@@ -188,7 +188,7 @@ func (v *visit) answer(r *route) error {
 		}
 	}
 	if !r.always {
-		if err := v.console.state.Await(v.Request().Context(), management.StartPatience); err != nil {
+		if err := v.console.state.Await(v.Request().Context(), management.StartupTimeout); err != nil {
 			return err
 		}
 	}
@@ -261,7 +261,7 @@ func (v *visit) stream(r *route) error {
 		return v.NoContent(http.StatusUnauthorized)
 	}
 	end := time.Now().Add(streamTime)
-	isWrapped := w.SetWriteDeadline(end.Add(web.AnswerTime)) != nil
+	isWrapped := w.SetWriteDeadline(end.Add(web.AnswerTimeout)) != nil
 	h := v.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // asks proxies not to buffer events

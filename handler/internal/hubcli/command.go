@@ -227,7 +227,7 @@ func (c command) filtersLocally() bool { return c.flags.name != "" || len(c.flag
 // by.
 func (c command) matches(one instance) bool {
 	return (c.flags.name == "" || strings.EqualFold(one.Name, c.flags.name)) &&
-		!slices.ContainsFunc(c.flags.tags, func(tag string) bool { return !one.Tags.Have(tag) })
+		!slices.ContainsFunc(c.flags.tags, func(tag string) bool { return !one.Tags.Contain(tag) })
 }
 
 // checkNamed returns an error if the flags select instances and the named instance does not match them.
@@ -437,7 +437,7 @@ func (c command) repair() error {
 }
 
 // unrepaired returns an error if problems remain.
-func (c command) unrepaired(r Repaired) error {
+func (c command) unrepaired(r RepairResult) error {
 	open, possible := 0, 0
 	for _, p := range r.Problems {
 		if !p.Repaired {
@@ -465,7 +465,7 @@ func (c command) backup() error {
 		return usageError(c.args[0] + " exists; name a new file")
 	}
 	done, err := c.program.Backup(c.ctx, CopyRequest{To: path, Wait: c.flags.wait, IgnoreHidden: c.flags.ignoreHidden, Progress: c.tell})
-	if errors.Is(err, ErrAskApp) {
+	if errors.Is(err, ErrUseManagementAPI) {
 		done, err = c.backupByApp(path)
 	}
 	if err != nil {
@@ -479,13 +479,13 @@ func (c command) backup() error {
 }
 
 // backupByApp lets the running app write the backup.
-func (c command) backupByApp(path string) (done BackedUp, err error) {
+func (c command) backupByApp(path string) (done BackupResult, err error) {
 	defer c.working("backing up")()
 	a, err := c.request(http.MethodPost, []string{"backup"}, url.Values{"path": {path}}, nil, nil)
 	if err != nil {
 		return done, err
 	}
-	return decode[BackedUp](a)
+	return decode[BackupResult](a)
 }
 
 func (c command) copyHub() error {

@@ -44,16 +44,16 @@ type CopyRequest struct {
 	Progress     func(string) // reports progress
 }
 
-// BackedUp is the result of a backup: the file, its size, and how many seconds no worker could use the
-// hub.
-type BackedUp struct {
+// BackupResult is the result of a backup: the file, its size, and how many seconds no worker could use
+// the hub.
+type BackupResult struct {
 	Path  string  `json:"backup"`
 	Bytes int64   `json:"bytes"`
 	Pause float64 `json:"pauseSeconds"`
 }
 
-// ErrAskApp is returned by [Program.Backup] if the management API must write the backup.
-var ErrAskApp = errors.New("the management API writes the backup")
+// ErrUseManagementAPI is returned by [Program.Backup] if the management API must write the backup.
+var ErrUseManagementAPI = errors.New("the management API writes the backup")
 
 // A DeleteRequest describes the deletion of a hub.
 type DeleteRequest struct {
@@ -61,15 +61,15 @@ type DeleteRequest struct {
 	Warn  func(string) // warns of the consequences
 }
 
-// Compacted is the result of a compaction: the hub or file, and its sizes in bytes.
-type Compacted struct {
+// CompactResult is the result of a compaction: the hub or file, and its sizes in bytes.
+type CompactResult struct {
 	Path   string `json:"compacted"`
 	Before int64  `json:"bytesBefore"`
 	After  int64  `json:"bytesAfter"`
 }
 
-// Repaired is the result of a search for damage and of the repair.
-type Repaired struct {
+// RepairResult is the result of a search for damage and of the repair.
+type RepairResult struct {
 	Hub      string          `json:"hub"`
 	Blobs    [][]string      `json:"-"` // table of the existing blobs
 	Report   any             `json:"report"`
@@ -98,15 +98,15 @@ type Program struct {
 	// Delete deletes the hub and returns its name.
 	Delete func(ctx context.Context, r DeleteRequest) (string, error)
 	// Compact makes the hub as small as possible.
-	Compact func(ctx context.Context) (Compacted, error)
+	Compact func(ctx context.Context) (CompactResult, error)
 	// Repair searches the hub for damage. With apply it repairs what it can. It may return a partial
 	// result together with an error.
-	Repair func(ctx context.Context, apply bool) (Repaired, error)
+	Repair func(ctx context.Context, apply bool) (RepairResult, error)
 	// Copy copies a hub and returns the counts. They are printed as JSON, or as text with String.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
-	// Backup writes a backup of the hub into a new local file. It returns [ErrAskApp] if the hub is in
-	// a local file.
-	Backup func(ctx context.Context, r CopyRequest) (BackedUp, error)
+	// Backup writes a backup of the hub into a new local file. It returns [ErrUseManagementAPI] if the
+	// hub is in a local file.
+	Backup func(ctx context.Context, r CopyRequest) (BackupResult, error)
 	// Verify returns an error if a history does not match the program's orchestrators. The history is
 	// in the JSON of the management API. It is nil if the program has no orchestrators.
 	Verify func(history []byte) error

@@ -332,11 +332,11 @@ func transcript(t *testing.T, command string) string {
 			r.Warn("a worker uses the task hub")
 			return "task hub Hub", nil
 		},
-		Compact: func(context.Context) (hubcli.Compacted, error) {
-			return hubcli.Compacted{Path: "/app/.durable-Hub.db", Before: 123_456_789, After: 1_234_567}, nil
+		Compact: func(context.Context) (hubcli.CompactResult, error) {
+			return hubcli.CompactResult{Path: "/app/.durable-Hub.db", Before: 123_456_789, After: 1_234_567}, nil
 		},
-		Repair: func(_ context.Context, apply bool) (hubcli.Repaired, error) {
-			return hubcli.Repaired{
+		Repair: func(_ context.Context, apply bool) (hubcli.RepairResult, error) {
+			return hubcli.RepairResult{
 				Hub: "task hub Hub", Report: map[string]bool{"applied": apply}, Blobs: [][]string{{"PARTITION", "LOG"}, {"0", "2 blobs, 0.1 MB"}},
 				Problems: []hubcli.RepairProblem{
 					{What: "hub.json is missing", Lost: "nothing", Repair: "creates hub.json", Repaired: apply},
@@ -351,15 +351,15 @@ func transcript(t *testing.T, command string) string {
 			r.Progress(fmt.Sprintf("from %s to %s, hub %q, wait %v, ignore hidden %v", r.From, r.To, r.TaskHub, r.Wait, r.IgnoreHidden))
 			return copied{7}, nil
 		},
-		Backup: func(_ context.Context, r hubcli.CopyRequest) (hubcli.BackedUp, error) {
+		Backup: func(_ context.Context, r hubcli.CopyRequest) (hubcli.BackupResult, error) {
 			switch r.To {
 			case "/backups/local.db":
-				return hubcli.BackedUp{}, hubcli.ErrAskApp
+				return hubcli.BackupResult{}, hubcli.ErrUseManagementAPI
 			case "/backups/busy.db":
-				return hubcli.BackedUp{}, &hubcli.UnavailableError{Err: errors.New("the task hub is in use by a worker")}
+				return hubcli.BackupResult{}, &hubcli.UnavailableError{Err: errors.New("the task hub is in use by a worker")}
 			}
 			r.Progress(fmt.Sprintf("wait %v, ignore hidden %v", r.Wait, r.IgnoreHidden))
-			return hubcli.BackedUp{Path: r.To, Bytes: 7_654_321, Pause: 2.5}, nil
+			return hubcli.BackupResult{Path: r.To, Bytes: 7_654_321, Pause: 2.5}, nil
 		},
 		Verify: func(text []byte) error {
 			if string(text) == "[]" {

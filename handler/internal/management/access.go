@@ -40,8 +40,8 @@ const (
 // String returns the name of r.
 func (r Right) String() string { return [...]string{"none", "read", "write"}[r] }
 
-// Of returns the right of a caller that sends key, which may be "".
-func (a Access) Of(key string) Right {
+// RightOf returns the right of a caller that sends key, which may be "".
+func (a Access) RightOf(key string) Right {
 	write, read := sameSecret(key, a.Key), sameSecret(key, a.ReadKey)
 	switch {
 	case a.open() || write:
@@ -57,7 +57,7 @@ func (a Access) open() bool { return a.Key == "" }
 
 // of returns the right of the sender of a request.
 func (a Access) of(r *http.Request) Right {
-	return max(a.Of(web.ParseQuery(r.URL.RawQuery).Text("code")), a.Of(r.Header.Get(headerKey)))
+	return max(a.RightOf(web.ParseQuery(r.URL.RawQuery).Text("code")), a.RightOf(r.Header.Get(headerKey)))
 }
 
 // bearer is the scheme of the Authorization header that may contain the caller's key.
@@ -69,7 +69,7 @@ func (a Access) reads(r *http.Request) bool {
 	if !strings.EqualFold(scheme, bearer) {
 		token = ""
 	}
-	return max(a.of(r), a.Of(strings.TrimSpace(token))) >= Read
+	return max(a.of(r), a.RightOf(strings.TrimSpace(token))) >= Read
 }
 
 // full reports whether a request has a key that permits its method.

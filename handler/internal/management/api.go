@@ -152,7 +152,7 @@ func (m *API) route(c echo.Context) (*Route, pathValues) {
 		}
 		if path, ok := m.Routes[i].Match(segments); ok {
 			if name := m.Routes[i].chosen; name != "" && m.cfg.BehindHost {
-				path[name] = web.MendSlashes(r, path[name])
+				path[name] = web.RestoreSlashes(r, path[name])
 			}
 			return &m.Routes[i], path
 		}
@@ -225,8 +225,8 @@ func setUnreadable(c echo.Context, n int) {
 }
 
 const (
-	// StartPatience limits how long a request waits while the app starts.
-	StartPatience = 10 * time.Second
+	// StartupTimeout limits how long a request waits while the app starts.
+	StartupTimeout = 10 * time.Second
 )
 
 // Gate answers GET / at once in every state. The host takes an answer as the sign that the handler is
@@ -242,7 +242,7 @@ func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
 		if m.needsNoHub(c) {
 			return next(c)
 		}
-		if err := m.state.Await(r.Context(), StartPatience); err != nil {
+		if err := m.state.Await(r.Context(), StartupTimeout); err != nil {
 			return m.forCaller(r, err)
 		}
 		return next(c)
@@ -281,7 +281,7 @@ func (m *API) alive(c echo.Context) error {
 		Status string `json:"status"`
 		Reason string `json:"reason,omitempty"`
 	}{Status: "ready"}
-	if err := m.state.Now(); err != nil {
+	if err := m.state.Check(); err != nil {
 		body.Status, body.Reason = "unavailable", m.forCaller(c.Request(), err).Error()
 	}
 	return web.WriteJSON(c, http.StatusOK, body)
@@ -436,7 +436,7 @@ func (m *API) Scale(ctx context.Context) (*ScalePayload, error) { return m.load.
 // Configuration returns all settings and their sources, with secrets masked.
 func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
 
-// Health returns the state of the app. It checks the storage, at most once per [CheckEvery].
+// Health returns the state of the app. It checks the storage, at most once per [CheckInterval].
 func (m *API) Health(ctx context.Context) HealthPayload {
 	if reason := m.unready(ctx); reason != "" {
 		return HealthPayload{Status: statusUnavailable, Reasons: []string{reason}}
@@ -461,7 +461,7 @@ func (m *API) unready(ctx context.Context) string {
 		return "The app is stopping."
 	default:
 	}
-	if err := m.state.Now(); err != nil {
+	if err := m.state.Check(); err != nil {
 		return err.Error()
 	}
 	if m.checkup == nil {

@@ -147,10 +147,10 @@ const (
 	statusUnavailable = "unavailable"
 )
 
-// Readiness requests check the storage at most once per CheckEvery, for at most CheckTime.
+// Readiness requests check the storage at most once per CheckInterval, for at most CheckTimeout.
 const (
-	CheckEvery = 5 * time.Second
-	CheckTime  = 5 * time.Second
+	CheckInterval = 5 * time.Second
+	CheckTimeout  = 5 * time.Second
 )
 
 // A checkup caches the result of the last check of a hub.
@@ -166,8 +166,8 @@ type checkup struct {
 func (u *checkup) now(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.at.IsZero() || time.Since(u.at) >= CheckEvery {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CheckTime)
+	if u.at.IsZero() || time.Since(u.at) >= CheckInterval {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CheckTimeout)
 		defer cancel()
 		u.err, u.at = u.check(ctx), time.Now()
 	}

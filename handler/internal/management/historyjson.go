@@ -189,7 +189,7 @@ func (s *shape) origin(scheduling history.Event) {
 // ticksJSON formats t like Newtonsoft.Json formats a UTC DateTime: with a precision of 100 ns, without
 // trailing zeros.
 func ticksJSON(t time.Time) string {
-	s := history.Ticks(t).Format("2006-01-02T15:04:05.0000000")
+	s := history.TruncateToTicks(t).Format("2006-01-02T15:04:05.0000000")
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "Z"
 }
 

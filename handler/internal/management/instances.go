@@ -163,7 +163,7 @@ func PayloadJSON(stored *string) json.RawMessage {
 		return json.RawMessage("null")
 	case strings.TrimSpace(*stored) == "":
 		return json.RawMessage(`""`)
-	case json.Valid([]byte(*stored)) && !web.TooDeep([]byte(*stored)) && utf8.ValidString(*stored):
+	case json.Valid([]byte(*stored)) && !web.IsTooDeep([]byte(*stored)) && utf8.ValidString(*stored):
 		return json.RawMessage(*stored)
 	}
 	text, err := jsontext.Marshal(*stored)

@@ -67,10 +67,10 @@ func reasonJSON(r durable.Reason) statusjson.Reason {
 	if r.TaskID >= 0 {
 		reason.TaskID = &r.TaskID
 	}
-	if p := r.Place; p != nil {
-		reason.Place = &statusjson.Place{Owner: p.Owner, Before: p.Before, IsExact: p.IsExact, StartMissing: p.StartMissing}
+	if p := r.QueuePosition; p != nil {
+		reason.QueuePosition = &statusjson.QueuePosition{Owner: p.Owner, MessagesAhead: p.MessagesAhead, IsExact: p.IsExact, StartMissing: p.StartMissing}
 		if p.Partition >= 0 {
-			reason.Place.Partition = &p.Partition
+			reason.QueuePosition.Partition = &p.Partition
 		}
 	}
 	for _, id := range r.InstanceIDs {

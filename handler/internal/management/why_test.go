@@ -15,16 +15,16 @@ func TestWhy_HasThePlaceOfAnInstanceThatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		place *durable.Place
+		place *durable.QueuePosition
 		want  string
 	}{
 		{"none is known", nil, ""},
-		{"a hub without partitions", &durable.Place{Partition: -1, Before: 7, IsExact: true}, `{"messagesBefore":7,"isExact":true}`},
-		{"a partition that nobody has", &durable.Place{Partition: 0, Before: 3}, `{"partition":0,"messagesBefore":3,"isExact":false}`},
-		{"a start message that is missing", &durable.Place{Partition: 0, StartMissing: true}, `{"partition":0,"messagesBefore":0,"isExact":false,"startMissing":true}`},
-		{"a partition of a worker", &durable.Place{Partition: 2, Owner: "w1", Before: 0, IsExact: true}, `{"partition":2,"owner":"w1","messagesBefore":0,"isExact":true}`},
+		{"a hub without partitions", &durable.QueuePosition{Partition: -1, MessagesAhead: 7, IsExact: true}, `{"messagesBefore":7,"isExact":true}`},
+		{"a partition that nobody has", &durable.QueuePosition{Partition: 0, MessagesAhead: 3}, `{"partition":0,"messagesBefore":3,"isExact":false}`},
+		{"a start message that is missing", &durable.QueuePosition{Partition: 0, StartMissing: true}, `{"partition":0,"messagesBefore":0,"isExact":false,"startMissing":true}`},
+		{"a partition of a worker", &durable.QueuePosition{Partition: 2, Owner: "w1", MessagesAhead: 0, IsExact: true}, `{"partition":2,"owner":"w1","messagesBefore":0,"isExact":true}`},
 	} {
-		b, err := json.Marshal(reasonJSON(durable.Reason{Kind: durable.ReasonNotStarted, TaskID: -1, Place: c.place}))
+		b, err := json.Marshal(reasonJSON(durable.Reason{Kind: durable.ReasonNotStarted, TaskID: -1, QueuePosition: c.place}))
 		if err != nil {
 			t.Fatal(err)
 		}

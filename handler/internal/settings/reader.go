@@ -78,7 +78,7 @@ func (r *Reader[C]) objectsOf(row *Row[C]) {
 
 // row reads one setting.
 func (r *Reader[C]) row(row *Row[C], cfg *C) {
-	if text := row.onPlanOf(r.plan); text != "" && row.Inert == "" {
+	if text := row.onPlanOf(r.plan); text != "" && row.NeverEffective == "" {
 		s := Setting{path: row.FullPath(), kind: kindString, Text: text, Source: "default on the " + r.plan.String() + " plan"}
 		r.take(row, row.FullPath(), s, cfg)
 	}
@@ -88,14 +88,14 @@ func (r *Reader[C]) row(row *Row[C], cfg *C) {
 		s, ok := r.lookup(row, path)
 		switch {
 		case !ok:
-		case row.Inert != "":
-			r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.Inert)
+		case row.NeverEffective != "":
+			r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.NeverEffective)
 		case counts != "":
 			r.Notice("The setting %s has no effect (%s): %s is set.", path, s.Source, counts)
 		case r.take(row, path, s, cfg):
 			counts = path
-			if row.Off != nil && row.Off(cfg) != "" {
-				r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.Off(cfg))
+			if row.NoEffect != nil && row.NoEffect(cfg) != "" {
+				r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.NoEffect(cfg))
 			}
 			if strings.HasPrefix(path, FlatPath+".") {
 				r.Notice("The setting %s is read as %s (%s), its path since version 2 of the host.", path, row.FullPath(), s.Source)

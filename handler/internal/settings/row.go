@@ -22,11 +22,11 @@ type Row[C any] struct {
 	Path     string
 	Absolute bool
 
-	// Older lists former names in the same object. Flat is the name directly below a top-level
-	// durableTask, in the schema of version 1 of the host (Options/DurableTaskOptions.cs of the
-	// extension's version 1).
-	Older []string
-	Flat  string
+	// FormerNames lists former names in the same object. FlatName is the name directly below a
+	// top-level durableTask, in the schema of version 1 of the host (Options/DurableTaskOptions.cs of
+	// the extension's version 1).
+	FormerNames []string
+	FlatName    string
 
 	// Values validates a value and stores it in the configuration.
 	Values Values[C]
@@ -34,23 +34,24 @@ type Row[C any] struct {
 	// Check, if not nil, validates the value in context, after it is stored.
 	Check func(cfg *C, path string, s Setting) error
 
-	// Initial describes the default in Markdown. OnPlan holds the different defaults of hosting plans.
-	Initial string
-	OnPlan  map[Plan]string
+	// Default describes the default in Markdown. PlanDefaults holds the different defaults of hosting
+	// plans.
+	Default      string
+	PlanDefaults map[Plan]string
 
 	// Get returns the setting's value in a configuration: a string, bool, int, time.Duration or
 	// fmt.Stringer.
 	Get func(cfg *C) any
 
-	// Does describes the setting, as a phrase in Markdown.
-	Does string
+	// Description describes the setting, as a phrase in Markdown.
+	Description string
 
-	// Inert is the reason why the setting never has an effect, or "".
-	Inert string
+	// NeverEffective is the reason why the setting never has an effect, or "".
+	NeverEffective string
 
-	// Off, if not nil, returns the reason why the setting has no effect in a configuration, or "". It
-	// may use only settings of preceding rows.
-	Off func(cfg *C) string
+	// NoEffect, if not nil, returns the reason why the setting has no effect in a configuration, or "".
+	// It may use only settings of preceding rows.
+	NoEffect func(cfg *C) string
 }
 
 // FullPath returns the complete path of the setting in host.json.
@@ -65,11 +66,11 @@ func (row *Row[C]) FullPath() string {
 func (row *Row[C]) places() []string {
 	path := row.FullPath()
 	places := []string{path}
-	for _, name := range row.Older {
+	for _, name := range row.FormerNames {
 		places = append(places, path[:strings.LastIndexByte(path, '.')+1]+name)
 	}
-	if row.Flat != "" {
-		places = append(places, FlatPath+"."+row.Flat)
+	if row.FlatName != "" {
+		places = append(places, FlatPath+"."+row.FlatName)
 	}
 	return places
 }
@@ -78,10 +79,10 @@ func (row *Row[C]) places() []string {
 // inherits the defaults of Consumption
 // (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs).
 func (row *Row[C]) onPlanOf(p Plan) string {
-	if text := row.OnPlan[p]; text != "" || p != PlanFlex {
+	if text := row.PlanDefaults[p]; text != "" || p != PlanFlex {
 		return text
 	}
-	return row.OnPlan[PlanConsumption]
+	return row.PlanDefaults[PlanConsumption]
 }
 
 // An EffectiveSetting is the value of a setting and its source.
@@ -97,7 +98,7 @@ func Effective[C any](rows []Row[C], cfg *C, sources map[string]string) []Effect
 	var out []EffectiveSetting
 	for i := range rows {
 		row := &rows[i]
-		if row.Inert != "" || row.Get == nil {
+		if row.NeverEffective != "" || row.Get == nil {
 			continue
 		}
 		source := "default"
@@ -141,9 +142,9 @@ func HostSchema[C any](rows []Row[C]) ([]byte, error) {
 	}
 	for _, row := range rows {
 		n := row.Values.schema()
-		n["description"] = plainText(Sentence(row.Does) + " Default: " + row.Initial + ".")
-		if row.Inert != "" {
-			n["description"] = plainText("No effect: " + row.Inert + ".")
+		n["description"] = plainText(Sentence(row.Description) + " Default: " + row.Default + ".")
+		if row.NeverEffective != "" {
+			n["description"] = plainText("No effect: " + row.NeverEffective + ".")
 		}
 		if row.FullPath() == "version" {
 			n["const"] = "2.0"
@@ -151,7 +152,7 @@ func HostSchema[C any](rows []Row[C]) ([]byte, error) {
 		names := strings.Split(row.FullPath(), ".")
 		object := schemaObject(root, names[:len(names)-1])
 		object[names[len(names)-1]] = n
-		for _, name := range row.Older {
+		for _, name := range row.FormerNames {
 			older := row.Values.schema()
 			older["description"], older["deprecated"] = "An older name of "+LastName(row.Path)+".", true
 			object[name] = older

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
-// Values describes the allowed values of a setting: [Text], [Whole], [Bool], [Choice], [Span] or
+// Values describes the allowed values of a setting: [Text], [Integer], [Bool], [Choice], [TimeSpan] or
 // [List].
 type Values[C any] interface {
 	// take validates s, the setting at path, and stores its value in cfg. The error contains the path,
@@ -35,8 +35,9 @@ type Text[C any] struct {
 	// Resolved replaces %NAME% in the value with the setting NAME.
 	Resolved bool
 
-	// Want, if not nil, returns "" for an allowed value, otherwise a description of the allowed values.
-	Want func(value string) string
+	// Mismatch, if not nil, returns "" for an allowed value, otherwise a description of the allowed
+	// values.
+	Mismatch func(value string) string
 
 	// Hidden omits an invalid value from the error, because it may be a secret.
 	Hidden bool
@@ -64,8 +65,8 @@ func (k Text[C]) take(r *Reader[C], path string, s Setting, cfg *C) error {
 	if value == "" && k.EmptyIsUnset {
 		return errUnset
 	}
-	if k.Want != nil {
-		if want := k.Want(value); want != "" {
+	if k.Mismatch != nil {
+		if want := k.Mismatch(value); want != "" {
 			if k.Hidden {
 				return fmt.Errorf("%s has a value that may be a secret and is not shown; want %s (%s)", path, want, s.Source)
 			}
@@ -104,30 +105,30 @@ func (k Text[C]) schema() Schema {
 // settingName matches the name of a setting, such as a connection.
 var settingName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`)
 
-// WantSettingName returns "" for the name of a setting, otherwise a description of such names. It
+// CheckSettingName returns "" for the name of a setting, otherwise a description of such names. It
 // rejects keys and connection strings, which users often enter instead of the name of their setting:
 // names appear in URLs and errors.
-func WantSettingName(value string) string {
+func CheckSettingName(value string) string {
 	if settingName.MatchString(value) && secrets.Mask(value) == value {
 		return ""
 	}
 	return "the name of a setting: letters, digits and _ . : -"
 }
 
-// Whole allows a whole number. A string of digits is a number, too, as in .NET configuration, where
+// Integer allows a whole number. A string of digits is a number, too, as in .NET configuration, where
 // every value is text.
-type Whole[C any] struct {
+type Integer[C any] struct {
 	Low, High int
 	Set       func(cfg *C, n int)
 
-	// Most, if not nil, returns the effective upper limit for a configuration, at most High.
-	Most func(cfg *C) int
+	// Max, if not nil, returns the effective upper limit for a configuration, at most High.
+	Max func(cfg *C) int
 }
 
-func (k Whole[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
+func (k Integer[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
 	high := k.High
-	if k.Most != nil {
-		high = k.Most(cfg)
+	if k.Max != nil {
+		high = k.Max(cfg)
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(s.Text))
 	if err != nil || n < k.Low || n > high || s.kind != kindNumber && s.kind != kindString {
@@ -140,9 +141,9 @@ func (k Whole[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
 }
 
 // Allowed implements [Values].
-func (k Whole[C]) Allowed() string { return fmt.Sprintf("%d to %d", k.Low, k.High) }
+func (k Integer[C]) Allowed() string { return fmt.Sprintf("%d to %d", k.Low, k.High) }
 
-func (k Whole[C]) schema() Schema {
+func (k Integer[C]) schema() Schema {
 	return Schema{"type": "integer", "minimum": k.Low, "maximum": k.High}
 }
 
@@ -196,13 +197,13 @@ func (k Choice[C]) schema() Schema {
 	return Schema{"type": "string", "enum": k.Names}
 }
 
-// Span allows a time span in the format of .NET's TimeSpan.
-type Span[C any] struct {
+// TimeSpan allows a time span in the format of .NET's TimeSpan.
+type TimeSpan[C any] struct {
 	Low, High time.Duration
 	Set       func(cfg *C, d time.Duration)
 }
 
-func (k Span[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
+func (k TimeSpan[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
 	d, err := ParseTimeSpan(s.Text)
 	if err != nil || d < k.Low || d > k.High || s.kind != kindString {
 		return s.wrong(path, spanRange(k.Low, k.High))
@@ -214,11 +215,11 @@ func (k Span[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
 }
 
 // Allowed implements [Values].
-func (k Span[C]) Allowed() string {
+func (k TimeSpan[C]) Allowed() string {
 	return fmt.Sprintf("`%s` to `%s`", shortTimeSpan(k.Low), shortTimeSpan(k.High))
 }
 
-func (Span[C]) schema() Schema {
+func (TimeSpan[C]) schema() Schema {
 	return Schema{"type": "string", "pattern": `^(\d+\.)?\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,7})?)?$`}
 }
 
@@ -236,8 +237,8 @@ type List[C any] struct {
 	Item  Schema
 	Words string
 
-	// Each stores an element. It returns false if the element is not allowed.
-	Each func(cfg *C, s Setting) bool
+	// Store stores an element. It returns false if the element is not allowed.
+	Store func(cfg *C, s Setting) bool
 }
 
 func (k List[C]) take(r *Reader[C], path string, s Setting, cfg *C) error {
@@ -246,7 +247,7 @@ func (k List[C]) take(r *Reader[C], path string, s Setting, cfg *C) error {
 		return s.wrong(path, want)
 	}
 	for _, element := range r.found.children(path) {
-		if element.kind != kindString && element.kind != kindNumber || !k.Each(cfg, element) {
+		if element.kind != kindString && element.kind != kindNumber || !k.Store(cfg, element) {
 			return fmt.Errorf("%s contains %s; want %s (%s)", path, element.literal(), want, element.Source)
 		}
 	}

@@ -30,8 +30,8 @@ type Status[E any] struct {
 // Tags are the tags of an instance.
 type Tags map[string]string
 
-// Have reports whether t contains the tag in text: NAME with any value, or NAME=VALUE.
-func (t Tags) Have(text string) bool {
+// Contain reports whether t contains the tag in text: NAME with any value, or NAME=VALUE.
+func (t Tags) Contain(text string) bool {
 	name, want, valued := strings.Cut(text, "=")
 	value, ok := t[strings.TrimSpace(name)]
 	return ok && (!valued || value == strings.TrimSpace(want))

@@ -30,15 +30,15 @@ type Reason struct {
 	RunsHere     *bool  `json:"runsHere,omitempty"` // of an activity, if the app's worker knows
 	RunningSince string `json:"runningSince,omitempty"`
 
-	Place *Place `json:"place,omitempty"` // of an instance that has not started, if the hub reports it
+	QueuePosition *QueuePosition `json:"place,omitempty"` // of an instance that has not started, if the hub reports it
 }
 
-// A Place is the position of an instance that has not started.
-type Place struct {
-	Partition *int   `json:"partition,omitempty"` // nil in a hub without partitions
-	Owner     string `json:"owner,omitempty"`     // the worker that owns the partition, or ""
-	Before    int    `json:"messagesBefore"`
-	IsExact   bool   `json:"isExact"` // Before is exact, not an estimate
+// A QueuePosition is the position of an instance that has not started.
+type QueuePosition struct {
+	Partition     *int   `json:"partition,omitempty"` // nil in a hub without partitions
+	Owner         string `json:"owner,omitempty"`     // the worker that owns the partition, or ""
+	MessagesAhead int    `json:"messagesBefore"`
+	IsExact       bool   `json:"isExact"` // MessagesAhead is exact, not an estimate
 
 	StartMissing bool `json:"startMissing,omitempty"` // the start message seems to be missing
 }

@@ -39,19 +39,19 @@ type Client struct {
 }
 
 var (
-	_ provider.Client       = Client{}
-	_ provider.Purger       = Client{}
-	_ provider.Rewinder     = Client{}
-	_ provider.Placer       = Client{}
-	_ provider.Tracker      = Client{}
-	_ provider.LoadReporter = Client{}
-	_ provider.Primary      = Client{}
-	_ provider.Follower     = Client{}
-	_ provider.Awaiter      = Client{}
-	_ provider.Checker      = Client{}
+	_ provider.Client          = Client{}
+	_ provider.Purger          = Client{}
+	_ provider.Rewinder        = Client{}
+	_ provider.QueuePositioner = Client{}
+	_ provider.Tracker         = Client{}
+	_ provider.LoadReporter    = Client{}
+	_ provider.Primary         = Client{}
+	_ provider.Follower        = Client{}
+	_ provider.Awaiter         = Client{}
+	_ provider.Checker         = Client{}
 
-	_ provider.UndecodableKeeper = Client{}
-	_ provider.PartitionReporter = Client{}
+	_ provider.UndecodableReporter = Client{}
+	_ provider.PartitionReporter   = Client{}
 )
 
 // StartInstance implements [provider.Client].
@@ -147,13 +147,13 @@ func (c Client) Rewind(ctx context.Context, id, reason string) error {
 	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
 }
 
-// Place implements [provider.Placer].
-func (c Client) Place(ctx context.Context, id string) (provider.Place, error) {
-	placer, ok := c.Hub.(provider.Placer)
+// QueuePosition implements [provider.QueuePositioner].
+func (c Client) QueuePosition(ctx context.Context, id string) (provider.QueuePosition, error) {
+	placer, ok := c.Hub.(provider.QueuePositioner)
 	if !ok {
-		return provider.Place{}, provider.ErrNotSupported
+		return provider.QueuePosition{}, provider.ErrNotSupported
 	}
-	return bounded(ctx, func(ctx context.Context) (provider.Place, error) { return placer.Place(ctx, id) })
+	return bounded(ctx, func(ctx context.Context) (provider.QueuePosition, error) { return placer.QueuePosition(ctx, id) })
 }
 
 // Tracking implements [provider.Tracker].
@@ -205,17 +205,17 @@ func (c Client) IsBusy() bool {
 	return ok && checker.IsBusy()
 }
 
-// Undecodable implements [provider.UndecodableKeeper] for every provider.
+// Undecodable implements [provider.UndecodableReporter] for every provider.
 func (c Client) Undecodable() []provider.UndecodableMessage {
-	if keeper, ok := c.Hub.(provider.UndecodableKeeper); ok {
+	if keeper, ok := c.Hub.(provider.UndecodableReporter); ok {
 		return keeper.Undecodable()
 	}
 	return nil
 }
 
-// RetryUndecodable implements [provider.UndecodableKeeper].
+// RetryUndecodable implements [provider.UndecodableReporter].
 func (c Client) RetryUndecodable(ctx context.Context) (int, error) {
-	keeper, ok := c.Hub.(provider.UndecodableKeeper)
+	keeper, ok := c.Hub.(provider.UndecodableReporter)
 	if !ok {
 		return 0, nil
 	}
@@ -292,14 +292,14 @@ func traceID(ctx context.Context) slog.Attr {
 	return slog.Attr{}
 }
 
-// StorageTime limits a request to the storage, including all its attempts. Then the caller gets an
+// RequestTimeout limits a request to the storage, including all its attempts. Then the caller gets an
 // answer with the advice to try again.
-const StorageTime = 30 * time.Second
+const RequestTimeout = 30 * time.Second
 
-// bounded sends a request to the storage with the time limit [StorageTime] and marks outages in its
+// bounded sends a request to the storage with the time limit [RequestTimeout] and marks outages in its
 // error.
 func bounded[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, StorageTime)
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	answer, err := request(ctx)
 	return answer, markOutage(ctx, err)

@@ -27,13 +27,13 @@ type File struct {
 }
 
 var (
-	_ provider.Provider = (*File)(nil)
-	_ provider.Purger   = (*File)(nil)
-	_ provider.Rewinder = (*File)(nil)
-	_ provider.Placer   = (*File)(nil)
-	_ provider.Exact    = (*File)(nil)
-	_ provider.Awaiter  = (*File)(nil)
-	_ provider.Checker  = (*File)(nil)
+	_ provider.Provider        = (*File)(nil)
+	_ provider.Purger          = (*File)(nil)
+	_ provider.Rewinder        = (*File)(nil)
+	_ provider.QueuePositioner = (*File)(nil)
+	_ provider.ExactlyOnce     = (*File)(nil)
+	_ provider.Awaiter         = (*File)(nil)
+	_ provider.Checker         = (*File)(nil)
 
 	_ provider.UsageReporter = (*File)(nil)
 )
@@ -170,9 +170,9 @@ func (f *File) Rewind(ctx context.Context, id, reason string) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Rewind(ctx, id, reason) })
 }
 
-// Place implements [provider.Placer].
-func (f *File) Place(ctx context.Context, id string) (provider.Place, error) {
-	return ask(f, func(hub *embedded.Hub) (provider.Place, error) { return hub.Place(ctx, id) })
+// QueuePosition implements [provider.QueuePositioner].
+func (f *File) QueuePosition(ctx context.Context, id string) (provider.QueuePosition, error) {
+	return ask(f, func(hub *embedded.Hub) (provider.QueuePosition, error) { return hub.QueuePosition(ctx, id) })
 }
 
 // Usage implements [provider.UsageReporter].
@@ -209,11 +209,11 @@ func (f *File) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, er
 	return ask(f, func(hub *embedded.Hub) (*provider.ActivityWorkItem, error) { return hub.NextActivity(ctx) })
 }
 
-// IsSole implements [provider.Sole].
-func (f *File) IsSole() bool { return true }
+// IsSingleWorker implements [provider.SingleWorker].
+func (f *File) IsSingleWorker() bool { return true }
 
-// IsExact implements [provider.Exact].
-func (f *File) IsExact() bool {
-	exact, _ := ask(f, func(hub *embedded.Hub) (bool, error) { return hub.IsExact(), nil }) // false until the file is open
+// IsExactlyOnce implements [provider.ExactlyOnce].
+func (f *File) IsExactlyOnce() bool {
+	exact, _ := ask(f, func(hub *embedded.Hub) (bool, error) { return hub.IsExactlyOnce(), nil }) // false until the file is open
 	return exact
 }

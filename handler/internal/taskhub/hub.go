@@ -20,7 +20,7 @@ import (
 const (
 	probeTimeout  = 10 * time.Second
 	probeDelayMin = time.Second
-	ProbeDelayMax = 10 * time.Second // the longest delay between two attempts
+	MaxProbeDelay = 10 * time.Second // the longest delay between two attempts
 
 	// heldTimeout limits how long requests wait for a file that another process holds. That process
 	// may be about to exit.
@@ -33,14 +33,14 @@ const (
 
 // A Hub runs in the background of a server. It waits for the storage and then runs the worker.
 type Hub struct {
-	Name   string
-	Client Client
-	Worker *durable.Worker
-	State  *Readiness
-	Logger *slog.Logger
-	Notice string // logged at start, unless empty
-	File   *File  // set only if the hub is in a local file
-	IsLog  bool   // the hub is in partition logs
+	Name           string
+	Client         Client
+	Worker         *durable.Worker
+	State          *Readiness
+	Logger         *slog.Logger
+	Notice         string // logged at start, unless empty
+	File           *File  // set only if the hub is in a local file
+	IsPartitionLog bool   // the hub is in partition logs
 	// Closer, if not nil, closes the hub.
 	Closer io.Closer
 }
@@ -53,7 +53,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	if !h.awaitStorage(ctx) {
 		return nil
 	}
-	h.State.Ready()
+	h.State.SetReady()
 	err := h.Worker.Run(ctx)
 	if ctx.Err() != nil {
 		return err
@@ -62,7 +62,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		err = errors.New("the worker stopped unexpectedly")
 	}
 	reason := fmt.Sprintf("Task hub %q has stopped: %s. Correct the cause and restart the app.", h.Name, secrets.Line(err))
-	h.ComplainUntil(ctx, reason)
+	h.ReportUnavailableUntil(ctx, reason)
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (h *Hub) Run(ctx context.Context) error {
 func (h *Hub) awaitStorage(ctx context.Context) bool {
 	var complained time.Time
 	began := time.Now()
-	for delay := probeDelayMin; ; delay = min(2*delay, ProbeDelayMax) {
+	for delay := probeDelayMin; ; delay = min(2*delay, MaxProbeDelay) {
 		err := h.probe(ctx)
 		switch {
 		case IsHeld(err) && time.Since(began) < heldTimeout:
@@ -80,8 +80,8 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 				return false
 			}
 			continue
-		case isLasting(err) || h.IsLog && isWrongHub(err):
-			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Correct the cause and restart the app.", h.Name, secrets.Line(err)))
+		case isLasting(err) || h.IsPartitionLog && isWrongHub(err):
+			h.ReportUnavailableUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Correct the cause and restart the app.", h.Name, secrets.Line(err)))
 			return false
 		case err == nil && !complained.IsZero():
 			h.Logger.Info("connected to storage again", "taskHub", h.Name)
@@ -93,7 +93,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 			return false
 		}
 		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. The app retries every few seconds.", h.Name, secrets.Line(err))
-		h.State.Unavailable(reason)
+		h.State.SetUnavailable(reason)
 		if time.Since(complained) >= complainInterval {
 			complained = time.Now()
 			h.Logger.Error("the storage cannot be used; all calls get status 503", "taskHub", h.Name, "reason", reason)
@@ -150,10 +150,10 @@ func IsHeld(err error) bool {
 	return held
 }
 
-// ComplainUntil marks the app as unavailable for a reason, and logs the reason regularly until ctx
-// ends.
-func (h *Hub) ComplainUntil(ctx context.Context, reason string) {
-	h.State.Unavailable(reason)
+// ReportUnavailableUntil marks the app as unavailable for a reason, and logs the reason regularly until
+// ctx ends.
+func (h *Hub) ReportUnavailableUntil(ctx context.Context, reason string) {
+	h.State.SetUnavailable(reason)
 	for {
 		h.Logger.Error("all calls get status 503", "taskHub", h.Name, "reason", reason)
 		if !Pause(ctx, complainInterval) {
@@ -195,11 +195,11 @@ func NewReadiness() *Readiness {
 	return &Readiness{starting: true, reason: "The app is starting.", decided: make(chan struct{})}
 }
 
-// Ready marks the app as ready.
-func (r *Readiness) Ready() { r.decide("") }
+// SetReady marks the app as ready.
+func (r *Readiness) SetReady() { r.decide("") }
 
-// Unavailable marks the app as unavailable. The reason is a sentence.
-func (r *Readiness) Unavailable(reason string) { r.decide(reason) }
+// SetUnavailable marks the app as unavailable. The reason is a sentence.
+func (r *Readiness) SetUnavailable(reason string) { r.decide(reason) }
 
 func (r *Readiness) decide(reason string) {
 	r.mu.Lock()
@@ -211,8 +211,8 @@ func (r *Readiness) decide(reason string) {
 	}
 }
 
-// Now returns nil if the app can serve, otherwise an [*UnavailableError].
-func (r *Readiness) Now() error {
+// Check returns nil if the app can serve, otherwise an [*UnavailableError].
+func (r *Readiness) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reason == "" {
@@ -221,11 +221,11 @@ func (r *Readiness) Now() error {
 	return &UnavailableError{r.reason}
 }
 
-// Await is like [Readiness.Now]. While the app is starting, it waits for at most the given time.
+// Await is like [Readiness.Check]. While the app is starting, it waits for at most the given time.
 func (r *Readiness) Await(ctx context.Context, most time.Duration) error {
 	select {
 	case <-r.decided:
-		return r.Now()
+		return r.Check()
 	default:
 	}
 	timer := time.NewTimer(most)
@@ -235,5 +235,5 @@ func (r *Readiness) Await(ctx context.Context, most time.Duration) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return r.Now()
+	return r.Check()
 }

@@ -25,9 +25,9 @@ import (
 //
 // Therefore the type of the Go value decides.
 type Shape struct {
-	kind    shapeKind
-	Batch   bool // a list of such values
-	MayLack bool // null means that the value is missing
+	kind         shapeKind
+	Batch        bool // a list of such values
+	MayBeMissing bool // null means that the value is missing
 }
 
 type shapeKind int
@@ -104,7 +104,7 @@ func (s Shape) fromString(text string) (json.RawMessage, error) {
 	switch {
 	case quoted:
 		return s.fromText(inner)
-	case text == "null" && (s.MayLack || s.kind != binaryShape):
+	case text == "null" && (s.MayBeMissing || s.kind != binaryShape):
 		return json.RawMessage("null"), nil
 	case s.kind == binaryShape:
 		return fromBase64(text)

@@ -18,20 +18,20 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// ErrBodies is the error of a body for which no memory is left at the moment.
-var ErrBodies = AnswerWith(http.StatusServiceUnavailable, ErrorBody{
+// ErrBodyMemory is the error of a body for which no memory is left at the moment.
+var ErrBodyMemory = AnswerWith(http.StatusServiceUnavailable, ErrorBody{
 	Message: "The app is processing too many large request bodies. Try again later.",
 })
 
 // errBodyTimeout is the error of a body that does not arrive in time.
 var errBodyTimeout = AnswerWith(http.StatusRequestTimeout, ErrorBody{
-	Message: fmt.Sprintf("The request body did not arrive within %v.", BodyTime),
+	Message: fmt.Sprintf("The request body did not arrive within %v.", BodyTimeout),
 })
 
-// A BodyRoom limits the memory of the bodies of all requests in flight.
-type BodyRoom struct {
-	Left    atomic.Int64
-	Freeing atomic.Bool // memory will be returned to the system soon
+// A BodyMemory limits the memory of the bodies of all requests in flight.
+type BodyMemory struct {
+	Available atomic.Int64
+	IsFreeing atomic.Bool // memory will be returned to the system soon
 }
 
 const (
@@ -43,49 +43,49 @@ const (
 	freeAfter = 5 * time.Second
 )
 
-func (b *BodyRoom) freeSoon() {
-	if b.Freeing.CompareAndSwap(false, true) {
+func (b *BodyMemory) freeSoon() {
+	if b.IsFreeing.CompareAndSwap(false, true) {
 		time.AfterFunc(freeAfter, func() {
-			b.Freeing.Store(false)
+			b.IsFreeing.Store(false)
 			debug.FreeOSMemory()
 		})
 	}
 }
 
-func (b *BodyRoom) take(n int64) bool {
-	if b.Left.Add(-n) >= 0 {
+func (b *BodyMemory) reserve(n int64) bool {
+	if b.Available.Add(-n) >= 0 {
 		return true
 	}
-	b.Left.Add(n)
+	b.Available.Add(n)
 	return false
 }
 
-// A RoomedBody is a body that reserves memory while it is read, until the request ends. A caller that
-// sends nothing reserves none. If no memory is left, the body fails at once: bodies that wait for each
-// other would wait forever.
-type RoomedBody struct {
+// A ReservingBody is a body that reserves memory while it is read, until the request ends. A caller
+// that sends nothing reserves none. If no memory is left, the body fails at once: bodies that wait for
+// each other would wait forever.
+type ReservingBody struct {
 	io.ReadCloser
-	Room   *BodyRoom
-	Taken  int64
-	read   int64 // received bytes, including those without room
-	Answer http.ResponseWriter
-	paced  bool // fails if nothing arrives for BodyTime
+	Memory   *BodyMemory
+	Reserved int64
+	read     int64 // received bytes, including those without room
+	Answer   http.ResponseWriter
+	paced    bool // fails if nothing arrives for BodyTimeout
 }
 
-func (b *RoomedBody) Read(p []byte) (int, error) {
-	b.wait(time.Now().Add(BodyTime))
+func (b *ReservingBody) Read(p []byte) (int, error) {
+	b.wait(time.Now().Add(BodyTimeout))
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	switch {
-	case !b.Room.take(int64(n)):
-		b.Room.Left.Add(b.Taken) // release at once, or other bodies would fail, too
-		b.Taken, n, err = 0, 0, ErrBodies
+	case !b.Memory.reserve(int64(n)):
+		b.Memory.Available.Add(b.Reserved) // release at once, or other bodies would fail, too
+		b.Reserved, n, err = 0, 0, ErrBodyMemory
 	case b.paced && errors.Is(err, os.ErrDeadlineExceeded):
 		err = errBodyTimeout
 	case err == io.EOF:
 		b.wait(time.Time{}) // otherwise the deadline would look like a disconnected caller
 	}
-	b.Taken += int64(n)
+	b.Reserved += int64(n)
 	if err != nil && err != io.EOF {
 		closeAfter(b.Answer)
 	}
@@ -93,7 +93,7 @@ func (b *RoomedBody) Read(p []byte) (int, error) {
 }
 
 // wait sets the deadline of the next read. A recorder does not support deadlines.
-func (b *RoomedBody) wait(until time.Time) {
+func (b *ReservingBody) wait(until time.Time) {
 	if b.paced {
 		_ = http.NewResponseController(b.Answer).SetReadDeadline(until)
 	}
@@ -103,8 +103,8 @@ func (b *RoomedBody) wait(until time.Time) {
 // server would read the rest of the body first.
 func closeAfter(answer http.ResponseWriter) { answer.Header().Set(echo.HeaderConnection, "close") }
 
-// FirstRead is the initial buffer size for a body.
-const FirstRead = 64 << 10
+// InitialBuffer is the initial buffer size for a body.
+const InitialBuffer = 64 << 10
 
 // ReadAll reads a request's body. If the length is known, the final buffer has that size. The buffer
 // grows fourfold as data arrives, so a long body that does not arrive uses little memory.
@@ -112,7 +112,7 @@ func ReadAll(r *http.Request) ([]byte, error) {
 	var text []byte
 	for {
 		if len(text) == cap(text) {
-			more := max(FirstRead, 3*len(text)+1)                       // 1 extra byte for the end of a body with a power-of-two length
+			more := max(InitialBuffer, 3*len(text)+1)                   // 1 extra byte for the end of a body with a power-of-two length
 			if left := int(r.ContentLength) - len(text) + 1; left > 0 { // 1 extra byte to detect the end
 				more = min(more, left)
 			}
@@ -134,9 +134,9 @@ const (
 	// MaxHeader is the largest header of a request in bytes, including the request line.
 	MaxHeader = 64 << 10
 
-	// BodyTime limits the time to receive a body, AnswerTime the time to send an answer.
-	BodyTime   = 2 * time.Minute
-	AnswerTime = 2 * time.Minute
+	// BodyTimeout limits the time to receive a body, AnswerTimeout the time to send an answer.
+	BodyTimeout   = 2 * time.Minute
+	AnswerTimeout = 2 * time.Minute
 
 	// MaxJSONDepth is the largest nesting depth of a body. Depths above ten thousand could not be
 	// encoded in an answer.
@@ -151,7 +151,7 @@ const (
 func LimitAnswer(c echo.Context) {
 	c.Response().Before(func() {
 		// A recorder does not support deadlines. A closed connection needs none.
-		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(AnswerTime))
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(AnswerTimeout))
 	})
 }
 
@@ -173,15 +173,15 @@ func ReadBody(c echo.Context) (json.RawMessage, error) {
 	return ParseJSON(text, invalidJSON)
 }
 
-// BodyText returns a request's body, which must arrive within [BodyTime].
+// BodyText returns a request's body, which must arrive within [BodyTimeout].
 func BodyText(c echo.Context) ([]byte, error) {
 	control := http.NewResponseController(c.Response())
-	_ = control.SetReadDeadline(time.Now().Add(BodyTime))
+	_ = control.SetReadDeadline(time.Now().Add(BodyTimeout))
 	text, err := ReadAll(c.Request())
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, errBodyTimeout
 	}
-	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, ErrBodies) {
+	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, ErrBodyMemory) {
 		return nil, BadRequest("The request body is incomplete or its chunks are not valid: %s.", secrets.Line(err))
 	}
 	// Reset the deadline. If it passed later, it would look like a disconnected caller.
@@ -192,8 +192,8 @@ func BodyText(c echo.Context) ([]byte, error) {
 	return text, err
 }
 
-// TooDeep reports whether JSON is nested more deeply than [MaxJSONDepth].
-func TooDeep(text []byte) bool {
+// IsTooDeep reports whether JSON is nested more deeply than [MaxJSONDepth].
+func IsTooDeep(text []byte) bool {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -224,7 +224,7 @@ func ParseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) 
 		var any json.RawMessage
 		return nil, invalid(json.Unmarshal(text, &any)) // returns the reason
 	}
-	if TooDeep(text) {
+	if IsTooDeep(text) {
 		return nil, BadRequest("The JSON is nested more than %d deep.", MaxJSONDepth)
 	}
 	return text, nil

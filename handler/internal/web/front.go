@@ -28,13 +28,13 @@ type Config struct {
 // refuses requests from pages of other sites, and limits bodies.
 type Front struct {
 	cfg    Config
-	Bodies BodyRoom
+	Bodies BodyMemory
 }
 
 // New returns a Front.
 func New(cfg Config) *Front {
 	f := &Front{cfg: cfg}
-	f.Bodies.Left.Store(max(cfg.MaxBodies, cfg.MaxBody))
+	f.Bodies.Available.Store(max(cfg.MaxBodies, cfg.MaxBody))
 	return f
 }
 
@@ -178,16 +178,16 @@ func (f *Front) LimitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		if r.ContentLength > f.cfg.MaxBody {
 			return &http.MaxBytesError{Limit: f.cfg.MaxBody}
 		}
-		if r.ContentLength > f.Bodies.Left.Load() {
+		if r.ContentLength > f.Bodies.Available.Load() {
 			closeAfter(c.Response())
-			return ErrBodies
+			return ErrBodyMemory
 		}
-		body := &RoomedBody{
-			ReadCloser: http.MaxBytesReader(c.Response(), r.Body, f.cfg.MaxBody), Room: &f.Bodies, Answer: c.Response(),
+		body := &ReservingBody{
+			ReadCloser: http.MaxBytesReader(c.Response(), r.Body, f.cfg.MaxBody), Memory: &f.Bodies, Answer: c.Response(),
 			paced: !IsManagement(c), // BodyText limits the time of bodies of the management API
 		}
 		defer func() {
-			f.Bodies.Left.Add(body.Taken)
+			f.Bodies.Available.Add(body.Reserved)
 			if body.read >= LargeBody {
 				f.Bodies.freeSoon()
 			}
@@ -324,14 +324,14 @@ func SegmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
 	return segments, true
 }
 
-// MendSlashes restores a segment that a proxying Functions host has changed. The host decodes the path
+// RestoreSlashes restores a segment that a proxying Functions host has changed. The host decodes the path
 // except escaped slashes, and then escapes all percent signs, so "a%2Fb" becomes "a%252Fb". An original
 // "%252F" cannot be distinguished.
 //
-// Use MendSlashes only for names that callers choose, such as names of events, which may contain
+// Use RestoreSlashes only for names that callers choose, such as names of events, which may contain
 // slashes. New IDs with a slash are refused in every mode of the host. Do not use it for IDs of existing
 // instances: another client may have created an ID with "%2F".
-func MendSlashes(r *http.Request, segment string) string {
+func RestoreSlashes(r *http.Request, segment string) string {
 	if r.Header.Get("X-Ms-Invocation-Id") == "" { // the host forwards or wraps
 		return segment
 	}

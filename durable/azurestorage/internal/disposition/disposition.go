@@ -93,24 +93,24 @@ func refused(reason string) Disposition {
 
 // Message is a message to decide about.
 type Message struct {
-	Event        history.Event
-	ExecutionID  string // the target execution; empty means any
-	DequeueCount int
-	ReceivedAt   time.Time
-	Age          time.Duration // time between the enqueue and the receipt
-	Lock         time.Duration // visibility timeout of one receipt
-	Scheduled    time.Time     // when the completed action was scheduled; zero if the message does not contain it
+	Event             history.Event
+	ExecutionID       string // the target execution; empty means any
+	DequeueCount      int
+	ReceivedAt        time.Time
+	Age               time.Duration // time between the enqueue and the receipt
+	VisibilityTimeout time.Duration // visibility timeout of one receipt
+	Scheduled         time.Time     // when the completed action was scheduled; zero if the message does not contain it
 	// Superseded reports that this process knows the execution as an earlier generation.
 	Superseded bool
 }
 
 // mayBeRedelivered reports whether another worker may have processed the message: it was received
 // before, or it was enqueued hidden by a worker that crashed before it renewed the visibility timeout.
-func (m Message) mayBeRedelivered() bool { return m.DequeueCount > 1 || m.Age >= m.Lock/2 }
+func (m Message) mayBeRedelivered() bool { return m.DequeueCount > 1 || m.Age >= m.VisibilityTimeout/2 }
 
 // isOld reports whether every message that was sent earlier is visible by now, even if a crashed
 // worker had hidden it.
-func (m Message) isOld() bool { return m.Age > (SlowLocks+1)*m.Lock }
+func (m Message) isOld() bool { return m.Age > (MaxTimeoutFactor+1)*m.VisibilityTimeout }
 
 // Decide returns the dispositions of messages to one execution of an instance. stored is the stored state
 // of the instance. A start message must be the first message. If it is held back or discarded, the other
@@ -244,21 +244,21 @@ func decideRunning(instanceID string, stored *instances.Instance, m Message) Dis
 	known := stored.Known
 	p := provider.Progress{
 		Known: true, Execution: stored.ExecutionID, Status: history.Running,
-		Begun: known.Started, Starting: !known.Started, Scheduled: known.Actions.Has,
+		HasHistory: known.Started, Starting: !known.Started, Scheduled: known.Actions.Has,
 	}
 	target := history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: m.ExecutionID}
 	d, _ := p.Disposition(provider.TaskMessage{Target: target, Event: m.Event}, false) // it does not use the history
 	id, completes := history.Completes(m.Event)
 	switch {
-	case d == provider.Foreign:
+	case d == provider.OtherExecution:
 		return foreignOr(outOfOrder, stored, m)
-	case completes && known.Answered.Has(id):
+	case completes && known.CompletedActions.Has(id):
 		return duplicate("the history has this completion already")
 	case completes && d == provider.Deliver && known.IsOfOtherAction(m.Event, id, m.Scheduled):
 		return otherAction
-	case d == provider.Wait && (!known.Started || id < known.MaxAction):
+	case d == provider.HoldBack && (!known.Started || id < known.MaxAction):
 		return foreignOr(outOfOrder, stored, m)
-	case d == provider.Wait:
+	case d == provider.HoldBack:
 		return outOfOrder
 	case m.mayBeRedelivered() && known.HasRaised(m.Event):
 		return duplicate("the history has this event already")
@@ -321,5 +321,5 @@ func decideChildStart(start *history.ExecutionStarted, stored *instances.Instanc
 // Abandoning is the log event of an abandoned message.
 const Abandoning = "AbandoningMessage"
 
-// SlowLocks is the maximum extension of a visibility timeout on slow storage, as a factor.
-const SlowLocks = 4
+// MaxTimeoutFactor is the maximum extension of a visibility timeout on slow storage, as a factor.
+const MaxTimeoutFactor = 4

@@ -72,14 +72,14 @@ func childDone(id int) history.Event {
 
 // old returns m with an age at which no crashed worker can still hide an earlier message.
 func old(m Message) Message {
-	m.Age = (SlowLocks+1)*m.Lock + time.Second
+	m.Age = (MaxTimeoutFactor+1)*m.VisibilityTimeout + time.Second
 	return m
 }
 
 func msg(ev history.Event, executionID string, dequeueCount int) Message {
 	return Message{
 		Event: ev, ExecutionID: executionID, DequeueCount: dequeueCount, ReceivedAt: judgeTime.Add(10 * time.Second),
-		Age: 10 * time.Second, Lock: 30 * time.Second,
+		Age: 10 * time.Second, VisibilityTimeout: 30 * time.Second,
 	}
 }
 

@@ -146,7 +146,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 		if missing == 0 && hidden == 0 {
 			return nil
 		}
-		problem := h.Hidden(hidden, missing)
+		problem := h.HiddenError(hidden, missing)
 		if time.Now().After(deadline) {
 			if missing > 0 || !x.options.IgnoreHidden {
 				return problem
@@ -266,7 +266,7 @@ func (x *export) isOver(key action) bool {
 		return false // the activity runs although no execution waits for it
 	}
 	known := to.loaded.Known
-	return known.Answered.Has(key.id) || !known.Actions.Has(key.id)
+	return known.CompletedActions.Has(key.id) || !known.Actions.Has(key.id)
 }
 
 // isWanted reports whether a message fits the stored instance. No checkpoint is in progress, so a
@@ -307,7 +307,7 @@ func (x *export) isCommitted(env *wire.Envelope) bool {
 		return true
 	}
 	from := x.instances[env.Sender.InstanceID]
-	return from != nil && wire.ParseEntityBatches(from.loaded.Batches).Counted(env.Batch)
+	return from != nil && wire.ParseEntityBatches(from.loaded.Batches).IsCommitted(env.Batch)
 }
 
 // isPremature reports whether a message announces the end of a child whose history says it is running.
@@ -322,7 +322,7 @@ func (x *export) isPremature(env *wire.Envelope) bool {
 		return false
 	}
 	child := x.instances[env.Sender.InstanceID]
-	return child != nil && child.goesOn() && child.loaded.ExecutionID == env.Sender.ExecutionID
+	return child != nil && child.isRunning() && child.loaded.ExecutionID == env.Sender.ExecutionID
 }
 
 // isOrphan reports whether the start of a child comes from an interrupted checkpoint.
@@ -349,7 +349,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 				return err
 			}
 		}
-		if !inst.goesOn() {
+		if !inst.isRunning() {
 			continue
 		}
 		for _, n := range slices.Sorted(maps.Keys(inst.timers)) {
@@ -364,12 +364,12 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 	return nil
 }
 
-// handBack makes the received messages visible again.
-func (x *export) handBack(ctx context.Context) {
+// releaseMessages makes the received messages visible again.
+func (x *export) releaseMessages(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	_ = store.Each(ctx, store.MessagesAtOnce, x.order, func(ctx context.Context, _ int, r *receivedMessage) error {
-		if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsGone(err) {
+	_ = store.ForEach(ctx, store.MessagesAtOnce, x.order, func(ctx context.Context, _ int, r *receivedMessage) error {
+		if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsMessageGone(err) {
 			x.hub.Log.Warn("cannot release message; it reappears when its visibility timeout ends", "messageId", r.msg.ID, "after", exportLock, "error", err)
 		}
 		return nil
@@ -379,8 +379,8 @@ func (x *export) handBack(ctx context.Context) {
 // reportAside reports messages that were set aside and are not copied.
 func (x *export) reportAside(ctx context.Context) error {
 	for _, q := range x.hub.Queues {
-		aside := x.hub.Aside(q)
-		n, err := aside.Length(store.Optional(ctx))
+		aside := x.hub.PoisonQueue(q)
+		n, err := aside.Length(store.AllowMissing(ctx))
 		if err != nil && !store.IsMissing(err) {
 			return err
 		}

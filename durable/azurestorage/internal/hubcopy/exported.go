@@ -63,7 +63,7 @@ func (x *exported) add(ev history.Event) {
 			Target: history.OrchestrationInstance{InstanceID: ev.InstanceID},
 			Event:  &history.EventRaised{Header: history.NewHeader(ev.Timestamp), Name: ev.Name, Input: ev.Input},
 		}
-		if _, later := provider.EntityDue(m); later {
+		if _, later := provider.EntityDueTime(m); later {
 			x.signals = append(x.signals, m)
 		}
 	default:
@@ -75,8 +75,8 @@ func (x *exported) add(ev history.Event) {
 	}
 }
 
-// goesOn reports whether the execution is running.
-func (x *exported) goesOn() bool { return x.loaded.Known.Started && x.loaded.Known.Ended == nil }
+// isRunning reports whether the execution is running.
+func (x *exported) isRunning() bool { return x.loaded.Known.Started && x.loaded.Known.Ended == nil }
 
 // isAwaited reports whether a start message of the instance must exist.
 func (x *exported) isAwaited() bool {
@@ -128,7 +128,7 @@ func signalOf(m provider.TaskMessage) signal {
 // hiddenSignals returns the delayed signals of an instance that were not received.
 func (p pending) hiddenSignals(x *exported, now time.Time) (hidden []provider.TaskMessage) {
 	for _, m := range x.signals {
-		if provider.Due(m).After(now) && !p.signals[signalOf(m)] {
+		if provider.DueTime(m).After(now) && !p.signals[signalOf(m)] {
 			hidden = append(hidden, m)
 		}
 	}
@@ -142,7 +142,7 @@ func (p pending) missing(instances map[string]*exported) int {
 		if x.isAwaited() && !p.starts[id] && x.state.ScheduledAt.IsZero() {
 			missing++
 		}
-		if !x.goesOn() {
+		if !x.isRunning() {
 			continue
 		}
 		key := func(n int) action { return action{id, x.loaded.ExecutionID, n} }
@@ -153,7 +153,7 @@ func (p pending) missing(instances map[string]*exported) int {
 		}
 		for n, child := range x.children {
 			c := instances[child]
-			lives := c != nil && (c.goesOn() || c.isAwaited())
+			lives := c != nil && (c.isRunning() || c.isAwaited())
 			if !p.completed[key(n)] && !lives && !p.starts[child] {
 				missing++
 			}

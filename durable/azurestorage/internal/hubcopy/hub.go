@@ -28,18 +28,18 @@ type Hub struct {
 	Queues    []*store.Queue // all queues, control queues first
 	// QueueOf returns the control queue of an instance.
 	QueueOf func(instanceID string) *store.Queue
-	// Aside returns the queue for messages of q that were set aside.
-	Aside func(q *store.Queue) *store.Queue
+	// PoisonQueue returns the queue for messages of q that were set aside.
+	PoisonQueue func(q *store.Queue) *store.Queue
 	// HiddenFor is the longest time for which a crashed worker may have hidden a message.
 	HiddenFor time.Duration
 	// Read decodes the text of a message and reads its blob if it has one.
 	Read func(ctx context.Context, text string) (*wire.Envelope, error)
 	// Send enqueues a message. Duplicates are harmless.
 	Send func(ctx context.Context, q *store.Queue, env *wire.Envelope) error
-	// Hidden returns an error that reports messages which the export cannot receive. hidden is the
-	// number of unexplained hidden messages. missing is the number of messages that must exist
+	// HiddenError returns an error that reports messages which the export cannot receive. hidden is
+	// the number of unexplained hidden messages. missing is the number of messages that must exist
 	// according to the histories and were not received.
-	Hidden func(hidden, missing int) error
+	HiddenError func(hidden, missing int) error
 	// CheckIdle fails if a worker owns a partition of the hub.
 	CheckIdle func(ctx context.Context) error
 	Log       *slog.Logger
@@ -51,7 +51,7 @@ func (h *Hub) Export(ctx context.Context, w provider.HubWriter, o provider.Expor
 	if err := x.exportInstances(ctx); err != nil {
 		return err
 	}
-	defer x.handBack(ctx)
+	defer x.releaseMessages(ctx)
 	if err := x.receiveAll(ctx); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func encodeImportedInstance(s *provider.InstanceState, taskHub string) wire.Row 
 		customStatus = *s.CustomStatus
 	}
 	e.SetString("CustomStatus", customStatus)
-	e.Fit()
+	e.ShortenColumns()
 	return e
 }
 

@@ -64,8 +64,8 @@ func (c *HistoryCache) Take(instanceID string) (stored History, ok bool) {
 	return c.remove(c.byID[instanceID])
 }
 
-// drop removes the entries of all instances for which drop returns true.
-func (c *HistoryCache) drop(drop func(instanceID string) bool) {
+// evict removes the entries of all instances for which drop returns true.
+func (c *HistoryCache) evict(drop func(instanceID string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, at := range c.byID {
@@ -112,8 +112,8 @@ func (c *RowCache) Put(instanceID string, row *wire.InstanceRow) {
 	c.rows[instanceID] = row
 }
 
-// drop removes the entries of all instances for which drop returns true.
-func (c *RowCache) drop(drop func(instanceID string) bool) {
+// evict removes the entries of all instances for which drop returns true.
+func (c *RowCache) evict(drop func(instanceID string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.rows, func(id string, _ *wire.InstanceRow) bool { return drop(id) })

@@ -27,7 +27,7 @@ type Histories struct{ *Config }
 func (h *Histories) Append(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string, notes map[string]string) (newETag string, written int, err error) {
 	for _, batch := range splitHistory(rows) {
 		last := batch.complete
-		w := historyWrite{histories: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now()), notes: notes}
+		w := historyWrite{histories: h, instance: instance, rows: batch.rows, complete: last, at: history.TruncateToTicks(time.Now()), notes: notes}
 		if etag, err = w.do(ctx, etag); err != nil {
 			return "", written, err
 		}
@@ -156,9 +156,9 @@ func (h *Histories) Row(ctx context.Context, instanceID, rowKey string) (*wire.H
 
 // pages returns a reader for the rows of rowsOf.
 func (h *Histories) pages(instanceID, executionID string) *historyPages {
-	filter := "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'"
+	filter := "PartitionKey eq '" + store.EscapeOData(wire.EscapeKey(instanceID)) + "'"
 	if executionID != "" {
-		filter += " and (RowKey eq '" + wire.SentinelRowKey + "' or ExecutionId eq '" + store.Doubled(executionID) + "')"
+		filter += " and (RowKey eq '" + wire.SentinelRowKey + "' or ExecutionId eq '" + store.EscapeOData(executionID) + "')"
 	}
 	return &historyPages{histories: h, query: store.Query{Filter: filter}}
 }
@@ -176,7 +176,7 @@ func (h *Histories) resolveColumns(ctx context.Context, rows []*wire.HistoryRow)
 			columns = append(columns, &column{row: row, from: b})
 		}
 	}
-	err := store.Each(ctx, blobsAtOnce, columns, func(ctx context.Context, _ int, c *column) (err error) {
+	err := store.ForEach(ctx, blobsAtOnce, columns, func(ctx context.Context, _ int, c *column) (err error) {
 		c.text, err = h.Blobs.Read(ctx, c.from.Blob)
 		return err
 	})
@@ -220,7 +220,7 @@ type RowVersion struct{ RowKey, etag string }
 // by key.
 func (h *Histories) Versions(ctx context.Context, id string) ([]RowVersion, error) {
 	var versions []RowVersion
-	q := store.Query{Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Columns: []string{"PartitionKey", "RowKey"}}
+	q := store.Query{Filter: "PartitionKey eq '" + store.EscapeOData(wire.EscapeKey(id)) + "'", Columns: []string{"PartitionKey", "RowKey"}}
 	err := h.HistoryTable.All(ctx, q, func(raw []byte) error {
 		var row struct {
 			RowKey string
@@ -254,7 +254,7 @@ func (h *Histories) Remove(ctx context.Context, id string, versions []RowVersion
 	if err := h.HistoryTable.RemoveAll(ctx, batches[last]); err != nil {
 		return err
 	}
-	return store.Each(ctx, purgesAtOnce, batches[:last], func(ctx context.Context, _ int, ops []store.Operation) error {
+	return store.ForEach(ctx, purgesAtOnce, batches[:last], func(ctx context.Context, _ int, ops []store.Operation) error {
 		return h.HistoryTable.RemoveAll(ctx, ops)
 	})
 }
@@ -271,10 +271,10 @@ func rewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.O
 		}
 		return edits[at]
 	}
-	for _, at := range x.Mark {
+	for _, at := range x.MarkChildren {
 		edit(at)
 	}
-	for _, at := range x.TakeOut {
+	for _, at := range x.Replace {
 		edit(at).SetString("EventType", history.TypeGenericEvent.String())
 	}
 	var ops []store.Operation

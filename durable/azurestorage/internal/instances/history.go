@@ -97,11 +97,11 @@ type KnownEvents struct {
 	Status   history.RuntimeStatus       // after the events, if the execution has started
 	Episodes int                         // number of OrchestratorStarted events
 
-	Actions   IDSet // EventIDs of all actions
-	MaxAction int
-	Answered  IDSet // actions that have completed
-	open      map[int]openAction
-	raised    map[raisedEvent]bool
+	Actions          IDSet // EventIDs of all actions
+	MaxAction        int
+	CompletedActions IDSet // actions that have completed
+	open             map[int]openAction
+	raised           map[raisedEvent]bool
 }
 
 // openAction is an activity, a child or a timer without a completion.
@@ -136,7 +136,7 @@ func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, schedule
 	case *history.TaskCompleted, *history.TaskFailed:
 		return !isOpen || action.kind != history.TypeTaskScheduled || !scheduled.IsZero() && !scheduled.Equal(action.at)
 	case *history.TimerFired:
-		return !isOpen || action.kind != history.TypeTimerCreated || !history.Ticks(e.FireAt).Equal(action.at)
+		return !isOpen || action.kind != history.TypeTimerCreated || !history.TruncateToTicks(e.FireAt).Equal(action.at)
 	}
 	return !isOpen || action.kind != history.TypeSubOrchestrationInstanceCreated
 }
@@ -153,9 +153,9 @@ func (k *KnownEvents) Add(ev history.Event) {
 	}
 	switch ev := ev.(type) {
 	case *history.TaskScheduled:
-		k.open[ev.EventID] = openAction{ev.Type(), history.Ticks(ev.Timestamp)}
+		k.open[ev.EventID] = openAction{ev.Type(), history.TruncateToTicks(ev.Timestamp)}
 	case *history.TimerCreated:
-		k.open[ev.EventID] = openAction{ev.Type(), history.Ticks(ev.FireAt)}
+		k.open[ev.EventID] = openAction{ev.Type(), history.TruncateToTicks(ev.FireAt)}
 	case *history.SubOrchestrationInstanceCreated:
 		k.open[ev.EventID] = openAction{kind: ev.Type()}
 	case *history.ExecutionStarted:
@@ -168,7 +168,7 @@ func (k *KnownEvents) Add(ev history.Event) {
 		k.Episodes++
 	default:
 		if id, ok := history.Completes(ev); ok {
-			k.Answered.Add(id)
+			k.CompletedActions.Add(id)
 			delete(k.open, id)
 		} else if key, ok := raisedEventOf(ev); ok {
 			k.raised[key] = true
@@ -186,7 +186,7 @@ func (k *KnownEvents) HasRaised(ev history.Event) bool {
 // raisedEventOf returns the identity of an event that completes no action. ok is false for all other
 // events.
 func raisedEventOf(ev history.Event) (key raisedEvent, ok bool) {
-	key = raisedEvent{kind: ev.Type(), at: history.Ticks(ev.Head().Timestamp)}
+	key = raisedEvent{kind: ev.Type(), at: history.TruncateToTicks(ev.Head().Timestamp)}
 	switch ev := ev.(type) {
 	case *history.EventRaised:
 		key.name, key.payload = ev.Name, store.Value(ev.Input)

@@ -67,8 +67,8 @@ const (
 // The next append with this ETag fails.
 //
 // The first write of a history has no ETag to match. Other workers may have owned, completed and
-// purged the instance since the first attempt. After BeginWithin, do therefore does not retry such a
-// write.
+// purged the instance since the first attempt. After FirstWriteTimeout, do therefore does not retry
+// such a write.
 func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
 	begun := time.Now()
 	for retries := store.NewRetries(); ; {
@@ -92,13 +92,13 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))
-		case ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.BeginWithin:
-			return "", fmt.Errorf("append to history: %d attempts: %w", retries.Made()+1, errors.Join(err, lookErr))
+		case ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.FirstWriteTimeout:
+			return "", fmt.Errorf("append to history: %d attempts: %w", retries.FailedAttempts()+1, errors.Join(err, lookErr))
 		case lookErr != nil && !store.IsTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
 		}
-		if !retries.Again(ctx, "append to history of "+w.instance.InstanceID, err) {
-			return "", fmt.Errorf("append to history: %d attempts: %w", retries.Made(), errors.Join(context.Cause(ctx), err, lookErr))
+		if !retries.AwaitRetry(ctx, "append to history of "+w.instance.InstanceID, err) {
+			return "", fmt.Errorf("append to history: %d attempts: %w", retries.FailedAttempts(), errors.Join(context.Cause(ctx), err, lookErr))
 		}
 	}
 }

@@ -44,9 +44,9 @@ func (l *Instance) AwaitsStart() bool {
 		row.State.Instance.ExecutionID != l.ExecutionID && !l.HasContinued(row.State.Instance.ExecutionID)
 }
 
-// goesOn reports whether the execution is running and the row belongs to it. In this case a cached row
-// is sufficient, because a wrong ETag is detected when the row is written.
-func (l *Instance) goesOn() bool {
+// isRunning reports whether the execution is running and the row belongs to it. In this case a cached
+// row is sufficient, because a wrong ETag is detected when the row is written.
+func (l *Instance) isRunning() bool {
 	return l.Known.Started && l.Known.Ended == nil && l.Row.State.Instance.ExecutionID == l.ExecutionID
 }
 
@@ -84,7 +84,7 @@ func (l *Instance) Advance(cp *provider.Checkpoint, etag, first string, rows []w
 		}
 		l.Events, l.bytes = append(l.Events, stored), l.bytes+size
 		for _, column := range wire.LargeTextColumns {
-			if name := rows[i].OffloadedTo(column); name != "" {
+			if name := rows[i].BlobOf(column); name != "" {
 				l.Blobs = append(l.Blobs, name)
 			}
 		}

@@ -33,9 +33,9 @@ type Config struct {
 	// Tolerance is the maximum age of the last update time in a row, relative to the last checkpoint.
 	// A negative value disables lazy updates.
 	Tolerance time.Duration
-	// BeginWithin limits the retries of the first write of a history. After this time, another worker
-	// may have owned the instance.
-	BeginWithin time.Duration
+	// FirstWriteTimeout limits the retries of the first write of a history. After this time, another
+	// worker may have owned the instance.
+	FirstWriteTimeout time.Duration
 	// Ended is called after the row of an ended instance was written. end is the instance's final
 	// state, nil if parts of it are unknown.
 	Ended func(instanceID string, end *provider.InstanceState)
@@ -77,30 +77,30 @@ func (s *Store) LoadFor(ctx context.Context, instanceID, executionID string, fir
 	return loaded, nil
 }
 
-// Remembered returns the cached state of a running execution; an empty executionID means any
+// Cached returns the cached state of a running execution; an empty executionID means any
 // execution. It returns nil if the history or the row is not cached.
-func (s *Store) Remembered(instanceID, executionID string) *Instance {
+func (s *Store) Cached(instanceID, executionID string) *Instance {
 	stored, ok := s.CachedHistories.Take(instanceID)
 	if !ok || executionID != "" && executionID != stored.ExecutionID {
 		return nil
 	}
 	loaded := &Instance{History: stored, Row: s.CachedRows.Get(instanceID), Unverified: true}
-	if loaded.Row == nil || !loaded.goesOn() {
+	if loaded.Row == nil || !loaded.isRunning() {
 		return nil
 	}
 	return loaded
 }
 
-// Forget removes an instance from the caches.
-func (s *Store) Forget(instanceID string) {
+// Evict removes an instance from the caches.
+func (s *Store) Evict(instanceID string) {
 	s.CachedHistories.Take(instanceID)
 	s.CachedRows.Put(instanceID, nil)
 }
 
-// ForgetAll removes the matching instances from the caches.
-func (s *Store) ForgetAll(matches func(instanceID string) bool) {
-	s.CachedHistories.drop(matches)
-	s.CachedRows.drop(matches)
+// EvictAll removes the matching instances from the caches.
+func (s *Store) EvictAll(matches func(instanceID string) bool) {
+	s.CachedHistories.evict(matches)
+	s.CachedRows.evict(matches)
 }
 
 // Load reads the stored state of an instance. executionID is the wanted execution, empty for the
@@ -123,7 +123,7 @@ func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Inst
 	if store.IsBlobGone(err) {
 		return s.loadWithoutHistory(ctx, loaded, instanceID, executionID, err)
 	}
-	if err == nil && remembered && !loaded.goesOn() {
+	if err == nil && remembered && !loaded.isRunning() {
 		loaded.Row, err = s.Rows.Read(ctx, instanceID)
 	}
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 		return nil
 	}
 	s.Log.Error("instance cannot start", "instanceId", instanceID, "executionId", pending.ExecutionID, "error", cause)
-	now := history.Ticks(time.Now())
+	now := history.TruncateToTicks(time.Now())
 	e := wire.EncodeEndedBeforeStart(instanceID, history.Failed, new("it cannot start: "+cause.Error()), now, now)
 	e.SetString("Input", wire.JSONNull)
 	e.SetString("InputBlobName", "")
@@ -179,8 +179,8 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 // message that arrives later is discarded. The row must be unchanged, because a client may have
 // started the ID again; .NET does not check this.
 func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
-	defer s.Forget(instanceID)
-	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
+	defer s.Evict(instanceID)
+	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.TruncateToTicks(time.Now()))
 	err := store.Retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
 		if stored.ETag == "" {
 			_, err = s.HistoryTable.Insert(ctx, sentinel)
@@ -240,7 +240,7 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.ExecutionID},
 		TaskHub:  s.TaskHub, Events: stored.Events, Rows: rows, BlobURL: s.Rows.BlobURL, CustomStatus: customStatus, Now: stored.Events[len(stored.Events)-1].Head().Timestamp,
 	})
-	defer s.Forget(instanceID)
+	defer s.Evict(instanceID)
 	sentinel, err := s.Histories.SentinelETag(ctx, instanceID)
 	if err == nil && sentinel != stored.ETag {
 		err = fmt.Errorf("history of %q has changed: %w", instanceID, provider.ErrSessionLost)
@@ -255,7 +255,7 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 // Purge deletes an instance as [provider.Purger] specifies. It calls beforeRow before it
 // deletes the row.
 func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, beforeRow func(ctx context.Context, id string) error) error {
-	defer s.Forget(id)
+	defer s.Evict(id)
 	blobs, err := s.BlobsOf(ctx, id)
 	if err != nil {
 		return err
@@ -335,10 +335,10 @@ func isInXML(text string) bool {
 	})
 }
 
-// UpdateOf returns the row update for a checkpoint that has appended rows to the history, nil if the row
-// needs no update. leftOut is the unwritten update of the previous checkpoint, or nil. The new update
-// then includes it.
-func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row, leftOut *RowUpdate) *RowUpdate {
+// RowUpdateFor returns the row update for a checkpoint that has appended rows to the history, nil if the
+// row needs no update. leftOut is the unwritten update of the previous checkpoint, or nil. The new
+// update then includes it.
+func (s *Store) RowUpdateFor(l *Instance, cp *provider.Checkpoint, rows []wire.Row, leftOut *RowUpdate) *RowUpdate {
 	if l.Row != nil {
 		l.rowOf = l.Row.State.Instance.ExecutionID
 	}

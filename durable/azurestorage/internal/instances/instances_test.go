@@ -46,7 +46,7 @@ func TestHistoryCache_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	put("x", 1)
 	put("y", 1)
 	put("x", 50)
-	c.drop(func(id string) bool { return id == "y" })
+	c.evict(func(id string) bool { return id == "y" })
 	if c.size != cacheOverhead+50 || len(c.byID) != 1 {
 		t.Errorf("%d bytes in %d entries; want only the newer x", c.size, len(c.byID))
 	}

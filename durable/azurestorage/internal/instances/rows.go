@@ -107,7 +107,7 @@ func (r *Rows) Page(ctx context.Context, q provider.Query) (*provider.Page, erro
 	}
 	if last, err := provider.DecodeContinuation(q.Continuation, 1); err == nil {
 		rows.Continuation = ""
-		rows.Filter = allOf(rows.Filter, "PartitionKey gt '"+store.Doubled(last[0])+"'")
+		rows.Filter = allOf(rows.Filter, "PartitionKey gt '"+store.EscapeOData(last[0])+"'")
 	}
 	raw, continuation, err := r.RowTable.Page(ctx, rows)
 	if q.Continuation != "" && store.StatusOf(err) == http.StatusBadRequest {
@@ -123,7 +123,7 @@ func (r *Rows) Page(ctx context.Context, q provider.Query) (*provider.Page, erro
 // fill adds the instances in rows to a page until it is full. Short blobs are read several at a time
 // and long blobs one by one, so memory use stays close to the size of a page.
 func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q provider.Query) error {
-	room := q.Room()
+	room := q.PageBudget()
 	for window := range slices.Chunk(raw, blobsAtOnce) {
 		raw = raw[len(window):]
 		rows, failures := make([]*wire.InstanceRow, len(window)), make([]error, len(window))
@@ -132,7 +132,7 @@ func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q pr
 				rows[i] = nil
 			}
 		}
-		short := r.resolveShort(ctx, rows, room.Left()/blobsAtOnce)
+		short := r.resolveShort(ctx, rows, room.Remaining()/blobsAtOnce)
 		for i, row := range rows {
 			state, err := short[i], failures[i]
 			if err == nil && state == nil && row != nil {
@@ -144,10 +144,10 @@ func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q pr
 			case err != nil:
 				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: wire.UnescapeKey(partitionKeyOf(window[i])), Cause: err})
 			case state != nil:
-				room.Take(state)
+				room.Subtract(state)
 				page.Instances = append(page.Instances, state)
 			}
-			if isLast := len(raw) == 0 && i == len(window)-1; room.Left() == 0 && !isLast {
+			if isLast := len(raw) == 0 && i == len(window)-1; room.Remaining() == 0 && !isLast {
 				page.Continuation = provider.EncodeContinuation(partitionKeyOf(window[i]))
 				return nil
 			}
@@ -160,7 +160,7 @@ func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q pr
 // limit bytes, or cannot be read.
 func (r *Rows) resolveShort(ctx context.Context, rows []*wire.InstanceRow, limit int) []*provider.InstanceState {
 	states := make([]*provider.InstanceState, len(rows))
-	_ = store.Each(ctx, blobsAtOnce, rows, func(ctx context.Context, i int, row *wire.InstanceRow) error {
+	_ = store.ForEach(ctx, blobsAtOnce, rows, func(ctx context.Context, i int, row *wire.InstanceRow) error {
 		if row != nil {
 			row := *row // a copy, because a failed Resolve changes the row
 			if r.Resolve(ctx, &row, int64(limit)) == nil {
@@ -253,7 +253,7 @@ func (r *Rows) Read(ctx context.Context, instanceID string) (*wire.InstanceRow, 
 // does not read blobs.
 func (r *Rows) Fetch(ctx context.Context, instanceID string, fetch provider.Fetch) (*wire.InstanceRow, error) {
 	q := store.Query{
-		Filter:  "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'",
+		Filter:  "PartitionKey eq '" + store.EscapeOData(wire.EscapeKey(instanceID)) + "'",
 		Columns: wire.InstanceColumns(fetch),
 		Top:     1,
 	}
@@ -354,7 +354,7 @@ func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationIn
 	if err != nil || row == nil {
 		return err
 	}
-	if row.IsReplacing(instance) {
+	if row.BelongsToOtherPending(instance) {
 		return provider.ErrInstanceChanged
 	}
 	if !row.State.Status.IsTerminal() || row.State.Instance.ExecutionID != instance.ExecutionID {
@@ -459,13 +459,13 @@ func instanceFilter(q provider.Query) string {
 	}
 	if q.IDPrefix != "" {
 		prefix := wire.EscapeKey(q.IDPrefix)
-		conditions = append(conditions, "PartitionKey ge '"+store.Doubled(prefix)+"'")
+		conditions = append(conditions, "PartitionKey ge '"+store.EscapeOData(prefix)+"'")
 		if end, ok := prefixEnd(prefix); ok {
-			conditions = append(conditions, "PartitionKey lt '"+store.Doubled(end)+"'")
+			conditions = append(conditions, "PartitionKey lt '"+store.EscapeOData(end)+"'")
 		}
 	}
 	if q.Name != "" {
-		conditions = append(conditions, "Name eq '"+store.Doubled(q.Name)+"'")
+		conditions = append(conditions, "Name eq '"+store.EscapeOData(q.Name)+"'")
 	}
 	if q.ExcludeEntities {
 		conditions = append(conditions, "PartitionKey lt '@' or PartitionKey ge 'A'")

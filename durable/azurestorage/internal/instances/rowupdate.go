@@ -35,19 +35,19 @@ type RowUpdate struct {
 // InstanceID returns the ID of the instance.
 func (u *RowUpdate) InstanceID() string { return u.cp.Instance.InstanceID }
 
-// MayBeLate reports whether a commit may complete before the row is written. That is so if the
+// MayFollowCommit reports whether a commit may complete before the row is written. That is so if the
 // checkpoint starts the execution or does not change the status. Clients act on all other status
 // changes. It is false if the checkpoint continues as new, because the row may refer to blobs of the
 // previous generation, which are then deleted. It is also false for entities.
-func (u *RowUpdate) MayBeLate() bool {
+func (u *RowUpdate) MayFollowCommit() bool {
 	status, changes := statusAfter(u.cp.NewEvents)
 	return !u.cp.ContinuedAsNew && !history.IsEntity(u.InstanceID()) &&
 		(!changes || status == history.Running && startsExecution(u.cp.NewEvents))
 }
 
-// PutOff reports whether the row may be written later: the update would only change the status from
-// Pending to Running. since is the time of the change. PutOff caches the current row.
-func (u *RowUpdate) PutOff() (since time.Time, ok bool) {
+// TryDelay reports whether the row may be written later: the update would only change the status from
+// Pending to Running. since is the time of the change. TryDelay caches the current row.
+func (u *RowUpdate) TryDelay() (since time.Time, ok bool) {
 	row := u.row
 	if u.store.Tolerance < 0 || row == nil || row.ETag == "" || row.State.Status != history.Pending || row.State.Instance != u.cp.Instance ||
 		!startsExecution(u.events) || customStatusText(u.cp.CustomStatus) != wire.JSONNull {
@@ -60,14 +60,14 @@ func (u *RowUpdate) PutOff() (since time.Time, ok bool) {
 	return lastUpdate(u.cp), true
 }
 
-// Before returns the last known row before the update.
-func (u *RowUpdate) Before() *wire.InstanceRow { return u.row }
+// PreviousRow returns the last known row before the update.
+func (u *RowUpdate) PreviousRow() *wire.InstanceRow { return u.row }
 
-// Do writes the row and returns it. Then it calls Ended if the instance has ended, and deletes the
+// Write writes the row and returns it. Then it calls Ended if the instance has ended, and deletes the
 // blobs of the previous generation. The row is nil after an error, and also if the row belongs to a
 // newer checkpoint and was not written. A later checkpoint of the same, outdated session must not use
 // the ETag of a newer row.
-func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
+func (u *RowUpdate) Write(ctx context.Context) (*wire.InstanceRow, error) {
 	row, end, err := u.write(ctx)
 	u.store.CachedRows.Put(u.InstanceID(), row)
 	if err != nil {
@@ -94,7 +94,7 @@ func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provid
 			return nil, nil, err
 		}
 	}
-	now := history.Ticks(time.Now())
+	now := history.TruncateToTicks(time.Now())
 	for n := 1; ; n++ {
 		e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 			Instance: u.cp.Instance, TaskHub: u.store.TaskHub, Events: u.events, Rows: u.rows,
@@ -240,7 +240,7 @@ func (u *RowUpdate) after(etag string) *wire.InstanceRow {
 	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
 	for _, ev := range u.events {
 		if start, ok := ev.(*history.ExecutionStarted); ok {
-			row.Began(start, u.isNew())
+			row.ApplyStart(start, u.isNew())
 		}
 	}
 	if status, changes := statusAfter(u.events); changes {

@@ -140,8 +140,8 @@ func (r *Records) Record(ctx context.Context, queue string, start *provider.Task
 	return row, nil
 }
 
-// Drop deletes the record of a start that has arrived or must not be repeated.
-func (r *Records) Drop(ctx context.Context, row *Start) error {
+// Delete deletes the record of a start that has arrived or must not be repeated.
+func (r *Records) Delete(ctx context.Context, row *Start) error {
 	if row.Blob != "" {
 		if err := r.Blobs.Remove(ctx, row.Blob); err != nil {
 			return err
@@ -150,10 +150,10 @@ func (r *Records) Drop(ctx context.Context, row *Start) error {
 	return r.Table.Remove(ctx, row.keys())
 }
 
-// Of returns all records of a control queue.
-func (r *Records) Of(ctx context.Context, queue string) ([]Start, error) {
+// OfQueue returns all records of a control queue.
+func (r *Records) OfQueue(ctx context.Context, queue string) ([]Start, error) {
 	var rows []Start
-	err := r.Table.All(ctx, store.Query{Filter: "PartitionKey eq '" + store.Doubled(queue) + "'"}, func(raw []byte) error {
+	err := r.Table.All(ctx, store.Query{Filter: "PartitionKey eq '" + store.EscapeOData(queue) + "'"}, func(raw []byte) error {
 		row, err := decode(raw)
 		if err == nil {
 			rows = append(rows, row)
@@ -163,11 +163,11 @@ func (r *Records) Of(ctx context.Context, queue string) ([]Start, error) {
 	return rows, err
 }
 
-// DropAll deletes all records of an instance. queue is the control queue of the instance.
-func (r *Records) DropAll(ctx context.Context, queue, id string) error {
+// DeleteAll deletes all records of an instance. queue is the control queue of the instance.
+func (r *Records) DeleteAll(ctx context.Context, queue, id string) error {
 	prefix := wire.EscapeKey(id) + "|"
 	filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey lt '%s'",
-		store.Doubled(queue), store.Doubled(prefix), store.Doubled(strings.TrimSuffix(prefix, "|")+"}"))
+		store.EscapeOData(queue), store.EscapeOData(prefix), store.EscapeOData(strings.TrimSuffix(prefix, "|")+"}"))
 	return r.Table.All(ctx, store.Query{Filter: filter}, func(raw []byte) error {
 		row, err := decode(raw)
 		if err != nil {
@@ -176,7 +176,7 @@ func (r *Records) DropAll(ctx context.Context, queue, id string) error {
 		if row.InstanceID != id {
 			return nil
 		}
-		return r.Drop(ctx, &row)
+		return r.Delete(ctx, &row)
 	})
 }
 

@@ -152,7 +152,7 @@ func (a *AppManager) client(id string) (*lease.ContainerClient, error) {
 }
 
 func (a *AppManager) info(ctx context.Context) (info appLeaseInfo, err error) {
-	resp, err := a.worker.AppBlobs.Client.NewBlobClient(a.worker.Names.AppLeaseInfo()).DownloadStream(ctx, nil)
+	resp, err := a.worker.AppBlobs.Client.NewBlobClient(a.worker.Names.AppLeaseInfoBlob()).DownloadStream(ctx, nil)
 	if err != nil {
 		return info, fmt.Errorf("read the owner of the app lease: %w", err)
 	}
@@ -162,7 +162,7 @@ func (a *AppManager) info(ctx context.Context) (info appLeaseInfo, err error) {
 		return info, err
 	}
 	if err := json.Unmarshal(raw, &info); err != nil {
-		return info, fmt.Errorf("blob %s/%s: %w", a.worker.Names.AppLease(), a.worker.Names.AppLeaseInfo(), err)
+		return info, fmt.Errorf("blob %s/%s: %w", a.worker.Names.AppLeaseContainer(), a.worker.Names.AppLeaseInfoBlob(), err)
 	}
 	return info, nil
 }
@@ -172,8 +172,8 @@ func (a *AppManager) write(ctx context.Context, info appLeaseInfo) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.worker.AppBlobs.Client.NewBlockBlobClient(a.worker.Names.AppLeaseInfo()).
-		Upload(ctx, streaming.NopCloser(bytes.NewReader(raw)), &blockblob.UploadOptions{HTTPHeaders: store.Octets})
+	_, err = a.worker.AppBlobs.Client.NewBlockBlobClient(a.worker.Names.AppLeaseInfoBlob()).
+		Upload(ctx, streaming.NopCloser(bytes.NewReader(raw)), &blockblob.UploadOptions{HTTPHeaders: store.BlobHeaders})
 	if err != nil {
 		return fmt.Errorf("write the owner of the app lease: %w", err)
 	}
@@ -192,7 +192,7 @@ func (a *AppManager) MakePrimary(ctx context.Context) error {
 		return a.write(ctx, info)
 	})
 	if err == nil {
-		a.wake.Give()
+		a.wake.Send()
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func (s *leaseSet) blob(partition string) *blockblob.Client {
 
 // create creates the missing blobs of partitions.
 func (s *leaseSet) create(ctx context.Context, partitions []string) error {
-	return store.Each(ctx, -1, partitions, func(ctx context.Context, _ int, p string) error {
+	return store.ForEach(ctx, -1, partitions, func(ctx context.Context, _ int, p string) error {
 		return s.store.CreateBlob(ctx, s.folder+"/"+p, BlobLease{Partition: p}.text())
 	})
 }
@@ -207,7 +207,7 @@ func (s *leaseSet) release(ctx context.Context, l BlobLease) error {
 
 func (s *leaseSet) write(ctx context.Context, l BlobLease, token string) error {
 	_, err := s.blob(l.Partition).Upload(ctx, streaming.NopCloser(bytes.NewReader(l.text())), &blockblob.UploadOptions{
-		HTTPHeaders:      store.Octets,
+		HTTPHeaders:      store.BlobHeaders,
 		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: &blob.LeaseAccessConditions{LeaseID: &token}},
 	})
 	if err != nil {

@@ -23,8 +23,8 @@ type leasing interface {
 	// pass passes over the leases once, and reads the queues whose leases this worker holds. unsettled
 	// asks for another pass soon.
 	pass(ctx, work context.Context) (unsettled bool, err error)
-	// giveUp releases the leases of a queue that is no longer read.
-	giveUp(ctx context.Context, queue string) error
+	// releaseLeases releases the leases of a queue that is no longer read.
+	releaseLeases(ctx context.Context, queue string) error
 	// held returns the queues with a lease that this worker holds.
 	held() []string
 	// interval returns the time between two passes.
@@ -83,7 +83,7 @@ const leasePassTimeout = 8 * time.Second
 func (b *blobPartitions) leave(work context.Context) {
 	b.leaving = true
 	for _, p := range b.worker.Partitions {
-		if p.IsRead() {
+		if p.IsReading() {
 			p.BeginDrain(work, b.worker.DrainTimeout)
 		}
 	}
@@ -107,7 +107,7 @@ const leavePause = 20 * time.Millisecond
 func (b *blobPartitions) release(work context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
 	defer cancel()
-	if err := b.leases.giveUp(ctx, queue); err != nil {
+	if err := b.leases.releaseLeases(ctx, queue); err != nil {
 		b.worker.Log.Warn("cannot release the partition's lease; it remains until it expires", "partition", queue, "error", err)
 		return
 	}
@@ -115,14 +115,14 @@ func (b *blobPartitions) release(work context.Context, queue string) {
 		p.Released()
 	}
 	b.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "any worker")
-	b.worker.Meter.Partition(queue, metering.Released)
+	b.worker.Meter.RecordOwnership(queue, metering.Released)
 }
 
 // lost stops reading a queue whose lease was lost to another worker.
 func (b *blobPartitions) lost(work context.Context, queue string) {
 	if p := b.byQueue[queue]; p != nil {
 		b.worker.Log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", b.worker.ID)
-		b.worker.Meter.Partition(queue, metering.Lost)
+		b.worker.Meter.RecordOwnership(queue, metering.Lost)
 		b.worker.Tasks.Go(p.StopReading(work))
 	}
 }
@@ -152,7 +152,7 @@ type legacyLeasing struct {
 func (l *legacyLeasing) interval() time.Duration { return l.worker.AcquireInterval }
 func (l *legacyLeasing) held() []string          { return l.keeper.partitions() }
 
-func (l *legacyLeasing) giveUp(ctx context.Context, queue string) error {
+func (l *legacyLeasing) releaseLeases(ctx context.Context, queue string) error {
 	return l.keeper.drop(ctx, queue)
 }
 
@@ -164,7 +164,7 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 	stolen, errTake := l.keeper.balance(ctx, l.isOurs, true)
 	for _, queue := range stolen {
 		l.worker.Log.Info("AttemptingToStealLease", "partition", queue)
-		l.worker.Meter.Partition(queue, metering.Stolen)
+		l.worker.Meter.RecordOwnership(queue, metering.Stolen)
 		l.stolen[queue] = time.Now()
 	}
 	for _, queue := range l.keeper.partitions() {
@@ -173,7 +173,7 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 			continue
 		}
 		delete(l.stolen, queue)
-		l.byQueue[queue].Listen(work, until)
+		l.byQueue[queue].StartReading(work, until)
 	}
 	return false, errors.Join(errRenew, errTake)
 }
@@ -203,7 +203,7 @@ func (l *safeLeasing) held() []string {
 	return sortedKeys(all)
 }
 
-func (l *safeLeasing) giveUp(ctx context.Context, queue string) error {
+func (l *safeLeasing) releaseLeases(ctx context.Context, queue string) error {
 	if err := l.intent.drop(ctx, queue); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (l *safeLeasing) pass(ctx, work context.Context) (unsettled bool, err error
 func (l *safeLeasing) passIntents(ctx, work context.Context) error {
 	lost, err := l.intent.renew(ctx)
 	for _, queue := range lost {
-		if p := l.byQueue[queue]; p != nil && p.IsRead() {
+		if p := l.byQueue[queue]; p != nil && p.IsReading() {
 			l.worker.Log.Info("another worker requested the partition", "event", "PartitionManagerInfo", "partition", queue)
 			p.BeginDrain(work, drainLimit)
 		}
@@ -238,7 +238,7 @@ func (l *safeLeasing) passIntents(ctx, work context.Context) error {
 	stolen, errTake := l.intent.balance(ctx, l.isOurs, true)
 	for _, queue := range stolen {
 		l.worker.Log.Info("AttemptingToStealLease", "partition", queue)
-		l.worker.Meter.Partition(queue, metering.Stolen)
+		l.worker.Meter.RecordOwnership(queue, metering.Stolen)
 	}
 	if errTake == nil {
 		l.looked = time.Now()
@@ -255,7 +255,7 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 		if _, wanted := l.intent.has(queue); wanted || l.byQueue[queue].DrainState() == Draining {
 			continue
 		}
-		if !l.byQueue[queue].IsRead() {
+		if !l.byQueue[queue].IsReading() {
 			err = errors.Join(err, l.releaseOwnership(ctx, queue))
 		}
 	}
@@ -266,7 +266,7 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 	for _, queue := range l.ownership.partitions() {
 		until, _ := l.ownership.has(queue)
 		if _, wanted := l.intent.has(queue); wanted && l.byQueue[queue].DrainState() != Draining {
-			l.byQueue[queue].Listen(work, until)
+			l.byQueue[queue].StartReading(work, until)
 		}
 	}
 	return errors.Join(err, errTake)
@@ -279,6 +279,6 @@ func (l *safeLeasing) releaseOwnership(ctx context.Context, queue string) error 
 	}
 	l.byQueue[queue].Released()
 	l.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "the worker that requested it")
-	l.worker.Meter.Partition(queue, metering.Released)
+	l.worker.Meter.RecordOwnership(queue, metering.Released)
 	return nil
 }

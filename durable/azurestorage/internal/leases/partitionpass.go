@@ -115,14 +115,14 @@ func (p *partitionPlanner) keep(row wire.PartitionRow) {
 		p.plan.owned++
 		p.plan.unsettled = true
 	case row.NextOwner != "":
-		p.note(row.NextOwner, row)
+		p.recordOwner(row.NextOwner, row)
 	case row.IsDraining: // the owner is shutting down
 		row.NextOwner = p.worker
 		p.plan.owned++
 		p.plan.unsettled = true
 		p.step(stepSteal, row, false)
 	default:
-		p.note(row.CurrentOwner, row)
+		p.recordOwner(row.CurrentOwner, row)
 	}
 }
 
@@ -172,7 +172,7 @@ func (p *partitionPlanner) step(kind partitionStepKind, row wire.PartitionRow, l
 	p.plan.steps = append(p.plan.steps, partitionStep{kind: kind, row: row, listen: listen})
 }
 
-func (p *partitionPlanner) note(owner string, row wire.PartitionRow) {
+func (p *partitionPlanner) recordOwner(owner string, row wire.PartitionRow) {
 	if _, seen := p.others[owner]; !seen {
 		p.owners = append(p.owners, owner)
 	}

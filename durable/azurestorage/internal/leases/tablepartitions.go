@@ -78,7 +78,7 @@ func (t *tablePartitions) Run(ctx, work context.Context) {
 func (t *tablePartitions) leave(work context.Context) {
 	t.leaving = true
 	for _, p := range t.worker.Partitions {
-		if p.IsRead() {
+		if p.IsReading() {
 			p.BeginDrain(work, t.worker.DrainTimeout)
 		}
 	}
@@ -164,7 +164,7 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	for _, queue := range plan.lost {
 		if p := t.byQueue[queue]; p != nil {
 			t.worker.Log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", t.worker.ID)
-			t.worker.Meter.Partition(queue, metering.Lost)
+			t.worker.Meter.RecordOwnership(queue, metering.Lost)
 			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}
@@ -191,7 +191,7 @@ func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 		listening: map[string]bool{}, drains: map[string]DrainState{},
 	}
 	for queue, p := range t.byQueue {
-		s.listening[queue] = p.IsRead()
+		s.listening[queue] = p.IsReading()
 		s.drains[queue] = p.DrainState()
 	}
 	return s
@@ -229,14 +229,14 @@ func (t *tablePartitions) wrote(work context.Context, step partitionStep) {
 	case stepRelease:
 		p.Released()
 		t.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "any worker"))
-		t.worker.Meter.Partition(step.row.Queue, metering.Released)
+		t.worker.Meter.RecordOwnership(step.row.Queue, metering.Released)
 	case stepSteal:
 		t.worker.Log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
-		t.worker.Meter.Partition(step.row.Queue, metering.Stolen)
+		t.worker.Meter.RecordOwnership(step.row.Queue, metering.Stolen)
 	case stepClaim, stepRenew, stepDrain:
 	}
 	if step.listen && !t.leaving {
-		p.Listen(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
+		p.StartReading(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
 	}
 }
 
@@ -246,7 +246,7 @@ func (t *tablePartitions) dropExpired(work context.Context) {
 	for _, p := range t.worker.Partitions {
 		if p.Expired(time.Now()) {
 			t.worker.Log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.Name())
-			t.worker.Meter.Partition(p.Name(), metering.Lost)
+			t.worker.Meter.RecordOwnership(p.Name(), metering.Lost)
 			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}

@@ -28,11 +28,11 @@ func (w *Worker) CreateInfo(ctx context.Context, taskHub string) (partitions int
 	if err := w.Blobs.Create(ctx); err != nil {
 		return 0, err
 	}
-	text, err := json.Marshal(taskHubInfo{TaskHubName: taskHub, CreatedAt: history.Ticks(time.Now().UTC()), PartitionCount: len(w.Partitions)})
+	text, err := json.Marshal(taskHubInfo{TaskHubName: taskHub, CreatedAt: history.TruncateToTicks(time.Now().UTC()), PartitionCount: len(w.Partitions)})
 	if err != nil {
 		return 0, err
 	}
-	if err := w.Blobs.CreateBlob(ctx, w.Names.TaskHubInfo(), text); err != nil {
+	if err := w.Blobs.CreateBlob(ctx, w.Names.TaskHubInfoBlob(), text); err != nil {
 		return 0, err
 	}
 	return w.CountPartitions(ctx)
@@ -55,8 +55,8 @@ func (w *Worker) CreateBlobs(ctx context.Context) error {
 // CountPartitions returns the partition count in the blob that describes the hub.
 func (w *Worker) CountPartitions(ctx context.Context) (n int, err error) {
 	var info taskHubInfo
-	err = store.Retry(ctx, "read "+w.Names.TaskHubInfo(), func(ctx context.Context) error {
-		resp, err := w.Blobs.Client.NewBlobClient(w.Names.TaskHubInfo()).DownloadStream(ctx, nil)
+	err = store.Retry(ctx, "read "+w.Names.TaskHubInfoBlob(), func(ctx context.Context) error {
+		resp, err := w.Blobs.Client.NewBlobClient(w.Names.TaskHubInfoBlob()).DownloadStream(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (w *Worker) CountPartitions(ctx context.Context) (n int, err error) {
 		}
 		info = taskHubInfo{}
 		if err := json.Unmarshal(raw, &info); err != nil {
-			return fmt.Errorf("blob %s/%s: %w", w.Names.Leases(), w.Names.TaskHubInfo(), err)
+			return fmt.Errorf("blob %s/%s: %w", w.Names.LeaseContainer(), w.Names.TaskHubInfoBlob(), err)
 		}
 		return nil
 	})

@@ -38,10 +38,10 @@ const (
 type Partition interface {
 	// Name returns the name of the queue.
 	Name() string
-	// Listen starts to read the queue, or continues to read it. The lease expires at until.
-	Listen(work context.Context, until time.Time)
-	// IsRead reports whether the queue is being read.
-	IsRead() bool
+	// StartReading starts to read the queue, or continues to read it. The lease expires at until.
+	StartReading(work context.Context, until time.Time)
+	// IsReading reports whether the queue is being read.
+	IsReading() bool
 	// Expired reports whether the queue is being read although its lease has expired at time now.
 	Expired(now time.Time) bool
 	// StopReading stops reading the queue. The returned function does the slow part of the work.
@@ -102,9 +102,9 @@ func NewManager(w *Worker) Manager {
 	return newBlobPartitions(w)
 }
 
-// Active returns the kinds that have unexpired leases. If the worker's own kind is TableRows, it omits
-// that kind.
-func (w *Worker) Active(ctx context.Context) (map[Kind]bool, error) {
+// ActiveKinds returns the kinds that have unexpired leases. If the worker's own kind is TableRows, it
+// omits that kind.
+func (w *Worker) ActiveKinds(ctx context.Context) (map[Kind]bool, error) {
 	active := map[Kind]bool{}
 	if w.Kind != TableRows {
 		owners, err := w.tableOwners(ctx)

@@ -11,17 +11,17 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// RolePatience is the longest time that a role assignment takes to reach the storage services
-// (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting).
-const RolePatience = 10 * time.Minute
+// RoleAssignmentTimeout is the longest time that a role assignment takes to reach the storage
+// services (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting).
+const RoleAssignmentTimeout = 10 * time.Minute
 
 // codeRoleMissing is the error code for an identity without a role. The service also returns it until
 // a new role assignment has taken effect.
 const codeRoleMissing = "AuthorizationPermissionMismatch"
 
-// AwaitRole is the log message of a process that retries because a new role assignment may not have
-// taken effect yet.
-const AwaitRole = "the storage account refuses access because the app's identity has no role; " +
+// RoleMissingNotice is the log message of a process that retries because a new role assignment may
+// not have taken effect yet.
+const RoleMissingNotice = "the storage account refuses access because the app's identity has no role; " +
 	"a new role assignment takes up to 10 minutes to take effect, so the app retries"
 
 // accessAdvice contains the setting to change, by the error code of a response with status 403.
@@ -70,15 +70,15 @@ func explained(err error) error {
 	return &AccessError{Code: CodeOf(err), Advice: accessAdvice[CodeOf(err)], Cause: err}
 }
 
-// AccessWait decides how a starting process handles an error. retry is true if a new role assignment
-// may not have taken effect yet, giveUp if the account refuses access for another reason. Both are
-// false for any other error. since is the time since the first attempt.
-func AccessWait(err error, since time.Duration) (retry, giveUp bool) {
+// DecideAccessRetry decides how a starting process handles an error. retry is true if a new role
+// assignment may not have taken effect yet, giveUp if the account refuses access for another reason.
+// Both are false for any other error. since is the time since the first attempt.
+func DecideAccessRetry(err error, since time.Duration) (retry, giveUp bool) {
 	refusal, ok := errors.AsType[*AccessError](err)
 	if !ok {
 		return false, false
 	}
-	retry = refusal.IsRoleMissing() && since < RolePatience
+	retry = refusal.IsRoleMissing() && since < RoleAssignmentTimeout
 	return retry, !retry
 }
 

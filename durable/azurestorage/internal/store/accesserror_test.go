@@ -35,15 +35,15 @@ func TestAccessError_NamesTheSettingToChange(t *testing.T) {
 		if attempts != 1 || StatusOf(err) != http.StatusForbidden {
 			t.Errorf("%s: %d attempts, status %d; want 1 and 403", code, attempts, StatusOf(err))
 		}
-		for _, since := range []time.Duration{0, RolePatience - 1, RolePatience} {
-			retry, giveUp := AccessWait(err, since)
-			want := code == "AuthorizationPermissionMismatch" && since < RolePatience
+		for _, since := range []time.Duration{0, RoleAssignmentTimeout - 1, RoleAssignmentTimeout} {
+			retry, giveUp := DecideAccessRetry(err, since)
+			want := code == "AuthorizationPermissionMismatch" && since < RoleAssignmentTimeout
 			if retry != want || giveUp == want {
 				t.Errorf("%s after %v: retry %v, give up %v; want to retry: %v", code, since, retry, giveUp, want)
 			}
 		}
 	}
-	if retry, giveUp := AccessWait(refusalOf(http.StatusServiceUnavailable, "ServerBusy"), 0); retry || giveUp {
+	if retry, giveUp := DecideAccessRetry(refusalOf(http.StatusServiceUnavailable, "ServerBusy"), 0); retry || giveUp {
 		t.Errorf("a busy service: retry %v, give up %v; want neither", retry, giveUp)
 	}
 }

@@ -18,15 +18,15 @@ type Account struct {
 	SAS                string // shared access signature, without "?"; empty if unused
 	Credential         azcore.TokenCredential
 	Queue, Table, Blob string // endpoints without a trailing slash; a hub that uses only blobs needs only Blob
-	Missing            string // settings to set for the empty endpoints, as "A, B"
+	MissingSettings    string // settings to set for the empty endpoints, as "A, B"
 }
 
 // miss adds the setting for an empty endpoint to Missing.
 func (a *Account) miss(setting string) {
-	if a.Missing != "" {
-		a.Missing += ", "
+	if a.MissingSettings != "" {
+		a.MissingSettings += ", "
 	}
-	a.Missing += setting
+	a.MissingSettings += setting
 }
 
 // The account of every Azurite instance. Its key is public.
@@ -86,7 +86,7 @@ func ParseAccount(s string) (Account, error) {
 		}
 	}
 	if c.Blob == "" {
-		return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", c.Missing)
+		return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", c.MissingSettings)
 	}
 	return c, nil
 }
@@ -193,7 +193,7 @@ func identityAccount(name string, lookup func(string) (string, bool)) (c Account
 	case !found && accountName == "":
 		return Account{}, false, nil
 	case c.Blob == "":
-		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, c.Missing)
+		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, c.MissingSettings)
 	}
 	if c.Credential, err = tokenCredential(setting("credential"), setting("clientId")); err != nil {
 		return Account{}, true, fmt.Errorf("storage connection %q: %w", name, err)

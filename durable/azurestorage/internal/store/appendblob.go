@@ -30,8 +30,8 @@ func (s *Container) AppendBlob(name string) *AppendBlob {
 	return &AppendBlob{Name: name, client: s.Client.NewAppendBlobClient(name)}
 }
 
-// Forever is the duration of a lease that does not expire.
-const Forever time.Duration = -time.Second
+// InfiniteLease is the duration of a lease that does not expire.
+const InfiniteLease time.Duration = -time.Second
 
 // AnyPosition appends at the end of the blob, whatever its length is.
 const AnyPosition = -1
@@ -40,7 +40,7 @@ const AnyPosition = -1
 // error.
 func (b *AppendBlob) Create(ctx context.Context, metadata map[string]string) (etag string, err error) {
 	options := &appendblob.CreateOptions{
-		HTTPHeaders: Octets, Metadata: map[string]*string{},
+		HTTPHeaders: BlobHeaders, Metadata: map[string]*string{},
 		AccessConditions: &blob.AccessConditions{
 			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)},
 		},
@@ -81,9 +81,9 @@ func (s *Container) AppendTo(ctx context.Context, name string, block []byte) (bl
 	return blocks, err
 }
 
-// Restart creates an empty append blob and replaces any blob with this name.
-func (s *Container) Restart(ctx context.Context, name string, metadata map[string]string) error {
-	options := &appendblob.CreateOptions{HTTPHeaders: Octets, Metadata: map[string]*string{}}
+// ReplaceAppendBlob creates an empty append blob and replaces any blob with this name.
+func (s *Container) ReplaceAppendBlob(ctx context.Context, name string, metadata map[string]string) error {
+	options := &appendblob.CreateOptions{HTTPHeaders: BlobHeaders, Metadata: map[string]*string{}}
 	for key, value := range metadata {
 		options.Metadata[key] = &value
 	}
@@ -197,8 +197,8 @@ func ifMatch(etag string) *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: new(azcore.ETag(etag))}
 }
 
-// Acquire acquires a lease for 15 to 60 seconds, or [Forever]. If etag is not empty, the blob must
-// have this ETag. If the lease with this ID is active already, Acquire renews it for d.
+// Acquire acquires a lease for 15 to 60 seconds, or [InfiniteLease]. If etag is not empty, the blob
+// must have this ETag. If the lease with this ID is active already, Acquire renews it for d.
 func (b *AppendBlob) Acquire(ctx context.Context, leaseID string, d time.Duration, etag string) error {
 	return b.lease(leaseID, func(c *lease.BlobClient) error {
 		_, err := c.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{ModifiedAccessConditions: ifMatch(etag)})

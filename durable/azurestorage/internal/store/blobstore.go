@@ -55,7 +55,7 @@ func (s *Container) BreakLease(ctx context.Context) error {
 func (s *Container) CreateBlob(ctx context.Context, name string, content []byte) error {
 	return Retry(ctx, "create blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		_, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{
-			HTTPHeaders: Octets,
+			HTTPHeaders: BlobHeaders,
 			AccessConditions: &blob.AccessConditions{
 				ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)},
 			},
@@ -70,7 +70,7 @@ func (s *Container) CreateBlob(ctx context.Context, name string, content []byte)
 func (s *Container) ReplaceBlob(ctx context.Context, name string, content []byte, etag string) error {
 	return Retry(ctx, "replace blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		_, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{
-			HTTPHeaders: Octets, AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)},
+			HTTPHeaders: BlobHeaders, AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)},
 		})
 		return err
 	})
@@ -85,7 +85,7 @@ func (s *Container) Write(ctx context.Context, name string, text []byte) error {
 	}
 	upload := func(ctx context.Context) error {
 		_, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)),
-			&blockblob.UploadOptions{HTTPHeaders: Octets})
+			&blockblob.UploadOptions{HTTPHeaders: BlobHeaders})
 		return err
 	}
 	what := "write blob " + s.Name + "/" + name
@@ -114,7 +114,7 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 	var content []byte
 	var long bool
 	var held int64
-	defer func() { Downloading.Release(held) }()
+	defer func() { DownloadLimit.Release(held) }()
 	err = Retry(ctx, "read blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		resp, err := s.Client.NewBlobClient(name).DownloadStream(ctx, nil)
 		if err != nil {
@@ -128,9 +128,9 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 		if resp.ContentLength != nil {
 			size = min(*resp.ContentLength, size)
 		}
-		Downloading.Release(held)
+		DownloadLimit.Release(held)
 		held = 0
-		if err := Downloading.Acquire(ctx, size); err != nil {
+		if err := DownloadLimit.Acquire(ctx, size); err != nil {
 			return fmt.Errorf("wait for other blobs to be downloaded: %w", err)
 		}
 		held = size
@@ -143,7 +143,7 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 	if err != nil {
 		return nil, err
 	}
-	if text, err = Unpack(ctx, content); err != nil {
+	if text, err = Decompress(ctx, content); err != nil {
 		return nil, fmt.Errorf("read blob %s/%s: %w", s.Name, name, err)
 	}
 	return text, nil
@@ -218,25 +218,26 @@ func isDirectory(item *container.BlobItem) bool {
 	return false
 }
 
-// Octets is the content type of all blobs.
-var Octets = &blob.HTTPHeaders{BlobContentType: new("application/octet-stream")}
+// BlobHeaders is the content type of all blobs.
+var BlobHeaders = &blob.HTTPHeaders{BlobContentType: new("application/octet-stream")}
 
-// Unpacking limits the bytes of text that all hubs of the process decompress at the same time.
-var Unpacking = semaphore.NewWeighted(2 * wire.MaxDecompressed)
+// DecompressionLimit limits the bytes of text that all hubs of the process decompress at the same
+// time.
+var DecompressionLimit = semaphore.NewWeighted(2 * wire.MaxDecompressed)
 
-// Downloading limits the bytes of compressed blobs that all hubs of the process hold at the same time.
-// To prevent a deadlock, acquire Downloading before Unpacking.
-var Downloading = semaphore.NewWeighted(2 * wire.MaxDecompressed)
+// DownloadLimit limits the bytes of compressed blobs that all hubs of the process hold at the same
+// time. To prevent a deadlock, acquire DownloadLimit before DecompressionLimit.
+var DownloadLimit = semaphore.NewWeighted(2 * wire.MaxDecompressed)
 
-// Unpack decompresses a blob that another program may have written, as [wire.Decompress] does. It
+// Decompress decompresses a blob that another program may have written, as [wire.Decompress] does. It
 // waits while too much text is being decompressed. It fails if the blob contains more text than its
 // header says.
-func Unpack(ctx context.Context, data []byte) ([]byte, error) {
+func Decompress(ctx context.Context, data []byte) ([]byte, error) {
 	size := min(wire.TextSize(data), wire.MaxDecompressed)
-	if err := Unpacking.Acquire(ctx, size); err != nil {
+	if err := DecompressionLimit.Acquire(ctx, size); err != nil {
 		return nil, fmt.Errorf("wait for other blobs to be unpacked: %w", err)
 	}
-	defer Unpacking.Release(size)
+	defer DecompressionLimit.Release(size)
 	text, err := wire.DecompressUpTo(data, size)
 	if err != nil {
 		return nil, &wire.DamageError{Cause: err}
@@ -270,7 +271,7 @@ func (s *Container) List(ctx context.Context, prefix string) (names []string, er
 
 // RemoveAll deletes blobs.
 func (s *Container) RemoveAll(ctx context.Context, names []string) error {
-	return Each(ctx, blobDeletesAtOnce, names, func(ctx context.Context, _ int, name string) error { return s.Remove(ctx, name) })
+	return ForEach(ctx, blobDeletesAtOnce, names, func(ctx context.Context, _ int, name string) error { return s.Remove(ctx, name) })
 }
 
 // blobDeletesAtOnce is the maximum number of concurrent deletes of one call.

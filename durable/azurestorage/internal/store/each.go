@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Each calls f for every item, with at most limit concurrent calls. A negative limit means no limit.
-// Each returns the first error, which also cancels the context of the other calls.
-func Each[T any](ctx context.Context, limit int, items []T, f func(ctx context.Context, i int, item T) error) error {
+// ForEach calls f for every item, with at most limit concurrent calls. A negative limit means no
+// limit. ForEach returns the first error, which also cancels the context of the other calls.
+func ForEach[T any](ctx context.Context, limit int, items []T, f func(ctx context.Context, i int, item T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(limit)
 	for i, item := range items {

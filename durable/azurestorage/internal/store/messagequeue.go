@@ -35,12 +35,12 @@ type Message struct {
 	InsertedOn   time.Time
 	VisibleAt    time.Time // when the visibility timeout ends, by the service's clock
 
-	AskedAt   time.Time     // time of the request, by the local clock
-	HiddenFor time.Duration // visibility timeout, from the time at which the service processed the request
+	RequestedAt time.Time     // time of the request, by the local clock
+	HiddenFor   time.Duration // visibility timeout, from the time at which the service processed the request
 }
 
-// Until returns the earliest end of the visibility timeout by the local clock.
-func (m Message) Until() time.Time { return m.AskedAt.Add(m.HiddenFor) }
+// HiddenUntil returns the earliest end of the visibility timeout by the local clock.
+func (m Message) HiddenUntil() time.Time { return m.RequestedAt.Add(m.HiddenFor) }
 
 // Age returns the time that the message had been in its queue when it was received, by the service's
 // clock. It returns zero for a message that was not received.
@@ -68,7 +68,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 		options.VisibilityTimeout = &seconds
 	}
 	again := func(err error) bool {
-		m.Twice = m.Twice || !WasNotApplied(err) && !IsServerBusy(err)
+		m.MayBeDuplicate = m.MayBeDuplicate || !WasNotApplied(err) && !IsServerBusy(err)
 		return IsTransient(err) && (duplicates || WasNotApplied(err))
 	}
 	err = RetryIf(ctx, "send to queue "+q.Name, again, func(ctx context.Context) error {
@@ -76,7 +76,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 		if err != nil {
 			return err
 		}
-		m.AskedAt = sentAt(ctx)
+		m.RequestedAt = sentAt(ctx)
 		for _, put := range resp.Messages {
 			m.ID, m.Receipt = Value(put.MessageID), Value(put.PopReceipt)
 		}
@@ -87,9 +87,9 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 
 // Sent is an enqueued message. It can be deleted with its ID and receipt until a worker receives it.
 type Sent struct {
-	ID, Receipt string
-	Twice       bool      // an attempt with unknown outcome may have enqueued it twice
-	AskedAt     time.Time // time of the request, by the local clock
+	ID, Receipt    string
+	MayBeDuplicate bool      // an attempt with unknown outcome may have enqueued it twice
+	RequestedAt    time.Time // time of the request, by the local clock
 }
 
 // Receive receives up to n messages and hides them for lock. It makes one attempt. If the response is
@@ -112,7 +112,7 @@ func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Messa
 				DequeueCount: int(Value(m.DequeueCount)),
 				InsertedOn:   Value(m.InsertionTime),
 				VisibleAt:    Value(m.TimeNextVisible),
-				AskedAt:      sentAt(ctx),
+				RequestedAt:  sentAt(ctx),
 				HiddenFor:    lock,
 			})
 		}
@@ -122,8 +122,8 @@ func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Messa
 }
 
 // Update hides m for delay from now and returns m with its new receipt. It sends the text again,
-// because the service would otherwise clear it. If [IsGone] is true for the error, another worker has
-// received or deleted the message.
+// because the service would otherwise clear it. If [IsMessageGone] is true for the error, another
+// worker has received or deleted the message.
 func (q *Queue) Update(ctx context.Context, m Message, delay time.Duration) (Message, error) {
 	err := Retry(ctx, "update message "+m.ID+" in queue "+q.Name, func(ctx context.Context) error {
 		resp, err := q.Client.UpdateMessage(ctx, m.ID, m.Receipt, m.Text, &azqueue.UpdateMessageOptions{
@@ -132,7 +132,7 @@ func (q *Queue) Update(ctx context.Context, m Message, delay time.Duration) (Mes
 		if err != nil {
 			return err
 		}
-		m.AskedAt, m.HiddenFor = sentAt(ctx), delay
+		m.RequestedAt, m.HiddenFor = sentAt(ctx), delay
 		m.Receipt, m.VisibleAt = Value(resp.PopReceipt), Value(resp.TimeNextVisible)
 		return nil
 	})
@@ -144,7 +144,7 @@ func (q *Queue) Update(ctx context.Context, m Message, delay time.Duration) (Mes
 func (q *Queue) Remove(ctx context.Context, id, receipt string) (gone bool, err error) {
 	err = Retry(ctx, "delete message "+id+" from queue "+q.Name, func(ctx context.Context) error {
 		_, err := q.Client.DeleteMessage(ctx, id, receipt, nil)
-		if err != nil && IsGone(err) {
+		if err != nil && IsMessageGone(err) {
 			gone = true
 			return nil
 		}

@@ -12,8 +12,8 @@ type Nudge chan struct{}
 // NewNudge returns a new Nudge.
 func NewNudge() Nudge { return make(Nudge, 1) }
 
-// Give ends the current pause, or the next one.
-func (n Nudge) Give() {
+// Send ends the current pause, or the next one.
+func (n Nudge) Send() {
 	select {
 	case n <- struct{}{}:
 	default:

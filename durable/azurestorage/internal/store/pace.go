@@ -21,7 +21,7 @@ import (
 // After a refusal because of overload, it sends no request for a pause, and then a limited number per
 // second (see [throttle]).
 type Pace struct {
-	Most int // maximum number of requests in flight
+	MaxInFlight int // maximum number of requests in flight
 
 	mu       sync.Mutex // guards the following fields
 	limit    float64    // current limit for requests that wait for their turn
@@ -42,13 +42,13 @@ type Pace struct {
 const (
 	// slowAnswer is the latency at which the limit is decreased.
 	slowAnswer = time.Second
-	// LeastInFlight is the minimum of the limit.
-	LeastInFlight = 4
+	// MinInFlight is the minimum of the limit.
+	MinInFlight = 4
 )
 
 // NewPace returns a Pace for at most most requests in flight.
 func NewPace(most int) *Pace {
-	return &Pace{Most: most, limit: float64(most), InFlight: map[*http.Request]time.Time{}}
+	return &Pace{MaxInFlight: most, limit: float64(most), InFlight: map[*http.Request]time.Time{}}
 }
 
 // Latency returns the expected latency of a request: the recent maximum, or the age of the oldest
@@ -89,8 +89,8 @@ func (p *Pace) IsBusy() bool {
 	return max(p.throttle.next.Sub(now), time.Duration(len(p.Turns))*gap) > busyWait
 }
 
-// Watch returns a transport that reports its requests to p.
-func (p *Pace) Watch(next policy.Transporter) policy.Transporter { return &watcher{next, p} }
+// WatchTransport returns a transport that reports its requests to p.
+func (p *Pace) WatchTransport(next policy.Transporter) policy.Transporter { return &watcher{next, p} }
 
 type watcher struct {
 	next policy.Transporter
@@ -126,9 +126,9 @@ func (p *Pace) answered(since, now time.Time) {
 	p.recent = max(took, p.recent-(p.recent-took)/8)
 	switch {
 	case took < slowAnswer:
-		p.limit = min(p.limit+1/p.limit, float64(p.Most))
+		p.limit = min(p.limit+1/p.limit, float64(p.MaxInFlight))
 	case since.After(p.cutAt): // otherwise the request was sent before the last decrease
-		p.limit, p.cutAt = max(p.limit/2, min(LeastInFlight, float64(p.Most))), now
+		p.limit, p.cutAt = max(p.limit/2, min(MinInFlight, float64(p.MaxInFlight))), now
 	}
 }
 
@@ -150,8 +150,8 @@ func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	return 0
 }
 
-// Bound returns a transport that waits for a turn before it sends a request.
-func (p *Pace) Bound(next policy.Transporter) policy.Transporter { return &limiter{next, p} }
+// LimitTransport returns a transport that waits for a turn before it sends a request.
+func (p *Pace) LimitTransport(next policy.Transporter) policy.Transporter { return &limiter{next, p} }
 
 type limiter struct {
 	next policy.Transporter
@@ -164,7 +164,7 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	if turn != nil {
 		turn.timer.Stop()
 	}
-	chance.TakeTurn(req.Context(), req.URL, req.Body)
+	chance.AwaitTurn(req.Context(), req.URL, req.Body)
 	urgent := isUrgent(req.Context())
 	if err := l.pace.begin(req.Context(), urgent); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNeverSent, err)
@@ -179,8 +179,8 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	return l.next.Do(req)
 }
 
-// Begin waits for a turn.
-func (p *Pace) Begin(ctx context.Context) error { return p.begin(ctx, false) }
+// AwaitTurn waits for a turn.
+func (p *Pace) AwaitTurn(ctx context.Context) error { return p.begin(ctx, false) }
 
 // begin waits for a turn. The caller must not end the turn of an urgent request.
 func (p *Pace) begin(ctx context.Context, urgent bool) error {
@@ -244,7 +244,7 @@ func (p *Pace) next() {
 		} else {
 			p.urgent, p.wasUrgent = give(p.urgent), true
 		}
-		p.throttle.spend(now)
+		p.throttle.countRequest(now)
 	}
 }
 

@@ -55,7 +55,7 @@ func get(ctx context.Context, t *testing.T, transport policy.Transporter) (int, 
 func TestPace_RecordsWhenARequestIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, service := NewPace(1), &answering{after: 10 * time.Second}
-		transport, began := p.Bound(service), time.Now()
+		transport, began := p.LimitTransport(service), time.Now()
 		var all sync.WaitGroup
 		for n := range 3 {
 			all.Go(func() {
@@ -91,7 +91,7 @@ func TestPace_SendsNothingUntilRetryAfter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {header}}}
 			p := NewPace(16)
-			transport := p.Bound(p.Watch(service))
+			transport := p.LimitTransport(p.WatchTransport(service))
 			if status, err := get(t.Context(), t, transport); status != http.StatusServiceUnavailable || err != nil {
 				t.Fatal(status, err)
 			}
@@ -126,7 +126,7 @@ func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
 			return http.StatusOK
 		}}
 		p := NewPace(16)
-		transport := p.Bound(p.Watch(service))
+		transport := p.LimitTransport(p.WatchTransport(service))
 		for range 11 { // 176 requests
 			time.Sleep(100 * time.Millisecond)
 			send(t, transport, 16)
@@ -151,7 +151,7 @@ func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
 func TestPace_DoesNotRaiseARateThatIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPace(16)
-		transport := p.Bound(p.Watch(&answering{after: time.Millisecond, status: refuseFirst(1)}))
+		transport := p.LimitTransport(p.WatchTransport(&answering{after: time.Millisecond, status: refuseFirst(1)}))
 		send(t, transport, 1)
 		for range 100 {
 			time.Sleep(500 * time.Millisecond)
@@ -181,7 +181,7 @@ func TestPace_ACanceledCallerTakesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {"20"}}}
 		p := NewPace(1)
-		transport := p.Bound(p.Watch(service))
+		transport := p.LimitTransport(p.WatchTransport(service))
 		if _, err := get(t.Context(), t, transport); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestPace_IsBusyDuringALongPauseOnly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := NewPace(16)
 			service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {after}}}
-			transport := p.Bound(p.Watch(service))
+			transport := p.LimitTransport(p.WatchTransport(service))
 			time.Sleep(time.Hour) // the time since the last turn does not count as a wait
 			send(t, transport, 1)
 			var all sync.WaitGroup
@@ -232,7 +232,7 @@ func TestPace_IsBusyOnlyIfTheWaitIsLong(t *testing.T) {
 	}{{10 * time.Millisecond, 1000, false}, {200 * time.Millisecond, 100, false}, {time.Second, 1000, true}, {20 * time.Second, 100, true}} {
 		synctest.Test(t, func(t *testing.T) {
 			p := NewPace(16)
-			transport := p.Bound(p.Watch(&answering{after: tt.after}))
+			transport := p.LimitTransport(p.WatchTransport(&answering{after: tt.after}))
 			ctx, stop := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			for range tt.callers {

@@ -100,7 +100,7 @@ func TestPollBackoff_RestartsAfterSuccess(t *testing.T) {
 				case 'm':
 					found = 1
 				case 'n':
-					wake.Give()
+					wake.Send()
 				case 'x':
 					err = errors.New("no answer")
 				}

@@ -55,7 +55,7 @@ type Services struct {
 // that reports a missing queue or table.
 func NewServices(queues, tables Account, transport policy.Transporter, meter *metering.Hub, missing func(error)) (*Services, error) {
 	if queues.Queue == "" && queues.Blob != "" || tables.Table == "" && tables.Blob != "" {
-		return nil, fmt.Errorf("the storage connection has no endpoint for queues or tables: %s not set", cmp.Or(queues.Missing, tables.Missing))
+		return nil, fmt.Errorf("the storage connection has no endpoint for queues or tables: %s not set", cmp.Or(queues.MissingSettings, tables.MissingSettings))
 	}
 	if queues.Queue == "" {
 		return nil, fmt.Errorf("no storage connection")
@@ -74,12 +74,12 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 		TableEndpoint: tables.Table, BlobEndpoint: tables.Blob,
 		QueuePace: NewPace(requestBound(queues.Queue)), TablePace: NewPace(requestBound(tables.Table)), BlobPace: NewPace(requestBound(tables.Blob)),
 	}
-	watchedTables, watchedBlobs := s.TablePace.Watch(transport), s.BlobPace.Watch(transport)
+	watchedTables, watchedBlobs := s.TablePace.WatchTransport(transport), s.BlobPace.WatchTransport(transport)
 	var err error
-	if s.Queues, err = newQueueService(queues, clientOptions(queues.Queue, s.QueuePace.Bound(s.QueuePace.Watch(transport)), missingPolicy{missing})); err != nil {
+	if s.Queues, err = newQueueService(queues, clientOptions(queues.Queue, s.QueuePace.LimitTransport(s.QueuePace.WatchTransport(transport)), missingPolicy{missing})); err != nil {
 		return nil, fmt.Errorf("open queue service: %w", err)
 	}
-	if s.Tables, err = newTableService(tables, clientOptions(tables.Table, s.TablePace.Bound(watchedTables), substitutionPolicy{}, missingPolicy{missing})); err != nil {
+	if s.Tables, err = newTableService(tables, clientOptions(tables.Table, s.TablePace.LimitTransport(watchedTables), substitutionPolicy{}, missingPolicy{missing})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
 	if s.Leases, err = newTableService(tables, clientOptions(tables.Table, watchedTables, substitutionPolicy{})); err != nil {
@@ -102,12 +102,12 @@ func NewBlobServices(account Account, transport policy.Transporter, meter *meter
 		transport = newHTTPClient(isEmulator(account.Blob), bound)
 	}
 	pace := NewPace(bound)
-	return newBlobServices(account, pace.Watch(measured(transport, meter, usage, account)), pace)
+	return newBlobServices(account, pace.WatchTransport(measured(transport, meter, usage, account)), pace)
 }
 
 // newBlobServices returns a client with and a client without the limit on requests in flight.
 func newBlobServices(account Account, transport policy.Transporter, pace *Pace) (bounded, urgent *azblob.Client, err error) {
-	if bounded, err = newBlobService(account, clientOptions(account.Blob, pace.Bound(transport))); err != nil {
+	if bounded, err = newBlobService(account, clientOptions(account.Blob, pace.LimitTransport(transport))); err != nil {
 		return nil, nil, fmt.Errorf("open blob service: %w", err)
 	}
 	if urgent, err = newBlobService(account, clientOptions(account.Blob, transport)); err != nil {
@@ -144,8 +144,8 @@ func (p missingPolicy) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Optional returns a context for requests to queues and tables that need not exist.
-func Optional(ctx context.Context) context.Context {
+// AllowMissing returns a context for requests to queues and tables that need not exist.
+func AllowMissing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, optionalKey{}, true)
 }
 

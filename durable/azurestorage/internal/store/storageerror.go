@@ -99,9 +99,10 @@ func IsMissing(err error) bool {
 	return code == codeQueueNotFound || code == codeTableNotFound
 }
 
-// IsGone reports whether err, from the deletion or update of a queue message, means that this process
-// no longer owns the message: it was deleted, or it became visible and another worker received it.
-func IsGone(err error) bool {
+// IsMessageGone reports whether err, from the deletion or update of a queue message, means that this
+// process no longer owns the message: it was deleted, or it became visible and another worker received
+// it.
+func IsMessageGone(err error) bool {
 	switch CodeOf(err) {
 	case CodeMessageNotFound, CodePopReceiptMismatch:
 		return true
@@ -174,7 +175,7 @@ func RetryIf(ctx context.Context, what string, again func(error) bool, attempt f
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
 		case !again(err):
 			return fmt.Errorf("%s: %w", what, explained(err))
-		case retries.Again(ctx, what, err):
+		case retries.AwaitRetry(ctx, what, err):
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
 		default:
@@ -193,14 +194,14 @@ type Retries struct {
 // NewRetries returns the retries of an operation that starts now.
 func NewRetries() *Retries { return &Retries{begun: time.Now(), delay: FirstRetryDelay} }
 
-// Made returns the number of failed attempts.
-func (r *Retries) Made() int { return r.made }
+// FailedAttempts returns the number of failed attempts.
+func (r *Retries) FailedAttempts() int { return r.made }
 
-// Again waits before the next attempt after an attempt has failed with err. It returns false if the
-// operation must not be retried: ctx has ended, twice the attemptTimeout has passed, or MaxAttempts
-// have failed and one of these conditions holds. The service did not refuse the last attempt,
-// refusedFor has passed, or the limit of [RetryBefore] or the deadline is too close.
-func (r *Retries) Again(ctx context.Context, what string, err error) bool {
+// AwaitRetry waits before the next attempt after an attempt has failed with err. It returns false if
+// the operation must not be retried: ctx has ended, twice the attemptTimeout has passed, or
+// MaxAttempts have failed and one of these conditions holds. The service did not refuse the last
+// attempt, refusedFor has passed, or the limit of [RetryBefore] or the deadline is too close.
+func (r *Retries) AwaitRetry(ctx context.Context, what string, err error) bool {
 	r.made++
 	passed, wait := time.Since(r.begun), Jitter(ctx, what, r.delay)
 	r.delay = min(3*r.delay, maxRetryDelay)

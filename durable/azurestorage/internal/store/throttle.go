@@ -83,8 +83,8 @@ func (t *throttle) lastSecond(now time.Time) int {
 	return max(t.previous, t.answers)
 }
 
-// spend records that a request is sent.
-func (t *throttle) spend(now time.Time) {
+// countRequest records that a request is sent.
+func (t *throttle) countRequest(now time.Time) {
 	if t.rate > 0 {
 		t.next = now.Add(t.interval())
 	}

@@ -131,10 +131,10 @@ func keysURL(partitionKey, rowKey string) string {
 	return "(PartitionKey='" + escapeKeyURL(partitionKey) + "',RowKey='" + escapeKeyURL(rowKey) + "')"
 }
 
-func escapeKeyURL(key string) string { return url.PathEscape(Doubled(key)) }
+func escapeKeyURL(key string) string { return url.PathEscape(EscapeOData(key)) }
 
-// Doubled doubles apostrophes, the escape in an OData string.
-func Doubled(s string) string { return strings.ReplaceAll(s, "'", "''") }
+// EscapeOData doubles apostrophes, the escape in an OData string.
+func EscapeOData(s string) string { return strings.ReplaceAll(s, "'", "''") }
 
 // ParseTransaction parses the response to a transaction of n operations. It returns the new ETags, or
 // the reason why an operation was rejected.

@@ -82,7 +82,7 @@ func (t *measuredTransport) Do(req *http.Request) (*http.Response, error) {
 	attempt, _ := req.Context().Value(attemptKey{}).(int)
 	operation, began := storageop.Of(s.name, req, path), time.Now()
 	resp, err := t.next.Do(req)
-	t.meter.Operation(s.name, operation, s.count.add(req, resp, err), time.Since(began), attempt)
+	t.meter.RecordOperation(s.name, operation, s.count.add(req, resp, err), time.Since(began), attempt)
 	return resp, err
 }
 

@@ -23,8 +23,8 @@ type Queue struct {
 	Base64 bool // encode messages as Base64
 	// MaxPollingInterval is the maximum time between two polls of the empty queue.
 	MaxPollingInterval time.Duration
-	// Lock returns the visibility timeout of received messages.
-	Lock func() time.Duration
+	// VisibilityTimeout returns the visibility timeout of received messages.
+	VisibilityTimeout func() time.Duration
 	// HoldBack hides a message that cannot be decoded or stored, longer after each attempt.
 	HoldBack func(ctx context.Context, q *store.Queue, m store.Message, cause error)
 	Health   store.Health
@@ -48,20 +48,20 @@ func (t *Queue) Create(ctx context.Context) error {
 
 // Send enqueues rows.
 func (t *Queue) Send(ctx context.Context, rows []wire.Row) error {
-	err := store.Each(ctx, store.MessagesAtOnce, wire.SplitTracking(rows), func(ctx context.Context, _ int, part []wire.Row) error {
+	err := store.ForEach(ctx, store.MessagesAtOnce, wire.SplitTracking(rows), func(ctx context.Context, _ int, part []wire.Row) error {
 		_, err := t.Queue.Put(ctx, wire.EncodeQueueText([]byte(wire.RowsJSON(part)), t.Base64), 0, true)
 		return err
 	})
 	if err == nil {
-		t.wake.Give()
+		t.wake.Send()
 	}
 	return err
 }
 
 // Records returns a page of an instance's tracking records.
 func (t *Queue) Records(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
-	raw, continuation, err := t.Table.Page(store.Optional(ctx), store.Query{
-		Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Top: min(max(q.PageSize, 0), store.MaxPageSize), Continuation: q.Continuation,
+	raw, continuation, err := t.Table.Page(store.AllowMissing(ctx), store.Query{
+		Filter: "PartitionKey eq '" + store.EscapeOData(wire.EscapeKey(id)) + "'", Top: min(max(q.PageSize, 0), store.MaxPageSize), Continuation: q.Continuation,
 	})
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (t *Queue) Run(ctx, work context.Context, mayRead func() bool) {
 			pause.For(ctx, time.Second)
 			continue
 		}
-		messages, err := t.Queue.Receive(work, store.MaxReceive, t.Lock())
+		messages, err := t.Queue.Receive(work, store.MaxReceive, t.VisibilityTimeout())
 		if err == nil {
 			err = t.take(work, messages)
 		}
@@ -139,7 +139,7 @@ func (t *Queue) take(ctx context.Context, messages []store.Message) error {
 }
 
 func (t *Queue) removeAll(ctx context.Context, messages []store.Message) error {
-	return store.Each(ctx, store.MessagesAtOnce, messages, func(ctx context.Context, _ int, m store.Message) error {
+	return store.ForEach(ctx, store.MessagesAtOnce, messages, func(ctx context.Context, _ int, m store.Message) error {
 		_, err := t.Queue.Remove(ctx, m.ID, m.Receipt)
 		return err
 	})
@@ -196,7 +196,7 @@ func (t *Queue) insert(ctx context.Context, rows []wire.Row) error {
 func (t *Queue) missing(ctx context.Context, rows []wire.Row) ([]wire.Row, error) {
 	there := map[string]bool{}
 	q := store.Query{Columns: []string{"RowKey"}, Filter: fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey le '%s'",
-		store.Doubled(rows[0].PartitionKey), store.Doubled(rows[0].RowKey), store.Doubled(rows[len(rows)-1].RowKey))}
+		store.EscapeOData(rows[0].PartitionKey), store.EscapeOData(rows[0].RowKey), store.EscapeOData(rows[len(rows)-1].RowKey))}
 	err := t.Table.All(ctx, q, func(raw []byte) error {
 		var row struct{ RowKey string }
 		if err := json.Unmarshal(raw, &row); err != nil {

@@ -102,11 +102,11 @@ func shortened(name, text string, ev history.Event) string {
 		return wire.JSONNull
 	case name == "FailureDetails":
 		if f := failureOf(ev); f != nil {
-			return wire.FailureColumn(&history.FailureDetails{ErrorType: wire.CutJSON(f.ErrorType, 512), ErrorMessage: wire.CutJSON(f.ErrorMessage, maxColumn/2)})
+			return wire.FailureColumn(&history.FailureDetails{ErrorType: wire.TruncateJSON(f.ErrorType, 512), ErrorMessage: wire.TruncateJSON(f.ErrorMessage, maxColumn/2)})
 		}
 		return wire.JSONNull
 	}
-	return wire.CutJSON(text, maxColumn)
+	return wire.TruncateJSON(text, maxColumn)
 }
 
 func failureOf(ev history.Event) *history.FailureDetails {
@@ -216,8 +216,8 @@ func (s *State) Plan(cp *provider.Checkpoint, old history.OrchestrationInstance,
 	return plan, err
 }
 
-// Note adds the plan's column to the columns of the sentinel. A nil plan adds nothing.
-func (p *Plan) Note(columns map[string]string) {
+// AddColumn adds the plan's column to the columns of the sentinel. A nil plan adds nothing.
+func (p *Plan) AddColumn(columns map[string]string) {
 	if p != nil {
 		columns[column] = p.mark
 	}

@@ -160,9 +160,9 @@ func (e *Row) LargeColumns() []string {
 // maxTextUnits is the service's maximum size of a String column, in UTF-16 code units.
 const maxTextUnits = 32 * 1024
 
-// Fit shortens all columns that exceed the service's limit and are not in [LargeTextColumns]. .NET
-// would not find the values of such columns in blobs, and a rejected row would block its instance.
-func (e *Row) Fit() {
+// ShortenColumns shortens all columns that exceed the service's limit and are not in [LargeTextColumns].
+// .NET would not find the values of such columns in blobs, and a rejected row would block its instance.
+func (e *Row) ShortenColumns() {
 	for i := range e.Properties {
 		p := &e.Properties[i]
 		if p.Edm == EDMString && !slices.Contains(LargeTextColumns[:], p.Name) {
@@ -181,11 +181,11 @@ func fitted(column, text string, limit int) string {
 	case len(text) <= limit || utf16Length(text) <= limit:
 		return text
 	case column == "CustomStatus":
-		return `"` + strings.TrimSpace(provider.CutMark) + `"`
+		return `"` + strings.TrimSpace(provider.TruncationMark) + `"`
 	case slices.Contains(JSONColumns, column):
 		return JSONNull
 	}
-	return truncateUTF16(text, limit-utf16Length(provider.CutMark)) + provider.CutMark
+	return truncateUTF16(text, limit-utf16Length(provider.TruncationMark)) + provider.TruncationMark
 }
 
 // ColumnBlobName returns a name for the blob with the value of a column. The lower 31 bits of random keep
@@ -205,8 +205,8 @@ func (e *Row) Offload(column, blobName string) {
 	e.SetString(column+BlobNameSuffix, blobName)
 }
 
-// OffloadedTo returns the name of a column's blob, empty if the value is in the row.
-func (e *Row) OffloadedTo(column string) string { return e.Text(column + BlobNameSuffix) }
+// BlobOf returns the name of a column's blob, empty if the value is in the row.
+func (e *Row) BlobOf(column string) string { return e.Text(column + BlobNameSuffix) }
 
 // SizeEstimate returns the approximate size of e in a transaction, in bytes: 1 KiB plus the large text
 // columns in UTF-16 (AzureTableTrackingStore.cs, GetEstimatedByteCount).

@@ -98,11 +98,11 @@ func TestColumnBlobName_MatchesDotNet(t *testing.T) {
 
 func TestOffload_ReplacesTheValueByTheBlobName(t *testing.T) {
 	e := EncodeHistoryRow(&history.TaskCompleted{Result: &largeText}, "i", 5, "e")
-	if got := e.OffloadedTo("Result"); got != "" {
+	if got := e.BlobOf("Result"); got != "" {
 		t.Errorf("before: %q", got)
 	}
 	e.Offload("Result", "i/blob")
-	if e.Text("Result") != "" || e.OffloadedTo("Result") != "i/blob" || len(e.LargeColumns()) != 0 {
+	if e.Text("Result") != "" || e.BlobOf("Result") != "i/blob" || len(e.LargeColumns()) != 0 {
 		t.Errorf("after: %s", e.JSON())
 	}
 }

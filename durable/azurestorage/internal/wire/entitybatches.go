@@ -82,10 +82,10 @@ func (b EntityBatches) Next(mark string) EntityBatches {
 // Name returns the name of the last batch, for its messages.
 func (b EntityBatches) Name() string { return fmt.Sprintf("%d %s", b[0].last, b[0].mark) }
 
-// Counted reports whether the batch with the given name was committed. It returns true for batches of
-// runs that are older than the recorded runs; the receiver detects requests and responses that it has
-// processed already.
-func (b EntityBatches) Counted(name string) bool {
+// IsCommitted reports whether the batch with the given name was committed. It returns true for batches
+// of runs that are older than the recorded runs; the receiver detects requests and responses that it
+// has processed already.
+func (b EntityBatches) IsCommitted(name string) bool {
 	number, mark, _ := strings.Cut(name, " ")
 	n, err := strconv.Atoi(number)
 	if err != nil {

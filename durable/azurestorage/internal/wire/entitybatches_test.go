@@ -33,8 +33,8 @@ func TestEntityBatches_RecordWhichBatchesWereCommitted(t *testing.T) {
 				continue
 			}
 			for name, want := range counted {
-				if got := ParseEntityBatches(column).Counted(name); got != want {
-					t.Fatalf("seed %d: Counted(%q) = %v, want %v; the column is %q", seed, name, got, want, column)
+				if got := ParseEntityBatches(column).IsCommitted(name); got != want {
+					t.Fatalf("seed %d: IsCommitted(%q) = %v, want %v; the column is %q", seed, name, got, want, column)
 				}
 			}
 		}
@@ -62,8 +62,8 @@ func TestEntityBatches_TreatOldRunsAsCommitted(t *testing.T) {
 		{long.String(), "40 another", false},
 		{"a:1", "no number", true},
 	} {
-		if got := ParseEntityBatches(tt.column).Counted(tt.name); got != tt.want {
-			t.Errorf("with column %q, Counted(%q) = %v, want %v", tt.column, tt.name, got, tt.want)
+		if got := ParseEntityBatches(tt.column).IsCommitted(tt.name); got != tt.want {
+			t.Errorf("with column %q, IsCommitted(%q) = %v, want %v", tt.column, tt.name, got, tt.want)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func EncodeHistoryRow(ev history.Event, instanceID string, ordinal int, executio
 	e.SetTime("_Timestamp", head.Timestamp)
 	e.SetString("EventType", ev.Type().String())
 	e.SetString("ExecutionId", executionID)
-	e.Fit()
+	e.ShortenColumns()
 	return e
 }
 

@@ -45,9 +45,9 @@ func (n HubNames) ControlQueue(i int) string { return fmt.Sprintf("%s-control-%0
 // WorkItemQueue returns the name of the queue with the activities to run.
 func (n HubNames) WorkItemQueue() string { return n.lower + "-workitems" }
 
-// Aside returns the name of the queue for undecodable messages of queue. The suffix is the Functions
-// host's suffix for such queues; a longer one would not fit.
-func (n HubNames) Aside(queue string) string { return queue + "-poison" }
+// PoisonQueue returns the name of the queue for undecodable messages of queue. The suffix is the
+// Functions host's suffix for such queues; a longer one would not fit.
+func (n HubNames) PoisonQueue(queue string) string { return queue + "-poison" }
 
 // JumpStartTable returns the name of the table with the records of starts, if they are enabled.
 func (n HubNames) JumpStartTable() string { return "JumpStart00" + n.hub }
@@ -60,24 +60,25 @@ func (n HubNames) TrackingQueue() string { return n.lower + "-tracking" }
 // InstanceHistoryTableNamePrefix).
 func (n HubNames) InstanceHistoryTable() string { return "InstanceHistory00" + n.hub }
 
-// LargeMessages returns the name of the container for large messages and columns. It is created with
-// its first blob.
-func (n HubNames) LargeMessages() string { return n.lower + "-largemessages" }
+// LargeMessageContainer returns the name of the container for large messages and columns. It is
+// created with its first blob.
+func (n HubNames) LargeMessageContainer() string { return n.lower + "-largemessages" }
 
-// Leases returns the name of the blob partition managers' container.
-func (n HubNames) Leases() string { return n.lower + "-leases" }
+// LeaseContainer returns the name of the blob partition managers' container.
+func (n HubNames) LeaseContainer() string { return n.lower + "-leases" }
 
-// TaskHubInfo returns the name of the blob in Leases that describes the hub.
-func (n HubNames) TaskHubInfo() string { return "taskhub.json" }
+// TaskHubInfoBlob returns the name of the blob in LeaseContainer that describes the hub.
+func (n HubNames) TaskHubInfoBlob() string { return "taskhub.json" }
 
-// AppLease returns the name of the container whose lease is the app lease.
-func (n HubNames) AppLease() string { return n.lower + "-applease" }
+// AppLeaseContainer returns the name of the container whose lease is the app lease.
+func (n HubNames) AppLeaseContainer() string { return n.lower + "-applease" }
 
-// Log returns the name of the container of a partition log hub with the same name.
-func (n HubNames) Log() string { return n.lower + "-log" }
+// PartitionLogContainer returns the name of the container of a partition log hub with the same name.
+func (n HubNames) PartitionLogContainer() string { return n.lower + "-log" }
 
-// LogInfo returns the name of the blob in Log that describes the hub.
-func (n HubNames) LogInfo() string { return "hub.json" }
+// PartitionLogInfoBlob returns the name of the blob in PartitionLogContainer that describes the hub.
+func (n HubNames) PartitionLogInfoBlob() string { return "hub.json" }
 
-// AppLeaseInfo returns the name of the blob in AppLease that names the owner of the app lease.
-func (n HubNames) AppLeaseInfo() string { return n.lower + "-appleaseinfo" }
+// AppLeaseInfoBlob returns the name of the blob in AppLeaseContainer that names the owner of the app
+// lease.
+func (n HubNames) AppLeaseInfoBlob() string { return n.lower + "-appleaseinfo" }

@@ -11,7 +11,7 @@ func TestHubNames_MatchDurableTask(t *testing.T) {
 	got := []string{
 		n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(),
 		n.ControlQueue(0), n.ControlQueue(15), n.WorkItemQueue(),
-		n.LargeMessages(), n.Leases(), n.TaskHubInfo(), n.AppLease(), n.AppLeaseInfo(),
+		n.LargeMessageContainer(), n.LeaseContainer(), n.TaskHubInfoBlob(), n.AppLeaseContainer(), n.AppLeaseInfoBlob(),
 		n.JumpStartTable(), n.InstanceHistoryTable(), n.TrackingQueue(),
 	}
 	want := []string{
@@ -27,7 +27,7 @@ func TestHubNames_MatchDurableTask(t *testing.T) {
 
 func TestHubNames_OfPartitionLogs(t *testing.T) {
 	n := NewHubNames("MyHub")
-	if diff := cmp.Diff([]string{n.Log(), n.LogInfo()}, []string{"myhub-log", "hub.json"}); diff != "" {
+	if diff := cmp.Diff([]string{n.PartitionLogContainer(), n.PartitionLogInfoBlob()}, []string{"myhub-log", "hub.json"}); diff != "" {
 		t.Errorf("names (-got +want):\n%s", diff)
 	}
 }
@@ -37,7 +37,7 @@ func TestHubNames_OfPartitionLogs(t *testing.T) {
 // HistoryTableName, InstanceTableName and PartitionTableName).
 func TestHubNames_OfATrackingStoreMatchDurableTask(t *testing.T) {
 	n := NewHubNames("MyHub").WithTrackingStore("DurableTask")
-	got := []string{n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(), n.ControlQueue(0), n.LargeMessages(), n.Leases()}
+	got := []string{n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(), n.ControlQueue(0), n.LargeMessageContainer(), n.LeaseContainer()}
 	want := []string{"DurableTaskHistory", "DurableTaskInstances", "MyHubPartitions", "myhub-control-00", "myhub-largemessages", "myhub-leases"}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("names (-got +want):\n%s", diff)

@@ -180,7 +180,7 @@ func replayedCheckpoint(t *testing.T, merge *recordings.Row, rows []recordings.R
 		},
 		TaskHub: merge.Hub,
 		BlobURL: func(name string) string {
-			container := "http://127.0.0.1:31710/devstoreaccount1/" + NewHubNames(merge.Hub).LargeMessages()
+			container := "http://127.0.0.1:31710/devstoreaccount1/" + NewHubNames(merge.Hub).LargeMessageContainer()
 			return BlobURL(container, name)
 		},
 		Now: recordedTime(t, want["CompletedTime"]),
@@ -279,7 +279,7 @@ func TestBlobURLs_MatchDotNet(t *testing.T) {
 		if rec.Table != "Instances" {
 			continue
 		}
-		container := "http://127.0.0.1:31710/devstoreaccount1/" + NewHubNames(rec.Hub).LargeMessages()
+		container := "http://127.0.0.1:31710/devstoreaccount1/" + NewHubNames(rec.Hub).LargeMessageContainer()
 		for _, column := range []string{"Input", "Output"} {
 			value := rec.Column(t, column)
 			if !strings.HasPrefix(value, "http:") {

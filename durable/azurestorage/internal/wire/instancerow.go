@@ -36,7 +36,7 @@ func EncodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 		e.SetInt("Generation", *start.Generation)
 	}
 	e.SetString("Tags", TagsColumn(start.Tags))
-	e.Fit()
+	e.ShortenColumns()
 	return e
 }
 
@@ -115,7 +115,7 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 			e.SetString("RuntimeStatus", history.Running.String())
 			e.SetString("Tags", TagsColumn(ev.Tags))
 			if i < len(c.Rows) {
-				if blob := c.Rows[i].OffloadedTo("Tags"); blob != "" {
+				if blob := c.Rows[i].BlobOf("Tags"); blob != "" {
 					e.Offload("Tags", blob) // .NET does not offload tags, and the service then rejects its row
 				}
 			}
@@ -149,7 +149,7 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 			e.setFromHistory("Output", c, i, "Result", ev.Result)
 		}
 	}
-	e.Fit()
+	e.ShortenColumns()
 	return e
 }
 
@@ -163,7 +163,7 @@ func isReason(blob string) bool { return strings.HasSuffix(blob, "-Reason.json.g
 // rejected row would block the instance.
 func (e *Row) setFromHistory(column string, c InstanceCheckpoint, event int, historyColumn string, value *string) {
 	if event < len(c.Rows) {
-		if blob := c.Rows[event].OffloadedTo(historyColumn); blob != "" {
+		if blob := c.Rows[event].BlobOf(historyColumn); blob != "" {
 			e.SetString(column, c.BlobURL(blob))
 			return
 		}
@@ -225,8 +225,8 @@ func (r *InstanceRow) StateOrNil() *provider.InstanceState {
 	return &r.State
 }
 
-// Began changes the row as [EncodeInstanceCheckpoint] does for a start.
-func (r *InstanceRow) Began(start *history.ExecutionStarted, isNew bool) {
+// ApplyStart changes the row as [EncodeInstanceCheckpoint] does for a start.
+func (r *InstanceRow) ApplyStart(start *history.ExecutionStarted, isNew bool) {
 	s := &r.State
 	s.Name, s.Version, s.Tags, s.CreatedAt = start.Name, start.Version, start.Tags, start.Timestamp
 	if isNew {
@@ -240,8 +240,8 @@ func (r *InstanceRow) Began(start *history.ExecutionStarted, isNew bool) {
 	}
 }
 
-// IsReplacing reports whether the row belongs to another, pending execution.
-func (r *InstanceRow) IsReplacing(instance history.OrchestrationInstance) bool {
+// BelongsToOtherPending reports whether the row belongs to another, pending execution.
+func (r *InstanceRow) BelongsToOtherPending(instance history.OrchestrationInstance) bool {
 	return r != nil && r.State.Instance.ExecutionID != instance.ExecutionID && r.State.Status == history.Pending
 }
 

@@ -128,7 +128,7 @@ func TestInstanceCheckpoint_ShortensAnOutputThatDoesNotFit(t *testing.T) {
 	got, _ := merged(t, nil, &history.ExecutionCompleted{
 		Status: history.Failed, Result: &message, Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: message},
 	})["Output"].(string)
-	if utf16Length(got) != MaxColumnUnits || !strings.HasPrefix(got, "E: mmm") || !strings.HasSuffix(got, provider.CutMark) {
+	if utf16Length(got) != MaxColumnUnits || !strings.HasPrefix(got, "E: mmm") || !strings.HasSuffix(got, provider.TruncationMark) {
 		t.Errorf("Output has %d characters: %.40q", len(got), got)
 	}
 }

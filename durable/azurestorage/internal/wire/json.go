@@ -115,8 +115,8 @@ func jsonRuneLength(r rune) int {
 	return len(string(r))
 }
 
-// CutJSON returns the longest prefix of text whose size in JSON is at most limit bytes.
-func CutJSON(text string, limit int) string {
+// TruncateJSON returns the longest prefix of text whose size in JSON is at most limit bytes.
+func TruncateJSON(text string, limit int) string {
 	n := 0
 	for i, r := range text {
 		if n += jsonRuneLength(r); n > limit {

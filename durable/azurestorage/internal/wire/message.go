@@ -204,7 +204,7 @@ func DecodeEnvelopeJSON(data []byte) (_ *Envelope, err error) {
 		SequenceNumber: wire.SequenceNumber,
 		Episode:        wire.Episode,
 		TraceContext:   textOf(wire.SerializableTraceContext),
-		Scheduled:      history.Ticks(wire.ScheduledTimestamp),
+		Scheduled:      history.TruncateToTicks(wire.ScheduledTimestamp),
 		Batch:          wire.EntityBatch,
 	}
 	if wire.ActivityID != "" {

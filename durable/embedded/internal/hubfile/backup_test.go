@@ -34,7 +34,7 @@ func TestBackup_ContainsTheRecordsOfOneMoment(t *testing.T) {
 	const seed = 7
 	t.Logf("seed %d", seed)
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
-	s.Limits.Flush = 20_000
+	s.Limits.FlushSize = 20_000
 	r, next, m, changes := rand.New(rand.NewPCG(seed, 0)), uint64(0), newModel(), 0
 	for range 5 {
 		for range 60 {
@@ -55,9 +55,9 @@ func TestBackup_ContainsTheRecordsOfOneMoment(t *testing.T) {
 		if got := storedIn(t, copied); got.indexIn([]model{want}) < 0 {
 			t.Error("the backup differs from the hub at the start of the backup")
 		}
-		if !copied.file.IsExact() || copied.file.Opens != s.file.Opens+1 || copied.file.Crashes != s.file.Crashes {
+		if !copied.file.IsExactlyOnce() || copied.file.OpenCount != s.file.OpenCount+1 || copied.file.CrashCount != s.file.CrashCount {
 			t.Errorf("the backup has exact %v, opens %d, crashes %d; want true, %d, %d",
-				copied.file.IsExact(), copied.file.Opens, copied.file.Crashes, s.file.Opens+1, s.file.Crashes)
+				copied.file.IsExactlyOnce(), copied.file.OpenCount, copied.file.CrashCount, s.file.OpenCount+1, s.file.CrashCount)
 		}
 		copied.die()
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

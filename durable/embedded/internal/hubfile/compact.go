@@ -93,7 +93,7 @@ func replaceCompact(old *bolt.DB, path string) (_ *bolt.DB, err error) {
 			_ = errors.Join(db.Close(), os.Remove(name)) // err is returned instead
 		}
 	}()
-	if err := errors.Join(keepOwner(name, was), os.Chmod(name, was.Mode().Perm())); err != nil {
+	if err := errors.Join(copyOwner(name, was), os.Chmod(name, was.Mode().Perm())); err != nil {
 		return nil, err
 	}
 	if err := guard(func() error { return bolt.Compact(db, old, compactTxn) }); err != nil {

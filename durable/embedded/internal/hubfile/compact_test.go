@@ -104,7 +104,7 @@ func TestFile_IsCompactedIfMostOfItIsFreeOrOnRequest(t *testing.T) {
 				if s.file.db.NoSync {
 					t.Error("the database is no longer synced")
 				}
-				if err := s.file.CheckPlace(); err != nil {
+				if err := s.file.CheckPath(); err != nil {
 					t.Error(err)
 				}
 				wantOnly(t, filepath.Dir(path))
@@ -132,7 +132,7 @@ func TestFile_SurvivesAPowerLossDuringCompaction(t *testing.T) {
 		for range testshare.Amount(4, 1) { // which writes survive is random
 			from, image := t.TempDir(), t.TempDir()
 			copyHub(t, path, filepath.Join(from, "hub.db"))
-			d, restore, err := powerloss.Under(from)
+			d, restore, err := powerloss.Install(from)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -62,10 +62,10 @@ type Options struct {
 // File is the file of a hub, open in this process. It is the [logstore.Base] of the hub's store.
 // The journal beside it is the [logstore.Log].
 type File struct {
-	// Opens is the number of times the hub was opened, including this one.
-	Opens uint64
-	// Crashes is the number of processes that died while they had the hub open.
-	Crashes uint64
+	// OpenCount is the number of times the hub was opened, including this one.
+	OpenCount uint64
+	// CrashCount is the number of processes that died while they had the hub open.
+	CrashCount uint64
 
 	path    string
 	tables  logstore.Tables
@@ -133,7 +133,7 @@ func Open(path string, o Options) (_ *File, err error) {
 	if f.journal, err = openJournal(path, id, o.Relaxed); err != nil {
 		return nil, err
 	}
-	f.journal.check = f.CheckPlace
+	f.journal.check = f.CheckPath
 	recovered, err := f.recover(applied)
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (f *File) Backup(ctx context.Context, path string, v *logstore.View) (size 
 			}
 		}
 		db.NoSync = false
-		return db.Update(func(tx *bolt.Tx) error { return putHub(tx, f.IsExact(), f.Opens, f.Crashes) })
+		return db.Update(func(tx *bolt.Tx) error { return putHub(tx, f.IsExactlyOnce(), f.OpenCount, f.CrashCount) })
 	})
 	if err != nil {
 		return 0, err
@@ -259,8 +259,8 @@ func (f *File) Close() error {
 	return f.db.Close()
 }
 
-// IsExact reports whether nothing was ever imported into the hub.
-func (f *File) IsExact() bool { return f.exact.Load() }
+// IsExactlyOnce reports whether nothing was ever imported into the hub.
+func (f *File) IsExactlyOnce() bool { return f.exact.Load() }
 
 // SetInexact records permanently that data was imported into the hub.
 func (f *File) SetInexact() error {
@@ -276,19 +276,20 @@ func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.Close()) }
 // RemoveOwner deletes the file that identifies the process using the hub.
 func (f *File) RemoveOwner() error { return removeOwner(f.path) }
 
-// placeCheckInterval is the time for which [File.WasInPlace] trusts the last check.
-const placeCheckInterval = time.Second
+// pathCheckInterval is the time for which [File.CheckPathAtInterval] trusts the last check.
+const pathCheckInterval = time.Second
 
-// WasInPlace is CheckPlace, but does nothing if the last check succeeded within placeCheckInterval.
-func (f *File) WasInPlace() error {
-	if time.Since(time.Unix(0, f.seen.Load())) < placeCheckInterval {
+// CheckPathAtInterval is CheckPath, but does nothing if the last check succeeded within
+// pathCheckInterval.
+func (f *File) CheckPathAtInterval() error {
+	if time.Since(time.Unix(0, f.seen.Load())) < pathCheckInterval {
 		return nil
 	}
-	return f.CheckPlace()
+	return f.CheckPath()
 }
 
-// CheckPlace returns an error if the file was deleted or renamed. Writes to it would be lost.
-func (f *File) CheckPlace() error {
+// CheckPath returns an error if the file was deleted or renamed. Writes to it would be lost.
+func (f *File) CheckPath() error {
 	now, err := os.Stat(f.path)
 	if err == nil && !os.SameFile(f.info, now) {
 		err = &fs.PathError{Op: "find", Path: f.path, Err: errors.New("there is another file in its place")}
@@ -448,18 +449,18 @@ func (f *File) markOpened(hub *bolt.Bucket) error {
 	var errs [4]error
 	var open, exact uint64
 	open, errs[0] = number(hub, openKey)
-	f.Opens, errs[1] = number(hub, opensKey)
-	f.Crashes, errs[2] = number(hub, crashesKey)
+	f.OpenCount, errs[1] = number(hub, opensKey)
+	f.CrashCount, errs[2] = number(hub, crashesKey)
 	exact, errs[3] = number(hub, exactKey)
 	f.exact.Store(exact == 1)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	f.Opens++
+	f.OpenCount++
 	if open != 0 {
-		f.Crashes++
+		f.CrashCount++
 	}
-	return errors.Join(putNumber(hub, opensKey, f.Opens), putNumber(hub, crashesKey, f.Crashes), putNumber(hub, openKey, 1))
+	return errors.Join(putNumber(hub, opensKey, f.OpenCount), putNumber(hub, crashesKey, f.CrashCount), putNumber(hub, openKey, 1))
 }
 
 func markClosed(hub *bolt.Bucket) error { return putNumber(hub, openKey, 0) }

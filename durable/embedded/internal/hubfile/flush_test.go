@@ -19,7 +19,7 @@ func TestStore_ContinuesWhileTheDatabaseIsFull(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
-	s.Limits.Flush = 100_000
+	s.Limits.FlushSize = 100_000
 	s.limit(t, 64<<10) // limits the database; groups stay in the journal
 	value := make([]byte, 10_000)
 	n := 0
@@ -76,7 +76,7 @@ func TestStore_RefusesWritesWhenTheDatabaseIsFullForLong(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
-	s.Limits.Flush, s.Limits.Wait = 100_000, 500_000
+	s.Limits.FlushSize, s.Limits.WaitSize = 100_000, 500_000
 	s.limit(t, 64<<10)
 	value := make([]byte, 20_000)
 	var err error

@@ -19,8 +19,8 @@ import (
 // The journal has two files, used in turn: one is written while the groups of the other go to the
 // database. The files are overwritten, not truncated, because a sync is faster if the file does not
 // grow. Each record contains the number of its group. Numbers have no gaps and are never used
-// again, so records of earlier turns are recognized. If groups are lost, numbering continues after
-// the last lost group.
+// again, so records of earlier rotations are recognized. If groups are lost, numbering continues
+// after the last lost group.
 type journal struct {
 	path    string
 	files   [2]disk.File
@@ -233,9 +233,9 @@ func (j *journal) lengthen(f disk.File, to int64) error {
 // Size implements [logstore.Log].
 func (j *journal) Size() int64 { return j.offset }
 
-// Turn implements [logstore.Log]. The journal continues in the other file, whose groups are in the
-// database.
-func (j *journal) Turn() {
+// Rotate implements [logstore.Log]. The journal continues in the other file, whose groups are in
+// the database.
+func (j *journal) Rotate() {
 	j.current = 1 - j.current
 	j.offset = 0
 }

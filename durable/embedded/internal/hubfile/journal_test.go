@@ -71,11 +71,11 @@ func TestJournal_ReturnsAppendedGroups(t *testing.T) {
 		j.mustAppend(t, 1, 2, 3)
 		expect(t, path, 0, 1, 2, 3)
 		expect(t, path, 2, 3)
-		j.Turn()
+		j.Rotate()
 		j.mustAppend(t, 4, 5)
 		expect(t, path, 0, 1, 2, 3, 4, 5)
 		expect(t, path, 3, 4, 5)
-		j.Turn() // groups 1 to 3 are in the database
+		j.Rotate() // groups 1 to 3 are in the database
 		j.mustAppend(t, 6)
 		expect(t, path, 3, 4, 5, 6)
 		expect(t, path, 5, 6)

@@ -4,4 +4,4 @@ package hubfile
 
 import "io/fs"
 
-func keepOwner(string, fs.FileInfo) error { return nil }
+func copyOwner(string, fs.FileInfo) error { return nil }

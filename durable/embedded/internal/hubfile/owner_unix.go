@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// keepOwner copies the user and group of another file to a file, so that the same users can open
+// copyOwner copies the user and group of another file to a file, so that the same users can open
 // it.
-func keepOwner(path string, of fs.FileInfo) error {
+func copyOwner(path string, of fs.FileInfo) error {
 	s, ok := of.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil

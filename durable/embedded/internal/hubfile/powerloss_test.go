@@ -112,7 +112,7 @@ type powered struct {
 
 func (p *powered) open(dir string) {
 	p.Helper()
-	d, restore, err := powerloss.Under(dir)
+	d, restore, err := powerloss.Install(dir)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func (p *powered) open(dir string) {
 	cfg := quiet
 	cfg.Relaxed = p.relaxed
 	s := openStore(p.T, filepath.Join(dir, "hub.db"), cfg)
-	s.Limits.Flush = int64(5_000 + p.r.IntN(40_000))
+	s.Limits.FlushSize = int64(5_000 + p.r.IntN(40_000))
 	s.Start()
 	p.s = s
 }
@@ -254,7 +254,7 @@ func TestStore_CanBeClosedWhileALayerIsWritten(t *testing.T) {
 		cfg.Relaxed = relaxed
 		path := filepath.Join(t.TempDir(), "hub.db")
 		s := openStore(t, path, cfg) // no flusher is running
-		s.Limits.Flush = 2_000
+		s.Limits.FlushSize = 2_000
 		r, m, next := rand.New(rand.NewPCG(3, 3)), newModel(), uint64(0)
 		for flushing := false; !flushing; flushing, _ = s.Flushing() {
 			m.change(t, s, r, &next)
@@ -325,8 +325,8 @@ func TestJournal_GrowsByStretches(t *testing.T) {
 	if !slices.Equal(sizes, want) {
 		t.Errorf("the file grew to the sizes %v, want %v", sizes, want)
 	}
-	j.Turn()
-	j.Turn() // after the second turn each file has its final size
+	j.Rotate()
+	j.Rotate() // after the second turn each file has its final size
 	for n := range uint64(groups) {
 		if err := j.Append(groups+n+1, make([]byte, group)); err != nil {
 			t.Fatal(err)
@@ -347,7 +347,7 @@ func TestJournal_DistinguishesRecordsOfEarlierTurns(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 11))
 			dir := t.TempDir()
-			d, restore, err := powerloss.Under(dir)
+			d, restore, err := powerloss.Install(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -383,7 +383,7 @@ func TestJournal_DistinguishesRecordsOfEarlierTurns(t *testing.T) {
 				}
 				acknowledged++
 				if r.IntN(4) == 0 { // the groups before the current file's are in the database
-					j.Turn()
+					j.Rotate()
 					applied, turned = turned, acknowledged
 				}
 			}

@@ -70,7 +70,7 @@ func TestStore_GroupsLostInAPowerLossStayLost(t *testing.T) {
 				var offsets []int64
 				for i, ids := range tt.files {
 					if i > 0 && len(ids) > 0 {
-						s.file.journal.Turn() // as at the start of a slow flush
+						s.file.journal.Rotate() // as at the start of a slow flush
 					}
 					for _, id := range ids {
 						offsets = append(offsets, put(id))

@@ -72,7 +72,7 @@ func openStore(t *testing.T, path string, o Options) *opened {
 func newStore(t *testing.T, path string) *opened {
 	t.Helper()
 	s := openStore(t, path, quiet)
-	s.Limits.Retry = 10 * time.Millisecond
+	s.Limits.RetryInterval = 10 * time.Millisecond
 	s.Start()
 	return s
 }
@@ -255,7 +255,7 @@ func TestStore_MatchesAModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			path := filepath.Join(t.TempDir(), "hub.db")
 			s := newStore(t, path)
-			s.Limits.Flush = 20_000
+			s.Limits.FlushSize = 20_000
 			var m model
 			for id := range m {
 				m[id] = make(map[string][]byte)
@@ -279,7 +279,7 @@ func TestStore_MatchesAModel(t *testing.T) {
 					path = copied
 					s = newStore(t, path)
 				}
-				s.Limits.Flush = 20_000
+				s.Limits.FlushSize = 20_000
 				if step%30 == 0 {
 					m.check(t, s)
 				}
@@ -330,7 +330,7 @@ func TestStore_ASnapshotDoesNotSeeLaterWrites(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
 	defer func() { _ = s.Close() }()
-	s.Limits.Flush = 10_000
+	s.Limits.FlushSize = 10_000
 	if err := s.put(instancesTable, "a", []byte("before")); err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,9 @@ type write struct {
 	data []byte
 }
 
-// Under puts a Disk under a folder until restore is called. The existing files are on the disk.
-func Under(dir string) (d *Disk, restore func(), err error) {
+// Install puts a Disk under a folder until restore is called. The existing files are on the
+// disk.
+func Install(dir string) (d *Disk, restore func(), err error) {
 	d = &Disk{dir: dir, files: make(map[string]*state), names: make(map[string]bool), counts: make(map[string]int), replaced: make(map[string][]byte)}
 	if err := d.SyncDir(dir); err != nil {
 		return nil, nil, err

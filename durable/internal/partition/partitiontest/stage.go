@@ -43,7 +43,7 @@ func (s *Stage) StartAt(id string, at time.Time) history.OrchestrationInstance {
 		execution = fmt.Sprintf("execution %d of %s", n, id)
 	}
 	start := &history.ExecutionStarted{
-		Header: history.NewHeader(time.Now()), Name: "Orchestrator", ScheduledStart: history.Ticks(at),
+		Header: history.NewHeader(time.Now()), Name: "Orchestrator", ScheduledStart: history.TruncateToTicks(at),
 		Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: execution},
 	}
 	s.Must(s.Hub.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: start.Instance}, nil))
@@ -67,8 +67,8 @@ func (s *Stage) Next() *provider.OrchestrationWorkItem {
 	return item
 }
 
-// TakeActivity returns the next activity work item.
-func (s *Stage) TakeActivity() *provider.ActivityWorkItem {
+// AwaitActivity returns the next activity work item.
+func (s *Stage) AwaitActivity() *provider.ActivityWorkItem {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
 	defer cancel()
@@ -77,9 +77,9 @@ func (s *Stage) TakeActivity() *provider.ActivityWorkItem {
 	return a
 }
 
-// Taking returns a checkpoint that consumes an item's messages and appends the decided events,
-// with the activities and timers that they schedule.
-func Taking(item *provider.OrchestrationWorkItem, decided ...history.Event) *provider.Checkpoint {
+// CheckpointOf returns a checkpoint that consumes an item's messages and appends the decided
+// events, with the activities and timers that they schedule.
+func CheckpointOf(item *provider.OrchestrationWorkItem, decided ...history.Event) *provider.Checkpoint {
 	cp := &provider.Checkpoint{Instance: item.Instance}
 	for _, m := range item.Messages {
 		cp.NewEvents = append(cp.NewEvents, m.Event)
@@ -97,10 +97,10 @@ func Taking(item *provider.OrchestrationWorkItem, decided ...history.Event) *pro
 	return cp
 }
 
-// Finish commits the checkpoint of [Taking] and releases the session.
+// Finish commits the checkpoint of [CheckpointOf] and releases the session.
 func (s *Stage) Finish(item *provider.OrchestrationWorkItem, decided ...history.Event) {
 	s.Helper()
-	s.Must(item.Session.Commit(s.Context(), Taking(item, decided...)))
+	s.Must(item.Session.Commit(s.Context(), CheckpointOf(item, decided...)))
 	s.Must(item.Session.Release(s.Context()))
 }
 

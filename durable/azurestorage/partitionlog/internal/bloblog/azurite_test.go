@@ -63,11 +63,11 @@ func wantGroups(t *testing.T, frames []Frame, from, to uint64) {
 func TestLog_TheNextOwnerAndReadersGetAllGroups(t *testing.T) {
 	cfg, _ := onAzurite(t)
 	cfg.MaxBlock = 400
-	if _, _, err := OpenReader(t.Context(), cfg); !errors.Is(err, ErrNone) {
-		t.Errorf("OpenReader without a log: %v; want ErrNone", err)
+	if _, _, err := OpenReader(t.Context(), cfg); !errors.Is(err, ErrNoLog) {
+		t.Errorf("OpenReader without a log: %v; want ErrNoLog", err)
 	}
 	l, r := open(t, cfg)
-	if r.Last != 0 || r.Manifest != nil || len(r.Groups) != 0 || r.Opens != 1 || r.Crashes != 0 {
+	if r.Last != 0 || r.Manifest != nil || len(r.Groups) != 0 || r.OpenCount != 1 || r.CrashCount != 0 {
 		t.Errorf("new log: got %+v", r)
 	}
 	reader, _, err := OpenReader(t.Context(), cfg)
@@ -78,7 +78,7 @@ func TestLog_TheNextOwnerAndReadersGetAllGroups(t *testing.T) {
 	if _, _, err := Open(t.Context(), cfg); !errors.As(err, new(*HeldError)) {
 		t.Errorf("Open by a second owner: %v; want a HeldError", err)
 	}
-	l.Turn()
+	l.Rotate()
 	appendGroups(t, l, 11, 20)
 	frames, err := reader.Next(t.Context())
 	if err != nil {
@@ -91,13 +91,13 @@ func TestLog_TheNextOwnerAndReadersGetAllGroups(t *testing.T) {
 	if frames, err = reader.Next(t.Context()); err != nil || len(frames) != 1 || string(frames[0].Manifest) != "manifest" || frames[0].Number != 12 {
 		t.Errorf("reading after a manifest: %v, %v", frames, err)
 	}
-	l.Turn()
+	l.Rotate()
 	appendGroups(t, l, 21, 22)
 	if err := l.Close(false); err != nil {
 		t.Fatal(err)
 	}
 	l, r = open(t, cfg)
-	if r.Last != 22 || string(r.Manifest) != "manifest" || r.Base != 12 || r.Opens != 2 || r.Crashes != 0 {
+	if r.Last != 22 || string(r.Manifest) != "manifest" || r.Base != 12 || r.OpenCount != 2 || r.CrashCount != 0 {
 		t.Errorf("next owner: got %+v", r)
 	}
 	wantGroups(t, r.Groups, 13, 22)
@@ -124,14 +124,14 @@ func TestLog_MakesTheDocumentedNumberOfRequests(t *testing.T) {
 	cost("appending ten groups", 10, func() { appendGroups(t, l, 1, 10) })
 	cost("opening a log with an owner", 1, func() { _, _, _ = Open(t.Context(), cfg) })
 	cost("roll-over", 6, func() { // includes the append of the group
-		l.Turn()
+		l.Rotate()
 		appendGroups(t, l, 11, 11)
 		l.tasks.Wait()
 	})
 	var reader *Reader
 	cost("opening a reader", 4, func() { reader, _, _ = OpenReader(t.Context(), cfg) })
 	cost("reading without new groups", 1, func() { _, _ = reader.Next(t.Context()) })
-	l.Turn()
+	l.Rotate()
 	appendGroups(t, l, 12, 12)
 	cost("a manifest that makes a blob obsolete", 2, func() {
 		l.tasks.Wait()

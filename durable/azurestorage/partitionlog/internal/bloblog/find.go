@@ -50,7 +50,7 @@ func (cfg *Config) setDefaults() error {
 	cfg.Lease = cmp.Or(cfg.Lease, 30*time.Second)
 	cfg.MaxSize = cmp.Or(cfg.MaxSize, 64<<20)
 	cfg.MaxBlocks = cmp.Or(cfg.MaxBlocks, 40_000)
-	cfg.MaxBlock = cmp.Or(cfg.MaxBlock, chain.MaxPayload+chain.FrameHead)
+	cfg.MaxBlock = cmp.Or(cfg.MaxBlock, chain.MaxPayload+chain.FrameHeaderSize)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Lease < 15*time.Second || cfg.Lease > time.Minute || cfg.Lease%time.Second != 0 {
 		return fmt.Errorf("lease is %v; want 15s to 60s, in whole seconds", cfg.Lease)
@@ -63,10 +63,10 @@ func (cfg *Config) chain() *chain.Chain {
 }
 
 // Create creates an empty log unless it exists.
-func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
+func Create(ctx context.Context, cfg Config) error { return cfg.chain().EnsureFirst(ctx) }
 
-// ErrNone is returned for a log that has never been opened.
-var ErrNone = errors.New("the partition has no log yet")
+// ErrNoLog is returned for a log that has never been opened.
+var ErrNoLog = errors.New("the partition has no log yet")
 
 // HeldError is the error of [Open] if another process owns the log.
 type HeldError struct {
@@ -83,13 +83,13 @@ func (e *HeldError) Error() string {
 
 // Recovered is the content of a log when it is opened.
 type Recovered struct {
-	Manifest []byte   // newest manifest; nil if none
-	Recent   [][]byte // the manifest at the start of the current blob, and all since then (Manifest too)
-	Base     uint64   // last group that the base contains
-	Groups   []Frame  // groups after Base, in order
-	Last     uint64   // number of the last group
-	Opens    uint64   // number of times the log was opened
-	Crashes  uint64   // number of owners that did not close it
+	Manifest   []byte   // newest manifest; nil if none
+	Recent     [][]byte // the manifest at the start of the current blob, and all since then (Manifest too)
+	Base       uint64   // last group that the base contains
+	Groups     []Frame  // groups after Base, in order
+	Last       uint64   // number of the last group
+	OpenCount  uint64   // number of times the log was opened
+	CrashCount uint64   // number of owners that did not close it
 }
 
 // errMoved means that another process changed the log during the operation.
@@ -132,7 +132,7 @@ func (cfg *Config) find(ctx context.Context, c *chain.Chain) (current chain.Link
 		if cfg.Missing != nil {
 			err = cfg.Missing(ctx)
 		}
-		return current, nil, cmp.Or(err, ErrNone)
+		return current, nil, cmp.Or(err, ErrNoLog)
 	}
 	newest := all[len(all)-1]
 	if newest.Number == 1 {
@@ -192,7 +192,7 @@ func (s *scan) readWhole(ctx context.Context, l chain.Link) (int64, error) {
 	}
 	n, err := s.read(l.Number, 0, part.Content)
 	if err == nil && n < part.Size && s.sealed == "" {
-		err = &chain.DamageError{Blob: s.chain.Name(l.Number), Offset: n, Cause: chain.ErrCut}
+		err = &chain.DamageError{Blob: s.chain.Name(l.Number), Offset: n, Cause: chain.ErrTruncated}
 	}
 	return n, err
 }
@@ -205,7 +205,7 @@ func (s *scan) movedFrom(l chain.Link) error {
 // recovered returns the content of the log after the current blob has been read into s. It also
 // reads the older blobs with groups that the base lacks.
 func (s *scan) recovered(ctx context.Context, current chain.Link, all []chain.Link) (*Recovered, error) {
-	r := &Recovered{Manifest: s.manifest, Base: s.base, Last: s.last, Opens: s.opens, Crashes: s.crashes}
+	r := &Recovered{Manifest: s.manifest, Base: s.base, Last: s.last, OpenCount: s.opens, CrashCount: s.crashes}
 	if len(r.Manifest) == 0 {
 		r.Manifest = nil
 	}

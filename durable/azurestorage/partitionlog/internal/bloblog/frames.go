@@ -82,7 +82,7 @@ func (s *scan) read(number uint64, offset int64, b []byte) (int64, error) {
 	begin := offset
 	for len(b) > 0 && s.sealed == "" {
 		f, rest, err := s.chain.DecodeFrame(b)
-		if errors.Is(err, chain.ErrCut) {
+		if errors.Is(err, chain.ErrTruncated) {
 			break
 		}
 		if err == nil && (offset == 0) != (f.Kind == kindHeader) {

@@ -114,7 +114,7 @@ func TestLog_RenewalsKeepAnIdleLog(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		before := len(w.account.Log())
 		time.Sleep(time.Hour)
-		if !l.Valid() || l.Err() != nil {
+		if !l.IsValid() || l.Err() != nil {
 			t.Errorf("the log is lost after an idle hour: %v", l.Err())
 		}
 		if got, want := len(w.account.Log())-before, int(time.Hour/(cfg.Lease/3)); got < want-2 || got > want+2 {
@@ -130,7 +130,7 @@ func TestLog_IsLostBeforeTheLeaseExpiresIfRenewalsFail(t *testing.T) {
 		outage.Store(true)
 		began := time.Now()
 		<-l.Lost()
-		if after := time.Since(began); l.Valid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errLeaseExpired) {
+		if after := time.Since(began); l.IsValid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errLeaseExpired) {
 			t.Errorf("lost after %v with a lease of %v: %v", after, cfg.Lease, l.Err())
 		}
 		if err := l.Append(1, group(1)); !errors.As(err, new(*logstore.UncertainError)) {
@@ -139,7 +139,7 @@ func TestLog_IsLostBeforeTheLeaseExpiresIfRenewalsFail(t *testing.T) {
 		outage.Store(false)
 		time.Sleep(cfg.Lease / 2)
 		next, r := open(t, cfg)
-		if r.Opens != 2 || r.Crashes != 1 {
+		if r.OpenCount != 2 || r.CrashCount != 1 {
 			t.Errorf("next owner: got %+v", r)
 		}
 		next.Abandon()
@@ -152,7 +152,7 @@ func TestLog_SurvivesAnOutageThatIsShorterThanTheLease(t *testing.T) {
 		outage.Store(true)
 		time.AfterFunc(cfg.Lease*3/4, func() { outage.Store(false) })
 		appendGroups(t, l, 1, 3)
-		if !l.Valid() {
+		if !l.IsValid() {
 			t.Errorf("the log is lost: %v", l.Err())
 		}
 	})
@@ -171,7 +171,7 @@ func TestLog_ABrokenLeaseEndsTheOwnership(t *testing.T) {
 		next, r := open(t, cfg)
 		wantGroups(t, r.Groups, 1, 3)
 		appendGroups(t, next, 4, 4)
-		if err := l.Append(4, []byte("other")); !errors.As(err, new(*logstore.UncertainError)) || l.Valid() {
+		if err := l.Append(4, []byte("other")); !errors.As(err, new(*logstore.UncertainError)) || l.IsValid() {
 			t.Errorf("Append by the former owner: %v", err)
 		}
 		<-l.Lost()
@@ -268,7 +268,7 @@ func TestReader_DetectsAReplacedBlob(t *testing.T) {
 		}
 		content := w.account.Blobs()[0].Content
 		for n := uint64(1); n < 4; n++ {
-			l.Turn()
+			l.Rotate()
 			appendGroups(t, l, n, n)
 		}
 		if err := l.SetBase(3, []byte("3")); err != nil {
@@ -303,7 +303,7 @@ func TestLog_AForeignAppendEndsTheOwnership(t *testing.T) {
 		if _, _, err := own.Append(t.Context(), other, own.leaseID, own.offset); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errForeignAppend) || l.Valid() {
+		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errForeignAppend) || l.IsValid() {
 			t.Errorf("Append: %v; want an UncertainError", err)
 		}
 	})

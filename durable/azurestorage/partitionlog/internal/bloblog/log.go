@@ -24,7 +24,7 @@ type Log struct {
 	tasks sync.WaitGroup // background goroutines
 
 	// Used only by the goroutine that appends groups.
-	size, part int64 // bytes since the last turn; bytes between the last two turns
+	size, part int64 // bytes since the last rotation; bytes between the last two rotations
 	turned     bool
 
 	mu      chain.Lock // held during an append; protects the fields below
@@ -58,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Log, *Recovered, error) {
 	err := retryMoved(func() (err error) {
 		l = &Log{ownership: ownership{cfg: cfg}, chain: cfg.chain(), mu: chain.NewLock(), part: min(cfg.MaxSize, 8<<20)}
 		l.own, l.end = context.WithCancel(context.WithoutCancel(ctx))
-		if r, err = l.take(ctx); err != nil {
+		if r, err = l.findAndAcquire(ctx); err != nil {
 			l.Abandon()
 			l.renewal.Wait()
 		}
@@ -70,10 +70,10 @@ func Open(ctx context.Context, cfg Config) (*Log, *Recovered, error) {
 	return l, r, nil
 }
 
-// take finds the log, or creates it, and acquires it.
-func (l *Log) take(ctx context.Context) (*Recovered, error) {
+// findAndAcquire finds the log, or creates it, and acquires it.
+func (l *Log) findAndAcquire(ctx context.Context) (*Recovered, error) {
 	current, all, err := l.cfg.find(ctx, l.chain)
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, ErrNoLog) {
 		if _, _, err = l.chain.Create(ctx, 1); err == nil {
 			err = errMoved // the next attempt finds the new log
 		}
@@ -137,7 +137,7 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 		}
 	}
 	l.history.open()
-	r.Opens, r.Crashes = l.history.opens, l.history.crashes
+	r.OpenCount, r.CrashCount = l.history.opens, l.history.crashes
 	opened := numbered(kindOpened, l.history.opens, func(c *logstore.Coder) { c.Uint(&l.history.crashes) })
 	return r, l.appendTo(own, opened)
 }
@@ -159,7 +159,7 @@ func (l *Log) Append(number uint64, changes []byte) error {
 	if number != l.history.last+1 {
 		return fmt.Errorf("group %d after group %d; want %d", number, l.history.last, l.history.last+1)
 	}
-	frames := groupFrames(number, changes, l.cfg.MaxBlock-chain.FrameHead)
+	frames := groupFrames(number, changes, l.cfg.MaxBlock-chain.FrameHeaderSize)
 	if b := l.current; l.turned || b.offset >= l.cfg.MaxSize || b.blocks+len(frames) > l.cfg.MaxBlocks {
 		if err := l.rollOver(); err != nil {
 			return err
@@ -184,8 +184,8 @@ const maxGroup = 512 << 20
 // Size implements [logstore.Log].
 func (l *Log) Size() int64 { return l.size }
 
-// Turn implements [logstore.Log]. The next group starts a new blob.
-func (l *Log) Turn() { l.part, l.size, l.turned = max(l.size, l.cfg.MaxSize/64), 0, true }
+// Rotate implements [logstore.Log]. The next group starts a new blob.
+func (l *Log) Rotate() { l.part, l.size, l.turned = max(l.size, l.cfg.MaxSize/64), 0, true }
 
 // Reserve implements [logstore.Log]. There is always room.
 func (l *Log) Reserve(int64) error { return nil }
@@ -280,7 +280,7 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 	}()
 	doubt := false
 	for delay := store.FirstRetryDelay; ; delay = min(2*delay, time.Second) {
-		if !l.Valid() {
+		if !l.IsValid() {
 			return l.lose(errLeaseExpired)
 		}
 		err := l.once(func(ctx context.Context) error {
@@ -384,7 +384,7 @@ func (l *Log) removeLeftover(current *ownBlob, number uint64) error {
 func (l *Log) rollOver() error {
 	old := l.current
 	next, err := l.prepared()
-	for err != nil && store.IsTransient(err) && l.Valid() && pause.For(l.own, time.Second) {
+	for err != nil && store.IsTransient(err) && l.IsValid() && pause.For(l.own, time.Second) {
 		next, err = l.prepared()
 	}
 	if err == nil {

@@ -73,9 +73,9 @@ func (o *ownership) extend(b *ownBlob, ask func() error) error {
 	return err
 }
 
-// Valid reports whether no other process can own the log now. The last successful acquisition or
+// IsValid reports whether no other process can own the log now. The last successful acquisition or
 // renewal was sent less than the lease duration ago, by the monotonic clock and by the wall clock.
-func (o *ownership) Valid() bool {
+func (o *ownership) IsValid() bool {
 	o.state.Lock()
 	defer o.state.Unlock()
 	return o.valid()

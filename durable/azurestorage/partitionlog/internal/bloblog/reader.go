@@ -20,7 +20,7 @@ type Reader struct {
 var ErrReopen = errors.New("the log was deleted at the reader's position; open another reader")
 
 // OpenReader returns a reader at the end of the log, and the content of the log up to there. The
-// error is [ErrNone] if the log was never opened.
+// error is [ErrNoLog] if the log was never opened.
 func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, nil, err
@@ -31,7 +31,7 @@ func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 		r.scan = scan{chain: cfg.chain()}
 		current, all, err := cfg.find(ctx, r.scan.chain)
 		if err == nil && current.Size == 0 && current.Number == 1 {
-			err = ErrNone
+			err = ErrNoLog
 		}
 		if err != nil {
 			return err
@@ -89,7 +89,7 @@ func (r *Reader) readMore(ctx context.Context) (size int64, err error) {
 	n, err := r.scan.read(r.at.Number, r.pos, part.Content[again:])
 	r.pos += n
 	if err == nil && n == 0 && r.pos < part.Size {
-		err = &chain.DamageError{Blob: r.scan.chain.Name(r.at.Number), Offset: r.pos, Cause: chain.ErrCut}
+		err = &chain.DamageError{Blob: r.scan.chain.Name(r.at.Number), Offset: r.pos, Cause: chain.ErrTruncated}
 	}
 	return part.Size, err
 }

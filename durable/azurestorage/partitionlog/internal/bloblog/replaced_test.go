@@ -26,7 +26,7 @@ func TestLog_AnOwnerOfADeletedHubWritesNothingIntoTheNewOne(t *testing.T) {
 				r.Errorf("group %d was acknowledged to an owner of the deleted hub", last+1)
 			}
 			if last++; last%3 == 0 {
-				l.Turn()
+				l.Rotate()
 			}
 		}
 		return last

@@ -116,7 +116,7 @@ func (w *world) own(who string, cfg Config, random *rand.Rand, stop func() bool)
 	}
 }
 
-// use appends groups, turns the log and sets bases for a while, or until the log is lost.
+// use appends groups, rotates the log and sets bases for a while, or until the log is lost.
 func (w *world) use(l *Log, r *Recovered, who string, random *rand.Rand, stop func() bool) {
 	var bases sync.WaitGroup
 	defer bases.Wait()
@@ -138,7 +138,7 @@ func (w *world) use(l *Log, r *Recovered, who string, random *rand.Rand, stop fu
 		switch random.IntN(12) {
 		case 0:
 			turn = last
-			l.Turn()
+			l.Rotate()
 		case 1:
 			if to := turn - uint64(random.IntN(3)); turn > 3 && to > base {
 				base = to
@@ -225,18 +225,18 @@ func (w *world) end() {
 
 func TestLog_KeepsAcknowledgedGroupsUnderFaults(t *testing.T) {
 	seeds.Each(t, 30*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
-		w := newWorld(t, chaintest.Rough(seed, 20+30*(seed%4), stop))
+		w := newWorld(t, chaintest.FaultyConfig(seed, 20+30*(seed%4), stop))
 		var all sync.WaitGroup
 		for i := range uint64(3) {
 			name := fmt.Sprintf("owner %d", i)
 			p := chaintest.NewProcess(w.account.Worker(name))
-			p.Freeze = chaintest.Naps(seed*10+i, 80, stop)
+			p.Freeze = chaintest.RandomFreezes(seed*10+i, 80, stop)
 			all.Go(func() { w.own(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
 		}
 		for i := range uint64(2) {
 			name := fmt.Sprintf("reader %d", i)
 			p := chaintest.NewProcess(w.account.Worker(name))
-			p.Freeze = chaintest.Naps(seed*10+5+i, 100, stop)
+			p.Freeze = chaintest.RandomFreezes(seed*10+5+i, 100, stop)
 			all.Go(func() { w.read(name, w.config(p), rand.New(rand.NewPCG(seed, 5+i)), stop) })
 		}
 		all.Wait()
@@ -275,7 +275,7 @@ func TestLog_AFrozenOwnerDoesNoHarmWhenItWakes(t *testing.T) {
 				last++
 				w.saw(who, last, changes, true)
 				if i == 1 || i == 3 {
-					l.Turn()
+					l.Rotate()
 				}
 				if i == 4 {
 					_ = l.SetBase(last-2, w.manifest(last-2))
@@ -371,7 +371,7 @@ func TestOpen_DoesNotAcquireABlobRecreatedAfterTheList(t *testing.T) {
 			l, _ := open(t, cfg)
 			for n := uint64(1); n < 4; n++ {
 				appendGroups(t, l, n, n)
-				l.Turn()
+				l.Rotate()
 			}
 			appendGroups(t, l, 4, 4)
 			if err := l.SetBase(4, []byte("4")); err != nil {
@@ -425,7 +425,7 @@ func TestLog_AFrozenOwnerDeletesNoNewerLogWhenItWakes(t *testing.T) {
 				}
 				var frozen sync.WaitGroup
 				frozen.Go(func() {
-					first.Turn()
+					first.Rotate()
 					for n := uint64(1); n < 4; n++ {
 						if err := first.Append(n, group(n)); err != nil {
 							break
@@ -439,7 +439,7 @@ func TestLog_AFrozenOwnerDeletesNoNewerLogWhenItWakes(t *testing.T) {
 				second, r, err := Open(t.Context(), cfg)
 				if err == nil { // else the first owner was not frozen
 					w.check("second", r, acked)
-					second.Turn()
+					second.Rotate()
 					for n := r.Last + 1; n < r.Last+3; n++ {
 						appendGroups(t, second, n, n)
 						w.saw("second", n, group(n), true)
@@ -479,7 +479,7 @@ func TestOpenReader_DoesNotReadABlobRecreatedAfterTheList(t *testing.T) {
 		l, _ := open(t, w.config(chaintest.NewProcess(w.account.Worker("owner"))))
 		goOn := func(from, to uint64) {
 			for n := from; n <= to; n++ {
-				l.Turn()
+				l.Rotate()
 				appendGroups(t, l, n, n)
 			}
 		}

@@ -84,8 +84,8 @@ func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, e
 	return there, there.Nonce == l.Nonce, err
 }
 
-// Ensure creates the first blob of the chain if the chain has none.
-func (c *Chain) Ensure(ctx context.Context) error {
+// EnsureFirst creates the first blob of the chain if the chain has none.
+func (c *Chain) EnsureFirst(ctx context.Context) error {
 	for range ensureAttempts {
 		// Another process may have created the blob, for this hub or for an earlier one.
 		if l, _, err := c.Create(ctx, 1); err != nil || l.Number > 0 {

@@ -23,21 +23,21 @@ type Frame struct {
 const (
 	magic     = "dfl1"
 	checkedTo = len(magic) + 1 + 8 + 4
-	// FrameHead is the size of a frame without its payload, in bytes.
-	FrameHead = checkedTo + 4
+	// FrameHeaderSize is the size of a frame without its payload, in bytes.
+	FrameHeaderSize = checkedTo + 4
 	// MaxPayload is the maximum size of a payload, in bytes. A frame is one block of an append
 	// blob, at most 4 MiB (https://learn.microsoft.com/rest/api/storageservices/append-block; more
 	// since 2022).
-	MaxPayload = 4<<20 - FrameHead
+	MaxPayload = 4<<20 - FrameHeaderSize
 )
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
 // Errors of [Chain.DecodeFrame].
 var (
-	ErrCut      = errors.New("the blob ends within a frame")
-	errNoFrame  = errors.New("no frame starts here")
-	errChecksum = errors.New("the checksum is wrong: the frame is damaged, or belongs to another hub or partition")
+	ErrTruncated = errors.New("the blob ends within a frame")
+	errNoFrame   = errors.New("no frame starts here")
+	errChecksum  = errors.New("the checksum is wrong: the frame is damaged, or belongs to another hub or partition")
 )
 
 // DamageError reports a blob that is missing or whose content is not valid.
@@ -67,29 +67,29 @@ func (c *Chain) AppendFrame(b []byte, f Frame) []byte {
 }
 
 // DecodeFrame returns the frame at the start of b and the bytes after it. The payload is a part of
-// b, not a copy. The error is [ErrCut] if b is a truncated frame.
+// b, not a copy. The error is [ErrTruncated] if b is a truncated frame.
 func (c *Chain) DecodeFrame(b []byte) (f Frame, rest []byte, err error) {
 	if n := min(len(b), len(magic)); string(b[:n]) != magic[:n] {
 		return f, b, errNoFrame
 	}
-	if len(b) < FrameHead {
-		return f, b, ErrCut
+	if len(b) < FrameHeaderSize {
+		return f, b, ErrTruncated
 	}
-	size := FrameHead + int(binary.BigEndian.Uint32(b[checkedTo-4:]))
-	if size > FrameHead+MaxPayload {
+	size := FrameHeaderSize + int(binary.BigEndian.Uint32(b[checkedTo-4:]))
+	if size > FrameHeaderSize+MaxPayload {
 		return f, b, errNoFrame
 	}
 	if len(b) < size {
-		return f, b, ErrCut
+		return f, b, ErrTruncated
 	}
 	if binary.BigEndian.Uint32(b[checkedTo:]) != c.checksum(b[:size]) {
 		return f, b, errChecksum
 	}
-	f = Frame{Kind: b[len(magic)], Number: binary.BigEndian.Uint64(b[len(magic)+1:]), Payload: b[FrameHead:size]}
+	f = Frame{Kind: b[len(magic)], Number: binary.BigEndian.Uint64(b[len(magic)+1:]), Payload: b[FrameHeaderSize:size]}
 	return f, b[size:], nil
 }
 
 // checksum returns the checksum of the frame in b.
 func (c *Chain) checksum(b []byte) uint32 {
-	return crc32.Update(crc32.Update(c.seed, checksums, b[:checkedTo]), checksums, b[FrameHead:])
+	return crc32.Update(crc32.Update(c.seed, checksums, b[:checkedTo]), checksums, b[FrameHeaderSize:])
 }

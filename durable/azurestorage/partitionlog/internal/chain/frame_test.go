@@ -39,8 +39,8 @@ func TestDecodeFrame_DistinguishesTruncatedFromDamagedFrames(t *testing.T) {
 	ours, _ := chains()
 	whole := ours.AppendFrame(nil, Frame{Kind: 1, Number: 2, Payload: []byte("payload")})
 	for n := range whole {
-		if _, _, err := ours.DecodeFrame(whole[:n]); !errors.Is(err, ErrCut) {
-			t.Errorf("decoding the first %d bytes: %v; want ErrCut", n, err)
+		if _, _, err := ours.DecodeFrame(whole[:n]); !errors.Is(err, ErrTruncated) {
+			t.Errorf("decoding the first %d bytes: %v; want ErrTruncated", n, err)
 		}
 	}
 	for n := range whole {

@@ -42,9 +42,9 @@ func TestMailbox_DeliversMailInOrderAcrossBlobs(t *testing.T) {
 			}
 			for _, item := range items {
 				got = append(got, string(item.Payload[:min(len(item.Payload), 10)]))
-				after = item.After
+				after = item.End
 			}
-			if err := r.Done(t.Context(), after); err != nil {
+			if err := r.DeleteUpTo(t.Context(), after); err != nil {
 				t.Fatal(err)
 			}
 			r = NewReceiver(cfg, after)
@@ -60,7 +60,7 @@ func TestMailbox_DeliversMailInOrderAcrossBlobs(t *testing.T) {
 		}
 		for _, item := range items {
 			got = append(got, string(item.Payload[:min(len(item.Payload), 10)]))
-			after = item.After
+			after = item.End
 		}
 	}
 	for n := range 20 {
@@ -71,7 +71,7 @@ func TestMailbox_DeliversMailInOrderAcrossBlobs(t *testing.T) {
 	if len(got) != 20 {
 		t.Errorf("got %q", got)
 	}
-	if err := r.Done(t.Context(), after); err != nil {
+	if err := r.DeleteUpTo(t.Context(), after); err != nil {
 		t.Fatal(err)
 	}
 	left, _, err := cfg.Blobs.ListInfo(t.Context(), cfg.Prefix)

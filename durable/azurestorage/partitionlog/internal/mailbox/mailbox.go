@@ -22,9 +22,9 @@ type Config struct {
 	// Confirm reads again which hub the container holds. It returns an error if its ID is not Hub.
 	// Default: no check. Blobs of another hub are then reported as damage.
 	Confirm func(context.Context) error
-	// Created means that the mailbox was created with the hub, so that a mailbox without blobs is
+	// MustExist means that the mailbox was created with the hub, so that a mailbox without blobs is
 	// damaged. Default: the first sender creates the mailbox.
-	Created bool
+	MustExist bool
 	// Prefix is the start of the names of the partition's blobs, such as "p00/".
 	Prefix string
 	// MaxSize (bytes) and MaxBlocks (mails) limit a blob. A sender that reaches either creates the
@@ -41,19 +41,19 @@ type Config struct {
 func (c *Config) setDefaults() {
 	c.MaxSize = cmp.Or(c.MaxSize, 32<<20)
 	c.MaxBlocks = cmp.Or(c.MaxBlocks, 40_000)
-	c.MaxBlock = cmp.Or(c.MaxBlock, chain.MaxPayload+chain.FrameHead)
+	c.MaxBlock = cmp.Or(c.MaxBlock, chain.MaxPayload+chain.FrameHeaderSize)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
 
 func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-", c.Confirm) }
 
 // Create creates an empty mailbox unless it exists.
-func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
+func Create(ctx context.Context, cfg Config) error { return cfg.chain().EnsureFirst(ctx) }
 
 // missing returns the error of a mailbox without blobs, or nil if the mailbox was not created with
 // the hub.
 func (c *Config) missing() error {
-	if !c.Created {
+	if !c.MustExist {
 		return nil
 	}
 	return &chain.DamageError{Blob: c.chain().Name(1), Cause: errors.New("all blobs of the mailbox are missing")}

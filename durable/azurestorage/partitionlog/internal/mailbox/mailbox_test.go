@@ -87,7 +87,7 @@ func TestReceiver_ContinuesAnInterruptedDownload(t *testing.T) {
 				got = append(got, len(item.Payload))
 			}
 			if len(b.Items) > 0 {
-				if err := r.Done(t.Context(), b.Items[len(b.Items)-1].After); err != nil {
+				if err := r.DeleteUpTo(t.Context(), b.Items[len(b.Items)-1].End); err != nil {
 					t.Error(err)
 				}
 			}
@@ -152,7 +152,7 @@ func receive(t *testing.T, r *Receiver) (got []string) {
 		for _, item := range items {
 			got = append(got, string(item.Payload))
 		}
-		if err := r.Done(t.Context(), items[len(items)-1].After); err != nil {
+		if err := r.DeleteUpTo(t.Context(), items[len(items)-1].End); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -261,13 +261,13 @@ func TestReceiver_ReportsThePlaceOfDamagedOrMissingMail(t *testing.T) {
 		if items, err := look(t, r); err != nil || len(items) != 2 {
 			t.Errorf("before the junk: %v, %v; want the mail", items, err)
 		}
-		junk := 2 * (chain.FrameHead + 1)
+		junk := 2 * (chain.FrameHeaderSize + 1)
 		again, err := look(t, r)
 		if err != nil || len(again) != 2 {
 			t.Errorf("at the junk: %v, %v; want the mail again", again, err)
 		}
 		for _, item := range again {
-			if !item.Again || item.After.Offset != uint64(junk) {
+			if !item.MayBeDuplicate || item.End.Offset != uint64(junk) {
 				t.Errorf("at the junk: %+v; want mail that may have been taken before, and the position of the junk", item)
 			}
 		}

@@ -37,11 +37,11 @@ type Item struct {
 	// Missing is the label of a letter whose blob is missing. The letter was received before and
 	// arrived twice, or it is lost.
 	Missing *Label
-	// Again means that the mail may have been received before. The receiver reads a blob again from
-	// its start if the blob has become shorter or has no mail at the receiver's position. After a
-	// failover of the account, a blob can lack its last appends.
-	Again bool
-	After Position // position after this mail
+	// MayBeDuplicate means that the mail may have been received before. The receiver reads a blob
+	// again from its start if the blob has become shorter or has no mail at the receiver's
+	// position. After a failover of the account, a blob can lack its last appends.
+	MayBeDuplicate bool
+	End            Position // position after this mail
 }
 
 // Batch is the result of one call of [Receiver.Next].
@@ -74,7 +74,7 @@ type Receiver struct {
 	goal    answer // first answer since the last batch with Seen
 	last    answer // last answer
 	again   int64  // mail up to this offset may have been received before; negative until the blob's new size is known
-	floor   uint64 // smaller offsets are reported as this one in Item.After
+	floor   uint64 // smaller offsets are reported as this one in Item.End
 	cleaned uint64 // blobs before this one are deleted
 	letters []letter
 	ends    map[uint64]int64 // by blob: offset after its end frame and the reported mail behind it
@@ -205,7 +205,7 @@ func (r *Receiver) damage(cause error) error {
 func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error) {
 	for size := 0; len(r.buf) > 0 && size < maxRead; {
 		f, rest, err := r.chain.DecodeFrame(r.buf)
-		if errors.Is(err, chain.ErrCut) && int64(r.at.Offset)+int64(len(r.buf)) < r.last.size {
+		if errors.Is(err, chain.ErrTruncated) && int64(r.at.Offset)+int64(len(r.buf)) < r.last.size {
 			break
 		}
 		if err != nil && r.at.Offset > 0 && r.again == 0 { // new mail can be at the place of lost mail
@@ -220,7 +220,7 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 		after, again := Position{next.Blob, max(next.Offset, r.floor)}, int64(next.Offset) <= r.again
 		switch f.Kind {
 		case kindMail:
-			b.Items = append(b.Items, Item{Payload: f.Payload, After: after, Again: again})
+			b.Items = append(b.Items, Item{Payload: f.Payload, End: after, MayBeDuplicate: again})
 			size += len(f.Payload)
 		case kindLetter, kindLabeled:
 			name, label := string(f.Payload), Label{}
@@ -235,13 +235,13 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 			b.Read += n
 			switch {
 			case err == nil:
-				b.Items = append(b.Items, Item{Payload: r.letter, After: after, Again: again})
+				b.Items = append(b.Items, Item{Payload: r.letter, End: after, MayBeDuplicate: again})
 				r.letters = append(r.letters, letter{name, after})
 				size += len(r.letter)
 			case !store.IsBlobGone(err):
 				return false, err
 			case f.Kind == kindLabeled:
-				b.Items = append(b.Items, Item{Missing: &label, After: after})
+				b.Items = append(b.Items, Item{Missing: &label, End: after})
 			default: // it arrived twice and was received before
 			}
 			r.letter = nil
@@ -304,10 +304,10 @@ func (r *Receiver) downloadLetter(ctx context.Context, name string) (n int, err 
 	return len(part.Content), err
 }
 
-// Done deletes the mail before upTo. Call it only when that position is durable. The next call
-// retries the deletion of blobs that failed. The deletion of a letter is retried when its mailbox
-// blob has been received completely.
-func (r *Receiver) Done(ctx context.Context, upTo Position) error {
+// DeleteUpTo deletes the mail before upTo. Call it only when that position is durable. The next
+// call retries the deletion of blobs that failed. The deletion of a letter is retried when its
+// mailbox blob has been received completely.
+func (r *Receiver) DeleteUpTo(ctx context.Context, upTo Position) error {
 	var errs []error
 	r.letters = slices.DeleteFunc(r.letters, func(l letter) bool {
 		if upTo.before(l.after) {

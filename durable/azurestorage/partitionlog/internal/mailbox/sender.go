@@ -32,16 +32,16 @@ func NewSender(cfg Config) *Sender {
 // maxAttempts limits the attempts to find the open blob.
 const maxAttempts = 10
 
-// ErrDoubt is wrapped by the error of a send with unknown result: the mail may be in the mailbox,
-// now or later. After any other error the mail of that call is not in the mailbox.
-var ErrDoubt = errors.New("the mail may have arrived")
+// ErrUncertain is wrapped by the error of a send with unknown result: the mail may be in the
+// mailbox, now or later. After any other error the mail of that call is not in the mailbox.
+var ErrUncertain = errors.New("the mail may have arrived")
 
 // errClosed means that the blobs were closed faster than the sender could find an open one.
 var errClosed = errors.New("the blob was closed meanwhile")
 
-// Send stores mail in the mailbox. After an error that wraps [ErrDoubt] the mail may be stored, now
-// or later. Mail that is sent after Send returned is received after this mail. A label without a
-// sender is not stored.
+// Send stores mail in the mailbox. After an error that wraps [ErrUncertain] the mail may be stored,
+// now or later. Mail that is sent after Send returned is received after this mail. A label without
+// a sender is not stored.
 func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
 	doubt := error(nil) // from an earlier attempt
 	for range maxAttempts {
@@ -50,7 +50,7 @@ func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
 			return errors.Join(fmt.Errorf("find the open blob of mailbox %s: %w", s.cfg.Prefix, err), doubt)
 		}
 		f := chain.Frame{Kind: kindMail, Payload: mail}
-		if len(mail) > s.cfg.MaxBlock-chain.FrameHead {
+		if len(mail) > s.cfg.MaxBlock-chain.FrameHeaderSize {
 			letter := s.cfg.lettersOf(open.Number) + uuid.NewString()
 			f = chain.Frame{Kind: kindLetter, Payload: []byte(letter)}
 			if label.Sender != "" {
@@ -61,12 +61,12 @@ func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
 			}
 		}
 		at, blocks, err := s.append(ctx, open, openID(open), f)
-		if errors.Is(err, ErrDoubt) {
-			doubt = ErrDoubt
+		if errors.Is(err, ErrUncertain) {
+			doubt = ErrUncertain
 		}
 		switch store.StatusOf(err) {
 		case http.StatusPreconditionFailed, http.StatusNotFound:
-			if err := s.leave(ctx, open); err != nil {
+			if err := s.appendEnd(ctx, open); err != nil {
 				return errors.Join(err, doubt)
 			}
 			continue
@@ -88,7 +88,7 @@ func (s *Sender) append(ctx context.Context, l chain.Link, leaseID string, f cha
 		return err
 	})
 	if err != nil && doubt {
-		err = fmt.Errorf("%w: %w", ErrDoubt, err)
+		err = fmt.Errorf("%w: %w", ErrUncertain, err)
 	}
 	return at, blocks, err
 }
@@ -143,7 +143,7 @@ func (s *Sender) openBlob(ctx context.Context, l chain.Link) error {
 		return err
 	}
 	err := store.Retry(ctx, "open "+s.chain.Name(l.Number), func(ctx context.Context) error {
-		return s.chain.Blob(l.Number).Acquire(ctx, openID(l), store.Forever, l.ETag)
+		return s.chain.Blob(l.Number).Acquire(ctx, openID(l), store.InfiniteLease, l.ETag)
 	})
 	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
 }
@@ -156,7 +156,7 @@ func (s *Sender) closeUnleased(ctx context.Context, l chain.Link) error {
 		return err
 	}
 	err := store.Retry(ctx, "close "+s.chain.Name(l.Number), func(ctx context.Context) error {
-		return s.chain.Blob(l.Number).Acquire(ctx, closedID(l), store.Forever, l.ETag)
+		return s.chain.Blob(l.Number).Acquire(ctx, closedID(l), store.InfiniteLease, l.ETag)
 	})
 	if err == nil {
 		_, _, err = s.append(ctx, l, closedID(l), chain.Frame{Kind: kindEnd})
@@ -182,7 +182,7 @@ func (s *Sender) rollOver(ctx context.Context, l chain.Link) error {
 	if err != nil {
 		return err
 	}
-	return s.leave(ctx, l)
+	return s.appendEnd(ctx, l)
 }
 
 // closeBlob closes a blob by changing the ID of its lease.
@@ -193,9 +193,10 @@ func (s *Sender) closeBlob(ctx context.Context, l chain.Link) error {
 	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
 }
 
-// leave appends the end frame to a closed blob, before this sender sends mail to the next one. If
-// the blob is not closed, leave forgets the listed blobs, and the next send lists them again.
-func (s *Sender) leave(ctx context.Context, l chain.Link) error {
+// appendEnd appends the end frame to a closed blob, before this sender sends mail to the next one.
+// If the blob is not closed, appendEnd forgets the listed blobs, and the next send lists them
+// again.
+func (s *Sender) appendEnd(ctx context.Context, l chain.Link) error {
 	_, _, err := s.append(ctx, l, closedID(l), chain.Frame{Kind: kindEnd})
 	s.mu.Lock()
 	defer s.mu.Unlock()

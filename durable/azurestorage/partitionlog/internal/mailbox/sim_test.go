@@ -91,7 +91,7 @@ func (w *world) consume(owner int, items []Item) bool {
 		case n > last:
 			w.t.Errorf("received mail %d of %s after mail %d", n, fields[0], last)
 		}
-		w.position = item.After
+		w.position = item.End
 	}
 	return true
 }
@@ -113,7 +113,7 @@ func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
 				return
 			}
 			if random.IntN(3) > 0 {
-				_ = r.Done(w.t.Context(), items[len(items)-1].After)
+				_ = r.DeleteUpTo(w.t.Context(), items[len(items)-1].End)
 			}
 		}
 		w.mu.Lock()
@@ -143,7 +143,7 @@ func (w *world) end() {
 			break
 		}
 		w.consume(w.owner, items)
-		if err := r.Done(w.t.Context(), w.position); err != nil {
+		if err := r.DeleteUpTo(w.t.Context(), w.position); err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -156,17 +156,17 @@ func (w *world) end() {
 
 func TestMailbox_KeepsMailAndOrderUnderFaults(t *testing.T) {
 	seeds.Each(t, 20*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
-		w := newWorld(t, chaintest.Rough(seed, 15+30*(seed%4), stop))
+		w := newWorld(t, chaintest.FaultyConfig(seed, 15+30*(seed%4), stop))
 		var all sync.WaitGroup
 		for i := range uint64(3) {
 			name := fmt.Sprintf("sender %d", i)
 			p := chaintest.NewProcess(w.account.Worker(name))
-			p.Freeze = chaintest.Naps(seed*10+i, 60, stop)
+			p.Freeze = chaintest.RandomFreezes(seed*10+i, 60, stop)
 			all.Go(func() { w.send(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
 		}
 		for i := range uint64(2) {
 			p := chaintest.NewProcess(w.account.Worker(fmt.Sprintf("owner %d", i)))
-			p.Freeze = chaintest.Naps(seed*10+5+i, 60, stop)
+			p.Freeze = chaintest.RandomFreezes(seed*10+5+i, 60, stop)
 			random := rand.New(rand.NewPCG(seed, 5+i))
 			all.Go(func() {
 				for !stop() {

@@ -61,7 +61,7 @@ type Base struct {
 	cfg     Config
 	seed    uint32
 	ctx     context.Context
-	working context.Context // canceled by EndWork
+	working context.Context // canceled by CancelWork
 	stop    context.CancelFunc
 	work    sync.WaitGroup // background goroutines
 	loading singleflight.Group
@@ -193,11 +193,12 @@ func (b *Base) View(f func(logstore.Reader) error) error {
 }
 
 // Write implements [logstore.Base]. If closing is true, it first ends all merges, and nothing is
-// committed after it. If closing is false, it fails with [logstore.ErrClosed] after [Base.EndWork].
+// committed after it. If closing is false, it fails with [logstore.ErrClosed] after
+// [Base.CancelWork].
 func (b *Base) Write(l *logstore.Layer, closing bool) error {
 	ctx := b.working
 	if closing {
-		b.EndWork()
+		b.CancelWork()
 		ctx = b.ctx
 	}
 	now, err := b.awaitMerges()
@@ -282,7 +283,7 @@ func (b *Base) install(next func(now *version) *version) error {
 	return err
 }
 
-// background runs f in a goroutine unless EndWork was called. f must return when b.working ends.
+// background runs f in a goroutine unless CancelWork was called. f must return when b.working ends.
 func (b *Base) background(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -291,9 +292,9 @@ func (b *Base) background(f func()) {
 	}
 }
 
-// EndWork cancels merges and writes, and waits for the merges. The next process that opens the
+// CancelWork cancels merges and writes, and waits for the merges. The next process that opens the
 // partition deletes the files they stored.
-func (b *Base) EndWork() {
+func (b *Base) CancelWork() {
 	b.mu.Lock()
 	b.stop()
 	b.mu.Unlock()
@@ -303,7 +304,7 @@ func (b *Base) EndWork() {
 // Close implements [logstore.Base]. The next process that opens the partition deletes the files
 // that wait for their deletion.
 func (b *Base) Close() error {
-	b.EndWork()
+	b.CancelWork()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true

@@ -508,7 +508,7 @@ func TestUnneeded_ReturnsFilesThatFormerOwnersLeft(t *testing.T) {
 	})
 }
 
-// EndWork makes a running write fail with ErrClosed. A later closing write succeeds.
+// CancelWork makes a running write fail with ErrClosed. A later closing write succeeds.
 func TestEndWork_CancelsAWrite(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
@@ -517,17 +517,17 @@ func TestEndWork_CancelsAWrite(t *testing.T) {
 	}
 	s.files.follow(func(op string) fate {
 		if op == "create" {
-			go s.EndWork()
+			go s.CancelWork()
 			<-s.working.Done()
 		}
 		return succeeds
 	})
 	if err := s.write(30, false); !errors.Is(err, logstore.ErrClosed) {
-		t.Errorf("Write during EndWork: %v, want %v", err, logstore.ErrClosed)
+		t.Errorf("Write during CancelWork: %v, want %v", err, logstore.ErrClosed)
 	}
 	s.compare()
 	if err := s.write(30, true); err != nil {
-		t.Errorf("closing Write after EndWork: %v", err)
+		t.Errorf("closing Write after CancelWork: %v", err)
 	}
 	s.compare()
 }

@@ -106,7 +106,7 @@ func codeList[T any](c *logstore.Coder, list *[]T, code func(*T)) {
 	c.Uint(&n)
 	if c.Reading {
 		if n > uint64(len(c.Buf)) {
-			c.Fail(logstore.ErrShort)
+			c.Fail(logstore.ErrTruncated)
 			return
 		}
 		*list = make([]T, n)
@@ -123,7 +123,7 @@ func codeBytes(c *logstore.Coder, v *[]byte) {
 	n := uint64(len(*v))
 	c.Uint(&n)
 	if c.Reading {
-		*v = c.Take(n)
+		*v = c.Next(n)
 		return
 	}
 	c.Buf = append(c.Buf, *v...)

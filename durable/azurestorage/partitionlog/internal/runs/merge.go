@@ -95,7 +95,7 @@ func (b *Base) merge(some []*run, oldest bool) {
 // Compact replaces all runs by one run without deletions. It ends merges first. After it, call only
 // [Base.Close] or Compact. The files of the previous runs are kept.
 func (b *Base) Compact(ctx context.Context) error {
-	b.EndWork()
+	b.CancelWork()
 	all := b.version().runs
 	deletions := uint64(0)
 	for _, r := range all {

@@ -108,9 +108,9 @@ func (p *Process) pause(n int, after bool) (frozen bool) {
 	}
 }
 
-// Faults returns a decision function that injects a random fault into one of oneOf requests until
-// stop returns true.
-func Faults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
+// RandomFaults returns a decision function that injects a random fault into one of oneOf requests
+// until stop returns true.
+func RandomFaults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
 	faults := []azsim.Fault{
 		azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow, azsim.FreezeAfter, azsim.Twice, azsim.Echo, azsim.Late,
 		azsim.Cut,
@@ -123,9 +123,9 @@ func Faults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
 	}
 }
 
-// Naps returns a [Process.Freeze] function that freezes the process at one of oneOf requests, for
-// up to two minutes, until stop returns true.
-func Naps(seed uint64, oneOf int, stop func() bool) func(int, bool) time.Duration {
+// RandomFreezes returns a [Process.Freeze] function that freezes the process at one of oneOf
+// requests, for up to two minutes, until stop returns true.
+func RandomFreezes(seed uint64, oneOf int, stop func() bool) func(int, bool) time.Duration {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 1))
 	return func(int, bool) time.Duration {

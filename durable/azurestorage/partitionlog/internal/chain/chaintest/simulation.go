@@ -52,10 +52,10 @@ func NewAccount(t *testing.T, cfg azsim.Config) *azsim.Account {
 	return account
 }
 
-// Rough is the configuration of an account with [Faults]. For every third seed, mailboxes are
-// downloaded at 40 bytes per second until stop returns true.
-func Rough(seed, oneOf uint64, stop func() bool) azsim.Config {
-	faults := Faults(oneOf, stop)
+// FaultyConfig is the configuration of an account with [RandomFaults]. For every third seed,
+// mailboxes are downloaded at 40 bytes per second until stop returns true.
+func FaultyConfig(seed, oneOf uint64, stop func() bool) azsim.Config {
+	faults := RandomFaults(oneOf, stop)
 	return azsim.Config{
 		Seed: seed, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond, Loose: true,
 		Decide: func(r azsim.Request) azsim.Fault {
