@@ -120,8 +120,10 @@ func TestLogging_EachLineOfAnInstanceHasItsFields(t *testing.T) {
 			t.Errorf("fields are missing: %s", line)
 		}
 	}
-	for _, msg := range []string{"orchestration started", "orchestration ended", "activity failed", "entity operation completed", "entity operation failed",
-		"timer fired", "event received", "function scheduled", "committed a checkpoint", "of the orchestrator", "of the activity", "of the entity", "about another instance"} {
+	for _, msg := range []string{
+		"orchestration started", "orchestration ended", "activity failed", "entity operation completed", "entity operation failed",
+		"timer fired", "event received", "function scheduled", "committed a checkpoint", "of the orchestrator", "of the activity", "of the entity", "about another instance",
+	} {
 		if seen[msg] == 0 {
 			t.Errorf("the log has no line %q; its lines are %v", msg, seen)
 		}

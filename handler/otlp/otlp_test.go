@@ -137,8 +137,10 @@ func TestExport_LogRecordsHaveTheirSeverity(t *testing.T) {
 	r := startReceiver(t)
 	to, stop := started(t, io.Discard)
 	log := slog.New(to.Logs)
-	want := []logs.SeverityNumber{logs.SeverityNumber_SEVERITY_NUMBER_DEBUG, logs.SeverityNumber_SEVERITY_NUMBER_INFO,
-		logs.SeverityNumber_SEVERITY_NUMBER_WARN, logs.SeverityNumber_SEVERITY_NUMBER_ERROR}
+	want := []logs.SeverityNumber{
+		logs.SeverityNumber_SEVERITY_NUMBER_DEBUG, logs.SeverityNumber_SEVERITY_NUMBER_INFO,
+		logs.SeverityNumber_SEVERITY_NUMBER_WARN, logs.SeverityNumber_SEVERITY_NUMBER_ERROR,
+	}
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 		log.Log(t.Context(), level, "warned", "instanceId", "i")
 	}
@@ -180,7 +182,7 @@ func TestExport_LogRecordsHaveTheTraceOfTheirInstance(t *testing.T) {
 		t.Fatalf("the receiver got %d records, want %d", len(got), len(want))
 	}
 	for i, record := range got {
-		if (trace.TraceID(pad(record.GetTraceId()))).String() != pad32(want[i]) {
+		if trace.TraceID(pad(record.GetTraceId())).String() != pad32(want[i]) {
 			t.Errorf("%s: the trace ID is %x, want %q", record.GetBody().GetStringValue(), record.GetTraceId(), want[i])
 		}
 	}

@@ -27,8 +27,10 @@ func TestRead_ExportsOnlySignalsThatTheEnvironmentEnables(t *testing.T) {
 		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_SDK_DISABLED": "false"}, want: all},
 		{env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, err: `OTEL_TRACES_EXPORTER is "zipkin"`},
 		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/protobuf"},
-			want: Signals{Logs: true}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},
+		{
+			env:  map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/protobuf"},
+			want: Signals{Logs: true}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`,
+		},
 	} {
 		got, err := Read(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
 		if got != c.want {
