@@ -53,6 +53,7 @@ func (a logApp) child(ctx *durable.Context, _ durable.Void) (int, error) {
 func (a logApp) fail(ctx context.Context, _ durable.Void) (int, error) {
 	a.own.InfoContext(ctx, "of the activity")
 	a.own.With("instanceId", "another").InfoContext(ctx, "about another instance", "taskHub", "-", "name", "-", "traceId", "-")
+	a.own.With("taskHub", "Mine").InfoContext(ctx, "with keys of the app", "name", "Ann")
 	return 0, errors.New("broken")
 }
 
@@ -115,6 +116,12 @@ func TestLogging_EachLineOfAnInstanceHasItsFields(t *testing.T) {
 		if record["instanceId"] == "another" {
 			continue
 		}
+		if record["msg"] == "with keys of the app" {
+			if record["taskHub"] != "Mine" || record["name"] != "Ann" || record["instanceId"] == nil || record["traceId"] != traceID {
+				t.Errorf("fields are replaced or missing: %s", line)
+			}
+			continue
+		}
 		isBatch := record["event"] == "EntityBatchCompleted" || record["event"] == "FunctionScheduled" // may combine several traces
 		if record["taskHub"] != "MyHub" || record["name"] == nil || record["traceId"] != traceID && !isBatch {
 			t.Errorf("fields are missing: %s", line)
@@ -122,7 +129,7 @@ func TestLogging_EachLineOfAnInstanceHasItsFields(t *testing.T) {
 	}
 	for _, msg := range []string{
 		"orchestration started", "orchestration ended", "activity failed", "entity operation completed", "entity operation failed",
-		"timer fired", "event received", "function scheduled", "committed a checkpoint", "of the orchestrator", "of the activity", "of the entity", "about another instance",
+		"timer fired", "event received", "function scheduled", "committed a checkpoint", "of the orchestrator", "of the activity", "of the entity", "about another instance", "with keys of the app",
 	} {
 		if seen[msg] == 0 {
 			t.Errorf("the log has no line %q; its lines are %v", msg, seen)

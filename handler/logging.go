@@ -76,11 +76,13 @@ func (h *splitHandler) WithGroup(name string) slog.Handler {
 }
 
 // An activityHandler adds the hub, the instance, the name and the trace of the running activity to records
-// with an activity's context. It does not change records about another instance.
+// with an activity's context. It does not change records about another instance, and does not repeat a key
+// of the record.
 type activityHandler struct {
 	slog.Handler
 	taskHub string
-	isFull  bool // the records already name an instance, or their attributes are in a group
+	keys    []string // of the logger's attributes
+	inGroup bool     // attributes of records are in a group
 }
 
 // instanceKey is the key of the instance ID in log records.
@@ -89,16 +91,27 @@ const instanceKey = "instanceId"
 // Handle implements [slog.Handler].
 func (h *activityHandler) Handle(ctx context.Context, r slog.Record) error {
 	info, ok := durable.ActivityInfoFrom(ctx)
+	if !ok || h.inGroup {
+		return h.Handler.Handle(ctx, r)
+	}
+	keys := slices.Clip(h.keys)
 	r.Attrs(func(a slog.Attr) bool {
-		ok = ok && a.Key != instanceKey
-		return ok
+		keys = append(keys, a.Key)
+		return true
 	})
-	if ok && !h.isFull {
-		r = r.Clone()
-		r.AddAttrs(slog.String("taskHub", h.taskHub), slog.String(instanceKey, string(info.InstanceID)),
-			slog.String("name", info.Name), slog.Int("taskEventId", info.TaskID))
-		if c := trace.SpanContextFromContext(ctx); c.IsValid() {
-			r.AddAttrs(slog.String("traceId", c.TraceID().String()))
+	if slices.Contains(keys, instanceKey) {
+		return h.Handler.Handle(ctx, r)
+	}
+	fields := []slog.Attr{
+		slog.String("taskHub", h.taskHub), slog.String(instanceKey, string(info.InstanceID)), slog.String("name", info.Name), slog.Int("taskEventId", info.TaskID),
+	}
+	if c := trace.SpanContextFromContext(ctx); c.IsValid() {
+		fields = append(fields, slog.String("traceId", c.TraceID().String()))
+	}
+	r = r.Clone()
+	for _, a := range fields {
+		if !slices.Contains(keys, a.Key) {
+			r.AddAttrs(a)
 		}
 	}
 	return h.Handler.Handle(ctx, r)
@@ -106,13 +119,16 @@ func (h *activityHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (h *activityHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	named := slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == instanceKey })
-	return &activityHandler{h.Handler.WithAttrs(attrs), h.taskHub, h.isFull || named}
+	keys := slices.Clip(h.keys)
+	for _, a := range attrs {
+		keys = append(keys, a.Key)
+	}
+	return &activityHandler{h.Handler.WithAttrs(attrs), h.taskHub, keys, h.inGroup}
 }
 
 // WithGroup implements [slog.Handler].
 func (h *activityHandler) WithGroup(name string) slog.Handler {
-	return &activityHandler{h.Handler.WithGroup(name), h.taskHub, true}
+	return &activityHandler{h.Handler.WithGroup(name), h.taskHub, h.keys, true}
 }
 
 // A levelHandler discards records below least.

@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler"
@@ -37,14 +39,15 @@ import (
 const scope = "github.com/durablefunctions-go/durablefunctions"
 
 // Export starts the export of the signals that the environment turns on. It reports failed exports to
-// errs, which the export does not include, and replaces the global error handler of OpenTelemetry. The
-// result is valid even if there is an error: the error describes the signals that are not exported.
+// errs, at most five per minute, and replaces the global error handler of OpenTelemetry. The export must
+// not include errs. The result is valid even if there is an error: the error describes the signals that
+// are not exported.
 func Export(ctx context.Context, errs *slog.Logger) (handler.Telemetry, error) {
 	signals, err := otelenv.Read(os.LookupEnv)
 	if signals == (otelenv.Signals{}) {
 		return handler.Telemetry{}, err
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { errs.Warn("cannot export telemetry", "error", err) }))
+	otel.SetErrorHandler(&reporter{log: errs})
 	process, errProcess := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", serviceName(os.LookupEnv))),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if errProcess != nil {
@@ -112,6 +115,35 @@ func (e *export) stop(ctx context.Context) error {
 		errs = append(errs, stop(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// Limits of a reporter.
+const (
+	reportInterval = time.Minute
+	maxReports     = 5 // per interval
+)
+
+// A reporter logs errors of the export. It omits errors above its limit: without a receiver, an export
+// of log records fails every second.
+type reporter struct {
+	log *slog.Logger
+
+	mu       sync.Mutex // guards the fields below
+	interval time.Time  // start of the current interval
+	errs     int        // in the current interval
+}
+
+// Handle implements [otel.ErrorHandler].
+func (r *reporter) Handle(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	omitted := max(0, r.errs-maxReports)
+	if time.Since(r.interval) >= reportInterval {
+		r.interval, r.errs = time.Now(), 0
+	}
+	if r.errs++; r.errs <= maxReports {
+		r.log.Warn("cannot export telemetry", "error", err, "omitted", omitted)
+	}
 }
 
 // serviceName returns the name of the app in telemetry: OTEL_SERVICE_NAME or, on Azure, the site's name.

@@ -3,6 +3,7 @@ package otlp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler"
@@ -218,4 +220,21 @@ func TestExport_ReportsAFailedExportToTheLocalLog(t *testing.T) {
 	if errStop == nil && !strings.Contains(errs.String(), "cannot export telemetry") {
 		t.Errorf("no report of the failed export; the log is %q", &errs)
 	}
+}
+
+func TestReporter_LimitsTheReportsOfAReceiverThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		r := &reporter{log: slog.New(slog.NewTextHandler(&log, nil))}
+		for range 180 {
+			r.Handle(errors.New("connection refused"))
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.String(), "connection refused"); n != 3*maxReports {
+			t.Errorf("three minutes have %d reports, want %d", n, 3*maxReports)
+		}
+		if n := strings.Count(log.String(), "omitted=55"); n != 2 {
+			t.Errorf("%d reports have the number of omitted ones, want 2:\n%s", n, &log)
+		}
+	})
 }

@@ -90,3 +90,34 @@ func TestFileName_HasVersionAndPlatform(t *testing.T) {
 		}
 	}
 }
+
+func TestEmptyFolder_DeletesOnlyAnEarlierRelease(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "bin", "release")
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := emptyFolder(folder); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"LICENSE", checksumFile, "durable-v0.1.0-linux-amd64.cdx.json", "durablecheck-v0.1.0-rc.1-windows-amd64.exe"} {
+		write(name)
+	}
+	if err := emptyFolder(folder); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	write("LICENSE")
+	write("go.mod")
+	if err := emptyFolder(folder); err == nil || !strings.Contains(err.Error(), "go.mod") {
+		t.Errorf("a folder with other files: %v", err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+}

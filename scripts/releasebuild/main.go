@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -89,7 +90,7 @@ func (r release) build(ctx context.Context, checkout string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
+	if err := emptyFolder(r.out); err != nil {
 		return err
 	}
 	license, err := os.ReadFile(filepath.Join(checkout, "LICENSE"))
@@ -131,6 +132,23 @@ func (r release) build(ctx context.Context, checkout string) error {
 	}
 	return writeChecksums(r.out)
 }
+
+// emptyFolder creates a folder, or deletes the files of an earlier release in it. It refuses a folder with other files.
+func emptyFolder(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if !releasedFile.MatchString(entry.Name()) {
+			return fmt.Errorf("folder %s has %s, which is not a file of a release; choose another folder", folder, entry.Name())
+		}
+	}
+	return errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o755))
+}
+
+// releasedFile matches the names of files of a release.
+var releasedFile = regexp.MustCompile(`^(LICENSE|` + regexp.QuoteMeta(checksumFile) + `|\w+-v\d+\.\d+\.\d+-.+)$`)
 
 // fileName returns the name of a program's file for a platform, such as durable-v0.1.0-linux-amd64.
 func (r release) fileName(program, platform string) string {

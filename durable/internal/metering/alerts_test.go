@@ -88,21 +88,21 @@ var alerts = []alert{
 		severity: "warning", hold: "15m",
 		expr:    `sum by (job, durabletask.task.name, durabletask.reason) (durabletask.instances.waiting{durabletask.reason=~"unknown|refused|crashed"}) > 0`,
 		summary: "{{ $value }} instances wait for {{ $labels.durabletask_task_name }}: {{ $labels.durabletask_reason }}.",
-		action:  "Deploy a worker with the function.",
+		action:  "Deploy a worker with the function and its version. Correct a function that crashed the process, then run `hub crashes --forget`.",
 	},
 	{
 		name: "DurableUndecodableMessages", when: "A worker cannot decode a message.",
 		severity: "critical",
 		expr:     `sum by (job) (durabletask.messages.undecodable) > 0`,
 		summary:  "The workers cannot decode {{ $value }} messages.",
-		action:   "`health/ready` lists them. Deploy the version that wrote them, or set them aside.",
+		action:   "`health/ready` lists them. Deploy a version that can decode them, then run `hub retry-undecodable` for messages that were set aside.",
 	},
 	{
 		name: "DurableDiskSpace", when: "For 5 minutes, the disk of a local file has had less than 1 GiB of free space.",
 		severity: "critical", hold: "5m",
 		expr:    `min by (job, instance) (durabletask.disk.free) < 1073741824`,
 		summary: "The disk of the task hub has less than 1 GiB of free space.",
-		action:  "Purge ended instances and run `hub compact`, or enlarge the disk. The app stops to work when the disk is full.",
+		action:  "Purge ended instances and run `hub compact`, or enlarge the disk. Work stops while the disk is full.",
 	},
 }
 
