@@ -17,7 +17,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// run runs a worker until stop is called.
 // sessionIdle returns the ExtendedSessionIdle of a worker with or without extended
 // sessions.
 func sessionIdle(extended bool) time.Duration {
@@ -27,6 +26,7 @@ func sessionIdle(extended bool) time.Duration {
 	return -1
 }
 
+// run runs a worker until stop is called.
 func run(t testing.TB, p provider.Worker, r *durable.Registry, cfg durable.Config) (stop func()) {
 	t.Helper()
 	if cfg.Logger == nil {

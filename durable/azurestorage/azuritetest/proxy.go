@@ -201,7 +201,7 @@ func (f *front) open() error {
 		return fmt.Errorf("proxy in front of %s: %w", f.behind, err)
 	}
 	f.address, f.listener, f.server = l.Addr().String(), l, &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
-	go func(server *http.Server) { _ = server.Serve(l) }(f.server) // ends when Leave closes the server
+	go func(server *http.Server) { _ = server.Serve(l) }(f.server) // ends when Stop closes the server
 	return nil
 }
 

@@ -63,7 +63,7 @@ func TestTaskHub_DeletedDuringUseIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// without is a transport that rejects requests to a service.
+// blocked is a transport that rejects requests to a service.
 type blocked struct {
 	policy.Transporter
 

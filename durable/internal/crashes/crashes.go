@@ -117,7 +117,7 @@ func (l *Ledger) IsSetAside(work string) bool {
 	}
 	l.reload()
 	if l.counts.setAside(work) {
-		_ = l.store() // if it fails, Holds sets the work aside again
+		_ = l.store() // if it fails, IsSetAside sets the work aside again
 	}
 	return l.counts.IsSetAside(work)
 }

@@ -68,7 +68,7 @@
 //     others to its [past], which holds only marks of their IDs and last labels.
 //  2. The past is limited by time, as entries are, and by number. Requests do not wait for labels
 //     that were dropped because of the number, nor for labels older than the window.
-//  3. A hub may deliver the messages of instances in order and exactly once ([Settings].Exact).
+//  3. A hub may deliver the messages of instances in order and exactly once ([Settings].ExactlyOnce).
 //     The Sorter then has entries for a few senders only. The memory holds the signals of clients,
 //     and releases of locks whose request arrives later by way of another entity.
 //  4. With the window disabled, no new senders are tracked. Requests of existing senders are

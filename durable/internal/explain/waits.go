@@ -181,7 +181,7 @@ func failureText(e history.Event) string {
 }
 
 // incompleteTasks returns the incomplete tasks of a history by number. It also returns the tasks
-// that completed while the instance is suspended, with Held set.
+// that completed while the instance is suspended, with IsOutcomeStored set.
 func incompleteTasks(events []history.Event) map[int]Wait {
 	open := map[int]Wait{}
 	calls := map[string]int{} // the numbers of entity requests, by request ID and by origin

@@ -21,7 +21,7 @@ type Reader struct {
 // NewReader returns a reader of a store that this process does not write to.
 func NewReader(store *logstore.Store, cfg Config) *Reader { return &Reader{cfg.withDefaults(), store} }
 
-// read calls f with the current records. Writes wait until f returns, unless cfg.Slow is set.
+// read calls f with the current records. Writes wait until f returns, unless cfg.HighLatency is set.
 func (r *Reader) read(what string, f func(tables) error) error {
 	if r.cfg.HighLatency {
 		return r.scan(what, f)

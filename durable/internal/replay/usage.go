@@ -97,7 +97,7 @@ func (u *usage) failOnMisuse() {
 	}
 }
 
-// PanicWithUsageError panics with the error of an invalid call. Sentence describes the error.
+// PanicWithUsageError panics with the error of an invalid call. The sentence describes the error.
 func (u *usage) PanicWithUsageError(call, sentence string) {
 	u.check(call)
 	panic(u.misuse(sentence))

@@ -21,7 +21,7 @@ type Account struct {
 	MissingSettings    string // settings to set for the empty endpoints, as "A, B"
 }
 
-// miss adds the setting for an empty endpoint to Missing.
+// miss adds the setting for an empty endpoint to MissingSettings.
 func (a *Account) miss(setting string) {
 	if a.MissingSettings != "" {
 		a.MissingSettings += ", "

@@ -17,7 +17,7 @@ import (
 )
 
 // Log is the log of a partition, opened by its owner. It implements [logstore.Log], which documents
-// Append, Size, Turn, Reserve and Close.
+// Append, Size, Rotate, Reserve and Close.
 type Log struct {
 	ownership
 	chain *chain.Chain

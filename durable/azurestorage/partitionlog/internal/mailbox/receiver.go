@@ -64,7 +64,7 @@ func (b *Batch) unlessRead(err error) error {
 	return err
 }
 
-// Receiver reads a mailbox for the partition's owner. Do not call Next and Done concurrently.
+// Receiver reads a mailbox for the partition's owner. Do not call Next and DeleteUpTo concurrently.
 type Receiver struct {
 	cfg     Config
 	chain   *chain.Chain
