@@ -120,7 +120,8 @@ func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, er
 
 // AllInstances returns an iterator over all instances that match q, starting with the
 // page that q.Continuation selects. It reads pages on demand. If a page cannot be read,
-// it yields the error and ends. It skips unreadable instances; [Client.ListInstances] reports them.
+// it yields the error and ends. It skips unreadable instances; [Client.ListInstances]
+// reports them.
 func (c *Client) AllInstances(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
 	return func(yield func(*InstanceState, error) bool) {
 		for page, err := range c.pages(ctx, q.rows()) {

@@ -73,9 +73,8 @@ func (c *Context) Now() time.Time { return c.x.Now() }
 func (c *Context) IsReplaying() bool { return c.x.IsReplaying() }
 
 // Logger returns the worker's logger with the instance's IDs, the orchestrator's name
-// and the trace ID. While the orchestrator
-// replays or is unloaded from memory the logger discards messages, so each message is
-// logged once.
+// and the trace ID. While the orchestrator replays or is unloaded from memory the
+// logger discards messages, so each message is logged once.
 func (c *Context) Logger() *slog.Logger {
 	if c.logger == nil {
 		c.logger = slog.New(&replayHandler{c.x, c.registry.baseLogger().Handler()}).With(

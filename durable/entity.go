@@ -420,9 +420,9 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 }
 
 // StartFrom starts an orchestration from an entity operation. The orchestrator must be
-// registered. The start is sent when the operation has succeeded. StartFrom returns the ID of the instance, which is generated unless opts
-// include an [InstanceID]. If an instance with the ID has not ended, nothing is started
-// and no error is reported.
+// registered. The start is sent when the operation has succeeded. StartFrom returns the
+// ID of the instance, which is generated unless opts include an [InstanceID]. If an
+// instance with the ID has not ended, nothing is started and no error is reported.
 func StartFrom[I, O any](ctx *EntityContext, orch func(*Context, I) (O, error), in I, opts ...StartOption) (InstanceID, error) {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)
 	if err != nil {

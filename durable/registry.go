@@ -399,8 +399,8 @@ func (r *Registry) WithLogger(l *slog.Logger) *Registry { return r.withLogger(l)
 // engineFunctions implements [dispatch.AllFunctions] for a registry.
 type engineFunctions Registry
 
-// The test kit and the simulator run the functions of a registry without a worker. They
-// get them by this hook, the only one: the API does not export them.
+// The test kit and the simulator run the functions of a registry without a worker. This
+// hook gives them the functions, which the API does not export.
 func init() {
 	dispatch.FunctionsOf = func(registry any) dispatch.AllFunctions { return (*engineFunctions)(registry.(*Registry)) }
 }

@@ -56,21 +56,21 @@
 // Faster or more exact answers, on a [Client]:
 //
 //   - [Awaiter]: Instance.Wait returns when the hub notices the end. Without it, Wait polls.
-//   - [Follower]: Instance.Wait gets the output without a request, and messages to an instance
-//     of this process need no look at its state. Without it, both read the state.
+//   - [Follower]: Instance.Wait gets the output without a request, and a client sends messages to
+//     an instance of this process without a read of its state. Without it, both read the state.
 //   - [QueuePositioner]: durable.Client.Why reports the queue position of an instance that has not
 //     started. Without it, the reason has no position.
 //   - [Clock]: messages of clients have timestamps of the hub's clock. Without it, they have
 //     time.Now.
 //
-// Less work for the engine. Without the interface the engine assumes the worst case:
+// Assumptions of the engine:
 //
 //   - [ExactlyOnce], on a [Worker]: entities store almost nothing about their callers. Without it,
 //     they remember received messages.
-//   - [SingleWorker], on a [Worker]: work for an unregistered function fails immediately. Without it, the
-//     work waits for another worker.
+//   - [SingleWorker], on a [Worker]: work for an unregistered function fails immediately. Without
+//     it, the work waits for another worker.
 //   - [Settler], on a [Session]: the engine forgets committed messages when they can no longer be
-//     redelivered. Without it, the engine forgets them at once.
+//     redelivered. Without it, the engine assumes no redelivery and forgets them at once.
 //
 // Health and operation, on a [Client]. Without the interface the handler omits the figures or
 // refuses the command:

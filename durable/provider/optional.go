@@ -105,8 +105,8 @@ type Rewinder interface {
 
 // ExactlyOnce is a [Worker] that knows whether its hub delivers the messages of instances in
 // order and exactly once. This exceeds the guarantees of package provider. Messages of clients
-// may still be redelivered. providertest tests the guarantee if a worker claims it. On an exact
-// hub, entities store almost no information about their callers.
+// may still be redelivered. providertest tests the guarantee if a worker claims it. With the
+// guarantee, entities store almost no information about their callers.
 type ExactlyOnce interface {
 	// IsExactlyOnce reports whether the hub always gives the following guarantees. It is false
 	// after an import, because an imported message may already have been delivered in its

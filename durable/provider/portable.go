@@ -35,7 +35,7 @@ type HubWriter interface {
 	Instance(ctx context.Context, state *InstanceState, past []history.Event) error
 	// Activity writes a pending activity.
 	Activity(ctx context.Context, task TaskMessage) error
-	// Message writes a message to an instance. It is delivered at its [DueTime] time.
+	// Message writes a message to an instance. It is delivered at its [DueTime].
 	Message(ctx context.Context, msg TaskMessage) error
 }
 

@@ -42,7 +42,7 @@ func (q *Query) PageBudget() *PageBudget {
 }
 
 // Subtract subtracts the size of an instance. The instance belongs to the page even if it
-// exceeds the room.
+// exceeds the budget.
 func (r *PageBudget) Subtract(s *InstanceState) {
 	for _, text := range []*string{s.Input, s.Output, s.CustomStatus} {
 		if text != nil {
