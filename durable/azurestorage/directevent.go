@@ -130,7 +130,7 @@ func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	d := s.held.newDelivery(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.Lock(), out.to.Unclaim)
+	d := s.held.newDelivery(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), out.to.Unclaim)
 	if d.env, err = wire.DecodeEnvelopeJSON(text); err != nil {
 		return nil, 0, err
 	}

@@ -25,7 +25,7 @@ type partition struct {
 	index    int // among the partitions of the hub
 	of       int // number of partitions of the hub
 	polling  polling
-	acquired store.Nudge     // given when the worker starts to read the queue
+	acquired store.Nudge     // sent when the worker starts to read the queue
 	tasks    *sync.WaitGroup // drains in progress
 	// background functions run while the queue is read. work outlives ctx.
 	background []func(ctx, work context.Context)
@@ -253,8 +253,8 @@ const maxVisibility = 7 * 24 * time.Hour
 // Queue implements [destination].
 func (p *partition) Queue() *store.Queue { return p.queue }
 
-// Lock implements [destination].
-func (p *partition) Lock() time.Duration { return p.inbox.held.controlLock }
+// VisibilityTimeout implements [destination].
+func (p *partition) VisibilityTimeout() time.Duration { return p.inbox.held.controlLock }
 
 // Announce implements [destination].
 func (p *partition) Announce() {

@@ -18,7 +18,7 @@ type sender struct {
 	held      *heldMessages
 	blobs     *store.Container // of large messages
 	base64    bool             // encode texts in Base64
-	startLost store.Nudge      // given if the start of an inserted row may be in no queue
+	startLost store.Nudge      // sent if the start of an inserted row may be in no queue
 	sequence  atomic.Int64     // last sequence number, over all queues
 	armedFor  time.Duration    // how long an armed message stays hidden
 }
@@ -28,8 +28,8 @@ type sender struct {
 type destination interface {
 	// Queue returns the queue.
 	Queue() *store.Queue
-	// Lock returns the normal visibility timeout of a message in the queue.
-	Lock() time.Duration
+	// VisibilityTimeout returns the normal visibility timeout of a message in the queue.
+	VisibilityTimeout() time.Duration
 	// Announce makes this process poll the queue now, if it serves the queue. The queue has a new
 	// visible message.
 	Announce()
@@ -109,7 +109,7 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
 	delay := visibilityDelay(out.env.Message, time.Now()) + out.delay
 	if out.claim || out.batch != "" {
-		delay = min(delay+s.held.stretched(out.to.Lock()), maxVisibility)
+		delay = min(delay+s.held.stretched(out.to.VisibilityTimeout()), maxVisibility)
 	}
 	if put, err = out.to.Queue().Put(ctx, out.text, delay, out.duplicates); err != nil {
 		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.MayBeDuplicate && s.deleteBlob(ctx, out.blob) {
@@ -326,7 +326,7 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 // newClaim returns the delivery of a message that was enqueued hidden, and registers it for
 // renewal.
 func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
-	d := s.held.newDelivery(out.to.Queue(), m, out.to.Lock(), out.to.Unclaim)
+	d := s.held.newDelivery(out.to.Queue(), m, out.to.VisibilityTimeout(), out.to.Unclaim)
 	d.env, d.claimed = out.asReceived, true
 	s.held.add(d)
 	return d

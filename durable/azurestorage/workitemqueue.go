@@ -230,8 +230,8 @@ func (l *activityLock) Abandon(ctx context.Context, cause error) error {
 // Queue implements [destination].
 func (q *activityQueue) Queue() *store.Queue { return q.queue }
 
-// Lock implements [destination].
-func (q *activityQueue) Lock() time.Duration { return q.held.workItemLock }
+// VisibilityTimeout implements [destination].
+func (q *activityQueue) VisibilityTimeout() time.Duration { return q.held.workItemLock }
 
 // Announce implements [destination].
 func (q *activityQueue) Announce() {

@@ -252,7 +252,7 @@ func (o *owner) receive() {
 	worked, newest := last, o.store.Newest()
 	for {
 		began := time.Now()
-		o.beginLook()
+		o.beginPoll()
 		took, err := o.receiveMail(within)
 		o.finishPoll(err)
 		within = pollTimeout
@@ -309,8 +309,8 @@ func (o *owner) awaitPoll(gap time.Duration, newest uint64) bool {
 	}
 }
 
-// beginLook begins the next poll, which serves all earlier calls of wake.
-func (o *owner) beginLook() {
+// beginPoll begins the next poll, which serves all earlier calls of wake.
+func (o *owner) beginPoll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.currentPoll.begun = true
@@ -435,8 +435,8 @@ func (o *owner) drainSince(ctx context.Context, since int64) error {
 	}
 	for {
 		o.mu.Lock()
-		done, looking := o.drained > since, o.currentPoll
-		if !done && !looking.begun { // otherwise the wake would start one poll more
+		done, poll := o.drained > since, o.currentPoll
+		if !done && !poll.begun { // otherwise the wake would start one poll more
 			o.wake()
 		}
 		o.mu.Unlock()
@@ -444,9 +444,9 @@ func (o *owner) drainSince(ctx context.Context, since int64) error {
 			return nil
 		}
 		select {
-		case <-looking.over:
-			if looking.err != nil {
-				return looking.err
+		case <-poll.over:
+			if poll.err != nil {
+				return poll.err
 			}
 		case <-ctx.Done():
 			return ctx.Err()
