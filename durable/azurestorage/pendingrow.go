@@ -27,7 +27,7 @@ import (
 // The transitions are:
 //
 //	from     to       function                when
-//	current  current  RowUpdate.Write            the status changes (not RowUpdate.MayFollowCommit); the commit waits for the write
+//	current  current  RowUpdate.Write         the status changes (not RowUpdate.MayFollowCommit); the commit waits for the write
 //	current  delayed  commit.writeRowLater    the checkpoint only starts the execution (RowUpdate.TryDelay)
 //	current  pending  commit.writeRowLater    the checkpoint changes no status (RowUpdate.MayFollowCommit)
 //	delayed  pending  pendingRow.awaitDue     after rowDelay, before a purge (lateRows.flush), or the partition is released
@@ -39,7 +39,7 @@ import (
 //	any      behind   (none)                  this process dies; the consumed messages stay in their queue
 //	behind   current  disposer.repairSpent    a message that this process remembers is redelivered
 //	behind   current  disposer.repairRow      another process receives it, and the history identifies it as a duplicate
-//	behind   current  RowUpdate.Write            the next checkpoint finds that the row misses the start (rowMissesStart)
+//	behind   current  RowUpdate.Write         the next checkpoint finds that the row misses the start (rowMissesStart)
 //
 // A consumed message is deleted after the row is current again. One message is enough for a repair.
 
