@@ -195,9 +195,9 @@ func (h *Hub) Usage() []provider.Usage {
 	return []provider.Usage{{Part: "file", Requests: int64(h.store.Newest() - h.began), Errors: -1}}
 }
 
-// IsExactlyOnce implements [provider.ExactlyOnce]. A checkpoint is one record of the file. A hub that
-// was filled by Import is not exact. Neither is a hub that an older version created without recording
-// this.
+// IsExactlyOnce implements [provider.ExactlyOnce]. A checkpoint is one record of the file. The
+// result is false for a hub that was filled by Import, and for a hub of an older version that does not
+// record imports.
 func (h *Hub) IsExactlyOnce() bool { return h.file.IsExactlyOnce() }
 
 // Import implements [provider.Portable]. After a failed import the hub looks like a complete one.

@@ -182,9 +182,8 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 func (h *Hub) Usage() []provider.Usage { return h.usage() }
 
 // IsExactlyOnce implements [provider.ExactlyOnce]. A checkpoint is one record of its partition's
-// log, and its messages to other partitions have numbers that the receivers check. A hub that was
-// filled by Import is not exact; IsExactlyOnce returns false once this process has acquired a
-// partition that contains imported data.
+// log, and its messages to other partitions have numbers that the receivers check. The result is false
+// once this process has acquired a partition that contains imported data.
 func (h *Hub) IsExactlyOnce() bool { return !h.imported.Load() }
 
 // QueuePosition implements [provider.QueuePositioner]. It is exact for a partition that this
