@@ -163,10 +163,13 @@ func (e *directDelivery) enqueue(ctx context.Context) error {
 	case e.maybeEnqueued:
 		return errMaybeSent
 	}
-	if err := e.sender.prepare(ctx, e.out); err != nil {
+	out := *e.out
+	out.claim = false // after an error the delivery still has its slot
+	if err := e.sender.prepare(ctx, &out); err != nil {
 		return err
 	}
-	_, m, err := e.sender.put(ctx, e.out)
+	out.claim = true
+	_, m, err := e.sender.put(ctx, &out)
 	if err != nil {
 		e.maybeEnqueued = !store.WasNotApplied(err)
 		return err

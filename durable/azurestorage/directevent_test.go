@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -31,7 +35,12 @@ func raising(ctx context.Context, h *TaskHub, id string, names ...string) <-chan
 
 // idleInstance returns a hub with an instance that waits for messages.
 func idleInstance(t *testing.T, id string) (h *TaskHub, stop func()) {
-	h, stop = serving(t, testConfig(t))
+	return idleInstanceIn(t, testConfig(t), id)
+}
+
+// idleInstanceIn is idleInstance with a configuration.
+func idleInstanceIn(t *testing.T, cfg Config, id string) (h *TaskHub, stop func()) {
+	h, stop = serving(t, cfg)
 	mustStart(t, h, id, "e1", `1`)
 	item := mustNext(t, h)
 	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
@@ -92,6 +101,34 @@ func TestDirectEvent_IsEnqueuedWhenNoCheckpointConsumesIt(t *testing.T) {
 		}
 		commitEnd(t, item, 0, `1`)
 		patience.Until(t, "the message is gone after the checkpoint", func() bool { return messageCount(t, h.controlQueues[0]) == 0 && heldCount(h) == 0 })
+	})
+}
+
+// A large event is enqueued without success. The inbox still has the event, so it occupies its slot.
+func TestDirectEvent_KeepsItsSlotIfItsBlobCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		var broken atomic.Bool
+		counter := newCounter(t)
+		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if broken.Load() && call.Service == "blob" && call.Name == "PutBlob" {
+				return azuritetest.ErrorResponse(req, http.StatusBadRequest, "InvalidInput"), nil
+			}
+			return next()
+		}
+		cfg := testConfig(t)
+		cfg.Transport = counter
+		h, _ := idleInstanceIn(t, cfg, "busy")
+		synctest.Wait()
+		broken.Store(true)
+		err := h.Send(t.Context(), provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: "busy"},
+			Event:  &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "large", Input: new(`"` + strings.Repeat("x", 2*wire.LargeMessageThreshold) + `"`)},
+		})
+		broken.Store(false)
+		if n := h.inbox.buffer.inUse(); err == nil || n != 1 {
+			t.Errorf("the call returned %v, and %d slots are in use; want an error and 1", err, n)
+		}
 	})
 }
 
