@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,27 +29,28 @@ func TestBuild_WritesProgramsThatReportTheVersionOfTheChangelog(t *testing.T) {
 	if _, err := git(t.Context(), checkout, "rev-parse", "HEAD"); err != nil {
 		t.Skipf("no checkout: %v", err)
 	}
-	t.Setenv("GOPROXY", "off") // the module cache has all modules
 	t.Setenv("GOSUMDB", "off")
 	here := runtime.GOOS + "/" + runtime.GOARCH
 	r := release{version: "v" + newest.number, platforms: []string{here}, out: filepath.Join(t.TempDir(), "release")}
 	if err := r.build(t.Context(), checkout); err != nil {
 		t.Fatal(err)
 	}
-	want := "LICENSE\n"
+	want := []string{"LICENSE"}
 	for _, program := range programs {
-		want += r.fileName(program, here) + "\n"
+		want = append(want, r.fileName(program, here))
 	}
-	got := ""
+	slices.Sort(want)
+	var got []string
 	sums, err := os.ReadFile(filepath.Join(r.out, checksumFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(sums)) {
-		got += strings.SplitN(line, "  ", 2)[1]
+		_, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		got = append(got, file)
 	}
-	if got != want {
-		t.Errorf("%s has the files\n%s\nwant\n%s", checksumFile, got, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s has the files %q, want %q", checksumFile, got, want)
 	}
 	r.version = "v9.9.9"
 	if err := r.checkVersion(t.Context(), filepath.Join(r.out, "durable-v"+newest.number+"-"+strings.ReplaceAll(here, "/", "-")+exe())); err == nil {
