@@ -67,7 +67,7 @@ func TestConfig_EachFieldIsUsed(t *testing.T) {
 }
 
 func TestConfig_SetsEachFieldOfTheEngine(t *testing.T) {
-	ofWorker := map[string]bool{"FailUnknownAfter": true, "Waiting": true, "Stalls": true, "Crashes": true, "Meter": true}
+	ofWorker := map[string]bool{"FailUnknownAfter": true, "Blocked": true, "Stalls": true, "Crashes": true, "Meter": true}
 	c := otherConfig(t)
 	c.ExtendedSessionIdle = time.Hour
 	for field, v := range reflect.ValueOf(durable.EngineConfig(c)).Fields() {
