@@ -115,6 +115,11 @@ func table(t *testing.T, before string, cfg durable.Config) string {
 	head, rule, totals, dotnet := "| |", "|---|", "| **total** |", "| .NET |"
 	for i, cost := range costs {
 		columns[i] = measure(t, i, cfg)
+		for n := 1; cost.varies && n < 4; n++ {
+			for k, count := range measure(t, i, cfg) {
+				columns[i][k] = min(columns[i][k], count)
+			}
+		}
 		sum := 0
 		for k := range kinds {
 			if cost.varies && 2+k < len(was) {
@@ -147,7 +152,7 @@ func cell(line string, column int) (n int) {
 }
 
 // steady returns was if n is close to it, or else n. The number of receives in a fan-out depends on
-// the order in which activities end. On two processors with the race detector, it is higher by 8.
+// the order in which activities end: the least of four measurements is between 12 and 20 in most runs.
 func steady(n, was int) int {
 	if max(n, was)-min(n, was) <= 10 {
 		return was
