@@ -60,7 +60,7 @@ func escapeWarnText(line string) string {
 	return out.String()
 }
 
-// quotedPrefix returns the quoted string at the start of s, or the opening quote if it is not closed.
+// quotedPrefix returns the quoted string at the start of s, or the opening quote if the closing one is missing.
 func quotedPrefix(s string) string {
 	quoted, err := strconv.QuotedPrefix(s)
 	if err != nil {

@@ -20,7 +20,7 @@ type lock struct {
 	// Owned by the goroutine of the session.
 	loaded  *instances.Instance
 	current []*delivery // delivered, and neither committed nor abandoned
-	failed  bool        // loaded may differ from what is stored
+	failed  bool        // loaded may differ from the stored instance
 
 	mu        sync.Mutex // protects the following
 	execution string
@@ -81,8 +81,8 @@ func (l *lock) incoming() (deliveries []*delivery, wanted bool, changed <-chan s
 	return deliveries, false, b.changed
 }
 
-// requeue unlocks the instance and makes its messages a new batch, whose dispositions are decided by
-// what is stored.
+// requeue unlocks the instance and makes its messages a new batch. The stored instance decides their
+// dispositions.
 func (l *lock) requeue() {
 	l.inbox.mu.Lock()
 	l.slot.incoming = append(l.current, l.slot.incoming...)
@@ -91,8 +91,8 @@ func (l *lock) requeue() {
 	l.unlock(context.Background())
 }
 
-// unlock ends the session. Messages that arrived for it become a batch, whose dispositions are
-// decided by what is stored now.
+// unlock ends the session. Messages that arrived for it become a batch. The instance that is stored
+// now decides their dispositions.
 func (l *lock) unlock(ctx context.Context) {
 	b, s := l.inbox, l.slot
 	b.mu.Lock()

@@ -208,9 +208,10 @@ func TestSim_ASeedDeterminesAllRequests(t *testing.T) {
 	}
 }
 
-// A seed of the varied plan makes the same requests in each run, on each hub in an account. On Azure queues
-// and tables, seeds of other plans do so in about 96 of 100 cases. If two messages arrive at the same
-// instant, the scheduler may decide their order. With -sim.runs the test compares seeds of all plans.
+// Seeds of the varied plan make the same requests in each run. On logs, 2 of 300 seeds do not: two callers can
+// receive one answer at the same instant. On Azure queues and tables, about 4 of 100 seeds of other plans do not:
+// two messages can arrive at the same instant. The scheduler then decides the order. With -sim.runs the test
+// compares seeds of all plans.
 func TestSim_ARandomSeedDeterminesAllRequests(t *testing.T) {
 	testshare.SkipInShortRaceRuns(t)
 	for _, hub := range storedHubs {
@@ -226,6 +227,16 @@ func TestSim_ARandomSeedDeterminesAllRequests(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Two runs of these seeds differed before direct requests took turns (72) and the oracle's reads had a seeded
+// source of random numbers (36).
+func TestSim_SeedsThatDifferedOnLogsRepeat(t *testing.T) {
+	testshare.SkipInShortRaceRuns(t)
+	testshare.SkipOtherShares(t)
+	for _, seed := range []uint64{36, 72, 72, 72} { // seed 72 differed in 23 of 40 runs
+		repeatSeed(t, "log", sim.NewVariedPlan, seed)
 	}
 }
 
