@@ -28,7 +28,12 @@ const (
 	simulator = "durable/internal/sim"
 	endToEnd  = "functions/internal/e2e"
 	soak      = "functions/internal/soak"
+	simulated = "durable/azurestorage/simulated"
 )
+
+// slowUnderRace matches the tests of package simulated that run only without the race detector. With it
+// they take half of the package's time, and they run the same code as its other tests.
+const slowUnderRace = "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet)"
 
 // The layers, in the order of the last line of the output.
 const (
@@ -51,6 +56,7 @@ var plainPackages = map[string]bool{
 	"durable/azurestorage/internal/tracking":           true,
 	"durable/azurestorage/internal/wire":               true,
 	"durable/azurestorage/partitionlog/internal/chain": true,
+	"durable/durablecheck":                             true, // type-checks the standard library, which takes long
 	"durable/history":                                  true,
 	"durable/internal/chance":                          true,
 	"durable/internal/entity":                          true,
@@ -63,27 +69,25 @@ var plainPackages = map[string]bool{
 }
 
 // plainInShort are packages without the race detector in the short command. They start goroutines
-// but have many cases, which take four times as long with it; in a full run they have it. The
-// analyzer starts no goroutines; its tests type-check much code.
+// but have many cases, which take four times as long with it; in a full run they have it.
 var plainInShort = map[string]bool{
 	"durable/azurestorage/partitionlog": true,
-	"durable/azurestorage/simulated":    true,
-	"durable/durablecheck":              true,
+	simulated:                           true,
 }
 
 // twice are packages that a full run also tests without the race detector. With the race detector, some of
 // their tests run only a sample of their cases (durable/internal/testshare).
 var twice = map[string]bool{
-	"durable":                                            true,
-	"durable/azurestorage/handover":                      true,
-	"durable/azurestorage/simulated":                     true,
-	"durable/azurestorage/partitionlog":                  true,
+	"durable":                           true,
+	"durable/azurestorage/handover":     true,
+	simulated:                           true,
+	"durable/azurestorage/partitionlog": true,
 	"durable/azurestorage/partitionlog/internal/bloblog": true,
 	"durable/azurestorage/partitionlog/internal/mailbox": true,
 	"durable/azurestorage/partitionlog/internal/runs":    true,
-	"durable/embedded":                                   true,
-	"durable/embedded/internal/hubfile":                  true,
-	"durable/internal/dispatch":                          true,
+	"durable/embedded":                  true,
+	"durable/embedded/internal/hubfile": true,
+	"durable/internal/dispatch":         true,
 }
 
 // partsOf returns all parts of a run.
@@ -144,6 +148,9 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 		if p == simulator {
 			t = t.named("seeds with the race detector", "-test.run=AppsEnd")
 			t.env = append(t.env, oneCPU...)
+		}
+		if p == simulated {
+			t.flags = append(t.flags, "-test.skip="+slowUnderRace)
 		}
 		if plainInShort[p] {
 			t.flags = append(t.flags, "-test.short") // the other cases run without the race detector
@@ -206,7 +213,7 @@ func layerOf(p string) string {
 	switch p {
 	case "durable/azurestorage/conformance", "durable/azurestorage/partitionlog", "durable/embedded":
 		return conformance
-	case simulator, "durable/azurestorage/simulated":
+	case simulator, simulated:
 		return simulations
 	case endToEnd, soak:
 		return app
