@@ -58,15 +58,26 @@ func startTelemetry(ctx context.Context, cfg *Config, start func(context.Context
 	}
 }
 
-// warnNoExporter logs a warning if env configures an export that the app cannot do.
+// addExporter describes how to add an exporter to an app.
+const addExporter = "import github.com/durablefunctions-go/durablefunctions/handler/otlp, set Telemetry: otlp.Export in handler.App, " +
+	"and run go mod tidy"
+
+// warnNoExporter logs a warning if env configures an export that the app cannot do, or has an invalid
+// variable of OpenTelemetry.
 func warnNoExporter(log *slog.Logger, env func(string) (string, bool)) {
 	signals, err := otelenv.Read(env)
-	if signals == (otelenv.Signals{}) && err == nil {
-		return
+	message, attrs := "the environment configures the export of telemetry, but this app has no exporter: "+addExporter, []any(nil)
+	if signals != (otelenv.Signals{}) {
+		attrs = append(attrs, "notExported", signals.Names())
+	} else {
+		message = "an environment variable of OpenTelemetry is not valid: correct or remove it; this app has no exporter: to add one, " + addExporter
 	}
-	log.Warn("the environment configures the export of telemetry, but this app has no exporter: import "+
-		"github.com/durablefunctions-go/durablefunctions/handler/otlp, set Telemetry: otlp.Export in handler.App, and run go mod tidy",
-		"notExported", signals.Names())
+	if err != nil {
+		attrs = append(attrs, "error", secrets.Line(err))
+	}
+	if len(attrs) > 0 {
+		log.Warn(message, attrs...)
+	}
 }
 
 // joinTrace continues the trace in a request's traceparent header.

@@ -23,7 +23,11 @@ func TestTelemetry_AnAppWithoutExporterWarnsIfTheEnvironmentConfiguresOne(t *tes
 		{nil, ""},
 		{map[string]string{"OTEL_SERVICE_NAME": "shop"}, ""},
 		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_LOGS_EXPORTER": "none"}, `notExported="traces, metrics"`},
-		{map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, "set Telemetry: otlp.Export in handler.App"},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, "set Telemetry: otlp.Export in handler.App"},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, `error="OTEL_TRACES_EXPORTER is \"zipkin\"; want otlp or none"`},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "https://a:b@c/?sig=c2VjcmV0c2VjcmV0"}, "://***@c/?sig=***"},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, `OTEL_EXPORTER_OTLP_PROTOCOL is \"grpc\"; want http/protobuf`},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_LOGS_EXPORTER": "console"}, `notExported="traces, metrics" error="OTEL_LOGS_EXPORTER is \"console\"`},
 	} {
 		var log strings.Builder
 		warnNoExporter(NewLogger(&log, slog.LevelInfo), func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
