@@ -108,12 +108,15 @@ func (e *export) startLogs(ctx context.Context) error {
 	return nil
 }
 
-// stop exports the remaining data of all signals.
+// stop exports the remaining data of all signals at the same time. The receiver of one signal cannot use
+// up the time of another.
 func (e *export) stop(ctx context.Context) error {
-	var errs []error
-	for _, stop := range e.stops {
-		errs = append(errs, stop(ctx))
+	errs := make([]error, len(e.stops))
+	var running sync.WaitGroup
+	for i, stop := range e.stops {
+		running.Go(func() { errs[i] = stop(ctx) })
 	}
+	running.Wait()
 	return errors.Join(errs...)
 }
 

@@ -222,6 +222,41 @@ func TestExport_ReportsAFailedExportToTheLocalLog(t *testing.T) {
 	}
 }
 
+// The receiver of traces answers only after the log records have arrived.
+func TestExport_StopSendsEachSignalWhileAnotherReceiverDoesNotAnswer(t *testing.T) {
+	r := startReceiver(t)
+	arrived, ended := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(ended) }) // before the receiver closes
+	accept := r.Config.Handler
+	r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		accept.ServeHTTP(w, req)
+		switch req.URL.Path {
+		case "/v1/logs":
+			close(arrived)
+		case "/v1/traces":
+			select {
+			case <-arrived:
+			case <-ended:
+			}
+		}
+	})
+	const hour = "3600000"                     // in milliseconds
+	t.Setenv("OTEL_BLRP_SCHEDULE_DELAY", hour) // only the stop sends the record
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", hour)
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", hour)
+	to, stop := started(t, io.Discard)
+	_, span := to.Tracing.Provider.Tracer("test").Start(t.Context(), "something")
+	span.End()
+	slog.New(to.Logs).Info("stopped")
+	stop()
+	if got := r.logRecords(t); len(got) != 1 || got[0].GetBody().GetStringValue() != "stopped" {
+		t.Errorf("the receiver got the records %v", got)
+	}
+	if !strings.Contains(r.text("/v1/traces"), "something") {
+		t.Error("the receiver got no span")
+	}
+}
+
 func TestReporter_LimitsTheReportsOfAReceiverThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
