@@ -122,9 +122,14 @@ type HubState struct {
 // state of the last look, so that frequent collections cost no storage requests.
 const LookEvery = 30 * time.Second
 
+// KeepFor is the time for which the metrics report a part of the state that later looks cannot read. A
+// gauge that vanishes for one collection restarts the duration after which an alert fires.
+const KeepFor = 5 * time.Minute
+
 // Observe calls look for the state of the hub when the metrics are collected, at most once per
-// [LookEvery], until stop is called. look returns the part of the state that it can read. It must not
-// fail the collection, because a collector then loses all other metrics.
+// [LookEvery], until stop is called. look returns the part of the state that it can read; the metrics
+// report the last values of the other parts for [KeepFor]. It must not fail the collection, because a
+// collector then loses all other metrics.
 func (h *Hub) Observe(look func(ctx context.Context) HubState) (stop func() error, err error) {
 	if h == nil {
 		return func() error { return nil }, nil
@@ -165,20 +170,42 @@ func (h *Hub) report(state HubState, to metric.Observer) {
 type observation struct {
 	look func(ctx context.Context) HubState
 
-	mu   sync.Mutex // guards the fields below
-	at   time.Time
-	last HubState
+	mu          sync.Mutex // guards the fields below
+	at          time.Time
+	queues      kept[[]QueueState]
+	unowned     kept[*int]
+	undecodable kept[*int]
+	free        kept[*int64]
 }
 
-// state returns the state of the hub, at most LookEvery old.
+// state returns the state of the hub, at most LookEvery old. A part that the last look could not read is
+// older, or absent.
 func (o *observation) state(ctx context.Context) HubState {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.at.IsZero() || time.Since(o.at) >= LookEvery {
-		o.last = o.look(ctx)
+		found := o.look(ctx)
 		o.at = time.Now()
+		o.queues.update(found.Queues, found.Queues != nil, o.at)
+		o.unowned.update(found.Unowned, found.Unowned != nil, o.at)
+		o.undecodable.update(found.Undecodable, found.Undecodable != nil, o.at)
+		o.free.update(found.DiskFree, found.DiskFree != nil, o.at)
 	}
-	return o.last
+	return HubState{Queues: o.queues.value, Unowned: o.unowned.value, Undecodable: o.undecodable.value, DiskFree: o.free.value}
+}
+
+// A kept is the last known value of a part of the state.
+type kept[T any] struct {
+	value T
+	read  time.Time
+}
+
+// update replaces the value by a new one. If the look at the given time could not read the part, the new
+// value is zero and replaces a value that is older than KeepFor.
+func (k *kept[T]) update(value T, isRead bool, now time.Time) {
+	if isRead || now.Sub(k.read) >= KeepFor {
+		k.value, k.read = value, now
+	}
 }
 
 // The keys of attributes.

@@ -132,10 +132,11 @@ func TestHub_LooksAtTheHubAtMostOncePer30Seconds(t *testing.T) {
 				}
 			}
 			n := second/30 + 1
-			want := fmt.Sprintf(" durabletask.queue.length %d durabletask.messages.undecodable %d", n, n)
+			length := n
 			if n == 3 {
-				want = " durabletask.messages.undecodable 3"
+				length = 2
 			}
+			want := fmt.Sprintf(" durabletask.queue.length %d durabletask.messages.undecodable %d", length, n)
 			if got != want {
 				t.Errorf("second %d:%s, want%s", second, got, want)
 			}
@@ -143,6 +144,49 @@ func TestHub_LooksAtTheHubAtMostOncePer30Seconds(t *testing.T) {
 		}
 		if looks != 5 {
 			t.Errorf("%d looks in 150 seconds, want 5", looks)
+		}
+	})
+}
+
+// A gauge that vanishes restarts the duration after which an alert fires.
+func TestHub_ReportsTheLastStateForFiveMinutesIfLaterLooksFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdk.NewManualReader()
+		h, err := NewHub(sdk.NewMeterProvider(sdk.WithReader(reader)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := HubState{Queues: []QueueState{{Queue: "q", Length: 1}, {Queue: "r", Length: 2}}, Unowned: new(3), DiskFree: new(int64(4))}
+		if _, err := h.Observe(func(context.Context) HubState { return state }); err != nil {
+			t.Fatal(err)
+		}
+		gauges := func() []string {
+			return slices.DeleteFunc(lines(collect(t, reader)), func(line string) bool { return strings.HasPrefix(line, "queue.latency") })
+		}
+		all := []string{"disk.free : 4", "partitions.unowned : 3", "queue.length queue=q: 1", "queue.length queue=r: 2"}
+		if diff := cmp.Diff(gauges(), all); diff != "" {
+			t.Errorf("after the first look (-recorded +want):\n%s", diff)
+		}
+		state = HubState{}
+		for range 9 {
+			time.Sleep(LookEvery)
+			if diff := cmp.Diff(gauges(), all); diff != "" {
+				t.Errorf("after a failed look (-recorded +want):\n%s", diff)
+			}
+		}
+		time.Sleep(LookEvery)
+		if got := gauges(); len(got) > 0 {
+			t.Errorf("5 minutes after the last successful look: %q, want none", got)
+		}
+		state = HubState{Queues: []QueueState{{Queue: "r", Length: 5}}, Unowned: new(0)}
+		time.Sleep(LookEvery)
+		if diff := cmp.Diff(gauges(), []string{"partitions.unowned : 0", "queue.length queue=r: 5"}); diff != "" {
+			t.Errorf("after a look that succeeds again (-recorded +want):\n%s", diff)
+		}
+		state.Queues = []QueueState{{Queue: "s"}}
+		time.Sleep(LookEvery)
+		if diff := cmp.Diff(gauges(), []string{"partitions.unowned : 0", "queue.length queue=s: 0"}); diff != "" {
+			t.Errorf("after the worker has released a queue (-recorded +want):\n%s", diff)
 		}
 	})
 }
