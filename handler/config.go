@@ -22,6 +22,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // Defaults of [Config] and [Load].
@@ -208,13 +209,30 @@ func (c Config) WithDefaults() Config {
 func (c Config) withMetrics(page MetricsPage) Config {
 	switch {
 	case page == nil:
+		return c
 	case c.BehindHost:
 		c.Notices = append(slices.Clone(c.Notices), "The app serves no metrics at "+management.MetricsPath+
 			" behind the Functions host, where a request reaches any one of the processes. Export them over OTLP instead.")
-	default:
-		c.metrics, c.Worker.Metrics.Provider, c.Storage.MeterProvider, c.PartitionLog.MeterProvider = page, page, page, page
+		return c
 	}
+	c.metrics, c.Worker.Metrics.Provider, c.Storage.MeterProvider, c.PartitionLog.MeterProvider = page, page, page, page
 	return c
+}
+
+// checkExposure returns an error if other machines can reach the server and it has no key, or if a read key
+// does not restrict anything.
+func (c Config) checkExposure() error {
+	if c.ReadKey != "" && (c.Key == "" || c.Key == c.ReadKey) {
+		return errors.New("DURABLE_READ_KEY requires a different DURABLE_KEY: set DURABLE_KEY, too")
+	}
+	if c.BehindHost || c.Key != "" || web.IsLoopback(c.Address) {
+		return nil
+	}
+	callers := "the management API"
+	if c.metrics != nil {
+		callers += " and of " + management.MetricsPath
+	}
+	return fmt.Errorf("other machines can reach the address %s: set DURABLE_KEY, the key for callers of %s", c.Address, callers)
 }
 
 // withoutSecrets returns a copy of c that masks secrets in its problem, its notices and its logs.

@@ -97,6 +97,23 @@ func TestMetrics_BehindTheHostAreNotServed(t *testing.T) {
 	}
 }
 
+func TestMetrics_WithoutAKeyAreServedOnlyToTheOwnMachine(t *testing.T) {
+	t.Parallel()
+	cfg := fakeConfig(t, newFakeHub())
+	cfg.Address = "0.0.0.0:8080"
+	s := New(App{Metrics: prometheus.New()}, cfg)
+	if status, page := metricsOf(s); status != http.StatusServiceUnavailable || strings.Contains(page, "go_goroutines") {
+		t.Errorf("status %d: %.200s", status, page)
+	}
+	if problem := s.cfg.Problem; problem == nil || !strings.Contains(problem.Error(), "set DURABLE_KEY") || !strings.Contains(problem.Error(), "/metrics") {
+		t.Errorf("the problem is %v", problem)
+	}
+	cfg.Address = "127.0.0.1:8080"
+	if status, page := metricsOf(New(App{Metrics: prometheus.New()}, cfg)); status != http.StatusOK || !strings.Contains(page, "go_goroutines") {
+		t.Errorf("on the own machine: status %d: %.200s", status, page)
+	}
+}
+
 func TestMetrics_OfAHubInAFileAreOnThePage(t *testing.T) {
 	t.Parallel()
 	cfg := fakeConfig(t, nil)

@@ -66,6 +66,10 @@ var _ http.Handler = (*Server)(nil)
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withMetrics(app.Metrics).withoutSecrets()
 	cfg.Worker.Logger = cfg.hubLog(cfg.Worker.Logger)
+	exposure := cfg.checkExposure()
+	if exposure != nil {
+		cfg.metrics = nil // other machines must not read them
+	}
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
 	s.front = web.New(web.Config{
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
@@ -78,7 +82,7 @@ func New(app App, cfg Config) *Server {
 	s.console = console.New(console.Config{TaskHub: cfg.Storage.TaskHub, API: s.api, TraceURL: cfg.TraceURL}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	s.invoker = invoker{cfg: &s.cfg, logger: s.logger, echo: s.echo}
-	s.cfg.Problem = errors.Join(s.cfg.Problem, s.checkExposure())
+	s.cfg.Problem = errors.Join(s.cfg.Problem, exposure)
 	api := s.echo.Group(web.GroupPath(s.cfg.RoutePrefix))
 	s.api.AddTo(s.echo)
 	if cfg.servesConsole() {
@@ -165,18 +169,6 @@ func (s *Server) newEcho() *echo.Echo {
 	e.Use(web.Identify, joinTrace, s.front.RefusePages, s.api.Gate, s.front.LimitBody, s.api.LinksFor)
 	e.RouteNotFound("/*", s.invoker.notFound)
 	return e
-}
-
-// checkExposure returns an error if other machines can reach the server and it has no key, or if a read key
-// does not restrict anything.
-func (s *Server) checkExposure() error {
-	if s.cfg.ReadKey != "" && (s.cfg.Key == "" || s.cfg.Key == s.cfg.ReadKey) {
-		return errors.New("DURABLE_READ_KEY requires a different DURABLE_KEY: set DURABLE_KEY, too")
-	}
-	if s.cfg.BehindHost || s.cfg.Key != "" || web.IsLoopback(s.cfg.Address) {
-		return nil
-	}
-	return fmt.Errorf("other machines can reach the address %s: set DURABLE_KEY, the key for callers of the management API", s.cfg.Address)
 }
 
 // configReason formats a configuration problem for callers and the log.
