@@ -214,6 +214,9 @@ func (c Config) withMetrics(page MetricsPage) Config {
 		c.Notices = append(slices.Clone(c.Notices), "The app serves no metrics at "+management.MetricsPath+
 			" behind the Functions host, where a request reaches any one of the processes. Export them over OTLP instead.")
 		return c
+	case c.Worker.Metrics.Provider != nil:
+		c.Notices = append(slices.Clone(c.Notices), "The app has two receivers of metrics and sends them only to "+management.MetricsPath+
+			". Set OTEL_METRICS_EXPORTER=none to turn off the other one, or remove Metrics from handler.App.")
 	}
 	c.metrics, c.Worker.Metrics.Provider, c.Storage.MeterProvider, c.PartitionLog.MeterProvider = page, page, page, page
 	return c

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
 
 // metricsOf requests /metrics and returns the status and the page.
@@ -111,6 +112,23 @@ func TestMetrics_WithoutAKeyAreServedOnlyToTheOwnMachine(t *testing.T) {
 	cfg.Address = "127.0.0.1:8080"
 	if status, page := metricsOf(New(App{Metrics: prometheus.New()}, cfg)); status != http.StatusOK || !strings.Contains(page, "go_goroutines") {
 		t.Errorf("on the own machine: status %d: %.200s", status, page)
+	}
+}
+
+func TestMetrics_OfAnAppThatAlsoExportsThemAreOnThePageOnly(t *testing.T) {
+	t.Parallel()
+	cfg, page := fakeConfig(t, newFakeHub()), prometheus.New()
+	cfg.Worker.Metrics.Provider = metric.NewMeterProvider()
+	s := New(App{Metrics: page}, cfg)
+	if s.cfg.Worker.Metrics.Provider != page {
+		t.Error("the page does not receive the metrics")
+	}
+	if len(s.cfg.Notices) != 1 || !strings.Contains(s.cfg.Notices[0], "OTEL_METRICS_EXPORTER=none") {
+		t.Errorf("notices: %q", s.cfg.Notices)
+	}
+	cfg.Worker.Metrics.Provider = nil
+	if s := New(App{Metrics: page}, cfg); len(s.cfg.Notices) > 0 {
+		t.Errorf("notices of an app that does not export its metrics: %q", s.cfg.Notices)
 	}
 }
 
