@@ -113,3 +113,50 @@ func pathWithoutFunc() string {
 		return err == nil
 	}), string(filepath.ListSeparator))
 }
+
+// fakeGo is a go command that downloads two modules and compiles PACKAGES packages. It then ends with the code RESULT.
+const fakeGo = `#!/bin/sh
+case $1 in
+  list) seq 130; exit ;;
+esac
+echo "go: downloading example.com/one v1.0.0" >&2
+echo "go: downloading example.com/two v1.0.0" >&2
+i=0
+while [ $i -lt "$PACKAGES" ]; do i=$((i + 1)); echo "example.com/p$i" >&2; done
+if [ "$RESULT" != 0 ]; then printf '# example.com/app\n\tx.go:1:2: undefined: x\n' >&2; exit "$RESULT"; fi
+mkdir -p bin && printf '#!/bin/sh\necho "app $*"\n' >bin/app && chmod +x bin/app
+`
+
+func TestScripts_BuildShowsItsProgress(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(script(t, "build"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const downloads = "go: downloading example.com/one v1.0.0\ngo: downloading example.com/two v1.0.0\n"
+	for _, c := range []struct {
+		packages, result int
+		want             string
+	}{
+		{1, 0, downloads + "app -write-functions .\n"},
+		{120, 0, downloads + "compiled 50 of at most 130 packages\ncompiled 100 of at most 130 packages\napp -write-functions .\n"},
+		{1, 3, downloads + "# example.com/app\n\tx.go:1:2: undefined: x\n"},
+	} {
+		root := t.TempDir()
+		for name, content := range map[string]string{"scripts/build": string(text), "tools/go": fakeGo} {
+			path := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := run(t, root, environment("PATH="+filepath.Join(root, "tools")+":"+os.Getenv("PATH"),
+			fmt.Sprintf("PACKAGES=%d", c.packages), fmt.Sprintf("RESULT=%d", c.result)), filepath.Join(root, "scripts", "build"))
+		eventually(t, time.Minute, "the end of scripts/build", p.ended)
+		if p.log() != c.want || p.cmd.ProcessState.ExitCode() != c.result {
+			t.Errorf("%d packages: exit code %d, output %q; want %d, %q", c.packages, p.cmd.ProcessState.ExitCode(), p.log(), c.result, c.want)
+		}
+	}
+}
