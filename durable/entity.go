@@ -61,7 +61,7 @@ func Entity[S any](name string, ops ...Operation[S]) *Registration {
 	}
 	f := &Registration{kind: entityKind, name: lowerName(name), symbol: t.String(), entity: e}
 	for _, op := range ops {
-		op.applyEntity(f)
+		op.applyEntity(f, nil)
 	}
 	return f
 }
@@ -73,14 +73,12 @@ func lowerName(name string) string { return strings.ToLower(name) }
 // Operation describes entities with state S: one of their operations ([Op] or [AnyOp])
 // or their initial state ([InitialState]).
 type Operation[S any] interface {
-	applyEntity(f *Registration)
-	of(*S) // binds an Operation to its type of state
+	applyEntity(f *Registration, _ *S) // the second parameter binds an Operation to its type of state
 }
 
 type entityOption[S any] func(f *Registration)
 
-func (o entityOption[S]) applyEntity(f *Registration) { o(f) }
-func (entityOption[S]) of(*S)                         {}
+func (o entityOption[S]) applyEntity(f *Registration, _ *S) { o(f) }
 
 // Op gives a method its wire name as an operation. Case is ignored. Callers name the
 // operation by its method expression, such as (*Counter).Add. The method can be a plain

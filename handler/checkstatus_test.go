@@ -2,6 +2,7 @@ package handler
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,5 +172,34 @@ func TestOrigin_StandaloneKnowsTLS(t *testing.T) {
 	r.Host, r.TLS = "host:1", &tls.ConnectionState{}
 	if got := s.front.Origin(r); got != "https://host:1" {
 		t.Errorf("origin is %s, want https://host:1", got)
+	}
+}
+
+func TestManagement_ReturnsTheURLsThatCheckStatusWrites(t *testing.T) {
+	t.Parallel()
+	app := App{Routes: func(api *echo.Group, _ *durable.Client) {
+		starter.Routes(api, nil)
+		api.Any("/links", func(c echo.Context) error {
+			urls, err := Management(c, "a b/é")
+			if err != nil {
+				return err
+			}
+			return c.JSON(http.StatusOK, urls)
+		})
+	}}
+	cfg := fakeConfig(t, newFakeHub())
+	s := readyServer(t, app, cfg)
+	var got, want ManagementPayload
+	for target, payload := range map[string]*ManagementPayload{"/api/links": &got, "/api/orders": &want} {
+		if err := json.Unmarshal(call(s, "POST", target, "").Body.Bytes(), payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(got.StatusQueryGetURI, "/api/durabletask/instances/a%20b%2F%C3%A9") || got != want {
+		t.Errorf("the URLs are %+v, want %+v", got, want)
+	}
+	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder())
+	if urls, err := Management(c, "i"); err == nil {
+		t.Errorf("outside a server, the URLs are %+v", urls)
 	}
 }
