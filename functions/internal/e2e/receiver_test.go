@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	collectorlogs "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
@@ -20,8 +21,8 @@ func init() { http.DefaultTransport = struct{ http.RoundTripper }{http.DefaultTr
 
 // A logRecord is a log record in the form that a receiver compares.
 type logRecord struct {
-	service, severity, body, traceID string
-	attrs                            map[string]string // with text values only
+	severity, body, traceID string
+	attrs, resource         map[string]string // with text values only
 }
 
 // An otlpReceiver is a receiver of OTLP over HTTP.
@@ -30,13 +31,14 @@ type otlpReceiver struct {
 
 	mu      sync.Mutex // guards the fields below
 	logs    []logRecord
-	spans   []string // names
-	refused []string // requests that cannot be decoded
+	spans   []string            // names
+	metrics map[string][]string // names of metrics by the name of their service
+	refused []string            // requests that cannot be decoded
 }
 
 func startReceiver(t *testing.T) *otlpReceiver {
 	t.Helper()
-	r := &otlpReceiver{}
+	r := &otlpReceiver{metrics: map[string][]string{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.url = server.URL
@@ -53,6 +55,8 @@ func (r *otlpReceiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 		err = r.addLogs(body)
 	case "/v1/traces":
 		err = r.addSpans(body)
+	case "/v1/metrics":
+		err = r.addMetrics(body)
 	}
 	if err != nil {
 		r.refused = append(r.refused, req.URL.Path+": "+err.Error())
@@ -66,10 +70,10 @@ func (r *otlpReceiver) addLogs(body []byte) error {
 		return err
 	}
 	for _, from := range request.GetResourceLogs() {
-		service := texts(from.GetResource().GetAttributes())["service.name"]
+		resource := texts(from.GetResource().GetAttributes())
 		for _, scoped := range from.GetScopeLogs() {
 			for _, l := range scoped.GetLogRecords() {
-				r.logs = append(r.logs, logRecord{service, l.GetSeverityText(), l.GetBody().GetStringValue(), hexOf(l.GetTraceId()), texts(l.GetAttributes())})
+				r.logs = append(r.logs, logRecord{l.GetSeverityText(), l.GetBody().GetStringValue(), hexOf(l.GetTraceId()), texts(l.GetAttributes()), resource})
 			}
 		}
 	}
@@ -86,6 +90,23 @@ func (r *otlpReceiver) addSpans(body []byte) error {
 		for _, scoped := range from.GetScopeSpans() {
 			for _, span := range scoped.GetSpans() {
 				r.spans = append(r.spans, span.GetName())
+			}
+		}
+	}
+	return nil
+}
+
+// addMetrics adds the names of the metrics in a request. mu is locked.
+func (r *otlpReceiver) addMetrics(body []byte) error {
+	var request collectormetrics.ExportMetricsServiceRequest
+	if err := proto.Unmarshal(body, &request); err != nil {
+		return err
+	}
+	for _, from := range request.GetResourceMetrics() {
+		service := texts(from.GetResource().GetAttributes())["service.name"]
+		for _, scoped := range from.GetScopeMetrics() {
+			for _, m := range scoped.GetMetrics() {
+				r.metrics[service] = append(r.metrics[service], m.GetName())
 			}
 		}
 	}
@@ -109,6 +130,13 @@ func (r *otlpReceiver) hasSpan(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Contains(r.spans, name)
+}
+
+// hasMetric reports whether the receiver got a metric of a service.
+func (r *otlpReceiver) hasMetric(service, name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.metrics[service], name)
 }
 
 // texts returns the attributes with text values.

@@ -76,6 +76,36 @@ func (r *otlpReceiver) awaitLogsOf(t *testing.T, function string) {
 	})
 }
 
+// An app sends to a collector, which sends to the receiver.
+func TestTelemetry_ACollectorGetsEachSignalOfTheApp(t *testing.T) {
+	processtest.SkipInShortRuns(t)
+	t.Parallel()
+	r := startReceiver(t)
+	c := startCollector(t, r.url)
+	a := startStandalone(t, e2eApp, newRoot(t, newHub(), "", nil), "OTEL_EXPORTER_OTLP_ENDPOINT="+c, "OTEL_METRICS_EXPORTER=otlp",
+		"OTEL_METRIC_EXPORT_INTERVAL=500", "OTEL_SERVICE_NAME=shop", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=trial")
+	a.await(a.startTraced("LogsAndFails", `"the customer was warned"`).StatusQueryGetURI, 30*time.Second)
+	eventually(t, 30*time.Second, "the metrics", func() bool {
+		return r.hasMetric("shop", "durabletask.work_items") && r.hasMetric("shop", "durabletask.queue.length")
+	})
+	signal(t, a.cmd.Process.Pid, "-TERM") // flushes
+	eventually(t, 30*time.Second, "the end of the app", a.ended)
+
+	r.awaitLogsOf(t, "LogsAndFails")
+	eventually(t, 30*time.Second, "the last record of the app", func() bool {
+		return len(r.records(func(l logRecord) bool { return l.body == "stopped" })) == 1
+	})
+	for _, l := range r.records(func(logRecord) bool { return true }) {
+		if l.resource["service.name"] != "shop" || l.resource["deployment.environment.name"] != "trial" {
+			t.Errorf("record %q has the resource %v", l.body, l.resource)
+		}
+	}
+	eventually(t, 30*time.Second, "the span", func() bool { return r.hasSpan("orchestration:LogsAndFails") })
+	if len(r.refused) > 0 {
+		t.Errorf("refused %v", r.refused)
+	}
+}
+
 func TestTelemetry_AnAppWithoutExporterSaysHowToAddIt(t *testing.T) {
 	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), "", nil), "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318")
@@ -158,7 +188,8 @@ func TestHost_SendsItsTelemetryBesideThatOfTheApp(t *testing.T) {
 	processtest.SkipInShortRuns(t)
 	t.Parallel()
 	t.Run("with lines", func(t *testing.T) {
-		r := runBelowHost(t, nil)
+		r := startReceiver(t)
+		runBelowHost(t, r, r.url, nil)
 		for own, host := range map[string]string{"INFO": "Information", "WARN": "Warning", "ERROR": "Error"} {
 			isLine := func(l logRecord) bool { return strings.Contains(l.body, "level="+own) }
 			eventually(t, 30*time.Second, host+" record of the host", func() bool { return len(r.records(isLine)) > 0 })
@@ -169,8 +200,9 @@ func TestHost_SendsItsTelemetryBesideThatOfTheApp(t *testing.T) {
 			}
 		}
 	})
-	t.Run("without lines", func(t *testing.T) {
-		r := runBelowHost(t, map[string]any{"Host.Function.Console": "None"})
+	t.Run("without lines, through a collector", func(t *testing.T) {
+		r := startReceiver(t)
+		runBelowHost(t, r, startCollector(t, r.url), map[string]any{"Host.Function.Console": "None"})
 		eventually(t, 30*time.Second, "a record of the host", func() bool {
 			return len(r.records(func(l logRecord) bool { return l.severity == "Information" })) > 0
 		})
@@ -180,14 +212,14 @@ func TestHost_SendsItsTelemetryBesideThatOfTheApp(t *testing.T) {
 	})
 }
 
-// runBelowHost runs an instance below the host with telemetryMode, and waits for the app's records of it.
-func runBelowHost(t *testing.T, levels map[string]any) *otlpReceiver {
+// runBelowHost runs an instance below the host with telemetryMode and an endpoint, and waits until the receiver has
+// the app's records of it.
+func runBelowHost(t *testing.T, r *otlpReceiver, endpoint string, levels map[string]any) {
 	t.Helper()
-	r := startReceiver(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	setHost(t, root, map[string]any{"telemetryMode": "OpenTelemetry", "logging": map[string]any{"logLevel": levels}})
 	a := launchHost(t, e2eApp, root, []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=" + r.url, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_BLRP_SCHEDULE_DELAY=100",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_BLRP_SCHEDULE_DELAY=100",
 	})
 	eventually(t, 90*time.Second, "an answer of the app below the host", func() bool {
 		got, err := a.try(http.MethodGet, "/api/durabletask/instances", nil)
@@ -199,5 +231,4 @@ func runBelowHost(t *testing.T, levels map[string]any) *otlpReceiver {
 			return len(r.records(func(l logRecord) bool { return l.severity == severity && l.attrs["name"] == "LogsAndFails" })) > 0
 		})
 	}
-	return r
 }

@@ -56,6 +56,9 @@ func main() {
 			api.POST("/family/:id/terminate", terminateFamily(client))
 		},
 	}
+	if os.Getenv("OTEL_METRICS_EXPORTER") == "otlp" {
+		app.Metrics = nil // the exporter is then the only receiver of metrics
+	}
 	if lease := os.Getenv(leaseVariable); lease != "" {
 		if err := serve(app, lease); err != nil {
 			fmt.Fprintln(os.Stderr, err)
