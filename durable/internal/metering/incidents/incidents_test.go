@@ -106,14 +106,28 @@ var incidents = []incident{
 	{"starts are not processed", "DurableStartsWait", "", startsOfAnUnknownFunction},
 	{"a deployment lacks a function", "DurableInstancesWait", "", startsOfAnUnknownFunction},
 	{"activities are slower than their starts", "DurableBacklog", "", func(l *lab, begin func()) {
-		slow := append(slices.Clip(calm), durable.Orchestrator("SlowOrder", slowOrder), durable.Activity("SlowShip", slowShip))
-		client := l.join("w", inQueues, slow, durable.Config{MaxConcurrentActivities: 1})
-		l.order(client, "calm")
-		begin()
-		for i := range 40 {
-			l.start(client, "SlowOrder", durable.InstanceID(fmt.Sprint("order-", i)))
-		}
+		startSlowOrders(l, begin)
 		l.pass(30 * time.Minute)
+	}},
+	{"activities are slower than their starts, and each fourth look at the queues fails", "DurableBacklog", "", func(l *lab, begin func()) {
+		startSlowOrders(l, begin)
+		var failed atomic.Int32
+		fail := func(r azsim.Request) azsim.Fault {
+			if r.Operation == "PeekMessages" {
+				failed.Add(1)
+				return azsim.FailBefore
+			}
+			return azsim.None
+		}
+		for range 15 {
+			l.pass(3 * scrapeEvery)
+			l.fail(fail)
+			l.pass(scrapeEvery)
+			l.fail(nil)
+		}
+		if failed.Load() < 15 {
+			l.Errorf("%d looks failed, want 15", failed.Load())
+		}
 	}},
 	{"no worker can own a partition", "DurablePartitionWithoutOwner", "", func(l *lab, begin func()) {
 		client := l.join("first", inQueues, calm, durable.Config{})
@@ -187,6 +201,18 @@ var incidents = []incident{
 		filling.free.Store(200 << 20)
 		l.pass(10 * time.Minute)
 	}},
+}
+
+// startSlowOrders starts orders that take longer than the time between their starts.
+func startSlowOrders(l *lab, begin func()) {
+	l.Helper()
+	slow := append(slices.Clip(calm), durable.Orchestrator("SlowOrder", slowOrder), durable.Activity("SlowShip", slowShip))
+	client := l.join("w", inQueues, slow, durable.Config{MaxConcurrentActivities: 1})
+	l.order(client, "calm")
+	begin()
+	for i := range 40 {
+		l.start(client, "SlowOrder", durable.InstanceID(fmt.Sprint("order-", i)))
+	}
 }
 
 func slowOrder(ctx *durable.Context, item string) (string, error) {

@@ -49,7 +49,7 @@ type lab struct {
 	log     *logLines
 
 	workers map[string]*worker
-	samples map[string][]string // values by series; "_" if a scrape lacks the series
+	samples map[string][]string // values by series; "_" before its first scrape, "stale" if a later scrape lacks the series
 	scrapes int
 }
 
@@ -194,7 +194,7 @@ func (l *lab) pass(d time.Duration) {
 		l.scrapes++
 		for series, values := range l.samples {
 			if len(values) < l.scrapes {
-				l.samples[series] = append(values, "_")
+				l.samples[series] = append(values, "stale") // as Prometheus marks it
 			}
 		}
 	}
