@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,23 +28,6 @@ func TestStandalone_NeedsNoStorage(t *testing.T) {
 		if !strings.Contains(a.log(), want) {
 			t.Errorf("the log does not contain %s", want)
 		}
-	}
-}
-
-func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(checkout, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	curl := regexp.MustCompile(`curl -X POST 'http://localhost:8080(/[^']*)'`).FindSubmatch(text)
-	if curl == nil {
-		t.Fatal("the README has no curl command")
-	}
-	a := startStandalone(t, sampleApp, newRoot(t, newHub(), "", nil))
-	got := a.call(http.MethodPost, string(curl[1]), nil)
-	if got.status != http.StatusOK || strings.TrimSpace(got.body) != helloOutput || !strings.Contains(string(text), helloOutput) {
-		t.Errorf("%d %s, want 200 with %s, as the README says", got.status, got.body, helloOutput)
 	}
 }
 
