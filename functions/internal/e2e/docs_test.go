@@ -119,10 +119,10 @@ func (r *reader) stop() {
 // the transcript. The effects of a command may be visible later. A command is therefore repeated
 // while the status of its instance does not allow it, and the last one until its output matches.
 func (r *reader) execute(b docblock.Block, commands []docblock.Command, want string) {
-	output, result := "", ran{}
+	output, differs, result := "", "", ran{}
 	defer func() {
 		if r.t.Failed() {
-			r.t.Logf("%s: exit code %d\n%s%s%s", b.At(), result.code, output, result.stdout, result.errs)
+			r.t.Logf("%s: exit code %d; no line of the output is like %q\n%s%s%s", b.At(), result.code, differs, output, result.stdout, result.errs)
 		}
 	}()
 	for i, c := range commands {
@@ -135,7 +135,6 @@ func (r *reader) execute(b docblock.Block, commands []docblock.Command, want str
 		if i == len(commands)-1 {
 			expected += want
 		}
-		differs := ""
 		eventually(r.t, 0, b.At()+": "+c.Text, func() bool {
 			if result = r.shell(c.Text); result.code == 4 {
 				return false
@@ -149,7 +148,7 @@ func (r *reader) execute(b docblock.Block, commands []docblock.Command, want str
 			return !regexp.MustCompile(`^(bin/app hub (get|list|why)|curl) `).MatchString(c.Text)
 		})
 		if differs != "" {
-			r.t.Fatalf("%s: %s: no line of the output is like %q", b.At(), c.Text, differs)
+			r.t.Fatalf("%s: %s: the output differs", b.At(), c.Text)
 		}
 		output += result.stdout
 		if expected != "" {
