@@ -20,6 +20,7 @@ var Marks = []string{
 	Server, Stopped,
 }
 
+// The marks of blocks that tests execute.
 const (
 	Server  = "server"  // starts the app, which runs until it is stopped
 	Stopped = "stopped" // needs the task hub without a running app

@@ -44,7 +44,6 @@ func TestRead_FindsBlocksWithTheirCommandsAndOutput(t *testing.T) {
 	}
 
 	blocks, prose, err := Read(path)
-
 	if err != nil {
 		t.Fatal(err)
 	}
