@@ -60,23 +60,32 @@ func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOptio
 	})
 }
 
-// ActivityInfo describes the current run of an activity. Use it for log messages or to
-// recognize repeated runs.
+// ActivityInfo describes the current run of an activity or a [Step]. Use it for log
+// messages or to recognize repeated runs.
 type ActivityInfo struct {
 	InstanceID InstanceID // the orchestration that called the activity
 	Name       string     // the registered name
-	TaskID     int        // the number of the call among the orchestration's actions, from 0
-	Attempt    int        // from 1; above 1 if an earlier run did not finish (a RetryPolicy makes new calls)
-	Version    Version    // the version of the orchestration
-	Tags       Tags       // the tags of the call
+	// TaskID is the number of the call among the orchestration's actions, from 0. For a
+	// step it is the number of the first attempt.
+	TaskID int
+	// Attempt is the number of the run, from 1. For an activity it is above 1 if an
+	// earlier run did not finish; a RetryPolicy makes new calls. For a step it counts the
+	// attempts of its options.
+	Attempt int
+	Version Version // the version of the orchestration
+	Tags    Tags    // the tags of the call
+	// IdempotencyKey identifies the call in all hubs. It is the same for all runs of an
+	// activity's call, and for all attempts at a step, also after a crash or a rewind.
+	// Pass it to services that recognize repeated requests.
+	IdempotencyKey string
 }
 
-// ActivityInfoFrom returns the ActivityInfo of an activity's context. For other
+// ActivityInfoFrom returns the ActivityInfo of the context of an activity or a step. For other
 // contexts ok is false.
 func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
 	i, ok := dispatch.ActivityInfoFrom(ctx)
 	return ActivityInfo{
 		InstanceID: InstanceID(i.Instance.InstanceID), Name: i.Name, TaskID: i.TaskID, Attempt: i.Attempt,
-		Version: Version(i.Version), Tags: i.Tags,
+		Version: Version(i.Version), Tags: i.Tags, IdempotencyKey: fmt.Sprintf("%s-%d", i.Instance.ExecutionID, i.TaskID),
 	}, ok
 }

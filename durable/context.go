@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/google/uuid"
@@ -66,7 +67,7 @@ func (c *Context) HistorySize() int { return c.x.HistorySize() }
 
 // Now returns the current time in UTC. It advances only while the orchestrator waits,
 // and is the same in every replay.
-func (c *Context) Now() time.Time { return c.x.Now() }
+func (c *Context) Now() time.Time { return c.x.ReadTime() }
 
 // IsReplaying reports whether the orchestrator is repeating steps that are in its
 // history. Decisions must not depend on it.
@@ -104,6 +105,9 @@ func (c *foreignCalls) RecordMisuse(err error) {
 	c.registry.baseLogger().Error("ended a goroutine of an orchestrator because it made a durable call",
 		"instanceId", c.x.Instance().InstanceID, "name", c.function.name, "error", err, "stack", string(debug.Stack()))
 }
+
+// InStep reports whether the caller runs on the goroutine of a step.
+func (*foreignCalls) InStep() bool { return dispatch.InStep() }
 
 // FirstMisuse returns the first error passed to RecordMisuse, or nil.
 func (c *foreignCalls) FirstMisuse() error {

@@ -89,6 +89,7 @@ var builtInErrors = []*namedError{
 	ErrorValue("durable.ErrTimeout", ErrTimeout).failure,
 	ErrorValue("context.Canceled", context.Canceled).failure,
 	ErrorValue("context.DeadlineExceeded", context.DeadlineExceeded).failure,
+	ErrorValue(provider.OutcomeUnknownFailure, ErrOutcomeUnknown).failure,
 	ErrorType[*OperationNotFoundError]("durable.OperationNotFoundError").failure,
 	engineError("*durable.NonDeterminismError", func(message string) error { return &NonDeterminismError{message} }),
 	engineError("*durable.UsageError", func(message string) error { return &UsageError{message} }),

@@ -229,9 +229,9 @@ func Go[T any](ctx *Context, f func() (T, error)) *Task[T] {
 	return t
 }
 
-// RetryPolicy defines how a failed activity or sub-orchestration is retried.
+// RetryPolicy defines how a failed activity, step or sub-orchestration is retried.
 //
-// Applies to: [CallActivity], [CallHTTP], [Map], [CallSubOrchestrator].
+// Applies to: [CallActivity], [Step], [CallHTTP], [Map], [CallSubOrchestrator].
 //
 //	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
 //	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()
@@ -270,6 +270,7 @@ type RetryPolicy struct {
 const maxIntervalDefault = 6 * 24 * time.Hour
 
 func (p RetryPolicy) applyActivity(o *activityOptions)                 { o.retry = &p }
+func (p RetryPolicy) applyStep(o *stepOptions)                         { o.retry = &p }
 func (p RetryPolicy) applySubOrchestration(o *subOrchestrationOptions) { o.retry = &p }
 
 // withDefaults returns a copy of p in which zero fields are set to their defaults.

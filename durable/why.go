@@ -23,6 +23,10 @@ const (
 	// ReasonActivity means that a scheduled activity has no result yet. It is queued or
 	// running.
 	ReasonActivity ReasonKind = explain.Activity
+	// ReasonStep means that a step has no recorded result yet. It is running, or waits for
+	// a slot. Unless the start of a step is recorded ([AtMostOnce]), only programs with the
+	// code of the orchestrator report it.
+	ReasonStep ReasonKind = explain.Step
 	// ReasonSubOrchestration means that a child has not ended.
 	ReasonSubOrchestration ReasonKind = explain.SubOrchestration
 	// ReasonTimer means that a timer has not fired.
@@ -97,7 +101,7 @@ type Reason struct {
 	// QueuePosition is the queue position of an instance that has not started. It is nil
 	// for other instances, and if the hub cannot tell.
 	QueuePosition *QueuePosition
-	// RunsHere reports whether this app's worker runs the activity, and RunningSince
+	// RunsHere reports whether this app's worker runs the activity or the step, and RunningSince
 	// since when. RunsHere is nil for other kinds and if unknown. Only the management
 	// API sets it.
 	RunsHere     *bool
@@ -121,6 +125,15 @@ func (r Reason) String() string {
 			text += ", running on this worker"
 		default:
 			text += ", queued or running on another worker"
+		}
+	case ReasonStep:
+		text = fmt.Sprintf("step %q", r.Name) + r.attempt(", attempt %d of %d")
+		switch {
+		case r.RunsHere == nil:
+		case *r.RunsHere:
+			text += ", running on this worker"
+		default:
+			text += ", waiting for a slot or running on another worker"
 		}
 	case ReasonSubOrchestration:
 		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0]) + r.attempt(", attempt %d of %d")

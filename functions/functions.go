@@ -20,4 +20,6 @@ var functions = []*durable.Registration{
 
 	durable.Entity("Counter", durable.Op("add", (*Counter).Add), durable.Op("get", (*Counter).Get), durable.Op("reset", (*Counter).Reset)),
 	durable.Orchestrator("E5_MoveCount", MoveCount),
+
+	durable.Orchestrator("E6_Transfer", Transfer),
 }

@@ -31,6 +31,8 @@ import (
 //  4. Delete the consumed messages, in parallel. A message that is not deleted is redelivered, and
 //     the history identifies it as a duplicate.
 //
+// While steps run, one message is not deleted (see wake.go).
+//
 // A message is not deleted before the row is written, because no further checkpoint may follow to
 // repair the row. The commit waits for step 3 only if clients depend on the new status: an end, a
 // suspension or a resumption. Otherwise the row is written in the background. Then only the end of
@@ -59,6 +61,9 @@ func (c *commit) sendOnly(ctx context.Context) error {
 		return err
 	}
 	c.loaded.Unverified = false
+	if err := c.keepWake(ctx); err != nil {
+		return err
+	}
 	if len(c.cp.Messages) > 0 {
 		sent, err := c.send(ctx)
 		if err != nil {
@@ -83,6 +88,9 @@ func (c *commit) write(ctx context.Context) error {
 	}
 	var err error
 	if c.tracked, err = c.tracking.plan(ctx, c.session, c.cp); err != nil {
+		return err
+	}
+	if err := c.keepWake(ctx); err != nil {
 		return err
 	}
 	rows, err := c.writeHistory(ctx)
@@ -110,6 +118,11 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 	}
 	c.current = append(c.current, consumed...)
 	if u != nil {
+		if c.wake != nil {
+			if err := c.wake.safety.enqueue(ctx); err != nil {
+				return err
+			}
+		}
 		var err error
 		c.loaded.Row, err = u.Write(ctx)
 		c.late.started.remove(c.instanceID)

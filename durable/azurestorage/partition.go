@@ -42,6 +42,7 @@ type partition struct {
 	sessions int        // dispatched and not released
 	idle     chan struct{}
 	drain    leases.DrainState
+	leaves   time.Time // end of the drain
 }
 
 // polling configures the polls of control queues.
@@ -89,6 +90,17 @@ func (p *partition) isListening() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && time.Now().Before(p.until)
+}
+
+// timeToLeave returns the time left for sessions if the queue is no longer read; ok is false if it is
+// read. No time is left if the lease is lost.
+func (p *partition) timeToLeave() (left time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drain == leases.Draining {
+		left = time.Until(p.leaves)
+	}
+	return left, p.reading == nil
 }
 
 // Name implements [leases.Partition]. It returns the name of the control queue.
@@ -165,7 +177,7 @@ func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 		p.mu.Unlock()
 		return
 	}
-	p.drain = leases.Draining
+	p.drain, p.leaves = leases.Draining, time.Now().Add(limit)
 	p.mu.Unlock()
 	p.tasks.Go(func() {
 		p.StopReading(work)()

@@ -50,6 +50,7 @@ type pendingRow struct {
 	update    *instances.RowUpdate
 	due       time.Time     // time of the first attempt; zero for immediately
 	consumed  []*delivery   // messages to delete after the write; nil at the end if they are settled
+	wake      *delivery     // to enqueue before the write if it is in no queue; or nil
 	replaced  chan struct{} // closed when the next checkpoint takes over the write
 	attempted chan struct{} // closed after the first attempt
 	done      chan struct{} // closed after the last attempt
@@ -93,7 +94,10 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 	if len(consumed) == 0 {
 		consumed, rest = rest, nil
 	}
-	p := &pendingRow{late: c.late, update: u, consumed: consumed, replaced: make(chan struct{}), attempted: make(chan struct{}), done: make(chan struct{}), flush: make(chan struct{})}
+	p := &pendingRow{
+		late: c.late, update: u, consumed: consumed, wake: c.wake,
+		replaced: make(chan struct{}), attempted: make(chan struct{}), done: make(chan struct{}), flush: make(chan struct{}),
+	}
 	if updatedAt, ok := u.TryDelay(); ok {
 		c.late.started.add(c.cp.Instance, updatedAt)
 		p.due = time.Now().Add(rowDelay)
@@ -190,6 +194,11 @@ func (p *pendingRow) awaitFirst() {
 }
 
 func (p *pendingRow) write(r *reading) (err error) {
+	if p.wake != nil {
+		if err := p.wake.safety.enqueue(r.work); err != nil {
+			return err
+		}
+	}
 	p.row, err = p.update.Write(r.work)
 	return err
 }

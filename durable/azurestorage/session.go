@@ -22,6 +22,7 @@ type session struct {
 	// Owned by the goroutine that calls the methods.
 	ordinal   int            // of the next history row
 	tracked   *tracking.Plan // of the last checkpoint
+	wake      *delivery      // committed; wakes the instance after a crash while its steps run; or nil
 	unsettled bool           // some messages that an entity consumed last may not be deleted
 	released  bool
 	pending   *pendingRow // background row write, or nil
@@ -30,6 +31,7 @@ type session struct {
 var (
 	_ provider.Session = (*session)(nil)
 	_ provider.Settler = (*session)(nil)
+	_ provider.Holder  = (*session)(nil)
 )
 
 func newSession(c *committer, l *lock) *session {
@@ -67,11 +69,18 @@ func messagesOf(deliveries []*delivery) []provider.TaskMessage {
 // Settled implements [provider.Settler].
 func (s *session) Settled() bool { return !s.unsettled }
 
+// Holds implements [provider.Holder].
+func (s *session) Holds() bool { return s.partition.isListening() }
+
+// Leaves implements [provider.Holder].
+func (s *session) Leaves() (left time.Duration, ok bool) { return s.partition.timeToLeave() }
+
 // Abandon implements [provider.Session].
 func (s *session) Abandon(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errors.New("the episode could not be completed")
 	}
+	s.takeWake()
 	forEach(s.current, func(d *delivery) { d.abandonBecause(ctx, cause) })
 	s.current, s.failed = nil, true
 	return nil
@@ -94,7 +103,7 @@ func (s *session) Release(ctx context.Context) error {
 	s.released = true
 	s.pending.awaitFirst() // so that the next session need not read the row
 	ctx = context.WithoutCancel(ctx)
-	if len(s.current) > 0 {
+	if len(s.current) > 0 || s.wake != nil {
 		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {
 			return err
 		}
@@ -112,6 +121,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if errors.Is(err, provider.ErrSessionLost) {
 		s.late.log.Warn("SplitBrainDetected", "instanceId", s.instanceID, "executionId", s.executionID(), "partition", s.partition.queue.Name, "error", err)
 	}
+	s.takeWake()
 	for _, d := range s.current {
 		d.safety.markMaybeCommitted()
 	}
@@ -138,10 +148,17 @@ func (s *session) removeConsumed(ctx context.Context) {
 	}
 }
 
+// takeWake makes the wake-up one of the messages that the session holds.
+func (s *session) takeWake() {
+	if s.wake != nil {
+		s.current, s.wake = append(s.current, s.wake), nil
+	}
+}
+
 // mayBeLost reports whether another worker may have advanced the instance. That is possible if this
 // worker no longer owns the partition, or if another worker may have received one of the messages.
 func (s *session) mayBeLost() bool {
-	return !s.partition.isListening() || anyLost(s.current)
+	return !s.partition.isListening() || anyLost(s.current) || s.wake != nil && anyLost([]*delivery{s.wake})
 }
 
 // checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from what the

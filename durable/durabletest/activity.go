@@ -15,8 +15,10 @@ type activityRunKey struct{}
 // An activityRun is one run of an activity.
 type activityRun struct{ takes atomic.Int64 }
 
-// Spend adds d to the duration of an activity in the hub's time: the activity's result arrives that much
-// later. ctx is the activity's context. Spend returns immediately, and the clock does not advance. Use it
+func (r *activityRun) spend(d time.Duration) { r.takes.Add(int64(max(d, 0))) }
+
+// Spend adds d to the duration of an activity or a step in the hub's time: the result arrives that much
+// later. ctx is the context of the activity or the step. Spend returns immediately, and the clock does not advance. Use it
 // in stubs:
 //
 //	durabletest.Stub(hub, CopyFile, func(ctx context.Context, f File) (int64, error) {
@@ -24,13 +26,13 @@ type activityRun struct{ takes atomic.Int64 }
 //		return f.Size, nil
 //	})
 //
-// It panics if ctx is not the context of an activity in a [Hub].
+// It panics if ctx is not the context of an activity or a step in a [Hub].
 func Spend(ctx context.Context, d time.Duration) {
 	run, ok := ctx.Value(activityRunKey{}).(*activityRun)
 	if !ok {
-		panic("durabletest: Spend: ctx is not the context of an activity in a Hub")
+		panic("durabletest: Spend: ctx is not the context of an activity or a step in a Hub")
 	}
-	run.takes.Add(int64(max(d, 0)))
+	run.spend(d)
 }
 
 // Calls returns the inputs of all calls of an activity, in order. Each retry counts as a call. Calls of a

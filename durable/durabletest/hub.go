@@ -51,6 +51,7 @@ type Hub struct {
 	entities  dispatch.EntityStepper
 	started   int  // number of instances that Start has started
 	stubsHTTP bool // a stub answers HTTP requests
+	stepStubs map[string]dispatch.StepFunc
 
 	mu           sync.Mutex // guards the following fields
 	running      bool
@@ -80,6 +81,7 @@ func New(t TB, fns ...*durable.Registration) *Hub {
 		store:     memhub.New(),
 		instances: make(map[string]*instance),
 		calls:     make(map[string][]*string),
+		stepStubs: make(map[string]dispatch.StepFunc),
 	}
 	h.store.Now = h.Now
 	h.logger = newLogger(h)
@@ -217,8 +219,7 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 func (h *Hub) check(ran dispatch.GenerationRun) {
 	h.t.Helper()
 	code := ran.Code
-	// The first run has written the log already.
-	if silent, ok := dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
+	if silent, ok := h.silent().Orchestrator(ran.Start.Name, ran.Start.Version); ok {
 		code = silent
 	}
 	difference := ""
@@ -401,6 +402,70 @@ func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 		return
 	}
 	i.noteWaits(h.Now())
+	for _, step := range i.NewSteps() {
+		h.step(i, step)
+	}
+}
+
+// step runs a step on the calling goroutine. The instance records its result in its next episode.
+func (h *Hub) step(i *instance, step *replay.RunStep) {
+	h.t.Helper()
+	run, execution := new(activityRun), i.Instance()
+	ctx := dispatch.WithPause(context.WithValue(h.ctx, activityRunKey{}, run), run.spend)
+	record := dispatch.RunStep(ctx, step, h.stepStubs[step.Name], execution, h.Now)
+	if f, ok := record[len(record)-1].(*history.TaskFailed); ok && f.Failure.StackTrace != nil {
+		h.t.Logf("durabletest: step %q (task %d of instance %q) ended by a panic: %s\n%s",
+			step.Name, step.ID, execution.InstanceID, f.Failure, *f.Failure.StackTrace)
+	}
+	finish := func() {
+		if h.instances[execution.InstanceID] != i || i.Instance() != execution {
+			return // the execution has ended
+		}
+		h.checkRepetition(i, step)
+		i.AddResult(record)
+		if err := h.store.Send(h.ctx, provider.WakeSteps(execution, h.Now())); err != nil {
+			h.t.Fatalf("durabletest: record step %q: %v", step.Name, err)
+		}
+	}
+	if takes := time.Duration(run.takes.Load()); takes > 0 {
+		end := h.Now().Add(takes)
+		record[len(record)-1].Head().Timestamp = history.TruncateToTicks(end)
+		h.at(end, finish)
+		return
+	}
+	finish()
+}
+
+// checkRepetition fails the test unless a worker would run the step again after a crash that loses its
+// result.
+func (h *Hub) checkRepetition(i *instance, step *replay.RunStep) {
+	h.t.Helper()
+	events, err := h.store.History(h.ctx, i.Instance().InstanceID)
+	if err != nil {
+		h.t.Fatalf("durabletest: instance %q: %v", i.Instance().InstanceID, err)
+	}
+	start := history.StartOf(events)
+	code, ok := h.silent().Orchestrator(start.Name, start.Version)
+	if !ok || step.AtMostOnce {
+		return
+	}
+	repeats := false
+	err = dispatch.RunWithLimit(start, code, func(code replay.Code) {
+		again := replay.New(start.Instance, code)
+		defer again.Close()
+		again.Episode(events, nil)
+		other := again.UnrecordedStep(step.ID)
+		repeats = other != nil && other.Name == step.Name
+	})
+	if err != nil || !repeats {
+		h.t.Fatalf("durabletest: orchestrator %q is not deterministic: after a crash, the replay of instance %q does not repeat step %q (decision %d). %v\n%s",
+			start.Name, start.Instance.InstanceID, step.Name, step.ID, err, advice)
+	}
+}
+
+// silent returns the registered functions without a logger: a first run has written the log already.
+func (h *Hub) silent() dispatch.AllFunctions {
+	return dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // unload removes an instance from memory. It fails the test if a deferred call of the orchestrator does

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
 // Stub replaces a registered activity with stub. It may be called again, also while instances are running.
@@ -26,6 +27,15 @@ func Stub[I, O any](h *Hub, activity, stub func(context.Context, I) (O, error)) 
 func StubName[I, O any](h *Hub, activity durable.ActivityName[I, O], stub func(context.Context, I) (O, error)) {
 	h.stubsHTTP = h.stubsHTTP || isHTTP(string(activity))
 	h.registry = h.registry.Replace(durable.Activity(string(activity), stub))
+}
+
+// StubStep replaces the function of all steps with the given name by stub, which runs on the test's
+// goroutine. Steps without a stub run their functions there.
+func StubStep[T any](h *Hub, name string, stub func(context.Context) (T, error)) {
+	h.t.Helper()
+	activity := durable.Activity(name, func(ctx context.Context, _ durable.Void) (T, error) { return stub(ctx) })
+	run, _ := dispatch.FunctionsOf(h.registry.Replace(activity)).Activity(name)
+	h.stepStubs[name] = func(ctx context.Context) (*string, error) { return run(ctx, nil) }
 }
 
 // isHTTP reports whether name is the activity behind [durable.CallHTTP].

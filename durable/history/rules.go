@@ -1,6 +1,7 @@
 package history
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -40,6 +41,50 @@ func PatchOf(e Event) (id string, ok bool) {
 		return "", false
 	}
 	return strings.CutPrefix(*g.Data, patchMarker)
+}
+
+// stepStart is the prefix of the data in a GenericEvent that records the start of a step.
+const stepStart = "durable.Step started: "
+
+// NewStepStart returns the event which records that the step with the given action number starts and
+// must run at most once. It follows the step's TaskScheduled.
+func NewStepStart(id int, at time.Time) *GenericEvent {
+	return &GenericEvent{Header: NewHeader(at), Data: new(stepStart + strconv.Itoa(id))}
+}
+
+// StepStartOf returns the action number of the step whose start e records. ok is false if e records
+// none.
+func StepStartOf(e Event) (id int, ok bool) {
+	g, ok := e.(*GenericEvent)
+	if !ok || g.Data == nil {
+		return 0, false
+	}
+	number, ok := strings.CutPrefix(*g.Data, stepStart)
+	id, err := strconv.Atoi(number)
+	return id, ok && err == nil
+}
+
+// InterruptedSteps returns the steps whose recorded start has no completion, in the order of their
+// starts. Past is the history of one execution.
+func InterruptedSteps(past []Event) (steps []*TaskScheduled) {
+	marked, scheduled := map[int]bool{}, map[int]*TaskScheduled{}
+	for _, e := range past {
+		if id, ok := StepStartOf(e); ok {
+			marked[id] = true
+		}
+		if id, ok := Completes(e); ok {
+			delete(scheduled, id)
+		}
+		if e, ok := e.(*TaskScheduled); ok {
+			scheduled[e.EventID] = e
+		}
+	}
+	for _, e := range past {
+		if e, ok := e.(*TaskScheduled); ok && marked[e.EventID] && scheduled[e.EventID] == e {
+			steps = append(steps, e)
+		}
+	}
+	return steps
 }
 
 // StatusAfter returns the status of an instance after event e of its history. changes is false if e

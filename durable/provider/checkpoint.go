@@ -31,6 +31,13 @@ type Checkpoint struct {
 	// the messages in flight. Without HideUntilDeleted it makes them visible before.
 	HideUntilDeleted bool
 
+	// StepsRunning means that the instance has steps in flight, whose results no message
+	// announces. The provider keeps something durable that delivers the instance again, unless a
+	// later checkpoint of the session, or of another worker, comes without StepsRunning. It keeps
+	// that also if there are no NewEvents. The delivery has a duplicate of the execution's start
+	// or a message made by [WakeSteps].
+	StepsRunning bool
+
 	// CustomStatus is the instance's custom status after the episode, as JSON text. It is nil
 	// if no custom status is set.
 	CustomStatus *string

@@ -69,6 +69,9 @@
 //     they remember received messages.
 //   - [SingleWorker], on a [Worker]: work for an unregistered function fails immediately. Without
 //     it, the work waits for another worker.
+//   - [Holder], on a [Session]: a step starts only while the session has its instance, and ends in
+//     time if the worker hands the instance over. Without it, the engine assumes that the session
+//     has its instance until its release.
 //   - [Settler], on a [Session]: the engine forgets committed messages when they can no longer be
 //     redelivered. Without it, the engine assumes no redelivery and forgets them at once.
 //

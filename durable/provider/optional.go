@@ -103,6 +103,17 @@ type Rewinder interface {
 	Rewind(ctx context.Context, id, reason string) error
 }
 
+// Holder is a [Session] whose lock another process can acquire. If a session does not implement
+// Holder, the engine assumes that the lock is held until the session is released.
+type Holder interface {
+	// Holds reports whether this process has the lock, by its own clock, and may start new work.
+	// It is safe for concurrent use.
+	Holds() bool
+	// Leaves returns the time left for work in flight if the worker hands the instance over, or
+	// ok == false if it does not. It is safe for concurrent use.
+	Leaves() (left time.Duration, ok bool)
+}
+
 // ExactlyOnce is a [Worker] that knows whether its hub delivers the messages of instances in
 // order and exactly once. This exceeds the guarantees of package provider. Messages of clients
 // may still be redelivered. providertest tests the guarantee if a worker claims it. With the

@@ -77,6 +77,10 @@ type InstanceExistsError struct {
 	Status     history.RuntimeStatus
 }
 
+// OutcomeUnknownFailure is the failure type of a step that had to run at most once and whose process
+// ended before it recorded the result.
+const OutcomeUnknownFailure = "durable.OutcomeUnknown"
+
 // InstanceExistsFailure is the failure type of a child that could not start because its
 // instance ID is in use. The failure's properties contain InstanceID and Status. The value is
 // the name of .NET's exception.

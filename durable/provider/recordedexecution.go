@@ -14,8 +14,9 @@ type recordedExecution struct {
 	end    *history.ExecutionCompleted // nil while the execution runs
 	endAt  int
 
-	decided map[int]int // positions of scheduled activities, timers and children, by event ID
-	results map[int]int // positions of their completions and failures, by event ID
+	decided map[int]int       // positions of scheduled activities, timers and children, by event ID
+	results map[int]int       // positions of their completions and failures, by event ID
+	steps   map[time.Time]int // numbers of recorded steps, by the time of the episode that decided them
 }
 
 // recordedChild is a child that an execution started.
@@ -26,7 +27,7 @@ type recordedChild struct {
 }
 
 func read(events []history.Event) *recordedExecution {
-	x := &recordedExecution{events: events, decided: make(map[int]int), results: make(map[int]int)}
+	x := &recordedExecution{events: events, decided: make(map[int]int), results: make(map[int]int), steps: make(map[time.Time]int)}
 	for at, e := range events {
 		switch e := e.(type) {
 		case *history.ExecutionStarted:
@@ -35,6 +36,9 @@ func read(events []history.Event) *recordedExecution {
 			x.end, x.endAt = e, at
 		case *history.TaskScheduled, *history.TimerCreated, *history.SubOrchestrationInstanceCreated:
 			x.decided[e.Head().EventID] = at
+			if x.isStep(at) {
+				x.steps[e.Head().Timestamp.UTC()]++
+			}
 		default:
 			if id, ok := history.Completes(e); ok {
 				x.results[id] = at
@@ -42,6 +46,17 @@ func read(events []history.Event) *recordedExecution {
 		}
 	}
 	return x
+}
+
+// isStep reports whether the event at a position is the first half of the record of a step:
+// its completion follows directly. The event has the time of the episode that decided the step.
+func (x *recordedExecution) isStep(at int) bool {
+	scheduled, ok := x.events[at].(*history.TaskScheduled)
+	if !ok || at+1 == len(x.events) {
+		return false
+	}
+	id, completes := history.Completes(x.events[at+1])
+	return completes && id == scheduled.EventID
 }
 
 func isFailure(e history.Event) bool {
@@ -130,6 +145,8 @@ func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 //  3. If only failures arrived, the decisions handle them.
 //  4. Otherwise another event may be the cause of the decisions, and the failures count as
 //     unhandled.
+//
+// A step is recorded in a later episode than the one that decided it.
 func (x *recordedExecution) handledFailures() (handled map[int]bool, idle []int) {
 	handled = make(map[int]bool)
 	for begin := 0; begin < len(x.events); {
@@ -171,8 +188,11 @@ type recordedEpisode struct {
 }
 
 func (x *recordedExecution) episode(begin, end int) recordedEpisode {
-	e := recordedEpisode{onlyFailures: true}
+	e := recordedEpisode{onlyFailures: true, decisions: x.steps[x.events[begin].Head().Timestamp.UTC()]}
 	for at := begin; at < end; at++ {
+		if x.isStep(at) {
+			continue
+		}
 		switch event := x.events[at].(type) {
 		case *history.OrchestratorStarted, *history.OrchestratorCompleted, *history.ExecutionCompleted, *history.GenericEvent:
 		case *history.TimerCreated:

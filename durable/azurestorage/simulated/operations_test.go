@@ -25,6 +25,19 @@ func withChild(ctx *durable.Context, _ int) (string, error) {
 	return durable.CallSubOrchestrator(ctx, quick, 0).Await()
 }
 
+// threeSteps runs three steps of a number of milliseconds each.
+func threeSteps(ctx *durable.Context, each int) (string, error) {
+	for range 3 {
+		if _, err := durable.Step(ctx, "step", func(context.Context) (int, error) {
+			time.Sleep(time.Duration(each) * time.Millisecond) // real time: it runs in a bubble
+			return each, nil
+		}).Await(); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
 // kinds are the counted storage operations.
 var kinds = []struct{ name, operation, target string }{
 	{"messages put", "PutMessage", ""},
@@ -57,6 +70,9 @@ var costs = []struct {
 	{name: "timer", run: nap, input: 1, dotnet: "15"},
 	{name: "event", run: listen, event: true, dotnet: "15"},
 	{name: "child", run: withChild, startIsPut: true, dotnet: "22"},
+	{name: "3 steps in 30 ms", run: threeSteps, input: 10},
+	{name: "in 150 ms", run: threeSteps, input: 50, startIsPut: true},
+	{name: "in 3 s", run: threeSteps, input: 1000, startIsPut: true},
 }
 
 // measure runs a single orchestration in one process. It returns the number of operations of each

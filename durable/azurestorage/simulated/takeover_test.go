@@ -104,7 +104,7 @@ func takeoverRegistry() *durable.Registry {
 		durable.Orchestrator("Three", three), durable.Orchestrator("FanOut", fanOut), durable.Orchestrator("Nap", nap),
 		durable.Orchestrator("Listen", listen), durable.Orchestrator("Child", child), durable.Orchestrator("Parent", parent),
 		durable.Orchestrator("Countdown", countdown), durable.Orchestrator("Quick", quick),
-		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
+		durable.Orchestrator("WithChild", withChild), durable.Orchestrator("ThreeSteps", threeSteps), durable.Activity("SayHello", sayHello),
 		durable.Orchestrator("Move", move), durable.Orchestrator("SignalOnce", signalOnce), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
 	)
 }

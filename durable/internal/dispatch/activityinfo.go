@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -24,6 +25,24 @@ func withActivityInfo(ctx context.Context, w *provider.ActivityWorkItem) context
 		Instance: w.Instance, Name: w.Task.Name, TaskID: w.Task.EventID, Attempt: w.Attempt,
 		Version: w.Task.Version, Tags: w.Task.Tags,
 	})
+}
+
+// withStepInfo returns the context of a step. The number of its first attempt identifies it.
+func withStepInfo(ctx context.Context, step *replay.RunStep, instance history.OrchestrationInstance) context.Context {
+	return context.WithValue(ctx, activityInfoKey{}, ActivityInfo{
+		Instance: instance, Name: step.Name, TaskID: step.First, Attempt: step.Attempt, Version: step.Version,
+	})
+}
+
+// WithTry returns the context of an attempt at a step within one of its runs, each of which has up to
+// most attempts.
+func WithTry(ctx context.Context, try, most int) context.Context {
+	info, ok := ActivityInfoFrom(ctx)
+	if !ok || most < 2 {
+		return ctx
+	}
+	info.Attempt = (info.Attempt-1)*most + try
+	return context.WithValue(ctx, activityInfoKey{}, info)
 }
 
 // ActivityInfoFrom returns the info of the activity that runs with ctx. It returns ok == false

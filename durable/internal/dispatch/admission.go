@@ -61,6 +61,13 @@ func (a *admission) enter(ctx context.Context, size int) bool {
 // tryEnter admits an item if it fits and no other item is waiting. A small item always enters.
 func (a *admission) tryEnter(size int) bool { return a.admit(size, false) }
 
+// add admits an item whose payload is in memory already.
+func (a *admission) add(size int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken += counted(size)
+}
+
 // admit admits an item if it fits. A waiting item takes precedence over all others except small
 // ones, which are not counted.
 func (a *admission) admit(size int, waits bool) bool {

@@ -25,6 +25,8 @@ func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []
 		switch a := a.(type) {
 		case *replay.ScheduleTask:
 			recordTask(cp, start, a, storeInputs, head)
+		case *replay.RunStep:
+			cp.NewEvents = append(cp.NewEvents, scheduledStep(a), history.NewStepStart(a.ID, now))
 		case *replay.CreateTimer:
 			recordTimer(cp, start, a, head)
 		case *replay.CreateSubOrchestration:
@@ -55,6 +57,11 @@ func recordTask(cp *provider.Checkpoint, start *history.ExecutionStarted, a *rep
 	}
 	cp.NewEvents = append(cp.NewEvents, recorded)
 	cp.Activities = append(cp.Activities, provider.TaskMessage{Event: sent, Target: start.Instance, Tags: start.Tags})
+}
+
+// scheduledStep returns the event that records a step.
+func scheduledStep(a *replay.RunStep) *history.TaskScheduled {
+	return &history.TaskScheduled{Header: history.Header{EventID: a.ID, Timestamp: history.TruncateToTicks(a.DecidedAt)}, Name: a.Name, Version: a.Version}
 }
 
 func recordTimer(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateTimer, head history.Header) {

@@ -99,10 +99,11 @@ func hasNotRun(past, fresh []history.Event) bool {
 }
 
 // markPlayed sets IsPlayed on the events that an orchestrator processes: all except
-// OrchestratorStarted (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvents).
+// OrchestratorStarted (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvents), and
+// TaskScheduled of a step, which records a decision.
 func markPlayed(events []history.Event) {
 	for _, e := range events {
-		if e.Type() != history.TypeOrchestratorStarted {
+		if t := e.Type(); t != history.TypeOrchestratorStarted && t != history.TypeTaskScheduled {
 			e.Head().IsPlayed = true
 		}
 	}

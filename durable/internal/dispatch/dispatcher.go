@@ -52,23 +52,25 @@ type item struct {
 	what  string // description for error messages
 	work  string // the key of its crash count
 
-	activity *provider.ActivityWorkItem // nil for an instance
-	since    time.Time                  // start time of an activity
+	// The following belong to an activity or a step: its execution, its number and its start time.
+	instance history.OrchestrationInstance // zero for other items
+	taskID   int
+	since    time.Time
 }
 
-// A RunningActivity is a running activity of an execution.
+// A RunningActivity is a running activity or step of an execution.
 type RunningActivity struct {
 	TaskID int
 	Since  time.Time
 }
 
-// Running returns the running activities of an execution, unordered.
+// Running returns the running activities and steps of an execution, unordered.
 func (d *Dispatcher) Running(instance history.OrchestrationInstance) (all []RunningActivity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for it := range d.running {
-		if it.activity != nil && it.activity.Instance == instance {
-			all = append(all, RunningActivity{it.activity.Task.EventID, it.since})
+		if it.instance == instance {
+			all = append(all, RunningActivity{it.taskID, it.since})
 		}
 	}
 	return all
@@ -239,8 +241,8 @@ func (d *Dispatcher) wait(io context.Context) error {
 }
 
 // nextInstance returns the next work item of an instance, as soon as its payload fits.
-func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.OrchestrationWorkItem], error) {
-	w, err := d.provider.NextOrchestration(ctx)
+func (d *Dispatcher) nextInstance(ctx, wait context.Context) (*admitted[*provider.OrchestrationWorkItem], error) {
+	w, err := d.provider.NextOrchestration(wait)
 	if err != nil {
 		return nil, err
 	}
@@ -259,8 +261,8 @@ func (d *Dispatcher) nextInstance(ctx context.Context) (*admitted[*provider.Orch
 }
 
 // nextActivity returns the next activity, as soon as its input fits.
-func (d *Dispatcher) nextActivity(ctx context.Context) (*admitted[*provider.ActivityWorkItem], error) {
-	w, err := d.provider.NextActivity(ctx)
+func (d *Dispatcher) nextActivity(ctx, wait context.Context) (*admitted[*provider.ActivityWorkItem], error) {
+	w, err := d.provider.NextActivity(wait)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +294,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		w := next.item
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.WorkName("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
-		d.handle(&item{what: what, work: work, activity: w, since: d.config.Now()}, func(it *item) {
+		d.handle(&item{what: what, work: work, instance: w.Instance, taskID: w.Task.EventID, since: d.config.Now()}, func(it *item) {
 			defer d.inputs.release(next.size)
 			d.runActivity(live, w, it.work, d.activities.release)
 		})
@@ -475,16 +477,19 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 			continue
 		}
 		work := crashes.WorkName("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID)
-		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) {
-			defer d.orchestrations.release()
-			d.runInstance(live, next, it)
-		})
+		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) { d.runInstance(live, next, it) })
 	}
+}
+
+// isExact reports whether the hub is [provider.ExactlyOnce].
+func (d *Dispatcher) isExact() bool {
+	exact, ok := d.provider.(provider.ExactlyOnce)
+	return ok && exact.IsExactlyOnce()
 }
 
 // runInstance runs an instance's episode, and further episodes during an extended session.
 func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
-	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
+	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size, hasSlot: true, isExact: d.isExact()}
 	s.logFor(s.item.Instance, startOfItem(s.item))
 	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdNonDeterministic: d.config.HoldNonDeterministic}
 	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailVersionMismatch}
@@ -495,6 +500,7 @@ func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.Orches
 	// A failure of one instance ends here. The deferred calls also handle panics of this
 	// package.
 	s.begin()
+	defer s.releaseSlot()
 	defer s.end()
 	handledAll := false
 	defer s.releasePayload()

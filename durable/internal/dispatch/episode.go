@@ -18,6 +18,13 @@ type execution struct {
 	live  *replay.Execution // nil before the first episode
 	ended bool
 
+	// The following belong to the last episode. opening are its first events: OrchestratorStarted
+	// and all that arrived. newSteps are the steps that it decided. reads is set if its code has read
+	// the time.
+	opening  []history.Event
+	newSteps []*replay.RunStep
+	reads    bool
+
 	// now is the worker's clock; stopping reports whether the worker is stopping.
 	now      func() time.Time
 	stopping func() bool
@@ -72,16 +79,22 @@ func (x *execution) prepare(start *history.ExecutionStarted, functions Functions
 	return nil
 }
 
-// runMessages runs the episode that takes messages. It returns the episode's checkpoint and the
-// messages that it discards. If it discards all messages, the checkpoint has no events; without
-// an execution, the checkpoint is for the given instance. For past see [execution.episode].
-func (x *execution) runMessages(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
+// runMessages runs the episode that takes the results of steps and messages. It returns the episode's
+// checkpoint and the messages that it discards. If nothing is left to take, the checkpoint has no
+// events; without an execution, the checkpoint is for the given instance. For past see
+// [execution.episode].
+func (x *execution) runMessages(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage, results []history.Event) (*provider.Checkpoint, []droppedMessage, error) {
+	x.opening, x.newSteps, x.reads = nil, nil, false
 	in, err := reconcile(x.start, past, messages)
 	if err != nil {
 		return nil, nil, err
 	}
 	refusals := in.refusals(x.now())
-	if len(in.events) == 0 {
+	if in.start != nil {
+		in.events = slices.Concat(results, in.events)
+	}
+	replays := in.wakes && in.start != nil && x.live == nil
+	if len(in.events) == 0 && !replays {
 		if x.start != nil {
 			instance = x.start.Instance
 		}
@@ -90,6 +103,9 @@ func (x *execution) runMessages(functions Functions, instance history.Orchestrat
 	cp, err := x.runEvents(functions, past, in)
 	if err != nil {
 		return nil, in.dropped, err
+	}
+	if len(in.events) == 0 && len(cp.NewEvents) == 2 { // OrchestratorStarted and OrchestratorCompleted
+		cp.NewEvents = nil
 	}
 	cp.Messages = append(cp.Messages, refusals...)
 	return cp, in.dropped, nil
@@ -151,6 +167,7 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 	fresh = append(fresh, arrived...)
 	markPlayed(arrived)
 	cp.NewEvents = append(cp.NewEvents, fresh...)
+	x.opening = fresh
 	if hasNotRun(past, fresh) {
 		past, fresh = nil, slices.Concat(past, fresh)
 	}
@@ -202,6 +219,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	}
 	cp.NewEvents = withAliases(cp.NewEvents, outcome.Aliases)
 	now := x.now()
+	x.newSteps, x.reads = outcome.Steps, x.reads || outcome.ReadsTime
 	cp.NewEvents = withPatches(cp.NewEvents, outcome.Patched, now)
 	end, err := record(cp, x.start, outcome.Actions, x.storeInputs, now)
 	if err != nil {
@@ -212,7 +230,9 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	}
 	x.ended = end != nil
 	if cp.NewEvents[len(cp.NewEvents)-1].Type() != history.TypeOrchestratorCompleted {
-		cp.NewEvents = append(cp.NewEvents, &history.OrchestratorCompleted{Header: history.NewHeader(now)})
+		closing := &history.OrchestratorCompleted{Header: history.NewHeader(now)}
+		closing.IsPlayed = x.live.HasUnrecordedSteps() // tells replay that records are missing
+		cp.NewEvents = append(cp.NewEvents, closing)
 	}
 	return nil, nil
 }
@@ -317,4 +337,21 @@ func (x *execution) runWithoutCode(past, arrived []history.Event, held error) (*
 	}
 	x.failure = unknown.Failure()
 	return x.episode(nil, past, arrived)
+}
+
+// isDeferrable reports whether the checkpoint of the last episode of x may be deferred. Received
+// events may arrive in another order after a crash, and the repetition would run other steps under
+// the same numbers.
+func (x *execution) isDeferrable(cp *provider.Checkpoint) bool {
+	if len(x.newSteps) == 0 || x.ended || x.reads || cp.ContinuedAsNew || messagesIn(cp) > 0 ||
+		slices.ContainsFunc(x.newSteps, func(s *replay.RunStep) bool { return s.AtMostOnce }) {
+		return false
+	}
+	switch len(x.opening) {
+	case 1:
+		return true
+	case 2:
+		return x.opening[1].Type() == history.TypeExecutionStarted
+	}
+	return false
 }

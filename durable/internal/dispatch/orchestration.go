@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -48,10 +50,15 @@ type session struct {
 	ids   *slog.Logger // with the IDs of the current execution
 	x     *execution
 
-	hasSlot bool // an entity that holds a slot
+	steps    *steps              // of the current execution; nil if it has decided none
+	deferred *deferredCheckpoint // nil if all episodes are committed
+	isExact  bool                // see [provider.ExactlyOnce]
+
+	hasSlot bool // it holds a slot for entities or orchestrations
 	payload int  // admitted bytes
 	outcome metering.Outcome
 	metered func(name string, o metering.Outcome) // ends the current measurement; may be nil
+	traced  *tracing.Instance
 }
 
 // name returns the name of the orchestrator or entity, or "" if it is unknown.
@@ -131,43 +138,10 @@ func (s *session) run() {
 	past, messages := s.item.History, s.item.Messages
 	s.x.start = history.StartOf(past)
 	s.logResumed(past)
-	traced := s.d.config.Tracer.Instance(past)
-	for {
-		isFirst := s.x.start == nil
-		s.d.config.Stalls.resume(startOf(s.x.start, messages), messages)
-		cp, dropped, err := s.decide(past, messages)
-		if s.refuse(err, messages) {
-			return
-		}
-		traced.Stamp(cp, s.d.config.Now())
-		if err := s.item.Session.Commit(s.live.io, cp); err != nil {
-			s.commitFailed(err)
-			return
-		}
-		s.d.committing.succeeded()
-		s.d.config.Blocked.remove(cp.Instance.InstanceID, "orchestrator")
-		if len(cp.NewEvents) > 0 {
-			s.d.resetCrashes(s.work)
-		}
-		if hasResumption(messages) {
-			s.d.resumeSetAside(cp.Instance.InstanceID)
-		}
-		traced.Committed(cp, s.d.config.Now())
-		if isFirst && s.x.code != nil {
-			s.log.Debug("orchestration started", "event", "FunctionStarting")
-		}
-		s.logTaken(messages, dropped)
-		if cp.ContinuedAsNew {
-			s.log.Debug("orchestration continued as new", "event", "FunctionCompleted", "continuedAsNew", true)
-			s.logFor(cp.Instance, s.x.start)
-		}
-		logScheduled(s.ids, s.name(), cp)
-		s.report(cp)
-		s.notify(cp, isFirst)
-		if s.x.ended {
-			s.d.config.Stalls.remove(cp.Instance.InstanceID)
-		}
-		if s.x.ended || s.x.start == nil || s.x.code == nil || !s.d.config.ExtendedSessions {
+	s.traced = s.d.config.Tracer.Instance(past)
+	for results := interruptedSteps(past, s.d.config.Now()); ; {
+		cp := s.episode(past, messages, results)
+		if cp == nil || s.x.ended || s.x.start == nil || s.x.code == nil {
 			return
 		}
 		switch {
@@ -176,20 +150,270 @@ func (s *session) run() {
 		case cp.ContinuedAsNew:
 			past = cp.NewEvents // of a generation that has not run
 		}
-		if messages = s.next(&s.d.orchestrations.idle, s.x.size()); len(messages) == 0 {
+		if messages, results = s.awaitNews(); len(messages)+len(results) == 0 {
 			return
 		}
 		s.begin()
 	}
 }
 
+// episode runs an episode and commits its checkpoint, or defers it. It returns nil if the session
+// must end.
+func (s *session) episode(past []history.Event, messages []provider.TaskMessage, results []history.Event) *provider.Checkpoint {
+	e := &deferredCheckpoint{messages: messages, isFirst: s.x.start == nil}
+	if s.x.start != nil {
+		e.execution = s.x.start.Instance
+	}
+	s.d.config.Stalls.resume(startOf(s.x.start, messages), messages)
+	cp, dropped, err := s.decide(past, messages, results)
+	if s.refuse(err, messages) {
+		return nil
+	}
+	e.cp, e.dropped, e.events = cp, dropped, cp.NewEvents
+	s.prepareSteps(cp)
+	if s.deferred == nil && s.x.isDeferrable(cp) {
+		s.traced.Stamp(cp, s.d.config.Now())
+		s.deferred = e
+	} else if !s.commit(cp, e, len(results) > 0) {
+		return nil
+	}
+	if len(s.x.newSteps) > 0 {
+		s.steps.add(s.x.newSteps, s.traced)
+	}
+	return cp
+}
+
+// prepareSteps tells the steps what the episode has changed, before its checkpoint is stored.
+func (s *session) prepareSteps(cp *provider.Checkpoint) {
+	if s.steps != nil && (s.x.ended || cp.ContinuedAsNew) {
+		s.steps.end(errExecutionOver)
+		s.steps = nil
+	}
+	if len(s.x.newSteps) > 0 && s.steps == nil {
+		s.steps = newSteps(s.d, s.live.work, cp.Instance, s.ids, s.mayStart)
+	}
+	if s.steps != nil {
+		s.steps.pause(s.x.live == nil || s.x.live.IsSuspended())
+		cp.StepsRunning = len(s.x.newSteps) > 0 || s.steps.expectsResults()
+	}
+}
+
+// mayStart reports whether a step of the session may start.
+func (s *session) mayStart() bool {
+	holder, ok := s.item.Session.(provider.Holder)
+	return s.live.fetch.Err() == nil && (!ok || holder.Holds())
+}
+
+// commit stores the checkpoint of an episode, and of a deferred one before it. It returns false if
+// that failed.
+func (s *session) commit(cp *provider.Checkpoint, e *deferredCheckpoint, hasResults bool) bool {
+	whole := s.withDeferred(cp, e)
+	s.traced.Stamp(whole, s.d.config.Now())
+	parts := []*provider.Checkpoint{whole}
+	if hasResults && messagesIn(whole) > 0 && !s.isExact {
+		parts = s.divide(whole, e.execution)
+	}
+	for _, part := range parts {
+		if err := s.item.Session.Commit(s.live.io, part); err != nil {
+			s.commitFailed(err)
+			return false
+		}
+	}
+	s.d.committing.succeeded()
+	s.d.config.Blocked.remove(whole.Instance.InstanceID, "orchestrator")
+	if hasResults {
+		s.d.config.Blocked.remove(whole.Instance.InstanceID, "step")
+	}
+	if len(whole.NewEvents) > 0 {
+		s.d.resetCrashes(s.work)
+	}
+	if hasResumption(e.messages) {
+		s.d.resumeSetAside(whole.Instance.InstanceID)
+	}
+	s.traced.Committed(whole, s.d.config.Now())
+	s.logCommitted(whole, e)
+	return true
+}
+
+// logCommitted logs and reports a committed episode.
+func (s *session) logCommitted(cp *provider.Checkpoint, e *deferredCheckpoint) {
+	if e.isFirst && s.x.code != nil {
+		s.log.Debug("orchestration started", "event", "FunctionStarting")
+	}
+	s.logTaken(e.messages, e.dropped)
+	if cp.ContinuedAsNew {
+		s.log.Debug("orchestration continued as new", "event", "FunctionCompleted", "continuedAsNew", true)
+		s.logFor(cp.Instance, s.x.start)
+	}
+	logScheduled(s.ids, s.name(), cp)
+	s.report(cp)
+	s.notify(cp, e.isFirst)
+	if s.x.ended {
+		s.d.config.Stalls.remove(cp.Instance.InstanceID)
+	}
+}
+
+// withDeferred returns the checkpoint of an episode with the deferred events before it, and adds
+// the deferred messages to e.
+func (s *session) withDeferred(cp *provider.Checkpoint, e *deferredCheckpoint) *provider.Checkpoint {
+	before := s.deferred
+	if s.deferred = nil; before == nil {
+		return cp
+	}
+	e.messages, e.dropped = slices.Concat(before.messages, e.messages), slices.Concat(before.dropped, e.dropped)
+	e.isFirst = e.isFirst || before.isFirst
+	s.x.opening = slices.Concat(before.events, s.x.opening)
+	if cp.ContinuedAsNew {
+		return cp
+	}
+	whole := *cp
+	whole.NewEvents = slices.Concat(before.events, cp.NewEvents)
+	return &whole
+}
+
+// divide divides the checkpoint of an episode that got results of steps and sends messages: the
+// messages must not be sent before the results that they come from are stored. The first part has
+// what arrived. After a crash, the steps' wake-up makes a worker repeat the decisions; the first part
+// ends like an episode with unrecorded steps.
+func (s *session) divide(cp *provider.Checkpoint, execution history.OrchestrationInstance) []*provider.Checkpoint {
+	first, rest := &provider.Checkpoint{Instance: execution, NewEvents: s.x.opening, CustomStatus: cp.CustomStatus, StepsRunning: true}, *cp
+	if !cp.ContinuedAsNew {
+		last := s.x.opening[len(s.x.opening)-1]
+		at := 1 + slices.IndexFunc(cp.NewEvents, func(e history.Event) bool { return e == last })
+		first.NewEvents, rest.NewEvents = cp.NewEvents[:at], cp.NewEvents[at:]
+	}
+	open := &history.OrchestratorCompleted{Header: history.NewHeader(s.d.config.Now())}
+	open.IsPlayed = true
+	first.NewEvents = append(slices.Clip(first.NewEvents), open)
+	return []*provider.Checkpoint{first, &rest}
+}
+
+// awaitNews waits for messages and for the results of steps. It returns none if the session must
+// end.
+func (s *session) awaitNews() (messages []provider.TaskMessage, results []history.Event) {
+	switch {
+	case s.steps != nil && s.steps.expectsResults():
+	case s.d.config.ExtendedSessions:
+		return s.next(&s.d.orchestrations.idle, s.x.size()), nil
+	default:
+		return nil, nil
+	}
+	s.end()
+	s.releasePayload()
+	if messages, results = s.awaitSteps(); len(messages)+len(results) == 0 {
+		return nil, nil
+	}
+	if !s.hasSlot && !s.d.orchestrations.enter(s.live.io) {
+		s.abandon(errStopping)
+		return nil, nil
+	}
+	s.hasSlot = true
+	s.payload = s.x.size() + payloadOfMessages(messages)
+	s.d.payloads.add(s.payload)
+	return messages, results
+}
+
+// awaitSteps is awaitNews while results of steps are expected. The session holds its slot only
+// while no step runs, and is not among the idle sessions. If it must end, awaitSteps waits until no
+// step runs, and returns the instance to the hub.
+func (s *session) awaitSteps() (messages []provider.TaskMessage, results []history.Event) {
+	for leaves, late := false, false; ; {
+		leaves = leaves || s.live.fetch.Err() != nil
+		until := s.live.fetch
+		if leaves {
+			s.steps.leave()
+			until = s.live.io
+		}
+		ctx, cancel := context.WithCancel(until)
+		state := s.steps.look(cancel)
+		switch {
+		case state.hasEnded:
+			cancel()
+			return nil, s.steps.take()
+		case state.running > 0 && s.live.io.Err() == nil && !late:
+			s.releaseSlot()
+		case leaves, state.left, state.aside != nil, s.live.io.Err() != nil:
+			cancel()
+			s.giveBack(state.aside)
+			return nil, nil
+		}
+		if leaves || state.left {
+			leaves, late = true, s.awaitReturn(ctx)
+		} else {
+			messages, leaves = s.nextBesideSteps(ctx)
+		}
+		cancel()
+		if len(messages) > 0 {
+			return messages, s.steps.take()
+		}
+	}
+}
+
+// nextBesideSteps waits for messages until ctx ends. It stores a deferred checkpoint that has waited
+// for too long. It reports whether the session must leave its instance.
+func (s *session) nextBesideSteps(ctx context.Context) (messages []provider.TaskMessage, leaves bool) {
+	limit, defers := unlimited, s.deferred != nil && len(s.deferred.events) > 0
+	if defers {
+		limit = deferLimit
+	}
+	messages, err := s.item.Session.Next(ctx, limit)
+	switch {
+	case len(messages) > 0 || ctx.Err() != nil:
+		return messages, false
+	case err != nil:
+		s.log.Warn("cannot wait for the instance's next messages", "error", err)
+		return nil, true
+	case defers:
+		e := s.deferred
+		s.deferred = nil
+		return nil, !s.commit(e.cp, e, false)
+	}
+	return nil, true
+}
+
+// awaitReturn waits until ctx ends, because a step has ended. If the worker hands the instance over,
+// it ends the contexts of the steps in time. It reports whether the time is over.
+func (s *session) awaitReturn(ctx context.Context) (late bool) {
+	holder, ok := s.item.Session.(provider.Holder)
+	if !ok {
+		<-ctx.Done()
+		return false
+	}
+	look := time.NewTicker(handoverReserve / 4)
+	defer look.Stop()
+	for {
+		left, ok := holder.Leaves()
+		if ok && left <= handoverReserve {
+			s.steps.cancel(errHandover)
+		}
+		if ok && left <= 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+		}
+	}
+}
+
+// giveBack returns the instance to the hub, which delivers it again at once. If a step was set
+// aside, it is delivered later.
+func (s *session) giveBack(aside *unknownFunctionError) {
+	if aside != nil {
+		s.refuse(aside, nil)
+		return
+	}
+	s.abandon(&provider.RetryAtError{Cause: errHandover, At: s.d.config.Now().Add(time.Millisecond)})
+}
+
 // decide is [execution.runMessages] in a turn. It logs the discarded messages.
-func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
+func (s *session) decide(past []history.Event, messages []provider.TaskMessage, results []history.Event) (*provider.Checkpoint, []droppedMessage, error) {
 	x := s.x
 	var cp *provider.Checkpoint
 	var dropped []droppedMessage
 	var err error
-	broken := s.runTurn(func() { cp, dropped, err = x.runMessages(s.d.functions, s.item.Instance, past, messages) })
+	broken := s.runTurn(func() { cp, dropped, err = x.runMessages(s.d.functions, s.item.Instance, past, messages, results) })
 	if broken != nil {
 		return nil, nil, broken
 	}
@@ -277,8 +501,10 @@ func (s *session) commitFailed(err error) {
 	s.abandon(fmt.Errorf("commit checkpoint: %w", err))
 }
 
+// abandon returns the messages in flight to the hub. The session's steps end before.
 func (s *session) abandon(cause error) {
 	s.outcome = metering.Abandoned
+	s.endSteps(errUncommitted)
 	ctx, cancel := s.live.abandonContext()
 	defer cancel()
 	if err := s.item.Session.Abandon(ctx, cause); err != nil {
@@ -286,7 +512,17 @@ func (s *session) abandon(cause error) {
 	}
 }
 
+// endSteps ends the steps, and waits for functions that do not return at once.
+func (s *session) endSteps(cause error) {
+	if s.steps != nil {
+		s.steps.end(cause)
+		s.steps.awaitReturn(s.live.io)
+		s.steps = nil
+	}
+}
+
 func (s *session) release() {
+	s.endSteps(errHandover)
 	ctx, cancel := s.live.abandonContext()
 	defer cancel()
 	if err := s.item.Session.Release(ctx); err != nil {
@@ -400,12 +636,17 @@ func (s *session) nextForEntity(size int) []provider.TaskMessage {
 	return messages
 }
 
-// releaseSlot releases the slot of the entity, if it has one.
+// releaseSlot releases the slot, if the session has one.
 func (s *session) releaseSlot() {
-	if s.hasSlot {
-		s.hasSlot = false
+	switch {
+	case !s.hasSlot:
+		return
+	case s.x == nil:
 		<-s.d.entities
+	default:
+		s.d.orchestrations.release()
 	}
+	s.hasSlot = false
 }
 
 // logTaken logs the messages of a committed episode under the event names of .NET

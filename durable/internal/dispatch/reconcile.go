@@ -20,6 +20,8 @@ type intake struct {
 	dropped []droppedMessage
 	// refused are the dropped starts that fail in their parents.
 	refused []refusedStart
+	// wakes is set if a message wakes the instance to run its unrecorded steps.
+	wakes bool
 }
 
 type droppedMessage struct {
@@ -35,6 +37,7 @@ type droppedMessage struct {
 //  2. Without a history, if the first message is not an ExecutionStarted, all messages are
 //     dropped.
 //  3. A second ExecutionStarted is dropped. If it starts another child, it fails in its parent.
+//     Otherwise it wakes the instance, like a message of [provider.WakeSteps].
 //  4. A message for another execution is dropped. A message without an execution ID is for the
 //     current execution. The current execution also takes events for an execution that follows
 //     it, and carries them over; see follows.
@@ -71,12 +74,16 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 			in.refused = append(in.refused, refusedStart{started})
 			continue
 		case isStart && in.start != nil:
+			in.wakes = in.wakes || started.Instance == in.start.Instance
 			in.drop(m, "duplicate start")
 			continue
 		case isStart:
 			in.start = started
 		case in.isForOtherExecution(m):
 			in.drop(m, fmt.Sprintf("it is for execution %s; the current execution is %s", m.Target.ExecutionID, in.start.Instance.ExecutionID))
+			continue
+		case m.WakesSteps():
+			in.wakes = true
 			continue
 		}
 		in.events = append(in.events, m.Event)

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // slots limits the number of items of one kind that run at the same time. Fetching an item also
@@ -11,26 +13,80 @@ type slots struct {
 	taken    chan struct{}
 	fetching atomic.Bool
 	idle     idle // sessions that keep their slot
+
+	mu       sync.Mutex         // protects the following
+	stopWait context.CancelFunc // makes fetch release its slot while no item is available; nil if it does not wait
 }
 
-// fetch acquires a slot and calls next. If next fails, it releases the slot. Only one goroutine
-// calls it with p.
-func fetch[T any](ctx context.Context, p *slots, next func(context.Context) (T, error)) (item T, err error) {
+// fetch acquires a slot and calls next, which waits for an item until wait ends. If next fails, fetch
+// releases the slot. Only one goroutine calls it with p.
+func fetch[T any](ctx context.Context, p *slots, next func(ctx, wait context.Context) (T, error)) (item T, err error) {
+	for {
+		select {
+		case p.taken <- struct{}{}:
+		default:
+			p.idle.endOne()
+			if !acquire(ctx, p.taken) {
+				return item, context.Cause(ctx)
+			}
+			p.idle.withdraw()
+		}
+		wait, stop := context.WithCancel(ctx)
+		p.setStopWait(stop)
+		p.fetching.Store(true)
+		item, err = next(ctx, wait)
+		p.fetching.Store(false)
+		p.setStopWait(nil)
+		yields := wait.Err() != nil && ctx.Err() == nil
+		stop()
+		if err == nil {
+			return item, nil
+		}
+		p.release()
+		if !yields {
+			return item, err
+		}
+	}
+}
+
+func (p *slots) setStopWait(stop context.CancelFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopWait = stop
+}
+
+// yieldInterval is the time between two requests that fetch releases its slot.
+const yieldInterval = 100 * time.Millisecond
+
+// enter acquires a slot for a step, or for a session that has released its slot. If all slots are
+// taken, it ends an idle session, and makes fetch wait while no item is available. It returns false if
+// ctx ends first.
+func (p *slots) enter(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	select {
 	case p.taken <- struct{}{}:
+		return true
 	default:
-		p.idle.endOne()
-		if !acquire(ctx, p.taken) {
-			return item, context.Cause(ctx)
+	}
+	p.idle.endOne()
+	again := time.NewTicker(yieldInterval) // fetch may start to wait between two looks
+	defer again.Stop()
+	for {
+		p.mu.Lock()
+		if p.stopWait != nil {
+			p.stopWait()
 		}
-		p.idle.withdraw()
+		p.mu.Unlock()
+		select {
+		case p.taken <- struct{}{}:
+			return true
+		case <-again.C:
+		case <-ctx.Done():
+			return false
+		}
 	}
-	p.fetching.Store(true)
-	defer p.fetching.Store(false)
-	if item, err = next(ctx); err != nil {
-		p.release()
-	}
-	return item, err
 }
 
 // acquire waits for a free slot and acquires it. It returns false if ctx ends first. If ctx has

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -20,7 +21,8 @@ type Stepper struct {
 	x       execution
 	label   string // of the goroutines that run code
 	past    []history.Event
-	resumed bool // the next generation to run is in memory
+	resumed bool            // the next generation to run is in memory
+	results []history.Event // of steps that have ended
 }
 
 // GenerationRun describes what one generation did in an episode.
@@ -59,7 +61,8 @@ func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem
 	if s.resumed {
 		past = nil
 	}
-	cp, lost, err := s.x.runMessages(functions, item.Instance, past, item.Messages)
+	cp, lost, err := s.x.runMessages(functions, item.Instance, past, item.Messages, s.results)
+	s.results = nil
 	if _, ok := errors.AsType[*StallError](err); ok {
 		s.x.live = nil
 	}
@@ -77,6 +80,12 @@ func (s *Stepper) ran(past, fresh []history.Event, outcome replay.Outcome) {
 		s.OnGeneration(GenerationRun{Start: s.x.start, Code: s.x.code, Past: past, Fresh: fresh, Outcome: outcome})
 	}
 }
+
+// NewSteps returns the steps that the last episode decided. The caller runs them with [RunStep].
+func (s *Stepper) NewSteps() []*replay.RunStep { return s.x.newSteps }
+
+// AddResult makes the next episode record the result of a step.
+func (s *Stepper) AddResult(record []history.Event) { s.results = append(s.results, record...) }
 
 // Instance returns the execution that ran last or runs next.
 func (s *Stepper) Instance() history.OrchestrationInstance {
@@ -123,4 +132,30 @@ func IsUnknownFunction(err error) bool {
 func RunActivity(ctx context.Context, fn func(context.Context, *string) (*string, error), w *provider.ActivityWorkItem, now func() time.Time) history.Event {
 	r := invoke(withActivityInfo(ctx, w), fn, w.Task.Input)
 	return r.event(w.Task.EventID, now())
+}
+
+// RunStep runs a step on the caller's goroutine and returns the events that record its result, with
+// the time of the step's end. F replaces the step's function unless it is nil.
+func RunStep(ctx context.Context, step *replay.RunStep, f StepFunc, instance history.OrchestrationInstance, now func() time.Time) []history.Event {
+	if f == nil {
+		f = step.Func.(StepFunc)
+	}
+	r := invokeStep(withStepInfo(ctx, step, instance), f)
+	return stepResult{startedStep{step, scheduledStep(step)}, r, now()}.record()
+}
+
+type pauseKey struct{}
+
+// WithPause returns a context whose steps call f instead of pausing between attempts in memory.
+func WithPause(ctx context.Context, f func(time.Duration)) context.Context {
+	return context.WithValue(ctx, pauseKey{}, f)
+}
+
+// PauseStep pauses between two attempts at a step. It returns false if ctx has ended.
+func PauseStep(ctx context.Context, d time.Duration) bool {
+	if f, ok := ctx.Value(pauseKey{}).(func(time.Duration)); ok {
+		f(d)
+		return ctx.Err() == nil
+	}
+	return pause.For(ctx, d)
 }

@@ -18,6 +18,7 @@ import (
 // The kinds of waits.
 const (
 	Activity         = "activity"
+	Step             = "step"
 	SubOrchestration = "subOrchestration"
 	Timer            = "timer"
 	Event            = "event"
@@ -93,7 +94,11 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 		all = append(all, w)
 	}
 	for _, f := range x.IncompleteFutures() {
-		if w, scheduled := open[f.ID()]; scheduled {
+		w, scheduled := open[f.ID()]
+		if step := x.UnrecordedStep(f.ID()); step != nil {
+			w, scheduled = Wait{Kind: Step, Name: step.Name, Task: step.ID, Since: step.DecidedAt}, true
+		}
+		if scheduled {
 			add(f, w)
 		}
 	}
@@ -218,6 +223,11 @@ func incompleteTasks(events []history.Event) map[int]Wait {
 			}
 		case *history.ExecutionResumed:
 			maps.DeleteFunc(open, func(_ int, w Wait) bool { return w.IsOutcomeStored })
+		}
+		if id, ok := history.StepStartOf(e); ok {
+			w := open[id]
+			w.Kind = Step
+			open[id] = w
 		}
 		if completed, ok := history.Completes(e); ok {
 			complete(completed)

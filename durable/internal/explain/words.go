@@ -20,6 +20,8 @@ func Action(a replay.Action) string {
 		return "nothing"
 	case *replay.ScheduleTask:
 		return fmt.Sprintf("activity %s with input %s", a.Name, Payload(a.Input))
+	case *replay.RunStep:
+		return "step " + a.Name
 	case *replay.CreateTimer:
 		return "timer until " + Time(a.FireAt)
 	case *replay.CreateSubOrchestration:

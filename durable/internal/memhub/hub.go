@@ -99,10 +99,7 @@ func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 		at = start.ScheduledStart
 	}
 	i := h.instance(m.Target.InstanceID)
-	if !i.inWithMail {
-		i.inWithMail = true
-		h.withMail = append(h.withMail, i)
-	}
+	h.enlist(i)
 	i.mail = append(i.mail, h.message(m, at))
 	if i.mail[len(i.mail)-1].endsPause() {
 		i.endPause(at)
@@ -111,6 +108,14 @@ func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 		i.mail = append(i.mail, h.message(m, at))
 	}
 	h.notify()
+}
+
+// enlist records that an instance may have messages.
+func (h *Hub) enlist(i *instance) {
+	if !i.inWithMail {
+		i.inWithMail = true
+		h.withMail = append(h.withMail, i)
+	}
 }
 
 func (h *Hub) message(m provider.TaskMessage, at time.Time) *message {

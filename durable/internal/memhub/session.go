@@ -74,17 +74,38 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if !cp.SendLast {
 		s.write(cp)
 	}
-	taken := make(map[*message]bool, len(s.inFlight))
-	for _, m := range s.inFlight {
-		taken[m] = true
-	}
-	s.i.mail = remove(s.i.mail, func(m *message) bool { return taken[m] })
-	s.inFlight = nil
+	s.consume(cp)
 	h.log = append(h.log, Commit{At: h.Now(), Checkpoint: *cp})
 	if h.happens(CommitReplyLost) {
 		return ErrInjected
 	}
 	return nil
+}
+
+// consume deletes the messages in flight. While steps run, one that wakes the instance stays in
+// flight.
+func (s *session) consume(cp *provider.Checkpoint) {
+	h := s.worker.hub
+	var wake *message
+	taken := make(map[*message]bool, len(s.inFlight))
+	for _, m := range s.inFlight {
+		if cp.StepsRunning && m.WakesSteps() && m.Target == cp.Instance {
+			wake = m
+			continue
+		}
+		taken[m] = true
+	}
+	s.i.mail = remove(s.i.mail, func(m *message) bool { return taken[m] })
+	s.inFlight = nil
+	if cp.StepsRunning && wake == nil {
+		wake = h.message(provider.WakeSteps(cp.Instance, h.Now()), h.Now())
+		wake.inFlight = true
+		s.i.mail = append(s.i.mail, wake)
+		h.enlist(s.i)
+	}
+	if wake != nil {
+		s.inFlight = append(s.inFlight, wake)
+	}
 }
 
 // write appends the events of cp to the history and updates the state.

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -72,8 +73,8 @@ func (c *commit) apply(t *txn) error {
 		return err
 	}
 	c.number, c.execution, c.next, c.ended = c.s.number, c.s.execution, c.s.next, false
-	for _, m := range c.s.uncommitted() {
-		t.consume(m)
+	if err := c.consume(t); err != nil {
+		return err
 	}
 	if len(c.cp.NewEvents) > 0 {
 		if err := c.advance(t, r); err != nil {
@@ -96,6 +97,29 @@ func (c *commit) apply(t *txn) error {
 	}
 	t.AfterCommit(c.s.committed)
 	return nil
+}
+
+// consume deletes the messages in flight. While steps run, one that wakes the instance stays in
+// flight.
+func (c *commit) consume(t *txn) error {
+	wakes := false
+	for _, m := range c.s.uncommitted() {
+		if c.cp.StepsRunning && m.kind == history.TypeGenericEvent && m.target == c.cp.Instance {
+			msg, err := m.load(t.tables)
+			if err != nil {
+				return err
+			}
+			if msg.WakesSteps() {
+				wakes = true
+				continue
+			}
+		}
+		t.consume(m)
+	}
+	if !c.cp.StepsRunning || wakes {
+		return nil
+	}
+	return t.addInFlight(c.s, provider.WakeSteps(c.cp.Instance, time.Now()))
 }
 
 // check returns the instance's row, or nil for a new instance. It returns

@@ -33,7 +33,10 @@ type session struct {
 	over     bool // abandoned or released
 }
 
-var _ provider.Session = (*session)(nil)
+var (
+	_ provider.Session = (*session)(nil)
+	_ provider.Holder  = (*session)(nil)
+)
 
 // open returns the session's work item, or nil if no message can be dispatched.
 func (s *session) open() (*provider.OrchestrationWorkItem, error) {
@@ -168,6 +171,20 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	}
 	s.number, s.execution, s.next = c.number, c.execution, c.next
 	return nil
+}
+
+// Holds implements [provider.Holder].
+func (s *session) Holds() bool {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return !s.revoked && !s.over && s.p.serves() && s.p.cfg.Readable() == nil
+}
+
+// Leaves implements [provider.Holder].
+func (s *session) Leaves() (left time.Duration, ok bool) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return time.Until(s.p.revokes), s.p.drained != nil || s.revoked
 }
 
 // uncommitted returns the messages in flight.

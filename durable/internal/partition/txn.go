@@ -71,6 +71,25 @@ func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
 	t.AfterCommit(func() { t.p.deliver(m) })
 }
 
+// addInFlight stores a message that is delivered when the session releases or loses the instance.
+func (t *txn) addInFlight(s *session, msg provider.TaskMessage) error {
+	record, err := encodeMessage(msg)
+	if err != nil {
+		return logstore.Refuse(err)
+	}
+	m := t.newMessage(record, msg)
+	t.Put(messagesTable, logstore.NumberKey(m.number), record)
+	t.AfterCommit(func() {
+		if s.revoked || s.over {
+			t.p.deliver(m)
+			return
+		}
+		m.inFlight = true
+		s.inFlight = append(s.inFlight, m)
+	})
+	return nil
+}
+
 // addTimer stores a message for delivery when it is due.
 func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 	m := t.newMessage(record, msg)

@@ -37,6 +37,7 @@ type work struct {
 	running bool          // Run runs
 	ended   func() error  // Err of the context of Run
 	drained chan struct{} // non-nil while Run waits for work in flight
+	revokes time.Time     // the end of that wait
 	closed  bool
 }
 
@@ -155,7 +156,7 @@ func (w *work) watchClock(ctx context.Context) {
 func (w *work) drain() {
 	w.mu.Lock()
 	drained := make(chan struct{}, 1)
-	w.drained = drained
+	w.drained, w.revokes = drained, time.Now().Add(w.cfg.DrainTimeout)
 	for s := range w.sessions {
 		notify(s.changed) // Next returns
 	}

@@ -20,6 +20,23 @@ type ScheduleTask struct {
 	Tags    map[string]string
 }
 
+// RunStep runs a step in the process that holds the instance. The history records it when it
+// has ended, as an activity that was scheduled and completed at once.
+type RunStep struct {
+	ID      int
+	Name    string
+	Version string
+	// DecidedAt is the time of the episode that decided the step.
+	DecidedAt time.Time
+	// First is the ID of the first attempt at the step. Attempt is the number of this attempt,
+	// from 1.
+	First, Attempt int
+	// AtMostOnce records the step before it runs.
+	AtMostOnce bool
+	// Func is the step's function. Its type is defined by the package that runs steps.
+	Func any
+}
+
 // CreateTimer wakes the orchestrator at FireAt.
 type CreateTimer struct {
 	ID     int
@@ -64,6 +81,9 @@ type Complete struct {
 
 // ActionID returns a.ID.
 func (a *ScheduleTask) ActionID() int { return a.ID }
+
+// ActionID returns a.ID.
+func (a *RunStep) ActionID() int { return a.ID }
 
 // ActionID returns a.ID.
 func (a *CreateTimer) ActionID() int { return a.ID }

@@ -12,6 +12,8 @@ type actions struct {
 	pending []Action // from head on, in order of their numbers; nil where an action was removed
 	head    int
 	stacks  map[int][]uintptr // of the code that made each pending decision; only if the execution is traced
+	// steps holds the steps that were passed to the caller, by number. No event records them yet.
+	steps map[int]*RunStep
 }
 
 // add assigns the next number to a, stores it in *id, and makes a pending.
@@ -72,14 +74,68 @@ func (s *actions) clear() {
 	clear(s.stacks)
 }
 
-// take returns all pending actions and clears the list.
-func (s *actions) take() []Action {
-	taken := slices.DeleteFunc(s.pending[s.head:], func(a Action) bool { return a == nil })
-	s.clear()
-	if len(taken) == 0 {
-		return nil
+// take returns all pending actions and clears the list. Actions to record and steps to run are
+// separate lists; a step that runs at most once is in both. The other steps stay unrecorded.
+func (s *actions) take() (record []Action, run []*RunStep) {
+	for _, a := range s.pending[s.head:] {
+		step, isStep := a.(*RunStep)
+		if isStep {
+			run = append(run, step)
+		}
+		switch {
+		case a == nil:
+		case !isStep || step.AtMostOnce:
+			record = append(record, a)
+		default:
+			if s.steps == nil {
+				s.steps = make(map[int]*RunStep)
+			}
+			s.steps[step.ID] = step
+		}
 	}
-	return taken
+	s.clear()
+	return record, run
+}
+
+// unrecordedStep returns the unrecorded step with the given number, or nil.
+func (s *actions) unrecordedStep(id int) Action {
+	if step := s.steps[id]; step != nil {
+		return step
+	}
+	return nil
+}
+
+// UnrecordedStep returns the step with the given number that the code has decided and that no event
+// records, or nil. It finds a step whose start waits for the end of a suspension, too.
+func (s *actions) UnrecordedStep(id int) *RunStep {
+	a := s.unrecordedStep(id)
+	if i := s.find(id); i >= 0 {
+		a = s.pending[i]
+	}
+	step, _ := a.(*RunStep)
+	return step
+}
+
+// HasUnrecordedSteps reports whether the code has decided steps that no event records.
+func (s *actions) HasUnrecordedSteps() bool {
+	return len(s.steps) > 0 || slices.ContainsFunc(s.pending[s.head:], func(a Action) bool {
+		step, isStep := a.(*RunStep)
+		return isStep && !step.AtMostOnce
+	})
+}
+
+// RunStep decides a step with the version of the instance, and ties f to its result. It sets
+// a.ID, a.Version, a.DecidedAt and, for a first attempt, a.First.
+func (s *actions) RunStep(f *Future, a *RunStep) {
+	s.x.check("Step")
+	s.x.checkLimit()
+	a.Version, a.DecidedAt = s.x.version(), s.x.now
+	s.add(a, &a.ID)
+	if a.Attempt == 1 {
+		a.First = a.ID
+	}
+	s.x.track(f, a.ID, taskKind, a.Name)
+	f.isStep = true
 }
 
 // ScheduleTask schedules an activity with the version of the instance, and ties f to its

@@ -38,6 +38,7 @@ type Execution struct {
 	status      *string
 	finished    int // number of completed futures; gives each its order
 	historySize historySize
+	readsTime   bool // see [Outcome]
 
 	heldBack []history.Event // received while suspended
 	complete *Complete       // how the execution ends; nil while it runs
@@ -90,8 +91,15 @@ func (x *Execution) ParkedStacks() [][]uintptr { return x.group.ParkedStacks() }
 
 // An Outcome is the result of an episode.
 type Outcome struct {
-	// Actions are the new actions, in program order. A *Complete is the last.
+	// Actions are the new actions to record, in program order. A *Complete is the last.
 	Actions []Action
+	// Steps are the steps to run, in program order. Unless Actions has them too, they are
+	// recorded when they have ended: the events of a later episode have their TaskScheduled
+	// directly before the completion. After a replay, Steps has all unrecorded steps.
+	Steps []*RunStep
+	// ReadsTime is set if the code has read the time of the episode or a UUID. A repetition of
+	// the episode would decide otherwise.
+	ReadsTime bool
 	// CustomStatus is the last status set in any episode, as JSON text; nil if none was set.
 	CustomStatus *string
 	// Aliases are answers of entities under other names than the recorded requests expect.
@@ -116,7 +124,7 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 		x.handle(e)
 	}
 	x.endOfPast()
-	x.replaying = false
+	x.replaying, x.readsTime = false, false
 	for _, e := range fresh {
 		x.handle(e)
 	}
@@ -130,8 +138,8 @@ func (x *Execution) outcome() Outcome {
 	if x.failure != nil && x.complete == nil && !x.over {
 		x.finish(history.Failed, x.failure)
 	}
-	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases, Patched: x.patches.takeMarkers()}
-	x.entities.aliases = nil
+	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases, Patched: x.patches.takeMarkers(), ReadsTime: x.readsTime}
+	x.entities.aliases, x.readsTime = nil, false
 	switch {
 	case x.over, x.deferredEnd:
 	case x.complete != nil:
@@ -145,13 +153,13 @@ func (x *Execution) outcome() Outcome {
 			}
 			x.complete.Suspended = x.pendingSuspend
 		}
-		o.Actions = x.actions.take()
+		o.Actions, _ = x.actions.take()
 	case x.suspended:
 		// The instance starts nothing new until it is resumed
 		// (DurableTask.Core/TaskOrchestrationContext.cs, HandleExecutionSuspendedEvent). The
 		// actions stay pending, also in every replay.
 	default:
-		o.Actions = x.actions.take()
+		o.Actions, o.Steps = x.actions.take()
 		clear(x.entities.pending)
 	}
 	return o
@@ -181,6 +189,12 @@ func (x *Execution) version() string {
 
 // Now returns the time of the current episode.
 func (x *Execution) Now() time.Time { return x.now }
+
+// ReadTime returns the time of the current episode to the orchestrator's code; see [Outcome].
+func (x *Execution) ReadTime() time.Time {
+	x.readsTime = true
+	return x.now
+}
 
 // IsReplaying reports whether the current event is from the history.
 func (x *Execution) IsReplaying() bool { return x.replaying }

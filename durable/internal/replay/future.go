@@ -20,6 +20,8 @@ type Future struct {
 	event history.Event // the event that completed it; nil for a branch
 	order int           // position among completed futures, from 1; 0 while not complete
 
+	isStep bool // the task is a step
+
 	first      waiter
 	more       []waiter // waiters after first, oldest first
 	collectors []collection
@@ -129,6 +131,9 @@ func (f *Future) Ready() bool {
 func (f *Future) String() string {
 	switch f.kind {
 	case taskKind:
+		if f.isStep {
+			return "step " + f.name
+		}
 		return "activity " + f.name
 	case childKind:
 		return "sub-orchestration " + f.name

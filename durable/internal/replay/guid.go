@@ -67,6 +67,7 @@ func (g *guids) NewGUID() GUID {
 	}
 	g.returned++
 	g.made++
+	g.x.readsTime = true
 	return g.guid(n)
 }
 

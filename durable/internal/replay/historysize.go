@@ -17,7 +17,7 @@ const eventSize = 128
 
 // add counts e if it is an event that arrived. The records that a rewind removed belong to
 // actions, which are counted when the code repeats the decisions. Markers of changes are
-// counted when the code asks for them.
+// counted when the code asks for them, and markers of steps are not counted.
 func (v *historySize) add(e history.Event) {
 	switch e := e.(type) {
 	case *history.OrchestratorStarted:
@@ -39,7 +39,8 @@ func (v *historySize) add(e history.Event) {
 	case *history.ExecutionStarted:
 		v.size += len(e.Name) + length(e.Input)
 	case *history.GenericEvent:
-		if _, marker := history.PatchOf(e); marker || e.EventID >= 0 {
+		_, patch := history.PatchOf(e)
+		if _, start := history.StepStartOf(e); patch || start || e.EventID >= 0 {
 			return
 		}
 	}

@@ -113,17 +113,23 @@ func (r *recorded) match(e history.Event) {
 		}
 		return
 	}
-	i := r.x.actions.find(id)
-	if i < 0 {
+	i, a := r.x.actions.find(id), r.x.unrecordedStep(id)
+	if i >= 0 {
+		a = r.x.actions.pending[i]
+	}
+	if a == nil {
 		r.diverge(&NonDeterminismError{
 			ActionID: id, Recorded: named(k, name),
 			text: scheduled(id, k, name, version) + "but the current replay execution hasn't (yet?) scheduled this task." + wasChanged,
 		})
 		return
 	}
-	gotKind, gotName := describeAction(r.x.actions.pending[i])
+	gotKind, gotName := describeAction(a)
 	if gotKind == k && strings.EqualFold(gotName, name) {
-		r.x.actions.remove(i)
+		if i >= 0 {
+			r.x.actions.remove(i)
+		}
+		delete(r.x.actions.steps, id)
 		if e, ok := e.(*history.EventSent); ok {
 			r.x.matchRecorded(e)
 		}
@@ -149,6 +155,8 @@ func (r *recorded) match(e history.Event) {
 //     writes two after a continue-as-new.
 //  3. While an instance is suspended, its actions wait.
 //  4. A rewind removes the records of failed tasks, so that they run again.
+//  5. If steps are unrecorded at the end of an episode, its OrchestratorCompleted is marked as played.
+//     The check follows the next one that is not marked.
 func (r *recorded) endOfEpisode() {
 	if !r.x.replaying || !r.closed {
 		return
@@ -245,6 +253,8 @@ func describeEvent(e history.Event) (k kind, name, version string) {
 func describeAction(a Action) (k kind, name string) {
 	switch a := a.(type) {
 	case *ScheduleTask:
+		return taskKind, a.Name
+	case *RunStep: // a recorded step is an activity
 		return taskKind, a.Name
 	case *CreateSubOrchestration:
 		return childKind, a.Name

@@ -17,6 +17,8 @@ type Guard interface {
 	UsageError(sentence string) error
 	// RecordMisuse records err, the misuse of a goroutine that the orchestrator started.
 	RecordMisuse(err error)
+	// InStep reports whether the caller runs on the goroutine of a step.
+	InStep() bool
 	// FirstMisuse returns the error that the execution fails with, or nil if no misuse was
 	// recorded.
 	FirstMisuse() error
@@ -61,12 +63,16 @@ func (u *usage) check(call string) {
 //
 // On a goroutine that the orchestrator started, a panic would end the process, and again in
 // every replay. checkPlace ends such a goroutine instead. It records the call with the guard,
-// and the execution fails.
+// and the execution fails. On the goroutine of a step, a panic fails the step.
 func (u *usage) checkPlace(call string) {
 	if u.x.group.Inside() && !u.x.group.IsClosing() {
 		return
 	}
 	inside := coro.InRoutine()
+	if !inside && u.guard != nil && u.guard.InStep() {
+		panic(u.misuse("durable: " + call + " was called inside a step; a step runs apart from its orchestrator: " +
+			"return a value from the step, and make durable calls in the orchestrator"))
+	}
 	sentence := "durable: " + call + " was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
 		"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
 	if inside && u.x.group.IsClosing() {

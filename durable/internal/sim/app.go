@@ -28,7 +28,11 @@ type App struct {
 	// episode. The code then sees its start as a replay.
 	BegunByOthers bool
 
-	received func(Receipt) // receives the receipts of ledgers; see Registry
+	// Inline, if not zero, makes some tasks durable steps instead of activities.
+	Inline uint64
+
+	received func(Receipt)                                           // receives the receipts of ledgers; see Registry
+	perform  func(context.Context, Task, inlineKind) (string, error) // runs the tasks; see Registry
 }
 
 // Program is the sequence of steps of an orchestrator. The orchestrator folds the results of its steps into
@@ -254,14 +258,32 @@ func (a *App) padded(text string) string {
 	return text
 }
 
-// Registry returns the functions of the app. perform runs its activities. Every entity operation calls take.
-// received is called with every receipt of a ledger.
+// inlineKind says how a task runs.
+type inlineKind int
+
+const (
+	asActivity inlineKind = iota
+	asStep
+	asOnce // a step that runs at most once
+)
+
+// inlineKind returns how the task with a key runs.
+func (a *App) inlineKind(key string) inlineKind {
+	if a.Inline == 0 {
+		return asActivity
+	}
+	return []inlineKind{asActivity, asStep, asStep, asOnce}[mix(a.Inline, key)%4]
+}
+
+// Registry returns the functions of the app. perform runs its activities and steps. Every entity operation
+// calls take. received is called with every receipt of a ledger.
 func (a *App) Registry(
-	perform func(context.Context, Task) (string, error), take func(context.Context, Order) error, received func(Receipt),
+	perform func(context.Context, Task, inlineKind) (string, error), take func(context.Context, Order) error, received func(Receipt),
 ) *durable.Registry {
 	run := *a
-	run.received = received
-	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", perform), ledgers(take))
+	run.received, run.perform = received, perform
+	activity := func(ctx context.Context, t Task) (string, error) { return perform(ctx, t, asActivity) }
+	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", activity), ledgers(take))
 }
 
 // run is the app's orchestrator.

@@ -12,7 +12,7 @@ import (
 func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 	begun, ended := map[int]history.EventType{}, map[int]int{}
 	completions, brackets := 0, 0
-	for _, e := range past {
+	for i, e := range past {
 		switch e := e.(type) {
 		case *history.TaskScheduled, *history.SubOrchestrationInstanceCreated, *history.TimerCreated:
 			id := e.Head().EventID
@@ -25,7 +25,9 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 		case *history.OrchestratorStarted:
 			brackets++
 		case *history.OrchestratorCompleted:
-			brackets--
+			if i+1 == len(past) || past[i+1].Type() == history.TypeOrchestratorStarted {
+				brackets--
+			}
 		}
 		if id, ok := history.Completes(e); ok {
 			ended[id]++
@@ -37,7 +39,7 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 	if completions == 0 && !(terminated && len(past) == 0) { // terminated before its first episode
 		faults = append(faults, "the history has no end")
 	}
-	if brackets > 0 || brackets < -1 { // as in .NET, continue-as-new completes one more episode
+	if brackets != 0 {
 		faults = append(faults, fmt.Sprintf("the number of started episodes minus completed episodes is %d", brackets))
 	}
 	faults = append(faults, checkTerminatedFirst(past)...)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,6 +77,11 @@ func (t Task) Result() string {
 	return "done " + t.Key
 }
 
+// unmarked replaces the result of a task with a marked key by the result of the original task.
+func (t Task) unmarked(result string, err error) (string, error) {
+	return strings.Replace(result, t.Key, strings.TrimSuffix(t.Key, "'"), 1), err
+}
+
 // fold adds a result to a sum.
 func fold(sum uint64, result string) uint64 {
 	for _, b := range []byte(result) {
@@ -103,13 +109,13 @@ func (x *execution) step(i int, s Step) (string, error) {
 	ctx := x.ctx
 	switch s.Kind {
 	case CallStep, BigStep:
-		return work.Call(ctx, x.task(i, 0)).Await()
+		return x.work(x.task(i, 0)).Await()
 	case FailStep, RetryStep:
 		return x.fail(i, s.Kind == RetryStep)
 	case FanOutStep:
 		tasks := make([]*durable.Task[string], s.Count)
 		for n := range tasks {
-			tasks[n] = work.Call(ctx, x.task(i, n))
+			tasks[n] = x.work(x.task(i, n))
 		}
 		results, err := durable.AwaitAll(ctx, tasks...)
 		return strings.Join(results, ","), err
@@ -139,14 +145,42 @@ func (x *execution) step(i int, s Step) (string, error) {
 	return "", fmt.Errorf("%d is not a valid kind of step", s.Kind)
 }
 
+// work runs a task as an activity or a durable step.
+func (x *execution) work(t Task) *durable.Task[string] { return x.retried(t, nil) }
+
+// retried is work with a retry policy, unless that is nil.
+func (x *execution) retried(t Task, policy *durable.RetryPolicy) *durable.Task[string] {
+	kind := x.app.inlineKind(t.Key)
+	perform := func(ctx context.Context) (string, error) { return x.app.perform(ctx, t, kind) }
+	switch {
+	case kind == asActivity && policy == nil:
+		return work.Call(x.ctx, t)
+	case kind == asActivity:
+		return work.Call(x.ctx, t, *policy)
+	case kind == asStep && policy == nil:
+		return durable.Step(x.ctx, "Work", perform)
+	case kind == asStep:
+		return durable.Step(x.ctx, "Work", perform, *policy)
+	}
+	once := durable.Step(x.ctx, "Once", perform, durable.AtMostOnce)
+	return durable.Go(x.ctx, func() (string, error) {
+		result, err := once.Await()
+		if errors.Is(err, durable.ErrOutcomeUnknown) {
+			t.Key += "'"
+			return t.unmarked(durable.Step(x.ctx, "Work", func(ctx context.Context) (string, error) { return x.app.perform(ctx, t, asStep) }).Await())
+		}
+		return result, err
+	})
+}
+
 func (x *execution) fail(i int, retry bool) (string, error) {
 	t := x.task(i, 0)
 	t.Fails = true
-	var opts []durable.ActivityOption
+	var policy *durable.RetryPolicy
 	if retry {
-		opts = append(opts, durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, Coefficient: 2})
+		policy = &durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, Coefficient: 2}
 	}
-	_, err := work.Call(x.ctx, t, opts...).Await()
+	_, err := x.retried(t, policy).Await()
 	if failed, ok := errors.AsType[*durable.TaskFailedError](err); !ok || !strings.Contains(failed.Error(), t.Key) {
 		return "", errors.Join(fmt.Errorf("activity %s did not fail with the expected error", t.Key), err)
 	}
@@ -200,11 +234,11 @@ func (x *execution) branches(i int) (string, error) {
 			if err := x.patched(); err != nil {
 				return "", err
 			}
-			a, err := work.Call(x.ctx, x.task(i, first)).Await()
+			a, err := x.work(x.task(i, first)).Await()
 			if err != nil {
 				return "", err
 			}
-			b, err := work.Call(x.ctx, x.task(i, first+1)).Await()
+			b, err := x.work(x.task(i, first+1)).Await()
 			return a + b, err
 		})
 	}

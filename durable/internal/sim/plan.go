@@ -119,6 +119,17 @@ func (p *Plan) repeated() *Plan {
 	return p
 }
 
+// NewStepPlan is [NewRepeatedPlan], or [NewCallerPlan] for every third seed, with durable steps in place of
+// some activities.
+func NewStepPlan(seed uint64) *Plan {
+	p := NewRepeatedPlan(seed)
+	if seed%3 == 0 {
+		p = NewCallerPlan(seed)
+	}
+	p.App.Inline = mix(seed, "inline") | 1
+	return p
+}
+
 // NewStrangePlan is [NewRepeatedPlan] with undecodable messages in the queues.
 func NewStrangePlan(seed uint64) *Plan {
 	p := NewRepeatedPlan(seed)

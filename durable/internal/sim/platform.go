@@ -61,7 +61,11 @@ type Process interface {
 }
 
 // ActivityRun is one run of an activity. At is the time since the start of the simulation.
+//
+// IsStep is set for a run of a durable step.
 type ActivityRun struct {
+	IsStep bool
+
 	InstanceID string
 	TaskID     int
 	Key        string

@@ -50,6 +50,7 @@ type simulation struct {
 	operations int                             // number of started ledger operations
 	receipts   map[orderKey]map[string]Receipt // of ledgers, by order and ledger
 	bids       []*bid
+	steps      stepRuns
 	uncertain  map[string][]int // by stream, the events with a failed attempt that may have been stored
 	open       map[int]bool     // workers with a process, or about to start one
 	moving     bool             // the hub is about to be copied; no worker may start
@@ -163,7 +164,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 // terminated before the episode is repeated, these runs belong to no history. s.mu must be held.
 func (s *simulation) countedRuns() []ActivityRun {
 	return slices.DeleteFunc(slices.Clone(s.runs), func(r ActivityRun) bool {
-		return slices.ContainsFunc(s.plan.Restarts, func(again Restart) bool { return again.ID == r.InstanceID }) ||
+		return r.IsStep || slices.ContainsFunc(s.plan.Restarts, func(again Restart) bool { return again.ID == r.InstanceID }) ||
 			slices.ContainsFunc(s.plan.App.Instances, func(in Instance) bool { return in.ID == r.InstanceID && in.Terminated > 0 })
 	})
 }
@@ -280,14 +281,20 @@ func (s *simulation) disturb(d Disturbance) {
 }
 
 // perform returns the activity function for a process.
-func (s *simulation) perform(p Process, worker string) func(context.Context, Task) (string, error) {
-	return func(ctx context.Context, t Task) (string, error) {
+func (s *simulation) perform(p Process, worker string) func(context.Context, Task, inlineKind) (string, error) {
+	return func(ctx context.Context, t Task, kind inlineKind) (string, error) {
 		if isDead(p) {
 			<-ctx.Done() // a dead process does nothing
 			return "", ctx.Err()
 		}
 		info, _ := durable.ActivityInfoFrom(ctx)
-		ended := s.beginRun(p, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker})
+		if kind != asActivity {
+			status, err := s.platform.Status(string(info.InstanceID))
+			s.mu.Lock()
+			s.faults = append(s.faults, s.steps.check(t, kind, info, err == nil && status.IsTerminal(), wasFrozen(p))...)
+			s.mu.Unlock()
+		}
+		ended := s.beginRun(p, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker, IsStep: kind != asActivity})
 		pause.For(ctx, s.duration(t))
 		ended()
 		switch {

@@ -127,6 +127,7 @@ var simulations = []struct {
 	{"repeatedentities", sim.NewRepeatedEntityPlan, storedHubs},
 	{"signalers", sim.NewSignalerPlan, allHubs},
 	{"insiders", sim.NewInsiderPlan, storedHubs},
+	{"steps", sim.NewStepPlan, allHubs},
 	{"moved", sim.NewMovedPlan, []string{"moving"}},
 }
 

@@ -14,6 +14,7 @@ type Instance struct {
 	tracer   *Tracer
 	start    *history.ExecutionStarted
 	rootSpan *rootSpan             // nil if the orchestration is not traced
+	stamped  *rootSpan             // of the last checkpoint that was stamped
 	open     map[int]history.Event // scheduled and not completed, by event ID
 }
 
@@ -68,6 +69,7 @@ func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 			}
 		}
 	}
+	i.stamped = b
 	if b != nil {
 		i.stampEvents(cp, start, b, now)
 		stampRequests(cp, b, now)
@@ -84,8 +86,20 @@ func lineage(t *history.TraceContext) *history.TraceContext {
 	return &history.TraceContext{TraceParent: t.TraceParent, TraceState: t.TraceState}
 }
 
-// stampTask gives an activity its parent: a span from here to its completion.
+// StampStep gives a step that starts its parent, before the checkpoint that records the step. Call it
+// after the checkpoint that decided the step was stamped.
+func (i *Instance) StampStep(e *history.TaskScheduled) {
+	if i != nil && i.stamped != nil {
+		e.ParentTraceContext = encode(i.stamped.span.WithSpanID(newSpanID()))
+	}
+}
+
+// stampTask gives an activity its parent: a span from here to its completion. A recorded step has its
+// parent.
 func stampTask(cp *provider.Checkpoint, e *history.TaskScheduled, b *rootSpan) history.Event {
+	if e.ParentTraceContext != nil {
+		return e
+	}
 	c := encode(b.span.WithSpanID(newSpanID()))
 	for n, m := range cp.Activities {
 		if sent, ok := m.Event.(*history.TaskScheduled); ok && sent.EventID == e.EventID {

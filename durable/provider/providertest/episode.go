@@ -123,6 +123,12 @@ func (e *episode) continueAsNew(executionID string, input *string) *episode {
 	return e
 }
 
+// withSteps makes the checkpoint one that leaves steps running.
+func (e *episode) withSteps() *episode {
+	e.checkpoint().StepsRunning = true
+	return e
+}
+
 // custom sets the custom status.
 func (e *episode) custom(status *string) *episode {
 	e.checkpoint().CustomStatus = status
@@ -132,7 +138,9 @@ func (e *episode) custom(status *string) *episode {
 // tryCommit adds an OrchestratorCompleted and commits the checkpoint.
 func (e *episode) tryCommit(ctx context.Context) error {
 	cp := e.checkpoint()
-	cp.NewEvents = append(cp.NewEvents, &history.OrchestratorCompleted{Header: history.NewHeader(now())})
+	closing := &history.OrchestratorCompleted{Header: history.NewHeader(now())}
+	closing.IsPlayed = cp.StepsRunning // the engine does so if steps are unrecorded
+	cp.NewEvents = append(cp.NewEvents, closing)
 	err := e.item.Session.Commit(ctx, cp)
 	if err == nil {
 		e.committed()

@@ -142,6 +142,29 @@ func (w *world) tryNext(id string) *episode {
 	return e
 }
 
+// woken returns the next work item, which must contain nothing but a wake-up of the given instance.
+func (w *world) woken(id string) *episode {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	item, err := w.p.NextOrchestration(ctx)
+	if err != nil {
+		w.Fatalf("instance %q was not woken: %v", id, err)
+	}
+	e := w.check(item)
+	if item.Instance.InstanceID != id {
+		w.Fatalf("instance %q was dispatched, want %q", item.Instance.InstanceID, id)
+	}
+	for _, m := range item.Messages {
+		start, isStart := m.Event.(*history.ExecutionStarted)
+		if !m.WakesSteps() && (!isStart || start.Instance != item.Instance) {
+			w.Errorf("%q was dispatched with more than a wake-up: %s", id, describe(item.Messages))
+		}
+	}
+	e.fresh = nil // the engine records no wake-up
+	return e
+}
+
 // quiet fails the test if an instance is dispatched within hub.Quiet.
 func (w *world) quiet(why string) {
 	w.Helper()

@@ -31,10 +31,10 @@ func (m whyAPI) why(id durable.InstanceID) operation {
 	}
 }
 
-// markRunning marks the reasons whose activities run in this process.
+// markRunning marks the reasons whose activities and steps run in this process.
 func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
 	for i := range reasons {
-		if r := &reasons[i]; r.Kind == durable.ReasonActivity {
+		if r := &reasons[i]; r.Kind == durable.ReasonActivity || r.Kind == durable.ReasonStep {
 			n := slices.IndexFunc(running, func(a durable.RunningActivity) bool { return a.TaskID == r.TaskID })
 			r.RunsHere = new(n >= 0)
 			if n >= 0 {

@@ -151,13 +151,16 @@ func (a *acceptedEvents) repeats(ev history.Event) bool {
 
 // decideStart decides about a start message (OrchestrationSessionManager.cs,
 // DedupeExecutionStartedMessagesAsync). Unlike .NET, it does not start an execution that was
-// terminated before its start, nor one that is running in any generation.
+// terminated before its start, nor one that is running in any generation. The start of a running
+// execution is delivered if it has steps to run: it wakes the execution after a crash.
 func decideStart(start *history.ExecutionStarted, stored *instances.Instance, m Message) Disposition {
 	switch {
 	case stored.HasContinued(start.Instance.ExecutionID):
 		return continued
 	case stored.Known.Ended != nil:
 		return ended
+	case stored.Known.Started && stored.Known.HasOpenSteps() && strings.EqualFold(start.Instance.ExecutionID, stored.ExecutionID):
+		return deliver
 	case stored.Known.Started && (start.Parent == nil || strings.EqualFold(start.Instance.ExecutionID, stored.ExecutionID)):
 		return duplicate("the execution has started already")
 	}

@@ -102,6 +102,9 @@ type KnownEvents struct {
 	CompletedActions IDSet // actions that have completed
 	open             map[int]openAction
 	raised           map[raisedEvent]bool
+
+	hasUnrecorded bool         // the last episode left steps unrecorded
+	startedSteps  map[int]bool // steps whose start is recorded and whose end is not
 }
 
 // openAction is an activity, a child or a timer without a completion.
@@ -121,7 +124,7 @@ type raisedEvent struct {
 
 // NewKnownEvents returns the summary of an empty history.
 func NewKnownEvents() *KnownEvents {
-	return &KnownEvents{MaxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}}
+	return &KnownEvents{MaxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}, startedSteps: map[int]bool{}}
 }
 
 // IsOfOtherAction reports whether a completion belongs to another action than the open action with the
@@ -166,15 +169,25 @@ func (k *KnownEvents) Add(ev history.Event) {
 		k.Ended = &history.ExecutionCompleted{Header: ev.Header, Status: ev.Status, Result: ev.Result, Failure: ev.Failure}
 	case *history.OrchestratorStarted:
 		k.Episodes++
+	case *history.OrchestratorCompleted:
+		k.hasUnrecorded = ev.IsPlayed
 	default:
+		if id, ok := history.StepStartOf(ev); ok {
+			k.startedSteps[id] = true
+		}
 		if id, ok := history.Completes(ev); ok {
 			k.CompletedActions.Add(id)
 			delete(k.open, id)
+			delete(k.startedSteps, id)
 		} else if key, ok := raisedEventOf(ev); ok {
 			k.raised[key] = true
 		}
 	}
 }
+
+// HasOpenSteps reports whether the last episode left steps unrecorded, or whether the history has
+// the start of a step and not its end.
+func (k *KnownEvents) HasOpenSteps() bool { return k.hasUnrecorded || len(k.startedSteps) > 0 }
 
 // HasRaised reports whether the history contains ev, an event that completes no action. It returns
 // false for all other events.

@@ -1,0 +1,74 @@
+package azurestorage
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Wake-ups
+//
+// While steps of an instance run, no message announces their results. After a crash, another message
+// must wake the instance. The session keeps one hidden until a checkpoint leaves no step: the start of
+// the execution, if a checkpoint of the session has consumed it, or else a message of
+// [provider.WakeSteps], enqueued before the history is written.
+//
+// A start that is delivered in memory wakes the instance while the row is Pending (see
+// [overdueStarts]). It is enqueued before the row changes, usually by its client after
+// [enqueueAfter].
+
+// keepWake selects the message that wakes the instance after a crash, before the checkpoint is
+// written. If no step runs, the previous one becomes one of the consumed messages.
+func (c *commit) keepWake(ctx context.Context) error {
+	if c.wake != nil && (!c.cp.StepsRunning || c.wake.target() != c.cp.Instance) {
+		c.takeWake()
+	}
+	if !c.cp.StepsRunning || c.wake != nil {
+		return nil
+	}
+	if at := slices.IndexFunc(c.current, func(d *delivery) bool { return d.wakes(c.cp.Instance) }); at >= 0 {
+		c.wake = c.current[at]
+		c.current = slices.Delete(slices.Clone(c.current), at, at+1)
+	} else {
+		var err error
+		if c.wake, err = c.enqueueWake(ctx); err != nil {
+			return err
+		}
+	}
+	c.wake.freeRoom()
+	return nil
+}
+
+// wakes reports whether the message, redelivered after a crash, makes a worker run the steps of an
+// execution.
+func (d *delivery) wakes(execution history.OrchestrationInstance) bool {
+	if start, ok := d.event().(*history.ExecutionStarted); ok {
+		return start.Instance == execution
+	}
+	return d.env.Message.WakesSteps() && d.target() == execution
+}
+
+// enqueueWake enqueues a hidden message that wakes the instance, and returns its delivery.
+func (c *commit) enqueueWake(ctx context.Context) (*delivery, error) {
+	held, lock, execution := c.sender.held, c.partition.VisibilityTimeout(), c.cp.Instance
+	msg := provider.WakeSteps(execution, time.Now())
+	out := &outgoing{
+		to: c.partition, duplicates: true, delay: held.stretched(lock),
+		env: &wire.Envelope{Message: &msg, Sender: &execution},
+	}
+	if err := c.sender.prepare(ctx, out); err != nil {
+		return nil, err
+	}
+	_, m, err := c.sender.put(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	d := held.newDelivery(c.partition.queue, m, lock, func() {})
+	d.env, d.claimed = out.env, true
+	held.add(d)
+	return d, nil
+}

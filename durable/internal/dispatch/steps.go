@@ -1,0 +1,346 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A StepFunc is the type of [replay.RunStep]'s Func. It returns the result as JSON text. It may panic.
+type StepFunc func(context.Context) (*string, error)
+
+// The causes that end the context of a step early.
+var (
+	errExecutionOver = errors.New("the orchestration has ended or continued as new")
+	errHandover      = errors.New("another worker takes the orchestration over")
+	errUncommitted   = errors.New("the results of the orchestration's last episode could not be stored")
+)
+
+// errStepGoexit is the failure of a step that called runtime.Goexit.
+var errStepGoexit = errors.New("the step ended its goroutine with runtime.Goexit instead of returning")
+
+const (
+	// deferLimit is the time after which a deferred checkpoint is written.
+	deferLimit = 100 * time.Millisecond
+	// stepGrace is the time for functions that ignore the end of their context, before their
+	// instance is returned to the hub.
+	stepGrace = 5 * time.Second
+	// handoverReserve is the part of a drain that is left for storing results.
+	handoverReserve = time.Second
+	// unlimited is a wait without a limit.
+	unlimited = 365 * 24 * time.Hour
+)
+
+// steps runs the steps of one execution for a session:
+//
+//	decided → queue → running → ended → recorded by the session's next episode
+//
+// A step occupies a slot for activities while its function runs. Before the function starts, steps
+// checks that the session still has its instance. If not, no further step starts; unrecorded steps
+// run again when the instance is delivered again.
+type steps struct {
+	d        *Dispatcher
+	instance history.OrchestrationInstance
+	log      *slog.Logger
+	mayStart func() bool     // the session has its instance
+	ctx      context.Context // of the functions
+	cancel   context.CancelCauseFunc
+	starting sync.WaitGroup // goroutines of startNext
+
+	mu      sync.Mutex // protects the following
+	queue   []startedStep
+	running int
+	ended   []stepResult
+	paused  bool                  // none starts, because the instance is suspended
+	left    bool                  // none starts, because the session leaves its instance
+	aside   *unknownFunctionError // why a step does not start although the session has its instance
+	isBusy  bool                  // startNext runs
+	changed func()                // called after a change; may be nil
+}
+
+// A startedStep is a step with the event that records it.
+type startedStep struct {
+	*replay.RunStep
+	scheduled *history.TaskScheduled
+}
+
+type stepResult struct {
+	startedStep
+	taskResult
+	at time.Time
+}
+
+// record returns the events that record the result.
+func (r stepResult) record() []history.Event {
+	completion := r.event(r.ID, r.at)
+	if r.AtMostOnce { // its start is recorded
+		return []history.Event{completion}
+	}
+	return []history.Event{r.scheduled, completion}
+}
+
+func newSteps(d *Dispatcher, work context.Context, instance history.OrchestrationInstance, log *slog.Logger, mayStart func() bool) *steps {
+	s := &steps{d: d, instance: instance, log: log, mayStart: mayStart}
+	s.ctx, s.cancel = context.WithCancelCause(work)
+	return s
+}
+
+// add adds decided steps, which start as soon as slots are free.
+func (s *steps) add(decided []*replay.RunStep, traced *tracing.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, step := range decided {
+		scheduled := scheduledStep(step)
+		traced.StampStep(scheduled)
+		s.queue = append(s.queue, startedStep{step, scheduled})
+	}
+	s.start()
+}
+
+// pause sets whether the instance is suspended. Running steps continue.
+func (s *steps) pause(suspended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused && !suspended {
+		s.aside = nil // the resumption runs what was set aside
+	}
+	s.paused = suspended
+	s.start()
+}
+
+// start makes a goroutine start the queued steps. s.mu is locked.
+func (s *steps) start() {
+	if s.isBusy || !s.canStart() {
+		return
+	}
+	s.isBusy = true
+	s.starting.Go(func() {
+		for s.startNext() {
+		}
+	})
+}
+
+// canStart reports whether a step is to start. s.mu is locked.
+func (s *steps) canStart() bool {
+	return len(s.queue) > 0 && !s.paused && !s.left && s.aside == nil
+}
+
+// startNext waits for a slot and starts the next step. It returns false if none is to start.
+func (s *steps) startNext() bool {
+	if !s.d.activities.enter(s.ctx) {
+		return s.idle(func() { s.left = true })
+	}
+	s.mu.Lock()
+	step := s.queue[0]
+	s.mu.Unlock()
+	work := crashes.WorkName("step", step.Name, s.instance.ExecutionID, step.ID, s.instance.InstanceID)
+	switch {
+	case s.d.config.Crashes.IsSetAside(work):
+		s.d.activities.release()
+		return s.idle(func() { s.aside = &unknownFunctionError{kind: "step", name: step.Name, crashed: true} })
+	case !s.mayStart():
+		s.d.activities.release()
+		return s.idle(func() { s.left = true })
+	}
+	s.mu.Lock()
+	if !s.canStart() {
+		s.mu.Unlock()
+		s.d.activities.release()
+		return s.idle(func() {})
+	}
+	s.queue = s.queue[1:]
+	s.running++
+	s.notify()
+	s.mu.Unlock()
+	s.d.handle(&item{
+		what: fmt.Sprintf("step %s of orchestration %s", step.Name, s.instance.InstanceID), work: work,
+		instance: s.instance, taskID: step.ID, since: s.d.config.Now(),
+	}, func(it *item) { s.run(step, it) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isBusy = s.canStart()
+	return s.isBusy
+}
+
+// idle ends the goroutine of startNext for the reason that note records.
+func (s *steps) idle(note func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	note()
+	s.isBusy = s.canStart()
+	s.notify()
+	return s.isBusy
+}
+
+// notify tells the session of a change. s.mu is locked.
+func (s *steps) notify() {
+	if s.changed != nil {
+		s.changed()
+		s.changed = nil
+	}
+}
+
+// run runs the function of a step.
+func (s *steps) run(step startedStep, it *item) {
+	d := s.d
+	log := s.log.With("name", step.Name, "taskEventId", step.ID)
+	r := taskResult{failure: replay.FailureOf(errStepGoexit)}
+	end := d.config.Meter.Begin(metering.Activity, d.config.Now)
+	defer func() {
+		interrupted := r.failure != nil && s.ctx.Err() != nil
+		outcome := metering.Completed
+		switch {
+		case interrupted:
+			outcome = metering.Abandoned
+			log.LogAttrs(s.ctx, slog.LevelInfo, "step was interrupted", append(failureAttrs(r.failure), slog.String("reason", context.Cause(s.ctx).Error()))...)
+		case r.failure != nil:
+			outcome = metering.Failed
+			log.LogAttrs(s.ctx, slog.LevelWarn, "step failed", failureAttrs(r.failure)...)
+		}
+		end(step.Name, outcome)
+		d.activities.release()
+		s.mu.Lock()
+		s.running--
+		if !interrupted {
+			s.ended = append(s.ended, stepResult{step, r, d.config.Now()})
+		}
+		s.notify()
+		s.mu.Unlock()
+		d.resetCrashes(it.work)
+	}()
+	ctx := withStepInfo(s.ctx, step.RunStep, s.instance)
+	ctx, traced := d.config.Tracer.RunActivity(ctx, step.scheduled, s.instance)
+	r = invokeStep(ctx, step.Func.(StepFunc))
+	traced(r.failure)
+}
+
+// InStep reports whether the caller runs on the goroutine of a step.
+func InStep() bool {
+	for size := 256; ; size *= 2 {
+		pcs := make([]uintptr, size)
+		n := runtime.Callers(2, pcs)
+		for frames := runtime.CallersFrames(pcs[:n]); ; {
+			frame, more := frames.Next()
+			if frame.Function == stepFrame {
+				return true
+			}
+			if !more {
+				break
+			}
+		}
+		if n < size {
+			return false
+		}
+	}
+}
+
+// stepFrame is the name of invokeStep in a stack.
+const stepFrame = "github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch.invokeStep"
+
+// invokeStep calls the function of a step.
+//
+//go:noinline
+func invokeStep(ctx context.Context, f StepFunc) taskResult {
+	return invoke(ctx, func(ctx context.Context, _ *string) (*string, error) { return f(ctx) }, nil)
+}
+
+// take returns the records of the steps that have ended, and forgets these steps.
+func (s *steps) take() (results []history.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.ended {
+		results = append(results, r.record()...)
+	}
+	s.ended = nil
+	return results
+}
+
+// expectsResults reports whether steps run, have ended, or wait for their start. While the instance
+// is suspended, waiting steps do not count.
+func (s *steps) expectsResults() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running+len(s.ended) > 0 || len(s.queue) > 0 && !s.paused
+}
+
+// A stepState is what a session that waits for steps needs to know.
+type stepState struct {
+	running  int
+	hasEnded bool // results are to be recorded
+	left     bool
+	aside    *unknownFunctionError
+}
+
+// look returns the state. It calls changed once, after the next change.
+func (s *steps) look(changed func()) stepState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = changed
+	return stepState{s.running, len(s.ended) > 0, s.left, s.aside}
+}
+
+// leave starts no further step, because the session leaves its instance.
+func (s *steps) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = true
+}
+
+// end ends the contexts of the running steps and drops their results.
+func (s *steps) end(cause error) {
+	s.leave()
+	s.cancel(cause)
+	s.starting.Wait()
+}
+
+// awaitReturn waits until no function runs, for at most stepGrace or until ctx ends.
+func (s *steps) awaitReturn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stepGrace)
+	defer cancel()
+	for ctx.Err() == nil {
+		changed, notify := context.WithCancel(ctx)
+		if s.look(notify).running == 0 {
+			notify()
+			return
+		}
+		<-changed.Done()
+		notify()
+	}
+}
+
+// interruptedSteps returns the failures of the steps that had to run at most once and whose outcome
+// no event in past records.
+func interruptedSteps(past []history.Event, now time.Time) (failures []history.Event) {
+	for _, scheduled := range history.InterruptedSteps(past) {
+		f := &history.FailureDetails{
+			ErrorType: provider.OutcomeUnknownFailure, IsNonRetriable: true,
+			ErrorMessage: fmt.Sprintf("the process that ran step %s ended before it recorded the result; the outcome is unknown", scheduled.Name),
+		}
+		failures = append(failures, taskResult{failure: f}.event(scheduled.EventID, now))
+	}
+	return failures
+}
+
+// A deferredCheckpoint is the checkpoint of an episode whose steps start before it is stored. A
+// repetition of the episode would decide the same: it received the start of the execution or
+// nothing, and decided nothing but steps. The next checkpoint includes its events.
+type deferredCheckpoint struct {
+	cp        *provider.Checkpoint
+	execution history.OrchestrationInstance // before the episode; zero if it had not started
+
+	events   []history.Event
+	messages []provider.TaskMessage
+	dropped  []droppedMessage
+	isFirst  bool // the episode is the first of its execution
+}

@@ -1,0 +1,162 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// StepOption configures a [Step]. [RetryPolicy], [Tries], [AttemptTimeout] and
+// [AtMostOnce] return or implement it.
+type StepOption interface{ applyStep(*stepOptions) }
+
+type stepOptions struct {
+	retry      *RetryPolicy
+	tries      int
+	pause      time.Duration
+	timeout    time.Duration
+	atMostOnce bool
+}
+
+// Step runs f in the worker that runs the orchestrator, and records its result in the
+// history when f has returned. Use it for short work: unlike an activity, f needs no
+// registration and no message.
+//
+//	receipt, err := durable.Step(ctx, "charge", func(ctx context.Context) (Receipt, error) {
+//		return bank.Charge(ctx, order)
+//	}).Await()
+//
+// Await returns the value that was decoded from the recorded JSON. If f returns an error
+// or panics, the task's error is a *[TaskFailedError].
+//
+// A step runs at least once: if the worker stops before the result is recorded, f runs
+// again. A step whose result is recorded never runs again, and the code after Await runs
+// only then. There is one exception: a process that was paused longer than its lease may
+// run a step that another process has recorded; that result is discarded. The
+// IdempotencyKey in [ActivityInfo] is the same for all runs of a step.
+//
+// F may read the variables of the orchestrator and must not change them: a replay does
+// not run f. F has no restrictions apart from that, but it must not use ctx or other
+// durable calls. Its context ends when the orchestration ends, continues as new or is
+// terminated, and when the worker stops.
+//
+// In a history a step looks like an activity of its name. You can turn an activity into
+// a step while instances run, and the other way round. If the name or an option is
+// invalid, f does not run, and the returned task has already completed with an error.
+func Step[T any](ctx *Context, name string, f func(context.Context) (T, error), opts ...StepOption) *Task[T] {
+	ctx.x.ReportProgress()
+	var o stepOptions
+	for _, opt := range opts {
+		opt.applyStep(&o)
+	}
+	if err := o.validate(name, f == nil); err != nil {
+		return completedTask[T](ctx, err)
+	}
+	run := stepFunc(ctx.registry, name, f, o)
+	attempt, first := 0, 0
+	return withRetries[T](ctx, o.retry, func(f *replay.Future) {
+		attempt++
+		step := &replay.RunStep{Name: name, First: first, Attempt: attempt, AtMostOnce: o.atMostOnce, Func: run}
+		ctx.x.RunStep(f, step)
+		first = step.First
+	})
+}
+
+// stepFunc returns the function of a step on encoded results.
+func stepFunc[T any](r *Registry, name string, f func(context.Context) (T, error), o stepOptions) dispatch.StepFunc {
+	return func(ctx context.Context) (*string, error) {
+		out, err := tryStep(ctx, f, o)
+		if err != nil {
+			return nil, r.errors.describe(err)
+		}
+		result, err := encode(out)
+		if err != nil {
+			return nil, fmt.Errorf("encode result of step %s: %w", name, err)
+		}
+		return result, nil
+	}
+}
+
+// tryStep calls f until it succeeds, for the configured number of attempts.
+func tryStep[T any](ctx context.Context, f func(context.Context) (T, error), o stepOptions) (out T, err error) {
+	for try := 1; ; try++ {
+		if out, err = callStep(dispatch.WithTry(ctx, try, o.tries), f, o.timeout); err == nil || try >= o.tries || isNonRetryable(err) {
+			return out, err
+		}
+		if !dispatch.PauseStep(ctx, o.pause) {
+			return out, err
+		}
+	}
+}
+
+// callStep makes one attempt.
+func callStep[T any](ctx context.Context, f func(context.Context) (T, error), timeout time.Duration) (T, error) {
+	if timeout > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the attempt took longer than %v: %w", timeout, ErrTimeout))
+		defer cancel()
+		ctx = limited
+	}
+	return f(ctx)
+}
+
+// validate returns an error that describes the first invalid argument of a step.
+func (o *stepOptions) validate(name string, isNil bool) error {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return errors.New("durable: Step was called without a name")
+	case isNil:
+		return fmt.Errorf("durable: step %s has no function", name)
+	case o.tries < 0 || o.pause < 0:
+		return fmt.Errorf("durable: Tries(%d, %v) of step %s is invalid; want at least 1 attempt and a pause of at least 0", o.tries, o.pause, name)
+	case o.tries > 1 && o.pause > maxTries/time.Duration(o.tries-1):
+		return fmt.Errorf("durable: Tries(%d, %v) of step %s pauses for more than %v in all; use a RetryPolicy", o.tries, o.pause, name, maxTries)
+	case o.timeout < 0:
+		return fmt.Errorf("durable: AttemptTimeout(%v) of step %s is negative", o.timeout, name)
+	}
+	return nil
+}
+
+// maxTries is the maximum total pause between attempts in memory.
+const maxTries = 10 * time.Second
+
+type triesOption struct {
+	n     int
+	pause time.Duration
+}
+
+func (t triesOption) applyStep(o *stepOptions) { o.tries, o.pause = t.n, t.pause }
+
+// Tries returns a [StepOption] that repeats a failed step in memory: at most n attempts
+// with a pause between two of them. The pauses must not exceed 10 seconds in all. Only
+// the result of the last attempt is recorded. After a crash the attempts start over.
+//
+// Errors marked with [NonRetryable] and panics are not repeated. For longer waits use a
+// [RetryPolicy]; with both, each attempt of the policy has n attempts in memory.
+func Tries(n int, pause time.Duration) StepOption { return triesOption{n, pause} }
+
+type attemptTimeout time.Duration
+
+func (t attemptTimeout) applyStep(o *stepOptions) { o.timeout = time.Duration(t) }
+
+// AttemptTimeout returns a [StepOption] that ends the context of each attempt at a step
+// after d. The function must return then. Zero means no limit.
+func AttemptTimeout(d time.Duration) StepOption { return attemptTimeout(d) }
+
+type stepFlag int
+
+func (stepFlag) applyStep(o *stepOptions) { o.atMostOnce = true }
+
+// AtMostOnce is a [StepOption] for steps that must not run twice. It records the start
+// of the step before the function runs, which takes one more write. If the worker stops
+// before the result is recorded, the step fails with [ErrOutcomeUnknown]. A rewind of
+// the instance runs the step again.
+const AtMostOnce stepFlag = 1
+
+// ErrOutcomeUnknown means that the process of an [AtMostOnce] step ended before it
+// recorded the result. The function may have run.
+var ErrOutcomeUnknown = errors.New("the outcome of the step is unknown")
