@@ -66,7 +66,8 @@
 // Assumptions of the engine:
 //
 //   - [ExactlyOnce], on a [Worker]: entities store almost nothing about their callers. Without it,
-//     they remember received messages.
+//     they remember received messages. A checkpoint with results of steps and messages takes one
+//     commit; without it, two.
 //   - [SingleWorker], on a [Worker]: work for an unregistered function fails immediately. Without
 //     it, the work waits for another worker.
 //   - [Holder], on a [Session]: a step starts only while the session has its instance, and ends in
