@@ -383,7 +383,9 @@ func (r *Registry) Replace(f *Registration) *Registry {
 // and results, because instances can continue if these change.
 //
 // The error is a *[HistoryMismatchError] if the code deviates from the history. It
-// wraps [ErrNotRegistered] if the orchestrator is not registered. It is a *[StallError]
+// wraps [ErrNotRegistered] if the orchestrator is not registered, and
+// [ErrActivityNotRegistered] if the instance waits for an activity that the code now
+// calls as a step and that is not registered. It is a *[StallError]
 // if the orchestrator makes no progress for 10 seconds; the goroutine of the replay
 // then remains, and later calls do not replay this instance. A history without a start
 // event is an error too.

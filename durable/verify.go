@@ -43,6 +43,10 @@ func (e *HistoryMismatchError) Error() string {
 // version.
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
+// ErrActivityNotRegistered means that an instance waits for an activity that today's code
+// calls as a step, and that a registry has no activity of this name.
+var ErrActivityNotRegistered = errors.New("the activity is not registered")
+
 // StallError means that an orchestrator does not yield during a replay: it blocks
 // outside durable calls, or it computes without end.
 type StallError struct {
@@ -91,16 +95,23 @@ func verify(r *Registry, events []history.Event) error {
 		return fmt.Errorf("instance %q of orchestrator %q, version %q: %w", start.Instance.InstanceID, start.Name, start.Version, ErrNotRegistered)
 	}
 	var difference *explain.Difference
+	var activities []string
 	err := r.replays.Run(start, code, func(code replay.Code) {
 		x := replay.New(start.Instance, code)
 		defer x.Close()
-		difference = explain.Compare(x, events)
+		difference, activities = explain.Compare(x, events)
 	})
 	if err != nil {
 		return replayed(err)
 	}
 	if difference != nil {
 		return mismatch(start, difference)
+	}
+	for _, name := range activities {
+		if _, ok := (*engineFunctions)(r).Activity(name); !ok {
+			return fmt.Errorf("instance %q waits for activity %q, which orchestrator %q now calls as a step; register the activity until no instance waits for it: %w",
+				start.Instance.InstanceID, name, start.Name, ErrActivityNotRegistered)
+		}
 	}
 	return nil
 }

@@ -1,12 +1,14 @@
 package durable_test
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -73,6 +75,47 @@ func TestVerify_FindsInstancesThatCannotContinue(t *testing.T) {
 		if !ok || mismatch.InstanceID != id || mismatch.Decision != 0 || mismatch.Name != "ForSome" ||
 			!strings.Contains(mismatch.Recorded, "Fail") || !strings.Contains(mismatch.Produced, "Work") || mismatch.Event != 2 {
 			t.Errorf("with other code: %+v", mismatch)
+		}
+	})
+}
+
+// An activity that today's code calls as a step is still needed while an instance waits for it.
+func TestVerify_NamesActivitiesThatAreStepsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		charge := durable.Activity("Charge", func(context.Context, durable.Void) (int, error) { return 1, nil })
+		asActivity := func(ctx *durable.Context, _ durable.Void) (int, error) {
+			return durable.ActivityName[durable.Void, int]("Charge").Call(ctx, durable.Void{}).Await()
+		}
+		asStep := func(opts ...durable.StepOption) *durable.Registration {
+			return durable.Orchestrator("Order", func(ctx *durable.Context, _ durable.Void) (int, error) {
+				return durable.Step(ctx, "Charge", func(ctx context.Context) (int, error) {
+					<-ctx.Done()
+					return 0, ctx.Err()
+				}, opts...).Await()
+			})
+		}
+		waiting := func(f *durable.Registration) []history.Event {
+			h, r := memhub.New(), durable.NewRegistry(f)
+			defer run(t, h, r, durable.Config{})()
+			id := must[durable.InstanceID](t)(durable.NewClient(h, r).StartByName(t.Context(), "Order", nil))
+			time.Sleep(time.Minute)
+			return must[[]history.Event](t)(durable.NewClient(h, r).History(t.Context(), id))
+		}
+		scheduled := waiting(durable.Orchestrator("Order", asActivity))
+		err := durable.NewRegistry(asStep()).Verify(scheduled)
+		if !errors.Is(err, durable.ErrActivityNotRegistered) || !strings.Contains(err.Error(), `activity "Charge"`) {
+			t.Errorf("without the activity: %v", err)
+		}
+		if err := durable.NewRegistry(asStep(), charge).Verify(scheduled); err != nil {
+			t.Errorf("with the activity: %v", err)
+		}
+		if err := durable.NewRegistry(durable.Orchestrator("Order", asActivity)).Verify(scheduled); err != nil {
+			t.Errorf("as an activity of another worker: %v", err)
+		}
+		for name, f := range map[string]*durable.Registration{"a step": asStep(), "a step that runs at most once": asStep(durable.AtMostOnce)} {
+			if err := durable.NewRegistry(f).Verify(waiting(f)); err != nil {
+				t.Errorf("%s that waits for its result: %v", name, err)
+			}
 		}
 	})
 }

@@ -102,7 +102,7 @@ func (r *replayer) replay(events []history.Event, f func(*replay.Execution)) err
 func (r *replayer) run(events []history.Event) string {
 	difference := ""
 	err := r.replay(events, func(x *replay.Execution) {
-		if d := explain.Compare(x, events); d != nil {
+		if d, _ := explain.Compare(x, events); d != nil {
 			difference = d.String()
 		}
 	})

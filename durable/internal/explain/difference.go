@@ -81,10 +81,11 @@ func (d *Difference) locate(events []history.Event) *Difference {
 }
 
 // Compare replays a history in x, which must be new, and returns the first difference or nil.
-// If the execution has ended, it compares the ends, too.
-func Compare(x *replay.Execution, events []history.Event) *Difference {
+// If the execution has ended, it compares the ends, too. Without a difference it returns the names of
+// the activities that the history waits for and that the code calls as steps.
+func Compare(x *replay.Execution, events []history.Event) (*Difference, []string) {
 	if neverRan(events) {
-		return nil
+		return nil, nil
 	}
 	past, end := untilEnd(events)
 	x.TraceWaits()
@@ -94,12 +95,23 @@ func Compare(x *replay.Execution, events []history.Event) *Difference {
 		x, outcome = fits, o
 	}
 	if d := divergence(x, events); d != nil {
-		return d
+		return d, nil
 	}
 	if end == nil {
-		return nil
+		return nil, activitiesOfSteps(x, events)
 	}
-	return compareEnds(events, end, outcome, x)
+	return compareEnds(events, end, outcome, x), nil
+}
+
+// activitiesOfSteps returns the names of the incomplete activities that the code of x calls as steps.
+func activitiesOfSteps(x *replay.Execution, events []history.Event) (names []string) {
+	open := incompleteTasks(events)
+	for _, f := range x.IncompleteFutures() {
+		if w := open[f.ID()]; f.IsStep() && w.Kind == Activity && !w.IsOutcomeStored {
+			names = append(names, w.Name)
+		}
+	}
+	return names
 }
 
 // divergence returns the first difference between x and the history that it replayed, or nil.

@@ -46,6 +46,9 @@ func (f *Future) Event() history.Event { return f.event }
 // ID returns the number of the action behind f.
 func (f *Future) ID() int { return f.id }
 
+// IsStep reports whether f belongs to a step.
+func (f *Future) IsStep() bool { return f.isStep }
+
 // Name returns the name of the function, event or entity operation behind f.
 func (f *Future) Name() string { return f.name }
 
