@@ -194,8 +194,18 @@ func (s *session) prepareSteps(cp *provider.Checkpoint) {
 	}
 	if s.steps != nil {
 		s.steps.pause(s.x.live == nil || s.x.live.IsSuspended())
-		cp.StepsRunning = len(s.x.newSteps) > 0 || s.steps.expectsResults()
 	}
+	cp.StepsRunning = s.expectsResults()
+}
+
+// expectsResults reports whether the current execution has decided steps whose results are not recorded.
+// The session has to wait for them, or another one has to run the steps again. While the instance is
+// suspended, only steps that run or have ended count: the resumption delivers the instance again.
+func (s *session) expectsResults() bool {
+	if s.steps == nil || s.x.ended || s.x.live == nil || !s.x.live.HasOpenSteps() {
+		return false
+	}
+	return !s.x.live.IsSuspended() || s.steps.areRunning()
 }
 
 // mayStart reports whether a step of the session may start.
@@ -292,7 +302,7 @@ func (s *session) divide(cp *provider.Checkpoint, execution history.Orchestratio
 // end.
 func (s *session) awaitNews() (messages []provider.TaskMessage, results []history.Event) {
 	switch {
-	case s.steps != nil && s.steps.expectsResults():
+	case s.expectsResults():
 	case s.d.config.ExtendedSessions:
 		return s.next(&s.d.orchestrations.idle, s.x.size()), nil
 	default:

@@ -212,7 +212,7 @@ func (s *steps) run(step startedStep, it *item) {
 		d.activities.release()
 		s.mu.Lock()
 		s.running--
-		if !interrupted {
+		if s.left = s.left || interrupted; !interrupted {
 			s.ended = append(s.ended, stepResult{step, r, d.config.Now()})
 		}
 		s.notify()
@@ -266,12 +266,11 @@ func (s *steps) take() (results []history.Event) {
 	return results
 }
 
-// expectsResults reports whether steps run, have ended, or wait for their start. While the instance
-// is suspended, waiting steps do not count.
-func (s *steps) expectsResults() bool {
+// areRunning reports whether steps run, or have results to record.
+func (s *steps) areRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running+len(s.ended) > 0 || len(s.queue) > 0 && !s.paused
+	return s.running+len(s.ended) > 0
 }
 
 // A stepState is what a session that waits for steps needs to know.

@@ -352,6 +352,57 @@ func TestSteps_EndWithTheWorkerAndRunElsewhere(t *testing.T) {
 	}
 }
 
+// A worker ends two steps at the same time. One returns a result, and the other is interrupted. The next
+// worker runs the interrupted step.
+func TestSteps_ThatAreInterruptedBesideAResultRunElsewhere(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*replay.RunStep)
+		outcome string
+		runs    int64
+	}{
+		"at least once": {func(*replay.RunStep) {}, "again", 2},
+		"at most once":  {atMostOnce, "failed: the process that ran step A ended before it recorded the result; the outcome is unknown", 1},
+	} {
+		for sessions, change := range map[string]func(*dispatch.Config){"with extended sessions": extendedSessions, "without": func(*dispatch.Config) {}} {
+			t.Run(name+" "+sessions, func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					var runs atomic.Int64
+					fns := one(func(x *replay.Execution, _ *string) (*string, error) {
+						a := step(x, "A", func(ctx context.Context) (*string, error) {
+							if runs.Add(1) > 1 {
+								return new("again"), nil
+							}
+							<-ctx.Done()
+							return nil, context.Cause(ctx)
+						}, test.change)
+						c := step(x, "B", func(ctx context.Context) (*string, error) {
+							<-ctx.Done()
+							time.Sleep(time.Millisecond) // after the return of A
+							return new("b"), nil
+						})
+						text := resultOf(c) + " " + resultOf(a)
+						return &text, nil
+					})
+					_, stop := b.workOn(b.NewWorker(), fns, change)
+					b.start("i", "O", nil)
+					time.Sleep(time.Second)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					if got := b.types("i"); !strings.HasSuffix(got, "TaskCompleted OrchestratorCompleted") {
+						t.Errorf("the result of B is not recorded: %s", got)
+					}
+					b.work(fns, change)
+					b.wantOutput("i", history.Completed, "b "+test.outcome)
+					if runs.Load() != test.runs {
+						t.Errorf("%d runs of A, want %d", runs.Load(), test.runs)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestSteps_ThatIgnoreTheStopAreNamed(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -581,21 +632,25 @@ func (s leasedSession) Next(ctx context.Context, idle time.Duration) ([]provider
 
 // A session without a lease starts no step, records what has ended, and returns its instance.
 func TestSteps_WaitForALostLease(t *testing.T) {
-	bubble(t, func(b *bench) {
-		var runs, asked atomic.Int64
-		fns := one(func(x *replay.Execution, _ *string) (*string, error) {
-			first, second := step(x, "A", returns(&runs, time.Second, "a")), step(x, "B", returns(&runs, time.Second, "b"))
-			text := resultOf(first) + resultOf(second)
-			return &text, nil
+	for name, slots := range map[string]int{"when the first one has ended": 1, "while the first one runs": 2} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var runs, asked atomic.Int64
+				fns := one(func(x *replay.Execution, _ *string) (*string, error) {
+					first, second := step(x, "A", returns(&runs, time.Second, "a")), step(x, "B", returns(&runs, time.Second, "b"))
+					text := resultOf(first) + resultOf(second)
+					return &text, nil
+				})
+				lost := func() bool { return asked.Add(1) != 2 } // when B is to start
+				b.workOn(leasedWorker{Worker: b.Hub.Worker, holds: lost}, fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = slots })
+				b.start("i", "O", nil)
+				b.wantOutput("i", history.Completed, "ab")
+				if runs.Load() != 2 {
+					t.Errorf("%d runs, want 2", runs.Load())
+				}
+			})
 		})
-		lost := func() bool { return asked.Add(1) != 2 } // when B is to start
-		b.workOn(leasedWorker{Worker: b.Hub.Worker, holds: lost}, fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = 1 })
-		b.start("i", "O", nil)
-		b.wantOutput("i", history.Completed, "ab")
-		if runs.Load() != 2 {
-			t.Errorf("%d runs, want 2", runs.Load())
-		}
-	})
+	}
 }
 
 // When an instance is handed over, its steps have the time of the drain, less one second for storing

@@ -3,6 +3,8 @@ package replay
 import (
 	"runtime"
 	"slices"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // actions numbers the decisions of the orchestrator and holds those that no event records yet.
@@ -14,6 +16,8 @@ type actions struct {
 	stacks  map[int][]uintptr // of the code that made each pending decision; only if the execution is traced
 	// steps holds the steps that were passed to the caller, by number. No event records them yet.
 	steps map[int]*RunStep
+	// begun holds the numbers of the steps whose start is recorded and whose end is not.
+	begun map[int]bool
 }
 
 // add assigns the next number to a, stores it in *id, and makes a pending.
@@ -84,8 +88,11 @@ func (s *actions) take() (record []Action, run []*RunStep) {
 		}
 		switch {
 		case a == nil:
-		case !isStep || step.AtMostOnce:
+		case !isStep:
 			record = append(record, a)
+		case step.AtMostOnce:
+			record = append(record, a)
+			s.setBegun(step.ID)
 		default:
 			if s.steps == nil {
 				s.steps = make(map[int]*RunStep)
@@ -95,6 +102,28 @@ func (s *actions) take() (record []Action, run []*RunStep) {
 	}
 	s.clear()
 	return record, run
+}
+
+// recordStart records the start of a step, if e does. After a rewind, which removes the record of the
+// step, the start does not count.
+func (s *actions) recordStart(e *history.GenericEvent) {
+	if id, ok := history.StepStartOf(e); ok && s.UnrecordedStep(id) == nil {
+		s.setBegun(id)
+	}
+}
+
+func (s *actions) setBegun(id int) {
+	if s.begun == nil {
+		s.begun = make(map[int]bool)
+	}
+	s.begun[id] = true
+}
+
+// recordEnd records the end of a step, if e does.
+func (s *actions) recordEnd(e history.Event) {
+	if id, ok := history.Completes(e); ok {
+		delete(s.begun, id)
+	}
 }
 
 // unrecordedStep returns the unrecorded step with the given number, or nil.
@@ -123,6 +152,10 @@ func (s *actions) HasUnrecordedSteps() bool {
 		return isStep && !step.AtMostOnce
 	})
 }
+
+// HasOpenSteps reports whether the code has decided steps whose end no event records. No message
+// announces their results.
+func (s *actions) HasOpenSteps() bool { return len(s.begun) > 0 || s.HasUnrecordedSteps() }
 
 // RunStep decides a step with the version of the instance, and ties f to its result. It sets
 // a.ID, a.Version, a.DecidedAt and, for a first attempt, a.First.

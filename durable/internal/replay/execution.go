@@ -352,6 +352,7 @@ func (x *Execution) handle(e history.Event) {
 	case *history.GenericEvent:
 		x.rewind(e.EventID)
 		x.patches.recordMarker(e)
+		x.recordStart(e)
 	case *history.ExecutionTerminated:
 		x.terminate(e)
 	case *history.ExecutionSuspended:
@@ -359,6 +360,7 @@ func (x *Execution) handle(e history.Event) {
 	case *history.ExecutionResumed:
 		x.resume()
 	default:
+		x.recordEnd(e)
 		if x.suspended {
 			x.heldBack = append(x.heldBack, e)
 		} else {

@@ -215,7 +215,42 @@ func TestStep_ThatRunsAtMostOnceIsRecordedBefore(t *testing.T) {
 	}
 	past := cat(begin(), start(), task(0, "S"), history.NewStepStart(0, replaytest.Epoch), end())
 	wantSteps(t, run(t, once, past))
+	rewound := cat(begin(), start(), &history.GenericEvent{Header: history.Header{EventID: 0}}, history.NewStepStart(0, replaytest.Epoch), end())
+	wantSteps(t, run(t, once, rewound), "0 S")
 	wantActions(t, run(t, once, past, replaytest.Failed(0, "unknown")).Actions, "1 Completed <nil>")
+}
+
+func TestExecution_KnowsTheStepsWithoutARecordedEnd(t *testing.T) {
+	t.Parallel()
+	once := func(x *replay.Execution, _ *string) (*string, error) {
+		f := new(replay.Future)
+		x.RunStep(f, &replay.RunStep{Name: "S", Attempt: 1, AtMostOnce: true})
+		f.Await()
+		return nil, nil
+	}
+	started := cat(begin(), start(), task(0, "S"), history.NewStepStart(0, replaytest.Epoch), end())
+	for _, c := range []struct {
+		name    string
+		code    replay.Code
+		past    []history.Event
+		arrives []history.Event
+		isOpen  bool
+	}{
+		{"decided", threeSteps, nil, cat(start()), true},
+		{"recorded before the next one", threeSteps, cat(begin(), start(), open()), pair(0, "A"), true},
+		{"recorded as the last one", threeSteps, cat(begin(), start(), open(), begin(), pair(0, "A"), open(), begin(), pair(1, "B"), open()), pair(2, "C"), false},
+		{"started", once, started, nil, true},
+		{"started and ended", once, started, cat(replaytest.Done(0, "")), false},
+		{"started and ended while the instance is suspended", once, started, cat(&history.ExecutionSuspended{}, replaytest.Done(0, "")), false},
+		{"an activity", code("task A"), cat(begin(), start(), task(0, "A"), end()), nil, false},
+	} {
+		x := replay.New(history.OrchestrationInstance{InstanceID: "abc"}, c.code)
+		x.Episode(c.past, cat(begin(), c.arrives))
+		if isOpen := x.HasOpenSteps(); isOpen != c.isOpen {
+			t.Errorf("%s: the execution has open steps: %v, want %v", c.name, isOpen, c.isOpen)
+		}
+		x.Close()
+	}
 }
 
 func TestStep_HasTheTimeAndTheFirstAttemptOfItsDecision(t *testing.T) {
