@@ -120,6 +120,33 @@ func TestVerify_NamesActivitiesThatAreStepsNow(t *testing.T) {
 	})
 }
 
+// The messages of an instance's last episode can include a suspension.
+func TestVerify_AcceptsASuspensionInTheLastEpisode(t *testing.T) {
+	head := func(id int) history.Header {
+		h := history.NewHeader(time.Now())
+		h.EventID = id
+		return h
+	}
+	events := []history.Event{
+		&history.OrchestratorStarted{Header: head(-1)},
+		&history.ExecutionStarted{Header: head(-1), Name: "Main", Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e"}},
+		&history.ExecutionSuspended{Header: head(-1)},
+		&history.ExecutionCompleted{Header: head(0), Status: history.Completed},
+		&history.OrchestratorCompleted{Header: head(-1)},
+	}
+	for err, main := range map[error]func(*durable.Context, durable.Void) (int, error){
+		nil:             func(*durable.Context, durable.Void) (int, error) { return 1, nil },
+		errDoesNotMatch: func(*durable.Context, durable.Void) (int, error) { return 0, errDoesNotMatch },
+	} {
+		_, differs := errors.AsType[*durable.HistoryMismatchError](durable.NewRegistry(durable.Orchestrator("Main", main)).Verify(events))
+		if differs != (err != nil) {
+			t.Errorf("code that returns %v differs: %v", err, differs)
+		}
+	}
+}
+
+var errDoesNotMatch = errors.New("does not match")
+
 func TestStalls_AreAbandoned(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +101,9 @@ func Compare(x *replay.Execution, events []history.Event) (*Difference, []string
 	if end == nil {
 		return nil, activitiesOfSteps(x, events)
 	}
+	if len(outcome.Actions) == 0 && x.IsSuspended() { // the suspension arrived with the episode that ended
+		outcome = x.Episode(nil, []history.Event{&history.ExecutionResumed{Header: history.NewHeader(end.Timestamp)}})
+	}
 	return compareEnds(events, end, outcome, x), nil
 }
 
@@ -158,9 +162,16 @@ func neverRan(events []history.Event) bool {
 // compareEnds returns the difference between the end of a history and what the code does there,
 // or nil.
 func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcome replay.Outcome, x *replay.Execution) *Difference {
+	actions := outcome.Actions
+	if events[len(events)-1].Head().IsPlayed { // the unrecorded steps may be activities in this code
+		actions = slices.DeleteFunc(slices.Clone(actions), func(a replay.Action) bool {
+			_, isActivity := a.(*replay.ScheduleTask)
+			return isActivity
+		})
+	}
 	var did replay.Action
-	if len(outcome.Actions) > 0 {
-		did = outcome.Actions[0]
+	if len(actions) > 0 {
+		did = actions[0]
 	}
 	if c, ok := did.(*replay.Complete); ok && c.Status == end.Status {
 		return nil

@@ -30,6 +30,8 @@ type App struct {
 
 	// Inline, if not zero, makes some tasks durable steps instead of activities.
 	Inline uint64
+	// foreign makes all tasks activities, with the names of the steps.
+	foreign bool
 
 	received func(Receipt)                                           // receives the receipts of ledgers; see Registry
 	perform  func(context.Context, Task, inlineKind) (string, error) // runs the tasks; see Registry
@@ -283,7 +285,25 @@ func (a *App) Registry(
 	run := *a
 	run.received, run.perform = received, perform
 	activity := func(ctx context.Context, t Task) (string, error) { return perform(ctx, t, asActivity) }
-	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", activity), ledgers(take))
+	foreignOnce := func(ctx context.Context, t Task) (string, error) { return perform(ctx, t, asActivity) }
+	return durable.NewRegistry(
+		durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear),
+		durable.Activity(string(work), activity), durable.Activity(string(once), foreignOnce), ledgers(take),
+	)
+}
+
+// inForeignCode returns the app in the code of another language, which has no steps and calls activities of
+// their names.
+func (a *App) inForeignCode() *App {
+	foreign := *a
+	foreign.foreign = true
+	return &foreign
+}
+
+// replayed returns the functions of the app for replays, which run no tasks.
+func (a *App) replayed() *durable.Registry {
+	none := func(context.Context, Task, inlineKind) (string, error) { return "", errors.New("a replay ran a task") }
+	return a.Registry(none, func(context.Context, Order) error { return nil }, func(Receipt) {})
 }
 
 // run is the app's orchestrator.

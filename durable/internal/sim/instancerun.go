@@ -190,6 +190,27 @@ func (s instanceRun) checkEnds(ctx context.Context) {
 			}
 			s.fault("history of %s: %s", id, what)
 		}
+		if s.plan.App.Inline != 0 {
+			s.checkReplays(id, past)
+		}
+	}
+}
+
+// checkReplays replays a history with the app's code, and the history after each episode in foreign code. A
+// recorded step is a completed activity there, and an unrecorded step is an activity to schedule.
+func (s instanceRun) checkReplays(id string, past []history.Event) {
+	if err := s.plan.App.replayed().Verify(past); err != nil {
+		s.fault("history of %s: %v", id, err)
+	}
+	foreign := s.plan.App.inForeignCode().replayed()
+	for i, e := range past {
+		if e.Type() != history.TypeOrchestratorCompleted && i+1 < len(past) {
+			continue
+		}
+		if err := foreign.Verify(past[:i+1]); err != nil {
+			s.fault("the first %d of %d events of %s in foreign code: %v", i+1, len(past), id, err)
+			return
+		}
 	}
 }
 

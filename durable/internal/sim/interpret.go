@@ -28,6 +28,7 @@ type Input struct {
 // The app's functions with their registered names.
 const (
 	work  = durable.ActivityName[Task, string]("Work")
+	once  = durable.ActivityName[Task, string]("Once")
 	child = durable.OrchestratorName[Input, Output]("Run")
 )
 
@@ -151,26 +152,37 @@ func (x *execution) work(t Task) *durable.Task[string] { return x.retried(t, nil
 // retried is work with a retry policy, unless that is nil.
 func (x *execution) retried(t Task, policy *durable.RetryPolicy) *durable.Task[string] {
 	kind := x.app.inlineKind(t.Key)
-	perform := func(ctx context.Context) (string, error) { return x.app.perform(ctx, t, kind) }
-	switch {
-	case kind == asActivity && policy == nil:
-		return work.Call(x.ctx, t)
-	case kind == asActivity:
-		return work.Call(x.ctx, t, *policy)
-	case kind == asStep && policy == nil:
-		return durable.Step(x.ctx, "Work", perform)
-	case kind == asStep:
-		return durable.Step(x.ctx, "Work", perform, *policy)
+	if kind != asOnce {
+		return x.call(work, t, kind, policy)
 	}
-	once := durable.Step(x.ctx, "Once", perform, durable.AtMostOnce)
+	first := x.call(once, t, asOnce, nil)
 	return durable.Go(x.ctx, func() (string, error) {
-		result, err := once.Await()
+		result, err := first.Await()
 		if errors.Is(err, durable.ErrOutcomeUnknown) {
 			t.Key += "'"
-			return t.unmarked(durable.Step(x.ctx, "Work", func(ctx context.Context) (string, error) { return x.app.perform(ctx, t, asStep) }).Await())
+			return t.unmarked(x.call(work, t, asStep, nil).Await())
 		}
 		return result, err
 	})
+}
+
+// call calls an activity, or runs a step of its name.
+func (x *execution) call(name durable.ActivityName[Task, string], t Task, kind inlineKind, policy *durable.RetryPolicy) *durable.Task[string] {
+	if kind == asActivity || x.app.foreign {
+		var opts []durable.ActivityOption
+		if policy != nil {
+			opts = append(opts, *policy)
+		}
+		return name.Call(x.ctx, t, opts...)
+	}
+	var opts []durable.StepOption
+	if policy != nil {
+		opts = append(opts, *policy)
+	}
+	if kind == asOnce {
+		opts = append(opts, durable.AtMostOnce)
+	}
+	return durable.Step(x.ctx, string(name), func(ctx context.Context) (string, error) { return x.app.perform(ctx, t, kind) }, opts...)
 }
 
 func (x *execution) fail(i int, retry bool) (string, error) {

@@ -43,6 +43,11 @@ type Plan struct {
 	// replace these workers. Nil means that all workers know the functions.
 	Ignorant []bool
 
+	// Foreign is true for each worker that calls activities in place of steps until Quiet has passed. It acts
+	// like a worker of .NET on a history with steps, and like an older version of the app. Unlike .NET, it
+	// fails an interrupted step that runs at most once. Nil means that all workers run steps.
+	Foreign []bool
+
 	// Purger runs a client that crashes during the final purge, no later than Purged after its start. If
 	// Purged is 0, only the platform kills it. Another client completes the purge.
 	Purger bool
@@ -127,6 +132,16 @@ func NewStepPlan(seed uint64) *Plan {
 		p = NewCallerPlan(seed)
 	}
 	p.App.Inline = mix(seed, "inline") | 1
+	return p
+}
+
+// NewTakeoverPlan is [NewStepPlan] with workers that call activities in place of steps.
+func NewTakeoverPlan(seed uint64) *Plan {
+	p := NewStepPlan(seed)
+	r := rand.New(rand.NewPCG(seed, 0x7A4E))
+	for range p.Workers {
+		p.Foreign = append(p.Foreign, r.IntN(2) == 0)
+	}
 	return p
 }
 

@@ -193,11 +193,17 @@ func (s *simulation) runWorker(ctx context.Context, worker int) {
 			s.fault("open worker %s: %v", name, err)
 			return
 		}
-		registry := s.plan.App.Registry(s.perform(p, name), ledgerRun{s}.operationTime(p, worker), ledgerRun{s}.receiptRecorder(p))
+		app := s.plan.App
+		if s.isNow(s.plan.Foreign, worker) {
+			app = app.inForeignCode()
+		}
+		registry := app.Registry(s.perform(p, name), ledgerRun{s}.operationTime(p, worker), ledgerRun{s}.receiptRecorder(p))
 		watch := new(inuse.Watch)
 		run, stop := context.WithCancel(inuse.With(s.platform.Context(ctx, name), watch))
-		if s.isWithoutFunctions(worker) {
+		if s.isNow(s.plan.Ignorant, worker) {
 			registry = durable.NewRegistry()
+		}
+		if s.isNow(s.plan.Ignorant, worker) || s.isNow(s.plan.Foreign, worker) {
 			run, stop = context.WithDeadline(run, s.begin.Add(s.plan.Quiet))
 		}
 		s.mu.Lock()
@@ -230,9 +236,9 @@ func (s *simulation) runWorker(ctx context.Context, worker int) {
 	}
 }
 
-// isWithoutFunctions reports whether a worker that starts now knows no functions.
-func (s *simulation) isWithoutFunctions(worker int) bool {
-	return s.plan.Ignorant != nil && s.plan.Ignorant[worker] && time.Since(s.begin) < s.plan.Quiet
+// isNow reports whether a property that workers have until Quiet has passed applies to a worker that starts now.
+func (s *simulation) isNow(property []bool, worker int) bool {
+	return property != nil && property[worker] && time.Since(s.begin) < s.plan.Quiet
 }
 
 // wasFrozen reports whether a process was ever frozen. Its work need not complete in time.

@@ -46,10 +46,7 @@ type whyRun struct {
 }
 
 func newWhyRun(s *simulation) whyRun {
-	none := func(context.Context, Task, inlineKind) (string, error) {
-		return "", errors.New("a replay ran an activity")
-	}
-	registry := s.plan.App.Registry(none, func(context.Context, Order) error { return nil }, func(Receipt) {})
+	registry := s.plan.App.replayed()
 	return whyRun{s, durable.NewClient(s.platform.Client(), registry), registry, map[string]bool{}}
 }
 
