@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ type App struct {
 	// episode. The code then sees its start as a replay.
 	BegunByOthers bool
 
-	// Inline, if not zero, makes some tasks durable steps instead of activities.
+	// Inline, if not zero, makes some tasks durable steps instead of activities; [AllInline] all of them.
 	Inline uint64
 	// foreign makes all tasks activities, with the names of the steps.
 	foreign bool
@@ -269,10 +270,16 @@ const (
 	asOnce // a step that runs at most once
 )
 
+// AllInline is the value of [App.Inline] that makes all tasks durable steps.
+const AllInline = math.MaxUint64
+
 // inlineKind returns how the task with a key runs.
 func (a *App) inlineKind(key string) inlineKind {
-	if a.Inline == 0 {
+	switch a.Inline {
+	case 0:
 		return asActivity
+	case AllInline:
+		return asStep
 	}
 	return []inlineKind{asActivity, asStep, asStep, asOnce}[mix(a.Inline, key)%4]
 }

@@ -11,7 +11,7 @@ import (
 // must have completed exactly once. A terminated execution may leave work open. Timers may always stay open.
 func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 	begun, ended := map[int]history.EventType{}, map[int]int{}
-	completions, brackets := 0, 0
+	completions, brackets, episode := 0, 0, 0
 	for i, e := range past {
 		switch e := e.(type) {
 		case *history.TaskScheduled, *history.SubOrchestrationInstanceCreated, *history.TimerCreated:
@@ -23,7 +23,11 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 		case *history.ExecutionCompleted, *history.ExecutionTerminated:
 			completions++
 		case *history.OrchestratorStarted:
+			if brackets > 0 && i-episode >= longEpisode {
+				brackets-- // a crash interrupted the previous episode between two transactions
+			}
 			brackets++
+			episode = i
 		case *history.OrchestratorCompleted:
 			if i+1 == len(past) || past[i+1].Type() == history.TypeOrchestratorStarted {
 				brackets--
@@ -78,4 +82,8 @@ func checkTerminatedFirst(past []history.Event) (faults []string) {
 }
 
 // purger is the name of the client that crashes during a purge.
+// longEpisode is the number of events from which a crash may interrupt an episode between two
+// transactions of its checkpoint.
+const longEpisode = 90
+
 const purger = "purger"

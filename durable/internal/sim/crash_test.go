@@ -95,7 +95,11 @@ func withEvent(app sim.App) sim.App {
 // its partitions before the instance is started.
 func crashPlan(app sim.App) *sim.Plan {
 	app.Instances[0].At = 3 * time.Second
-	return &sim.Plan{Seed: 7, App: &app, Workers: 1, Partitions: 2, Skews: []time.Duration{0}, Pace: 10 * time.Millisecond}
+	plan := &sim.Plan{Seed: 7, App: &app, Workers: 1, Partitions: 2, Skews: []time.Duration{0}, Pace: 10 * time.Millisecond}
+	if app.Inline > 0 {
+		plan.Activities = parallelSteps
+	}
+	return plan
 }
 
 // runCrash injects a fault into the n-th request of the first worker, counted from 1. It returns the faults
@@ -202,6 +206,27 @@ func interval(hub string, usual int) int {
 		return 8 * usual
 	}
 	return usual
+}
+
+// stepApps are apps of durable steps. The results of the parallel steps do not fit into one transaction.
+var stepApps = []crashApp{
+	{"sequence", allSteps(oneProgram(sim.Step{Kind: sim.CallStep}, sim.Step{Kind: sim.CallStep}, sim.Step{Kind: sim.CallStep}))},
+	{"parallel", allSteps(oneProgram(sim.Step{Kind: sim.FanOutStep, Count: parallelSteps}))},
+}
+
+const parallelSteps = 120
+
+func allSteps(app sim.App) sim.App {
+	app.Inline = sim.AllInline
+	return app
+}
+
+// Like AWorkerMayDieAtAnyRequest with durable steps.
+func TestCrash_AWorkerWithStepsMayDieAtAnyRequest(t *testing.T) {
+	testshare.SkipInShortRaceRuns(t)
+	eachApp(t, stepApps, func(t *testing.T, hub string, app sim.App) {
+		killAtRequests(t, hub, app, interval(hub, 1))
+	})
 }
 
 // Like AWorkerMayDieAtAnyRequest with large payloads everywhere.

@@ -13,6 +13,8 @@ type Plan struct {
 	App      *App
 	Workers  int
 	Sessions bool // with extended sessions
+	// Activities is the maximum number of concurrent activities and steps of a worker; zero means 6.
+	Activities int
 	// EntityBatch is the maximum number of entity operations in a batch; zero means the default.
 	EntityBatch int
 

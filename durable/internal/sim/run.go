@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,7 +68,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
 		open: map[int]bool{}, uncertain: map[string][]int{},
 		cfg: durable.Config{
-			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4,
+			MaxConcurrentActivities: cmp.Or(plan.Activities, 6), MaxConcurrentOrchestrators: 4,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
 			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also on platforms with a single worker

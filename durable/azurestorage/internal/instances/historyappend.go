@@ -21,18 +21,36 @@ type historyBatch struct {
 	complete bool // the last batch of its checkpoint
 }
 
-// splitHistory divides rows into transactions within the service's limits.
+// splitHistory divides rows into transactions within the service's limits. It does not separate the
+// TaskScheduled of a durable step from the next row, which records the step's end or start: without
+// that row, the step would be an activity that no queue has.
 func splitHistory(rows []wire.Row) []historyBatch {
 	var batches []historyBatch
-	first, size := 0, 0
-	for i := range rows {
-		size += max(rows[i].SizeEstimate(), len(rows[i].JSON())+store.OperationOverhead)
-		if i+1 == len(rows) || i+1-first == wire.MaxHistoryBatchRows || size > wire.MaxHistoryBatchBytes-maxRowEstimate {
-			batches = append(batches, historyBatch{rows: rows[first : i+1], complete: i+1 == len(rows)})
-			first, size = i+1, 0
+	for first := 0; first < len(rows); {
+		end, size := first, 0
+		for end < len(rows) && end-first < wire.MaxHistoryBatchRows && size <= wire.MaxHistoryBatchBytes-maxRowEstimate {
+			size += max(rows[end].SizeEstimate(), len(rows[end].JSON())+store.OperationOverhead)
+			end++
 		}
+		if end < len(rows) && isOfStep(&rows[end-1], &rows[end]) {
+			end--
+		}
+		batches = append(batches, historyBatch{rows: rows[first:end], complete: end == len(rows)})
+		first = end
 	}
 	return batches
+}
+
+// isOfStep reports whether row is a TaskScheduled and next may belong to the same durable step.
+func isOfStep(row, next *wire.Row) bool {
+	if row.Text("EventType") != history.TypeTaskScheduled.String() {
+		return false
+	}
+	switch next.Text("EventType") {
+	case history.TypeTaskCompleted.String(), history.TypeTaskFailed.String(), history.TypeGenericEvent.String():
+		return true
+	}
+	return false
 }
 
 // maxRowEstimate is the maximum size that a row adds to a transaction: nine columns of the largest

@@ -134,6 +134,22 @@ func TestSplitHistory_KeepsTransactionsWithinTheServiceLimits(t *testing.T) {
 		}
 		return rows
 	}
+	steps := func(n, result int) []wire.Row {
+		at := time.Unix(0, 0)
+		events := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(at)}}
+		for i := range n {
+			events = append(events, &history.TaskScheduled{Header: history.Header{EventID: i, Timestamp: at}, Name: "Step"})
+			switch i % 3 {
+			case 0:
+				events = append(events, history.NewStepStart(i, at))
+			case 1:
+				events = append(events, &history.TaskFailed{Header: history.NewHeader(at), TaskScheduledID: i})
+			default:
+				events = append(events, &history.TaskCompleted{Header: history.NewHeader(at), TaskScheduledID: i, Result: new(strings.Repeat("\x01", result))})
+			}
+		}
+		return encoded(events...)
+	}
 	for name, tt := range map[string]struct {
 		rows []wire.Row
 		want []int
@@ -144,6 +160,8 @@ func TestSplitHistory_KeepsTransactionsWithinTheServiceLimits(t *testing.T) {
 		"one more":                        {rows(100, 1), []int{99, 1}},
 		"many":                            {rows(250, 1), []int{99, 99, 52}},
 		"large rows whose JSON is larger": {rows(40, 30_000), nil},
+		"steps":                           {steps(150, 1), []int{99, 98, 98, 6}},
+		"steps with large results":        {steps(80, 30_000), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			batches := splitHistory(tt.rows)
@@ -154,6 +172,9 @@ func TestSplitHistory_KeepsTransactionsWithinTheServiceLimits(t *testing.T) {
 				total += len(b.rows)
 				if b.complete != (i == len(batches)-1) {
 					t.Errorf("batch %d of %d: complete is %v", i, len(batches), b.complete)
+				}
+				if last := b.rows[len(b.rows)-1]; last.Text("EventType") == history.TypeTaskScheduled.String() {
+					t.Errorf("batch %d ends with %s, without the record of the step's end", i, last.RowKey)
 				}
 				var ops []store.Operation
 				for _, r := range b.rows {
@@ -169,6 +190,15 @@ func TestSplitHistory_KeepsTransactionsWithinTheServiceLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// encoded returns the history rows of events.
+func encoded(events ...history.Event) []wire.Row {
+	rows := make([]wire.Row, len(events))
+	for i, ev := range events {
+		rows[i] = wire.EncodeHistoryRow(ev, "i", i, "x")
+	}
+	return rows
 }
 
 // DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
