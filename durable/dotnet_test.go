@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -109,6 +110,10 @@ func replayRecorded(t *testing.T, id string, rows []recordedRow) {
 			name = e.Name
 			e.Instance = history.OrchestrationInstance{InstanceID: id, ExecutionID: "<execution of " + id + ">"}
 		}
+	}
+	isTerminated := slices.ContainsFunc(events, func(e history.Event) bool { return e.Type() == history.TypeExecutionTerminated })
+	for _, fault := range sim.CheckHistory(events, isTerminated) {
+		t.Error("the rules of the simulator say:", fault)
 	}
 	code, ok := durable.EngineOf(recordedFunctions()).Orchestrator(name, "")
 	if !ok {

@@ -45,13 +45,23 @@ func move(ctx *durable.Context, _ int) (string, error) {
 }
 
 // dotnetHub makes the worker of a hub behave like a .NET worker. The messages of an entity's batch
-// are visible before its state is stored, and the state does not list them.
+// are visible before its state is stored, and the state does not list them. The worker ignores the
+// markers of steps, and the message that wakes an instance with steps is a GenericEvent like any other.
 type dotnetHub struct{ provider.Provider }
 
 func (h dotnetHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	item, err := h.Provider.NextOrchestration(ctx)
 	if err == nil {
 		item.Session = dotnetSession{item.Session}
+		item.History = slices.DeleteFunc(slices.Clone(item.History), func(e history.Event) bool {
+			_, isMarker := history.StepStartOf(e)
+			return isMarker
+		})
+		for i := range item.Messages {
+			if e := item.Messages[i].Event; item.Messages[i].WakesSteps() {
+				item.Messages[i].Event = &history.GenericEvent{Header: *e.Head()}
+			}
+		}
 	}
 	return item, err
 }

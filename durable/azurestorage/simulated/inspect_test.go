@@ -158,12 +158,34 @@ func (s *snapshot) history(id string, rows []azsim.Row, starting bool) (faults [
 		}
 		return faults
 	}
+	open := openSteps(rows)
+	if len(open) > 0 && status != "Pending" && !s.has("Generic", id, nil) && !s.has("ExecutionStarted", id, nil) {
+		faults = append(faults, fmt.Sprintf("%s has open steps, and no message wakes it", id))
+	}
 	for _, r := range rows {
+		if slices.Contains(open, r.Columns["EventId"]) {
+			continue
+		}
 		if what := s.unanswered(id, r); !answered[r.Columns["EventId"]] && what != "" {
 			faults = append(faults, fmt.Sprintf("history of %s has %s %s, and %s", id, r.Text("EventType"), r.Columns["EventId"], what))
 		}
 	}
 	return faults
+}
+
+// openSteps returns the numbers of the recorded steps without a completion, and "" if the last episode left
+// steps unrecorded.
+func openSteps(rows []azsim.Row) (open []string) {
+	for _, r := range rows {
+		if number, ok := strings.CutPrefix(r.Text("Data"), "durable.Step started: "); ok {
+			open = append(open, number)
+		}
+		open = slices.DeleteFunc(open, func(number string) bool { return number == "" || number == r.Columns["TaskScheduledId"] })
+		if r.Text("EventType") == "OrchestratorCompleted" && r.Columns["IsPlayed"] == "true" {
+			open = append(open, "")
+		}
+	}
+	return open
 }
 
 // unanswered returns what is missing to complete an event that has no completion in the history, or
@@ -209,6 +231,7 @@ func TestInspector_FindsEachFault(t *testing.T) {
 		"the child neither starts":                  {row("SubOrchestrationInstanceCreated", "0", "InstanceId", "c")},
 		"no message will repair the row":            {row("ExecutionCompleted", "0")},
 		"in place of 0000000000000001":              {row("OrchestratorStarted", "-1"), row("OrchestratorCompleted", "-1")},
+		"no message wakes it":                       {row("GenericEvent", "-1", "Data", "durable.Step started: 0")},
 	} {
 		s := &snapshot{}
 		if faults := s.history("i", rows, false); len(faults) != 1 || !strings.Contains(faults[0], name) {

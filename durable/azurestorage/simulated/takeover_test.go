@@ -73,6 +73,38 @@ func signalOnce(ctx *durable.Context, _ int) (string, error) {
 	return "sent", nil
 }
 
+// once runs a step that runs at most once, and takes no result for an answer.
+func once(ctx *durable.Context, _ int) (string, error) {
+	_, err := durable.Step(ctx, "once", func(context.Context) (int, error) {
+		time.Sleep(10 * time.Second) // real time: it runs in a bubble
+		return 1, nil
+	}, durable.AtMostOnce).Await()
+	if errors.Is(err, durable.ErrOutcomeUnknown) {
+		err = nil
+	}
+	return "over", err
+}
+
+// threeActivities and activityOnce are the orchestrators with steps in .NET's code, which calls activities
+// of the steps' names.
+func threeActivities(ctx *durable.Context, each int) (string, error) {
+	for range 3 {
+		if _, err := durable.CallActivity(ctx, stepActivity, each).Await(); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func activityOnce(ctx *durable.Context, _ int) (string, error) {
+	_, err := durable.CallActivity(ctx, onceActivity, 0).Await()
+	return "over", err
+}
+
+func stepActivity(_ context.Context, n int) (int, error) { return n, nil }
+
+func onceActivity(context.Context, int) (int, error) { return 1, nil }
+
 // takeoverScenario is an orchestration during which a process is killed. If event is set, that
 // process also raises the event, a second after the start.
 type takeoverScenario struct {
@@ -84,6 +116,8 @@ type takeoverScenario struct {
 	// entities means that the instance uses entities. .NET may then take over as well, but it may
 	// repeat operations.
 	entities bool
+	// steps means that the instance runs steps, and that .NET takes over at each point.
+	steps bool
 }
 
 var takeovers = []takeoverScenario{
@@ -97,16 +131,25 @@ var takeovers = []takeoverScenario{
 	{name: "continue-as-new", run: countdown, input: 2, want: "zero"},
 	{name: "signal", run: signalOnce, want: "sent", entities: true},
 	{name: "entities", run: move, want: "moved", entities: true},
+	{name: "steps", run: threeSteps, input: 50, steps: true},
+	{name: "long steps", run: threeSteps, input: 2000, steps: true},
+	{name: "step at most once", run: once, want: "over"},
 }
 
-func takeoverRegistry() *durable.Registry {
-	return durable.NewRegistry(
+func takeoverRegistry(isDotnet bool) *durable.Registry {
+	r := durable.NewRegistry(
 		durable.Orchestrator("Three", three), durable.Orchestrator("FanOut", fanOut), durable.Orchestrator("Nap", nap),
 		durable.Orchestrator("Listen", listen), durable.Orchestrator("Child", child), durable.Orchestrator("Parent", parent),
 		durable.Orchestrator("Countdown", countdown), durable.Orchestrator("Quick", quick),
-		durable.Orchestrator("WithChild", withChild), durable.Orchestrator("ThreeSteps", threeSteps), durable.Activity("SayHello", sayHello),
+		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
 		durable.Orchestrator("Move", move), durable.Orchestrator("SignalOnce", signalOnce), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
+		durable.Orchestrator("ThreeSteps", threeSteps), durable.Orchestrator("Once", once),
+		durable.Activity("step", stepActivity), durable.Activity("once", onceActivity),
 	)
+	if isDotnet {
+		return r.Replace(durable.Orchestrator("ThreeSteps", threeActivities)).Replace(durable.Orchestrator("Once", activityOnce))
+	}
+	return r
 }
 
 // watched is a worker's transport that calls look before and after each request.
@@ -154,7 +197,7 @@ func startProcessWith(t *testing.T, account *azsim.Account, name string, look fu
 	}
 	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
 	var running sync.WaitGroup
-	registry := takeoverRegistry()
+	registry := takeoverRegistry(name == dotnetWorker)
 	running.Go(func() {
 		worker := durable.NewWorker(hub, registry, cfg)
 		if err := worker.Run(ctx); err != nil {
@@ -270,13 +313,18 @@ func takeover(t *testing.T, which int, d death) (requests []azsim.Request, fault
 	return requests, faults
 }
 
-// isUntouched reports whether only the row of the instance i is stored.
+// isUntouched reports whether only the row of the instance i is stored, or also a history that has decided
+// nothing but steps.
 func isUntouched(account *azsim.Account) bool {
-	return len(account.Rows("SimHistory")) == 0 && len(account.Rows("SimInstances")) == 1 && len(leftovers(account)) == 0
+	events := map[string]int{}
+	for _, r := range account.Rows("SimHistory") {
+		events[r.Text("EventType")]++
+	}
+	return events["TaskScheduled"] == events["TaskCompleted"] && len(account.Rows("SimInstances")) == 1 && len(leftovers(account)) == 0
 }
 
 // finish waits for an instance whose start and event returned startErr. It returns what is wrong
-// with the result. An instance that is untouched may stay Pending.
+// with the result. An instance that is untouched may stay Pending, because .NET looks for no such instances.
 func finish(ctx context.Context, instance *durable.Instance[string], startErr error, want string, untouched func() bool) (faults []string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Hour)
 	defer cancel()
@@ -331,9 +379,9 @@ func leftovers(account *azsim.Account) (faults []string) {
 }
 
 // deathsOf returns the deaths to simulate in a scenario with the given requests: all of them with
-// -takeover.all, or a sample. For a .NET successor, the sample consists of the requests around the
-// commit of an entity's batch, when its messages must become visible.
-func deathsOf(requests []azsim.Request, entities bool) (deaths []death) {
+// -takeover.all, or a sample. For a .NET successor of entities, the sample consists of the requests around
+// the commit of an entity's batch, when its messages must become visible.
+func deathsOf(requests []azsim.Request, entities, steps bool) (deaths []death) {
 	step := max(1, len(requests)/usual().takeoverKills)
 	if *everyPoint {
 		step = 1
@@ -342,7 +390,7 @@ func deathsOf(requests []azsim.Request, entities bool) (deaths []death) {
 	for _, fault := range both {
 		for n := (step + 1) / 2; n <= len(requests); n += step {
 			deaths = append(deaths, death{fault: fault, n: n, successor: "w2"})
-			if entities && *everyPoint {
+			if steps || entities && *everyPoint {
 				deaths = append(deaths, death{fault: fault, n: n, successor: dotnetWorker})
 			}
 		}
@@ -373,7 +421,7 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 			if len(faults) > 0 {
 				t.Fatalf("faults without a death:\n%s", strings.Join(faults, "\n"))
 			}
-			deaths := deathsOf(requests, scenario.entities)
+			deaths := deathsOf(requests, scenario.entities, scenario.steps)
 			for _, d := range deaths {
 				if _, faults := takeover(t, which, d); len(faults) > 0 {
 					t.Errorf("%v request %d of %d, taken over by %s:\n%s", d.fault, d.n, len(requests), d.successor, strings.Join(faults, "\n"))
@@ -382,6 +430,43 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 			t.Logf("died at %d points of %d requests", len(deaths), len(requests))
 		})
 	}
+}
+
+// A worker dies while a step that runs at most once runs, and .NET takes over. .NET waits, because no queue has
+// a message for an activity. A Go worker that receives a message for the instance ends the step.
+func TestTakeover_ByDotnetWaitsForAStepThatRunsAtMostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 11, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+		defer account.Wait()
+		first := startProcess(t, account, "w1", func() {})
+		time.Sleep(3 * time.Second)
+		if _, err := durable.Start(t.Context(), first.client, once, 0, durable.InstanceID("i")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		first.worker.Kill()
+		first.stop()
+
+		dotnet := startProcess(t, account, dotnetWorker, func() {})
+		time.Sleep(10 * time.Minute)
+		state, err := dotnet.client.Status(t.Context(), "i", durable.Fetch{})
+		if err != nil || state.Status != history.Running || len(leftovers(account)) > 0 {
+			t.Errorf("in .NET the instance is %+v, %v, with %q; want it to wait", state, err, leftovers(account))
+		}
+		if why, err := dotnet.client.Why(t.Context(), "i"); err != nil || len(why.Reasons) != 1 || why.Reasons[0].Kind != durable.ReasonStep {
+			t.Errorf("it waits for %+v, %v; want a step", why, err)
+		}
+		dotnet.stop()
+
+		last := startProcess(t, account, "w2", func() {})
+		if err := goOn.Raise(t.Context(), last.client, "i", ""); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := durable.InstanceOf[string](last.client, "i").Wait(t.Context()); got != "over" || err != nil {
+			t.Errorf("the instance returned %q, %v", got, err)
+		}
+		last.stop()
+	})
 }
 
 // A worker dies in the first episode of a direct start, and .NET takes over. If a message was sent
