@@ -83,10 +83,10 @@ func (e *RetryAtError) Error() string { return e.Cause.Error() }
 func (e *RetryAtError) Unwrap() error { return e.Cause }
 
 // AbandonDelay returns the delay until abandoned work is redelivered. It is delay, or less if
-// cause is a [RetryAtError] whose At comes first. An At that is not after now has no effect.
+// cause is a [RetryAtError] whose At comes first: 0 if At is not after now.
 func AbandonDelay(cause error, now time.Time, delay time.Duration) time.Duration {
-	if held, ok := errors.AsType[*RetryAtError](cause); ok && held.At.After(now) {
-		return min(delay, held.At.Sub(now))
+	if held, ok := errors.AsType[*RetryAtError](cause); ok {
+		return min(delay, max(0, held.At.Sub(now)))
 	}
 	return delay
 }

@@ -407,14 +407,15 @@ func (s *session) awaitReturn(ctx context.Context) (late bool) {
 	}
 }
 
-// giveBack returns the instance to the hub, which delivers it again at once. If a step was set
-// aside, it is delivered later.
+// giveBack returns the instance to the hub, which delivers it again after giveBackDelay. If a step was
+// set aside, it is delivered later.
 func (s *session) giveBack(aside *unknownFunctionError) {
 	if aside != nil {
 		s.refuse(aside, nil)
 		return
 	}
-	s.abandon(&provider.RetryAtError{Cause: errHandover, At: s.d.config.Now().Add(time.Millisecond)})
+	s.endSteps(errHandover)
+	s.abandon(&provider.RetryAtError{Cause: errHandover, At: s.d.config.Now().Add(giveBackDelay)})
 }
 
 // decide is [execution.runMessages] in a turn. It logs the discarded messages.
@@ -474,6 +475,7 @@ func (s *session) abandonStalled(it *stall, messages []provider.TaskMessage) {
 		s.log.Error("orchestrator disabled: it did not yield in several instances; suspend and resume one of them to enable it again",
 			"version", it.start.Version, "instances", maxStalls)
 	}
+	s.endSteps(errUncommitted)
 	s.abandon(&provider.RetryAtError{Cause: it, At: s.d.config.Now().Add(time.Second)})
 }
 

@@ -38,6 +38,9 @@ const (
 	stepGrace = 5 * time.Second
 	// handoverReserve is the part of a drain that is left for storing results.
 	handoverReserve = time.Second
+	// giveBackDelay is the delay of an instance that a session gives back to its hub. It limits the
+	// number of sessions while the lock of the instance is in doubt.
+	giveBackDelay = 100 * time.Millisecond
 	// unlimited is a wait without a limit.
 	unlimited = 365 * 24 * time.Hour
 )

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -78,9 +79,11 @@ func (p unknownPolicy) fails(due, now time.Time, started bool) bool {
 	return p.after != 0 && now.Sub(due) >= p.after && (p.started || !started)
 }
 
-// hold returns err. If the held work will fail, it adds the time of the failure.
+// hold returns err. If the held work will fail, it adds the time of the failure. Work that is set
+// aside does not fail.
 func (p unknownPolicy) hold(err error, due time.Time, started bool) error {
-	if p.after <= 0 || started && !p.started {
+	unknown, ok := errors.AsType[*unknownFunctionError](err)
+	if p.after <= 0 || started && !p.started || ok && unknown.crashed {
 		return err
 	}
 	return &provider.RetryAtError{Cause: err, At: due.Add(p.after + time.Second)} // storage may count in whole seconds

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/google/go-cmp/cmp"
@@ -178,6 +179,21 @@ func TestUnknownFunction_FailsNewInstancesAfterTheTimeout(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An activity that is set aside does not fail. Its delays grow.
+func TestUnknownFunction_DoesNotHurryActivitiesThatAreSetAside(t *testing.T) {
+	ledger := setAside(t, crashes.WorkName("activity", "Hello", "execution of i", 0, "i"))
+	bubble(t, func(b *bench) {
+		b.work(helloFunctions, func(c *dispatch.Config) {
+			c.FailUnknownAfter, c.FailUnknownStarted, c.Crashes = time.Minute, true, ledger
+		})
+		b.start("i", "HelloSeq", nil)
+		time.Sleep(2 * time.Hour)
+		if n := b.log.count("activity is held back"); n < 2 || n > 25 {
+			t.Errorf("the activity was delivered %d times", n)
+		}
+	})
 }
 
 func TestUnknownFunction_FailsStartedInstancesIfConfigured(t *testing.T) {

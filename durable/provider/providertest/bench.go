@@ -421,7 +421,8 @@ func (b *bench) checkDelays(delays []time.Duration) {
 }
 
 // hold abandons work several times with a [provider.RetryAtError], until the delay of the attempts
-// alone would be longer than the suite waits. It checks that the work is not redelivered early.
+// alone would be longer than the suite waits. It checks that the work is not redelivered early. An At in
+// the past redelivers it at once.
 // again abandons the work with cause and returns when it is redelivered.
 func (b *bench) hold(again func(cause error)) {
 	b.Helper()
@@ -434,4 +435,5 @@ func (b *bench) hold(again func(cause error)) {
 	if early := time.Until(until); early > time.Second { // some storages round to full seconds
 		b.Errorf("the work was redelivered %v before Until", early)
 	}
+	again(&provider.RetryAtError{Cause: errAbandoned, At: time.Now().Add(-time.Second)})
 }
