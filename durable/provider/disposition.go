@@ -45,7 +45,8 @@ type Progress struct {
 // Disposition returns what to do with a message for an instance. Its only source of errors is
 // History.
 //
-// A start of the current execution begins it once. A start without a parent that names another
+// A start of the current execution begins it once. A provider that keeps the start to wake the
+// instance while steps run does not ask about it. A start without a parent that names another
 // execution is discarded, because a client has replaced its execution. The start of a child
 //
 //  1. waits while another execution is about to begin,

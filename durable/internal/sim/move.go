@@ -14,11 +14,14 @@ type Mover interface {
 }
 
 // NewMovedPlan returns the plan of a seed for a hub that is replaced by copies of itself. The app has
-// entities for about half of the seeds.
+// entities for about half of the seeds, and durable steps for half.
 func NewMovedPlan(seed uint64) *Plan {
 	p := NewRepeatedPlan(seed)
 	if mix(seed, "entities")%2 == 0 {
 		p = NewEntityPlan(seed)
+	}
+	if mix(seed, "steps")%2 == 0 {
+		p.App.Inline = mix(seed, "inline") | 1
 	}
 	r := rand.New(rand.NewPCG(seed, 0xC0B1))
 	g := generator{r: r}

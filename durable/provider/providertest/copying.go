@@ -20,6 +20,8 @@ var copying = area{"copying", []test{
 	{"a copied timer and a copied scheduled start are not early", copiedTimes},
 	{"copied delayed signals are not early", copiedSignals},
 	{"only the timer of the current generation fires in a copy", copiedGenerations},
+	{"an instance with running steps is woken in a copy", copiedSteps},
+	{"an instance with running steps is woken in a copy after a crash", copiedStepsAfterCrash},
 	{"the source of a copy continues as before", copiedLeftAlone},
 	{"an empty hub can be copied", copiedNothing},
 	{"a hub with imported data is not exact", copiedInexactly},
@@ -193,6 +195,33 @@ func copiedGenerations(w *world) {
 		}
 		e.finish()
 	}
+}
+
+func copiedSteps(w *world) {
+	w.portable()
+	w.start()
+	w.begin("a")
+	w.send(raised("a", "Event", nil))
+	w.next("a").withSteps().finish()
+	w.copyHub()
+	w.woken("a").end(history.Completed, nil).finish()
+	w.quiet("the instance has ended")
+}
+
+// copiedStepsAfterCrash kills a worker before a message that wakes the instance may be in a queue.
+func copiedStepsAfterCrash(w *world) {
+	w.start()
+	w.create("a")
+	w.next("a").withSteps().commit()
+	w.kill()
+	w.stopIfRunning()
+	from, to := w.portable()
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.tryCopy(ctx, from, to)
+	w.use(to.(provider.Provider))
+	w.woken("a").end(history.Completed, nil).finish()
+	w.quiet("the instance has ended")
 }
 
 // copiedSignals uses several forms of time that .NET accepts in the name of a signal, with and

@@ -280,7 +280,7 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	if to == nil {
 		to = &exported{loaded: instances.Instance{History: instances.History{Known: instances.NewKnownEvents()}}}
 	}
-	if x.isPremature(r.env) {
+	if x.isPremature(r.env) || to.wakes(m) {
 		return false
 	}
 	_, isStart := m.Event.(*history.ExecutionStarted)
@@ -351,6 +351,11 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 		}
 		if !inst.isRunning() {
 			continue
+		}
+		if inst.loaded.Known.HasOpenSteps() {
+			if err := x.to.Message(ctx, provider.WakeSteps(inst.execution(), x.receivedAt)); err != nil {
+				return err
+			}
 		}
 		for _, n := range slices.Sorted(maps.Keys(inst.timers)) {
 			if p.completed[action{id, inst.loaded.ExecutionID, n}] {

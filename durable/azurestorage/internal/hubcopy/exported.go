@@ -67,7 +67,9 @@ func (x *exported) add(ev history.Event) {
 			x.signals = append(x.signals, m)
 		}
 	default:
-		if id, ok := history.Completes(ev); ok {
+		if id, ok := history.StepStartOf(ev); ok {
+			delete(x.tasks, id) // a step has no message
+		} else if id, ok := history.Completes(ev); ok {
 			delete(x.tasks, id)
 			delete(x.timers, id)
 			delete(x.children, id)
@@ -77,6 +79,19 @@ func (x *exported) add(ev history.Event) {
 
 // isRunning reports whether the execution is running.
 func (x *exported) isRunning() bool { return x.loaded.Known.Started && x.loaded.Known.Ended == nil }
+
+// execution returns the execution whose history was exported.
+func (x *exported) execution() history.OrchestrationInstance {
+	return history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.ExecutionID}
+}
+
+// wakes reports whether m has no effect except that it wakes an instance with running steps. The
+// export writes such a message of its own: the instance may have none, and the target discards the
+// start of an execution that has started.
+func (x *exported) wakes(m *provider.TaskMessage) bool {
+	start, isStart := m.Event.(*history.ExecutionStarted)
+	return m.WakesSteps() || isStart && x.isRunning() && start.Instance.ExecutionID == x.loaded.ExecutionID
+}
 
 // isAwaited reports whether a start message of the instance must exist.
 func (x *exported) isAwaited() bool {
@@ -98,7 +113,7 @@ func (x *exported) start() *provider.TaskMessage {
 // fired reconstructs the message of a timer from the history.
 func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskMessage {
 	return &provider.TaskMessage{
-		Target: history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.ExecutionID},
+		Target: x.execution(),
 		Event:  &history.TimerFired{Header: history.NewHeader(now), TimerID: t.EventID, FireAt: t.FireAt},
 	}
 }
