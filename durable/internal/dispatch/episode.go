@@ -106,6 +106,9 @@ func (x *execution) runMessages(functions Functions, instance history.Orchestrat
 	}
 	if len(in.events) == 0 && len(cp.NewEvents) == 2 { // OrchestratorStarted and OrchestratorCompleted
 		cp.NewEvents = nil
+		if x.live != nil {
+			x.live.DropEpisode()
+		}
 	}
 	cp.Messages = append(cp.Messages, refusals...)
 	return cp, in.dropped, nil

@@ -190,6 +190,36 @@ func TestSteps_RunAgainAfterACrash(t *testing.T) {
 	}
 }
 
+// The delivery that makes a worker run unrecorded steps leaves no trace in the length of the history.
+func TestSteps_RunAgainWithTheSameHistoryLength(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var runs atomic.Int64
+		var lengths, sizes []int
+		fns := one(func(x *replay.Execution, _ *string) (*string, error) {
+			lengths, sizes = nil, nil // only the last replay counts
+			for range 2 {
+				step(x, "S", returns(&runs, 10*time.Second, "x")).Await()
+				lengths, sizes = append(lengths, x.HistoryLength()), append(sizes, x.HistorySize())
+			}
+			return nil, nil
+		})
+		w := b.NewWorker()
+		b.workOn(w, fns)
+		b.start("i", "O", nil)
+		time.Sleep(15 * time.Second)
+		w.Kill()
+		b.work(fns)
+		b.end("i")
+		inSession := fmt.Sprint(lengths, sizes)
+		x := replay.New(history.OrchestrationInstance{InstanceID: "i"}, fns.orchestrators["O"])
+		defer x.Close()
+		x.Episode(b.events("i"), nil)
+		if got := fmt.Sprint(lengths, sizes); got != inSession || len(lengths) != 2 {
+			t.Errorf("the session had lengths and sizes %s, and a replay has %s", inSession, got)
+		}
+	})
+}
+
 func TestSteps_WhoseResultCannotBeStoredRunAgain(t *testing.T) {
 	for _, fault := range []memhub.Fault{memhub.CommitFails, memhub.CommitReplyLost, memhub.SessionLost} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {

@@ -132,6 +132,10 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 	return x.outcome()
 }
 
+// DropEpisode removes the last episode from [Execution.HistoryLength]. It received and decided nothing,
+// and the caller does not record it.
+func (x *Execution) DropEpisode() { x.historySize.episodes-- }
+
 // outcome collects the result of the episode.
 func (x *Execution) outcome() Outcome {
 	x.failOnMisuse()
