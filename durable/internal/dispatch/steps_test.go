@@ -220,6 +220,57 @@ func TestSteps_RunAgainWithTheSameHistoryLength(t *testing.T) {
 	})
 }
 
+// A worker that lacks the code fails an instance with two unrecorded steps. With the code, a rewind runs
+// both steps.
+func TestSteps_RunAfterARewindOfAFailureWithoutTheirCode(t *testing.T) {
+	code := func(runs *atomic.Int64, differs bool) functions {
+		return one(func(x *replay.Execution, _ *string) (*string, error) {
+			if differs {
+				begin(x, "A", nil)
+			}
+			callActivity(x, "A", nil)
+			first, second := step(x, "S", returns(runs, 10*time.Second, "a")), step(x, "S", returns(runs, 10*time.Second, "b"))
+			text := resultOf(first) + resultOf(second)
+			return &text, nil
+		})
+	}
+	for name, test := range map[string]struct {
+		fns    functions
+		change func(*dispatch.Config)
+	}{
+		"no function": {noFunctions, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownStarted = -1, true }},
+		"wrong version": {code(nil, false), func(c *dispatch.Config) {
+			c.CheckVersion, c.FailVersionMismatch = func(string) error { return errors.New("too old") }, true
+		}},
+		"other code": {code(nil, true), func(*dispatch.Config) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var runs atomic.Int64
+				fns := code(&runs, false)
+				fns.activities = map[string]activity{"A": func(context.Context, *string) (*string, error) { return nil, nil }}
+				w := b.NewWorker()
+				b.workOn(w, fns)
+				b.start("i", "O", nil)
+				time.Sleep(5 * time.Second)
+				w.Kill()
+				stop := b.work(test.fns, test.change)
+				if s := b.end("i"); s.Status != history.Failed {
+					t.Fatalf("the instance is %v", s.Status)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if err := b.Rewind(t.Context(), "i", "again"); err != nil {
+					t.Fatal(err)
+				}
+				b.work(fns)
+				b.wantOutput("i", history.Completed, "ab")
+			})
+		})
+	}
+}
+
 func TestSteps_WhoseResultCannotBeStoredRunAgain(t *testing.T) {
 	for _, fault := range []memhub.Fault{memhub.CommitFails, memhub.CommitReplyLost, memhub.SessionLost} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {

@@ -145,8 +145,12 @@ func (s *actions) UnrecordedStep(id int) *RunStep {
 	return step
 }
 
-// HasUnrecordedSteps reports whether the code has decided steps that no event records.
+// HasUnrecordedSteps reports whether the code has decided steps that no event records. If the code is
+// missing or does not match the history, the last recorded episode tells.
 func (s *actions) HasUnrecordedSteps() bool {
+	if s.x.diverged {
+		return s.x.recorded.open
+	}
 	return len(s.steps) > 0 || slices.ContainsFunc(s.pending[s.head:], func(a Action) bool {
 		step, isStep := a.(*RunStep)
 		return isStep && !step.AtMostOnce

@@ -347,7 +347,7 @@ func (x *Execution) handle(e history.Event) {
 		x.endOfEpisode()
 		x.now = history.TruncateToTicks(e.Timestamp) // the precision of a stored history
 	case *history.OrchestratorCompleted:
-		closes = !e.IsPlayed
+		closes, x.recorded.open = !e.IsPlayed, e.IsPlayed
 	case *history.TaskScheduled, *history.TimerCreated,
 		*history.SubOrchestrationInstanceCreated, *history.EventSent:
 		x.match(e)

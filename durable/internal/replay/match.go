@@ -69,6 +69,7 @@ const fakeTimer = -100
 type recorded struct {
 	x       *Execution
 	closed  bool         // the last event ended an episode
+	open    bool         // the last episode in the history left steps unrecorded
 	split   bool         // the history splits the episode; more of its decisions follow
 	nextID  int          // highest action number in the history, plus 1
 	rewound map[int]bool // actions whose record was removed by a rewind
