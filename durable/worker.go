@@ -74,13 +74,18 @@ func (w *Worker) meter(m *metering.Meter, log *slog.Logger) (stop func()) {
 	return func() { _ = unregister() } // fails only if called twice
 }
 
-// RunningActivity is an activity that is running in a worker.
+// RunningActivity is an activity or a step that is running in a worker.
 type RunningActivity struct {
-	TaskID int       // number of the action that scheduled the activity
-	Since  time.Time // when the activity started
+	TaskID int // number of the action that scheduled the activity or decided the step
+	Name   string
+	Since  time.Time // when it started
+	IsStep bool
+	// Attempt is the number of the attempt at a step, from 1. It is zero for an activity.
+	// Attempts in memory ([Tries]) count as one.
+	Attempt int
 }
 
-// Running returns the activities of an instance's execution that this worker is
+// Running returns the activities and steps of an instance's execution that this worker is
 // running, in no particular order. If [Worker.Run] was not called or has returned,
 // works is false.
 func (w *Worker) Running(id InstanceID, executionID string) (all []RunningActivity, works bool) {

@@ -52,16 +52,17 @@ type item struct {
 	what  string // description for error messages
 	work  string // the key of its crash count
 
-	// The following belong to an activity or a step: its execution, its number and its start time.
-	instance history.OrchestrationInstance // zero for other items
-	taskID   int
-	since    time.Time
+	instance history.OrchestrationInstance // of an activity or a step; zero for other items
+	running  RunningActivity               // the activity or step
 }
 
 // A RunningActivity is a running activity or step of an execution.
 type RunningActivity struct {
-	TaskID int
-	Since  time.Time
+	TaskID  int
+	Name    string
+	Since   time.Time
+	IsStep  bool
+	Attempt int // at a step; zero for an activity
 }
 
 // Running returns the running activities and steps of an execution, unordered.
@@ -70,7 +71,7 @@ func (d *Dispatcher) Running(instance history.OrchestrationInstance) (all []Runn
 	defer d.mu.Unlock()
 	for it := range d.running {
 		if it.instance == instance {
-			all = append(all, RunningActivity{it.taskID, it.since})
+			all = append(all, it.running)
 		}
 	}
 	return all
@@ -294,7 +295,8 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		w := next.item
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.WorkName("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
-		d.handle(&item{what: what, work: work, instance: w.Instance, taskID: w.Task.EventID, since: d.config.Now()}, func(it *item) {
+		running := RunningActivity{TaskID: w.Task.EventID, Name: w.Task.Name, Since: d.config.Now()}
+		d.handle(&item{what: what, work: work, instance: w.Instance, running: running}, func(it *item) {
 			defer d.inputs.release(next.size)
 			d.runActivity(live, w, it.work, d.activities.release)
 		})

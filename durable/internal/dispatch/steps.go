@@ -168,7 +168,8 @@ func (s *steps) startNext() bool {
 	s.mu.Unlock()
 	s.d.handle(&item{
 		what: fmt.Sprintf("step %s of orchestration %s", step.Name, s.instance.InstanceID), work: work,
-		instance: s.instance, taskID: step.ID, since: s.d.config.Now(),
+		instance: s.instance,
+		running:  RunningActivity{TaskID: step.ID, Name: step.Name, Since: s.d.config.Now(), IsStep: true, Attempt: step.Attempt},
 	}, func(it *item) { s.run(step, it) })
 	s.mu.Lock()
 	defer s.mu.Unlock()

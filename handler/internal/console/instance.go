@@ -189,7 +189,7 @@ func showTimeline(v *visit) error {
 			}
 		} else if len(events) > 0 && len(events) <= maxReplayed {
 			if w, err := v.console.cfg.API.Why(v.Request().Context(), instanceID(v)); err == nil {
-				steps = append(steps, awaited(w.Reasons)...)
+				steps = withAwaited(steps, events, w.Reasons)
 			}
 		}
 		view.timeline = drawTimeline(steps, began, end, v.QueryParams())
@@ -207,14 +207,45 @@ func lastEvent(events []history.Event) history.Event {
 	return nil
 }
 
-// awaited returns a step for each event that the instance is waiting for.
-func awaited(reasons []durable.Reason) (steps []step) {
+// withAwaited adds the events that the instance is waiting for, and the durable steps without a record.
+func withAwaited(steps []step, events []history.Event, reasons []durable.Reason) []step {
 	for _, r := range reasons {
-		if r.Kind == durable.ReasonEvent {
-			steps = append(steps, step{Kind: stepEvent, Name: r.Name, Position: -1, Attempts: []attempt{{Begin: r.Since, Outcome: outcomeOpen}}})
+		kind, began := stepEvent, r.Since
+		if r.Kind == durable.ReasonStep {
+			kind = stepDurable
+			if !r.RunningSince.IsZero() {
+				began = r.RunningSince
+			}
 		}
+		if r.Kind != durable.ReasonEvent && r.Kind != durable.ReasonStep || isScheduled(events, r.TaskID) {
+			continue
+		}
+		open := attempt{Begin: began, Outcome: outcomeOpen}
+		if failed := failedAttempts(steps, r); failed != nil {
+			failed.Attempts = append(failed.Attempts, open)
+			continue
+		}
+		steps = append(steps, step{Kind: kind, Name: r.Name, Position: -1, Attempts: []attempt{open}})
 	}
 	return steps
+}
+
+// isScheduled reports whether a history has the start of an activity or step.
+func isScheduled(events []history.Event, id int) bool {
+	return slices.ContainsFunc(events, func(e history.Event) bool {
+		return e.Type() == history.TypeTaskScheduled && e.Head().EventID == id
+	})
+}
+
+// failedAttempts returns the durable step whose attempts before the current one have failed, or nil.
+func failedAttempts(steps []step, r durable.Reason) *step {
+	for i := range slices.Backward(steps) {
+		s := &steps[i]
+		if s.Kind == stepDurable && s.Name == r.Name && s.Outcome() == outcomeFailed && len(s.Attempts) == r.Attempt-1 {
+			return s
+		}
+	}
+	return nil
 }
 
 // traceURL returns the URL of the trace of an execution, or "" for an unknown trace.

@@ -339,6 +339,44 @@ func TestInstance_WhyIncludesTheKnowledgeOfTheWorker(t *testing.T) {
 	}
 }
 
+// No event records a step that runs. The worker of the app knows it.
+func TestInstance_ShowsAStepThatRuns(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	failed := false
+	a := newHubApp(t, durable.Orchestrator("Runs", func(ctx *durable.Context, _ durable.Void) (string, error) {
+		return durable.Step(ctx, "charge", func(context.Context) (string, error) {
+			if !failed {
+				failed = true
+				return "", errors.New("out of order")
+			}
+			<-release
+			return "", nil
+		}, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Millisecond}).Await()
+	}), durable.Orchestrator("Once", func(ctx *durable.Context, _ durable.Void) (string, error) {
+		return durable.Step(ctx, "pay", func(context.Context) (string, error) {
+			<-release
+			return "", nil
+		}, durable.AtMostOnce).Await()
+	}))
+	defer close(release)
+	a.start("Runs", "runs")
+	a.start("Once", "once")
+	for part, wants := range map[string][]string{
+		"why":      {`step "charge", attempt 2 of 2, running on this worker`, ", running since "},
+		"timeline": {`<span class="kind step">step</span> charge`, `open, attempt 2`, `<rect class="step failed"`, `<rect class="step open"`},
+	} {
+		patience.Until(t, fmt.Sprintf("%s has %q", part, wants), func() bool {
+			got := html.UnescapeString(a.part("instance/" + part + "?id=runs"))
+			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(got, want) })
+		})
+	}
+	patience.Until(t, "a step whose start is recorded runs", func() bool { return strings.Contains(a.part("instance/why?id=once"), "running on this worker") })
+	if n := strings.Count(a.part("instance/timeline?id=once"), `<span class="kind step">step</span> pay`); n != 1 {
+		t.Errorf("the timeline shows it %d times", n)
+	}
+}
+
 func TestActions_DependOnTheStatus(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)

@@ -80,6 +80,18 @@ func TestSteps_MatchTheHistory(t *testing.T) {
 			},
 			[]string{`activity "A"  #2: 0s-1s failed 3s-4s done`, `activity "B"  #3: 0s-1s failed 3s-… open`},
 		},
+		"durable steps": {
+			[]history.Event{
+				episode(0), started, &history.TaskScheduled{Header: at(0, 0), Name: "A"}, &history.OrchestratorCompleted{Header: at(0, none)},
+				episode(1), &history.TaskCompleted{Header: at(1, none), TaskScheduledID: 0},
+				&history.TaskScheduled{Header: at(0, 1), Name: "Charge"}, &history.TaskFailed{Header: at(1, none), TaskScheduledID: 1},
+				&history.TimerCreated{Header: at(1, 2), FireAt: noon.Add(3 * time.Second)}, &history.OrchestratorCompleted{Header: at(1, none)},
+				episode(3), &history.TimerFired{Header: at(3, none), TimerID: 2},
+				&history.TaskScheduled{Header: at(3, 3), Name: "Charge"}, &history.TaskCompleted{Header: at(4, none), TaskScheduledID: 3},
+				&history.TaskScheduled{Header: at(4, 4), Name: "Once"}, history.NewStepStart(4, noon), &history.OrchestratorCompleted{Header: at(4, none)},
+			},
+			[]string{`activity "A"  #2: 0s-1s done`, `step "Charge"  #6: 0s-1s failed 3s-4s done`, `step "Once"  #14: 4s-… open`},
+		},
 		"a timer after a failure that is no retry": {
 			[]history.Event{
 				episode(0), started, &history.TaskScheduled{Header: at(0, 0), Name: "A"},

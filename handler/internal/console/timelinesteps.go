@@ -21,6 +21,7 @@ type step struct {
 // Kinds of steps. They are also style classes.
 const (
 	stepActivity = "activity"
+	stepDurable  = "step" // a durable step
 	stepChild    = "child"
 	stepTimer    = "timer"
 	stepEvent    = "event"
@@ -29,7 +30,7 @@ const (
 	stepControl  = "control"
 )
 
-// An attempt is one try of a step. Only activities and children can have several.
+// An attempt is one try of a step. Only activities, durable steps and children can have several.
 type attempt struct {
 	Begin, End time.Time // End is zero while it runs
 	Outcome    string    // one of the constants below
@@ -56,7 +57,7 @@ func (s *step) last() *attempt { return &s.Attempts[len(s.Attempts)-1] }
 
 // stepsOf returns the steps of a history in the order of their start.
 func stepsOf(events []history.Event) []step {
-	b := builder{open: map[int]*step{}, calls: map[string]*step{}, timers: map[int]retry{}}
+	b := builder{events: events, open: map[int]*step{}, calls: map[string]*step{}, timers: map[int]retry{}}
 	for i, e := range events {
 		b.add(i, e)
 	}
@@ -76,10 +77,11 @@ func stepsOf(events []history.Event) []step {
 // builder infers a retry from a timer: it was created when an activity failed, and when it fired, an
 // activity with the same name was scheduled.
 type builder struct {
-	steps []*step
-	open  map[int]*step    // by event ID
-	calls map[string]*step // entity calls by request ID and by origin
-	ended bool
+	events []history.Event
+	steps  []*step
+	open   map[int]*step    // by event ID
+	calls  map[string]*step // entity calls by request ID and by origin
+	ended  bool
 
 	suspended *step
 	now       time.Time     // start of the current episode
@@ -97,7 +99,7 @@ func (b *builder) add(i int, e history.Event) {
 	case *history.OrchestratorStarted:
 		b.now, b.failed, b.due = at, nil, nil
 	case *history.TaskScheduled:
-		b.schedule(id, at, step{Kind: stepActivity, Name: e.Name, Position: i})
+		b.schedule(id, at, step{Kind: b.kindOf(i), Name: e.Name, Position: i})
 	case *history.SubOrchestrationInstanceCreated:
 		b.schedule(id, at, step{Kind: stepChild, Name: e.Name, Instance: e.InstanceID, Position: i})
 	case *history.TimerCreated:
@@ -133,6 +135,19 @@ func (b *builder) add(i int, e history.Event) {
 	case *history.ExecutionCompleted, *history.ContinueAsNew:
 		b.ended = true
 	}
+}
+
+// kindOf returns the kind of the task that event i schedules. Only the record of a durable step is followed
+// by the step's completion, or by the record of its start, in the same episode.
+func (b *builder) kindOf(i int) string {
+	if i+1 < len(b.events) {
+		completed, isCompletion := history.Completes(b.events[i+1])
+		_, isStart := history.StepStartOf(b.events[i+1])
+		if isStart || isCompletion && completed == b.events[i].Head().EventID {
+			return stepDurable
+		}
+	}
+	return stepActivity
 }
 
 // begin adds a step that is running.

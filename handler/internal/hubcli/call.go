@@ -14,6 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
 // A call is one run of a verb.
@@ -284,6 +286,7 @@ func (c *call) show(a *answer, i instance) error {
 		{"Status", i.RuntimeStatus},
 		{"Tags", cell(i.Tags.String())},
 		{"Note", i.WaitsFor},
+		{"Runs here", runsHere(i.RunsHere)},
 		{"Created", i.CreatedTime},
 		{"Updated", i.LastUpdatedTime},
 		{"Input", whole(i.Input)},
@@ -301,6 +304,19 @@ func (c *call) show(a *answer, i instance) error {
 	}
 	say(c.program.Stdout, "\n")
 	return c.events(i.HistoryEvents)
+}
+
+// runsHere describes the activities and steps that the process which answers runs.
+func runsHere(running []statusjson.Running) string {
+	var all []string
+	for _, one := range running {
+		text := fmt.Sprintf("%s %q", one.Kind, one.Name)
+		if one.Attempt > 0 {
+			text += fmt.Sprintf(", attempt %d", one.Attempt)
+		}
+		all = append(all, text+", since "+one.Since)
+	}
+	return cell(strings.Join(all, "; "))
 }
 
 // instances prints a list of instances.

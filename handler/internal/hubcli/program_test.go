@@ -173,6 +173,7 @@ var commands = []string{
 	"crashes --forget",
 	"crashes --forget --output json",
 	"get held",
+	"get busy",
 	"get -- --odd",
 }
 
@@ -245,6 +246,9 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(202, `{"id":"fedcba9876543210"}`)
 	case strings.HasPrefix(path, "instances/nobody"), strings.HasPrefix(path, "instances/odd"):
 		answer(404, "")
+	case path == "instances/busy":
+		answer(202, strings.TrimSuffix(instance("busy", "Running", `null`), "}")+`,"runsHere":[{"kind":"activity","name":"Ship","taskId":1,"since":"2026-11-21T12:00:01Z"},
+			{"kind":"step","name":"charge","taskId":2,"attempt":3,"since":"2026-11-21T12:00:02Z"}]}`)
 	case strings.HasPrefix(path, "instances/held"):
 		answer(503, `{"Message":"The storage of task hub \"Hub\" cannot be used: it is unreachable."}`)
 	case path == "instances/done" && r.Method == http.MethodDelete:

@@ -1,12 +1,14 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -186,6 +188,7 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 			}
 		}
 		payload := m.statusOf(state, fetch)
+		payload.RunsHere = m.runsHere(state)
 		if q.Boolean("showHistory", false) && state.Status != history.Pending {
 			events, err := m.instances.History(ctx, id)
 			if err != nil {
@@ -201,6 +204,21 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 		}
 		return web.WriteJSON(c, code, payload)
 	}
+}
+
+// runsHere returns the activities and steps of an instance that this process runs, in the order of their
+// numbers.
+func (m instanceAPI) runsHere(state *durable.InstanceState) (all []statusjson.Running) {
+	running, _ := m.worker.Running(durable.InstanceID(state.Instance.InstanceID), state.Instance.ExecutionID)
+	slices.SortFunc(running, func(a, b durable.RunningActivity) int { return cmp.Compare(a.TaskID, b.TaskID) })
+	for _, a := range running {
+		kind := durable.ReasonActivity
+		if a.IsStep {
+			kind = durable.ReasonStep
+		}
+		all = append(all, statusjson.Running{Kind: string(kind), Name: a.Name, TaskID: a.TaskID, Attempt: a.Attempt, Since: timeOrNone(a.Since)})
+	}
+	return all
 }
 
 // fetchOf returns the parts of an instance that a request asks for.

@@ -191,7 +191,8 @@ func answerSchemas() schemaNode {
 	status := object("name", text, "instanceId", text, "runtimeStatus", schemaNode{"type": "string", "enum": []string{
 		"Running", "Completed", "ContinuedAsNew", "Failed", "Canceled", "Terminated", "Pending", "Suspended",
 	}}, "input", anySchema, "customStatus", anySchema, "output", anySchema, "createdTime", timeSchema, "lastUpdatedTime", timeSchema)
-	optional(status, "version", text, "tags", schemaNode{"type": "object", "additionalProperties": textSchema}, "waitsFor", text, "warning", text, "historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
+	optional(status, "version", text, "tags", schemaNode{"type": "object", "additionalProperties": textSchema}, "waitsFor", text, "warning", text, "runsHere", schemaNode{"type": "array", "items": optional(object("kind", text, "name", text, "taskId", whole, "since", timeSchema), "attempt", whole)},
+		"historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
 	failure := object("Message", text)
 	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text, "instancesDeleted", whole)
 	setting := object("name", text, "value", anySchema, "source", text)

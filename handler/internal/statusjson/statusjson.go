@@ -24,7 +24,17 @@ type Status[E any] struct {
 	Tags            Tags            `json:"tags,omitempty"`         // not in the .NET extension
 	WaitsFor        string          `json:"waitsFor,omitempty"`     // a note about a function that the app does not run; not in the .NET extension
 	Warning         string          `json:"warning,omitempty"`      // about the start that this answers; not in the .NET extension
+	RunsHere        []Running       `json:"runsHere,omitempty"`     // activities and steps in the process that answers; not in the .NET extension
 	HistoryEvents   []E             `json:"historyEvents,omitzero"` // nil unless requested
+}
+
+// A Running is a running activity or step. The time is in RFC 3339.
+type Running struct {
+	Kind    string `json:"kind"` // a durable.ReasonKind
+	Name    string `json:"name"`
+	TaskID  int    `json:"taskId"`
+	Attempt int    `json:"attempt,omitempty"` // at a step
+	Since   string `json:"since"`
 }
 
 // Tags are the tags of an instance.
