@@ -4,8 +4,11 @@ package soak_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -57,6 +60,7 @@ func serve() error {
 var functions = []*durable.Registration{
 	durable.Orchestrator("Steps", steps), durable.Orchestrator("Family", family), durable.Orchestrator("Move", move),
 	durable.Orchestrator("Later", later), durable.Orchestrator("Listen", listen), durable.Orchestrator("Courier", courier),
+	durable.Orchestrator("Shop", shop),
 	durable.Activity("Square", square),
 	durable.Entity("account", durable.Op("Add", (*account).Add)),
 	durable.Entity("tally", durable.Op("Note", (*tally).Note)),
@@ -70,15 +74,18 @@ type task struct {
 }
 
 // square appends a line to the trace and returns the square of N.
-func square(_ context.Context, t task) (int, error) {
+func square(_ context.Context, t task) (int, error) { return t.N * t.N, trace(t.Run) }
+
+// trace appends a line to the file of this process.
+func trace(line string) error {
 	path := filepath.Join(os.Getenv(traceVariable), fmt.Sprint("runs-", os.Getpid()))
 	f, err := os.OpenFile(filepath.Clean(path), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer f.Close()
-	_, err = f.WriteString(t.Run + "\n")
-	return t.N * t.N, err
+	_, err = f.WriteString(line + "\n")
+	return err
 }
 
 // runOf returns the name of the nth activity of an instance.
@@ -217,6 +224,44 @@ func courier(ctx *durable.Context, to string) (int, error) {
 		}
 	}
 	return letters, nil
+}
+
+// bill is the output of shop.
+type bill struct {
+	Token   string // the results of the first two steps
+	Unknown bool   // the outcome of the last step is unknown
+}
+
+// useOf returns the line that the third step of shop traces.
+func useOf(id, token string) string { return runOf(id, 4) + "=" + token }
+
+// shop runs two steps at once, then an activity, a step that uses their results, and a step that runs at
+// most once. Each step takes long enough to be killed.
+func shop(ctx *durable.Context, pad string) (b bill, err error) {
+	id := string(ctx.InstanceID())
+	step := func(name, line string, opts ...durable.StepOption) *durable.Task[string] {
+		return durable.Step(ctx, name, func(context.Context) (string, error) {
+			err := trace(line)
+			time.Sleep(time.Duration(mathrand.IntN(300)) * time.Millisecond)
+			return rand.Text(), err
+		}, opts...)
+	}
+	tokens, err := durable.AwaitAll(ctx, step("Draw", runOf(id, 1)), step("Draw", runOf(id, 2)))
+	if err != nil {
+		return b, err
+	}
+	b.Token = tokens[0] + tokens[1]
+	if _, err = durable.CallActivity(ctx, square, task{Run: runOf(id, 3), Pad: pad}).Await(); err != nil {
+		return b, err
+	}
+	if _, err = step("Use", useOf(id, b.Token)).Await(); err != nil {
+		return b, err
+	}
+	_, err = step("Pay", runOf(id, 5), durable.AtMostOnce).Await()
+	if b.Unknown = errors.Is(err, durable.ErrOutcomeUnknown); b.Unknown {
+		err = nil
+	}
+	return b, err
 }
 
 // contents is everything that a client sees in a hub.

@@ -64,6 +64,7 @@ func (c *caller) round(ctx context.Context, n int) error {
 		{"Family", id + "-family", nil},
 		{"Later", id + "-later", key},
 		{"Steps", id + "-steps", pad},
+		{"Shop", id + "-shop", pad},
 	} {
 		started, err := c.start(ctx, r)
 		if err == nil {

@@ -238,6 +238,9 @@ func (j *judgment) instance(id string, s *startedInstance) {
 	case "Courier":
 		want = fmt.Sprint(letters)
 		j.activities(id, letters)
+	case "Shop":
+		j.shop(id, got.Output)
+		return
 	case "Listen":
 		j.conversation(id, got.Output)
 		return
@@ -262,6 +265,27 @@ func (j *judgment) activities(id string, n int) {
 		if j.runs[runOf(id, i)] == 0 {
 			j.add("activity %s: its instance completed, but it never ran", runOf(id, i))
 		}
+	}
+}
+
+// shop judges the steps of an instance. A step that uses results of others always gets the recorded
+// ones, and the last step runs at most once.
+func (j *judgment) shop(id, output string) {
+	var got bill
+	if err := json.Unmarshal([]byte(output), &got); err != nil {
+		j.add("instance %s: the output is %s: %v", id, output, err)
+	}
+	j.activities(id, 3)
+	if j.runs[useOf(id, got.Token)] == 0 {
+		j.add("step %s: its instance completed, but it never ran", useOf(id, got.Token))
+	}
+	for line := range j.runs {
+		if strings.HasPrefix(line, useOf(id, "")) && line != useOf(id, got.Token) {
+			j.add("step %s: it got other results than %s, which the history has", line, got.Token)
+		}
+	}
+	if n := j.runs[runOf(id, 5)]; n > 1 || n == 0 && !got.Unknown {
+		j.add("step %s: it ran %d times, its outcome is unknown: %t", runOf(id, 5), n, got.Unknown)
 	}
 }
 

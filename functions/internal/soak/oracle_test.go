@@ -23,6 +23,8 @@ func sample() (*ledger, *contents, map[string]int) {
 	for _, n := range children {
 		found.Instances[childOf("f", n)] = instance{"Steps", "Completed", "14"}
 	}
+	begin("o", "Shop", "", `{"Token":"AB"}`)
+	runs[useOf("o", "AB")], runs[runOf("o", 5)] = 2, 1
 	begin("m", "Move", transfer{"a", "b", 5}, "5")
 	begin("l", "Later", "k", `"l"`)
 	begin("c", "Listen", conversation{}, "")
@@ -37,7 +39,7 @@ func sample() (*ledger, *contents, map[string]int) {
 	found.Entities["tally/k"] = entity{State: json.RawMessage(`{"Tokens":{"t1":1,"l":1}}`)}
 	found.Entities["account/a"] = entity{State: json.RawMessage(`{"Cents":-5,"Changes":1}`)}
 	found.Entities["account/b"] = entity{State: json.RawMessage(`{"Cents":5,"Changes":1}`)}
-	for _, id := range []string{"s", "f-child1", "f-child2", "f-child3", "c-courier"} {
+	for _, id := range []string{"s", "f-child1", "f-child2", "f-child3", "c-courier", "o"} {
 		for n := 1; n <= 3; n++ {
 			runs[runOf(id, n)] = 1
 		}
@@ -75,7 +77,16 @@ func TestOracle_FindsEachDifference(t *testing.T) {
 		"an unknown instance":        {func(_ *ledger, c *contents, _ map[string]int) { c.Instances["u"] = instance{} }, azure, "no client started it"},
 		"an activity without run":    {func(_ *ledger, _ *contents, r map[string]int) { delete(r, runOf("s", 2)) }, azure, "never ran"},
 		"an activity that ran twice": {func(_ *ledger, _ *contents, r map[string]int) { r[runOf("s", 2)]++ }, file, ""},
-		"a lost change":              {func(_ *ledger, c *contents, _ map[string]int) { delete(c.Entities, "account/b") }, azure, "account b: missing"},
+		"a step without run":         {func(_ *ledger, _ *contents, r map[string]int) { delete(r, runOf("o", 2)) }, azure, "never ran"},
+		"a step of other results":    {func(_ *ledger, _ *contents, r map[string]int) { r[useOf("o", "AC")]++ }, azure, "other results"},
+		"a use without run":          {func(_ *ledger, _ *contents, r map[string]int) { delete(r, useOf("o", "AB")) }, azure, "never ran"},
+		"a step at most twice":       {func(_ *ledger, _ *contents, r map[string]int) { r[runOf("o", 5)]++ }, azure, "ran 2 times"},
+		"a step that never ran":      {func(_ *ledger, _ *contents, r map[string]int) { delete(r, runOf("o", 5)) }, azure, "ran 0 times"},
+		"an unknown outcome": {func(_ *ledger, c *contents, r map[string]int) {
+			delete(r, runOf("o", 5))
+			c.Instances["o"] = instance{"Shop", "Completed", `{"Token":"AB","Unknown":true}`}
+		}, azure, ""},
+		"a lost change": {func(_ *ledger, c *contents, _ map[string]int) { delete(c.Entities, "account/b") }, azure, "account b: missing"},
 		"a repeated change": {func(_ *ledger, c *contents, _ map[string]int) {
 			c.Entities["account/b"] = entity{State: json.RawMessage(`{"Cents":10,"Changes":2}`)}
 		}, azure, "account b"},
