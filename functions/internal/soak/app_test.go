@@ -242,7 +242,7 @@ func shop(ctx *durable.Context, pad string) (b bill, err error) {
 	step := func(name, line string, opts ...durable.StepOption) *durable.Task[string] {
 		return durable.Step(ctx, name, func(context.Context) (string, error) {
 			err := trace(line)
-			time.Sleep(time.Duration(mathrand.IntN(300)) * time.Millisecond)
+			time.Sleep(time.Duration(mathrand.IntN(1000)) * time.Millisecond)
 			return rand.Text(), err
 		}, opts...)
 	}
