@@ -11,6 +11,9 @@ var functions = durable.NewRegistry(
 	durable.Orchestrator("Empty", Empty),
 	durable.Orchestrator("Sequence", Sequence),
 	durable.Orchestrator("FanOut", FanOut),
+	durable.Orchestrator("HelloSteps", HelloSteps),
+	durable.Orchestrator("StepSequence", StepSequence),
+	durable.Orchestrator("StepFanOut", StepFanOut),
 	durable.Orchestrator("Events", Events),
 	durable.Orchestrator("Wait", Wait),
 	durable.Activity("SayHello", SayHello),
@@ -62,6 +65,44 @@ func FanOut(ctx *durable.Context, n int) (int, error) {
 	tasks := make([]*durable.Task[string], n)
 	for i := range tasks {
 		tasks[i] = durable.CallActivity(ctx, Respond, "you")
+	}
+	all, err := durable.AwaitAll(ctx, tasks...)
+	return len(all), err
+}
+
+// greetStep runs SayHello as a step.
+func greetStep(ctx *durable.Context, name string) *durable.Task[string] {
+	return durable.Step(ctx, "SayHello", func(ctx context.Context) (string, error) { return SayHello(ctx, name) })
+}
+
+// HelloSteps runs three steps in sequence.
+func HelloSteps(ctx *durable.Context, _ durable.Void) ([]string, error) {
+	var out []string
+	for _, city := range []string{"Tokyo", "Seattle", "London"} {
+		greeting, err := greetStep(ctx, city).Await()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, greeting)
+	}
+	return out, nil
+}
+
+// StepSequence runs n steps in sequence.
+func StepSequence(ctx *durable.Context, n int) (int, error) {
+	for range n {
+		if _, err := greetStep(ctx, "you").Await(); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// StepFanOut runs n steps concurrently.
+func StepFanOut(ctx *durable.Context, n int) (int, error) {
+	tasks := make([]*durable.Task[string], n)
+	for i := range tasks {
+		tasks[i] = greetStep(ctx, "you")
 	}
 	all, err := durable.AwaitAll(ctx, tasks...)
 	return len(all), err

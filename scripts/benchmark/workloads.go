@@ -36,7 +36,17 @@ var workloads = []workload{
 			{name: "p50", unit: "ms", less: true, published: map[string]float64{"embedded": 1.2, "relaxed": 0.69, "azure": 95}},
 			{name: "p95", unit: "ms", less: true, published: map[string]float64{"azure": 140}},
 		},
-		run: latency,
+		run: func(ctx context.Context, r *rig) ([]float64, error) { return latency(ctx, r, Hello) },
+	},
+	{
+		name:    "hello sequences of steps, 64 in flight",
+		figures: []figure{{unit: "/s"}},
+		run:     func(ctx context.Context, r *rig) ([]float64, error) { return perSecond(ctx, r, HelloSteps, 2000, 64) },
+	},
+	{
+		name:    "one hello sequence of steps",
+		figures: []figure{{name: "p50", unit: "ms", less: true}, {name: "p95", unit: "ms", less: true}},
+		run:     func(ctx context.Context, r *rig) ([]float64, error) { return latency(ctx, r, HelloSteps) },
 	},
 	{
 		name: "500 activities in a row",
@@ -47,6 +57,11 @@ var workloads = []workload{
 		run: func(ctx context.Context, r *rig) ([]float64, error) { return timed(ctx, r, Sequence, 500) },
 	},
 	{
+		name:    "500 steps in a row",
+		figures: []figure{{unit: "ms", less: true}, {name: "rate", unit: "/s"}},
+		run:     func(ctx context.Context, r *rig) ([]float64, error) { return timed(ctx, r, StepSequence, 500) },
+	},
+	{
 		name: "fan-out of 1,000 activities",
 		figures: []figure{
 			{unit: "ms", less: true, published: map[string]float64{"embedded": 390, "relaxed": 204}},
@@ -54,6 +69,11 @@ var workloads = []workload{
 			{name: "results taken", unit: "/s", documented: 150},
 		},
 		run: fanOut,
+	},
+	{
+		name:    "fan-out of 1,000 steps",
+		figures: []figure{{unit: "ms", less: true}, {name: "rate", unit: "/s"}},
+		run:     func(ctx context.Context, r *rig) ([]float64, error) { return timed(ctx, r, StepFanOut, 1000) },
 	},
 	{
 		name:    "empty orchestrations, 64 in flight",
@@ -129,7 +149,8 @@ func inParallel(n, workers int, f func(i int) error) error {
 	return first
 }
 
-func latency(ctx context.Context, r *rig) ([]float64, error) {
+// latency completes instances one after another. It returns the 50th and 95th percentiles of their durations.
+func latency(ctx context.Context, r *rig, orchestrator func(*durable.Context, durable.Void) ([]string, error)) ([]float64, error) {
 	n := 500
 	if r.slow {
 		n = 50
@@ -137,7 +158,7 @@ func latency(ctx context.Context, r *rig) ([]float64, error) {
 	took := make([]float64, n)
 	for i := range took {
 		began := time.Now()
-		if err := r.complete(ctx, Hello); err != nil {
+		if err := r.complete(ctx, orchestrator); err != nil {
 			return nil, err
 		}
 		took[i] = milliseconds(time.Since(began))
