@@ -138,7 +138,7 @@ func TestDelivery_AgeUsesTheClockOfTheService(t *testing.T) {
 		stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
 		stored.Known.Add(&history.ExecutionStarted{})
 		stored.Known.Add(raised)
-		if out := h.inbox.disposer.divide("i", stored, []*delivery{d}); len(out.deliver) > 0 {
+		if out := h.inbox.disposer.divide("i", stored, nil, []*delivery{d}); len(out.deliver) > 0 {
 			t.Errorf("with a clock %v ahead, an event is delivered twice", ahead)
 		}
 		m.VisibleAt = time.Time{} // it was claimed

@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
@@ -32,10 +33,12 @@ type disposals struct {
 	dispositions []disposition.Disposition // the dispositions of settled
 }
 
-// divide divides the messages of an instance by disposition.
-func (d *disposer) divide(instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
-	messages := make([]disposition.Message, len(deliveries))
-	for i, m := range deliveries {
+// divide divides the messages of an instance by disposition. held are earlier messages, which the
+// instance's session has not committed.
+func (d *disposer) divide(instanceID string, stored *instances.Instance, held, deliveries []*delivery) disposals {
+	all := slices.Concat(held, deliveries)
+	messages := make([]disposition.Message, len(all))
+	for i, m := range all {
 		messages[i] = disposition.Message{
 			Event: m.event(), ExecutionID: m.target().ExecutionID,
 			DequeueCount: m.dequeueCount, ReceivedAt: m.receivedAt,
@@ -44,7 +47,7 @@ func (d *disposer) divide(instanceID string, stored *instances.Instance, deliver
 		}
 	}
 	out := disposals{disposer: d, instanceID: instanceID, stored: stored}
-	for i, v := range disposition.Decide(instanceID, stored, messages) {
+	for i, v := range disposition.Decide(instanceID, stored, messages)[len(held):] {
 		if v.Action == disposition.Deliver {
 			out.deliver = append(out.deliver, deliveries[i])
 			continue

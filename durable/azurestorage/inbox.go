@@ -178,7 +178,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		deliveries := slices.Clone(batch.deliveries)
 		b.mu.Unlock()
 
-		disposals := b.disposer.divide(s.id, loaded, deliveries)
+		disposals := b.disposer.divide(s.id, loaded, nil, deliveries)
 		if loaded.Unverified && len(disposals.settled) > 0 {
 			loaded = b.read(r.ctx, s.id, executionID, first)
 			continue
@@ -288,7 +288,7 @@ func (b *inbox) next(ctx context.Context) (*lock, error) {
 			continue
 		}
 		// Messages that arrived since the load have no dispositions yet.
-		disposals := b.disposer.divide(s.id, l.loaded, l.current)
+		disposals := b.disposer.divide(s.id, l.loaded, nil, l.current)
 		if l.loaded.Unverified && len(disposals.settled) > 0 {
 			l.requeue()
 			continue

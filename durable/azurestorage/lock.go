@@ -40,17 +40,18 @@ func (l *lock) setExecution(id string) {
 }
 
 // await waits for more messages, for at most idle, and appends them to current. It returns none if
-// the session must end or if idle has passed.
-func (l *lock) await(ctx context.Context, idle time.Duration) ([]*delivery, error) {
+// the session must end or if idle has passed. While steps of the instance run, messages for another
+// execution do not end the session.
+func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]*delivery, error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	for {
-		deliveries, wanted, changed := l.incoming()
+		deliveries, wanted, changed := l.incoming(stepsRun)
 		if wanted {
 			return nil, nil
 		}
 		if len(deliveries) > 0 {
-			disposals := l.inbox.disposer.divide(l.instanceID, l.loaded, deliveries)
+			disposals := l.inbox.disposer.divide(l.instanceID, l.loaded, l.current, deliveries)
 			disposals.apply(context.WithoutCancel(ctx))
 			if l.current = append(l.current, disposals.deliver...); len(disposals.deliver) > 0 {
 				return disposals.deliver, nil
@@ -69,12 +70,12 @@ func (l *lock) await(ctx context.Context, idle time.Duration) ([]*delivery, erro
 
 // incoming removes and returns the messages that arrived for the session. wanted means that the
 // session must end: the worker stops, the partition is being drained, or the instance has messages
-// for another execution.
-func (l *lock) incoming() (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
+// for another execution and no running steps.
+func (l *lock) incoming(stepsRun bool) (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
 	b, s := l.inbox, l.slot
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(s.batches) > 0 || s.partition.currentReading() == nil {
+	if b.closed || len(s.batches) > 0 && !stepsRun || s.partition.currentReading() == nil {
 		return nil, true, nil
 	}
 	deliveries, s.incoming = s.incoming, nil

@@ -88,7 +88,7 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 
 // Next implements [provider.Session].
 func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.TaskMessage, error) {
-	deliveries, err := s.await(ctx, idle)
+	deliveries, err := s.await(ctx, idle, s.wake != nil)
 	if len(deliveries) == 0 {
 		return nil, err
 	}

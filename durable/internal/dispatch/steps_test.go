@@ -149,6 +149,35 @@ func TestSteps_RunWhileTheInstanceReceivesMessages(t *testing.T) {
 	})
 }
 
+func TestSteps_ReceiveMessagesBeforeTheFirstCheckpoint(t *testing.T) {
+	bubble(t, func(b *bench) {
+		ran := make(chan time.Duration, 1)
+		b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
+			step(x, "S", func(ctx context.Context) (*string, error) {
+				began := b.Now()
+				<-ctx.Done()
+				ran <- b.Now().Sub(began)
+				return nil, nil
+			})
+			waitEvent(x, "first")
+			waitEvent(x, "never")
+			return nil, nil
+		}))
+		b.start("i", "O", nil)
+		time.Sleep(10 * time.Millisecond)
+		b.send("i", &history.EventRaised{Name: "first"})
+		b.send("i", &history.EventRaised{Name: "second"})
+		b.send("i", &history.ExecutionTerminated{Reason: new("why")})
+		b.end("i")
+		if n, want := len(b.Commits()), "EventRaised EventRaised ExecutionTerminated"; n != 1 || !strings.Contains(b.types("i"), want) {
+			t.Errorf("%d commits, want 1: %s, want %s in it", n, b.types("i"), want)
+		}
+		if ran := <-ran; ran != 10*time.Millisecond {
+			t.Errorf("the step ran for %v after the start, want 10ms", ran)
+		}
+	})
+}
+
 func TestSteps_FailLikeActivities(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := one(func(x *replay.Execution, _ *string) (*string, error) {

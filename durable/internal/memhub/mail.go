@@ -38,18 +38,22 @@ type sortedMail struct {
 // sort sorts visible messages by their dispositions. A message for another execution is
 // delivered, too: the engine discards it or passes it to a later execution.
 func (i *instance) sort(visible []*message) sortedMail {
-	p := i.progress()
-	sorted := sortedMail{drop: make(map[*message]bool), isNew: !p.HasHistory}
+	starting := func(e history.OrchestrationInstance) provider.Progress {
+		return provider.Progress{Known: true, Execution: e.ExecutionID, Status: history.Pending, Starting: true}
+	}
+	p, sorted := i.progress(), sortedMail{drop: make(map[*message]bool)}
 	sorted.execution.InstanceID = visible[0].Target.InstanceID
 	if i.state != nil {
 		sorted.execution = i.state.Instance
 	}
 	begins := func(m *message) bool { return i.disposition(&p, m) == provider.StartExecution }
-	if at := slices.IndexFunc(visible, begins); at >= 0 {
+	if at := slices.IndexFunc(visible, begins); i.session != nil && i.session.isNew {
+		p = starting(i.session.execution)
+	} else if sorted.isNew = !p.HasHistory; at >= 0 {
 		sorted.execution, sorted.isNew = visible[at].Event.(*history.ExecutionStarted).Instance, true
 		sorted.take = append(sorted.take, visible[at])
 		visible = slices.Delete(visible, at, at+1)
-		p = provider.Progress{Known: true, Execution: sorted.execution.ExecutionID, Status: history.Pending, Starting: true}
+		p = starting(sorted.execution)
 	}
 	for _, m := range visible {
 		switch i.disposition(&p, m) {

@@ -13,7 +13,8 @@ type instance struct {
 	// inbox holds the messages to dispatch, by number.
 	inbox []*message
 	// early holds messages that cannot be dispatched yet. These are completions of actions that
-	// are not in the history, and messages that precede a start that is not due.
+	// are not in the history, messages that precede a start that is not due, and starts while steps
+	// run.
 	early []*message
 	// timers holds messages that are not due, unordered.
 	timers []*message
@@ -58,6 +59,16 @@ func (inst *instance) retryEarly() {
 		inst.add(m)
 	}
 	inst.early = nil
+}
+
+// postponeStarts moves starts from the inbox to the early messages.
+func (inst *instance) postponeStarts() {
+	inst.inbox = slices.DeleteFunc(inst.inbox, func(m *message) bool {
+		if m.isStart() {
+			inst.early = append(inst.early, m)
+		}
+		return m.isStart()
+	})
 }
 
 // requeue returns messages in flight to the inbox, except deleted ones.

@@ -25,6 +25,7 @@ type session struct {
 	number    uint64
 	execution string
 	next      int
+	stepsRun  bool        // the last commit left steps running
 	idle      *time.Timer // the timer of Next; nil before its first call
 
 	// Protected by work.mu.
@@ -88,7 +89,7 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 	c := classified{deliver: make([]provider.TaskMessage, 0, len(messages))}
 	own := func(m *message) bool { return m.isStart() && m.target.ExecutionID == p.Execution }
 	at := slices.IndexFunc(messages, own)
-	p.Starting = at >= 0
+	p.Starting = p.Starting || at >= 0
 	if at > 0 {
 		messages = slices.Concat(messages[at:at+1], messages[:at], messages[at+1:])
 	}
@@ -169,7 +170,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		}
 		return fmt.Errorf("commit checkpoint of instance %s: %w", s.inst.id, err)
 	}
-	s.number, s.execution, s.next = c.number, c.execution, c.next
+	s.number, s.execution, s.next, s.stepsRun = c.number, c.execution, c.next, cp.StepsRunning
 	return nil
 }
 
@@ -317,11 +318,14 @@ func (s *session) startTimer(d time.Duration) *time.Timer {
 }
 
 // receiveMore takes new messages. ended is true if the session must end, because Run stops or
-// because a start is waiting.
+// because a start is waiting. While steps run, a start waits until the next commit instead.
 func (s *session) receiveMore() (more []*message, ended bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s.stepsRun {
+		s.inst.postponeStarts()
+	}
 	if s.over || s.revoked || !p.serves() || slices.ContainsFunc(s.inst.inbox, (*message).isStart) {
 		return nil, true
 	}
@@ -339,6 +343,7 @@ func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 			return err
 		}
 		p := s.progress(r, func() ([]history.Event, error) { return t.events(r.number) })
+		p.Starting = s.next == 0
 		c, err = classify(t, &p, more)
 		return err
 	})
