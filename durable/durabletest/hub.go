@@ -446,7 +446,7 @@ func (h *Hub) checkRepetition(i *instance, step *replay.RunStep) {
 	}
 	start := history.StartOf(events)
 	code, ok := h.silent().Orchestrator(start.Name, start.Version)
-	if !ok || step.AtMostOnce {
+	if !ok {
 		return
 	}
 	repeats := false

@@ -48,15 +48,19 @@ func read(events []history.Event) *recordedExecution {
 	return x
 }
 
-// isStep reports whether the event at a position is the first half of the record of a step:
-// its completion follows directly. The event has the time of the episode that decided the step.
+// isStep reports whether the event at a position is the first half of the record of a step: its
+// completion or the mark of its start follows directly. The event has the time of the episode that
+// decided the step.
 func (x *recordedExecution) isStep(at int) bool {
 	scheduled, ok := x.events[at].(*history.TaskScheduled)
 	if !ok || at+1 == len(x.events) {
 		return false
 	}
-	id, completes := history.Completes(x.events[at+1])
-	return completes && id == scheduled.EventID
+	id, ok := history.Completes(x.events[at+1])
+	if !ok {
+		id, ok = history.StepStartOf(x.events[at+1])
+	}
+	return ok && id == scheduled.EventID
 }
 
 func isFailure(e history.Event) bool {

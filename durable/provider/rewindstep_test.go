@@ -67,6 +67,15 @@ func TestPlanRewind_TreatsAStepAsADecisionOfTheEpisodeThatDecidedIt(t *testing.T
 			),
 			[]int{2, 6, 7},
 		},
+		{
+			"the start of a step that runs at most once did not handle a failure",
+			cat(
+				episode(0, started("p"), task(0)),                                // 0 1 2 3
+				episode(1, failed(0), step(1, 0), history.NewStepStart(1, noon)), // 4 5 6 7 8
+				episode(2, done(1), ends(2, history.Failed)),                     // 9 10 11 12
+			),
+			[]int{2, 5, 11},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

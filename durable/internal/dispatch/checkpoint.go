@@ -25,8 +25,6 @@ func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []
 		switch a := a.(type) {
 		case *replay.ScheduleTask:
 			recordTask(cp, start, a, storeInputs, head)
-		case *replay.RunStep:
-			cp.NewEvents = append(cp.NewEvents, scheduledStep(a), history.NewStepStart(a.ID, now))
 		case *replay.CreateTimer:
 			recordTimer(cp, start, a, head)
 		case *replay.CreateSubOrchestration:

@@ -346,8 +346,7 @@ func (x *execution) runWithoutCode(past, arrived []history.Event, held error) (*
 // events may arrive in another order after a crash, and the repetition would run other steps under
 // the same numbers.
 func (x *execution) isDeferrable(cp *provider.Checkpoint) bool {
-	if len(x.newSteps) == 0 || x.ended || x.reads || cp.ContinuedAsNew || messagesIn(cp) > 0 ||
-		slices.ContainsFunc(x.newSteps, func(s *replay.RunStep) bool { return s.AtMostOnce }) {
+	if len(x.newSteps) == 0 || x.ended || x.reads || cp.ContinuedAsNew || messagesIn(cp) > 0 {
 		return false
 	}
 	switch len(x.opening) {

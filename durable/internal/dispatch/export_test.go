@@ -24,6 +24,9 @@ func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *h
 	return in.start, in.events, dropped, err
 }
 
+// ActivitySlotsInUse returns the number of slots that activities and steps occupy.
+func (d *Dispatcher) ActivitySlotsInUse() int { return d.activities.inUse() }
+
 // LogScheduled is logScheduled.
 var LogScheduled = logScheduled
 

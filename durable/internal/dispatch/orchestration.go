@@ -177,7 +177,8 @@ func (s *session) episode(past []history.Event, messages []provider.TaskMessage,
 	} else if !s.commit(cp, e, len(results) > 0) {
 		return nil
 	}
-	if len(s.x.newSteps) > 0 {
+	if s.steps != nil {
+		s.steps.beginRecorded(s.holds)
 		s.steps.add(s.x.newSteps, s.traced)
 	}
 	return cp
@@ -210,8 +211,13 @@ func (s *session) expectsResults() bool {
 
 // mayStart reports whether a step of the session may start.
 func (s *session) mayStart() bool {
+	return s.live.fetch.Err() == nil && s.holds()
+}
+
+// holds reports whether the session has its instance, as far as it can know.
+func (s *session) holds() bool {
 	holder, ok := s.item.Session.(provider.Holder)
-	return s.live.fetch.Err() == nil && (!ok || holder.Holds())
+	return !ok || holder.Holds()
 }
 
 // commit stores the checkpoint of an episode, and of a deferred one before it. It returns false if
@@ -337,7 +343,7 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 		ctx, cancel := context.WithCancel(until)
 		state := s.steps.look(cancel)
 		switch {
-		case state.hasEnded:
+		case state.records:
 			cancel()
 			return nil, s.steps.take()
 		case state.running > 0 && s.live.io.Err() == nil && !late:

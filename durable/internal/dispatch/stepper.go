@@ -135,13 +135,18 @@ func RunActivity(ctx context.Context, fn func(context.Context, *string) (*string
 }
 
 // RunStep runs a step on the caller's goroutine and returns the events that record its result, with
-// the time of the step's end. F replaces the step's function unless it is nil.
+// the time of the step's end. They include the start of a step that runs at most once. F replaces the step's function unless it is nil.
 func RunStep(ctx context.Context, step *replay.RunStep, f StepFunc, instance history.OrchestrationInstance, now func() time.Time) []history.Event {
 	if f == nil {
 		f = step.Func.(StepFunc)
 	}
 	r := invokeStep(withStepInfo(ctx, step, instance), f)
-	return stepResult{startedStep{step, scheduledStep(step)}, r, now()}.record()
+	s := startedStep{step, scheduledStep(step)}
+	record := stepResult{s, r, now()}.record()
+	if step.AtMostOnce {
+		record = append(s.recordStart(now()), record...)
+	}
+	return record
 }
 
 type pauseKey struct{}

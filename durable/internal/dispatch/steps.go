@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,9 @@ const (
 //
 //	decided → queue → running → ended → recorded by the session's next episode
 //
+// A step that runs at most once is ready when it leaves the queue with a slot. The session's next
+// episode records its start, and then the step runs.
+//
 // A step occupies a slot for activities while its function runs. Before the function starts, steps
 // checks that the session still has its instance. If not, no further step starts; unrecorded steps
 // run again when the instance is delivered again.
@@ -63,6 +67,8 @@ type steps struct {
 
 	mu      sync.Mutex // protects the following
 	queue   []startedStep
+	ready   []startedStep // they have slots, and their starts are to be recorded
+	begins  []startedStep // they have slots, and the session's current episode records their starts
 	running int
 	ended   []stepResult
 	paused  bool                  // none starts, because the instance is suspended
@@ -76,6 +82,16 @@ type steps struct {
 type startedStep struct {
 	*replay.RunStep
 	scheduled *history.TaskScheduled
+}
+
+// recordStart returns the events that record the start of a step that runs at most once.
+func (s startedStep) recordStart(at time.Time) []history.Event {
+	return []history.Event{s.scheduled, history.NewStepStart(s.ID, at)}
+}
+
+// work returns the key of the step's crash count.
+func (s startedStep) work(i history.OrchestrationInstance) string {
+	return crashes.WorkName("step", s.Name, i.ExecutionID, s.ID, i.InstanceID)
 }
 
 type stepResult struct {
@@ -111,15 +127,33 @@ func (s *steps) add(decided []*replay.RunStep, traced *tracing.Instance) {
 	s.start()
 }
 
-// pause sets whether the instance is suspended. Running steps continue.
+// pause sets whether the instance is suspended. Running steps continue, and so do steps whose start is
+// recorded.
 func (s *steps) pause(suspended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paused && !suspended {
 		s.aside = nil // the resumption runs what was set aside
 	}
-	s.paused = suspended
+	if s.paused = suspended; suspended {
+		s.requeue()
+	}
 	s.start()
+}
+
+// requeue returns the ready steps to the queue. s.mu is locked.
+func (s *steps) requeue() {
+	for range s.ready {
+		s.d.activities.release()
+	}
+	s.queue = slices.Concat(s.ready, s.queue)
+	s.ready = nil
+}
+
+// stop starts no further step, because the session leaves its instance. s.mu is locked.
+func (s *steps) stop() {
+	s.left = true
+	s.requeue()
 }
 
 // start makes a goroutine start the queued steps. s.mu is locked.
@@ -142,46 +176,64 @@ func (s *steps) canStart() bool {
 // startNext waits for a slot and starts the next step. It returns false if none is to start.
 func (s *steps) startNext() bool {
 	if !s.d.activities.enter(s.ctx) {
-		return s.idle(func() { s.left = true })
+		return s.idle(s.stop)
 	}
 	s.mu.Lock()
 	step := s.queue[0]
 	s.mu.Unlock()
-	work := crashes.WorkName("step", step.Name, s.instance.ExecutionID, step.ID, s.instance.InstanceID)
 	switch {
-	case s.d.config.Crashes.IsSetAside(work):
+	case s.d.config.Crashes.IsSetAside(step.work(s.instance)):
 		s.d.activities.release()
 		return s.idle(func() { s.aside = &unknownFunctionError{kind: "step", name: step.Name, crashed: true} })
 	case !s.mayStart():
 		s.d.activities.release()
-		return s.idle(func() { s.left = true })
+		return s.idle(s.stop)
 	}
-	s.mu.Lock()
-	if !s.canStart() {
-		s.mu.Unlock()
-		s.d.activities.release()
-		return s.idle(func() {})
-	}
-	s.queue = s.queue[1:]
+	return s.idle(func() {
+		switch {
+		case !s.canStart():
+			s.d.activities.release()
+			return
+		case step.AtMostOnce:
+			s.ready = append(s.ready, step)
+		default:
+			s.begin(step)
+		}
+		s.queue = s.queue[1:]
+	})
+}
+
+// begin runs a step in its slot. s.mu is locked.
+func (s *steps) begin(step startedStep) {
 	s.running++
-	s.notify()
-	s.mu.Unlock()
 	s.d.handle(&item{
-		what: fmt.Sprintf("step %s of orchestration %s", step.Name, s.instance.InstanceID), work: work,
+		what: fmt.Sprintf("step %s of orchestration %s", step.Name, s.instance.InstanceID), work: step.work(s.instance),
 		instance: s.instance,
 		running:  RunningActivity{TaskID: step.ID, Name: step.Name, Since: s.d.config.Now(), IsStep: true, Attempt: step.Attempt},
 	}, func(it *item) { s.run(step, it) })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isBusy = s.canStart()
-	return s.isBusy
 }
 
-// idle ends the goroutine of startNext for the reason that note records.
-func (s *steps) idle(note func()) bool {
+// beginRecorded runs the steps whose starts the last episode has recorded. If the session may no longer
+// have its instance, none runs, and their outcome is unknown.
+func (s *steps) beginRecorded(holds func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	note()
+	for _, step := range s.begins {
+		if !holds() {
+			s.stop()
+			s.d.activities.release()
+			continue
+		}
+		s.begin(step)
+	}
+	s.begins = nil
+}
+
+// idle calls f, which changes s, and ends the goroutine of startNext if no step is to start.
+func (s *steps) idle(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 	s.isBusy = s.canStart()
 	s.notify()
 	return s.isBusy
@@ -216,7 +268,9 @@ func (s *steps) run(step startedStep, it *item) {
 		d.activities.release()
 		s.mu.Lock()
 		s.running--
-		if s.left = s.left || interrupted; !interrupted {
+		if interrupted {
+			s.stop()
+		} else {
 			s.ended = append(s.ended, stepResult{step, r, d.config.Now()})
 		}
 		s.notify()
@@ -259,30 +313,34 @@ func invokeStep(ctx context.Context, f StepFunc) taskResult {
 	return invoke(ctx, func(ctx context.Context, _ *string) (*string, error) { return f(ctx) }, nil)
 }
 
-// take returns the records of the steps that have ended, and forgets these steps.
-func (s *steps) take() (results []history.Event) {
+// take returns the events for the session's next episode: it records the steps that have ended and the
+// starts of those that are ready.
+func (s *steps) take() (records []history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.ended {
-		results = append(results, r.record()...)
+		records = append(records, r.record()...)
 	}
-	s.ended = nil
-	return results
+	for _, step := range s.ready {
+		records = append(records, step.recordStart(s.d.config.Now())...)
+	}
+	s.begins, s.ready, s.ended = s.ready, nil, nil
+	return records
 }
 
 // areRunning reports whether steps run, or have results to record.
 func (s *steps) areRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running+len(s.ended) > 0
+	return s.running+len(s.begins)+len(s.ended) > 0
 }
 
 // A stepState is what a session that waits for steps needs to know.
 type stepState struct {
-	running  int
-	hasEnded bool // results are to be recorded
-	left     bool
-	aside    *unknownFunctionError
+	running int
+	records bool // results or starts are to be recorded
+	left    bool
+	aside   *unknownFunctionError
 }
 
 // look returns the state. It calls changed once, after the next change.
@@ -290,14 +348,14 @@ func (s *steps) look(changed func()) stepState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = changed
-	return stepState{s.running, len(s.ended) > 0, s.left, s.aside}
+	return stepState{s.running, len(s.ended)+len(s.ready) > 0, s.left, s.aside}
 }
 
 // leave starts no further step, because the session leaves its instance.
 func (s *steps) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = true
+	s.stop()
 }
 
 // end ends the contexts of the running steps and drops their results.
@@ -305,6 +363,12 @@ func (s *steps) end(cause error) {
 	s.leave()
 	s.cancel(cause)
 	s.starting.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range s.begins {
+		s.d.activities.release()
+	}
+	s.begins = nil
 }
 
 // awaitReturn waits until no function runs, for at most stepGrace or until ctx ends.

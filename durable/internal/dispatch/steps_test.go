@@ -542,8 +542,11 @@ func TestSteps_ThatRunAtMostOnce(t *testing.T) {
 			b.work(code(&runs))
 			b.start("i", "O", nil)
 			time.Sleep(time.Second)
-			if got := b.types("i"); got != "OrchestratorStarted ExecutionStarted TaskScheduled GenericEvent OrchestratorCompleted" {
+			if got := b.types("i"); got != "OrchestratorStarted ExecutionStarted OrchestratorCompleted OrchestratorStarted TaskScheduled GenericEvent OrchestratorCompleted" {
 				t.Errorf("the history is %s", got)
+			}
+			if n := len(b.Commits()); n != 1 {
+				t.Errorf("%d commits, want 1", n)
 			}
 			b.wantOutput("i", history.Completed, "done")
 		})
@@ -563,6 +566,97 @@ func TestSteps_ThatRunAtMostOnce(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Of parallel steps that run at most once, only the steps that have begun have an unknown outcome. The
+// others run later.
+func TestSteps_ThatRunAtMostOnceAndHaveNotBegunRunLater(t *testing.T) {
+	code := func(runs *atomic.Int64, n int) functions {
+		return one(func(x *replay.Execution, _ *string) (*string, error) {
+			var all []*replay.Future
+			for i := range n {
+				all = append(all, step(x, "S", returns(runs, 10*time.Second, fmt.Sprint(i)), atMostOnce))
+			}
+			text := ""
+			for _, f := range all {
+				text += resultOf(f) + " "
+			}
+			return &text, nil
+		})
+	}
+	oneSlot := func(c *dispatch.Config) { c.MaxConcurrentActivities = 1 }
+	for name, leave := range map[string]func(b *bench, w *memhub.Worker, stop func() error){
+		"worker stops": func(_ *bench, _ *memhub.Worker, stop func() error) { _ = stop() },
+		"worker dies":  func(_ *bench, w *memhub.Worker, _ func() error) { w.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var runs atomic.Int64
+				w := b.NewWorker()
+				_, stop := b.workOn(w, code(&runs, 3), oneSlot)
+				b.start("i", "O", nil)
+				time.Sleep(time.Second)
+				leave(b, w, stop)
+				b.work(code(&runs, 3), oneSlot)
+				b.wantOutput("i", history.Completed, "failed: the process that ran step S ended before it recorded the result; the outcome is unknown 1 2 ")
+				if runs.Load() != 3 {
+					t.Errorf("%d runs, want 3", runs.Load())
+				}
+			})
+		})
+	}
+	t.Run("instance is suspended", func(t *testing.T) {
+		bubble(t, func(b *bench) {
+			var runs atomic.Int64
+			b.work(code(&runs, 2), oneSlot)
+			b.start("i", "O", nil)
+			time.Sleep(time.Second)
+			b.send("i", &history.ExecutionSuspended{})
+			time.Sleep(time.Hour)
+			if runs.Load() != 1 {
+				t.Errorf("%d runs, want 1", runs.Load())
+			}
+			b.send("i", &history.ExecutionResumed{})
+			b.wantOutput("i", history.Completed, "0 1 ")
+		})
+	})
+	t.Run("start cannot be stored", func(t *testing.T) {
+		bubble(t, func(b *bench) {
+			var runs atomic.Int64
+			n := 0
+			b.Inject(memhub.CommitFails, func() bool { n++; return n == 1 })
+			d := b.dispatcher(code(&runs, 2), oneSlot)
+			b.start("i", "O", nil)
+			b.wantOutput("i", history.Completed, "0 1 ")
+			if runs.Load() != 2 {
+				t.Errorf("%d runs, want 2", runs.Load())
+			}
+			b.wantNoSlots(d)
+		})
+	})
+	t.Run("instance ends", func(t *testing.T) {
+		bubble(t, func(b *bench) {
+			var runs atomic.Int64
+			d := b.dispatcher(code(&runs, 3), oneSlot)
+			b.start("i", "O", nil)
+			time.Sleep(time.Second)
+			b.send("i", &history.ExecutionTerminated{})
+			b.end("i")
+			time.Sleep(time.Minute)
+			if runs.Load() != 1 {
+				t.Errorf("%d runs, want 1", runs.Load())
+			}
+			b.wantNoSlots(d)
+		})
+	})
+}
+
+// wantNoSlots fails the test if an idle worker occupies a slot for activities.
+func (b *bench) wantNoSlots(d *dispatch.Dispatcher) {
+	b.Helper()
+	if n := d.ActivitySlotsInUse(); n != 0 {
+		b.Errorf("%d slots are in use, want 0", n)
+	}
 }
 
 // After an episode that read the time or received an event, a repetition could decide otherwise.

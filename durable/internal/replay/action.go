@@ -31,7 +31,7 @@ type RunStep struct {
 	// First is the ID of the first attempt at the step. Attempt is the number of this attempt,
 	// from 1.
 	First, Attempt int
-	// AtMostOnce records the step before it runs.
+	// AtMostOnce records the start of the step before it runs.
 	AtMostOnce bool
 	// Func is the step's function. Its type is defined by the package that runs steps.
 	Func any

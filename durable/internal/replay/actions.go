@@ -79,7 +79,7 @@ func (s *actions) clear() {
 }
 
 // take returns all pending actions and clears the list. Actions to record and steps to run are
-// separate lists; a step that runs at most once is in both. The other steps stay unrecorded.
+// separate lists. The steps stay unrecorded.
 func (s *actions) take() (record []Action, run []*RunStep) {
 	for _, a := range s.pending[s.head:] {
 		step, isStep := a.(*RunStep)
@@ -90,9 +90,6 @@ func (s *actions) take() (record []Action, run []*RunStep) {
 		case a == nil:
 		case !isStep:
 			record = append(record, a)
-		case step.AtMostOnce:
-			record = append(record, a)
-			s.setBegun(step.ID)
 		default:
 			if s.steps == nil {
 				s.steps = make(map[int]*RunStep)
@@ -108,15 +105,11 @@ func (s *actions) take() (record []Action, run []*RunStep) {
 // step, the start does not count.
 func (s *actions) recordStart(e *history.GenericEvent) {
 	if id, ok := history.StepStartOf(e); ok && s.UnrecordedStep(id) == nil {
-		s.setBegun(id)
+		if s.begun == nil {
+			s.begun = make(map[int]bool)
+		}
+		s.begun[id] = true
 	}
-}
-
-func (s *actions) setBegun(id int) {
-	if s.begun == nil {
-		s.begun = make(map[int]bool)
-	}
-	s.begun[id] = true
 }
 
 // recordEnd records the end of a step, if e does.
@@ -152,8 +145,8 @@ func (s *actions) HasUnrecordedSteps() bool {
 		return s.x.recorded.open
 	}
 	return len(s.steps) > 0 || slices.ContainsFunc(s.pending[s.head:], func(a Action) bool {
-		step, isStep := a.(*RunStep)
-		return isStep && !step.AtMostOnce
+		_, isStep := a.(*RunStep)
+		return isStep
 	})
 }
 

@@ -93,9 +93,10 @@ func (x *Execution) ParkedStacks() [][]uintptr { return x.group.ParkedStacks() }
 type Outcome struct {
 	// Actions are the new actions to record, in program order. A *Complete is the last.
 	Actions []Action
-	// Steps are the steps to run, in program order. Unless Actions has them too, they are
-	// recorded when they have ended: the events of a later episode have their TaskScheduled
-	// directly before the completion. After a replay, Steps has all unrecorded steps.
+	// Steps are the steps to run, in program order. They are recorded when they have ended: the
+	// events of a later episode have their TaskScheduled directly before the completion. A step
+	// that runs at most once has a TaskScheduled and a [history.NewStepStart] in an episode before
+	// it runs. After a replay, Steps has all unrecorded steps.
 	Steps []*RunStep
 	// ReadsTime is set if the code has read the time of the episode or a UUID. A repetition of
 	// the episode would decide otherwise.
