@@ -32,6 +32,7 @@ type Dispatcher struct {
 	// Semaphores: running entities, entities that wait for a slot, and small results of
 	// activities that are being stored.
 	entities, waiting, results chan struct{}
+	waitingForSteps            chan struct{} // sessions whose steps all wait for a slot
 	orchestrations, activities slots
 	idleEntities               idle
 	payloads, inputs           *admission // of instances, and of activities
@@ -95,6 +96,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		entities:           make(chan struct{}, maxEntities(cfg)),
 		waiting:            make(chan struct{}, maxWaitingEntities),
 		results:            make(chan struct{}, maxResults),
+		waitingForSteps:    make(chan struct{}, maxWaitingSessions),
 		idleEntities:       idle{limit: maxEntities(cfg), now: cfg.Now},
 		orchestrations:     slots{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators), idle: idle{limit: cfg.MaxConcurrentOrchestrators, now: cfg.Now}},
 		activities:         slots{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
@@ -527,7 +529,7 @@ func (d *Dispatcher) inUse() inuse.Counts {
 	d.mu.Unlock()
 	return inuse.Counts{
 		"running work items": running, "orchestration slots": d.orchestrations.inUse(), "activity slots": d.activities.inUse(),
-		"entity slots": len(d.entities), "entities waiting for a slot": len(d.waiting),
+		"entity slots": len(d.entities), "entities waiting for a slot": len(d.waiting), "sessions waiting for steps": len(d.waitingForSteps),
 		"extended sessions": d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
 		"payload bytes of instances": d.payloads.inUse(), "payload bytes of activities": d.inputs.inUse(),
 	}

@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	MaxWaitingSessions    = maxWaitingSessions
 	MaxGenerations        = maxGenerations
 	MaxGenerationMessages = maxGenerationMessages
 )

@@ -329,10 +329,16 @@ func (s *session) awaitNews() (messages []provider.TaskMessage, results []histor
 	return messages, results
 }
 
-// awaitSteps is awaitNews while results of steps are expected. The session holds its slot only
-// while no step runs, and is not among the idle sessions. If it must end, awaitSteps waits until no
+// awaitSteps is awaitNews while results of steps are expected. The session holds no slot for
+// orchestrations meanwhile, and is not among the idle sessions. If it must end, awaitSteps waits until no
 // step runs, and returns the instance to the hub.
 func (s *session) awaitSteps() (messages []provider.TaskMessage, results []history.Event) {
+	waits := false // it counts as a waiting session
+	defer func() {
+		if waits {
+			<-s.d.waitingForSteps
+		}
+	}()
 	for leaves, late := false, false; ; {
 		leaves = leaves || s.live.fetch.Err() != nil
 		until := s.live.fetch
@@ -352,6 +358,11 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 			cancel()
 			s.giveBack(state.aside)
 			return nil, nil
+		case !waits:
+			if waits = s.waitForSlot(); !waits {
+				cancel()
+				return nil, nil
+			}
 		}
 		if leaves || state.left {
 			leaves, late = true, s.awaitReturn(ctx)
@@ -362,6 +373,19 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 		if len(messages) > 0 {
 			return messages, s.steps.take()
 		}
+	}
+}
+
+// waitForSlot counts the session as waiting, because none of its steps has a slot, and releases its
+// slot for orchestrations. If too many sessions wait, it returns the instance to the hub, and returns false.
+func (s *session) waitForSlot() bool {
+	select {
+	case s.d.waitingForSteps <- struct{}{}:
+		s.releaseSlot()
+		return true
+	default:
+		s.abandon(&provider.RetryAtError{Cause: errNoSlot, At: s.d.config.Now().Add(waitingDelay)})
+		return false
 	}
 }
 

@@ -15,6 +15,7 @@ type slots struct {
 	idle     idle // sessions that keep their slot
 
 	mu       sync.Mutex         // protects the following
+	waiting  int                // calls of enter that wait
 	stopWait context.CancelFunc // makes fetch release its slot while no item is available; nil if it does not wait
 }
 
@@ -49,13 +50,16 @@ func fetch[T any](ctx context.Context, p *slots, next func(ctx, wait context.Con
 	}
 }
 
+// setStopWait sets stopWait. If calls of enter wait, stop is called after yieldInterval.
 func (p *slots) setStopWait(stop context.CancelFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopWait = stop
+	if p.stopWait = stop; stop != nil && p.waiting > 0 {
+		time.AfterFunc(yieldInterval, stop)
+	}
 }
 
-// yieldInterval is the time between two requests that fetch releases its slot.
+// yieldInterval is the time for which fetch keeps its slot without an item while enter waits.
 const yieldInterval = 100 * time.Millisecond
 
 // enter acquires a slot for a step, or for a session that has released its slot. If all slots are
@@ -71,21 +75,22 @@ func (p *slots) enter(ctx context.Context) bool {
 	default:
 	}
 	p.idle.endOne()
-	again := time.NewTicker(yieldInterval) // fetch may start to wait between two looks
-	defer again.Stop()
-	for {
-		p.mu.Lock()
-		if p.stopWait != nil {
-			p.stopWait()
-		}
-		p.mu.Unlock()
-		select {
-		case p.taken <- struct{}{}:
-			return true
-		case <-again.C:
-		case <-ctx.Done():
-			return false
-		}
+	p.wait(1)
+	defer p.wait(-1)
+	return acquire(ctx, p.taken)
+}
+
+// wait counts a call of enter that begins or stops to wait. A new one makes fetch release its slot
+// while no item is available. The last withdraws the request to end an idle session.
+func (p *slots) wait(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting += n
+	switch {
+	case p.waiting == 0:
+		p.idle.withdraw()
+	case n > 0 && p.stopWait != nil:
+		p.stopWait()
 	}
 }
 

@@ -25,6 +25,7 @@ type StepFunc func(context.Context) (*string, error)
 var (
 	errExecutionOver = errors.New("the orchestration has ended or continued as new")
 	errHandover      = errors.New("another worker takes the orchestration over")
+	errNoSlot        = errors.New("too many orchestrations wait for a slot for their steps")
 	errUncommitted   = errors.New("the results of the orchestration's last episode could not be stored")
 )
 
@@ -42,6 +43,10 @@ const (
 	// giveBackDelay is the delay of an instance that a session gives back to its hub. It limits the
 	// number of sessions while the lock of the instance is in doubt.
 	giveBackDelay = 100 * time.Millisecond
+	// maxWaitingSessions limits the sessions whose steps all wait for a slot. Beyond it, a session gives
+	// its instance back for waitingDelay.
+	maxWaitingSessions = 1000
+	waitingDelay       = 10 * time.Second
 	// unlimited is a wait without a limit.
 	unlimited = 365 * 24 * time.Hour
 )

@@ -738,6 +738,55 @@ func TestSteps_RepeatDecisionsThatWereNotStored(t *testing.T) {
 	})
 }
 
+// While one step occupies the only slot, many instances wait for it. They leave the slots of
+// orchestrations to others, also if their number exceeds the limit.
+func TestSteps_ThatWaitForASlotLeaveTheSlotOfTheirOrchestration(t *testing.T) {
+	for _, n := range []int{5, dispatch.MaxWaitingSessions + 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var runs atomic.Int64
+				fns := inARow(1, &runs, 10*time.Minute)
+				fns.orchestrators["Waits"] = waitForGo
+				b.work(fns, func(c *dispatch.Config) { c.MaxConcurrentOrchestrators, c.MaxConcurrentActivities = 2, 1 })
+				for i := range n {
+					b.start(fmt.Sprint(i), "O", nil)
+				}
+				time.Sleep(time.Minute)
+				b.start("w", "Waits", nil)
+				b.send("w", &history.EventRaised{Name: "go", Input: new("1")})
+				time.Sleep(time.Minute)
+				if s := b.state("w"); s.Status != history.Completed || runs.Load() != 1 {
+					t.Errorf("the instance without steps is %v while %d steps run", s.Status, runs.Load())
+				}
+				time.Sleep(20 * time.Minute)
+				if runs.Load() < 3 {
+					t.Errorf("%d runs after twenty minutes", runs.Load())
+				}
+			})
+		})
+	}
+}
+
+// A session that is about to record the start of a step has a slot for activities. It gets a slot for
+// orchestrations although other sessions wait for its slot.
+func TestSteps_ThatRunAtMostOnceGetBothSlots(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var runs atomic.Int64
+		fns := one(func(x *replay.Execution, _ *string) (*string, error) {
+			first, second := step(x, "S", returns(&runs, time.Second, "a")), step(x, "S", returns(&runs, time.Second, "b"), atMostOnce)
+			text := resultOf(first) + resultOf(second)
+			return &text, nil
+		})
+		b.work(fns, func(c *dispatch.Config) { c.MaxConcurrentOrchestrators, c.MaxConcurrentActivities = 1, 1 })
+		for i := range 10 {
+			b.start(fmt.Sprint(i), "O", nil)
+		}
+		for i := range 10 {
+			b.wantOutput(fmt.Sprint(i), history.Completed, "ab")
+		}
+	})
+}
+
 // A step and its session get a slot although fetching an item takes one, too.
 func TestSteps_RunWithOneSlotOfEachKind(t *testing.T) {
 	for name, change := range map[string]func(*dispatch.Config){"with extended sessions": extendedSessions, "without": func(*dispatch.Config) {}} {
