@@ -168,8 +168,16 @@ func TestDecide(t *testing.T) {
 			want: []Disposition{{Discard, RepairTracking, "DiscardingWorkItem", "Instance is Terminated"}},
 		},
 		"a start that is redelivered while the execution runs is a duplicate": {
-			stored: stored(running, startOf("x")), messages: []Message{msg(startOf("x"), "x", 2)},
+			stored: stored(running, startOf("x"), &history.OrchestratorCompleted{}), messages: []Message{msg(startOf("x"), "x", 2)},
 			want: []Disposition{duplicate("the execution has started already")},
+		},
+		"a start that is redelivered while steps run is delivered": {
+			stored:   stored(running, startOf("x"), &history.OrchestratorCompleted{Header: history.Header{IsPlayed: true}}),
+			messages: []Message{msg(startOf("x"), "x", 2)}, want: []Disposition{deliver},
+		},
+		"a start that is redelivered after a crash between the transactions of the first checkpoint is delivered": {
+			stored: stored(running, startOf("x"), &history.TimerCreated{Header: history.Header{EventID: 0}}), messages: []Message{msg(startOf("x"), "x", 2)},
+			want: []Disposition{deliver},
 		},
 		"a start that is redelivered while a later generation runs is discarded, even if the row is older": {
 			stored: continuedFrom("x", pending), messages: []Message{msg(startOf("x"), "x", 2)}, want: []Disposition{continued},
@@ -187,7 +195,7 @@ func TestDecide(t *testing.T) {
 			stored: stored(nil), messages: []Message{msg(childStart("x"), "x", 1)}, want: []Disposition{deliver},
 		},
 		"a redelivered start of a child is a duplicate": {
-			stored: stored(running, childStart("x")), messages: []Message{msg(childStart("x"), "x", 2)},
+			stored: stored(running, childStart("x"), &history.OrchestratorCompleted{}), messages: []Message{msg(childStart("x"), "x", 2)},
 			want: []Disposition{duplicate("the execution has started already")},
 		},
 		"a child whose ID belongs to a running instance is delivered, and the engine refuses it": {

@@ -352,7 +352,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 		if !inst.isRunning() {
 			continue
 		}
-		if inst.loaded.Known.HasOpenSteps() {
+		if inst.loaded.Known.HasOpenSteps() && !history.IsEntity(id) {
 			if err := x.to.Message(ctx, provider.WakeSteps(inst.execution(), x.receivedAt)); err != nil {
 				return err
 			}

@@ -103,8 +103,8 @@ type KnownEvents struct {
 	open             map[int]openAction
 	raised           map[raisedEvent]bool
 
-	hasUnrecorded bool         // the last episode left steps unrecorded
-	startedSteps  map[int]bool // steps whose start is recorded and whose end is not
+	isOpen       bool         // the last episode left steps unrecorded, or is stored in part
+	startedSteps map[int]bool // steps whose start is recorded and whose end is not
 }
 
 // openAction is an activity, a child or a timer without a completion.
@@ -154,6 +154,7 @@ func (k *KnownEvents) Add(ev history.Event) {
 	if status, changes := history.StatusAfter(ev); changes {
 		k.Status = status
 	}
+	k.isOpen = true
 	switch ev := ev.(type) {
 	case *history.TaskScheduled:
 		k.open[ev.EventID] = openAction{ev.Type(), history.TruncateToTicks(ev.Timestamp)}
@@ -170,7 +171,7 @@ func (k *KnownEvents) Add(ev history.Event) {
 	case *history.OrchestratorStarted:
 		k.Episodes++
 	case *history.OrchestratorCompleted:
-		k.hasUnrecorded = ev.IsPlayed
+		k.isOpen = ev.IsPlayed
 	default:
 		if id, ok := history.StepStartOf(ev); ok {
 			k.startedSteps[id] = true
@@ -185,9 +186,10 @@ func (k *KnownEvents) Add(ev history.Event) {
 	}
 }
 
-// HasOpenSteps reports whether the last episode left steps unrecorded, or whether the history has
-// the start of a step and not its end.
-func (k *KnownEvents) HasOpenSteps() bool { return k.hasUnrecorded || len(k.startedSteps) > 0 }
+// HasOpenSteps reports whether the history may have open steps: the last episode left steps
+// unrecorded, a crash interrupted its checkpoint between two transactions, or the history has the
+// start of a step and not its end.
+func (k *KnownEvents) HasOpenSteps() bool { return k.isOpen || len(k.startedSteps) > 0 }
 
 // HasRaised reports whether the history contains ev, an event that completes no action. It returns
 // false for all other events.
