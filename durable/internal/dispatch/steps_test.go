@@ -257,7 +257,9 @@ func TestSteps_RunAfterARewindOfAFailureWithoutTheirCode(t *testing.T) {
 			if differs {
 				begin(x, "A", nil)
 			}
-			callActivity(x, "A", nil)
+			if _, err := callActivity(x, "A", nil); err != nil {
+				return nil, err
+			}
 			first, second := step(x, "S", returns(runs, 10*time.Second, "a")), step(x, "S", returns(runs, 10*time.Second, "b"))
 			text := resultOf(first) + resultOf(second)
 			return &text, nil
@@ -922,7 +924,7 @@ func TestSteps_EndBeforeAHandover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				var runs atomic.Int64
-				var canceled time.Duration
+				var canceled atomic.Int64 // time after the start of the handover, in nanoseconds
 				handover := time.Now().Add(10 * time.Second)
 				drained := handover.Add(5 * time.Second)
 				fns := one(func(x *replay.Execution, _ *string) (*string, error) {
@@ -931,7 +933,7 @@ func TestSteps_EndBeforeAHandover(t *testing.T) {
 							return new("second run"), nil
 						}
 						<-ctx.Done()
-						canceled = time.Since(handover)
+						canceled.Store(int64(time.Since(handover)))
 						if isDeaf {
 							time.Sleep(time.Hour)
 						}
@@ -946,7 +948,7 @@ func TestSteps_EndBeforeAHandover(t *testing.T) {
 				b.workOn(worker, fns)
 				b.start("i", "O", nil)
 				b.wantOutput("i", history.Completed, "second run")
-				if d := canceled.Round(time.Second); d != 4*time.Second {
+				if d := time.Duration(canceled.Load()).Round(time.Second); d != 4*time.Second {
 					t.Errorf("the context ended %v after the start of the handover, want 4s", d)
 				}
 				if at := time.Since(drained); at > stepGrace+time.Second {

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
+	"hash/fnv"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -242,7 +242,9 @@ func shop(ctx *durable.Context, pad string) (b bill, err error) {
 	step := func(name, line string, opts ...durable.StepOption) *durable.Task[string] {
 		return durable.Step(ctx, name, func(context.Context) (string, error) {
 			err := trace(line)
-			time.Sleep(time.Duration(mathrand.IntN(1000)) * time.Millisecond)
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(line))
+			time.Sleep(time.Duration(h.Sum32()%1000) * time.Millisecond)
 			return rand.Text(), err
 		}, opts...)
 	}
