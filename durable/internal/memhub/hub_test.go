@@ -300,6 +300,25 @@ func TestNext_ReturnsMessagesOrNothing(t *testing.T) {
 	})
 }
 
+func TestSession_KeepsOneWakeUp(t *testing.T) {
+	bubble(t, func(s *stage) {
+		item := s.begin(provider.Checkpoint{StepsRunning: true})
+		s.send(i1, provider.WakeSteps(i1, time.Now()).Event)
+		if got, err := item.Session.Next(s.Context(), time.Minute); err != nil || len(got) != 1 {
+			t.Fatalf("Next returned %v, %v; want the second wake-up", got, err)
+		}
+		for _, want := range []int{1, 0} {
+			if err := item.Session.Commit(s.Context(), &provider.Checkpoint{Instance: i1, StepsRunning: want > 0}); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Pending(); n != want {
+				t.Errorf("%d messages are left, want %d", n, want)
+			}
+		}
+		s.release(item)
+	})
+}
+
 func TestRun_WaitsForWorkInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t, memhub.New()}

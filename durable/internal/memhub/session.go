@@ -89,7 +89,7 @@ func (s *session) consume(cp *provider.Checkpoint) {
 	var wake *message
 	taken := make(map[*message]bool, len(s.inFlight))
 	for _, m := range s.inFlight {
-		if cp.StepsRunning && m.WakesSteps() && m.Target == cp.Instance {
+		if cp.StepsRunning && wake == nil && m.WakesSteps() && m.Target == cp.Instance {
 			wake = m
 			continue
 		}

@@ -177,8 +177,9 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 // Holds implements [provider.Holder].
 func (s *session) Holds() bool {
 	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	return !s.revoked && !s.over && s.p.serves() && s.p.cfg.Readable() == nil
+	holds := !s.revoked && !s.over && s.p.serves()
+	s.p.mu.Unlock()
+	return holds && s.p.cfg.Readable() == nil
 }
 
 // Leaves implements [provider.Holder].
