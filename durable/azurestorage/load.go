@@ -16,7 +16,7 @@ import (
 
 // Load implements [provider.LoadReporter]. It makes two requests per queue, and one or two to count
 // the workers (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
-// GetQueueMetricsAsync).
+// GetQueueMetricsAsync). It includes the steps of this process only.
 func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
@@ -44,8 +44,14 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
 	load.ControlQueues, load.WorkItems = loads[:len(loads)-1], loads[len(loads)-1]
+	if steps := h.steps.Load(); steps != nil {
+		load.Steps = (*steps)()
+	}
 	return load, nil
 }
+
+// ObserveSteps implements [provider.StepObserver].
+func (h *TaskHub) ObserveSteps(steps func() provider.QueueLoad) { h.steps.Store(&steps) }
 
 // QueuePosition implements [provider.QueuePositioner]. It is exact for an instance whose messages
 // this process has received. For other instances it is an estimate from the length of the partition's

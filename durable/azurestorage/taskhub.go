@@ -43,14 +43,16 @@ type TaskHub struct {
 	tracking    *tracker
 	endings     endings
 
-	running       atomic.Bool    // Run was called
-	drainTimedOut atomic.Bool    // Run returned with work in flight
-	tasks         sync.WaitGroup // the goroutines that Run waits for
+	steps         atomic.Pointer[func() provider.QueueLoad] // see [TaskHub.ObserveSteps]; nil without a worker
+	running       atomic.Bool                               // Run was called
+	drainTimedOut atomic.Bool                               // Run returned with work in flight
+	tasks         sync.WaitGroup                            // the goroutines that Run waits for
 }
 
 var (
 	_ provider.Provider            = (*TaskHub)(nil)
 	_ provider.LoadReporter        = (*TaskHub)(nil)
+	_ provider.StepObserver        = (*TaskHub)(nil)
 	_ provider.Checker             = (*TaskHub)(nil)
 	_ provider.Primary             = (*TaskHub)(nil)
 	_ provider.Awaiter             = (*TaskHub)(nil)

@@ -80,7 +80,7 @@
 // refuses the command:
 //
 //   - [Checker]: the health of the hub, and 503 while the storage is overloaded.
-//   - [LoadReporter]: the load, for scaling.
+//   - [LoadReporter]: the load, for scaling. A [Worker] that is a [StepObserver] adds its steps.
 //   - [UsageReporter]: counts of storage requests.
 //   - [PartitionReporter]: partitions that this process cannot serve.
 //   - [UndecodableReporter]: undecodable messages, and their return to the queues.

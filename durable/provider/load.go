@@ -11,11 +11,25 @@ type LoadReporter interface {
 	Load(ctx context.Context) (*Load, error)
 }
 
+// StepObserver is a [Worker] whose hub reports the steps of its worker in its [Load].
+type StepObserver interface {
+	// ObserveSteps makes the hub call steps for the load of this process's steps. The function
+	// is safe for concurrent use.
+	ObserveSteps(steps func() QueueLoad)
+}
+
 // Load is the load of a hub.
 type Load struct {
 	ControlQueues []QueueLoad // messages for instances, by partition
 	WorkItems     QueueLoad   // activities
 	Workers       int         // number of workers that own partitions
+
+	// Steps are the steps that run or wait for a slot; the latency is the age of the first that
+	// waits. No message represents a step: only the worker that has its instance knows it. So
+	// Steps includes the workers that report their load, and at least the worker in this
+	// process. Steps need slots like activities, but only the owner of a partition runs them.
+	// More workers than partitions do not run them sooner.
+	Steps QueueLoad
 
 	// Owners holds the ID of each partition's owner, by partition. An ID is "" if the partition
 	// has no owner. Owners is nil if the owners are unknown.

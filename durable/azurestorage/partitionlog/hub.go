@@ -45,6 +45,7 @@ type Hub struct {
 	chains     creation
 	partitions []*partitionHandle
 
+	steps atomic.Pointer[func() provider.QueueLoad] // see [Hub.ObserveSteps]; nil without a worker
 	worker
 	life      context.Context // ends with Close, or when the hub is found deleted
 	end       context.CancelCauseFunc
@@ -55,6 +56,7 @@ var (
 	_ provider.Provider        = (*Hub)(nil)
 	_ provider.Awaiter         = (*Hub)(nil)
 	_ provider.LoadReporter    = (*Hub)(nil)
+	_ provider.StepObserver    = (*Hub)(nil)
 	_ provider.Checker         = (*Hub)(nil)
 	_ provider.Purger          = (*Hub)(nil)
 	_ provider.Rewinder        = (*Hub)(nil)

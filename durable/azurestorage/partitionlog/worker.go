@@ -341,6 +341,10 @@ type heartbeat struct {
 	Young bool `json:"young,omitempty"`
 	// Build names the worker's program, in ASCII.
 	Build string `json:"build,omitempty"`
+	// Steps is the number of steps that run or wait for a slot. StepsAge is the age of the first
+	// that waits, in milliseconds.
+	Steps    int   `json:"steps,omitempty"`
+	StepsAge int64 `json:"stepsAge,omitempty"`
 	// Backlogs contains the backlogs of the worker's partitions, by partition number.
 	Backlogs map[int]backlog `json:"partitions"`
 }
@@ -361,6 +365,10 @@ const (
 // heartbeat returns the current heartbeat of this worker.
 func (h *Hub) heartbeat() *heartbeat {
 	b := &heartbeat{Idle: int(h.idle.Load()), Build: ascii(h.cfg.Build, 200), Backlogs: map[int]backlog{}}
+	if steps := h.steps.Load(); steps != nil {
+		load := (*steps)()
+		b.Steps, b.StepsAge = load.Length, load.Latency.Milliseconds()
+	}
 	for _, o := range h.owners() {
 		waits := o.Backlog()
 		b.Backlogs[o.handle.number] = backlog{
@@ -418,6 +426,9 @@ func (h *Hub) observe(ctx context.Context) (state metering.HubState) {
 // waits.
 const observeTimeout = 5 * time.Second
 
+// ObserveSteps implements [provider.StepObserver].
+func (h *Hub) ObserveSteps(steps func() provider.QueueLoad) { h.steps.Store(&steps) }
+
 // Load implements [provider.LoadReporter]. For partitions of other workers it returns their last
 // reports; for partitions without an owner it counts stored work.
 func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
@@ -449,6 +460,8 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 		if len(beat.Backlogs) > 0 {
 			load.Workers++
 		}
+		load.Steps.Length += beat.Steps
+		load.Steps.Latency = max(load.Steps.Latency, time.Duration(beat.StepsAge)*time.Millisecond)
 		for n, b := range beat.Backlogs {
 			known[n] = true
 			load.Owners[n] = id

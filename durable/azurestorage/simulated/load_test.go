@@ -1,12 +1,17 @@
 package simulated_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
 func TestLoad_CountsMessagesAndWorkers(t *testing.T) {
@@ -43,4 +48,42 @@ func TestLoad_CountsMessagesAndWorkers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// No message represents a step. The load includes the steps of the worker in this process.
+func TestLoad_CountsTheStepsOfThisProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+		defer account.Wait()
+		hub, registry := open(t, account.Worker("w1"), account), takeoverRegistry(false)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			cfg := durable.Config{Logger: slog.New(slog.DiscardHandler), MaxConcurrentActivities: 2}
+			if err := durable.NewWorker(hub, registry, cfg).Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(3 * time.Second)
+		for i := range 5 { // each runs three steps of a minute
+			if _, err := durable.Start(ctx, durable.NewClient(hub, registry), threeSteps, 60_000, durable.InstanceID(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		load, err := hub.Load(ctx)
+		if err != nil || load.Steps.Length != 5 || load.Steps.Latency < 25*time.Second || load.Steps.Latency > time.Minute {
+			t.Errorf("with 5 steps and 2 slots the load is %+v, %v", load, err)
+		}
+		other, err := open(t, account.Worker("w2"), account).Load(ctx)
+		if err != nil || other.Steps.Length != 0 {
+			t.Errorf("in another process the load is %+v, %v", other, err)
+		}
+		time.Sleep(time.Hour)
+		if load, err = hub.Load(ctx); err != nil || load.Steps.Length != 0 || load.Steps.Latency != 0 {
+			t.Errorf("after the steps the load is %+v, %v", load, err)
+		}
+		stop()
+		running.Wait()
+	})
 }

@@ -39,8 +39,9 @@ type Dispatcher struct {
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
-	settled settled
-	items   atomic.Int64 // number of work items so far; labels them
+	settled  settled
+	stepLoad stepLoad
+	items    atomic.Int64 // number of work items so far; labels them
 
 	mu      sync.Mutex // protects the following
 	running map[*item]struct{}
@@ -140,6 +141,9 @@ type lifetimes struct {
 // If the provider stops on its own, Run stops in the same way and returns the provider's error.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	inuse.Register(ctx, d.inUse)
+	if observer, ok := d.provider.(provider.StepObserver); ok {
+		observer.ObserveSteps(func() provider.QueueLoad { return d.stepLoad.read(d.config.Now()) })
+	}
 	fetch, stop := context.WithCancelCause(ctx)
 	defer stop(errStopping)
 	work, release := delayed(fetch, d.config.ShutdownTimeout)

@@ -117,6 +117,7 @@ func (r stepResult) record() []history.Event {
 func newSteps(d *Dispatcher, work context.Context, instance history.OrchestrationInstance, log *slog.Logger, mayStart func() bool) *steps {
 	s := &steps{d: d, instance: instance, log: log, mayStart: mayStart}
 	s.ctx, s.cancel = context.WithCancelCause(work)
+	d.stepLoad.add(s)
 	return s
 }
 
@@ -356,6 +357,18 @@ func (s *steps) look(changed func()) stepState {
 	return stepState{s.running, len(s.ended)+len(s.ready) > 0, s.left, s.aside}
 }
 
+// load returns the load of one execution. Steps that are not to start do not count.
+func (s *steps) load(now time.Time) provider.QueueLoad {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	load := provider.QueueLoad{Length: s.running + len(s.ready) + len(s.begins)}
+	if s.canStart() {
+		load.Length += len(s.queue)
+		load.Latency = max(0, now.Sub(s.queue[0].DecidedAt))
+	}
+	return load
+}
+
 // leave starts no further step, because the session leaves its instance.
 func (s *steps) leave() {
 	s.mu.Lock()
@@ -368,6 +381,7 @@ func (s *steps) end(cause error) {
 	s.leave()
 	s.cancel(cause)
 	s.starting.Wait()
+	s.d.stepLoad.remove(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range s.begins {

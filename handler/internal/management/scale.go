@@ -35,9 +35,9 @@ type recommendation struct {
 	Reason           string      `json:"reason"`
 }
 
-// targetWorkers returns the number of workers that a load needs: enough to run all activities and all
-// instances concurrently. For the instances it is at most the number of partitions with messages
-// (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs, GetScaleResultAsync).
+// targetWorkers returns the number of workers that a load needs: enough to run all activities, steps and
+// instances concurrently. For the instances it is at most the number of partitions with messages, and for
+// the steps at most the number of partitions: only their owners run steps (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs, GetScaleResultAsync).
 func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
 	messages, busy := 0, 0
 	for _, q := range l.ControlQueues {
@@ -46,14 +46,16 @@ func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
 			busy++
 		}
 	}
-	return max(ceilDiv(l.WorkItems.Length, maxActivities), min(busy, ceilDiv(messages, maxOrchestrators)))
+	steps := min(len(l.ControlQueues), ceilDiv(l.WorkItems.Length+l.Steps.Length, maxActivities))
+	return max(ceilDiv(l.WorkItems.Length, maxActivities), steps, min(busy, ceilDiv(messages, maxOrchestrators)))
 }
 
 func ceilDiv(n, by int) int { return (n + by - 1) / by }
 
 // recommend returns a recommendation based on the last samples, latest last
 // (DisconnectedPerformanceMonitor.cs, MakeScaleRecommendation). polling is the longest polling interval
-// of an idle queue. Unlike .NET it does not randomly remove workers when all latencies are low.
+// of an idle queue. Unlike .NET it does not randomly remove workers when all latencies are low. Steps count
+// like activities; .NET has no steps.
 func recommend(looks []*provider.Load, polling time.Duration) recommendation {
 	last := looks[len(looks)-1]
 	workers, partitions := last.Workers, len(last.ControlQueues)
@@ -62,8 +64,10 @@ func recommend(looks []*provider.Load, polling time.Duration) recommendation {
 	for i := range control {
 		control[i] = latenciesOf(looks, func(l *provider.Load) time.Duration { return l.ControlQueues[i].Latency })
 	}
+	steps := latenciesOf(looks, func(l *provider.Load) time.Duration { return l.Steps.Latency })
 	high := func(h []time.Duration) bool { return isHigh(h, polling) }
-	idle := isIdle(items) && !slices.ContainsFunc(control, isBusy)
+	hasSteps := last.Steps.Length > 0
+	idle := isIdle(items) && !hasSteps && !slices.ContainsFunc(control, isBusy)
 	switch {
 	case workers == 0 && !idle:
 		return recommendation{scaleAdd, true, "First worker"}
@@ -75,12 +79,14 @@ func recommend(looks []*provider.Load, polling time.Duration) recommendation {
 		return recommendation{scaleNone, false, "Task hub is idle"}
 	case high(items):
 		return recommendation{scaleAdd, true, fmt.Sprintf("Work-item queue latency: %d > %d", milliseconds(items[len(items)-1]), milliseconds(min(polling, highLatency)))}
+	case workers < partitions && high(steps):
+		return recommendation{scaleAdd, true, fmt.Sprintf("Step latency: %d > %d", milliseconds(steps[len(steps)-1]), milliseconds(min(polling, highLatency)))}
 	case workers > partitions && isIdle(items):
 		return recommendation{scaleRemove, true, fmt.Sprintf("Work-items idle, #workers > partitions (%d > %d)", workers, partitions)}
 	case workers < count(control, high):
 		slow := control[slices.IndexFunc(control, high)]
 		return recommendation{scaleAdd, true, fmt.Sprintf("High control queue latency: %d > %d", milliseconds(slow[len(slow)-1]), milliseconds(min(polling, highLatency)))}
-	case workers > count(control, isBusy) && isIdle(items):
+	case workers > count(control, isBusy) && isIdle(items) && !hasSteps:
 		return recommendation{scaleRemove, slices.ContainsFunc(control, isIdle), "One or more control queues idle"}
 	}
 	return recommendation{scaleNone, true, "Queue latencies are healthy"}
@@ -201,7 +207,7 @@ func (m *loadMonitor) look(ctx context.Context) (*ScalePayload, error) {
 	last := m.looks[len(m.looks)-1]
 	maxActivities, maxOrchestrators, polling := m.cfg()
 	p := &ScalePayload{
-		PartitionCount: len(last.ControlQueues), WorkItemQueueLength: last.WorkItems.Length, WorkItemQueueLatency: last.WorkItems.Latency.Seconds(),
+		PartitionCount: len(last.ControlQueues), WorkItemQueueLength: last.WorkItems.Length + last.Steps.Length, WorkItemQueueLatency: max(last.WorkItems.Latency, last.Steps.Latency).Seconds(),
 		WorkerCount: last.Workers, TargetWorkerCount: targetWorkers(last, maxActivities, maxOrchestrators), ScaleRecommendation: recommend(m.looks, polling),
 		ControlQueueOwners: last.Owners, Workers: workersOf(last),
 	}

@@ -80,6 +80,42 @@ func TestRecommend_MatchesThePerformanceMonitorOfDotNet(t *testing.T) {
 	}
 }
 
+// Steps count like activities. Only the owners of partitions run them.
+func TestScale_CountsSteps(t *testing.T) {
+	for _, c := range []struct {
+		items, steps, partitions, want int
+	}{
+		{0, 25, 4, 3},
+		{0, 25, 2, 2},
+		{15, 10, 4, 3},
+		{50, 10, 4, 5},
+	} {
+		l := &provider.Load{WorkItems: provider.QueueLoad{Length: c.items}, Steps: provider.QueueLoad{Length: c.steps}, ControlQueues: make([]provider.QueueLoad, c.partitions)}
+		if got := targetWorkers(l, 10, 10); got != c.want {
+			t.Errorf("%+v: %d workers", c, got)
+		}
+	}
+	none, some, slow := []int{0, 0, 0, 0, 0}, []int{10, 10, 10, 10, 10}, []int{900, 1000, 1100, 1200, 1300}
+	for _, c := range []struct {
+		name  string
+		looks []*provider.Load
+		steps []int
+		want  recommendation
+	}{
+		{"steps that run", samplesOf(1, none, none), none, recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"slow steps", samplesOf(1, none, none, none), slow, recommendation{scaleAdd, true, "Step latency: 1300 > 1000"}},
+		{"slow steps and no free partition", samplesOf(2, none, none, some), slow, recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"more workers than partitions", samplesOf(3, none, none, some), slow, recommendation{scaleRemove, true, "Work-items idle, #workers > partitions (3 > 2)"}},
+	} {
+		for i, l := range c.looks {
+			l.Steps = provider.QueueLoad{Length: 1, Latency: time.Duration(c.steps[i]) * time.Millisecond}
+		}
+		if got := recommend(c.looks, 30*time.Second); got != c.want {
+			t.Errorf("%s: recommends %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
 // loadSequence is a hub that reports one load after another.
 type loadSequence struct {
 	all  []*provider.Load
