@@ -12,6 +12,8 @@ import (
 
 const (
 	MaxWaitingSessions    = maxWaitingSessions
+	MaxStepResults        = maxStepResults
+	MaxStepResultSize     = maxStepResultSize
 	MaxGenerations        = maxGenerations
 	MaxGenerationMessages = maxGenerationMessages
 )

@@ -325,6 +325,9 @@ func (s *session) awaitNews() (messages []provider.TaskMessage, results []histor
 	}
 	s.hasSlot = true
 	s.payload = s.x.size() + payloadOfMessages(messages)
+	for _, e := range results {
+		s.payload += payloadOf(e)
+	}
 	s.d.payloads.add(s.payload)
 	return messages, results
 }

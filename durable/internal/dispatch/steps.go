@@ -47,6 +47,10 @@ const (
 	// its instance back for waitingDelay.
 	maxWaitingSessions = 1000
 	waitingDelay       = 10 * time.Second
+	// maxStepResults and maxStepResultSize limit the number and the bytes of results that one episode
+	// records. A single result may be larger.
+	maxStepResults    = 1000
+	maxStepResultSize = 8 << 20
 	// unlimited is a wait without a limit.
 	unlimited = 365 * 24 * time.Hour
 )
@@ -320,17 +324,24 @@ func invokeStep(ctx context.Context, f StepFunc) taskResult {
 }
 
 // take returns the events for the session's next episode: it records the steps that have ended and the
-// starts of those that are ready.
+// starts of those that are ready. Results beyond the limits of an episode stay.
 func (s *steps) take() (records []history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	n, size := 0, 0
 	for _, r := range s.ended {
-		records = append(records, r.record()...)
+		record := r.record()
+		size += payloadOf(record[len(record)-1])
+		if n == maxStepResults || n > 0 && size > maxStepResultSize {
+			break
+		}
+		n++
+		records = append(records, record...)
 	}
 	for _, step := range s.ready {
 		records = append(records, step.recordStart(s.d.config.Now())...)
 	}
-	s.begins, s.ready, s.ended = s.ready, nil, nil
+	s.begins, s.ready, s.ended = s.ready, nil, slices.Clone(s.ended[n:])
 	return records
 }
 

@@ -178,6 +178,50 @@ func TestSteps_ReceiveMessagesBeforeTheFirstCheckpoint(t *testing.T) {
 	})
 }
 
+// Many results that arrive at the same time are recorded in several checkpoints.
+func TestSteps_RecordALimitedNumberOfResultsAtOnce(t *testing.T) {
+	for name, test := range map[string]struct{ steps, size, most int }{
+		"number": {2500, 1, dispatch.MaxStepResults}, "size": {10, dispatch.MaxStepResultSize/2 - 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var runs atomic.Int64
+				text := strings.Repeat("x", test.size)
+				fns := one(func(x *replay.Execution, _ *string) (*string, error) {
+					var all []*replay.Future
+					first := step(x, "S", returns(&runs, time.Second, text))
+					for range test.steps {
+						all = append(all, step(x, "S", returns(&runs, 2*time.Second, text)))
+					}
+					first.Await()
+					time.Sleep(5 * time.Second) // while this episode runs, all other steps end
+					for _, f := range all {
+						f.Await()
+					}
+					return nil, nil
+				})
+				b.work(fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = test.steps + 1 })
+				b.start("i", "O", nil)
+				b.end("i")
+				if runs.Load() != int64(test.steps)+1 {
+					t.Errorf("%d runs, want %d", runs.Load(), test.steps+1)
+				}
+				for _, c := range b.Commits() {
+					n := 0
+					for _, e := range c.Checkpoint.NewEvents {
+						if e.Type() == history.TypeTaskCompleted {
+							n++
+						}
+					}
+					if n > test.most {
+						t.Errorf("a checkpoint records %d results, want at most %d", n, test.most)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestSteps_FailLikeActivities(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fns := one(func(x *replay.Execution, _ *string) (*string, error) {
