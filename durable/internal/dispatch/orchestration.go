@@ -173,7 +173,7 @@ func (s *session) episode(past []history.Event, messages []provider.TaskMessage,
 	s.prepareSteps(cp)
 	if s.deferred == nil && s.x.isDeferrable(cp) {
 		s.traced.Stamp(cp, s.d.config.Now())
-		s.deferred = e
+		s.deferred, e.until = e, s.d.config.Now().Add(deferLimit)
 	} else if !s.commit(cp, e, len(results) > 0) {
 		return nil
 	}
@@ -397,7 +397,7 @@ func (s *session) waitForSlot() bool {
 func (s *session) nextBesideSteps(ctx context.Context) (messages []provider.TaskMessage, leaves bool) {
 	limit, defers := unlimited, s.deferred != nil && len(s.deferred.events) > 0
 	if defers {
-		limit = deferLimit
+		limit = max(0, s.deferred.until.Sub(s.d.config.Now()))
 	}
 	messages, err := s.item.Session.Next(ctx, limit)
 	switch {

@@ -439,5 +439,6 @@ type deferredCheckpoint struct {
 	events   []history.Event
 	messages []provider.TaskMessage
 	dropped  []droppedMessage
-	isFirst  bool // the episode is the first of its execution
+	isFirst  bool      // the episode is the first of its execution
+	until    time.Time // it is stored at this time if no other checkpoint has included it
 }

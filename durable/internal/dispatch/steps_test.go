@@ -95,6 +95,37 @@ func TestSteps_CostOneCommitEach(t *testing.T) {
 	}
 }
 
+// Steps of an instance start one after the other, when another instance releases its slots. This does
+// not defer the first checkpoint further.
+func TestSteps_DeferTheFirstCheckpointForALimitedTime(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var runs atomic.Int64
+		parallel := func(takes func(i int) time.Duration) replay.Code {
+			return func(x *replay.Execution, _ *string) (*string, error) {
+				var all []*replay.Future
+				for i := range 5 {
+					all = append(all, step(x, "S", returns(&runs, takes(i), "")))
+				}
+				for _, f := range all {
+					f.Await()
+				}
+				return nil, nil
+			}
+		}
+		b.work(functions{orchestrators: map[string]replay.Code{
+			"Releases": parallel(func(i int) time.Duration { return time.Duration(30+20*i) * time.Millisecond }),
+			"Waits":    parallel(func(int) time.Duration { return time.Hour }),
+		}}, func(c *dispatch.Config) { c.MaxConcurrentActivities = 5 })
+		b.start("releases", "Releases", nil)
+		time.Sleep(time.Millisecond)
+		b.start("waits", "Waits", nil)
+		time.Sleep(110 * time.Millisecond)
+		if got := b.types("waits"); got != "OrchestratorStarted ExecutionStarted OrchestratorCompleted" {
+			t.Errorf("after 110 ms the history is %q", got)
+		}
+	})
+}
+
 func TestSteps_HaveAHistoryThatReplays(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var runs atomic.Int64
