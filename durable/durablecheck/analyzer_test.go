@@ -29,6 +29,7 @@ func TestAnalyzer_FollowsCallsAndNamesThem(t *testing.T)                { check(
 func TestAnalyzer_FollowsCallsIntoOtherPackages(t *testing.T)           { check(t, "facts/app", "facts/lib") }
 func TestAnalyzer_RecognizesOrchestratorsByTheirSignature(t *testing.T) { check(t, "shapes") }
 func TestAnalyzer_ReportsPatchesWithoutAConstantID(t *testing.T)        { check(t, "patches") }
+func TestAnalyzer_ReportsMisusedSteps(t *testing.T)                     { check(t, "steps") }
 func TestAnalyzer_AllowsPureCode(t *testing.T)                          { check(t, "pure") }
 
 // check compares the analyzer's findings in packages of testdata/src with their want comments.

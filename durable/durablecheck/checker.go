@@ -53,10 +53,14 @@ func (c *checker) collect() {
 
 func (c *checker) declared(obj *types.Func, d *ast.FuncDecl) {
 	sig := obj.Signature()
-	if takesContext(sig) {
-		return // an activity may do anything; calling it is reported at the call
+	if isOperation(sig) {
+		return
 	}
 	f := c.add(obj, nameOf(obj), d)
+	if f.inStep = takesContext(sig); f.inStep {
+		c.walk(f, d.Body) // for durable calls; calling an activity directly is reported at the call
+		return
+	}
 	if f.orchestrator = isOrchestrator(sig); f.orchestrator {
 		c.checkResults(f, d.Type)
 	}
@@ -84,9 +88,9 @@ func (c *checker) checkResults(f *function, t *ast.FuncType) {
 	}
 }
 
-// use records a finding of f, unless a comment ignores it.
+// use records a finding of f, unless a comment ignores it or the rules do not apply to f.
 func (c *checker) use(f *function, pos token.Pos, found finding) {
-	if !c.ignores.at(pos) {
+	if !c.ignores.at(pos) && !f.root().inStep {
 		f.uses = append(f.uses, use{pos, found})
 	}
 }
@@ -237,5 +241,6 @@ func (c *checker) newWalker(f *function, n ast.Node) *walker {
 	for obj, lit := range w.literals {
 		w.names[lit] = obj
 	}
+	w.stepOnly = stepLiterals(c.TypesInfo, n, w.literals)
 	return w
 }

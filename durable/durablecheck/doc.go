@@ -66,6 +66,8 @@
 //	client    functions for use outside of orchestrators: durable.Start, methods of the client
 //	patch     ctx.Patched with an ID that is not a constant. Such IDs cannot be listed, and a
 //	          computed ID may differ on replay
+//	step      functions of durable.Step and durable.Poll that make durable calls, use the Context
+//	          or change captured variables, and changes of these while the step may run
 //	log       fmt.Print, log, the default logger of log/slog, print. Each replay repeats the
 //	          line. This is less severe than the other rules; the message says "prefer"
 //	ignore    an ignore comment without a reason
@@ -107,6 +109,24 @@
 // not make the original safe. The analyzer knows the effect of each function of the standard library
 // that takes or returns maps or sequences; other functions are assumed to depend on the order.
 //
+// # Steps
+//
+// The rules for orchestrators do not apply to the function of a step: it may use clocks, random numbers,
+// I/O and goroutines. The function is a literal, a local variable with a literal, or a named function or
+// method. Four things are reported:
+//
+//   - Durable calls in it, also through other functions. A step inside a step is one of them.
+//   - Uses of the orchestrator's Context.
+//   - Changes of variables that it captures, because a replay does not run the step. Changes are
+//     assignments, also of a field, an element or through a pointer, deleting, sorting, methods
+//     that change their receiver, and addresses that it passes to functions such as
+//     json.Unmarshal.
+//   - Changes by the orchestrator of variables that a literal captures, between the call and the
+//     Await of the task. They are a data race. In a loop that does not wait for the task, changes
+//     of a variable from outside of the loop are reported wherever they stand in the loop. A range
+//     over the tasks, and AwaitAll, wait for all of them. AwaitAny and AwaitTimeout do not end a
+//     step.
+//
 // # Other modules
 //
 // The analyzer follows calls into other modules, but not into the standard library, where only the
@@ -143,6 +163,14 @@
 //     order of the map.
 //   - Uses before a sort other than durable calls, returns, fixed indexes and functions of the
 //     standard library that depend on the order.
+//   - Functions of steps in parameters, fields and results of calls, so wrappers of durable.Step
+//     are not checked. Changes of captured variables by functions with a pointer to them, and
+//     through a copy of a pointer or slice.
+//   - Changes while a step runs that are in other functions, in other branches of durable.Go, or
+//     on a path that skips the Await: the first Await in the text counts. Variables that a step
+//     shares only by a method value or a pointer.
+//   - A Context that an interface hides, and uses of a Context in the field of a receiver if a
+//     method with a name is the step and makes no durable call.
 //   - Time zones: time.Local and time.LoadLocation differ between machines.
 //   - Endless loops, and loops that should continue as new.
 package durablecheck

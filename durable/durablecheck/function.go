@@ -17,11 +17,17 @@ type function struct {
 	orchestrator bool
 	// initialiser means that this is the initializer of a variable that is not a function.
 	initialiser bool
-	body        ast.Node
+	// inStep means that this is the function of a step, or another function with a context.Context. The
+	// rules for orchestrators do not apply to it.
+	inStep bool
+	// owner is the function that reports misuse by a step or its local function, nil for other functions.
+	owner *function
+	body  ast.Node
 
-	uses  []use
-	calls []call
-	loops []*mapLoop
+	uses      []use
+	calls     []call
+	stepCalls []call // functions with a name that steps run
+	loops     []*mapLoop
 
 	// Results for its callers; see checker.resolve.
 	reaches   map[rule]finding

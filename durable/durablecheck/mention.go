@@ -16,13 +16,7 @@ var (
 // calledName returns the function of a call without type arguments, and the last identifier of its
 // name, nil if it has no name.
 func calledName(n *ast.CallExpr) (ast.Expr, *ast.Ident) {
-	fun := ast.Unparen(n.Fun)
-	switch f := fun.(type) {
-	case *ast.IndexExpr:
-		fun = f.X
-	case *ast.IndexListExpr:
-		fun = f.X
-	}
+	fun := withoutTypeArguments(n.Fun)
 	switch f := fun.(type) {
 	case *ast.Ident:
 		return fun, f
@@ -41,6 +35,18 @@ func calleeOf(info *types.Info, n *ast.CallExpr) types.Object {
 	return origin(info.Uses[id])
 }
 
+// withoutTypeArguments returns e without parentheses and type arguments.
+func withoutTypeArguments(e ast.Expr) ast.Expr {
+	e = ast.Unparen(e)
+	switch x := e.(type) {
+	case *ast.IndexExpr:
+		return x.X
+	case *ast.IndexListExpr:
+		return x.X
+	}
+	return e
+}
+
 // origin returns the generic function or variable of an instance, or obj itself.
 func origin(obj types.Object) types.Object {
 	switch o := obj.(type) {
@@ -50,6 +56,18 @@ func origin(obj types.Object) types.Object {
 		return o.Origin()
 	}
 	return obj
+}
+
+// variableID returns the ID in a call of Context.Patched if it is not a constant, otherwise nil.
+func variableID(info *types.Info, n *ast.CallExpr, callee types.Object) ast.Expr {
+	fn, ok := callee.(*types.Func)
+	if !ok || packagePath(fn.Pkg()) != durablePath || nameOf(fn) != "Context.Patched" || len(n.Args) != 1 {
+		return nil
+	}
+	if info.Types[n.Args[0]].Value != nil {
+		return nil
+	}
+	return n.Args[0]
 }
 
 // text returns the source text of e, shortened.

@@ -113,8 +113,8 @@ func (m *mutations) changes(n ast.Node, atInit bool, note func(e ast.Expr, how c
 				return false
 			}
 		case *ast.AssignStmt:
-			if n.Tok != token.DEFINE {
-				for _, e := range n.Lhs {
+			for _, e := range n.Lhs {
+				if n.Tok != token.DEFINE || !m.defines(e) {
 					note(e, assigned, atInit)
 				}
 			}
@@ -139,14 +139,23 @@ func (m *mutations) changes(n ast.Node, atInit bool, note func(e ast.Expr, how c
 	})
 }
 
+// defines reports whether e, on the left side of a :=, is a new variable.
+func (m *mutations) defines(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && m.TypesInfo.Defs[id] != nil
+}
+
 // callChanges calls note for everything that a call changes.
 func (m *mutations) callChanges(n *ast.CallExpr, note func(e ast.Expr, how change)) {
 	switch fn := calleeOf(m.TypesInfo, n).(type) {
 	case *types.Builtin:
-		if fn.Name() == "delete" || fn.Name() == "clear" {
+		if fn.Name() == "delete" || fn.Name() == "clear" || fn.Name() == "copy" {
 			note(n.Args[0], assignedPart)
 		}
 	case *types.Func:
+		if hasEffect(fn, sortsInPlace) && len(n.Args) > 0 {
+			note(n.Args[0], assignedPart)
+		}
 		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && m.mutates(fn) {
 			note(sel.X, called)
 		}

@@ -50,11 +50,26 @@ func (c *resolver) resolveDurable() {
 	})
 	for _, f := range c.functions {
 		for _, call := range f.calls {
-			if d := c.durableOf(call.callee); d != nil {
+			switch d := c.durableOf(call.callee); {
+			case d == nil:
+			case !f.root().inStep:
 				c.durableAt(f, call.pos, call.deferred, call.loops, d)
+			case f.root().owner != nil && !c.isChecked(call.callee):
+				c.use(f.root().owner, call.pos, inStep(d))
+			}
+		}
+		for _, call := range f.stepCalls {
+			if d := c.durableOf(call.callee); d != nil {
+				c.use(f, call.pos, inStep(d))
 			}
 		}
 	}
+}
+
+// isChecked reports whether obj is a local function of a step, whose durable calls are reported in it.
+func (c *resolver) isChecked(obj types.Object) bool {
+	f, ok := c.byObject[obj]
+	return ok && f.root().owner != nil
 }
 
 // resolveOrder finds the functions whose results are in map order, and the places where this order has
@@ -87,6 +102,9 @@ func (c *resolver) resolveOrder() {
 // first finding of each rule.
 func (c *resolver) reachedNewly(f *function) map[rule]finding {
 	found := map[rule]finding{}
+	if f.root().inStep {
+		return found
+	}
 	for _, call := range f.calls {
 		if call.ignored {
 			continue
@@ -239,7 +257,7 @@ func (c *resolver) export() {
 		if f.durable != nil {
 			of(obj).Durable = f.durable
 		}
-		if f.unordered {
+		if f.unordered && !f.inStep {
 			of(obj).Unordered = true
 		}
 		for _, r := range rules {

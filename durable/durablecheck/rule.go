@@ -24,6 +24,7 @@ const (
 	ruleContext  rule = "context"
 	ruleMapOrder rule = "maporder"
 	rulePatch    rule = "patch"
+	ruleStep     rule = "step"
 	ruleSync     rule = "sync"
 	ruleVariable rule = "variable"
 	ruleLog      rule = "log"
@@ -32,7 +33,7 @@ const (
 
 var rules = []rule{
 	ruleClient, ruleIO, ruleTimer, ruleClock, ruleRandom, ruleEnv, ruleGo, ruleSelect, ruleChannel, ruleThread,
-	ruleDefer, ruleActivity, ruleContext, ruleMapOrder, rulePatch, ruleSync, ruleVariable, ruleLog, ruleIgnore,
+	ruleDefer, ruleActivity, ruleContext, ruleMapOrder, rulePatch, ruleStep, ruleSync, ruleVariable, ruleLog, ruleIgnore,
 }
 
 // crosses reports whether a violation of r within another module also counts for its callers. A library

@@ -22,6 +22,7 @@ type walker struct {
 	loops    []*mapLoop                    // map ranges around the code, innermost last
 	literals map[types.Object]*ast.FuncLit // by the variables that stand for a literal
 	names    map[*ast.FuncLit]types.Object // the inverse of literals
+	stepOnly map[types.Object]bool         // the literals that only steps use
 	closures map[types.Object]*function
 
 	// Properties of nodes that follow from the surrounding nodes.
@@ -228,7 +229,7 @@ func (w *walker) assigned(n *ast.AssignStmt) {
 // the function is an orchestrator.
 func (w *walker) literal(lit *ast.FuncLit) {
 	sig := w.TypesInfo.TypeOf(lit).(*types.Signature)
-	if isOrchestrator(sig) || takesContext(sig) {
+	if isOrchestrator(sig) || takesContext(sig) && !w.f.root().inStep {
 		return
 	}
 	if obj, ok := w.names[lit]; ok {
@@ -257,7 +258,11 @@ func (w *walker) closureOf(obj types.Object, lit *ast.FuncLit) *function {
 	f, ok := w.closures[obj]
 	if !ok {
 		f = w.add(obj, obj.Name(), lit)
-		f.outer = w.f.root()
+		if w.stepOnly[obj] && w.f.root().owner == nil {
+			f.inStep, f.owner = true, w.f
+		} else {
+			f.outer = w.f.root()
+		}
 		w.closures[obj] = f
 	}
 	return f
@@ -280,7 +285,11 @@ func (w *walker) call(n *ast.CallExpr) {
 	w.orders.pass(w.TypesInfo, n)
 	callee := calleeOf(w.TypesInfo, n)
 	w.fileOperation(n, callee)
-	w.patched(n, callee)
+	if id := variableID(w.TypesInfo, n, callee); id != nil {
+		w.use(w.f, id.Pos(), variableIDs.about("Patched of "+text(id)))
+	}
+	markContext(w, n, callee)
+	checkStep(w, n, callee)
 	sig := signature(w.TypesInfo.TypeOf(n.Fun))
 	if sig == nil {
 		return
@@ -292,17 +301,6 @@ func (w *walker) call(n *ast.CallExpr) {
 		w.durable(n.Pos(), &durableUse{Call: text(n.Fun)})
 	case takesContext(sig):
 		w.calledWithContext(n, callee, sig)
-	}
-}
-
-// patched reports a change ID that is not a constant.
-func (w *walker) patched(n *ast.CallExpr, callee types.Object) {
-	fn, ok := callee.(*types.Func)
-	if !ok || packagePath(fn.Pkg()) != durablePath || nameOf(fn) != "Context.Patched" || len(n.Args) != 1 {
-		return
-	}
-	if w.TypesInfo.Types[n.Args[0]].Value == nil {
-		w.use(w.f, n.Args[0].Pos(), variableIDs.about("Patched of "+text(n.Args[0])))
 	}
 }
 
@@ -386,6 +384,8 @@ func (w *walker) mention(id *ast.Ident) {
 			}
 		} else if isPackageLevel(obj) {
 			w.variable(id, pos, obj)
+		} else if owner := w.f.root().owner; owner != nil && isDurableContext(obj.Type()) && !w.part[id] {
+			w.use(owner, pos, contextUsed.about(id.Name))
 		}
 	}
 }
@@ -417,7 +417,7 @@ func (w *walker) function(id *ast.Ident, pos token.Pos, fn *types.Func) {
 		return
 	}
 	switch {
-	case isInterfaceMethod(fn), takesContext(fn.Signature()):
+	case isInterfaceMethod(fn), takesContext(fn.Signature()) && !w.f.root().inStep:
 	case isOrchestrator(fn.Signature()) && w.called[id] == nil:
 	default:
 		w.follow(pos, fn, w.orderAt(id))
@@ -428,6 +428,9 @@ func (w *walker) function(id *ast.Ident, pos token.Pos, fn *types.Func) {
 func (w *walker) durable(pos token.Pos, d *durableUse) {
 	if w.f.durable == nil {
 		w.f.durable = d
+	}
+	if owner := w.f.root().owner; owner != nil {
+		w.use(owner, pos, inStep(d))
 	}
 	w.durableAt(w.f, pos, w.deferred, w.loops, d)
 }
