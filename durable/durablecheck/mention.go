@@ -58,7 +58,7 @@ func origin(obj types.Object) types.Object {
 	return obj
 }
 
-// variableID returns the ID in a call of Context.Patched if it is not a constant, otherwise nil.
+// variableID returns the ID in a call of Context.Patched. For constants and other calls it returns nil.
 func variableID(info *types.Info, n *ast.CallExpr, callee types.Object) ast.Expr {
 	fn, ok := callee.(*types.Func)
 	if !ok || packagePath(fn.Pkg()) != durablePath || nameOf(fn) != "Context.Patched" || len(n.Args) != 1 {
