@@ -52,6 +52,7 @@ func racesInLoops(ctx *durable.Context, items []string) (int, error) {
 	for _, task := range tasks {
 		seen++ // want `seen is changed while`
 		n, _ := task.Await()
+		seen-- // want `seen is changed while`
 		awaited += n
 	}
 	seen, total = 1, 2
