@@ -66,7 +66,7 @@
 //	client    functions for use outside of orchestrators: durable.Start, methods of the client
 //	patch     ctx.Patched with an ID that is not a constant. Such IDs cannot be listed, and a
 //	          computed ID may differ on replay
-//	step      functions of durable.Step and durable.Poll that make durable calls, use the Context
+//	step      functions of durable.Step that make durable calls, use the Context
 //	          or change captured variables, and changes of these while the step may run
 //	log       fmt.Print, log, the default logger of log/slog, print. Each replay repeats the
 //	          line. This is less severe than the other rules; the message says "prefer"

@@ -49,7 +49,7 @@ func inStep(d *durableUse) finding {
 // A stepCheck checks the function that a step runs.
 type stepCheck struct {
 	*walker
-	call *ast.CallExpr // of durable.Step or durable.Poll
+	call *ast.CallExpr // of durable.Step
 }
 
 // checkStep checks the function of the step that n starts. It does nothing for other calls.
