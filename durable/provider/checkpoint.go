@@ -33,8 +33,8 @@ type Checkpoint struct {
 
 	// StepsRunning means that the instance has steps in flight, whose results no message
 	// announces. The provider keeps something durable that delivers the instance again, unless a
-	// later checkpoint of the session, or of another worker, comes without StepsRunning. It keeps
-	// that also if there are no NewEvents. The delivery has a duplicate of the execution's start
+	// later checkpoint of the session, or of another worker, comes without StepsRunning. This
+	// also applies without NewEvents. The delivery has a duplicate of the execution's start
 	// or a message made by [WakeSteps].
 	StepsRunning bool
 

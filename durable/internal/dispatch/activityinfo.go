@@ -34,8 +34,8 @@ func withStepInfo(ctx context.Context, step *replay.RunStep, instance history.Or
 	})
 }
 
-// WithTry returns the context of an attempt at a step within one of its runs, each of which has up to
-// most attempts.
+// WithTry returns the context of an attempt at a step within one of its runs. A run has up to most
+// attempts.
 func WithTry(ctx context.Context, try, most int) context.Context {
 	info, ok := ActivityInfoFrom(ctx)
 	if !ok || most < 2 {

@@ -76,7 +76,7 @@ type steps struct {
 
 	mu      sync.Mutex // protects the following
 	queue   []startedStep
-	ready   []startedStep // they have slots, and their starts are to be recorded
+	ready   []startedStep // they have slots, and the next episode records their starts
 	begins  []startedStep // they have slots, and the session's current episode records their starts
 	running int
 	ended   []stepResult
@@ -352,10 +352,10 @@ func (s *steps) areRunning() bool {
 	return s.running+len(s.begins)+len(s.ended) > 0
 }
 
-// A stepState is what a session that waits for steps needs to know.
+// A stepState describes the steps of a session that waits.
 type stepState struct {
 	running int
-	records bool // results or starts are to be recorded
+	records bool // the next episode has results or starts to record
 	left    bool
 	aside   *unknownFunctionError
 }

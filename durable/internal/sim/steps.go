@@ -9,7 +9,7 @@ import (
 
 // stepRuns records the runs of durable steps.
 //
-//  1. A step does not run after a later one has begun, because its result is stored by then. The
+//  1. A step does not run after a later one has started, because its result is stored by then. The
 //     exception is a process that was frozen: it may begin a step that it has decided before.
 //  2. A step that runs at most once does so.
 //  3. All runs with one idempotency key belong to one task.
