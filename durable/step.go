@@ -50,7 +50,7 @@ type stepOptions struct {
 // invalid, f does not run, and the returned task has already completed with an error.
 func Step[T any](ctx *Context, name string, f func(context.Context) (T, error), opts ...StepOption) *Task[T] {
 	ctx.x.ReportProgress()
-	var o stepOptions
+	o := stepOptions{tries: 1}
 	for _, opt := range opts {
 		opt.applyStep(&o)
 	}
@@ -111,7 +111,7 @@ func (o *stepOptions) validate(name string, isNil bool) error {
 		return errors.New("durable: Step was called without a name")
 	case isNil:
 		return fmt.Errorf("durable: step %s has no function", name)
-	case o.tries < 0 || o.pause < 0:
+	case o.tries < 1, o.pause < 0:
 		return fmt.Errorf("durable: Tries(%d, %v) of step %s is invalid; want at least 1 attempt and a pause of at least 0", o.tries, o.pause, name)
 	case o.tries > 1 && o.pause > maxTries/time.Duration(o.tries-1):
 		return fmt.Errorf("durable: Tries(%d, %v) of step %s pauses for more than %v in all; use a RetryPolicy", o.tries, o.pause, name, maxTries)

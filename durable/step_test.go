@@ -143,7 +143,10 @@ func TestStep_RejectsInvalidArguments(t *testing.T) {
 	for want, step := range map[string]func(*durable.Context) *durable.Task[int]{
 		"without a name":  func(ctx *durable.Context) *durable.Task[int] { return durable.Step(ctx, " ", f) },
 		"has no function": func(ctx *durable.Context) *durable.Task[int] { return durable.Step[int](ctx, "S", nil) },
-		"Tries(-1, 0s)":   func(ctx *durable.Context) *durable.Task[int] { return durable.Step(ctx, "S", f, durable.Tries(-1, 0)) },
+		"Tries(0, 1s)": func(ctx *durable.Context) *durable.Task[int] {
+			return durable.Step(ctx, "S", f, durable.Tries(0, time.Second))
+		},
+		"Tries(-1, 0s)": func(ctx *durable.Context) *durable.Task[int] { return durable.Step(ctx, "S", f, durable.Tries(-1, 0)) },
 		"more than 10s": func(ctx *durable.Context) *durable.Task[int] {
 			return durable.Step(ctx, "S", f, durable.Tries(12, time.Second))
 		},

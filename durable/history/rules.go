@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,23 +66,17 @@ func StepStartOf(e Event) (id int, ok bool) {
 }
 
 // InterruptedSteps returns the steps whose recorded start has no completion, in the order of their
-// starts. Past is the history of one execution.
+// starts. Past is the history of one execution. The record of a start follows its TaskScheduled directly;
+// elsewhere it is a remainder of a rewind.
 func InterruptedSteps(past []Event) (steps []*TaskScheduled) {
-	marked, scheduled := map[int]bool{}, map[int]*TaskScheduled{}
-	for _, e := range past {
-		if id, ok := StepStartOf(e); ok {
-			marked[id] = true
+	for i, e := range past {
+		if id, ok := Completes(e); ok && len(steps) > 0 {
+			steps = slices.DeleteFunc(steps, func(s *TaskScheduled) bool { return s.EventID == id })
 		}
-		if id, ok := Completes(e); ok {
-			delete(scheduled, id)
-		}
-		if e, ok := e.(*TaskScheduled); ok {
-			scheduled[e.EventID] = e
-		}
-	}
-	for _, e := range past {
-		if e, ok := e.(*TaskScheduled); ok && marked[e.EventID] && scheduled[e.EventID] == e {
-			steps = append(steps, e)
+		if id, ok := StepStartOf(e); ok && i > 0 {
+			if scheduled, ok := past[i-1].(*TaskScheduled); ok && scheduled.EventID == id {
+				steps = append(steps, scheduled)
+			}
 		}
 	}
 	return steps

@@ -26,7 +26,7 @@ type idle struct {
 	mu      sync.Mutex // protects the following
 	waiting list.List  // of *idleSession; the longest wait is in front
 	size    int        // total size of their histories, in bytes
-	wanted  bool       // a slot is needed and no session was idle: the next session to enter ends
+	wanted  int        // slots that are needed while no session was idle: as many sessions end when they enter
 }
 
 type idleSession struct {
@@ -46,8 +46,8 @@ func (i *idle) enter(ctx context.Context, size int) (_ context.Context, leave fu
 	s := &idleSession{size: size, since: i.now(), end: end}
 	at := i.waiting.PushBack(s)
 	i.size += size
-	if i.wanted {
-		i.wanted = false
+	if i.wanted > 0 {
+		i.wanted--
 		i.remove(at)
 	}
 	for i.waiting.Len() > i.limit || i.size > maxIdleSize && i.waiting.Len() > 1 {
@@ -73,16 +73,18 @@ func (i *idle) endOne() {
 
 // makeRoom is endOne for a caller that holds mu.
 func (i *idle) makeRoom() {
-	if i.wanted = i.waiting.Len() == 0; !i.wanted {
+	if i.waiting.Len() == 0 {
+		i.wanted++
+	} else {
 		i.removeOne()
 	}
 }
 
-// withdraw withdraws the request of endOne to end the next session to enter.
+// withdraw withdraws the requests of endOne to end the next sessions to enter.
 func (i *idle) withdraw() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.wanted = false
+	i.wanted = 0
 }
 
 // removeOne ends the session that has waited longest, or the newest if none has waited for

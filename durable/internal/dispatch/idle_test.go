@@ -47,7 +47,14 @@ func TestIdle_EndsSessionsIfSlotsOrMemoryAreNeeded(t *testing.T) {
 		"sessions that have left do not end":          {full, 0, func(i *idle, l []func(bool)) { l[0](true); i.endOne() }, []int{2}},
 		"sessions that have left take no memory":      {full[:2], maxIdleSize / 2, func(i *idle, l []func(bool)) { l[0](true); i.enter(context.Background(), maxIdleSize/2) }, []int{1}},
 		"the next session ends if none is idle":       {nil, 0, func(i *idle, _ []func(bool)) { i.endOne(); wantEnded(t, i, true); wantEnded(t, i, false) }, nil},
-		"no session ends after withdraw":              {nil, 0, func(i *idle, _ []func(bool)) { i.endOne(); i.withdraw(); wantEnded(t, i, false) }, nil},
+		"two slots are needed": {nil, 0, func(i *idle, _ []func(bool)) {
+			i.endOne()
+			i.endOne()
+			wantEnded(t, i, true)
+			wantEnded(t, i, true)
+			wantEnded(t, i, false)
+		}, nil},
+		"no session ends after withdraw": {nil, 0, func(i *idle, _ []func(bool)) { i.endOne(); i.withdraw(); wantEnded(t, i, false) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := time.Now()

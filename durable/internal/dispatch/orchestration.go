@@ -178,6 +178,9 @@ func (s *session) episode(past []history.Event, messages []provider.TaskMessage,
 		return nil
 	}
 	if s.steps != nil {
+		if !s.isSuspended() {
+			s.steps.resume()
+		}
 		s.steps.beginRecorded(s.holds)
 		s.steps.add(s.x.newSteps, s.traced)
 	}
@@ -193,11 +196,14 @@ func (s *session) prepareSteps(cp *provider.Checkpoint) {
 	if len(s.x.newSteps) > 0 && s.steps == nil {
 		s.steps = newSteps(s.d, s.live.work, cp.Instance, s.ids, s.mayStart)
 	}
-	if s.steps != nil {
-		s.steps.pause(s.x.live == nil || s.x.live.IsSuspended())
+	if s.steps != nil && s.isSuspended() {
+		s.steps.pause()
 	}
 	cp.StepsRunning = s.expectsResults()
 }
+
+// isSuspended reports whether the instance is suspended after the last episode, or its code is missing.
+func (s *session) isSuspended() bool { return s.x.live == nil || s.x.live.IsSuspended() }
 
 // expectsResults reports whether the current execution has decided steps whose results are not recorded.
 // The session has to wait for them, or another one has to run the steps again. While the instance is
@@ -337,11 +343,13 @@ func (s *session) awaitNews() (messages []provider.TaskMessage, results []histor
 // step runs, and returns the instance to the hub.
 func (s *session) awaitSteps() (messages []provider.TaskMessage, results []history.Event) {
 	waits := false // it counts as a waiting session
-	defer func() {
+	stopWaiting := func() {
 		if waits {
 			<-s.d.waitingForSteps
+			waits = false
 		}
-	}()
+	}
+	defer stopWaiting()
 	for leaves, late := false, false; ; {
 		leaves = leaves || s.live.fetch.Err() != nil
 		until := s.live.fetch
@@ -354,8 +362,9 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 		switch {
 		case state.records:
 			cancel()
-			return nil, s.steps.take()
+			return nil, s.steps.take(true)
 		case state.running > 0 && s.live.io.Err() == nil && !late:
+			stopWaiting()
 			s.releaseSlot()
 		case leaves, state.left, state.aside != nil, s.live.io.Err() != nil:
 			cancel()
@@ -373,8 +382,11 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 			messages, leaves = s.nextBesideSteps(ctx)
 		}
 		cancel()
+		if s.steps == nil { // a commit has failed, and the instance is returned
+			return nil, nil
+		}
 		if len(messages) > 0 {
-			return messages, s.steps.take()
+			return messages, s.steps.take(false) // the messages may suspend the instance: then no step starts
 		}
 	}
 }
@@ -393,10 +405,11 @@ func (s *session) waitForSlot() bool {
 }
 
 // nextBesideSteps waits for messages until ctx ends. It stores a deferred checkpoint that has waited
-// for too long. It reports whether the session must leave its instance.
+// for too long, or that the provider needs to know that steps run. It reports whether the session must
+// leave its instance.
 func (s *session) nextBesideSteps(ctx context.Context) (messages []provider.TaskMessage, leaves bool) {
-	limit, defers := unlimited, s.deferred != nil && len(s.deferred.events) > 0
-	if defers {
+	limit := unlimited
+	if s.deferred != nil && len(s.deferred.events) > 0 {
 		limit = max(0, s.deferred.until.Sub(s.d.config.Now()))
 	}
 	messages, err := s.item.Session.Next(ctx, limit)
@@ -406,7 +419,7 @@ func (s *session) nextBesideSteps(ctx context.Context) (messages []provider.Task
 	case err != nil:
 		s.log.Warn("cannot wait for the instance's next messages", "error", err)
 		return nil, true
-	case defers:
+	case s.deferred != nil:
 		e := s.deferred
 		s.deferred = nil
 		return nil, !s.commit(e.cp, e, false)

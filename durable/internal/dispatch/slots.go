@@ -23,14 +23,8 @@ type slots struct {
 // releases the slot. Only one goroutine calls it with p.
 func fetch[T any](ctx context.Context, p *slots, next func(ctx, wait context.Context) (T, error)) (item T, err error) {
 	for {
-		select {
-		case p.taken <- struct{}{}:
-		default:
-			p.idle.endOne()
-			if !acquire(ctx, p.taken) {
-				return item, context.Cause(ctx)
-			}
-			p.idle.withdraw()
+		if !p.enter(ctx) {
+			return item, context.Cause(ctx)
 		}
 		wait, stop := context.WithCancel(ctx)
 		p.setStopWait(stop)
@@ -62,9 +56,9 @@ func (p *slots) setStopWait(stop context.CancelFunc) {
 // yieldInterval is the time for which fetch keeps its slot without an item while enter waits.
 const yieldInterval = 100 * time.Millisecond
 
-// enter acquires a slot for a step, or for a session that has released its slot. If all slots are
-// taken, it ends an idle session, and makes fetch wait while no item is available. It returns false if
-// ctx ends first.
+// enter acquires a slot for fetch, for a step, or for a session that has released its slot. If all slots
+// are taken, it ends an idle session, and makes fetch release its slot while no item is available. It
+// returns false if ctx ends first.
 func (p *slots) enter(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
@@ -81,7 +75,7 @@ func (p *slots) enter(ctx context.Context) bool {
 }
 
 // wait counts a call of enter that begins or stops to wait. A new one makes fetch release its slot
-// while no item is available. The last withdraws the request to end an idle session.
+// while no item is available. The last withdraws the requests to end idle sessions.
 func (p *slots) wait(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -137,18 +137,24 @@ func (s *steps) add(decided []*replay.RunStep, traced *tracing.Instance) {
 	s.start()
 }
 
-// pause sets whether the instance is suspended. Running steps continue, and so do steps whose start is
-// recorded.
-func (s *steps) pause(suspended bool) {
+// pause starts no further step, because the instance is suspended. Running steps continue, and so do
+// steps whose start is recorded.
+func (s *steps) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paused && !suspended {
-		s.aside = nil // the resumption runs what was set aside
+	s.paused = true
+	s.requeue()
+}
+
+// resume starts steps again. The dispatcher must have released what was set aside for the instance. It
+// has no effect without a pause.
+func (s *steps) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused {
+		s.paused, s.aside = false, nil
+		s.start()
 	}
-	if s.paused = suspended; suspended {
-		s.requeue()
-	}
-	s.start()
 }
 
 // requeue returns the ready steps to the queue. s.mu is locked.
@@ -201,7 +207,7 @@ func (s *steps) startNext() bool {
 	}
 	return s.idle(func() {
 		switch {
-		case !s.canStart():
+		case !s.canStart() || s.queue[0].RunStep != step.RunStep: // the queue has changed meanwhile
 			s.d.activities.release()
 			return
 		case step.AtMostOnce:
@@ -228,13 +234,16 @@ func (s *steps) begin(step startedStep) {
 func (s *steps) beginRecorded(holds func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	held := len(s.begins) == 0 || holds()
+	if !held {
+		s.stop()
+	}
 	for _, step := range s.begins {
-		if !holds() {
-			s.stop()
+		if held {
+			s.begin(step)
+		} else {
 			s.d.activities.release()
-			continue
 		}
-		s.begin(step)
 	}
 	s.begins = nil
 }
@@ -323,9 +332,9 @@ func invokeStep(ctx context.Context, f StepFunc) taskResult {
 	return invoke(ctx, func(ctx context.Context, _ *string) (*string, error) { return f(ctx) }, nil)
 }
 
-// take returns the events for the session's next episode: it records the steps that have ended and the
-// starts of those that are ready. Results beyond the limits of an episode stay.
-func (s *steps) take() (records []history.Event) {
+// take returns the events for the session's next episode: it records the steps that have ended and, with
+// starts, the starts of those that are ready. Results beyond the limits of an episode stay.
+func (s *steps) take(starts bool) (records []history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, size := 0, 0
@@ -338,10 +347,13 @@ func (s *steps) take() (records []history.Event) {
 		n++
 		records = append(records, record...)
 	}
-	for _, step := range s.ready {
-		records = append(records, step.recordStart(s.d.config.Now())...)
+	s.ended = slices.Clone(s.ended[n:])
+	if starts {
+		for _, step := range s.ready {
+			records = append(records, step.recordStart(s.d.config.Now())...)
+		}
+		s.begins, s.ready = s.ready, nil
 	}
-	s.begins, s.ready, s.ended = s.ready, nil, slices.Clone(s.ended[n:])
 	return records
 }
 

@@ -379,19 +379,24 @@ func TestSteps_RunAfterARewindOfAFailureWithoutTheirCode(t *testing.T) {
 
 func TestSteps_WhoseResultCannotBeStoredRunAgain(t *testing.T) {
 	for _, fault := range []memhub.Fault{memhub.CommitFails, memhub.CommitReplyLost, memhub.SessionLost} {
-		t.Run(fmt.Sprint(fault), func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				var runs atomic.Int64
-				n := 0
-				b.Inject(fault, func() bool { n++; return n == 2 })
-				b.work(inARow(3, &runs, time.Second))
-				b.start("i", "O", nil)
-				b.wantOutput("i", history.Completed, "012")
-				if n := b.Pending(); n != 0 {
-					t.Errorf("%d messages are left", n)
-				}
+		for failing := 1; failing <= 3; failing++ { // the first commit stores the deferred checkpoint
+			t.Run(fmt.Sprint(fault, " at commit ", failing), func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					var runs atomic.Int64
+					n := 0
+					b.Inject(fault, func() bool { n++; return n == failing })
+					b.work(inARow(3, &runs, time.Second))
+					b.start("i", "O", nil)
+					b.wantOutput("i", history.Completed, "012")
+					if n := b.Pending(); n != 0 {
+						t.Errorf("%d messages are left", n)
+					}
+					if strings.Contains(b.log.String(), "panic") {
+						t.Errorf("the worker has panicked:\n%s", b.log)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -225,9 +225,10 @@ func incompleteTasks(events []history.Event) map[int]Wait {
 			maps.DeleteFunc(open, func(_ int, w Wait) bool { return w.IsOutcomeStored })
 		}
 		if id, ok := history.StepStartOf(e); ok {
-			w := open[id]
-			w.Kind = Step
-			open[id] = w
+			if w, isOpen := open[id]; isOpen { // not after a rewind
+				w.Kind = Step
+				open[id] = w
+			}
 		}
 		if completed, ok := history.Completes(e); ok {
 			complete(completed)

@@ -81,9 +81,9 @@ func checkTerminatedFirst(past []history.Event) (faults []string) {
 	return faults
 }
 
-// purger is the name of the client that crashes during a purge.
 // longEpisode is the number of events from which a crash may interrupt an episode between two
 // transactions of its checkpoint.
 const longEpisode = 90
 
+// purger is the name of the client that crashes during a purge.
 const purger = "purger"

@@ -32,7 +32,7 @@ func splitHistory(rows []wire.Row) []historyBatch {
 			size += max(rows[end].SizeEstimate(), len(rows[end].JSON())+store.OperationOverhead)
 			end++
 		}
-		if end < len(rows) && isOfStep(&rows[end-1], &rows[end]) {
+		if end-first > 1 && end < len(rows) && isOfStep(&rows[end-1], &rows[end]) {
 			end--
 		}
 		batches = append(batches, historyBatch{rows: rows[first:end], complete: end == len(rows)})

@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// All slots are taken. A fetch and a session wait for one, and one is released. The next session that
+// becomes idle ends, because its slot is needed, too.
+func TestSlots_OfIdleSessionsAreFreedForEachWaitingCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &slots{taken: make(chan struct{}, 2), idle: idle{limit: 2, now: time.Now}}
+		p.taken <- struct{}{}
+		p.taken <- struct{}{}
+		fetched := make(chan struct{})
+		go func() {
+			_, _ = fetch(ctx, p, func(ctx, _ context.Context) (int, error) {
+				close(fetched)
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		entered := make(chan bool, 1)
+		go func() { entered <- p.enter(ctx) }()
+		synctest.Wait()
+		p.release()
+		synctest.Wait()
+		session, leave := p.idle.enter(ctx, 0)
+		if session.Err() == nil {
+			t.Error("a session became idle and keeps a slot that is needed")
+		}
+		leave(false)
+		p.release()
+		<-fetched
+		if !<-entered {
+			t.Error("enter has no slot")
+		}
+		cancel()
+	})
+}
