@@ -20,9 +20,11 @@ import (
 //
 // Each worker has an append blob. The blob's metadata names the worker's partitions; when they
 // change, the worker creates the blob again. All other heartbeats append a line with the load.
-// Appends leave no copies on accounts with versioning or soft delete. When its partitions have
-// changed or it stops, the worker rings the bell, so that the others need not wait for their next
-// heartbeats.
+// Appends leave no copies on accounts with versioning or soft delete. A late request may replace the
+// blob with an older one. The worker sees this in the list of heartbeats and creates the blob again.
+//
+// When its partitions have changed or it stops, the worker rings the bell, so that the others need
+// not wait for their next heartbeats.
 type roster struct {
 	listener
 	hasReported bool      // the first heartbeat was written
@@ -76,8 +78,11 @@ func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 		return nil, err
 	}
 	r.others = len(all)
-	if _, mine := all[r.hub.cfg.WorkerID]; mine {
+	if mine := all[r.hub.cfg.WorkerID]; mine != nil {
 		r.others--
+		if !news { // a late request may have replaced the blob
+			r.young, r.reported = mine.Young, slices.Sorted(maps.Keys(mine.Backlogs))
+		}
 	}
 	r.listenTo(ctx, size, first)
 	return all, nil

@@ -20,15 +20,21 @@ import (
 // containerName is the container of the simulated hubs.
 const containerName = "sim-log"
 
-// put creates a blob in the container through the account's HTTP interface.
+// put creates a block blob in the container.
 func (s *simulated) put(name, content string) {
+	s.Helper()
+	s.create(name, http.Header{"X-Ms-Blob-Type": {"BlockBlob"}}, content)
+}
+
+// create creates a blob in the container through the account's HTTP interface.
+func (s *simulated) create(name string, header http.Header, content string) {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), http.MethodPut, "https://sim.blob.core.windows.net/"+containerName+"/"+name, strings.NewReader(content))
 	if err != nil {
 		s.Fatal(err)
 	}
+	r.Header = header
 	r.Header.Set("x-ms-version", "2025-01-05")
-	r.Header.Set("x-ms-blob-type", "BlockBlob")
 	answer, err := s.account.Worker("operator").Do(r)
 	if err != nil || answer.StatusCode != http.StatusCreated {
 		s.Fatal(answer, err)
