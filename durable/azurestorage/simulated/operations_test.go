@@ -28,14 +28,19 @@ func withChild(ctx *durable.Context, _ int) (string, error) {
 // threeSteps runs three steps of a number of milliseconds each.
 func threeSteps(ctx *durable.Context, each int) (string, error) {
 	for range 3 {
-		if _, err := durable.Step(ctx, "step", func(context.Context) (int, error) {
-			time.Sleep(time.Duration(each) * time.Millisecond) // real time: it runs in a bubble
-			return each, nil
-		}).Await(); err != nil {
+		if _, err := step(ctx, each).Await(); err != nil {
 			return "", err
 		}
 	}
 	return "", nil
+}
+
+// step runs a step of a number of milliseconds.
+func step(ctx *durable.Context, each int) *durable.Task[int] {
+	return durable.Step(ctx, "step", func(context.Context) (int, error) {
+		time.Sleep(time.Duration(each) * time.Millisecond) // real time: it runs in a bubble
+		return each, nil
+	})
 }
 
 // kinds are the counted storage operations.

@@ -85,6 +85,19 @@ func once(ctx *durable.Context, _ int) (string, error) {
 	return "over", err
 }
 
+// stepsAround runs an activity between two steps. The second step needs a message of
+// [provider.WakeSteps], because the session has consumed the start.
+func stepsAround(ctx *durable.Context, each int) (string, error) {
+	_, err := step(ctx, each).Await()
+	if err == nil {
+		_, err = durable.CallActivity(ctx, stepActivity, each).Await()
+	}
+	if err == nil {
+		_, err = step(ctx, each).Await()
+	}
+	return "", err
+}
+
 // threeActivities and activityOnce are the orchestrators with steps in .NET's code, which calls activities
 // of the steps' names.
 func threeActivities(ctx *durable.Context, each int) (string, error) {
@@ -116,7 +129,8 @@ type takeoverScenario struct {
 	// entities means that the instance uses entities. .NET may then take over as well, but it may
 	// repeat operations.
 	entities bool
-	// steps means that the instance runs steps, and that .NET takes over at each point.
+	// steps means that the instance runs steps, that .NET takes over at each point, and that a purge
+	// may follow.
 	steps bool
 }
 
@@ -133,6 +147,7 @@ var takeovers = []takeoverScenario{
 	{name: "entities", run: move, want: "moved", entities: true},
 	{name: "steps", run: threeSteps, input: 50, steps: true},
 	{name: "long steps", run: threeSteps, input: 2000, steps: true},
+	{name: "steps around an activity", run: stepsAround, input: 2000, steps: true},
 	{name: "step at most once", run: once, want: "over"},
 }
 
@@ -144,10 +159,11 @@ func takeoverRegistry(isDotnet bool) *durable.Registry {
 		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
 		durable.Orchestrator("Move", move), durable.Orchestrator("SignalOnce", signalOnce), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
 		durable.Orchestrator("ThreeSteps", threeSteps), durable.Orchestrator("Once", once),
-		durable.Activity("step", stepActivity), durable.Activity("once", onceActivity),
+		durable.Orchestrator("StepsAround", stepsAround), durable.Activity("step", stepActivity), durable.Activity("once", onceActivity),
 	)
 	if isDotnet {
-		return r.Replace(durable.Orchestrator("ThreeSteps", threeActivities)).Replace(durable.Orchestrator("Once", activityOnce))
+		return r.Replace(durable.Orchestrator("ThreeSteps", threeActivities)).Replace(durable.Orchestrator("StepsAround", threeActivities)).
+			Replace(durable.Orchestrator("Once", activityOnce))
 	}
 	return r
 }
@@ -220,6 +236,8 @@ type death struct {
 	successor string
 	// purged means that the entities are purged before another worker takes over.
 	purged bool
+	// purgesEnded means that the instance is purged when it has ended.
+	purgesEnded bool
 }
 
 // takeover runs one orchestration in a process that dies, and then in its successor. It returns the
@@ -298,7 +316,10 @@ func takeover(t *testing.T, which int, d death) (requests []azsim.Request, fault
 		cancel()
 		untouched := func() bool { return d.successor == dotnetWorker && isUntouched(account) }
 		note(finish(t.Context(), instance(last), err, scenario.want, untouched))
-		for range 20 { // until the hidden messages of a dead process are visible and processed
+		if d.purgesEnded {
+			purgeInstance(t, account)
+		}
+		for range 80 { // until the hidden messages of a dead process are visible and processed
 			if len(leftovers(account)) == 0 {
 				break
 			}
@@ -390,6 +411,9 @@ func deathsOf(requests []azsim.Request, entities, steps bool) (deaths []death) {
 	for _, fault := range both {
 		for n := (step + 1) / 2; n <= len(requests); n += step {
 			deaths = append(deaths, death{fault: fault, n: n, successor: "w2"})
+			if steps {
+				deaths = append(deaths, death{fault: fault, n: n, successor: "w2", purgesEnded: true})
+			}
 			if steps || entities && *everyPoint {
 				deaths = append(deaths, death{fault: fault, n: n, successor: dotnetWorker})
 			}
@@ -528,6 +552,15 @@ func TestTakeover_APurgedEntityAnswersAgain(t *testing.T) {
 				t.Errorf("%v request %d of %d:\n%s", d.fault, d.n, len(requests), strings.Join(faults, "\n"))
 			}
 		}
+	}
+}
+
+// purgeInstance purges the instance i if it exists. A message that wakes it may still be hidden.
+func purgeInstance(t *testing.T, account *azsim.Account) {
+	t.Helper()
+	hub := openWith(t, "client", account, account.Worker("client"))
+	if err := hub.Purge(t.Context(), "i", nil); err != nil && !errors.Is(err, provider.ErrInstanceNotFound) {
+		t.Error(err)
 	}
 }
 
