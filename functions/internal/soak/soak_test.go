@@ -354,9 +354,9 @@ func (s *soak) settle() (done effects) {
 		done, problems = s.ledger.judge(found, s.runs(), s.store.promise)
 		return problems, nil
 	})
-	s.held = s.starts()
 	s.until("messages are left", func(ctx context.Context) ([]string, error) {
 		n, err := s.store.messages(ctx)
+		s.held = s.starts() // a worker logs a start only when it receives it again
 		if err != nil || n <= s.held {
 			return nil, err
 		}
