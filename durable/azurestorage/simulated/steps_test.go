@@ -41,7 +41,12 @@ func TestSteps_OfATakenOverInstanceAreTerminatedBesideAWaitingStart(t *testing.T
 			go func() {
 				ended <- durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 			}()
-			stop = func() { cancel(); <-ended }
+			stop = func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
 			return durable.NewClient(hub, registry), w.Kill, stop
 		}
 		first, kill, stop := run("w1")
