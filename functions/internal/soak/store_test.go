@@ -16,6 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -167,6 +168,9 @@ func (s *store) remains(ctx context.Context, held int) (left []string, err error
 	}
 	for pages := blobs.NewListBlobsFlatPager(strings.ToLower(s.hub)+"-largemessages", nil); pages.More(); {
 		page, err := pages.NextPage(ctx)
+		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+			break // the first large message creates it
+		}
 		if err != nil {
 			return nil, err
 		}
