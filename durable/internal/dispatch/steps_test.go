@@ -650,7 +650,7 @@ func TestSteps_ThatRunAtMostOnce(t *testing.T) {
 	})
 }
 
-// Of parallel steps that run at most once, only the steps that have begun have an unknown outcome. The
+// Of parallel steps that run at most once, only the steps that have started have an unknown outcome. The
 // others run later.
 func TestSteps_ThatRunAtMostOnceAndHaveNotBegunRunLater(t *testing.T) {
 	code := func(runs *atomic.Int64, n int) functions {

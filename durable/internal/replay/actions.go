@@ -16,8 +16,8 @@ type actions struct {
 	stacks  map[int][]uintptr // of the code that made each pending decision; only if the execution is traced
 	// steps holds the steps that were passed to the caller, by number. No event records them yet.
 	steps map[int]*RunStep
-	// begun holds the numbers of the steps whose start is recorded and whose end is not.
-	begun map[int]bool
+	// started holds the numbers of the steps whose start is recorded and whose end is not.
+	started map[int]bool
 }
 
 // add assigns the next number to a, stores it in *id, and makes a pending.
@@ -105,17 +105,17 @@ func (s *actions) take() (record []Action, run []*RunStep) {
 // step, the start does not count.
 func (s *actions) recordStart(e *history.GenericEvent) {
 	if id, ok := history.StepStartOf(e); ok && s.UnrecordedStep(id) == nil {
-		if s.begun == nil {
-			s.begun = make(map[int]bool)
+		if s.started == nil {
+			s.started = make(map[int]bool)
 		}
-		s.begun[id] = true
+		s.started[id] = true
 	}
 }
 
 // recordEnd records the end of a step, if e does.
 func (s *actions) recordEnd(e history.Event) {
 	if id, ok := history.Completes(e); ok {
-		delete(s.begun, id)
+		delete(s.started, id)
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *actions) HasUnrecordedSteps() bool {
 
 // HasOpenSteps reports whether the code has decided steps whose end no event records. No message
 // announces their results.
-func (s *actions) HasOpenSteps() bool { return len(s.begun) > 0 || s.HasUnrecordedSteps() }
+func (s *actions) HasOpenSteps() bool { return len(s.started) > 0 || s.HasUnrecordedSteps() }
 
 // RunStep decides a step with the version of the instance, and ties f to its result. It sets
 // a.ID, a.Version, a.DecidedAt and, for a first attempt, a.First.
