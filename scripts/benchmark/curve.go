@@ -39,14 +39,15 @@ func svg(hub string, points []point) string {
 	y := func(rate float64) float64 { return height - bottom - rate/top*(height-bottom-30) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&b, `<text x="%d" y="18">Hello sequences a second by how many are in flight, hub %s</text>`+"\n", left, hub)
+	b.WriteString(plotStyle)
+	fmt.Fprintf(&b, `<rect class="back" width="%d" height="%d"/><text x="%d" y="18">Hello sequences per second by the number in flight, hub %s</text>`+"\n", width, height, left, hub)
 	var line []string
 	for i, p := range points {
 		line = append(line, fmt.Sprintf("%.1f,%.1f", x(i), y(p.rate)))
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text><text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n",
+		fmt.Fprintf(&b, `<circle class="own" cx="%.1f" cy="%.1f" r="3"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text><text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n",
 			x(i), y(p.rate), x(i), y(p.rate)-8, short(p.rate), x(i), height-bottom+20, p.inFlight)
 	}
-	fmt.Fprintf(&b, `<polyline fill="none" stroke="black" points="%s"/>`+"\n", strings.Join(line, " "))
+	fmt.Fprintf(&b, `<polyline class="curve" fill="none" points="%s"/>`+"\n", strings.Join(line, " "))
 	fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="gray"/>`+"\n</svg>\n", left, height-bottom, width-20, height-bottom)
 	return b.String()
 }

@@ -3,6 +3,10 @@
 //
 //	go run ./scripts/benchmark -hub embedded
 //	go run ./scripts/benchmark -hub azure -connection UseDevelopmentStorage=true
+//
+// With -plot it draws tables of earlier runs instead: throughput.svg and latency.svg in a folder.
+//
+//	go run ./scripts/benchmark -plot bin bin/bench-*.md
 package main
 
 import (
@@ -27,7 +31,15 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "regular expression for the names of the workloads to run")
 	flag.StringVar(&o.out, "o", "", "additional output file for the table")
 	flag.BoolVar(&o.curve, "curve", false, "also measure hello sequences per second by the number in flight, and draw them as SVG next to -o")
+	plots := flag.String("plot", "", "draw the tables in the files of the arguments into this `folder`, and run nothing")
 	flag.Parse()
+	if *plots != "" {
+		if err := drawPlots(*plots, flag.Args()); err != nil {
+			fmt.Fprintln(os.Stderr, "benchmark:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if flag.NArg() > 0 || o.runs < 1 || o.curve && o.out == "" {
 		flag.Usage()
 		os.Exit(2)
