@@ -225,6 +225,24 @@ func (b *Browser) CheckPage(name string) {
 	}
 }
 
+// Pictures writes name-light.png and name-dark.png if the flag -screenshots is set. They show the top of the current
+// page, 1280 pixels wide and height pixels high.
+func (b *Browser) Pictures(name string, height int64) {
+	b.t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	b.Do(chromedp.EmulateViewport(1280, height))
+	for _, scheme := range []string{"light", "dark"} {
+		b.Do(setColorScheme(scheme))
+		picture := Run(b, chromedp.CaptureScreenshot())
+		if err := os.WriteFile(filepath.Join(*screenshots, name+"-"+scheme+".png"), picture, 0o644); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.Do(chromedp.EmulateViewport(1280, 900), setColorScheme("light"))
+}
+
 // screenshots writes pictures of the current page if the flag is set.
 func (b *Browser) screenshots(name string) {
 	b.t.Helper()

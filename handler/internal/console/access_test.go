@@ -114,7 +114,7 @@ func TestAccess_EachRouteRequiresASession(t *testing.T) {
 	for _, right := range []management.Right{management.Read, management.Write} {
 		for _, r := range allRoutes {
 			if w := ask(e, http.MethodGet, "/"+r.path, "", "Cookie", sessionCookie+"="+session(keys, right)); r.method == http.MethodGet && w.Code != http.StatusOK && w.Code != http.StatusServiceUnavailable {
-				t.Errorf("%s for who may %v: %d %s", r.path, right, w.Code, w.Body)
+				t.Errorf("%s with the right %v: %d %s", r.path, right, w.Code, w.Body)
 			}
 		}
 	}
