@@ -1,7 +1,7 @@
 // Package azurestorage stores a task hub in an Azure Storage account, in the format of .NET's
 // DurableTask.AzureStorage. Workers of either engine can take the hub over from the other, and
 // clients of both can use it at the same time. Drain a hub that contains entities before you switch
-// engines; README.md describes how.
+// engines; DESIGN.md describes how.
 //
 // [Open] returns a [TaskHub], which implements provider.Provider. Package internal/wire defines the
 // names of the hub's resources and the format of its rows and messages. Each type names the C# file

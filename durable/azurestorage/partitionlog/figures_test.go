@@ -259,7 +259,7 @@ func (f figure) log(t *testing.T, what string, orchestrations int) {
 
 // The test runs orchestrations on a standard account. One worker with two cores and two partitions
 // must have twice the throughput that Netherite's documentation states. Several workers must scale
-// almost linearly. An orchestration must need fewer requests than with queues and tables. README.md
+// almost linearly. An orchestration must need fewer requests than with queues and tables. DESIGN.md
 // has the results of -figures=1000.
 func TestFigures_OnAStandardAccount(t *testing.T) {
 	t.Parallel()

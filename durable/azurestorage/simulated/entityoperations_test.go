@@ -147,7 +147,7 @@ func entityTable(t *testing.T, before string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// The table of entity operations in the README equals the measurement.
-func TestOperations_OfEntitiesEqualTheReadme(t *testing.T) {
+// The table of entity operations in DESIGN.md equals the measurement.
+func TestOperations_OfEntitiesEqualTheTable(t *testing.T) {
 	holdTable(t, "entity operations", entityTable)
 }

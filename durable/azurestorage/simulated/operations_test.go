@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var rewriteTable = flag.Bool("rewrite", false, "write the table of storage operations into README.md")
+var rewriteTable = flag.Bool("rewrite", false, "write the table of storage operations into DESIGN.md")
 
 // quick is a child that returns immediately.
 func quick(_ *durable.Context, _ int) (string, error) { return "", nil }
@@ -181,8 +181,8 @@ func steady(n, was int) int {
 	return n
 }
 
-// The table of operations in the README equals the measurement.
-func TestOperations_EqualTheReadme(t *testing.T) {
+// The table of operations in DESIGN.md equals the measurement.
+func TestOperations_EqualTheTable(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		holdTable(t, "operations", func(t *testing.T, before string) string {
 			return table(t, before, durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})
@@ -190,10 +190,10 @@ func TestOperations_EqualTheReadme(t *testing.T) {
 	}
 }
 
-// holdTable compares the named table in the README with the measured one. With -rewrite it writes
-// the measured table to the README. measure gets the previous table.
+// holdTable compares the named table in DESIGN.md with the measured one. With -rewrite it writes
+// the measured table to DESIGN.md. measure gets the previous table.
 func holdTable(t *testing.T, name string, measure func(t *testing.T, before string) string) {
-	const file = "../README.md"
+	const file = "../DESIGN.md"
 	begin, end := "<!-- "+name+": written by the tests with -rewrite -->\n", "<!-- end of "+name+" -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -212,7 +212,7 @@ func holdTable(t *testing.T, name string, measure func(t *testing.T, before stri
 		return
 	}
 	if diff := cmp.Diff(was, got); diff != "" {
-		t.Errorf("storage %s (-README +measured):\n%s", name, diff)
+		t.Errorf("storage %s (-DESIGN.md +measured):\n%s", name, diff)
 	}
 }
 
