@@ -27,6 +27,9 @@ const docsFolder = "docs"
 // the code that readers do not see.
 const maxPageLines = 120
 
+// maxReadmeLines is the maximum length of the top-level README.
+const maxReadmeLines = 150
+
 // docsPages returns the lines of each page.
 func docsPages(t *testing.T) map[string][]string {
 	t.Helper()
@@ -81,6 +84,13 @@ func TestREADME_PagesAreShortAndMarksAreKnown(t *testing.T) {
 		if !strings.HasPrefix(lines[0], "# ") {
 			t.Errorf("%s does not start with a title", page)
 		}
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(readme), "\n"); n > maxReadmeLines {
+		t.Errorf("the top-level README has %d lines, want at most %d", n, maxReadmeLines)
 	}
 	blocks, _ := docsBlocks(t)
 	for _, b := range blocks {
