@@ -43,8 +43,8 @@ const maxActions = 100_000_000
 // Config configures a [Worker]. The zero value is valid; zero fields have the defaults
 // given below.
 type Config struct {
-	// MaxConcurrentActivities is the maximum number of activities that run at once in
-	// this worker, 1 to 100,000. Zero means 10 per core.
+	// MaxConcurrentActivities is the maximum number of activities and steps that run at
+	// once in this worker, 1 to 100,000. Zero means 10 per core.
 	MaxConcurrentActivities int
 
 	// MaxConcurrentOrchestrators is the maximum number of orchestrations in this
@@ -230,7 +230,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if c.MaxPayloadBytes < 0 {
-		return fmt.Errorf("MaxPayloadBytes is %d, must be above 0", c.MaxPayloadBytes)
+		return fmt.Errorf("MaxPayloadBytes is %d; want more than 0", c.MaxPayloadBytes)
 	}
 	counts := []struct {
 		field      string
@@ -244,14 +244,14 @@ func (c Config) Validate() error {
 	}
 	for _, f := range counts {
 		if f.value < 1 || f.value > f.max {
-			return fmt.Errorf("%s is %d, must be 1 to %d", f.field, f.value, f.max)
+			return fmt.Errorf("%s is %d; want 1 to %d", f.field, f.value, f.max)
 		}
 	}
 	if _, ok := matchNames[c.VersionMatch]; !ok {
-		return fmt.Errorf("VersionMatch is %d, must be MatchCurrentOrOlder, MatchStrict or MatchNone", c.VersionMatch)
+		return fmt.Errorf("VersionMatch is %d; want MatchCurrentOrOlder, MatchStrict or MatchNone", c.VersionMatch)
 	}
 	if _, ok := failureNames[c.VersionFailure]; !ok {
-		return fmt.Errorf("VersionFailure is %d, must be RejectMismatch or FailMismatch", c.VersionFailure)
+		return fmt.Errorf("VersionFailure is %d; want RejectMismatch or FailMismatch", c.VersionFailure)
 	}
 	times := []struct {
 		field      string
@@ -266,7 +266,7 @@ func (c Config) Validate() error {
 	}
 	for _, f := range times {
 		if f.value < 0 || f.value > f.max {
-			return fmt.Errorf("%s is %v, must be above 0 and at most %v", f.field, f.value, f.max)
+			return fmt.Errorf("%s is %v; want more than 0 and at most %v", f.field, f.value, f.max)
 		}
 	}
 	return c.HTTP.validate()

@@ -3,8 +3,8 @@
 //
 // # Orchestrators and activities
 //
-// An orchestrator is a function that decides which steps run, and in which order.
-// Activities do the work of the steps. They are ordinary functions:
+// An orchestrator is a function that decides which work is done, and in which order.
+// Activities do the work. They are ordinary functions:
 //
 //	func SayHello(ctx context.Context, city string) (string, error) {
 //		return "Hello " + city + "!", nil
@@ -35,6 +35,17 @@
 // method by name, (*Payments)(nil).Charge. [Registry.Add] explains how functions are
 // matched.
 //
+// # Steps
+//
+// A step is short work that needs no registration: a function literal that the worker
+// of the orchestrator calls. Its result is stored when it returns:
+//
+//	receipt, err := durable.Step(ctx, "charge", func(ctx context.Context) (Receipt, error) {
+//		return bank.Charge(ctx, order)
+//	}).Await()
+//
+// [Step] describes its guarantees and options.
+//
 // # Workers and clients
 //
 // A started orchestrator is an orchestration: an instance with an ID. A task hub stores
@@ -52,7 +63,7 @@
 //
 // # Tasks
 //
-// A [Task] is a future result: an activity, an HTTP request ([CallHTTP]), a timer
+// A [Task] is a future result: an activity, a step, an HTTP request ([CallHTTP]), a timer
 // ([Context.Timer]), an external event ([Event]), a child orchestration, an entity call
 // or a branch of the orchestrator ([Go]). To run tasks concurrently, create them before
 // you await the first one. Several functions wait for tasks:
@@ -71,22 +82,23 @@
 //
 // # Options
 //
-// An option is a value at the end of a call. It is a value that also exists elsewhere
+// An option is a value at the end of a call. It is a value of a type with other uses
 // ([InstanceID], [Version], [Tags], [RetryPolicy]), a constant ([Recursive],
-// [FireAndForget], [DiscardEvents]), or the result of a function with a time
-// ([StartAt], [SignalAfter]). The compiler accepts an option only where it has an
-// effect. The comment of an option lists these calls after "Applies to".
+// [FireAndForget], [DiscardEvents], [AtMostOnce]), or the result of a function
+// ([StartAt], [SignalAfter], [Tries]). The compiler accepts an option only where it has
+// an effect. The comment of an option lists these calls after "Applies to".
 //
 // # Failures
 //
-// A failed activity, child or entity call returns a *[TaskFailedError]. A [RetryPolicy]
-// retries it after durable delays, unless the error is marked [NonRetryable]:
+// A failed activity, step, child or entity call returns a *[TaskFailedError]. A
+// [RetryPolicy] repeats activities, steps and children after durable delays, unless the
+// error is marked [NonRetryable]:
 //
 //	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
 //	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()
 //
 // Register error types and values with [ErrorType] and [ErrorValue] to match them with
-// errors.As and errors.Is across processes. To compensate for completed steps, call the
+// errors.As and errors.Is across processes. To compensate for completed work, call the
 // compensating activities where you handle the error.
 //
 // # Child orchestrations
@@ -94,7 +106,7 @@
 // [CallSubOrchestrator] starts another orchestration as a child, also called a
 // sub-orchestration. Its task completes when the child has ended. The child is an
 // instance with its own history. Use children to split an orchestration of thousands of
-// steps. [Event.RaiseFrom] raises an event for another instance.
+// calls. [Event.RaiseFrom] raises an event for another instance.
 //
 // # Entities
 //

@@ -57,7 +57,7 @@ type UsageError struct {
 // Error returns the sentence.
 func (e *UsageError) Error() string { return e.Message }
 
-// TaskFailedError is the error of a failed activity, sub-orchestration or entity
+// TaskFailedError is the error of a failed activity, step, sub-orchestration or entity
 // operation.
 //
 // If the original error has a name ([ErrorType], [ErrorValue]) in the registry of its
@@ -68,7 +68,7 @@ func (e *UsageError) Error() string { return e.Message }
 //		…
 //	}
 type TaskFailedError struct {
-	Name string // name of the activity, the orchestrator or the operation
+	Name string // name of the activity, the step, the orchestrator or the operation
 	// TaskID is the number of the action that scheduled the task. After retries it is
 	// the number of the last attempt.
 	TaskID int

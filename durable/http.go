@@ -140,12 +140,12 @@ func (r HTTPRequest) check(retry *RetryPolicy) (*url.URL, error) {
 		value time.Duration
 	}{{"Timeout", r.Timeout}, {"TotalTimeout", r.TotalTimeout}, {"PollInterval", r.PollInterval}} {
 		if d.value < 0 {
-			return nil, fmt.Errorf("HTTPRequest.%s is %v, must not be below 0", d.field, d.value)
+			return nil, fmt.Errorf("HTTPRequest.%s is %v; want at least 0", d.field, d.value)
 		}
 	}
 	switch {
 	case r.Timeout > httpcall.TimeoutMax:
-		return nil, fmt.Errorf("HTTPRequest.Timeout is %v, must be at most %v", r.Timeout, httpcall.TimeoutMax)
+		return nil, fmt.Errorf("HTTPRequest.Timeout is %v; want at most %v", r.Timeout, httpcall.TimeoutMax)
 	case !utf8.ValidString(r.Content):
 		return nil, errors.New("HTTPRequest.Content is not valid UTF-8; send binary data in your own activity")
 	case len(r.RetryStatus) > 0 && retry == nil:

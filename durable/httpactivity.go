@@ -74,10 +74,10 @@ const httpContentMax = 1 << 30
 // is out of range.
 func (c HTTPConfig) validate() error {
 	if c.PollInterval < 0 || c.PollInterval > 24*time.Hour {
-		return fmt.Errorf("HTTP.PollInterval is %v, must be above 0 and at most %v", c.PollInterval, 24*time.Hour)
+		return fmt.Errorf("HTTP.PollInterval is %v; want more than 0 and at most %v", c.PollInterval, 24*time.Hour)
 	}
 	if c.ContentLimit < 0 || c.ContentLimit > httpContentMax {
-		return fmt.Errorf("HTTP.ContentLimit is %d, must be above 0 and at most %d", c.ContentLimit, httpContentMax)
+		return fmt.Errorf("HTTP.ContentLimit is %d; want more than 0 and at most %d", c.ContentLimit, httpContentMax)
 	}
 	return nil
 }

@@ -210,9 +210,9 @@ func TestRegistry_ReservesBuiltInNames(t *testing.T) {
 func TestConfig_NamesTheHTTPFieldThatIsOutOfRange(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]durable.HTTPConfig{
-		"HTTP.PollInterval is -1ns, must be above 0 and at most 24h0m0s":    {PollInterval: -1},
-		"HTTP.PollInterval is 25h0m0s, must be above 0 and at most 24h0m0s": {PollInterval: 25 * time.Hour},
-		"HTTP.ContentLimit is -1, must be above 0 and at most 1073741824":   {ContentLimit: -1},
+		"HTTP.PollInterval is -1ns; want more than 0 and at most 24h0m0s":    {PollInterval: -1},
+		"HTTP.PollInterval is 25h0m0s; want more than 0 and at most 24h0m0s": {PollInterval: 25 * time.Hour},
+		"HTTP.ContentLimit is -1; want more than 0 and at most 1073741824":   {ContentLimit: -1},
 	} {
 		if err := (durable.Config{HTTP: c}).Validate(); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)

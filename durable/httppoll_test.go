@@ -280,15 +280,15 @@ func TestCallHTTP_SchedulesNothingForAnInvalidRequest(t *testing.T) {
 		{"another scheme", durable.HTTPRequest{URL: "ftp://a"}, nil, noURL},
 		{"no host", durable.HTTPRequest{URL: "http://:80"}, nil, noURL},
 		{"an invalid URL", durable.HTTPRequest{URL: "http://%zz?secret"}, nil, noURL},
-		{"a long timeout", durable.HTTPRequest{URL: "http://a", Timeout: 5 * time.Minute}, nil, "call HTTP: HTTPRequest.Timeout is 5m0s, must be at most 4m0s"},
-		{"a negative timeout", durable.HTTPRequest{URL: "http://a", Timeout: -1}, nil, "call HTTP: HTTPRequest.Timeout is -1ns, must not be below 0"},
-		{"a negative total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: -1}, nil, "call HTTP: HTTPRequest.TotalTimeout is -1ns, must not be below 0"},
-		{"a negative interval", durable.HTTPRequest{URL: "http://a", PollInterval: -1}, nil, "call HTTP: HTTPRequest.PollInterval is -1ns, must not be below 0"},
+		{"a long timeout", durable.HTTPRequest{URL: "http://a", Timeout: 5 * time.Minute}, nil, "call HTTP: HTTPRequest.Timeout is 5m0s; want at most 4m0s"},
+		{"a negative timeout", durable.HTTPRequest{URL: "http://a", Timeout: -1}, nil, "call HTTP: HTTPRequest.Timeout is -1ns; want at least 0"},
+		{"a negative total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: -1}, nil, "call HTTP: HTTPRequest.TotalTimeout is -1ns; want at least 0"},
+		{"a negative interval", durable.HTTPRequest{URL: "http://a", PollInterval: -1}, nil, "call HTTP: HTTPRequest.PollInterval is -1ns; want at least 0"},
 		{"invalid UTF-8", durable.HTTPRequest{URL: "http://a", Content: "\xFF"}, nil, "call HTTP: HTTPRequest.Content is not valid UTF-8; send binary data in your own activity"},
 		{"status codes without a policy", durable.HTTPRequest{URL: "http://a", RetryStatus: []int{503}}, nil, "call HTTP: HTTPRequest.RetryStatus requires a RetryPolicy option"},
 		{"a token without a resource", durable.HTTPRequest{URL: "http://a", TokenSource: &durable.ManagedIdentity{}}, nil, "call HTTP: ManagedIdentity.Resource is empty"},
-		{"an invalid policy", durable.HTTPRequest{URL: "http://a"}, []durable.ActivityOption{durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
-		{"an invalid policy with a total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: 1}, []durable.ActivityOption{policy, durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
+		{"an invalid policy", durable.HTTPRequest{URL: "http://a"}, []durable.ActivityOption{durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0; want at least 1"},
+		{"an invalid policy with a total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: 1}, []durable.ActivityOption{policy, durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0; want at least 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -94,8 +94,8 @@ func convertAll[From, To any](all []From, convert func(From) To) []To {
 // RuntimeStatus is the status of an instance. [InstanceState.Status] has it.
 type RuntimeStatus = history.RuntimeStatus
 
-// The statuses of instances. IsTerminal reports whether a status is one of an ended
-// instance.
+// The statuses of instances. IsTerminal reports whether an instance with the status has
+// ended.
 const (
 	StatusPending        = history.Pending        // started; its first episode is not stored yet
 	StatusRunning        = history.Running        // running, or waiting for tasks

@@ -123,14 +123,14 @@ func TestRetry_RejectsAnInvalidPolicy(t *testing.T) {
 		policy durable.RetryPolicy
 		want   string
 	}{
-		{durable.RetryPolicy{}, "RetryPolicy.MaxAttempts is 0, must be at least 1"},
-		{durable.RetryPolicy{MaxAttempts: 2}, "RetryPolicy.FirstInterval is 0s, must be above 0"},
-		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: -1}, "RetryPolicy.FirstInterval is -1ns, must be above 0"},
-		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Coefficient: 0.5}, "RetryPolicy.Coefficient is 0.5, must be at least 1"},
-		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Coefficient: math.NaN()}, "RetryPolicy.Coefficient is NaN, must be at least 1"},
-		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Coefficient: math.Inf(1)}, "RetryPolicy.Coefficient is +Inf, must be at least 1"},
-		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Minute, MaxInterval: time.Second}, "RetryPolicy.MaxInterval is 1s, must be at least FirstInterval, 1m0s"},
-		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, RetryTimeout: -time.Second}, "RetryPolicy.RetryTimeout is -1s, must not be below 0"},
+		{durable.RetryPolicy{}, "RetryPolicy.MaxAttempts is 0; want at least 1"},
+		{durable.RetryPolicy{MaxAttempts: 2}, "RetryPolicy.FirstInterval is 0s; want more than 0"},
+		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: -1}, "RetryPolicy.FirstInterval is -1ns; want more than 0"},
+		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Coefficient: 0.5}, "RetryPolicy.Coefficient is 0.5; want at least 1"},
+		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Coefficient: math.NaN()}, "RetryPolicy.Coefficient is NaN; want at least 1"},
+		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, Coefficient: math.Inf(1)}, "RetryPolicy.Coefficient is +Inf; want at least 1"},
+		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Minute, MaxInterval: time.Second}, "RetryPolicy.MaxInterval is 1s; want at least FirstInterval, 1m0s"},
+		{durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1, RetryTimeout: -time.Second}, "RetryPolicy.RetryTimeout is -1s; want at least 0"},
 	} {
 		s := stage(t, withPolicy(c.policy))
 		wantActions(t, s.Start(nil), "0 Failed durable: "+c.want)

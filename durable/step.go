@@ -23,30 +23,31 @@ type stepOptions struct {
 	atMostOnce bool
 }
 
-// Step runs f in the worker that runs the orchestrator, and records its result in the
-// history when f has returned. Use it for short work: unlike an activity, f needs no
-// registration and no message.
+// Step runs f in the worker that runs the orchestrator, and records the result of f in
+// the history. Use it for short work: unlike an activity, f needs no registration and no
+// message.
 //
 //	receipt, err := durable.Step(ctx, "charge", func(ctx context.Context) (Receipt, error) {
 //		return bank.Charge(ctx, order)
 //	}).Await()
 //
-// Await returns the value that was decoded from the recorded JSON. If f returns an error
-// or panics, the task's error is a *[TaskFailedError].
+// The result is recorded as JSON, and Await returns the decoded value. If f returns an
+// error or panics, the task's error is a *[TaskFailedError].
 //
 // A step runs at least once: if the worker stops before the result is recorded, f runs
-// again. A step whose result is recorded never runs again, and the code after Await runs
-// only then. There is one exception: a process that was paused longer than its lease may
-// run a step that another process has recorded; that result is discarded. The
-// IdempotencyKey in [ActivityInfo] is the same for all runs of a step.
+// again. The code after Await runs only when the result is recorded. A step with a
+// recorded result does not run again, with one exception: a process that was paused
+// longer than its lease may run a step that another process has recorded. The second
+// result is discarded. The IdempotencyKey in [ActivityInfo] is the same for all runs of
+// a step.
 //
-// F may read the variables of the orchestrator and must not change them: a replay does
-// not run f. F has no restrictions apart from that, but it must not use ctx or other
-// durable calls. Its context ends when the orchestration ends, continues as new or is
-// terminated, and when the worker stops.
+// The function f may do I/O, and may read the variables of the orchestrator. It must not
+// change them, because a replay does not run f. It must not make durable calls. Its
+// context ends when the orchestration ends, continues as new or is terminated, and when
+// the worker stops.
 //
-// In a history a step looks like an activity of its name. You can turn an activity into
-// a step while instances run, and the other way round. If the name or an option is
+// In a history a step looks like an activity of its name. While instances run, you can
+// turn an activity into a step, or a step into an activity. If the name or an option is
 // invalid, f does not run, and the returned task has already completed with an error.
 func Step[T any](ctx *Context, name string, f func(context.Context) (T, error), opts ...StepOption) *Task[T] {
 	ctx.x.ReportProgress()

@@ -109,7 +109,7 @@ func TestCallSubOrchestrator_RejectsInvalidCalls(t *testing.T) {
 		}, "encode input of sub-orchestrator X: json: unsupported type: chan int"},
 		{"an invalid policy", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.RetryPolicy{})
-		}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
+		}, "durable: RetryPolicy.MaxAttempts is 0; want at least 1"},
 		{"a policy with FireAndForget", func(ctx *durable.Context) *durable.Task[string] {
 			return durable.CallSubOrchestrator(ctx, greet, "a", durable.FireAndForget, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1})
 		}, "call sub-orchestrator Greet: a RetryPolicy has no effect with FireAndForget"},

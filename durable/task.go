@@ -14,7 +14,7 @@ import (
 )
 
 // Task is the future result of a durable operation of an orchestrator: an activity, a
-// sub-orchestration, a timer, an external event, an entity call or a branch. The
+// step, a sub-orchestration, a timer, an external event, an entity call or a branch. The
 // functions that start such operations return tasks.
 //
 // A task belongs to the orchestrator that created it. It continues whether or not it is
@@ -289,15 +289,15 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 func (p RetryPolicy) validate() error {
 	switch {
 	case p.MaxAttempts < 1:
-		return fmt.Errorf("durable: RetryPolicy.MaxAttempts is %d, must be at least 1", p.MaxAttempts)
+		return fmt.Errorf("durable: RetryPolicy.MaxAttempts is %d; want at least 1", p.MaxAttempts)
 	case p.FirstInterval <= 0:
-		return fmt.Errorf("durable: RetryPolicy.FirstInterval is %v, must be above 0", p.FirstInterval)
+		return fmt.Errorf("durable: RetryPolicy.FirstInterval is %v; want more than 0", p.FirstInterval)
 	case !(p.Coefficient >= 1) || math.IsInf(p.Coefficient, 0): // the negation catches NaN
-		return fmt.Errorf("durable: RetryPolicy.Coefficient is %v, must be at least 1", p.Coefficient)
+		return fmt.Errorf("durable: RetryPolicy.Coefficient is %v; want at least 1", p.Coefficient)
 	case p.MaxInterval < p.FirstInterval:
-		return fmt.Errorf("durable: RetryPolicy.MaxInterval is %v, must be at least FirstInterval, %v", p.MaxInterval, p.FirstInterval)
+		return fmt.Errorf("durable: RetryPolicy.MaxInterval is %v; want at least FirstInterval, %v", p.MaxInterval, p.FirstInterval)
 	case p.RetryTimeout < 0:
-		return fmt.Errorf("durable: RetryPolicy.RetryTimeout is %v, must not be below 0", p.RetryTimeout)
+		return fmt.Errorf("durable: RetryPolicy.RetryTimeout is %v; want at least 0", p.RetryTimeout)
 	}
 	return nil
 }
@@ -361,9 +361,9 @@ func withRetries[O any](ctx *Context, p *RetryPolicy, start func(*replay.Future)
 	return task
 }
 
-// NonRetryable marks an error of an activity or a sub-orchestration as permanent. No
-// [RetryPolicy] retries it, in any language. The marked error has the type and the text
-// of err. NonRetryable(nil) returns nil.
+// NonRetryable marks an error of an activity, a step or a sub-orchestration as
+// permanent. No [RetryPolicy] retries it, in any language. The marked error has the type
+// and the text of err. NonRetryable(nil) returns nil.
 func NonRetryable(err error) error {
 	if err == nil {
 		return nil

@@ -282,9 +282,9 @@ func TestConfig_RejectsUnknownStrategies(t *testing.T) {
 		cfg  durable.Config
 		want string
 	}{
-		{durable.Config{VersionMatch: 7}, "VersionMatch is 7, must be MatchCurrentOrOlder, MatchStrict or MatchNone"},
-		{durable.Config{VersionFailure: -1}, "VersionFailure is -1, must be RejectMismatch or FailMismatch"},
-		{durable.Config{MaxOrchestrationActions: -1}, "MaxOrchestrationActions is -1, must be 1 to 100000000"},
+		{durable.Config{VersionMatch: 7}, "VersionMatch is 7; want MatchCurrentOrOlder, MatchStrict or MatchNone"},
+		{durable.Config{VersionFailure: -1}, "VersionFailure is -1; want RejectMismatch or FailMismatch"},
+		{durable.Config{MaxOrchestrationActions: -1}, "MaxOrchestrationActions is -1; want 1 to 100000000"},
 	} {
 		if err := c.cfg.Validate(); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)

@@ -68,7 +68,7 @@ const (
 // Reason is one reason why an instance is waiting.
 type Reason struct {
 	Kind ReasonKind
-	// Name is the name of the activity, sub-orchestration, event or entity operation.
+	// Name is the name of the activity, step, sub-orchestration, event or entity operation.
 	// For a timer of a [RetryPolicy] it is the name of the function that is retried.
 	Name string
 	// Attempt is the number of the current attempt, or of the attempt that starts when
@@ -101,9 +101,9 @@ type Reason struct {
 	// QueuePosition is the queue position of an instance that has not started. It is nil
 	// for other instances, and if the hub cannot tell.
 	QueuePosition *QueuePosition
-	// RunsHere reports whether this app's worker runs the activity or the step, and RunningSince
-	// since when. RunsHere is nil for other kinds and if unknown. Only the management
-	// API sets it.
+	// RunsHere reports whether this app's worker runs the activity or the step.
+	// RunningSince is the start of that run. RunsHere is nil for other kinds and if
+	// unknown. Only the management API sets both.
 	RunsHere     *bool
 	RunningSince time.Time
 	// Detail is the reason of a suspension, the output of an ended instance, the
@@ -284,7 +284,7 @@ func (d *Diagnosis) notStarted(ctx context.Context, c *Client) error {
 		case err == nil:
 			r.QueuePosition = &place
 		case !errors.Is(err, provider.ErrNotSupported):
-			return fmt.Errorf("find the place of instance %s: %w", s.Instance.InstanceID, err)
+			return fmt.Errorf("find the queue position of instance %s: %w", s.Instance.InstanceID, err)
 		}
 	}
 	d.add(r)

@@ -216,11 +216,11 @@ func TestConfig_ZeroIsValidAndFieldsHaveRanges(t *testing.T) {
 		config durable.Config
 		want   string
 	}{
-		{durable.Config{MaxConcurrentActivities: -1}, "MaxConcurrentActivities is -1, must be 1 to 100000"},
-		{durable.Config{MaxConcurrentOrchestrators: 100_001}, "MaxConcurrentOrchestrators is 100001, must be 1 to 100000"},
-		{durable.Config{ExtendedSessionIdle: 25 * time.Hour}, "ExtendedSessionIdle is 25h0m0s, must be above 0 and at most 24h0m0s"},
-		{durable.Config{ShutdownTimeout: 2 * time.Hour}, "ShutdownTimeout is 2h0m0s, must be above 0 and at most 1h0m0s"},
-		{durable.Config{EpisodeWarnAfter: -1}, "EpisodeWarnAfter is -1ns, must be above 0 and at most 1h0m0s"},
+		{durable.Config{MaxConcurrentActivities: -1}, "MaxConcurrentActivities is -1; want 1 to 100000"},
+		{durable.Config{MaxConcurrentOrchestrators: 100_001}, "MaxConcurrentOrchestrators is 100001; want 1 to 100000"},
+		{durable.Config{ExtendedSessionIdle: 25 * time.Hour}, "ExtendedSessionIdle is 25h0m0s; want more than 0 and at most 24h0m0s"},
+		{durable.Config{ShutdownTimeout: 2 * time.Hour}, "ShutdownTimeout is 2h0m0s; want more than 0 and at most 1h0m0s"},
+		{durable.Config{EpisodeWarnAfter: -1}, "EpisodeWarnAfter is -1ns; want more than 0 and at most 1h0m0s"},
 	} {
 		err := test.config.Validate()
 		if err == nil || err.Error() != test.want {

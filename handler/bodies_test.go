@@ -117,7 +117,7 @@ func TestBodies_ReserveMemoryForReceivedBytesOnly(t *testing.T) {
 		}
 		for target, want := range map[string]string{read: "204 No Content", start: "202 Accepted"} {
 			if got := finish(target); got != "HTTP/1.1 "+want {
-				t.Errorf("%s beside callers who send nothing: %s, want %s", target, got, want)
+				t.Errorf("%s while other callers send no body: %s, want %s", target, got, want)
 			}
 		}
 		callers = append(callers, begin(read, 999))
@@ -128,7 +128,7 @@ func TestBodies_ReserveMemoryForReceivedBytesOnly(t *testing.T) {
 		}
 		for i, conn := range callers {
 			if got := statusLine(t, conn); got != "HTTP/1.1 408 Request Timeout" {
-				t.Errorf("caller %d who stops: %s, want 408", i, got)
+				t.Errorf("caller %d, whose body stops: %s, want 408", i, got)
 			}
 			conn.Close()
 		}

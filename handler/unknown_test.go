@@ -99,11 +99,11 @@ func TestUnknownFunction_WaitingAndRestartingCallersGetTheWarning(t *testing.T) 
 		})
 	}
 	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.Warning != "" {
-		t.Errorf("who asks later is warned: %q", i.Warning)
+		t.Errorf("the status has the warning %q, want none", i.Warning)
 	}
 	waiting := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })
 	if p := got[ManagementPayload](t, waiting, "POST", managed+"orchestrators/Third/a?timeout=0.1&pollingInterval=0.1"); !strings.Contains(p.Warning, want) {
-		t.Errorf("who waited in vain is warned %q", p.Warning)
+		t.Errorf("after the timeout the warning is %q, want %q", p.Warning, want)
 	}
 	known := got[ManagementPayload](t, waiting, "POST", managed+"orchestrators/First/b")
 	patience.Until(t, "it ends", func() bool {

@@ -161,8 +161,8 @@ func (s *session) mayBeLost() bool {
 	return !s.partition.isListening() || anyLost(s.current) || s.wake != nil && anyLost([]*delivery{s.wake})
 }
 
-// checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from what the
-// session knows. It does nothing if doubtful is false. This only avoids sending the messages of a
+// checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from the
+// session's copy. It does nothing if doubtful is false. This only avoids sending the messages of a
 // lost session; the history write checks the sentinel in any case.
 func (s *session) checkUnchanged(ctx context.Context, doubtful bool) error {
 	if !doubtful {

@@ -41,7 +41,7 @@ func check(t *testing.T, packages ...string) {
 			t.Errorf("package %s is not analyzed", p)
 		}
 	}
-	for _, message := range analyse().messages {
+	for _, message := range analyze().messages {
 		ours := slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(message, p+"/") })
 		if ours || !strings.Contains(message, ".go:") {
 			t.Error(message)
@@ -56,9 +56,9 @@ type outcome struct {
 	passes     map[string]*analysis.Pass
 }
 
-// analyse analyzes all packages of testdata/src together, because loading the standard library takes most
+// analyze analyzes all packages of testdata/src together, because loading the standard library takes most
 // of the time.
-var analyse = sync.OnceValue(func() outcome {
+var analyze = sync.OnceValue(func() outcome {
 	a := outcome{passes: map[string]*analysis.Pass{}}
 	for _, result := range analysistest.Run(&a, analysistest.TestData(), durablecheck.Analyzer, testdataPackages()...) {
 		a.passes[result.Pass.Pkg.Path()] = result.Pass
@@ -115,7 +115,7 @@ func TestRules_AreDocumentedAndTested(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^//\t` + rule + ` +\S`).Match(doc) {
 			t.Errorf("the package comment does not list rule %s", rule)
 		}
-		if !slices.Contains(analyse().categories, rule) {
+		if !slices.Contains(analyze().categories, rule) {
 			t.Errorf("no diagnostic in testdata has category %s", rule)
 		}
 	}

@@ -365,7 +365,7 @@ func (l *leakCheck) leaves(n *ast.BranchStmt) bool {
 	if n.Label != nil {
 		// A label within the loop does not end it.
 		target := l.TypesInfo.Uses[n.Label]
-		return target == nil || target.Pos() < l.loop.scope.Pos() && !(n.Tok == token.CONTINUE && l.isLabelled(target))
+		return target == nil || target.Pos() < l.loop.scope.Pos() && !(n.Tok == token.CONTINUE && l.isLabeled(target))
 	}
 	if n.Tok == token.CONTINUE {
 		return false
@@ -379,8 +379,8 @@ func (l *leakCheck) leaves(n *ast.BranchStmt) bool {
 	return true
 }
 
-// isLabelled reports whether label is the label of this loop.
-func (l *leakCheck) isLabelled(label types.Object) bool {
+// isLabeled reports whether label is the label of this loop.
+func (l *leakCheck) isLabeled(label types.Object) bool {
 	found := false
 	ast.Inspect(l.f.root().body, func(n ast.Node) bool {
 		if s, ok := n.(*ast.LabeledStmt); ok && l.TypesInfo.Defs[s.Label] == label {

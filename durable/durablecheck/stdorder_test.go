@@ -113,7 +113,7 @@ func isMapOrSequence(t types.Type) bool {
 func TestStandardOrder_EachFunctionIsTested(t *testing.T) {
 	t.Parallel()
 	got := map[string]durablecheck.OrderClass{}
-	pass := analyse().passes["stdorder"]
+	pass := analyze().passes["stdorder"]
 	for _, file := range pass.Files {
 		want := linesWithWant(pass.Fset, file)
 		for _, decl := range file.Decls {

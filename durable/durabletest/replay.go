@@ -17,9 +17,8 @@ import (
 
 // Replay tests that the current code fits a recorded history of an instance. An instance with this history
 // can resume on the current code; an instance that has ended would have ended at the same point and with
-// the same status. Replay does not compare results with what the current code would return, nor inputs
-// with what it would pass: such changes do not block any instance. If the history does not fit, the test
-// fails with the first difference.
+// the same status. Replay compares calls, but neither their inputs nor their results: changes of these
+// do not block any instance. If the history does not fit, the test fails with the first difference.
 //
 // The file is JSON in one of these formats:
 //
@@ -34,7 +33,7 @@ import (
 //     `hub history ID --output json` prints them.
 //
 // The management API omits the start of episodes and the order of decisions with the same time. Replay
-// restores both from the times and from what the code does. The restored history is exact with these
+// restores both from the times and from the calls of the code. The restored history is exact with these
 // exceptions:
 //
 //   - If several calls of one activity have the same time, they get their results in the

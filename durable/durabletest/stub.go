@@ -29,8 +29,8 @@ func StubName[I, O any](h *Hub, activity durable.ActivityName[I, O], stub func(c
 	h.registry = h.registry.Replace(durable.Activity(string(activity), stub))
 }
 
-// StubStep replaces the function of all steps with the given name by stub, which runs on the test's
-// goroutine. Steps without a stub run their functions there.
+// StubStep replaces the function of all steps with the given name by stub. Stubs, and the functions
+// of other steps, run on the test's goroutine.
 func StubStep[T any](h *Hub, name string, stub func(context.Context) (T, error)) {
 	h.t.Helper()
 	activity := durable.Activity(name, func(ctx context.Context, _ durable.Void) (T, error) { return stub(ctx) })

@@ -31,11 +31,11 @@ type Checkpoint struct {
 	// the messages in flight. Without HideUntilDeleted it makes them visible before.
 	HideUntilDeleted bool
 
-	// StepsRunning means that the instance has steps in flight, whose results no message
-	// announces. The provider keeps something durable that delivers the instance again, unless a
-	// later checkpoint of the session, or of another worker, comes without StepsRunning. This
-	// also applies without NewEvents. The delivery has a duplicate of the execution's start
-	// or a message made by [WakeSteps].
+	// StepsRunning means that the instance has steps in flight. No message announces their
+	// results, so the provider keeps a durable message that wakes the instance after a crash: a
+	// duplicate of the execution's start, or a message made by [WakeSteps]. The next checkpoint
+	// without StepsRunning, of this session or of another worker, makes the provider delete the
+	// message. Both rules also apply to a checkpoint without NewEvents.
 	StepsRunning bool
 
 	// CustomStatus is the instance's custom status after the episode, as JSON text. It is nil

@@ -45,9 +45,10 @@ type Progress struct {
 // Disposition returns what to do with a message for an instance. Its only source of errors is
 // History.
 //
-// A start of the current execution begins it once. A provider that keeps the start to wake the
-// instance while steps run does not ask about it. A start without a parent that names another
-// execution is discarded, because a client has replaced its execution. The start of a child
+// A start of the current execution begins it once. Do not call Disposition for a start that the
+// provider keeps to wake the instance while steps run. A start without a parent that names
+// another execution is discarded, because a client has replaced its execution. The start of a
+// child
 //
 //  1. waits while another execution is about to begin,
 //  2. is delivered to a running execution, where the engine refuses it,
@@ -58,7 +59,7 @@ type Progress struct {
 //
 //  1. is delivered if the instance is an entity, which begins with its first message,
 //  2. is discarded if the instance is unknown or has ended,
-//  3. is foreign if it names an execution other than the current one,
+//  3. is for another execution (OtherExecution) if it names one,
 //  4. waits until the execution begins,
 //  5. if it is a completion, waits until the history contains the event that scheduled the
 //     work (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs, IsOutOfOrderMessage).

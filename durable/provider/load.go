@@ -24,11 +24,11 @@ type Load struct {
 	WorkItems     QueueLoad   // activities
 	Workers       int         // number of workers that own partitions
 
-	// Steps are the steps that run or wait for a slot; the latency is the age of the first that
-	// waits. No message represents a step: only the worker that has its instance knows it. So
-	// Steps includes the workers that report their load, and at least the worker in this
-	// process. Steps need slots like activities, but only the owner of a partition runs them.
-	// More workers than partitions do not run them sooner.
+	// Steps are the steps that run or wait for a slot. The latency is the age of the first step
+	// that waits. No message represents a step: only the worker that holds its instance knows it.
+	// Steps therefore covers this process and the workers that report their load. Like an activity,
+	// a step needs a slot, but only the owner of its partition runs it. More workers than
+	// partitions do not run steps sooner.
 	Steps QueueLoad
 
 	// Owners holds the ID of each partition's owner, by partition. An ID is "" if the partition

@@ -41,9 +41,9 @@ type Session interface {
 
 	// Next waits up to idle for more messages for the same execution, so that the session
 	// continues without reading the history again (an extended session). It returns no messages
-	// after idle, or if the provider needs the lock. The caller then calls Release. While the last
-	// checkpoint has StepsRunning, the provider does not need the lock for messages to another
-	// execution; they wait. Next may be called before the first Commit.
+	// after idle, or if the provider needs the lock. The caller then calls Release. If the last
+	// checkpoint has StepsRunning, messages to another execution wait: the provider does not need
+	// the lock for them. Next may be called before the first Commit.
 	Next(ctx context.Context, idle time.Duration) ([]TaskMessage, error)
 
 	// Release releases the lock. It abandons messages that are still in flight.

@@ -162,7 +162,7 @@ func (b *Batch) reason(r *Request) reason {
 		return retry
 	case b.settings.ExactlyOnce:
 		return redelivery
-	case b.settings.Window <= 0 || r.IsLock() || !r.isLabelled() || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
+	case b.settings.Window <= 0 || r.IsLock() || !r.isLabeled() || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
 		return rerun
 	}
 	return redelivery

@@ -41,9 +41,9 @@ type Request struct {
 // IsLock reports whether r is a lock request.
 func (r *Request) IsLock() bool { return r.LockSet != nil }
 
-// isLabelled reports whether r has a position among its sender's requests. .NET treats a
+// isLabeled reports whether r has a position among its sender's requests. .NET treats a
 // request without a label as a duplicate.
-func (r *Request) isLabelled() bool {
+func (r *Request) isLabeled() bool {
 	return r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
 }
 

@@ -81,8 +81,8 @@ func spreadOffset(now, last time.Time, window time.Duration) time.Duration {
 }
 
 // LabelPassedOn labels a lock request that is passed on. Receivers do not sort it, so the next
-// request must not follow it. In DurableTask the next request follows it, and receivers wait
-// for it in vain.
+// request must not follow it. In DurableTask the next request follows it, and receivers
+// wait although it never arrives.
 func (s *Sorter) LabelPassedOn(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
@@ -123,9 +123,9 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	switch {
 	case window <= 0 && r.Parent != "" && s.past.has(mark(r.key())):
 		return nil
-	case !r.isLabelled() && window <= 0 && ok:
+	case !r.isLabeled() && window <= 0 && ok:
 		return from.add(&from.run, r, nil)
-	case !r.isLabelled() || window <= 0 && !ok:
+	case !r.isLabeled() || window <= 0 && !ok:
 		return []*Request{r}
 	case window > 0 && s.receiveHorizon.Add(window+sweepInterval).Before(r.Timestamp):
 		s.receiveHorizon = r.Timestamp.Add(-window)

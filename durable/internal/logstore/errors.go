@@ -17,7 +17,7 @@ var (
 	ErrMissing = errors.New("record is missing")
 )
 
-// DamageError reports a record that is missing or differs from what was written.
+// DamageError reports a record that is missing or differs from the written one.
 type DamageError struct {
 	Table string
 	Key   []byte

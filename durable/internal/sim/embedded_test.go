@@ -21,8 +21,8 @@ import (
 
 // local is a hub in a local file. One process at a time has the hub, with its worker and clients. When the
 // process dies, the next process opens the files as they are at that time. Unless the hub is relaxed, the
-// machine loses power at the same time. The next process then finds what was synced, and parts of what was
-// not.
+// machine loses power at the same time. The next process then finds the synced data, and parts of the
+// other data.
 type local struct {
 	plan   *sim.Plan
 	dir    string
