@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/hostile"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
 	"github.com/google/go-cmp/cmp"
 )
@@ -287,5 +288,46 @@ func TestSameOrigin_IsSchemeHostAndPort(t *testing.T) {
 		if got := httpcall.SameOrigin(a, b) && httpcall.SameOrigin(b, a); got != c.want {
 			t.Errorf("SameOrigin(%s, %s) = %t, want %t", c.a, c.b, got, c.want)
 		}
+	}
+}
+
+// Credentials for a host are never sent to another host, whichever of the two names contains the other.
+func TestSameOrigin_NamesThatResembleAHostAreOtherHosts(t *testing.T) {
+	t.Parallel()
+	parse := func(text string) *url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, trusted := range []string{"api.example.com", "localhost", "10.0.0.7"} {
+		for _, form := range []string{"https://%s", "https://%s:8443/a", "http://%s/a?b"} {
+			to := func(host string) *url.URL { return parse(fmt.Sprintf(form, host)) }
+			hostile.NoneOf(t, "SameOrigin to "+form, trusted, hostile.Hosts(trusted),
+				func(host string) bool { return httpcall.SameOrigin(to(trusted), to(host)) }, nil)
+			hostile.NoneOf(t, "SameOrigin from "+form, trusted, hostile.Hosts(trusted),
+				func(host string) bool { return httpcall.SameOrigin(to(host), to(trusted)) }, nil)
+		}
+	}
+	for _, other := range []string{
+		"https://a.com@evil.example", "https://evil.example/a.com", "https://evil.example?a.com", "https://evil.example#a.com", "https://a.com:443@evil.example",
+		"https://a.com:4430", "https://a.com:44", "httpss://a.com", "//a.com", "https://a.com.", "wss://a.com", "https:a.com",
+	} {
+		if httpcall.SameOrigin(parse("https://a.com"), parse(other)) {
+			t.Errorf("https://a.com and %s have the same origin", other)
+		}
+	}
+}
+
+// A header may be sent to another origin only if its whole name is in the list.
+func TestKeepSafe_NamesThatResembleASafeHeaderAreRemoved(t *testing.T) {
+	t.Parallel()
+	for _, trusted := range []string{"Accept", "Content-Type", "Traceparent", "X-Mine"} {
+		hostile.NoneOf(t, "KeepSafe", trusted, hostile.Names(trusted), func(name string) bool {
+			h := http.Header{name: {"secret"}}
+			httpcall.KeepSafe(h, []string{"x-mine"})
+			return len(h) > 0
+		}, nil)
 	}
 }

@@ -3,6 +3,7 @@ package providertest
 import (
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/hostile"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -11,6 +12,7 @@ var identifiers = area{"odd instance IDs", []test{
 	{"instances with unusual IDs run and are listed", running(oddIDs)},
 	{"IDs that differ in case or blanks are different instances", running(alikeIDs)},
 	{"IDs with a common prefix are different instances", running(prefixIDs)},
+	{"IDs that resemble each other are different instances, also for a purge", running(resemblingIDs)},
 }}
 
 var odd = []string{
@@ -69,4 +71,33 @@ func prefixIDs(w *world) {
 	}
 	w.equal("length of ab's history", len(w.history("ab")), 3)
 	w.next("a").finish()
+}
+
+// resemblingIDs starts instances whose IDs resemble another one, with inputs and outputs that some
+// hubs store in blobs. It purges that instance, and checks that all others are complete.
+func resemblingIDs(w *world) {
+	const victim = "order-1"
+	ids := []string{victim, "order-1/message-1", "order-1/history-1", "order-1/m"}
+	for i, id := range hostile.Names(victim) {
+		if !strings.ContainsRune(id, '\\') && i%3 == 0 { // blobs of IDs with a backslash are not purged
+			ids = append(ids, id)
+		}
+	}
+	long := func(id, what string) *string {
+		return text(`"` + strings.Repeat(strings.ReplaceAll(what+id, `"`, "'"), 70_000/len(what+id)) + `"`)
+	}
+	for _, id := range ids {
+		start := started(id, "execution of "+id, long(id, "input"))
+		w.createAs(start)
+		w.next(id).end(history.Completed, long(id, "output")).finish()
+	}
+	w.must("Purge", w.purge(victim))
+	w.mustBeGone(victim)
+	for _, id := range ids[1:] {
+		s := w.state(id)
+		w.equal("input of "+id, s.Input, long(id, "input"))
+		w.equal("output of "+id, s.Output, long(id, "output"))
+		w.equal("history of "+id, w.history(id), w.histories[s.Instance])
+	}
+	w.equal("number of instances", len(w.list(provider.Query{})), len(ids)-1)
 }

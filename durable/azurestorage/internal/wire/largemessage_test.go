@@ -3,9 +3,11 @@ package wire
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/hostile"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/google/uuid"
 )
@@ -194,5 +196,49 @@ func TestOwnBlobName_AcceptsTheInstancesBlobsAtOtherEndpoints(t *testing.T) {
 				t.Errorf("%s: %q, %t, want %q", value, got, ok, want)
 			}
 		}
+	}
+}
+
+// Every part of a blob's URL must match as a whole: scheme, host, account, container and instance.
+func TestBlobNames_ThatResembleTrustedOnesAreRefused(t *testing.T) {
+	const host, account, container, instance = "acct.blob.core.windows.net", "acct", "hub-largemessages", "order-1"
+	const azure, emulator = "https://" + host + "/" + container, "http://127.0.0.1:10000/" + account + "/" + container
+	const blob = "/" + instance + "/m.json.gz"
+	below := func(trusted string) func(string) bool {
+		return func(name string) bool { return strings.HasPrefix(name, trusted+"/") }
+	}
+	fromURL := func(hub, format string) func(string) bool {
+		return func(name string) bool {
+			_, ok := BlobNameFromURL(hub, fmt.Sprintf(format, name))
+			return ok
+		}
+	}
+	own := func(hub, format string) func(string) bool {
+		return func(name string) bool {
+			_, ok := OwnBlobName(hub, instance, fmt.Sprintf(format, name))
+			return ok
+		}
+	}
+	for _, check := range []struct {
+		name, trusted string
+		names         func(string) []string
+		accepts       func(string) bool
+		allowed       func(string) bool
+	}{
+		{"the scheme", "https", hostile.Names, fromURL(azure, "%s://"+host+"/"+container+blob), nil},
+		{"the host", host, hostile.Names, fromURL(azure, "https://%s/"+container+blob), nil},
+		{"the host of an emulator", "127.0.0.1:10000", hostile.Names, fromURL(emulator, "http://%s/"+account+"/"+container+blob), nil},
+		{"the account of an emulator", account, hostile.Names, fromURL(emulator, "http://127.0.0.1:10000/%s/"+container+blob), nil},
+		{"the container", container, hostile.Names, fromURL(azure, "https://"+host+"/%s"+blob), below(container)},
+		{"the container of an emulator", container, hostile.Names, fromURL(emulator, "http://127.0.0.1:10000/"+account+"/%s"+blob), below(container)},
+		{"the end of the name", ".json.gz", hostile.Names, fromURL(azure, azure+"/"+instance+"/m%s"), func(name string) bool {
+			return strings.HasSuffix(name, ".json.gz") && !strings.ContainsAny(name, `?# "`)
+		}},
+		{"the container at another endpoint", container, hostile.Names, own(azure, "https://other.example/%s"+blob), func(name string) bool {
+			return strings.HasSuffix(name, "/"+container) && strings.Count(name, "/") == 1 // the rest is an account
+		}},
+		{"the instance at another endpoint", instance, hostile.Names, own(azure, "https://other.example/"+container+"/%s/m.json.gz"), below(instance)},
+	} {
+		hostile.NoneOf(t, check.name, check.trusted, check.names(check.trusted), check.accepts, check.allowed)
 	}
 }
