@@ -83,10 +83,10 @@ func (h *TaskHub) newLeases() *leases.Worker {
 	return &leases.Worker{
 		ID: cfg.WorkerID, Kind: leases.Kind(cfg.PartitionManager), App: leases.App(cfg.AppLease), Names: h.names,
 		Interval: cfg.LeaseInterval, AcquireInterval: cfg.LeaseAcquireInterval, DrainTimeout: cfg.DrainTimeout,
-		Table:        store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
-		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.LeaseContainer()),
-		AppBlobs:     h.appLeases,
-		TableLatency: s.TablePace.Latency, Missing: func(err error) { h.resources.markMissing(err) },
+		Table:    store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
+		Blobs:    store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.LeaseContainer()),
+		AppBlobs: h.appLeases,
+		Clock:    h.clock, TableLatency: s.TablePace.Latency, Missing: func(err error) { h.resources.markMissing(err) },
 		Health: h.health, Log: h.log, Meter: h.meter, Tasks: &h.tasks,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -43,9 +44,9 @@ type delivery struct {
 
 	mu        sync.Mutex // protects the following
 	msg       store.Message
-	until     time.Time // end of the visibility timeout, by the local clock
-	lost      bool      // another worker received it
-	releasing bool      // a release request was sent; it can be received again from now on
+	until     clocks.Moment // end of the visibility timeout
+	lost      bool          // another worker received it
+	releasing bool          // a release request was sent; it can be received again from now on
 	settled   bool
 	// redeliverable means that a delete was requested and may have failed.
 	redeliverable bool
@@ -262,7 +263,7 @@ func (d *delivery) renew(ctx context.Context) {
 		if err == nil {
 			d.held.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
-			d.until = m.HiddenUntil()
+			d.until = d.held.clock.At(m.HiddenUntil())
 			d.mu.Unlock()
 		}
 		return m, err
@@ -284,15 +285,15 @@ func (d *delivery) renew(ctx context.Context) {
 func (d *delivery) whileHidden(ctx context.Context) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return store.RetryBefore(ctx, d.until)
+	return store.RetryBefore(ctx, time.Now().Add(d.until.Left(d.held.clock.Now())))
 }
 
 // hiddenFor returns how long the message stays hidden. renewable is false if the message must not
 // be renewed.
-func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool) {
+func (d *delivery) hiddenFor(now clocks.Moment) (left time.Duration, renewable bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.until.Sub(now), !d.settled && !d.releasing && !d.lost
+	return d.until.Left(now), !d.settled && !d.releasing && !d.lost
 }
 
 // forEach calls f for each delivery, several at the same time.
@@ -316,8 +317,7 @@ func releaseAll(ctx context.Context, deliveries []*delivery) {
 // anyLost reports whether another worker may have received one of the messages because its
 // visibility timeout has ended.
 func anyLost(deliveries []*delivery) bool {
-	now := time.Now()
-	return slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.safety.isLost(now) })
+	return slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.safety.isLost(d.held.clock.Now()) })
 }
 
 // freeRoom frees the slot of d before d is settled.
@@ -334,7 +334,7 @@ func (d *delivery) replace(m store.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.msg, d.lost = m, false
-	d.until = m.HiddenUntil()
+	d.until = d.held.clock.At(m.HiddenUntil())
 }
 
 // mayBeRedelivered reports whether the message was to be deleted and may still be in its queue.

@@ -135,7 +135,7 @@ func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, 
 		return nil, 0, err
 	}
 	d.claimed, d.insertedOn, d.age = true, d.receivedAt, 0
-	d.until = d.receivedAt.Add(math.MaxInt64) // it is in no queue, so no other worker can receive it
+	d.until = d.held.clock.Now().Add(math.MaxInt64 / 2) // it is in no queue, so no other worker can receive it
 	_, isStart := d.event().(*history.ExecutionStarted)
 	e = &directDelivery{inQueue: inQueue{d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
 	d.safety = e
@@ -175,7 +175,7 @@ func (e *directDelivery) enqueue(ctx context.Context) error {
 		return err
 	}
 	e.d.mu.Lock()
-	e.d.msg, e.d.until = m, m.HiddenUntil()
+	e.d.msg, e.d.until = m, e.d.held.clock.At(m.HiddenUntil())
 	e.d.mu.Unlock()
 	e.sender.held.add(e.d)
 	e.enqueued = true

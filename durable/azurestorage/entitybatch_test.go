@@ -12,7 +12,8 @@ import (
 // receiver then finds that the batch is not committed and deletes the message.
 func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing.T) {
 	claimed := func(lost bool, left time.Duration) []sentMessage {
-		d := &delivery{lost: lost, until: time.Now().Add(left)}
+		held := &heldMessages{monitor: &monitor{}}
+		d := &delivery{held: held, lost: lost, until: held.clock.Now().Add(left)}
 		d.safety = inQueue{d}
 		return []sentMessage{{to: &partition{queue: &store.Queue{Name: "q"}}, Sent: store.Sent{ID: "m"}, finalText: "shown", claimed: d}}
 	}

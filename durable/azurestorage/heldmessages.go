@@ -154,7 +154,7 @@ func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
 	for pause.For(ctx, lock/8) {
 		shed(h.limit())
 		for _, d := range h.all() {
-			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
+			if left, renewable := d.hiddenFor(h.clock.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
 			}
 			group.Go(func() error {
@@ -170,7 +170,7 @@ func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
 // late too. It does not wait for messages whose visibility timeout has ended.
 func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	late := func(d *delivery) bool {
-		left, renewable := d.hiddenFor(time.Now())
+		left, renewable := d.hiddenFor(h.clock.Now())
 		return renewable && left > 0 && left <= d.lock/8
 	}
 	for slices.ContainsFunc(h.all(), late) && pause.For(ctx, time.Second) {
@@ -231,7 +231,7 @@ func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Du
 	d := &delivery{
 		held: h, queue: q, lock: lock, msg: m,
 		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
-		receivedAt: now, until: m.HiddenUntil(), onSettled: onSettled,
+		receivedAt: now, until: h.clock.At(m.HiddenUntil()), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
 	d.safety = inQueue{d}

@@ -204,7 +204,7 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 		want[i] = store.Operation{Method: http.MethodPost, Entity: wire.PartitionRow{Queue: q.Name}.Row()}
 	}
 	for deadline := time.Now().Add(partialRowsTimeout); ; {
-		rows, _, err := leases.ReadRows(ctx, r.partitionsTable)
+		rows, err := leases.ReadRows(ctx, r.partitionsTable)
 		switch {
 		case err != nil:
 			return err
@@ -263,14 +263,14 @@ func (r *resources) countPartitions(ctx context.Context) (int, error) {
 	if r.cfg.PartitionManager != TablePartitions {
 		return r.leases.CountPartitions(ctx)
 	}
-	rows, _, err := leases.ReadRows(ctx, r.partitionsTable)
+	rows, err := leases.ReadRows(ctx, r.partitionsTable)
 	return len(rows), err
 }
 
 // checkIdle returns [provider.ErrHubBusy] if a worker owns a partition of the hub under any
 // partition manager.
 func (r *resources) checkIdle(ctx context.Context) error {
-	rows, _, err := leases.ReadRows(ctx, r.partitionsTable)
+	rows, err := leases.ReadRows(ctx, r.partitionsTable)
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}

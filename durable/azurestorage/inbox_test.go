@@ -13,7 +13,7 @@ import (
 )
 
 func emptyInbox() *inbox {
-	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil), nil, Config{})
+	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, nil), nil, Config{})
 	return newInbox(Config{}, held, nil, &disposer{})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -35,11 +36,11 @@ type partition struct {
 
 	oldestStart oldestStart
 
-	mu       sync.Mutex // protects the following
-	reading  *reading   // nil unless the queue is being read
-	stopping bool       // the last reading is being stopped
-	until    time.Time  // end of the lease
-	sessions int        // dispatched and not released
+	mu       sync.Mutex    // protects the following
+	reading  *reading      // nil unless the queue is being read
+	stopping bool          // the last reading is being stopped
+	until    clocks.Moment // end of the lease
+	sessions int           // dispatched and not released
 	idle     chan struct{}
 	drain    leases.DrainState
 	leaves   time.Time // end of the drain
@@ -60,7 +61,7 @@ func (all partitions) of(instanceID string) *partition {
 }
 
 // StartReading starts to read the queue, or continues to read it. The lease ends at until.
-func (p *partition) StartReading(work context.Context, until time.Time) {
+func (p *partition) StartReading(work context.Context, until clocks.Moment) {
 	if p.hasLapsed() {
 		defer p.inbox.leaseRenewed()
 	}
@@ -89,7 +90,7 @@ func (p *partition) StartReading(work context.Context, until time.Time) {
 func (p *partition) isListening() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reading != nil && time.Now().Before(p.until)
+	return p.reading != nil && !p.until.HasPassed(p.inbox.clock.Now())
 }
 
 // timeToLeave returns the time left for sessions if the queue is no longer read; ok is false if it is
@@ -134,18 +135,18 @@ func (p *partition) ownedSince() time.Time {
 func (p *partition) leaseEnd() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.until
+	return time.Now().Add(p.until.Left(p.inbox.clock.Now()))
 }
 
 // hasLapsed reports whether the queue is being read although the lease has ended. The lease may
 // still be renewed.
-func (p *partition) hasLapsed() bool { return p.Expired(time.Now()) }
+func (p *partition) hasLapsed() bool { return p.Expired(p.inbox.clock.Now()) }
 
 // Expired reports whether the queue is being read although the lease ended before now.
-func (p *partition) Expired(now time.Time) bool {
+func (p *partition) Expired(now clocks.Moment) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reading != nil && !now.Before(p.until)
+	return p.reading != nil && p.until.HasPassed(now)
 }
 
 // StopReading stops reading the queue. After the call no message of the partition is delivered. The
@@ -208,7 +209,7 @@ func (p *partition) Released() {
 func (p *partition) startSession() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reading == nil || !time.Now().Before(p.until) {
+	if p.reading == nil || p.until.HasPassed(p.inbox.clock.Now()) {
 		return false
 	}
 	p.sessions++

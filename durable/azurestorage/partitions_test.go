@@ -23,7 +23,7 @@ func owners(t testing.TB, h *TaskHub) map[string]int {
 	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows, _, err := leases.ReadRows(t.Context(), h.partitionsTable)
+	rows, err := leases.ReadRows(t.Context(), h.partitionsTable)
 	if err != nil {
 		t.Fatal(err)
 	}

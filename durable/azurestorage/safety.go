@@ -6,6 +6,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 )
 
 // A safety keeps a delivered message until its effects are stored, so that a crash of this process
@@ -37,7 +38,7 @@ type safety interface {
 	// enqueue makes the message redelivered after a crash.
 	enqueue(ctx context.Context) error
 	// isLost reports whether another worker may have received the message.
-	isLost(now time.Time) bool
+	isLost(now clocks.Moment) bool
 }
 
 // inQueue is the safety of a message that is hidden in its queue.
@@ -104,8 +105,8 @@ func (q inQueue) isAwaitedByOthers() bool { return false }
 func (q inQueue) enqueue(context.Context) error { return nil }
 
 // isLost implements [safety].
-func (q inQueue) isLost(now time.Time) bool {
+func (q inQueue) isLost(now clocks.Moment) bool {
 	q.d.mu.Lock()
 	defer q.d.mu.Unlock()
-	return q.d.lost || now.After(q.d.until)
+	return q.d.lost || q.d.until.Left(now) < 0
 }

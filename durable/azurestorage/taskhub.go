@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -86,7 +87,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if c.tracking != nil {
 		names = names.WithTrackingStore(cfg.TrackingStoreNamePrefix)
 	}
-	h.monitor = newMonitor(cfg.Logger.With("taskHub", cfg.TaskHub), meter)
+	h.monitor = newMonitor(cfg.Logger.With("taskHub", cfg.TaskHub), meter, clocks.Of(cfg.Transport))
 	h.storage = newStorage(cfg, names, s)
 	h.connect()
 	return h, nil

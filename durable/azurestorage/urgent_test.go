@@ -50,10 +50,10 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 		defer cancel()
 
 		d.renew(ctx)
-		if left, _ := d.hiddenFor(time.Now()); left < h.held.controlLock-time.Second {
+		if left, _ := d.hiddenFor(h.clock.Now()); left < h.held.controlLock-time.Second {
 			t.Errorf("the message is hidden for %v, want %v after an immediate renewal", left, h.held.controlLock)
 		}
-		if _, _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {
+		if _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {
 			t.Errorf("cannot read the partition rows: %v", err)
 		}
 		if _, err := queue.Length(ctx); err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
@@ -52,7 +53,7 @@ func (s *partitionHandle) name() string { return fmt.Sprintf("p%02d", s.number) 
 func (s *partitionHandle) queue() string { return s.hub.blobs.Name + "/" + s.name() }
 
 func (s *partitionHandle) logConfig() bloblog.Config {
-	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Confirm: s.hub.confirm, Missing: s.missingLog, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
+	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Confirm: s.hub.confirm, Missing: s.missingLog, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Clock: clocks.Of(s.hub.cfg.Transport), Log: s.hub.log}
 }
 
 func (s *partitionHandle) mailConfig() mailbox.Config {

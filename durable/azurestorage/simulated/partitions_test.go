@@ -28,6 +28,7 @@ type fleet struct {
 	began   time.Time
 	running map[string]*member
 	delay   *atomic.Int64 // additional delay of each response
+	refused *atomic.Value // a func(azsim.Request) bool: the requests that fail
 }
 
 // slow delays each response by delay from now on.
@@ -43,15 +44,22 @@ type member struct {
 func inFleet(t *testing.T, cfg azurestorage.Config, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		var delay atomic.Int64
+		var refused atomic.Value
 		account := azsim.New(azsim.Config{
 			Seed: 7, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
 			Delay: func(azsim.Request, int) time.Duration { return time.Duration(delay.Load()) },
+			Decide: func(r azsim.Request) azsim.Fault {
+				if is, ok := refused.Load().(func(azsim.Request) bool); ok && is(r) {
+					return azsim.FailBefore
+				}
+				return azsim.None
+			},
 		})
 		defer account.Wait()
 		if cfg.TaskHub == "" {
 			cfg.TaskHub = "Fleet"
 		}
-		w := &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}, delay: &delay}
+		w := &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}, delay: &delay, refused: &refused}
 		defer func() {
 			for name := range w.running {
 				w.leave(name)
@@ -375,6 +383,57 @@ func TestPartitions_WithAnExpiredLeaseAreNotRead(t *testing.T) {
 				// When it continues, the first worker finds its leases expired.
 				time.Sleep(2 * time.Minute)
 				f.awaitShares(time.Second, "one", "two")
+			})
+		})
+	}
+}
+
+// A machine sleeps, or its wall clock is set, and then it cannot reach its leases. It must stop reading
+// as soon as a lease has ended by one clock, because other workers own the partitions then.
+func TestPartitions_AreNotReadWhenTheLeaseHasEndedByOneClock(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*azsim.Worker)
+		until  time.Duration // after the change: the last time at which the partitions may be read
+	}{
+		"a machine that slept":          {func(w *azsim.Worker) { w.Sleep(time.Minute) }, time.Minute + 2*time.Second},
+		"a wall clock that is set back": {func(w *azsim.Worker) { w.Clock().Step(-time.Hour) }, 31 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forManagers(t, func(f *fleet) {
+				f.join("one", nil)
+				f.awaitShares(15*time.Second, "one")
+				time.Sleep(12 * time.Second)
+				f.refused.Store(func(r azsim.Request) bool { return r.Worker == "one" && r.Service != "queue" })
+				changed := f.elapsed()
+				tt.change(f.running["one"].worker)
+				time.Sleep(2 * time.Minute)
+				for _, l := range f.receives(changed + tt.until) {
+					f.Fatalf("%v after the change, %s read %s without a lease", l.at-changed, l.worker, l.queue)
+				}
+				f.refused.Store(func(azsim.Request) bool { return false })
+				f.awaitShares(time.Minute, "one")
+			})
+		})
+	}
+}
+
+// A clock that is set, or a sleep that is shorter than the lease, costs no partition.
+func TestPartitions_AreKeptWhenAClockIsSet(t *testing.T) {
+	for name, change := range map[string]func(*azsim.Worker){
+		"a short sleep":                    func(w *azsim.Worker) { w.Sleep(8 * time.Second) },
+		"a wall clock that is set back":    func(w *azsim.Worker) { w.Clock().Step(-time.Hour) },
+		"a wall clock that is set forward": func(w *azsim.Worker) { w.Clock().Step(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			forManagers(t, func(f *fleet) {
+				f.join("one", nil)
+				f.join("two", nil)
+				f.awaitShares(60*time.Second, "one", "two")
+				before := f.shares()
+				change(f.running["one"].worker)
+				time.Sleep(time.Minute)
+				f.awaitShares(time.Minute, "one", "two")
+				f.Logf("shares were %v and are %v", before, f.shares())
 			})
 		})
 	}

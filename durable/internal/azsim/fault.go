@@ -28,7 +28,7 @@ const (
 	// KillAfter kills the worker as soon as the request has taken effect.
 	KillAfter
 	// FreezeAfter loses the response and freezes the worker for 5 s to 45 s, which delays its
-	// retry.
+	// retry. The machine may sleep meanwhile, or its wall clock may be set.
 	FreezeAfter
 	// Twice delivers the request twice in a row, as a middlebox may. The worker gets the second
 	// response.

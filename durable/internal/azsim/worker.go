@@ -6,13 +6,16 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 )
 
 // Worker is a process that uses the account: the transport of its clients. For the account, a
-// fault of a worker is a fault of the whole process.
+// fault of a worker is a fault of the whole process. Each worker has a machine of its own.
 type Worker struct {
 	account *Account
 	name    string
+	clock   clocks.Clock
 
 	mu       sync.Mutex // protects the fields below
 	requests int
@@ -59,6 +62,32 @@ func (w *Worker) Freeze(d time.Duration) {
 		w.frozenAt = now
 	}
 	w.thaw = now.Add(d)
+}
+
+// Clock returns the clock of the worker's machine.
+func (w *Worker) Clock() *clocks.Clock { return &w.clock }
+
+// Sleep freezes the worker for d, as if its machine slept: its monotonic clock stands still.
+func (w *Worker) Sleep(d time.Duration) {
+	w.Freeze(d)
+	w.clock.Sleep(d)
+}
+
+// DisturbClock changes the clock of a machine that has been frozen for d. Depending on roll, one half of
+// the machines sleep, and the wall clocks of the others are set. No machine does both: it could not
+// notice a sleep if its wall clock was set back by the same time.
+func (w *Worker) DisturbClock(d time.Duration, roll uint64) {
+	last := byte(0)
+	if w.name != "" {
+		last = w.name[len(w.name)-1]
+	}
+	switch {
+	case mix(roll, 1)&1 == 0:
+	case last&1 == 0:
+		w.clock.Sleep(d)
+	default:
+		w.clock.Step(time.Duration((fraction(mix(roll, 2)) - 0.5) * float64(4*time.Minute)))
+	}
 }
 
 // FrozenSince returns when the worker was first frozen; ok is false if it never was.
@@ -210,7 +239,9 @@ func (x *exchange) deliver() error {
 		x.w.Kill()
 		return errKilled
 	case FreezeAfter:
-		x.w.Freeze(freezeTime(mix(x.r.Roll, 4)))
+		d := freezeTime(mix(x.r.Roll, 4))
+		x.w.Freeze(d)
+		x.w.DisturbClock(d, mix(x.r.Roll, 5))
 		return errLost
 	case Cut:
 		if len(x.reply.body) == 0 {

@@ -80,8 +80,8 @@ func (a *AppManager) lead(ctx, work context.Context) {
 		defer close(done)
 		NewManager(a.worker).Run(primary, work)
 	})
-	for until := time.Now().Add(a.worker.App.Interval); pause.For(primary, a.worker.App.RenewInterval); {
-		began := time.Now()
+	for until := a.worker.Clock.Now().Add(a.worker.App.Interval); pause.For(primary, a.worker.App.RenewInterval); {
+		began := a.worker.Clock.Now()
 		err := a.renew(primary)
 		switch {
 		case err == nil:
@@ -89,7 +89,7 @@ func (a *AppManager) lead(ctx, work context.Context) {
 			a.worker.Health.OK("app lease")
 			continue
 		case primary.Err() != nil:
-		case !store.IsConflict(err) && time.Now().Before(until):
+		case !store.IsConflict(err) && !until.HasPassed(a.worker.Clock.Now()):
 			a.worker.Health.Failed("app lease", err)
 			continue
 		default:

@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
@@ -87,6 +88,7 @@ type leaseSet struct {
 	folder   string
 	worker   string
 	duration time.Duration
+	clock    *clocks.Clock
 }
 
 func (s *leaseSet) blob(partition string) *blockblob.Client {
@@ -231,7 +233,7 @@ type leaseKeeper struct {
 // heldLease is a lease of this worker.
 type heldLease struct {
 	BlobLease
-	until time.Time
+	until clocks.Moment
 }
 
 func newLeaseKeeper(s *leaseSet) *leaseKeeper {
@@ -239,7 +241,7 @@ func newLeaseKeeper(s *leaseSet) *leaseKeeper {
 }
 
 // has reports whether this worker holds the lease of a partition, and when the lease expires.
-func (k *leaseKeeper) has(partition string) (until time.Time, ok bool) {
+func (k *leaseKeeper) has(partition string) (until clocks.Moment, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l, ok := k.held[partition]
@@ -263,7 +265,7 @@ func (k *leaseKeeper) leases() map[string]BlobLease {
 	return all
 }
 
-func (k *leaseKeeper) keep(l BlobLease, until time.Time) {
+func (k *leaseKeeper) keep(l BlobLease, until clocks.Moment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[l.Partition] = heldLease{l, until}
@@ -279,7 +281,7 @@ func (k *leaseKeeper) forget(partition string) {
 // taken it over, or it expired while the storage was unreachable. .NET treats every failure but the
 // first as a success (LeaseCollectionBalancer.cs, RenewLeaseAsync).
 func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
-	began := time.Now()
+	began := k.set.clock.Now()
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for partition, l := range k.leases() {
@@ -292,7 +294,7 @@ func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
 			case failure == nil:
 				k.keep(l, began.Add(k.set.duration))
 				return
-			case store.IsConflict(failure) || store.IsNotFound(failure) || !time.Now().Before(until):
+			case store.IsConflict(failure) || store.IsNotFound(failure) || until.HasPassed(k.set.clock.Now()):
 				lost = append(lost, partition)
 				k.forget(partition)
 			}
@@ -315,7 +317,7 @@ func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) 
 	}
 	all = slices.DeleteFunc(all, func(l BlobLease) bool { return !admit(l.Partition) })
 	for _, l := range planLeases(all, k.set.worker, steals) {
-		began := time.Now()
+		began := k.set.clock.Now()
 		got, failure := k.set.take(ctx, l)
 		switch {
 		case failure == nil:

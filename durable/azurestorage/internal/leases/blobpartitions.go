@@ -131,7 +131,7 @@ func (b *blobPartitions) lost(work context.Context, queue string) {
 // workers may own them now.
 func (b *blobPartitions) dropExpired(work context.Context) {
 	for _, p := range b.worker.Partitions {
-		if p.Expired(time.Now()) {
+		if p.Expired(b.worker.Clock.Now()) {
 			b.lost(work, p.Name())
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
@@ -34,11 +35,12 @@ const (
 // tablePartitions is the partition manager that stores its leases in the partitions table. It carries
 // out the plans of planPartitions. They use the service's clock: with a wrong local clock, a
 // worker would claim partitions whose leases are valid, or keep partitions whose leases have expired.
-// .NET uses the workers' clocks.
+// .NET uses the workers' clocks. Between two passes an own lease counts by the local clocks.
 type tablePartitions struct {
 	worker  *Worker
 	byQueue map[string]Partition
-	ahead   time.Duration // minimum difference between the service's clock and the local clock
+	ahead   time.Duration // minimum difference between the service's clock and the local wall clock
+	planned clocks.Moment // time of the last plan
 
 	leaving  bool
 	failures int // consecutive failed passes
@@ -128,7 +130,7 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		wait = min(wait, unsettledInterval)
 	}
 	if !plan.expiry.IsZero() { // claim a crashed worker's partition as soon as its lease expires
-		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+store.Jitter(ctx, passPace, 100*time.Millisecond))
+		wait = min(wait, max(plan.expiry.Add(-t.ahead).Sub(t.worker.Clock.Now().Wall), 0)+store.Jitter(ctx, passPace, 100*time.Millisecond))
 	}
 	return wait, false
 }
@@ -145,7 +147,7 @@ const passPace = "look at the partitions"
 func isDrain(s partitionStep) bool { return s.kind == stepDrain }
 
 func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan, error) {
-	rows, ahead, err := ReadRows(ctx, t.worker.Table)
+	rows, ahead, err := t.worker.readRows(ctx)
 	if err != nil {
 		return partitionPlan{}, err
 	}
@@ -185,8 +187,9 @@ func (t *tablePartitions) drainTime() time.Duration {
 }
 
 func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
+	t.planned = t.worker.Clock.Now()
 	s := partitionState{
-		rows: rows, now: time.Now().UTC().Add(t.ahead), worker: t.worker.ID, leaving: t.leaving,
+		rows: rows, now: t.serviceTime(), worker: t.worker.ID, leaving: t.leaving,
 		lease:     t.worker.Interval + dateGrain,
 		listening: map[string]bool{}, drains: map[string]DrainState{},
 	}
@@ -196,6 +199,9 @@ func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	}
 	return s
 }
+
+// serviceTime returns the time of the last plan by the service's clock.
+func (t *tablePartitions) serviceTime() time.Time { return t.planned.Wall.UTC().Add(t.ahead) }
 
 // write makes some of a plan's writes in one transaction, so that slow responses do not delay the
 // renewal of the last leases. .NET sends one request per write. After a success, write carries out the
@@ -236,7 +242,7 @@ func (t *tablePartitions) wrote(work context.Context, step partitionStep) {
 	case stepClaim, stepRenew, stepDrain:
 	}
 	if step.listen && !t.leaving {
-		p.StartReading(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
+		p.StartReading(work, t.planned.Add(step.row.ExpiresAt.Sub(t.serviceTime())-dateGrain))
 	}
 }
 
@@ -244,7 +250,7 @@ func (t *tablePartitions) wrote(work context.Context, step partitionStep) {
 // may own them now.
 func (t *tablePartitions) dropExpired(work context.Context) {
 	for _, p := range t.worker.Partitions {
-		if p.Expired(time.Now()) {
+		if p.Expired(t.worker.Clock.Now()) {
 			t.worker.Log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.Name())
 			t.worker.Meter.RecordOwnership(p.Name(), metering.Lost)
 			t.worker.Tasks.Go(p.StopReading(work))

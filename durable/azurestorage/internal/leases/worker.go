@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
@@ -39,11 +40,11 @@ type Partition interface {
 	// Name returns the name of the queue.
 	Name() string
 	// StartReading starts to read the queue, or continues to read it. The lease expires at until.
-	StartReading(work context.Context, until time.Time)
+	StartReading(work context.Context, until clocks.Moment)
 	// IsReading reports whether the queue is being read.
 	IsReading() bool
-	// Expired reports whether the queue is being read although its lease has expired at time now.
-	Expired(now time.Time) bool
+	// Expired reports whether the queue is being read although its lease has expired.
+	Expired(now clocks.Moment) bool
 	// StopReading stops reading the queue. The returned function does the slow part of the work.
 	StopReading(work context.Context) (finish func())
 	// BeginDrain stops reading the queue. In the background, it waits until nothing of the partition
@@ -80,6 +81,7 @@ type Worker struct {
 	Blobs    *store.Container // partition leases
 	AppBlobs *store.Container // app lease
 
+	Clock        *clocks.Clock        // counts the duration of leases
 	TableLatency func() time.Duration // current latency of tables
 	Missing      func(err error)      // called if the table does not exist
 	Health       store.Health
@@ -153,9 +155,9 @@ func (w *Worker) Owners(ctx context.Context) (map[string]string, error) {
 
 func (w *Worker) tableOwners(ctx context.Context) (map[string]string, error) {
 	owners := map[string]string{}
-	rows, ahead, err := ReadRows(ctx, w.Table)
+	rows, ahead, err := w.readRows(ctx)
 	for _, row := range rows {
-		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now().Add(ahead)) {
+		if row.CurrentOwner != "" && row.ExpiresAt.After(w.Clock.Now().Wall.Add(ahead)) {
 			owners[row.Queue] = row.CurrentOwner
 		}
 	}
@@ -177,21 +179,27 @@ func (w *Worker) Leases(ctx context.Context, folder string) ([]BlobLease, error)
 }
 
 func (w *Worker) leaseSet(folder string) *leaseSet {
-	return &leaseSet{store: w.Blobs, folder: folder, worker: w.ID, duration: w.Interval}
+	return &leaseSet{store: w.Blobs, folder: folder, worker: w.ID, duration: w.Interval, clock: w.Clock}
 }
 
-// ReadRows returns all rows of the partitions table, in its order. ahead is the minimum difference
-// between the service's clock and the local clock.
-func ReadRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, ahead time.Duration, err error) {
-	var answer *http.Response
-	err = t.All(policy.WithCaptureResponse(ctx, &answer), store.Query{}, func(raw []byte) error {
+// ReadRows returns all rows of the partitions table, in its order.
+func ReadRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, err error) {
+	err = t.All(ctx, store.Query{}, func(raw []byte) error {
 		row, err := wire.DecodePartitionRow(raw)
 		if err == nil {
 			rows = append(rows, row)
 		}
 		return err
 	})
-	return rows, clockAhead(answer, time.Now()), err
+	return rows, err
+}
+
+// readRows is [ReadRows] for the worker's table. ahead is the minimum difference between the service's
+// clock and the local wall clock.
+func (w *Worker) readRows(ctx context.Context) (rows []wire.PartitionRow, ahead time.Duration, err error) {
+	var answer *http.Response
+	rows, err = ReadRows(policy.WithCaptureResponse(ctx, &answer), w.Table)
+	return rows, clockAhead(answer, w.Clock.Now().Wall), err
 }
 
 // dateGrain is the resolution of the Date header. A response may have been created this much later

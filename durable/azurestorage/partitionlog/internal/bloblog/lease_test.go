@@ -147,6 +147,43 @@ func TestLog_IsLostBeforeTheLeaseExpiresIfRenewalsFail(t *testing.T) {
 	})
 }
 
+// Another process may own the log as soon as the lease has ended by one clock. The owner notices that
+// without a request: queries read its memory as long as it is valid. For the owner, a sleep of its
+// machine looks like a wall clock that is set forward.
+func TestLog_IsLostWhenItsLeaseHasEndedByOneClock(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		step time.Duration // of the wall clock, in percent of the lease since its last renewal
+		wait time.Duration // until the renewal is so old by the monotonic clock, in percent of the lease
+		want bool
+	}{
+		{"a sleep that is shorter than the lease", 89, 0, true},
+		{"a sleep of nine tenths of the lease", 90, 0, false},
+		{"a sleep of the lease", 100, 0, false},
+		{"a long sleep", 10_000, 0, false},
+		{"a wall clock that is set back", -10_000, 0, true},
+		{"a wall clock that is set back, just before the end", -10_000, 89, true},
+		{"a wall clock that is set back, at the end", -10_000, 90, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			simulated(t, func(t *testing.T, _ *world, cfg Config, l *Log, outage *atomic.Bool) {
+				if err := l.Renew(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				outage.Store(true)
+				renewed := l.current.renewed
+				if tt.wait > 0 {
+					time.Sleep(renewed.Add(tt.wait * cfg.Lease / 100).Left(cfg.Clock.Now()))
+				}
+				cfg.Clock.Step(renewed.Wall.Add(tt.step * cfg.Lease / 100).Sub(cfg.Clock.Now().Wall))
+				if got := l.IsValid(); got != tt.want {
+					t.Errorf("valid %t, want %t", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
 func TestLog_SurvivesAnOutageThatIsShorterThanTheLease(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool) {
 		outage.Store(true)

@@ -415,7 +415,7 @@ func (l *Log) prepared() (*ownBlob, error) {
 	}
 	p := <-l.next
 	l.next = nil
-	if p.err == nil && time.Since(p.blob.renewed) > l.cfg.Lease/3 {
+	if p.err == nil && p.blob.renewed.Add(l.cfg.Lease/3).Left(l.cfg.Clock.Now()) < 0 {
 		p.err = l.renewed(l.own, p.blob)
 	}
 	return p.blob, p.err

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
@@ -33,7 +33,7 @@ type ownBlob struct {
 	offset  int64 // offset of the next append; Log.mu protects it
 	blocks  int   // Log.mu protects it
 
-	renewed, until time.Time // ownership.state protects them
+	renewed, until clocks.Moment // ownership.state protects them
 }
 
 // leases returns a client for b that sends through cfg.Leases.
@@ -63,7 +63,7 @@ func (o *ownership) renewed(ctx context.Context, b *ownBlob) error {
 // extend calls ask, which acquires or renews a lease, and updates the expiry. The lease counts from
 // the start of the request.
 func (o *ownership) extend(b *ownBlob, ask func() error) error {
-	sent := time.Now()
+	sent := o.cfg.Clock.Now()
 	err := ask()
 	if err == nil {
 		o.state.Lock()
@@ -74,7 +74,7 @@ func (o *ownership) extend(b *ownBlob, ask func() error) error {
 }
 
 // IsValid reports whether no other process can own the log now. The last successful acquisition or
-// renewal was sent less than the lease duration ago, by the monotonic clock and by the wall clock.
+// renewal was sent less than the lease duration ago, by both clocks.
 func (o *ownership) IsValid() bool {
 	o.state.Lock()
 	defer o.state.Unlock()
@@ -82,8 +82,7 @@ func (o *ownership) IsValid() bool {
 }
 
 func (o *ownership) valid() bool {
-	now := time.Now()
-	return o.cause == nil && now.Before(o.current.until) && now.Round(0).Before(o.current.until.Round(0))
+	return o.cause == nil && !o.current.until.HasPassed(o.cfg.Clock.Now())
 }
 
 // Lost returns a channel that is closed when the ownership ends. Reasons are: the lease was lost or
@@ -122,12 +121,13 @@ func (o *ownership) renew() {
 	for wait := every; pause.For(o.own, wait); {
 		o.state.Lock()
 		b, until := o.current, o.current.until
-		wait = time.Until(b.renewed.Add(every))
+		now := o.cfg.Clock.Now()
+		wait = b.renewed.Add(every).Left(now)
 		o.state.Unlock()
 		if wait > 0 { // another blob has become the current one
 			continue
 		}
-		ctx, cancel := context.WithDeadline(o.own, until)
+		ctx, cancel := context.WithTimeout(o.own, until.Left(now))
 		err := o.renewed(ctx, b)
 		cancel()
 		o.state.Lock()
@@ -140,7 +140,7 @@ func (o *ownership) renew() {
 		case !valid:
 			_ = o.lose(fmt.Errorf("%w: %w", errLeaseExpired, err))
 		case store.IsTransient(err):
-			wait = min(every/10, time.Until(until))
+			wait = min(every/10, until.Left(o.cfg.Clock.Now()))
 		default:
 			_ = o.lose(fmt.Errorf("renew the lease: %w", err))
 		}

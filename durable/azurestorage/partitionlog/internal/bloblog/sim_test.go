@@ -31,14 +31,15 @@ type world struct {
 	groups map[uint64]string
 	hashes map[uint64]uint64 // by group number: hash of all groups up to it
 	acked  uint64
+	owners map[*Log]string // open logs, with the names of their owners
 }
 
 func newWorld(t *testing.T, cfg azsim.Config) *world {
-	return &world{t: t, account: chaintest.NewAccount(t, cfg), groups: map[uint64]string{}, hashes: map[uint64]uint64{0: 0}}
+	return &world{t: t, account: chaintest.NewAccount(t, cfg), groups: map[uint64]string{}, hashes: map[uint64]uint64{0: 0}, owners: map[*Log]string{}}
 }
 
 func (w *world) config(p *chaintest.Process) Config {
-	return Config{Blobs: chaintest.Simulated(w.t, w.account, p), Hub: "hub", Prefix: "p00/", Lease: 15 * time.Second, MaxBlock: 300, MaxSize: 4000, MaxBlocks: 40}
+	return Config{Blobs: chaintest.Simulated(w.t, w.account, p), Hub: "hub", Prefix: "p00/", Lease: 15 * time.Second, MaxBlock: 300, MaxSize: 4000, MaxBlocks: 40, Clock: p.Clock()}
 }
 
 // saw records a group that a process has observed.
@@ -54,6 +55,32 @@ func (w *world) saw(who string, number uint64, changes []byte, acked bool) {
 	_, _ = fmt.Fprintf(h, "%d %s", w.hashes[number-1], changes) // never fails
 	if w.hashes[number] = h.Sum64(); acked {
 		w.acked = max(w.acked, number)
+	}
+}
+
+// setOwner records that a process uses its log, or does not use it any more if who is "".
+func (w *world) setOwner(l *Log, who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.owners[l] = who; who == "" {
+		delete(w.owners, l)
+	}
+}
+
+// oneIsValid checks that at most one owner considers its lease valid, even if a machine has slept or its
+// wall clock was set.
+func (w *world) oneIsValid() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var valid []string
+	for l, who := range w.owners {
+		if l.IsValid() {
+			valid = append(valid, who)
+		}
+	}
+	if len(valid) > 1 {
+		w.t.Errorf("%q consider their leases valid at the same time", valid)
 	}
 }
 
@@ -106,7 +133,10 @@ func (w *world) own(who string, cfg Config, random *rand.Rand, stop func() bool)
 			l.Abandon()
 			return
 		}
-		w.use(l, r, fmt.Sprintf("%s-%d", who, round), random, stop)
+		name := fmt.Sprintf("%s-%d", who, round)
+		w.setOwner(l, name)
+		w.use(l, r, name, random, stop)
+		w.setOwner(l, "")
 		if random.IntN(2) == 0 {
 			_ = l.Close(false)
 		}
@@ -122,6 +152,7 @@ func (w *world) use(l *Log, r *Recovered, who string, random *rand.Rand, stop fu
 	defer bases.Wait()
 	last, turn, base := r.Last, r.Last, r.Base
 	for n := random.IntN(60); n > 0 && !stop(); n-- {
+		w.oneIsValid()
 		changes := fmt.Appendf(nil, "%s %d %d", who, last+1, n)
 		if random.IntN(8) == 0 {
 			changes = append(changes, bytes.Repeat([]byte("x"), random.IntN(1500))...)

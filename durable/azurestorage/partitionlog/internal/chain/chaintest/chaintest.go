@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/google/uuid"
 )
 
@@ -51,7 +52,8 @@ func container(t *testing.T, connection string, transport policy.Transporter, na
 }
 
 // A Process is the transport of a process that can be frozen. The process does not notice the
-// freeze: when it wakes, it sends the pending request even if its context has ended.
+// freeze: when it wakes, it sends the pending request even if its context has ended. Some machines
+// sleep meanwhile, or their wall clocks are set.
 type Process struct {
 	// Freeze returns how long to freeze the process before its n-th request, or after that request
 	// took effect. n counts from 1. Nil means never.
@@ -65,6 +67,9 @@ type Process struct {
 
 // NewProcess returns a process that sends its requests through next.
 func NewProcess(next policy.Transporter) *Process { return &Process{next: next} }
+
+// Clock returns the clock of the process's machine.
+func (p *Process) Clock() *clocks.Clock { return clocks.Of(p.next) }
 
 // Requests returns the number of requests so far.
 func (p *Process) Requests() int {
@@ -94,6 +99,9 @@ func (p *Process) pause(n int, after bool) (frozen bool) {
 			p.mu.Lock()
 			p.thaw = time.Now().Add(d)
 			p.mu.Unlock()
+			if w, ok := p.next.(*azsim.Worker); ok {
+				w.DisturbClock(d, uint64(n))
+			}
 		}
 	}
 	for {
