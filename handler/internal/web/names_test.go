@@ -16,7 +16,7 @@ const ownSite = "mine.example"
 
 // isLocalName reports whether a browser resolves a name to this machine without a DNS server.
 func isLocalName(name string) bool {
-	return strings.HasSuffix(name, ".localhost") || name == "127.0.0.10"
+	return strings.HasSuffix(strings.ToLower(name), ".localhost") || name == "127.0.0.10"
 }
 
 // A page of another site can have any of the refused names.

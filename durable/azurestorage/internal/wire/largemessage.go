@@ -156,7 +156,8 @@ func OwnBlobName(containerURL, instanceID, value string) (name string, ok bool) 
 			continue
 		}
 		name, ok = BlobNameFromURL(containerURL, containerURL+"/"+strings.Join(parts[at+1:], "/"))
-		return name, ok && (strings.HasPrefix(name, instanceID+"/") || strings.HasPrefix(name, EscapeKey(instanceID)+"/"))
+		folder := strings.TrimSuffix(name, name[strings.LastIndexByte(name, '/')+1:])
+		return name, ok && (folder == instanceID+"/" || folder == EscapeKey(instanceID)+"/")
 	}
 	return "", false
 }
