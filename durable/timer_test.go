@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 )
 
@@ -51,6 +52,19 @@ func TestTimer_LongerThanSixDaysHasLegsOfThreeDays(t *testing.T) {
 	wantActions(t, s.Episode(fired(1)), "2 timer 241h0m0s")
 	s.Now = replaytest.Epoch.Add(10*day + time.Hour)
 	wantActions(t, s.Episode(fired(1), fired(2)), `3 Completed "241h0m0s at 241h0m0s"`)
+}
+
+func TestBoundaries_OfTimers(t *testing.T) {
+	t.Parallel()
+	boundary.Check(t, "a timer of six days has one leg", func(offset int) string {
+		return replaytest.Describe(stage(t, sleeper).Start(6*day + time.Duration(offset)*100))
+	}, "0 timer 143h59m59.9999999s\n", "0 timer 144h0m0s\n", "0 timer 72h0m0s\n")
+	boundary.Check(t, "a leg that fires when the whole timer is due is the last", func(offset int) string {
+		s := stage(t, sleeper)
+		s.Start(7 * day)
+		s.Now = replaytest.Epoch.Add(7*day + time.Duration(offset)*100)
+		return replaytest.Describe(s.Episode(fired(0)))
+	}, "1 timer 168h0m0s\n", "1 Completed \"168h0m0s at 168h0m0s\"\n", "1 Completed \"168h0m0s at 168h0m0.0000001s\"\n")
 }
 
 func TestTimer_LegThatFiresLateIsTheLast(t *testing.T) {
