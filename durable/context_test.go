@@ -230,6 +230,29 @@ func TestInstance_BuffersEventsWhileItIsSuspended(t *testing.T) {
 	wantActions(t, s.Episode(&history.ExecutionResumed{}), `1 Completed "ab"`)
 }
 
+func TestInstance_ReleasesAllBufferedEventsInTheirOrder(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
+		var got []int
+		for range 6 {
+			n, err := number.Wait(ctx).Await()
+			if err != nil {
+				return nil, err
+			}
+			got = append(got, n)
+		}
+		return got, nil
+	})
+	s.Start(nil)
+	s.Episode(&history.ExecutionSuspended{}, raised("Number", "1"))
+	s.Episode(raised("Number", "2"), raised("Number", "3"))
+	s.Evict()
+	s.Episode(&history.ExecutionResumed{}, raised("Number", "4"), &history.ExecutionSuspended{}, raised("Number", "5"))
+	s.Episode(raised("Number", "6"))
+	s.Episode(&history.ExecutionResumed{})
+	wantOutput(t, s, "[1,2,3,4,5,6]")
+}
+
 func TestInstance_IgnoresAResumeUnlessItIsSuspended(t *testing.T) {
 	t.Parallel()
 	s := stage(t, helloSequence)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/scattered"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -253,6 +254,35 @@ func TestPurge_KeepsAnInstanceThatWasRestartedMeanwhile(t *testing.T) {
 		}
 		if result, err := c.Purge(t.Context(), "a"); err != nil || result.Instances != 1 {
 			t.Errorf("%+v, %v; want 1 instance purged", result, err)
+		}
+	})
+}
+
+// Matching instances follow pages without one.
+func TestPurgeMany_ReadsAllPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := memhub.New(), new(plant)
+		defer run(t, h, p.registry(), durable.Config{})()
+		c := durable.NewClient(scattered.Hub{Store: h}, p.registry())
+		var kept []string
+		for i := range 9 {
+			id := fmt.Sprint("i", i)
+			if i%4 == 3 {
+				kept = append(kept, id)
+				_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID(id)))
+			} else {
+				_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID(id)))
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := allIDs(t, c, durable.Query{}); len(got) != 9 {
+			t.Errorf("%d instances are listed, want 9", len(got))
+		}
+		if result, err := c.PurgeMany(t.Context(), durable.PurgeFilter{}); err != nil || result.Instances != 7 {
+			t.Errorf("%+v, %v; want 7 instances purged", result, err)
+		}
+		if got := allIDs(t, c, durable.Query{}); !slices.Equal(got, kept) {
+			t.Errorf("%q are left, want %q", got, kept)
 		}
 	})
 }

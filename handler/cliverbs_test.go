@@ -16,6 +16,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/scattered"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
@@ -116,7 +117,7 @@ func newVerbHub(t *testing.T, ids ...string) *verbHub {
 	for _, id := range ids {
 		start(id, history.Pending)
 	}
-	return &verbHub{t: t, server: readyServer(t, App{}, fakeConfig(t, hub))}
+	return &verbHub{t: t, server: readyServer(t, App{}, fakeConfig(t, scattered.Hub{Store: hub}))}
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -293,6 +294,36 @@ func TestHubVerbs_DryRunsExitAsRealRuns(t *testing.T) {
 	}
 	if want := 3 + 3 + 2 + 1 + 1 + 6 + 3 + 3; accepted != want { // raise, terminate, suspend, resume, rewind, restart, same ID, purge
 		t.Errorf("%d runs were accepted, want %d", accepted, want)
+	}
+}
+
+// The instances of a list are on many pages, and most pages have no instance in the right status.
+func TestHubVerbs_ReachAllInstancesOfAList(t *testing.T) {
+	t.Parallel()
+	ids := []string{"a", "b", "c", "d", "e"}
+	for name, want := range map[string][]history.RuntimeStatus{
+		"terminate": {history.Pending, history.Running, history.Suspended}, "suspend": {history.Pending, history.Running}, "resume": {history.Suspended},
+		"rewind": {history.Failed}, "restart": {history.Completed, history.Failed, history.Terminated}, "purge": {history.Completed, history.Failed, history.Terminated},
+		"raise": {history.Pending, history.Running, history.Suspended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newVerbHub(t, ids...)
+			args := slices.Concat([]string{name}, idVerbs[name].rest, []string{"--all", "--output", "json"})
+			got := h.run(args...)
+			var report struct{ Instances, Refused int }
+			if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != hubcli.ExitOK || report.Instances != len(ids)*len(want) || report.Refused != 0 {
+				t.Errorf("%q: exit code %d, %+v; want %d instances\n%s%s", args, got.code, report, len(ids)*len(want), got.out, got.errs)
+			}
+		})
+	}
+	h := newVerbHub(t, ids...)
+	for _, args := range [][]string{{"list", "--all"}, {"list", "--top", "100"}} {
+		got := h.run(append(args, "--output", "json")...)
+		var all []json.RawMessage
+		if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all) != len(ids)*len(allStatuses) {
+			t.Errorf("%q: %d instances, want %d: %v", args, len(all), len(ids)*len(allStatuses), err)
+		}
 	}
 }
 

@@ -311,6 +311,26 @@ func TestEntity_MaxConcurrentIsKept(t *testing.T) {
 	})
 }
 
+// Far more entities than slots run one after another, in several rounds. The harness checks that no slot
+// and no waiting entity is left.
+func TestEntity_MoreEntitiesThanSlotsLeaveNothingBehind(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.work(entityFunctions, extendedSessions, func(c *dispatch.Config) { c.Entities.MaxConcurrent, c.MaxConcurrentOrchestrators = 2, 3 })
+		for round := range 3 {
+			for n := range 12 {
+				for range 3 {
+					b.signal(counterID(fmt.Sprint(n)), "add", 1, time.Time{})
+				}
+			}
+			time.Sleep(5 * time.Minute)
+			for n := range 12 {
+				b.wantState(counterID(fmt.Sprint(n)), fmt.Sprint(3*(round+1)))
+			}
+			b.wantNothingLeft()
+		}
+	})
+}
+
 func TestEntity_DefersTheRestOfItsBatchWhenTheWorkerStops(t *testing.T) {
 	bubble(t, func(b *bench) {
 		slow := func(_ context.Context, op *entity.Operation) entity.Result {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -82,7 +83,8 @@ func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatc
 	for _, c := range change {
 		c(&cfg)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	var used inuse.Watch
+	ctx, cancel := context.WithCancel(inuse.With(context.Background(), &used))
 	ended := make(chan error, 1)
 	d = dispatch.New(w, fns, cfg)
 	go func() { ended <- d.Run(ctx) }()
@@ -91,7 +93,12 @@ func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatc
 	stop = func() error {
 		once.Do(func() {
 			cancel()
-			err = <-ended
+			if err = <-ended; err != nil {
+				return // user code may still run
+			}
+			if left := used.All(); len(left) > 0 {
+				b.Errorf("the worker has stopped and still uses %q", left)
+			}
 		})
 		return err
 	}

@@ -350,6 +350,16 @@ func (b *bench) pages(q provider.Query) iter.Seq[*provider.Page] {
 
 func (b *bench) listIDs(q provider.Query) []string {
 	b.Helper()
+	ids := b.idsOn(q)
+	if q.PageSize == 0 {
+		q.PageSize = 2
+		b.equal("IDs on pages of 2", b.idsOn(q), ids)
+	}
+	return ids
+}
+
+func (b *bench) idsOn(q provider.Query) []string {
+	b.Helper()
 	var ids []string
 	for _, s := range b.list(q) {
 		ids = append(ids, s.Instance.InstanceID)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/scattered"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -382,6 +383,37 @@ func TestInstances_ABulkRestartSkipsTheInstancesThatItStarts(t *testing.T) {
 	form := url.Values{"action": {"restart"}, "scope": {"filter"}, "name": {"Quick"}}
 	if last, steps := a.bulk(form, url.Values{}); !strings.Contains(last, "150 restarted.") || steps > 2 {
 		t.Errorf("after %d steps: %s", steps, last)
+	}
+}
+
+// The pages of the hub are short, every other one is empty, and most have no instance that matches. All
+// restarted instances match the filter, whose time is in the future.
+func TestInstances_BulkActionsReadAllPages(t *testing.T) {
+	t.Parallel()
+	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hub.Close() })
+	a := newHubAppOn(t, scattered.Hub{Store: hub}, usual()...)
+	const n = 13
+	for i := range n {
+		a.start("Waits", fmt.Sprintf("w-%02d", i), durable.Tags{"rare": strconv.FormatBool(i%6 == 5)})
+		a.await(a.start("Quick", fmt.Sprintf("q-%02d", i)), history.Completed)
+	}
+	for i := range n {
+		a.await(fmt.Sprintf("w-%02d", i), history.Running)
+	}
+	future := time.Now().Add(24 * time.Hour).UTC().Format("2006-01-02T15:04")
+	for _, tt := range []struct{ action, filter, value, want string }{
+		{"suspend", "tag", "rare=true", "2 suspended."},
+		{"restart", "createdTo", future, "13 restarted."},
+		{"terminate", "prefix", "w-", "13 terminated."},
+	} {
+		form := url.Values{"action": {tt.action}, "scope": {"filter"}, tt.filter: {tt.value}}
+		if last, steps := a.bulk(form, url.Values{}); !strings.Contains(last, tt.want) {
+			t.Errorf("%s, after %d steps: %s", tt.action, steps, last)
+		}
 	}
 }
 
