@@ -61,19 +61,52 @@ func everyShapeRegistry() *durable.Registry {
 // the IDs of the instances that have not completed within limit.
 func runEveryShape(t *testing.T, cfg azsim.Config, begins func(), limit time.Duration) (open []string) {
 	t.Helper()
+	return shapeRun{cfg: cfg, begins: begins, limit: limit}.unfinished(t)
+}
+
+// A shapeRun is a run of instances of every kind.
+type shapeRun struct {
+	cfg       azsim.Config
+	begins    func()
+	limit     time.Duration
+	life      time.Duration // of each worker; 0 means one worker for the whole run
+	scheduled int           // instances that start in a day; their rows come before the others
+}
+
+// work runs one worker after another until ctx ends.
+func (s shapeRun) work(ctx context.Context, t *testing.T, account *azsim.Account, registry *durable.Registry) {
+	for n := 0; ctx.Err() == nil; n++ {
+		name := "w"
+		if n > 0 {
+			name = fmt.Sprintf("w%d", n)
+		}
+		life, stop := context.WithCancel(chance.With(ctx, account.Chance(name)))
+		if s.life > 0 {
+			time.AfterFunc(s.life, stop)
+		}
+		_ = durable.NewWorker(openWith(t, name, account, account.Worker(name)), registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(life)
+		stop()
+	}
+}
+
+// unfinished returns the IDs of the instances that have not completed within the limit.
+func (s shapeRun) unfinished(t *testing.T) (open []string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		account := azsim.New(cfg)
+		account := azsim.New(s.cfg)
 		defer account.Wait()
 		registry := everyShapeRegistry()
-		hub := openWith(t, "w", account, account.Worker("w"))
 		client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), registry)
-		ctx, stop := context.WithCancel(chance.With(t.Context(), account.Chance("w")))
+		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() {
-			_ = durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
-		})
+		running.Go(func() { s.work(ctx, t, account, registry) })
 		time.Sleep(30 * time.Second)
-		begins()
+		for i := range s.scheduled {
+			if _, err := durable.Start(ctx, client, three, 0, durable.InstanceID(fmt.Sprintf("a-%03d", i)), durable.StartAt(time.Now().Add(24*time.Hour))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.begins()
 		var all []string
 		for _, shape := range everyShape {
 			for i := range shape.instances {
@@ -93,7 +126,7 @@ func runEveryShape(t *testing.T, cfg azsim.Config, begins func(), limit time.Dur
 				})
 			}
 		}
-		for began := time.Now(); time.Since(began) < limit; time.Sleep(10 * time.Second) {
+		for began := time.Now(); time.Since(began) < s.limit; time.Sleep(10 * time.Second) {
 			open = nil
 			for _, id := range all {
 				if row, _ := account.Row("SimInstances", id, ""); row.Text("RuntimeStatus") != history.Completed.String() {
@@ -128,6 +161,26 @@ func TestSteadyLatency_BlocksNoKindOfWork(t *testing.T) {
 					return 0
 				}}
 				open := runEveryShape(t, cfg, func() { slow.Store(true) }, 2*time.Hour)
+				if len(open) > 0 {
+					t.Errorf("not completed: %q", open)
+				}
+			})
+		}
+	}
+}
+
+// Workers that live for less than the intervals of their background work, and that have 100 scheduled
+// instances in front of the others, block no kind of work.
+func TestShortLivedWorkers_BlockNoKindOfWork(t *testing.T) {
+	cases := 0
+	for _, life := range []time.Duration{3 * time.Second, 8 * time.Second, 25 * time.Second, 100 * time.Second} {
+		for _, scheduled := range []int{0, 100} {
+			if cases++; cases%usual().sample != 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v, with %d scheduled instances", life, scheduled), func(t *testing.T) {
+				cfg := azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond}
+				open := shapeRun{cfg: cfg, begins: func() {}, limit: time.Hour, life: life, scheduled: scheduled}.unfinished(t)
 				if len(open) > 0 {
 					t.Errorf("not completed: %q", open)
 				}
