@@ -31,7 +31,8 @@ func TestBoundaries_OfShares(t *testing.T) {
 		for i := range 3 + offset {
 			workers[string(rune('a'+i))] = nil
 		}
-		_, want, _ := plan("c", workers, nil, 3)
+		last := string(rune('a' + 2 + offset))
+		_, want, _ := plan(last, workers, nil, 3)
 		return want
 	}, 1, 1, 0)
 }

@@ -389,13 +389,15 @@ func TestPartitions_WithAnExpiredLeaseAreNotRead(t *testing.T) {
 }
 
 // A machine sleeps, or its wall clock is set, and then it cannot reach its leases. It must stop reading
-// as soon as a lease has ended by one clock, because other workers own the partitions then.
+// as soon as a lease has ended by one clock, because other workers own the partitions then. For the worker,
+// a sleep looks like a wall clock that is set forward.
 func TestPartitions_AreNotReadWhenTheLeaseHasEndedByOneClock(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*azsim.Worker)
 		until  time.Duration // after the change: the last time at which the partitions may be read
 	}{
-		"a machine that slept":          {func(w *azsim.Worker) { w.Sleep(time.Minute) }, time.Minute + 2*time.Second},
+		"a machine that slept":          {func(w *azsim.Worker) { w.Clock().Step(time.Minute) }, 2 * time.Second},
+		"a machine that sleeps":         {func(w *azsim.Worker) { w.Sleep(time.Minute) }, time.Minute + 2*time.Second},
 		"a wall clock that is set back": {func(w *azsim.Worker) { w.Clock().Step(-time.Hour) }, 31 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
