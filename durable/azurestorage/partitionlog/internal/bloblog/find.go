@@ -36,7 +36,7 @@ type Config struct {
 	// Lease is the lease duration: whole seconds, 15 s to 60 s. The owner renews the lease every
 	// third of it. Default 30 s.
 	Lease time.Duration
-	// Clock reads the clocks by which the lease counts. Default: the clocks of this machine.
+	// Clock counts the duration of leases. Default: the clocks of this machine.
 	Clock *clocks.Clock
 	// MaxSize (bytes) and MaxBlocks (appends) limit a blob. Beyond either, the log continues in the
 	// next blob. Defaults 64 MiB and 40,000; the service allows 50,000 appends.
