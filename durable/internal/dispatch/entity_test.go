@@ -315,7 +315,12 @@ func TestEntity_MaxConcurrentIsKept(t *testing.T) {
 // and no waiting entity is left.
 func TestEntity_MoreEntitiesThanSlotsLeaveNothingBehind(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.work(entityFunctions, extendedSessions, func(c *dispatch.Config) { c.Entities.MaxConcurrent, c.MaxConcurrentOrchestrators = 2, 3 })
+		slow := func(ctx context.Context, op *entity.Operation) entity.Result {
+			time.Sleep(time.Second)
+			return counter(ctx, op)
+		}
+		b.work(functions{entities: map[string]dispatch.EntityCode{"counter": slow}}, extendedSessions,
+			func(c *dispatch.Config) { c.Entities.MaxConcurrent, c.MaxConcurrentOrchestrators = 2, 3 })
 		for round := range 3 {
 			for n := range 12 {
 				for range 3 {
