@@ -399,7 +399,7 @@ func TestInstances_BulkActionsReadAllPages(t *testing.T) {
 	const n = 13
 	for i := range n {
 		a.start("Waits", fmt.Sprintf("w-%02d", i), durable.Tags{"rare": strconv.FormatBool(i%6 == 5)})
-		a.await(a.start("Quick", fmt.Sprintf("q-%02d", i)), history.Completed)
+		a.await(a.start("Quick", fmt.Sprintf("!q-%02d", i)), history.Completed) // before the IDs of restarted instances
 	}
 	for i := range n {
 		a.await(fmt.Sprintf("w-%02d", i), history.Running)
