@@ -21,14 +21,14 @@ func TestBoundaries_OfRequests(t *testing.T) {
 	boundary.Check(t, "labels half a short window ahead have a narrow spread", func(offset int) time.Duration {
 		return spreadOffset(now, now.Add(30*time.Second+time.Duration(offset)), time.Minute)
 	}, 57300*time.Microsecond, 57300*time.Microsecond, 300*time.Microsecond)
-	boundary.Check(t, "two requests at one instant get different labels", func(offset int) bool {
+	boundary.Check(t, "two requests at one instant get different labels", func(offset int) time.Duration {
 		var s Sorter
 		var first, second Request
 		s.LabelPassedOn(&first, "to", at, window)
 		s.RecordSent(&first, "to")
-		s.LabelPassedOn(&second, "to", at.Add(time.Duration(offset)*tick), window)
-		return second.Timestamp.Equal(at.Add(time.Duration(offset)*tick)) && second.Timestamp.After(first.Timestamp)
-	}, false, false, true)
+		s.LabelPassedOn(&second, "to", at.Add(time.Duration(2*offset)*tick), window)
+		return second.Timestamp.Sub(at) / tick
+	}, 1, 1, 2)
 	m := &memory{}
 	boundary.Check(t, "a batch is old", func(offset int) bool { return m.isOld(at, at.Add(rerunTime+time.Duration(offset)), rerunTime) }, false, false, true)
 }
