@@ -44,7 +44,7 @@
 //		return bank.Charge(ctx, order)
 //	}).Await()
 //
-// [Step] describes its guarantees and options.
+// [Step] describes its guarantees and options. [Poll] calls a function until it is done.
 //
 // # Workers and clients
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// StepOption configures a [Step]. [RetryPolicy], [Tries], [AttemptTimeout] and
+// StepOption configures a [Step] or a [Poll]. [RetryPolicy], [Tries], [AttemptTimeout] and
 // [AtMostOnce] return or implement it.
 type StepOption interface{ applyStep(*stepOptions) }
 
@@ -50,19 +50,25 @@ type stepOptions struct {
 // turn an activity into a step, or a step into an activity. If the name or an option is
 // invalid, f does not run, and the returned task has already completed with an error.
 func Step[T any](ctx *Context, name string, f func(context.Context) (T, error), opts ...StepOption) *Task[T] {
+	return runStep(ctx, "Step", name, f, nil, opts)
+}
+
+// runStep decides the step of the given call, with a schedule if it is a poll. F is nil if the caller's
+// function is nil.
+func runStep[T any](ctx *Context, call, name string, f func(context.Context) (T, error), schedule *replay.PollSchedule, opts []StepOption) *Task[T] {
 	ctx.x.ReportProgress()
 	o := stepOptions{tries: 1}
 	for _, opt := range opts {
 		opt.applyStep(&o)
 	}
-	if err := o.validate(name, f == nil); err != nil {
+	if err := o.validate(call, name, f == nil); err != nil {
 		return completedTask[T](ctx, err)
 	}
 	run := stepFunc(ctx.registry, name, f, o)
 	attempt, first := 0, 0
 	return withRetries[T](ctx, o.retry, func(f *replay.Future) {
 		attempt++
-		step := &replay.RunStep{Name: name, First: first, Attempt: attempt, AtMostOnce: o.atMostOnce, Func: run}
+		step := &replay.RunStep{Name: name, First: first, Attempt: attempt, AtMostOnce: o.atMostOnce, Poll: schedule, Func: run}
 		ctx.x.RunStep(f, step)
 		first = step.First
 	})
@@ -72,7 +78,10 @@ func Step[T any](ctx *Context, name string, f func(context.Context) (T, error), 
 func stepFunc[T any](r *Registry, name string, f func(context.Context) (T, error), o stepOptions) dispatch.StepFunc {
 	return func(ctx context.Context) (*string, error) {
 		out, err := tryStep(ctx, f, o)
-		if err != nil {
+		switch {
+		case errors.Is(err, dispatch.ErrPollAgain):
+			return nil, dispatch.ErrPollAgain
+		case err != nil:
 			return nil, r.errors.describe(err)
 		}
 		result, err := encode(out)
@@ -86,7 +95,8 @@ func stepFunc[T any](r *Registry, name string, f func(context.Context) (T, error
 // tryStep calls f until it succeeds, for the configured number of attempts.
 func tryStep[T any](ctx context.Context, f func(context.Context) (T, error), o stepOptions) (out T, err error) {
 	for try := 1; ; try++ {
-		if out, err = callStep(dispatch.WithTry(ctx, try, o.tries), f, o.timeout); err == nil || try >= o.tries || isNonRetryable(err) {
+		out, err = callStep(dispatch.WithTry(ctx, try, o.tries), f, o.timeout)
+		if err == nil || try >= o.tries || isNonRetryable(err) || errors.Is(err, dispatch.ErrPollAgain) {
 			return out, err
 		}
 		if !dispatch.PauseStep(ctx, o.pause) {
@@ -106,18 +116,19 @@ func callStep[T any](ctx context.Context, f func(context.Context) (T, error), ti
 }
 
 // validate returns an error that describes the first invalid argument of a step.
-func (o *stepOptions) validate(name string, isNil bool) error {
+func (o *stepOptions) validate(call, name string, isNil bool) error {
+	kind := strings.ToLower(call)
 	switch {
 	case strings.TrimSpace(name) == "":
-		return errors.New("durable: Step was called without a name")
+		return fmt.Errorf("durable: %s was called without a name", call)
 	case isNil:
-		return fmt.Errorf("durable: step %s has no function", name)
+		return fmt.Errorf("durable: %s %s has no function", kind, name)
 	case o.tries < 1, o.pause < 0:
-		return fmt.Errorf("durable: Tries(%d, %v) of step %s is invalid; want at least 1 attempt and a pause of at least 0", o.tries, o.pause, name)
+		return fmt.Errorf("durable: Tries(%d, %v) of %s %s is invalid; want at least 1 attempt and a pause of at least 0", o.tries, o.pause, kind, name)
 	case o.tries > 1 && o.pause > maxTries/time.Duration(o.tries-1):
-		return fmt.Errorf("durable: Tries(%d, %v) of step %s pauses for more than %v in all; use a RetryPolicy", o.tries, o.pause, name, maxTries)
+		return fmt.Errorf("durable: Tries(%d, %v) of %s %s pauses for more than %v in all; use a RetryPolicy", o.tries, o.pause, kind, name, maxTries)
 	case o.timeout < 0:
-		return fmt.Errorf("durable: AttemptTimeout(%v) of step %s is negative", o.timeout, name)
+		return fmt.Errorf("durable: AttemptTimeout(%v) of %s %s is negative", o.timeout, kind, name)
 	}
 	return nil
 }

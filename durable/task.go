@@ -231,7 +231,7 @@ func Go[T any](ctx *Context, f func() (T, error)) *Task[T] {
 
 // RetryPolicy defines how a failed activity, step or sub-orchestration is retried.
 //
-// Applies to: [CallActivity], [Step], [CallHTTP], [Map], [CallSubOrchestrator].
+// Applies to: [CallActivity], [Step], [Poll], [CallHTTP], [Map], [CallSubOrchestrator].
 //
 //	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
 //	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()

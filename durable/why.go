@@ -83,8 +83,11 @@ type Reason struct {
 	HeldBy InstanceID
 	// Since is the time at which the wait started. It is zero if unknown.
 	Since time.Time
-	// Due is the time at which the timer fires or the instance starts. It is zero for
-	// other kinds.
+	// Poll is the number of the last call of a [Poll] that was due. It is zero for other
+	// reasons.
+	Poll int
+	// Due is the time at which the timer fires, the instance starts or the next call of a
+	// poll is due. It is zero for other kinds.
 	Due time.Time
 	// Where lists the lines of code that wait or that differ from the history, such as
 	// "order.go:103". It is nil if no code is waiting or the lines are not known.
@@ -127,14 +130,7 @@ func (r Reason) String() string {
 			text += ", queued or running on another worker"
 		}
 	case ReasonStep:
-		text = fmt.Sprintf("step %q", r.Name) + r.attempt(", attempt %d of %d")
-		switch {
-		case r.RunsHere == nil:
-		case *r.RunsHere:
-			text += ", running on this worker"
-		default:
-			text += ", waiting for a slot or running on another worker"
-		}
+		text = r.step()
 	case ReasonSubOrchestration:
 		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0]) + r.attempt(", attempt %d of %d")
 	case ReasonTimer:
@@ -183,6 +179,22 @@ func (r Reason) String() string {
 		text += ", not awaited now"
 	}
 	return text
+}
+
+// step describes a step or a poll.
+func (r Reason) step() string {
+	text, other := fmt.Sprintf("step %q", r.Name), ", waiting for a slot or running on another worker"
+	if r.Poll > 0 {
+		text, other = fmt.Sprintf("poll %q, call %d", r.Name, r.Poll), ", waiting for its next call or running on another worker"
+	}
+	text += r.attempt(", attempt %d of %d")
+	switch {
+	case r.RunsHere == nil:
+		return text
+	case *r.RunsHere:
+		return text + ", running on this worker"
+	}
+	return text + other
 }
 
 // attempt formats the number of the attempt. It returns an empty string if no attempt
@@ -254,6 +266,9 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Diagnosis, error) {
 		}
 		for _, instance := range one.Instances {
 			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
+		}
+		if one.Poll != nil {
+			r.Poll, _, r.Due = one.Poll.PollAt(time.Now())
 		}
 		if r.Kind == ReasonEntityLock {
 			if r.HeldBy, err = lockHolder(ctx, c, r.InstanceIDs, id); err != nil {

@@ -30,7 +30,8 @@ type Watch struct {
 //
 // With a loop, the history would grow for as long as Monitor waits.
 // ContinueAsNew ends this execution and starts the next one with a new input
-// and an empty history.
+// and an empty history. A process that only waits for the file needs no loop:
+// durable.Poll checks it with a single task in the history.
 func Monitor(ctx *durable.Context, w Watch) (bool, error) {
 	if w.File == "" {
 		return false, errors.New(`the input must be like {"file": "/tmp/ready", "everySeconds": 5, "forSeconds": 600}`)

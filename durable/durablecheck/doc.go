@@ -66,8 +66,8 @@
 //	client    functions for use outside of orchestrators: durable.Start, methods of the client
 //	patch     ctx.Patched with an ID that is not a constant. Such IDs cannot be listed, and a
 //	          computed ID may differ on replay
-//	step      functions of durable.Step that make durable calls, use the Context
-//	          or change captured variables, and changes of these while the step may run
+//	step      functions of durable.Step and durable.Poll that make durable calls, use the
+//	          Context or change captured variables, and changes of these while the step may run
 //	log       fmt.Print, log, the default logger of log/slog, print. Each replay repeats the
 //	          line. This is less severe than the other rules; the message says "prefer"
 //	ignore    an ignore comment without a reason
@@ -111,8 +111,8 @@
 //
 // # Steps
 //
-// The rules for orchestrators do not apply to the function of a step: it may use clocks, random numbers,
-// I/O and goroutines. The function is a literal, a local variable with a literal, or a named function or
+// The rules for orchestrators do not apply to the function of a step or a poll: it may use clocks, random
+// numbers, I/O and goroutines. The function is a literal, a local variable with a literal, or a named function or
 // method. Four things are reported:
 //
 //   - Durable calls in it, also through other functions. A step inside a step is one of them.

@@ -14,10 +14,10 @@ var (
 	raced       = &advice{ruleStep, "is changed while a step that uses it may run, which is a data race", "change it after the Await of the step, or give the step a copy"}
 )
 
-// isStepStart reports whether fn is durable.Step.
+// isStepStart reports whether fn starts a step: durable.Step and durable.Poll.
 func isStepStart(fn types.Object) bool {
 	f, ok := fn.(*types.Func)
-	return ok && packagePath(f.Pkg()) == durablePath && f.Signature().Recv() == nil && f.Name() == "Step"
+	return ok && packagePath(f.Pkg()) == durablePath && f.Signature().Recv() == nil && (f.Name() == "Step" || f.Name() == "Poll")
 }
 
 // stepFunction returns the argument of n, a call of fn, that is the function of the step, nil if fn starts
@@ -38,7 +38,7 @@ func stepFunction(fn types.Object, n *ast.CallExpr) ast.Expr {
 // inStep returns the finding that d runs inside a step.
 func inStep(d *durableUse) finding {
 	adv := insideStep
-	if d.Call == "durable.Step" {
+	if d.Call == "durable.Step" || d.Call == "durable.Poll" {
 		adv = nestedStep
 	}
 	found := adv.about(d.Call)

@@ -71,6 +71,14 @@ type appointment struct {
 type instance struct {
 	stepper
 	waits map[*replay.Future]time.Time // external events that it waits for, with the start of the wait
+	polls []waitingPoll
+}
+
+// A waitingPoll is a poll of an execution whose next call is due at a given time.
+type waitingPoll struct {
+	*replay.RunStep
+	execution history.OrchestrationInstance
+	due       time.Time
 }
 
 // New returns a Hub without instances that runs fns. The rules of [durable.NewRegistry] apply to fns.
@@ -402,9 +410,25 @@ func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 		return
 	}
 	i.noteWaits(h.Now())
-	for _, step := range i.NewSteps() {
+	for _, step := range slices.Concat(i.NewSteps(), i.duePolls(h.Now())) {
 		h.step(i, step)
 	}
+}
+
+// duePolls removes the polls that are due, and returns the ones that the current execution called. It returns none while
+// the instance is suspended.
+func (i *instance) duePolls(now time.Time) (due []*replay.RunStep) {
+	if live := i.Execution(); live == nil || live.IsSuspended() {
+		return nil
+	}
+	i.polls = slices.DeleteFunc(i.polls, func(p waitingPoll) bool {
+		isDue := !p.due.After(now)
+		if isDue && p.execution == i.Instance() {
+			due = append(due, p.RunStep)
+		}
+		return isDue
+	})
+	return due
 }
 
 // step runs a step on the calling goroutine. The instance records its result in its next episode.
@@ -413,6 +437,10 @@ func (h *Hub) step(i *instance, step *replay.RunStep) {
 	run, execution := new(activityRun), i.Instance()
 	ctx := dispatch.WithPause(context.WithValue(h.ctx, activityRunKey{}, run), run.spend)
 	record := dispatch.RunStep(ctx, step, h.stepStubs[step.Name], execution, h.Now)
+	if record == nil {
+		h.pollAgain(i, step, h.Now().Add(time.Duration(run.takes.Load())))
+		return
+	}
 	if f, ok := record[len(record)-1].(*history.TaskFailed); ok && f.Failure.StackTrace != nil {
 		h.t.Logf("durabletest: step %q (task %d of instance %q) ended by a panic: %s\n%s",
 			step.Name, step.ID, execution.InstanceID, f.Failure, *f.Failure.StackTrace)
@@ -434,6 +462,16 @@ func (h *Hub) step(i *instance, step *replay.RunStep) {
 		return
 	}
 	finish()
+}
+
+// pollAgain makes the function of a poll run again when it is due. The previous call ended at the given time.
+func (h *Hub) pollAgain(i *instance, step *replay.RunStep, ended time.Time) {
+	h.t.Helper()
+	_, _, next := step.PollAt(ended)
+	i.polls = append(i.polls, waitingPoll{step, i.Instance(), next})
+	if err := h.store.Send(h.ctx, provider.WakePolls(i.Instance(), next, []int{step.ID})); err != nil {
+		h.t.Fatalf("durabletest: wait for poll %q: %v", step.Name, err)
+	}
 }
 
 // checkRepetition fails the test unless a worker would run the step again after a crash that loses its

@@ -19,7 +19,8 @@ type Checkpoint struct {
 	// Timers are TimerFired events for this instance. Each is delivered at its FireAt.
 	Timers []TaskMessage
 	// Messages are for instances, including this one: starts of children, results for a parent,
-	// and raised events.
+	// raised events, and wake-ups of polls ([WakePolls]). [DelayedUntil] returns the time before
+	// which a message must not be delivered.
 	Messages []TaskMessage
 	// SendLast makes the provider send Messages after NewEvents are durable and before it
 	// deletes the messages in flight. Receivers can then rely on NewEvents. After a crash,

@@ -35,6 +35,15 @@ func DueTime(m TaskMessage) time.Time {
 	case *history.ExecutionStarted:
 		return e.ScheduledStart
 	}
-	due, _ := EntityDueTime(m)
+	due, _ := DelayedUntil(m)
 	return due
+}
+
+// DelayedUntil returns the delivery time of a delayed signal to an entity, or of a message of
+// [WakePolls]. ok is false for all other messages.
+func DelayedUntil(m TaskMessage) (due time.Time, ok bool) {
+	if due, ids := m.WokenPolls(); ids != nil {
+		return due, true
+	}
+	return EntityDueTime(m)
 }

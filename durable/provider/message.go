@@ -1,6 +1,9 @@
 package provider
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -29,4 +32,35 @@ func WakeSteps(execution history.OrchestrationInstance, at time.Time) TaskMessag
 func (m TaskMessage) WakesSteps() bool {
 	e, ok := m.Event.(*history.GenericEvent)
 	return ok && e.Data != nil && *e.Data == wakeSteps
+}
+
+// wakePolls precedes the IDs in the data of the GenericEvent that wakes an instance for polls.
+const wakePolls = "durable.Poll: continue "
+
+// WakePolls returns a message that is delivered at due, when one of the polls with the given task IDs
+// becomes due. The execution has called the polls and waits for them without a session. No history
+// contains the event.
+func WakePolls(execution history.OrchestrationInstance, due time.Time, ids []int) TaskMessage {
+	data := wakePolls + strings.Trim(fmt.Sprint(ids), "[]")
+	return TaskMessage{Event: &history.GenericEvent{Header: history.NewHeader(due), Data: &data}, Target: execution}
+}
+
+// WokenPolls returns the arguments of [WakePolls] if m was made by it. Otherwise ids is nil.
+func (m TaskMessage) WokenPolls() (due time.Time, ids []int) {
+	e, ok := m.Event.(*history.GenericEvent)
+	if !ok || e.Data == nil {
+		return time.Time{}, nil
+	}
+	list, ok := strings.CutPrefix(*e.Data, wakePolls)
+	if !ok {
+		return time.Time{}, nil
+	}
+	for text := range strings.FieldsSeq(list) {
+		id, err := strconv.Atoi(text)
+		if err != nil {
+			return time.Time{}, nil
+		}
+		ids = append(ids, id)
+	}
+	return e.Timestamp, ids
 }

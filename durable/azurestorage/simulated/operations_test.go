@@ -43,6 +43,14 @@ func step(ctx *durable.Context, each int) *durable.Task[int] {
 	})
 }
 
+// polls calls a function of a second n times, 15 s apart.
+func polls(ctx *durable.Context, n int) (string, error) {
+	return durable.Poll(ctx, "poll", durable.PollPolicy{Interval: 15 * time.Second}, func(_ context.Context, call int) (string, bool, error) {
+		time.Sleep(time.Second) // real time: it runs in a bubble
+		return "", call >= n, nil
+	}).Await()
+}
+
 // kinds are the counted storage operations.
 var kinds = []struct{ name, operation, target string }{
 	{"messages put", "PutMessage", ""},
@@ -55,12 +63,8 @@ var kinds = []struct{ name, operation, target string }{
 	{"Instances: merge", "MergeEntity", "SimInstances"},
 }
 
-// costs are the measured orchestrations. The figures for .NET: a sequence of n activities takes 3
-// operations on Instances at the start, 3(n+1) for control messages and 3n for work items. Each of
-// its n+1 episodes takes a read, an append and a merge. A fan-out of n whose results arrive in k
-// batches has 1+k episodes. A timer or an event is a message with an additional episode. A child
-// has its own start, episode and result.
-var costs = []struct {
+// A cost is an orchestration whose storage operations are measured.
+type cost struct {
 	name   string
 	run    func(ctx *durable.Context, in int) (string, error)
 	input  int
@@ -69,7 +73,14 @@ var costs = []struct {
 	// startIsPut means that the first episode sends to another instance, so the start is enqueued.
 	startIsPut bool
 	dotnet     string
-}{
+}
+
+// costs are the measured orchestrations. The figures for .NET: a sequence of n activities takes 3
+// operations on Instances at the start, 3(n+1) for control messages and 3n for work items. Each of
+// its n+1 episodes takes a read, an append and a merge. A fan-out of n whose results arrive in k
+// batches has 1+k episodes. A timer or an event is a message with an additional episode. A child
+// has its own start, episode and result.
+var costs = []cost{
 	{name: "sequence of 3", run: three, dotnet: "36"},
 	{name: "fan-out of 100", run: fanOut, input: 100, varies: true, dotnet: "509 + 4k, k from 4 to 100"},
 	{name: "timer", run: nap, input: 1, dotnet: "15"},
@@ -82,9 +93,8 @@ var costs = []struct {
 
 // measure runs a single orchestration in one process. It returns the number of operations of each
 // kind, without empty polls, lease requests and status queries.
-func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
+func measure(t *testing.T, cost cost, cfg durable.Config) (counts []int) {
 	t.Helper()
-	cost := costs[which]
 	counts = make([]int, len(kinds))
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
@@ -135,9 +145,9 @@ func table(t *testing.T, before string, cfg durable.Config) string {
 	columns := make([][]int, len(costs))
 	head, rule, totals, dotnet := "| |", "|---|", "| **total** |", "| .NET |"
 	for i, cost := range costs {
-		columns[i] = measure(t, i, cfg)
+		columns[i] = measure(t, cost, cfg)
 		for n := 1; cost.varies && n < 4; n++ {
-			for k, count := range measure(t, i, cfg) {
+			for k, count := range measure(t, cost, cfg) {
 				columns[i][k] = min(columns[i][k], count)
 			}
 		}
@@ -219,10 +229,30 @@ func holdTable(t *testing.T, name string, measure func(t *testing.T, before stri
 // A sequence of three activities takes at most 12 operations; .NET takes 33 to 36.
 func TestOperations_OfASequenceAreFew(t *testing.T) {
 	total := 0
-	for _, n := range measure(t, 0, durable.Config{}) {
+	for _, n := range measure(t, costs[0], durable.Config{}) {
 		total += n
 	}
 	if total > 12 {
 		t.Errorf("%d operations, want at most 12", total)
+	}
+}
+
+// A poll whose instance leaves memory between two calls takes 2 operations for each call: its message is
+// deleted and replaced. The worker delivers a message that is due soon without a receive, and has the
+// history in its cache.
+func TestOperations_OfAPollAreTwoPerCall(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		cfg := durable.Config{ExtendedSessionIdle: sessionIdle(sessions)}
+		few, many := measure(t, cost{run: polls, input: 2, startIsPut: true}, cfg), measure(t, cost{run: polls, input: 6, startIsPut: true}, cfg)
+		for k, kind := range kinds {
+			want := 0
+			switch kind.name {
+			case "messages put", "messages deleted":
+				want = 4
+			}
+			if many[k]-few[k] != want {
+				t.Errorf("%d more operations for 4 more calls, want %d: %s", many[k]-few[k], want, kind.name)
+			}
+		}
 	}
 }

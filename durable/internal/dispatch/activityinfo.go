@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -16,6 +15,7 @@ type ActivityInfo struct {
 	Attempt  int
 	Version  string
 	Tags     map[string]string
+	Poll     int // number of the call of a poll's function, from 1
 }
 
 type activityInfoKey struct{}
@@ -24,13 +24,6 @@ func withActivityInfo(ctx context.Context, w *provider.ActivityWorkItem) context
 	return context.WithValue(ctx, activityInfoKey{}, ActivityInfo{
 		Instance: w.Instance, Name: w.Task.Name, TaskID: w.Task.EventID, Attempt: w.Attempt,
 		Version: w.Task.Version, Tags: w.Task.Tags,
-	})
-}
-
-// withStepInfo returns the context of a step. The number of its first attempt identifies it.
-func withStepInfo(ctx context.Context, step *replay.RunStep, instance history.OrchestrationInstance) context.Context {
-	return context.WithValue(ctx, activityInfoKey{}, ActivityInfo{
-		Instance: instance, Name: step.Name, TaskID: step.First, Attempt: step.Attempt, Version: step.Version,
 	})
 }
 

@@ -33,6 +33,7 @@ type Dispatcher struct {
 	// activities that are being stored.
 	entities, waiting, results chan struct{}
 	waitingForSteps            chan struct{} // sessions whose steps all wait for a slot
+	waitingForPolls            chan struct{} // sessions whose steps are all polls that wait in memory
 	orchestrations, activities slots
 	idleEntities               idle
 	payloads, inputs           *admission // of instances, and of activities
@@ -98,6 +99,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		waiting:            make(chan struct{}, maxWaitingEntities),
 		results:            make(chan struct{}, maxResults),
 		waitingForSteps:    make(chan struct{}, maxWaitingSessions),
+		waitingForPolls:    make(chan struct{}, maxWaitingSessions),
 		idleEntities:       idle{limit: maxEntities(cfg), now: cfg.Now},
 		orchestrations:     slots{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators), idle: idle{limit: cfg.MaxConcurrentOrchestrators, now: cfg.Now}},
 		activities:         slots{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
@@ -534,7 +536,8 @@ func (d *Dispatcher) inUse() inuse.Counts {
 	return inuse.Counts{
 		"running work items": running, "orchestration slots": d.orchestrations.inUse(), "activity slots": d.activities.inUse(),
 		"entity slots": len(d.entities), "entities waiting for a slot": len(d.waiting), "sessions waiting for steps": len(d.waitingForSteps),
-		"extended sessions": d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
+		"sessions waiting for polls": len(d.waitingForPolls),
+		"extended sessions":          d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
 		"payload bytes of instances": d.payloads.inUse(), "payload bytes of activities": d.inputs.inUse(),
 	}
 }

@@ -19,11 +19,13 @@ type execution struct {
 	ended bool
 
 	// The following belong to the last episode. opening are its first events: OrchestratorStarted
-	// and all that arrived. newSteps are the steps that it decided. reads is set if its code has read
-	// the time.
+	// and all that arrived. newSteps are the steps that it decided, except sleeping polls, which wait for
+	// a delayed message. reads is set if its code has read the time. intake holds its messages.
 	opening  []history.Event
 	newSteps []*replay.RunStep
+	sleeping []*replay.RunStep
 	reads    bool
+	intake   intake
 
 	// now is the worker's clock; stopping reports whether the worker is stopping.
 	now      func() time.Time
@@ -84,8 +86,9 @@ func (x *execution) prepare(start *history.ExecutionStarted, functions Functions
 // events; without an execution, the checkpoint is for the given instance. For past see
 // [execution.episode].
 func (x *execution) runMessages(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage, results []history.Event) (*provider.Checkpoint, []droppedMessage, error) {
-	x.opening, x.newSteps, x.reads = nil, nil, false
+	x.opening, x.newSteps, x.sleeping, x.reads = nil, nil, nil, false
 	in, err := reconcile(x.start, past, messages)
+	x.intake = in
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +96,7 @@ func (x *execution) runMessages(functions Functions, instance history.Orchestrat
 	if in.start != nil {
 		in.events = slices.Concat(results, in.events)
 	}
-	replays := in.wakes && in.start != nil && x.live == nil
+	replays := (in.wakes || in.polls != nil) && in.start != nil && x.live == nil
 	if len(in.events) == 0 && !replays {
 		if x.start != nil {
 			instance = x.start.Instance
@@ -111,7 +114,22 @@ func (x *execution) runMessages(functions Functions, instance history.Orchestrat
 		}
 	}
 	cp.Messages = append(cp.Messages, refusals...)
+	x.divideSteps()
 	return cp, in.dropped, nil
+}
+
+// divideSteps removes the sleeping polls from the new steps. A poll that was decided in the last
+// episode does not sleep.
+func (x *execution) divideSteps() {
+	awake := x.newSteps[:0]
+	for _, step := range x.newSteps {
+		if step.Poll == nil || step.DecidedAt.Equal(x.live.Now()) || x.intake.wakesPoll(step) {
+			awake = append(awake, step)
+		} else {
+			x.sleeping = append(x.sleeping, step)
+		}
+	}
+	x.newSteps = awake
 }
 
 // runEvents runs the episode that takes the events of an intake.
@@ -344,9 +362,10 @@ func (x *execution) runWithoutCode(past, arrived []history.Event, held error) (*
 
 // isDeferrable reports whether the checkpoint of the last episode of x may be deferred. Received
 // events may arrive in another order after a crash, and the repetition would run other steps under
-// the same numbers.
+// the same numbers. A poll would get another schedule.
 func (x *execution) isDeferrable(cp *provider.Checkpoint) bool {
-	if len(x.newSteps) == 0 || x.ended || x.reads || cp.ContinuedAsNew || messagesIn(cp) > 0 {
+	if len(x.newSteps) == 0 || x.ended || x.reads || cp.ContinuedAsNew || messagesIn(cp) > 0 ||
+		len(cp.NewEvents) > 0 && slices.ContainsFunc(x.newSteps, func(s *replay.RunStep) bool { return s.Poll != nil }) {
 		return false
 	}
 	switch len(x.opening) {

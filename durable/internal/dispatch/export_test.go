@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -29,6 +30,12 @@ func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *h
 
 // ActivitySlotsInUse returns the number of slots that activities and steps occupy.
 func (d *Dispatcher) ActivitySlotsInUse() int { return d.activities.inUse() }
+
+// StepLoad returns the load of steps.
+func (d *Dispatcher) StepLoad() provider.QueueLoad { return d.stepLoad.read(d.config.Now()) }
+
+// InUse returns the resources in use.
+func (d *Dispatcher) InUse() inuse.Counts { return d.inUse() }
 
 // LogScheduled is logScheduled.
 var LogScheduled = logScheduled

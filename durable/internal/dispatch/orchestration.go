@@ -182,7 +182,7 @@ func (s *session) episode(past []history.Event, messages []provider.TaskMessage,
 			s.steps.resume()
 		}
 		s.steps.beginRecorded(s.holds)
-		s.steps.add(s.x.newSteps, s.traced)
+		s.steps.add(s.x, s.traced)
 	}
 	return cp
 }
@@ -193,11 +193,14 @@ func (s *session) prepareSteps(cp *provider.Checkpoint) {
 		s.steps.end(errExecutionOver)
 		s.steps = nil
 	}
-	if len(s.x.newSteps) > 0 && s.steps == nil {
+	if len(s.x.newSteps)+len(s.x.sleeping) > 0 && s.steps == nil {
 		s.steps = newSteps(s.d, s.live.work, cp.Instance, s.ids, s.mayStart)
 	}
-	if s.steps != nil && s.isSuspended() {
-		s.steps.pause()
+	if s.steps != nil {
+		s.x.newSteps = append(s.steps.sleep(s.x.sleeping, &s.x.intake), s.x.newSteps...)
+		if s.isSuspended() {
+			s.steps.pause()
+		}
 	}
 	cp.StepsRunning = s.expectsResults()
 }
@@ -207,12 +210,13 @@ func (s *session) isSuspended() bool { return s.x.live == nil || s.x.live.IsSusp
 
 // expectsResults reports whether the current execution has decided steps whose results are not recorded.
 // The session has to wait for them, or another one has to run the steps again. While the instance is
-// suspended, only steps that run or have ended count: the resumption delivers the instance again.
+// suspended, only steps that run or have ended count: the resumption delivers the instance again. A
+// sleeping poll has a message of its own.
 func (s *session) expectsResults() bool {
 	if s.steps == nil || s.x.ended || s.x.live == nil || !s.x.live.HasOpenSteps() {
 		return false
 	}
-	return !s.x.live.IsSuspended() || s.steps.areRunning()
+	return s.x.live.OpenSteps() > len(s.steps.sleeping) && (!s.x.live.IsSuspended() || s.steps.areRunning())
 }
 
 // mayStart reports whether a step of the session may start.
@@ -342,11 +346,11 @@ func (s *session) awaitNews() (messages []provider.TaskMessage, results []histor
 // orchestrations meanwhile, and is not among the idle sessions. If it must end, awaitSteps waits until no
 // step runs, and returns the instance to the hub.
 func (s *session) awaitSteps() (messages []provider.TaskMessage, results []history.Event) {
-	waits := false // it counts as a waiting session
+	var counted chan struct{} // the place of a waiting session; nil if it has none
 	stopWaiting := func() {
-		if waits {
-			<-s.d.waitingForSteps
-			waits = false
+		if counted != nil {
+			<-counted
+			counted = nil
 		}
 	}
 	defer stopWaiting()
@@ -366,15 +370,17 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 		case state.running > 0 && s.live.io.Err() == nil && !late:
 			stopWaiting()
 			s.releaseSlot()
-		case leaves, state.left, state.aside != nil, s.live.io.Err() != nil:
+		case s.mayRest(state, leaves) && s.rest():
 			cancel()
+			return nil, nil
+		case leaves, state.left, state.aside != nil, s.live.io.Err() != nil, s.isSuspended():
+			cancel() // the wake-up ends with the next delivery of a suspended instance
 			s.giveBack(state.aside)
 			return nil, nil
-		case !waits:
-			if waits = s.waitForSlot(); !waits {
-				cancel()
-				return nil, nil
-			}
+		case !s.tryWait(state, &counted):
+			cancel()
+			s.giveWay(state)
+			return nil, nil
 		}
 		if leaves || state.left {
 			leaves, late = true, s.awaitReturn(ctx)
@@ -391,17 +397,58 @@ func (s *session) awaitSteps() (messages []provider.TaskMessage, results []histo
 	}
 }
 
-// waitForSlot counts the session as waiting, because none of its steps has a slot, and releases its
-// slot for orchestrations. If too many sessions wait, it returns the instance to the hub, and returns false.
-func (s *session) waitForSlot() bool {
-	select {
-	case s.d.waitingForSteps <- struct{}{}:
-		s.releaseSlot()
+// tryWait counts the session as waiting, for polls if all its steps are waiting polls, or else for a slot,
+// and releases its slot for orchestrations. It returns false if too many sessions wait.
+func (s *session) tryWait(state stepState, counted *chan struct{}) bool {
+	in, before := s.d.waitingForSteps, *counted
+	if !state.poll.IsZero() {
+		in = s.d.waitingForPolls
+	}
+	if in == before {
 		return true
+	}
+	select {
+	case in <- struct{}{}:
 	default:
-		s.abandon(&provider.RetryAtError{Cause: errNoSlot, At: s.d.config.Now().Add(waitingDelay)})
 		return false
 	}
+	if *counted = in; before != nil {
+		<-before
+	}
+	s.releaseSlot()
+	return true
+}
+
+// giveWay ends the session because too many sessions wait.
+func (s *session) giveWay(state stepState) {
+	if !s.mayRest(state, true) || !s.rest() {
+		s.abandon(&provider.RetryAtError{Cause: errNoSlot, At: s.d.config.Now().Add(waitingDelay)})
+	}
+}
+
+// mayRest reports whether the session can end until a poll is due. A poll that is due soon waits in
+// memory, unless the session must leave. A step that was interrupted needs the wake-up of running steps.
+func (s *session) mayRest(state stepState, leaves bool) bool {
+	return !state.poll.IsZero() && s.live.io.Err() == nil && s.x.live.OpenSteps() == state.waiting+len(s.steps.sleeping) &&
+		(leaves || !state.left && state.poll.Sub(s.d.config.Now()) > pollStay)
+}
+
+// rest makes all waiting polls sleep, and ends the session. The message that it stores replaces the
+// wake-up of running steps. It returns false if a poll has become due.
+func (s *session) rest() bool {
+	due, ids := s.steps.rest()
+	if len(ids) == 0 {
+		return false
+	}
+	e := s.deferred
+	if s.deferred = nil; e == nil {
+		e = &deferredCheckpoint{cp: &provider.Checkpoint{Instance: s.x.start.Instance}}
+	}
+	cp := *e.cp
+	cp.StepsRunning = false
+	cp.Messages = append(slices.Clip(cp.Messages), provider.WakePolls(s.x.start.Instance, due, ids))
+	s.commit(&cp, e, false)
+	return true
 }
 
 // nextBesideSteps waits for messages until ctx ends. It stores a deferred checkpoint that has waited
@@ -775,9 +822,10 @@ func (s *session) notify(cp *provider.Checkpoint, isFirst bool) {
 }
 
 // logResumed logs that this process continues an instance of another process, which died,
-// stopped or lost its partition. It logs the history's length and the number of open actions.
+// stopped or lost its partition. It logs the history's length and the number of open actions. A poll that
+// becomes due is no resumption: no event records its calls.
 func (s *session) logResumed(past []history.Event) {
-	if len(past) == 0 {
+	if len(past) == 0 || !slices.ContainsFunc(s.item.Messages, func(m provider.TaskMessage) bool { _, polls := m.WokenPolls(); return polls == nil }) {
 		return
 	}
 	left := past[len(past)-1].Head().Timestamp

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -20,8 +21,35 @@ type intake struct {
 	dropped []droppedMessage
 	// refused are the dropped starts that fail in their parents.
 	refused []refusedStart
-	// wakes is set if a message wakes the instance to run its unrecorded steps.
+	// wakes is set if a message wakes the instance to run its unrecorded steps and polls.
 	wakes bool
+	// polls has the polls that messages of [provider.WakePolls] wake, with the due times of these
+	// messages, by task ID.
+	polls map[int]time.Time
+}
+
+// wakePolls records a message of [provider.WakePolls]. Of two messages for one poll the first counts.
+func (in *intake) wakePolls(due time.Time, ids []int) {
+	if in.polls == nil {
+		in.polls = make(map[int]time.Time)
+	}
+	for _, id := range ids {
+		if at, ok := in.polls[id]; !ok || due.Before(at) {
+			in.polls[id] = due
+		}
+	}
+}
+
+// wakesPoll reports whether the delivery wakes a poll that waits without a session.
+func (in *intake) wakesPoll(step *replay.RunStep) bool {
+	_, ok := in.polls[step.ID]
+	return ok || in.wakes
+}
+
+// isDue reports whether a poll that the execution decided earlier is to run now.
+func (in *intake) isDue(step *replay.RunStep, now time.Time) bool {
+	_, last, _ := step.PollAt(now)
+	return in.wakes || !last.Before(in.polls[step.ID])
 }
 
 type droppedMessage struct {
@@ -85,6 +113,14 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 		case m.WakesSteps():
 			in.wakes = true
 			continue
+		}
+		if due, ids := m.WokenPolls(); ids != nil {
+			in.wakePolls(due, ids)
+			continue
+		}
+		switch m.Event.(type) {
+		case *history.ExecutionResumed, *history.GenericEvent: // no wake-up is stored, or a rewind has removed it
+			in.wakes = true
 		}
 		in.events = append(in.events, m.Event)
 	}

@@ -45,3 +45,21 @@ func TestResume_OfAnInstanceOfAnotherProcessIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// The calls of a poll leave no events, and each of them wakes the instance.
+func TestResume_OfASleepingPollIsNotLogged(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var l pollLog
+		first, fns := b.Hub.Worker, polling(&l, 5, time.Hour)
+		b.workOn(first, fns)
+		b.start("i", "O", nil)
+		time.Sleep(90 * time.Minute)
+		first.Kill()
+		b.workOn(b.NewWorker(), fns)
+		b.wantOutput("i", history.Completed, "done")
+		l.want(t, "1@0s 2@1h0m0s 3@2h0m0s 4@3h0m0s 5@4h0m0s")
+		if log := b.log.String(); strings.Contains(log, "resuming instance") {
+			t.Errorf("the log has a resumption:\n%s", log)
+		}
+	})
+}

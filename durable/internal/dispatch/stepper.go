@@ -135,13 +135,17 @@ func RunActivity(ctx context.Context, fn func(context.Context, *string) (*string
 }
 
 // RunStep runs a step on the caller's goroutine and returns the events that record its result, with
-// the time of the step's end. They include the start of a step that runs at most once. F replaces the step's function unless it is nil.
+// the time of the step's end. They include the start of a step that runs at most once. F replaces the
+// step's function unless it is nil. If the step is a poll that is not done, RunStep returns nil.
 func RunStep(ctx context.Context, step *replay.RunStep, f StepFunc, instance history.OrchestrationInstance, now func() time.Time) []history.Event {
 	if f == nil {
 		f = step.Func.(StepFunc)
 	}
-	r := invokeStep(withStepInfo(ctx, step, instance), f)
-	s := startedStep{step, scheduledStep(step)}
+	s := startedStep{RunStep: step, scheduled: scheduledStep(step)}
+	r, again := invokeStep(s.withInfo(ctx, instance, now()), f)
+	if again {
+		return nil
+	}
 	record := stepResult{s, r, now()}.record()
 	if step.AtMostOnce {
 		record = append(s.recordStart(now()), record...)

@@ -19,7 +19,11 @@ import (
 )
 
 // A StepFunc is the type of [replay.RunStep]'s Func. It returns the result as JSON text. It may panic.
+// The function of a poll returns [ErrPollAgain] until it is done.
 type StepFunc func(context.Context) (*string, error)
+
+// ErrPollAgain means that a poll is not done: its function must be called again.
+var ErrPollAgain = errors.New("the poll is not done")
 
 // The causes that end the context of a step early.
 var (
@@ -44,13 +48,15 @@ const (
 	// number of sessions while the lock of the instance is in doubt.
 	giveBackDelay = 100 * time.Millisecond
 	// maxWaitingSessions limits the sessions whose steps all wait for a slot. Beyond it, a session gives
-	// its instance back for waitingDelay.
+	// its instance back for waitingDelay. It also limits the sessions that wait for polls in memory.
 	maxWaitingSessions = 1000
 	waitingDelay       = 10 * time.Second
 	// maxStepResults and maxStepResultSize limit the number and the bytes of results that one episode
 	// records. A single result may be larger.
 	maxStepResults    = 1000
 	maxStepResultSize = 8 << 20
+	// pollStay is the longest wait for a poll in memory.
+	pollStay = 10 * time.Second
 	// unlimited is a wait without a limit.
 	unlimited = 365 * 24 * time.Hour
 )
@@ -62,6 +68,13 @@ const (
 // A step that runs at most once is ready when it leaves the queue with a slot. The session's next
 // episode records its start, and then the step runs.
 //
+// A poll returns to the queue until it is done:
+//
+//	running → waiting → queue
+//	sleeping → queue
+//
+// A sleeping poll waits for a message of [provider.WakePolls].
+//
 // A step occupies a slot for activities while its function runs. Before the function starts, steps
 // checks that the session still has its instance. If not, no further step starts; unrecorded steps
 // run again when the instance is delivered again.
@@ -72,7 +85,8 @@ type steps struct {
 	mayStart func() bool     // the session has its instance
 	ctx      context.Context // of the functions
 	cancel   context.CancelCauseFunc
-	starting sync.WaitGroup // goroutines of startNext
+	starting sync.WaitGroup    // goroutines of startNext
+	sleeping []*replay.RunStep // polls; belongs to the goroutine of the session
 
 	mu      sync.Mutex // protects the following
 	queue   []startedStep
@@ -80,6 +94,7 @@ type steps struct {
 	begins  []startedStep // they have slots, and the session's current episode records their starts
 	running int
 	ended   []stepResult
+	waiting map[*replay.RunStep]*waitingPoll
 	paused  bool                  // none starts, because the instance is suspended
 	left    bool                  // none starts, because the session leaves its instance
 	aside   *unknownFunctionError // why a step does not start although the session has its instance
@@ -87,10 +102,36 @@ type steps struct {
 	changed func()                // called after a change; may be nil
 }
 
+// A waitingPoll is a poll whose next call is not due.
+type waitingPoll struct {
+	startedStep
+	timer *time.Timer
+}
+
 // A startedStep is a step with the event that records it.
 type startedStep struct {
 	*replay.RunStep
 	scheduled *history.TaskScheduled
+	due       time.Time // of the next call of a poll that has waited; otherwise zero
+}
+
+// pollAt is [replay.RunStep.PollAt]. If a call has become due, and the clock shows an earlier time since, that call
+// counts as due.
+func (s startedStep) pollAt(now time.Time) (n int, last, next time.Time) {
+	if s.due.After(now) {
+		now = s.due
+	}
+	return s.PollAt(now)
+}
+
+// withInfo returns the context of a step that runs at the given time. The number of its first attempt
+// identifies it.
+func (s startedStep) withInfo(ctx context.Context, instance history.OrchestrationInstance, now time.Time) context.Context {
+	info := ActivityInfo{Instance: instance, Name: s.Name, TaskID: s.First, Attempt: s.Attempt, Version: s.Version}
+	if s.Poll != nil {
+		info.Poll, _, _ = s.pollAt(now)
+	}
+	return context.WithValue(ctx, activityInfoKey{}, info)
 }
 
 // recordStart returns the events that record the start of a step that runs at most once.
@@ -101,6 +142,16 @@ func (s startedStep) recordStart(at time.Time) []history.Event {
 // work returns the key of the step's crash count.
 func (s startedStep) work(i history.OrchestrationInstance) string {
 	return crashes.WorkName("step", s.Name, i.ExecutionID, s.ID, i.InstanceID)
+}
+
+// waitsSince returns the time from which the step waits for a slot: for a poll, the time of its last call that
+// is due.
+func (s startedStep) waitsSince(now time.Time) time.Time {
+	if s.Poll == nil {
+		return s.DecidedAt
+	}
+	_, last, _ := s.pollAt(now)
+	return last
 }
 
 type stepResult struct {
@@ -119,22 +170,93 @@ func (r stepResult) record() []history.Event {
 }
 
 func newSteps(d *Dispatcher, work context.Context, instance history.OrchestrationInstance, log *slog.Logger, mayStart func() bool) *steps {
-	s := &steps{d: d, instance: instance, log: log, mayStart: mayStart}
+	s := &steps{d: d, instance: instance, log: log, mayStart: mayStart, waiting: make(map[*replay.RunStep]*waitingPoll)}
 	s.ctx, s.cancel = context.WithCancelCause(work)
 	d.stepLoad.add(s)
 	return s
 }
 
-// add adds decided steps, which start as soon as slots are free.
-func (s *steps) add(decided []*replay.RunStep, traced *tracing.Instance) {
+// add adds the steps of an episode, which start as soon as slots are free. A poll that is not due
+// waits.
+func (s *steps) add(x *execution, traced *tracing.Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, step := range decided {
-		scheduled := scheduledStep(step)
-		traced.StampStep(scheduled)
-		s.queue = append(s.queue, startedStep{step, scheduled})
+	now := s.d.config.Now()
+	for _, step := range x.newSteps {
+		started := startedStep{RunStep: step, scheduled: scheduledStep(step)}
+		traced.StampStep(started.scheduled)
+		if step.Poll != nil && !x.intake.isDue(step, now) {
+			s.await(started, now)
+			continue
+		}
+		s.queue = append(s.queue, started)
 	}
 	s.start()
+}
+
+// await waits for the next call of a poll. s.mu is locked.
+func (s *steps) await(step startedStep, now time.Time) {
+	_, _, step.due = step.pollAt(now)
+	s.waiting[step.RunStep] = &waitingPoll{step, time.AfterFunc(step.due.Sub(now), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.waiting[step.RunStep] == nil {
+			return
+		}
+		delete(s.waiting, step.RunStep)
+		s.queue = append(s.queue, step)
+		s.start()
+		s.notify()
+	})}
+}
+
+// rest makes the waiting polls sleep. It returns the due time of the first, and their task IDs. It does
+// nothing and returns no IDs if a poll has become due, or if another step is in progress.
+func (s *steps) rest() (due time.Time, ids []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.onlyWaits() {
+		return time.Time{}, nil
+	}
+	return s.nextPoll(), s.stopPolls()
+}
+
+// onlyWaits reports whether all steps of the session are polls that wait. s.mu is locked.
+func (s *steps) onlyWaits() bool {
+	return s.running+len(s.queue)+len(s.ready)+len(s.begins)+len(s.ended) == 0
+}
+
+// stopPolls forgets the waiting polls and returns their task IDs. s.mu is locked.
+func (s *steps) stopPolls() (ids []int) {
+	for step, w := range s.waiting {
+		w.timer.Stop()
+		ids = append(ids, step.ID)
+	}
+	clear(s.waiting)
+	slices.Sort(ids)
+	return ids
+}
+
+// nextPoll returns the time of the first call that is due next, or zero if no poll waits. s.mu is
+// locked.
+func (s *steps) nextPoll() (due time.Time) {
+	for _, w := range s.waiting {
+		if due.IsZero() || w.due.Before(due) {
+			due = w.due
+		}
+	}
+	return due
+}
+
+// sleep adds sleeping polls. It removes and returns those that a delivery wakes.
+func (s *steps) sleep(polls []*replay.RunStep, in *intake) (woken []*replay.RunStep) {
+	for _, step := range s.sleeping {
+		if in.wakesPoll(step) {
+			woken = append(woken, step)
+		}
+	}
+	s.sleeping = append(slices.DeleteFunc(s.sleeping, in.wakesPoll), polls...)
+	return woken
 }
 
 // pause starts no further step, because the instance is suspended. Running steps continue, and so do
@@ -270,12 +392,14 @@ func (s *steps) notify() {
 func (s *steps) run(step startedStep, it *item) {
 	d := s.d
 	log := s.log.With("name", step.Name, "taskEventId", step.ID)
-	r := taskResult{failure: replay.FailureOf(errStepGoexit)}
+	r, again := taskResult{failure: replay.FailureOf(errStepGoexit)}, false
 	end := d.config.Meter.Begin(metering.Activity, d.config.Now)
 	defer func() {
-		interrupted := r.failure != nil && s.ctx.Err() != nil
+		interrupted := (r.failure != nil || again) && s.ctx.Err() != nil
 		outcome := metering.Completed
 		switch {
+		case interrupted && again:
+			outcome = metering.Abandoned
 		case interrupted:
 			outcome = metering.Abandoned
 			log.LogAttrs(s.ctx, slog.LevelInfo, "step was interrupted", append(failureAttrs(r.failure), slog.String("reason", context.Cause(s.ctx).Error()))...)
@@ -287,18 +411,21 @@ func (s *steps) run(step startedStep, it *item) {
 		d.activities.release()
 		s.mu.Lock()
 		s.running--
-		if interrupted {
+		switch {
+		case interrupted, again && s.ctx.Err() != nil: // also if it has ended since
 			s.stop()
-		} else {
+		case again:
+			s.await(step, d.config.Now())
+		default:
 			s.ended = append(s.ended, stepResult{step, r, d.config.Now()})
 		}
 		s.notify()
 		s.mu.Unlock()
 		d.resetCrashes(it.work)
 	}()
-	ctx := withStepInfo(s.ctx, step.RunStep, s.instance)
+	ctx := step.withInfo(s.ctx, s.instance, d.config.Now())
 	ctx, traced := d.config.Tracer.RunActivity(ctx, step.scheduled, s.instance)
-	r = invokeStep(ctx, step.Func.(StepFunc))
+	r, again = invokeStep(ctx, step.Func.(StepFunc))
 	traced(r.failure)
 }
 
@@ -325,11 +452,18 @@ func InStep() bool {
 // stepFrame is the name of invokeStep in a stack.
 const stepFrame = "github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch.invokeStep"
 
-// invokeStep calls the function of a step.
+// invokeStep calls the function of a step. It reports whether the step is a poll that is not done.
 //
 //go:noinline
-func invokeStep(ctx context.Context, f StepFunc) taskResult {
-	return invoke(ctx, func(ctx context.Context, _ *string) (*string, error) { return f(ctx) }, nil)
+func invokeStep(ctx context.Context, f StepFunc) (r taskResult, again bool) {
+	r = invoke(ctx, func(ctx context.Context, _ *string) (*string, error) {
+		output, err := f(ctx)
+		if again = errors.Is(err, ErrPollAgain); again {
+			return nil, nil
+		}
+		return output, err
+	}, nil)
+	return r, again
 }
 
 // take returns the events for the session's next episode: it records the steps that have ended and, with
@@ -370,6 +504,8 @@ type stepState struct {
 	records bool // the next episode has results or starts to record
 	left    bool
 	aside   *unknownFunctionError
+	waiting int       // polls that wait
+	poll    time.Time // time of the next poll if all steps are waiting polls; else zero
 }
 
 // look returns the state. It calls changed once, after the next change.
@@ -377,7 +513,11 @@ func (s *steps) look(changed func()) stepState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = changed
-	return stepState{s.running, len(s.ended)+len(s.ready) > 0, s.left, s.aside}
+	state := stepState{running: s.running, records: len(s.ended)+len(s.ready) > 0, left: s.left, aside: s.aside, waiting: len(s.waiting)}
+	if s.onlyWaits() {
+		state.poll = s.nextPoll()
+	}
+	return state
 }
 
 // load returns the load of one execution. Steps that are not to start do not count.
@@ -387,7 +527,7 @@ func (s *steps) load(now time.Time) provider.QueueLoad {
 	load := provider.QueueLoad{Length: s.running + len(s.ready) + len(s.begins)}
 	if s.canStart() {
 		load.Length += len(s.queue)
-		load.Latency = max(0, now.Sub(s.queue[0].DecidedAt))
+		load.Latency = max(0, now.Sub(s.queue[0].waitsSince(now)))
 	}
 	return load
 }
@@ -407,6 +547,7 @@ func (s *steps) end(cause error) {
 	s.d.stepLoad.remove(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stopPolls()
 	for range s.begins {
 		s.d.activities.release()
 	}

@@ -44,7 +44,8 @@ type Wait struct {
 	// Attempt is the number of the attempt, or of the attempt that follows the timer. Attempts
 	// is the maximum number of attempts. Both are zero for a first attempt.
 	Attempt, Attempts int
-	Where             []string // the source lines that wait, such as "order.go:103"; nil if none does or unknown
+	Poll              *replay.RunStep // the poll that waits for its next call; nil for other waits
+	Where             []string        // the source lines that wait, such as "order.go:103"; nil if none does or unknown
 }
 
 // Waits returns what the execution of a history waits for. With code, these are the waits of
@@ -97,6 +98,9 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 		w, scheduled := open[f.ID()]
 		if step := x.UnrecordedStep(f.ID()); step != nil {
 			w, scheduled = Wait{Kind: Step, Name: step.Name, Task: step.ID, Since: step.DecidedAt}, true
+			if step.Poll != nil {
+				w.Poll = step
+			}
 		}
 		if scheduled {
 			add(f, w)

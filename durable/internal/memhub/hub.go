@@ -92,7 +92,7 @@ func (h *Hub) instance(id string) *instance {
 // post enqueues m for its instance, visible at the given time or, if that is later, when m is
 // due.
 func (h *Hub) post(m provider.TaskMessage, at time.Time) {
-	if due, ok := provider.EntityDueTime(m); ok && due.After(at) {
+	if due, ok := provider.DelayedUntil(m); ok && due.After(at) {
 		at = due
 	}
 	if start, ok := m.Event.(*history.ExecutionStarted); ok && start.ScheduledStart.After(at) {

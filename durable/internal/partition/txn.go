@@ -235,7 +235,7 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 			return err
 		}
 	}
-	if due, ok := provider.EntityDueTime(m); ok && due.After(time.Now()) {
+	if due, ok := provider.DelayedUntil(m); ok && due.After(time.Now()) {
 		t.addTimer(record, m, due)
 		return nil
 	}

@@ -33,8 +33,16 @@ type RunStep struct {
 	First, Attempt int
 	// AtMostOnce records the start of the step before it runs.
 	AtMostOnce bool
+	// Poll, if not nil, makes the step a poll: its function is called until it is done.
+	Poll *PollSchedule
 	// Func is the step's function. Its type is defined by the package that runs steps.
 	Func any
+}
+
+// PollAt returns the number of the last call of the poll's function that is due at now, its time,
+// and the time of the next call. The step must be a poll.
+func (a *RunStep) PollAt(now time.Time) (n int, last, next time.Time) {
+	return a.Poll.at(a.DecidedAt, now)
 }
 
 // CreateTimer wakes the orchestrator at FireAt.

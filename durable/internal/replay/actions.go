@@ -154,10 +154,25 @@ func (s *actions) HasUnrecordedSteps() bool {
 // announces their results.
 func (s *actions) HasOpenSteps() bool { return len(s.started) > 0 || s.HasUnrecordedSteps() }
 
+// OpenSteps returns the number of these steps. The code must match the history.
+func (s *actions) OpenSteps() int {
+	n := len(s.started) + len(s.steps)
+	for _, a := range s.pending[s.head:] {
+		if _, isStep := a.(*RunStep); isStep {
+			n++
+		}
+	}
+	return n
+}
+
 // RunStep decides a step with the version of the instance, and ties f to its result. It sets
 // a.ID, a.Version, a.DecidedAt and, for a first attempt, a.First.
 func (s *actions) RunStep(f *Future, a *RunStep) {
-	s.x.check("Step")
+	if a.Poll != nil {
+		s.x.check("Poll")
+	} else {
+		s.x.check("Step")
+	}
 	s.x.checkLimit()
 	a.Version, a.DecidedAt = s.x.version(), s.x.now
 	s.add(a, &a.ID)

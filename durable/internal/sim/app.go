@@ -31,6 +31,8 @@ type App struct {
 
 	// Inline, if not zero, makes some tasks durable steps instead of activities; [AllInline] all of them.
 	Inline uint64
+	// Polls makes some of the durable steps polls.
+	Polls bool
 	// foreign makes all tasks activities, with the names of the steps.
 	foreign bool
 
@@ -268,6 +270,7 @@ const (
 	asActivity inlineKind = iota
 	asStep
 	asOnce // a step that runs at most once
+	asPoll
 )
 
 // AllInline is the value of [App.Inline] that makes all tasks durable steps.
@@ -281,7 +284,18 @@ func (a *App) inlineKind(key string) inlineKind {
 	case AllInline:
 		return asStep
 	}
-	return []inlineKind{asActivity, asStep, asStep, asOnce}[mix(a.Inline, key)%4]
+	kind := []inlineKind{asActivity, asStep, asStep, asOnce}[mix(a.Inline, key)%4]
+	if kind == asStep && a.Polls && mix(a.Inline, key+"?")%2 == 0 {
+		return asPoll
+	}
+	return kind
+}
+
+// poll returns the policy of a poll, and the number of the call that is done: calls in memory, and calls
+// between which the instance leaves memory.
+func (a *App) poll(key string) (durable.PollPolicy, int) {
+	r := mix(a.Inline, key+"!")
+	return durable.PollPolicy{Interval: []time.Duration{700 * time.Millisecond, 3 * time.Second, 15 * time.Second}[r%3], Coefficient: 1.5}, 1 + int(r/3%4)
 }
 
 // Registry returns the functions of the app. perform runs its activities and steps. Every entity operation

@@ -13,6 +13,7 @@
 //   - [NewCallerPlan]: callers give up during a call, and several clients start one ID at the same time. The
 //     simulation compares the results of the calls with the instances that ran.
 //   - [NewStreamPlan]: the events of one client must arrive in order, as far as the hub guarantees it.
+//   - [NewPollPlan]: some tasks are durable steps and polls.
 //   - [NewTakeoverPlan]: some tasks are durable steps, and some workers call activities in place of them, like
 //     workers of .NET or of an older version.
 //   - [NewMovedPlan]: the hub is copied to another provider while instances are running.

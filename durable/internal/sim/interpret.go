@@ -62,6 +62,7 @@ type Task struct {
 	Key   string
 	Fails bool
 	Big   string `json:",omitempty"`
+	Poll  int    `json:"-"` // number of the call of a poll
 }
 
 // big is the size in bytes of a payload that does not fit into a message.
@@ -181,6 +182,15 @@ func (x *execution) call(name durable.ActivityName[Task, string], t Task, kind i
 	}
 	if kind == asOnce {
 		opts = append(opts, durable.AtMostOnce)
+	}
+	if kind == asPoll {
+		policy, last := x.app.poll(t.Key)
+		return durable.Poll(x.ctx, string(name), policy, func(ctx context.Context, n int) (string, bool, error) {
+			call := t
+			call.Poll = n
+			result, err := x.app.perform(ctx, call, kind)
+			return result, n >= last, err
+		}, opts...)
 	}
 	return durable.Step(x.ctx, string(name), func(ctx context.Context) (string, error) { return x.app.perform(ctx, t, kind) }, opts...)
 }

@@ -22,6 +22,7 @@ func NewMovedPlan(seed uint64) *Plan {
 	}
 	if mix(seed, "steps")%2 == 0 {
 		p.App.Inline = mix(seed, "inline") | 1
+		p.App.Polls = seed%4 == 2
 	}
 	r := rand.New(rand.NewPCG(seed, 0xC0B1))
 	g := generator{r: r}

@@ -137,9 +137,18 @@ func NewStepPlan(seed uint64) *Plan {
 	return p
 }
 
-// NewTakeoverPlan is [NewStepPlan] with workers that call activities in place of steps.
+// NewPollPlan is [NewStepPlan] with polls in place of some durable steps.
+func NewPollPlan(seed uint64) *Plan {
+	p := NewStepPlan(seed)
+	p.App.Polls = true
+	return p
+}
+
+// NewTakeoverPlan is [NewStepPlan], or [NewPollPlan] for every second seed, with workers that call activities
+// in place of steps.
 func NewTakeoverPlan(seed uint64) *Plan {
 	p := NewStepPlan(seed)
+	p.App.Polls = seed%2 == 0
 	r := rand.New(rand.NewPCG(seed, 0x7A4E))
 	for range p.Workers {
 		p.Foreign = append(p.Foreign, r.IntN(2) == 0)

@@ -128,6 +128,7 @@ var simulations = []struct {
 	{"signalers", sim.NewSignalerPlan, allHubs},
 	{"insiders", sim.NewInsiderPlan, storedHubs},
 	{"steps", sim.NewStepPlan, allHubs},
+	{"polls", sim.NewPollPlan, allHubs},
 	{"takeovers", sim.NewTakeoverPlan, allHubs},
 	{"moved", sim.NewMovedPlan, []string{"moving"}},
 }

@@ -14,10 +14,12 @@ import (
 //  2. A step that runs at most once does so.
 //  3. All runs with one idempotency key belong to one task.
 //  4. No step begins after its instance has ended.
+//  5. The numbers of a poll's calls do not fall.
 type stepRuns struct {
 	begun map[string]place  // the last place that began, by path
 	once  map[string]int    // runs of steps that run at most once, by task
 	keys  map[string]string // tasks by idempotency key
+	polls map[string]int    // the last number, by idempotency key and attempt
 }
 
 // place is the place of a task in its program.
@@ -35,7 +37,7 @@ func placeOf(key string) (path string, at place) {
 // instance has ended, isLate whether its process was frozen.
 func (r *stepRuns) check(t Task, kind inlineKind, info durable.ActivityInfo, hasEnded, isLate bool) (faults []string) {
 	if r.begun == nil {
-		*r = stepRuns{map[string]place{}, map[string]int{}, map[string]string{}}
+		*r = stepRuns{map[string]place{}, map[string]int{}, map[string]string{}, map[string]int{}}
 	}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	path, at := placeOf(t.Key)
@@ -54,6 +56,11 @@ func (r *stepRuns) check(t Task, kind inlineKind, info durable.ActivityInfo, has
 		fault("steps %s and %s have the idempotency key %s", before, t.Key, key)
 	}
 	r.keys[key] = t.Key
+	attempt := fmt.Sprint(key, " ", info.Attempt)
+	if t.Poll < r.polls[attempt] && !isLate {
+		fault("call %d of poll %s follows call %d", t.Poll, t.Key, r.polls[attempt])
+	}
+	r.polls[attempt] = t.Poll
 	if kind == asOnce {
 		if r.once[key]++; r.once[key] > 1 {
 			fault("step %s runs %d times", t.Key, r.once[key])

@@ -92,7 +92,7 @@ func WithoutWrapper(t *testing.T, test func(t *testing.T)) { test(t) }
 func exercise(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
 	for _, a := range []area{
-		starting, racing, children, messages, order, exact, workItems, sessions, commits, steps, continuing, statuses, activities,
+		starting, racing, children, messages, order, exact, workItems, sessions, commits, steps, polls, continuing, statuses, activities,
 		timers, ordering, payloads, identifiers, queries, entities, endings, optional, checking, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {

@@ -210,6 +210,16 @@ func (e *episode) discard() {
 	e.release()
 }
 
+// rest commits a checkpoint without events that sends the wake-up of polls, and releases the lock.
+func (e *episode) rest(due time.Time, ids ...int) {
+	e.w.Helper()
+	cp := &provider.Checkpoint{Instance: e.item.Instance, Messages: []provider.TaskMessage{provider.WakePolls(e.item.Instance, due, ids)}}
+	ctx, cancel := e.w.patient()
+	defer cancel()
+	e.w.must("commit the wake-up of polls", e.item.Session.Commit(ctx, cp))
+	e.release()
+}
+
 // more waits for further messages with Session.Next.
 func (e *episode) more(idle time.Duration) []provider.TaskMessage {
 	e.w.Helper()

@@ -157,12 +157,36 @@ func (w *world) woken(id string) *episode {
 	}
 	for _, m := range item.Messages {
 		start, isStart := m.Event.(*history.ExecutionStarted)
-		if !m.WakesSteps() && (!isStart || start.Instance != item.Instance) {
+		if _, polls := m.WokenPolls(); !m.WakesSteps() && polls == nil && (!isStart || start.Instance != item.Instance) {
 			w.Errorf("%q was dispatched with more than a wake-up: %s", id, describe(item.Messages))
 		}
 	}
 	e.fresh = nil // the engine records no wake-up
 	return e
+}
+
+// polled returns the next work item, which must contain nothing but the wake-up of the given polls of an
+// instance, and not early. It discards other wake-ups.
+func (w *world) polled(id string, ids ...int) *episode {
+	w.Helper()
+	for {
+		e := w.next(id)
+		var woken []int
+		for _, m := range e.fresh {
+			due, some := m.WokenPolls()
+			if early := time.Until(due); early > 0 {
+				w.Errorf("the wake-up of polls %v is %v early", some, early)
+			}
+			woken = append(woken, some...)
+		}
+		e.fresh = nil                                  // the engine records no wake-up
+		if !w.isExact() && !slices.Equal(woken, ids) { // a wake-up of steps may be redelivered once
+			e.discard()
+			continue
+		}
+		w.equal("polls", fmt.Sprint(woken), fmt.Sprint(ids))
+		return e
+	}
 }
 
 // quiet fails the test if an instance is dispatched within hub.Quiet.

@@ -199,10 +199,13 @@ func (x *export) receive(ctx context.Context, q *store.Queue) error {
 
 // pending collects the work in flight from the received messages.
 func (x *export) pending() pending {
-	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}, signals: map[signal]bool{}}
+	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}, wakes: map[string]bool{}, signals: map[signal]bool{}}
 	for _, r := range x.order {
 		m := r.env.Message
 		key := action{m.Target.InstanceID, m.Target.ExecutionID, 0}
+		if to := x.instances[key.instance]; to != nil && to.wakes(m) {
+			p.wakes[key.instance] = true
+		}
 		switch ev := m.Event.(type) {
 		case *history.TaskScheduled:
 			key.id = ev.EventID

@@ -85,12 +85,13 @@ func (x *exported) execution() history.OrchestrationInstance {
 	return history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.ExecutionID}
 }
 
-// wakes reports whether m has no effect except that it wakes an instance with running steps. The
-// export writes such a message of its own: the instance may have none, and the target discards the
-// start of an execution that has started.
+// wakes reports whether m has no effect except that it wakes an instance with running steps or
+// waiting polls. The export writes such a message of its own: the instance may have none, or a hidden
+// one, and the target discards the start of an execution that has started.
 func (x *exported) wakes(m *provider.TaskMessage) bool {
 	start, isStart := m.Event.(*history.ExecutionStarted)
-	return m.WakesSteps() || isStart && x.isRunning() && start.Instance.ExecutionID == x.loaded.ExecutionID
+	_, polls := m.WokenPolls()
+	return m.WakesSteps() || polls != nil || isStart && x.isRunning() && start.Instance.ExecutionID == x.loaded.ExecutionID
 }
 
 // isAwaited reports whether a start message of the instance must exist.
@@ -129,6 +130,7 @@ type pending struct {
 	runs      map[action]bool // activities whose work item exists
 	completed map[action]bool // actions whose completion message exists
 	starts    map[string]bool // instances whose start message exists
+	wakes     map[string]bool // instances that a message wakes because of their steps or polls
 	signals   map[signal]bool // events whose message exists
 }
 
@@ -188,6 +190,9 @@ func (p pending) explained(instances map[string]*exported, now time.Time) int {
 			}
 		}
 		if x.isAwaited() && !p.starts[id] && !x.state.ScheduledAt.IsZero() {
+			explained++
+		}
+		if x.isRunning() && x.loaded.Known.HasOpenSteps() && !p.wakes[id] {
 			explained++
 		}
 		explained += len(p.hiddenSignals(x, now))

@@ -20,14 +20,17 @@ func durableCalls(ctx *durable.Context, id string) (string, error) {
 		helper(ctx)                                                                                  // want `durable.Context.Sleep, reached via helper, runs inside a step` `ctx is the Context of the orchestrator`
 		nested := durable.Step(ctx, "two", func(context.Context) (string, error) { return id, nil }) // want `^durable.Step runs inside another step, where durable calls are impossible; start both steps in the orchestrator$`
 		_ = nested
-		_ = ctx.Now()                          // want `^ctx is the Context of the orchestrator, which a step must not use; use the context.Context of the step, or read the value before the step$`
-		ctx.Logger().Info("x")                 // want `ctx is the Context of the orchestrator`
-		other := ctx                           // want `ctx is the Context of the orchestrator`
-		return string(other.InstanceID()), nil // want `other is the Context of the orchestrator`
+		durable.Poll(ctx, "three", durable.PollPolicy{}, poll) // want `durable.Poll runs inside another step`
+		_ = ctx.Now()                                          // want `^ctx is the Context of the orchestrator, which a step must not use; use the context.Context of the step, or read the value before the step$`
+		ctx.Logger().Info("x")                                 // want `ctx is the Context of the orchestrator`
+		other := ctx                                           // want `ctx is the Context of the orchestrator`
+		return string(other.InstanceID()), nil                 // want `other is the Context of the orchestrator`
 	}).Await()
 }
 
 func helper(ctx *durable.Context) { ctx.Sleep(1) }
+
+func poll(ctx context.Context, n int) (string, bool, error) { return "", true, nil }
 
 type order struct {
 	ctx *durable.Context
@@ -61,9 +64,9 @@ func named(ctx *durable.Context, id string) (string, error) {
 		inner := func(c context.Context) error { o.ctx.Sleep(1); return nil } // want `durable.Context.Sleep runs inside a step`
 		return "", errors.Join(err, inner(c))
 	})
-	return durable.Step(ctx, "sleep", func(c context.Context) (string, error) {
+	return durable.Poll(ctx, "poll", durable.PollPolicy{}, func(c context.Context, n int) (string, bool, error) {
 		ctx.Sleep(1) // want `durable.Context.Sleep runs inside a step`
-		return "", nil
+		return "", n > 3, nil
 	}).Await()
 }
 

@@ -80,7 +80,7 @@ func racesOfVariables(ctx *durable.Context, name string) (int, error) {
 		return task.Await()
 	}
 	name = "c" // not found: the first Await is on another path
-	last := durable.Step(ctx, "last", func(c context.Context) (int, error) { return len(name), nil })
+	poll := durable.Poll(ctx, "poll", durable.PollPolicy{}, func(c context.Context, n int) (int, bool, error) { return len(name), true, nil })
 	name = "d" // want `name is changed while`
-	return last.Await()
+	return poll.Await()
 }

@@ -63,9 +63,16 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable                   { re
 func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] { return nil }
 func Go[T any](ctx *Context, f func() (T, error)) *Task[T]                  { return nil }
 
-type StepOption interface{ applyStep() }
+type (
+	StepOption interface{ applyStep() }
+	PollPolicy struct{ Interval time.Duration }
+)
 
 func Step[T any](ctx *Context, name string, f func(context.Context) (T, error), opts ...StepOption) *Task[T] {
+	return nil
+}
+
+func Poll[T any](ctx *Context, name string, policy PollPolicy, f func(ctx context.Context, n int) (T, bool, error)) *Task[T] {
 	return nil
 }
 
