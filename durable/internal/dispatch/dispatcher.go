@@ -438,7 +438,7 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 
 // runEntity runs the work item of an entity after it has acquired a slot.
 func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item, free func()) {
-	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
+	s := &entitySession{session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}}
 	s.logFor(s.item.Instance, nil)
 	defer s.releasePayload()
 	defer s.release()
@@ -449,8 +449,8 @@ func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.Orchestr
 	s.hasSlot = true
 	defer s.releaseSlot()
 
-	s.begin()
-	defer s.end()
+	s.measure(metering.Entity)
+	defer func() { s.endMeasurement(entityName(s.item)) }()
 	handledAll := false
 	defer func() {
 		if handledAll {
@@ -463,7 +463,7 @@ func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.Orchestr
 		}
 		s.abandon(cause)
 	}()
-	s.runEntity()
+	s.run()
 	handledAll = true
 }
 
@@ -499,7 +499,10 @@ func (d *Dispatcher) isExact() bool {
 
 // runInstance runs an instance's episode, and further episodes during an extended session.
 func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
-	s := &session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size, hasSlot: true, isExact: d.isExact()}
+	s := &orchestrationSession{
+		session: session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size, hasSlot: true},
+		isExact: d.isExact(),
+	}
 	s.logFor(s.item.Instance, startOfItem(s.item))
 	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdNonDeterministic: d.config.HoldNonDeterministic}
 	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailVersionMismatch}
@@ -509,7 +512,7 @@ func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.Orches
 
 	// A failure of one instance ends here. The deferred calls also handle panics of this
 	// package.
-	s.begin()
+	s.measure(metering.Orchestration)
 	defer s.releaseSlot()
 	defer s.end()
 	handledAll := false
@@ -520,7 +523,7 @@ func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.Orches
 			return
 		}
 		broken := &panicError{recover(), debug.Stack()}
-		s.logBroken(broken)
+		logBroken(s.log, broken)
 		s.abandon(broken)
 	}()
 	defer s.close()

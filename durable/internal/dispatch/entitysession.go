@@ -1,7 +1,9 @@
 package dispatch
 
 import (
+	"errors"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -21,4 +23,91 @@ const maxWaitingEntities = 1000
 func entityName(w *provider.OrchestrationWorkItem) string {
 	id, _ := entity.ParseID(w.Instance.InstanceID)
 	return id.Name
+}
+
+// An entitySession runs the batches of one entity.
+type entitySession struct{ session }
+
+// run runs batches until the entity has no more messages, or an error occurs.
+func (s *entitySession) run() {
+	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
+	if err == nil && s.d.config.Crashes.IsSetAside(s.work) {
+		err = &unknownFunctionError{kind: "entity", name: entityName(s.item), crashed: true}
+	}
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
+		if held := s.d.holdEntity(s.item, unknown); held != nil {
+			s.log.Log(s.live.io, s.d.recordBlocked(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.reason())
+			s.abandon(held)
+			return
+		}
+		s.log.Warn("operations of an entity fail: this worker does not know its function")
+		code = unknown.failAll
+	} else if err != nil {
+		// No worker can run it.
+		s.log.Error("discarded messages to an invalid entity ID", "error", err, "messages", len(s.item.Messages))
+		if err := s.item.Session.Commit(s.live.io, &provider.Checkpoint{Instance: s.item.Instance}); err != nil {
+			s.abandon(s.commitFailed(err))
+		}
+		return
+	}
+	e := &entityRun{
+		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settingsOn(s.d.provider),
+		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, ids: s.ids, watchdog: s.d.watchdog, label: s.label, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
+		stopping: func() bool { return s.live.fetch.Err() != nil },
+	}
+	past, messages := s.item.History, s.item.Messages
+	for {
+		cp, err := e.runMessages(s.live.work, s.live.io, past, messages)
+		if err != nil {
+			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "error", err)
+			s.abandon(err)
+			return
+		}
+		if err := s.item.Session.Commit(s.live.io, cp); err != nil {
+			s.abandon(s.commitFailed(err))
+			return
+		}
+		s.d.committing.succeeded()
+		s.d.config.Blocked.remove(cp.Instance.InstanceID, "entity")
+		s.d.resetCrashes(s.work)
+		e.traced.Committed()
+		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
+			s.d.settled.add(cp.Instance)
+		}
+		e.logCommitted(entityName(s.item), cp)
+		if !s.d.config.ExtendedSessions {
+			return
+		}
+		if past, messages = nil, s.nextMessages(e.size()); len(messages) == 0 {
+			return
+		}
+	}
+}
+
+// nextMessages waits for the entity's next messages without a slot. It returns nil if the
+// session must end.
+func (s *entitySession) nextMessages(size int) []provider.TaskMessage {
+	s.releaseSlot()
+	s.endMeasurement(entityName(s.item))
+	messages, err := s.next(&s.d.idleEntities, size)
+	if err != nil {
+		s.abandon(err)
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	if !acquire(s.live.fetch, s.d.entities) {
+		return nil // release makes the provider deliver the messages again
+	}
+	s.hasSlot = true
+	s.measure(metering.Entity)
+	return messages
+}
+
+// releaseSlot releases the slot, if the session has one.
+func (s *entitySession) releaseSlot() {
+	if s.hasSlot {
+		<-s.d.entities
+		s.hasSlot = false
+	}
 }

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,4 +102,114 @@ func reasonAttr(reason *string) slog.Attr {
 		return slog.Attr{}
 	}
 	return slog.String("reason", *reason)
+}
+
+// logTaken logs the messages of a committed episode under the event names of .NET
+// (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not use the history, so a
+// replay logs nothing twice, and messages of a generation that continued as new are included.
+// Dropped is a subset of messages, in the same order.
+func logTaken(log *slog.Logger, messages []provider.TaskMessage, dropped []droppedMessage) {
+	ctx := context.Background()
+	if !log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	for _, m := range messages {
+		if len(dropped) > 0 && dropped[0].message.Event == m.Event {
+			dropped = dropped[1:]
+			continue
+		}
+		switch e := m.Event.(type) {
+		case *history.TimerFired:
+			log.LogAttrs(ctx, slog.LevelInfo, "timer fired", slog.String("event", "TimerExpired"),
+				slog.Int("taskEventId", e.TimerID), fireAt(e.FireAt))
+		case *history.EventRaised:
+			if isAnswer(e) {
+				log.LogAttrs(ctx, slog.LevelDebug, "entity response received", slog.String("event", "EntityResponseReceived"),
+					slog.String("requestId", e.Name))
+				continue
+			}
+			log.LogAttrs(ctx, slog.LevelInfo, "event received", slog.String("event", "ExternalEventRaised"), slog.String("eventName", e.Name))
+		case *history.ExecutionSuspended:
+			log.LogAttrs(ctx, slog.LevelInfo, "orchestration suspended", slog.String("event", "SuspendingOrchestration"), reasonAttr(e.Reason))
+		case *history.ExecutionResumed:
+			log.LogAttrs(ctx, slog.LevelInfo, "orchestration resumed", slog.String("event", "ResumingOrchestration"), reasonAttr(e.Reason))
+		}
+	}
+}
+
+// logBroken logs the error of a turn.
+func logBroken(log *slog.Logger, err error) {
+	var broken *panicError
+	var it *stall
+	switch {
+	case errors.As(err, &broken) && broken.value == nil:
+		log.Error(broken.Error())
+	case errors.As(err, &broken):
+		log.Error("panic while handling the instance", "panic", broken.value, "stack", string(broken.stack))
+	case errors.As(err, &it):
+		log := log.With("running", it.running.Round(time.Millisecond))
+		if it.isNewStack {
+			log = log.With("stack", it.stack)
+		}
+		switch {
+		case it.foreign != nil:
+			log.Error("orchestrator was abandoned: it waits for a goroutine that made a durable call", "error", it.foreign)
+		case it.isStopping:
+			log.Warn("orchestrator was abandoned: it does not yield and the worker is stopping")
+		default:
+			log.Error("orchestrator was abandoned: it does not yield; it must wait for durable tasks only")
+		}
+	}
+}
+
+// logResumed logs that this process continues an instance of another process, which died,
+// stopped or lost its partition. It logs the history's length and the number of open actions. A poll that
+// becomes due is no resumption: no event records its calls.
+func logResumed(log *slog.Logger, item *provider.OrchestrationWorkItem) {
+	past := item.History
+	if len(past) == 0 || !slices.ContainsFunc(item.Messages, func(m provider.TaskMessage) bool { _, polls := m.WokenPolls(); return polls == nil }) {
+		return
+	}
+	left := past[len(past)-1].Head().Timestamp
+	if !left.Before(item.OwnedSince) {
+		return
+	}
+	log.Info("resuming instance that another process was running",
+		"events", len(past), "waitsFor", openActions(past), "leftAt", left.UTC().Format(time.RFC3339Nano))
+}
+
+// logCheckpoint logs the checkpoint of an episode, and the end of the execution if it has ended. It reports
+// whether the execution has failed.
+func logCheckpoint(log *slog.Logger, cp *provider.Checkpoint, ended bool) (failed bool) {
+	if !ended {
+		log.LogAttrs(context.Background(), slog.LevelDebug, "committed a checkpoint", slog.String("event", "FunctionAwaited"),
+			slog.Int("events", len(cp.NewEvents)), slog.Int("activities", len(cp.Activities)),
+			slog.Int("timers", len(cp.Timers)), slog.Int("messages", len(cp.Messages)), slog.Bool("continuedAsNew", cp.ContinuedAsNew))
+		return false
+	}
+	for _, e := range cp.NewEvents {
+		end, ok := e.(*history.ExecutionCompleted)
+		if !ok {
+			continue
+		}
+		level := slog.LevelInfo
+		if end.Status == history.Failed {
+			failed, level = true, slog.LevelError
+		}
+		attrs := []slog.Attr{slog.String("event", endEvent(end.Status)), slog.String("status", end.Status.String())}
+		log.LogAttrs(context.Background(), level, "orchestration ended", append(attrs, failureAttrs(end.Failure)...)...)
+	}
+	return failed
+}
+
+// failureAttrs returns the log attributes of a failure, or nil if f is nil.
+func failureAttrs(f *history.FailureDetails) []slog.Attr {
+	if f == nil {
+		return nil
+	}
+	attrs := []slog.Attr{slog.String("error", f.String())}
+	if f.StackTrace != nil {
+		attrs = append(attrs, slog.String("stack", *f.StackTrace))
+	}
+	return attrs
 }

@@ -59,12 +59,12 @@ func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, execu
 func EpisodeTime(arrived []history.Event, now time.Time) time.Time { return episodeTime(arrived, now) }
 
 // Turns runs code in turns like a session, to measure the cost.
-type Turns struct{ s *session }
+type Turns struct{ s *orchestrationSession }
 
 // NewTurns returns turns of an instance.
 func NewTurns() *Turns {
 	d := &Dispatcher{watchdog: newWatchdog(time.Hour, time.Hour)}
-	s := &session{d: d, live: lifetimes{work: context.Background()}, log: slog.New(slog.DiscardHandler)}
+	s := &orchestrationSession{session: session{d: d, live: lifetimes{work: context.Background()}, log: slog.New(slog.DiscardHandler)}}
 	s.x = &execution{start: &history.ExecutionStarted{}, progress: new(progress), limit: s.limit}
 	return &Turns{s}
 }

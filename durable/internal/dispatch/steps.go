@@ -5,25 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-// A StepFunc is the type of [replay.RunStep]'s Func. It returns the result as JSON text. It may panic.
-// The function of a poll returns [ErrPollAgain] until it is done.
-type StepFunc func(context.Context) (*string, error)
-
-// ErrPollAgain means that a poll is not done: its function must be called again.
-var ErrPollAgain = errors.New("the poll is not done")
 
 // The causes that end the context of a step early.
 var (
@@ -32,9 +23,6 @@ var (
 	errNoSlot        = errors.New("too many orchestrations wait for a slot for their steps")
 	errUncommitted   = errors.New("the results of the orchestration's last episode could not be stored")
 )
-
-// errStepGoexit is the failure of a step that called runtime.Goexit.
-var errStepGoexit = errors.New("the step ended its goroutine with runtime.Goexit instead of returning")
 
 const (
 	// deferLimit is the time after which a deferred checkpoint is written.
@@ -106,67 +94,6 @@ type steps struct {
 type waitingPoll struct {
 	startedStep
 	timer *time.Timer
-}
-
-// A startedStep is a step with the event that records it.
-type startedStep struct {
-	*replay.RunStep
-	scheduled *history.TaskScheduled
-	due       time.Time // of the next call of a poll that has waited; otherwise zero
-}
-
-// pollAt is [replay.RunStep.PollAt]. If a call has become due, and the clock shows an earlier time since, that call
-// counts as due.
-func (s startedStep) pollAt(now time.Time) (n int, last, next time.Time) {
-	if s.due.After(now) {
-		now = s.due
-	}
-	return s.PollAt(now)
-}
-
-// withInfo returns the context of a step that runs at the given time. The number of its first attempt
-// identifies it.
-func (s startedStep) withInfo(ctx context.Context, instance history.OrchestrationInstance, now time.Time) context.Context {
-	info := ActivityInfo{Instance: instance, Name: s.Name, TaskID: s.First, Attempt: s.Attempt, Version: s.Version}
-	if s.Poll != nil {
-		info.Poll, _, _ = s.pollAt(now)
-	}
-	return context.WithValue(ctx, activityInfoKey{}, info)
-}
-
-// recordStart returns the events that record the start of a step that runs at most once.
-func (s startedStep) recordStart(at time.Time) []history.Event {
-	return []history.Event{s.scheduled, history.NewStepStart(s.ID, at)}
-}
-
-// work returns the key of the step's crash count.
-func (s startedStep) work(i history.OrchestrationInstance) string {
-	return crashes.WorkName("step", s.Name, i.ExecutionID, s.ID, i.InstanceID)
-}
-
-// waitsSince returns the time from which the step waits for a slot: for a poll, the time of its last call that
-// is due.
-func (s startedStep) waitsSince(now time.Time) time.Time {
-	if s.Poll == nil {
-		return s.DecidedAt
-	}
-	_, last, _ := s.pollAt(now)
-	return last
-}
-
-type stepResult struct {
-	startedStep
-	taskResult
-	at time.Time
-}
-
-// record returns the events that record the result.
-func (r stepResult) record() []history.Event {
-	completion := r.event(r.ID, r.at)
-	if r.AtMostOnce { // its start is recorded
-		return []history.Event{completion}
-	}
-	return []history.Event{r.scheduled, completion}
 }
 
 func newSteps(d *Dispatcher, work context.Context, instance history.OrchestrationInstance, log *slog.Logger, mayStart func() bool) *steps {
@@ -429,43 +356,6 @@ func (s *steps) run(step startedStep, it *item) {
 	traced(r.failure)
 }
 
-// InStep reports whether the caller runs on the goroutine of a step.
-func InStep() bool {
-	for size := 256; ; size *= 2 {
-		pcs := make([]uintptr, size)
-		n := runtime.Callers(2, pcs)
-		for frames := runtime.CallersFrames(pcs[:n]); ; {
-			frame, more := frames.Next()
-			if frame.Function == stepFrame {
-				return true
-			}
-			if !more {
-				break
-			}
-		}
-		if n < size {
-			return false
-		}
-	}
-}
-
-// stepFrame is the name of invokeStep in a stack.
-const stepFrame = "github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch.invokeStep"
-
-// invokeStep calls the function of a step. It reports whether the step is a poll that is not done.
-//
-//go:noinline
-func invokeStep(ctx context.Context, f StepFunc) (r taskResult, again bool) {
-	r = invoke(ctx, func(ctx context.Context, _ *string) (*string, error) {
-		output, err := f(ctx)
-		if again = errors.Is(err, ErrPollAgain); again {
-			return nil, nil
-		}
-		return output, err
-	}, nil)
-	return r, again
-}
-
 // take returns the events for the session's next episode: it records the steps that have ended and, with
 // starts, the starts of those that are ready. Results beyond the limits of an episode stay.
 func (s *steps) take(starts bool) (records []history.Event) {
@@ -567,31 +457,4 @@ func (s *steps) awaitReturn(ctx context.Context) {
 		<-changed.Done()
 		notify()
 	}
-}
-
-// interruptedSteps returns the failures of the steps that had to run at most once and whose outcome
-// no event in past records.
-func interruptedSteps(past []history.Event, now time.Time) (failures []history.Event) {
-	for _, scheduled := range history.InterruptedSteps(past) {
-		f := &history.FailureDetails{
-			ErrorType: provider.OutcomeUnknownFailure, IsNonRetriable: true,
-			ErrorMessage: fmt.Sprintf("the process that ran step %s ended before it recorded the result; the outcome is unknown", scheduled.Name),
-		}
-		failures = append(failures, taskResult{failure: f}.event(scheduled.EventID, now))
-	}
-	return failures
-}
-
-// A deferredCheckpoint is the checkpoint of an episode whose steps start before it is stored. A
-// repetition of the episode would decide the same: it received the start of the execution or
-// nothing, and decided nothing but steps. The next checkpoint includes its events.
-type deferredCheckpoint struct {
-	cp        *provider.Checkpoint
-	execution history.OrchestrationInstance // before the episode; zero if it had not started
-
-	events   []history.Event
-	messages []provider.TaskMessage
-	dropped  []droppedMessage
-	isFirst  bool      // the episode is the first of its execution
-	until    time.Time // it is stored at this time if no other checkpoint has included it
 }
