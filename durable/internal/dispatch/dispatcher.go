@@ -14,7 +14,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
@@ -129,13 +128,6 @@ const (
 	abandonTime = 2 * time.Second
 )
 
-// lifetimes holds the contexts of a worker's run, in the order in which they end.
-type lifetimes struct {
-	fetch context.Context // ends when the worker stops
-	work  context.Context // for user code; ends ShutdownTimeout later
-	io    context.Context // for storage operations; ends ioGrace after work
-}
-
 // Run runs work items until ctx ends. It then fetches no more items, waits for the running
 // ones, and returns nil. If user code ignores the cancellation of its context, Run returns an
 // error that names it, and its goroutines continue.
@@ -171,35 +163,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		return errors.Join(failure, left)
 	}
 	return failure
-}
-
-// delayed returns a context that ends d after parent ends.
-func delayed(parent context.Context, d time.Duration) (ctx context.Context, release func()) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	var mu sync.Mutex
-	var timer *time.Timer
-	unhook := context.AfterFunc(parent, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() == nil {
-			timer = time.AfterFunc(d, func() { cancel(errStopping) })
-		}
-	})
-	return ctx, func() {
-		unhook()
-		cancel(errStopping)
-		mu.Lock()
-		defer mu.Unlock()
-		if timer != nil {
-			timer.Stop()
-		}
-	}
-}
-
-// abandonContext returns a context to abandon or release a work item after the other contexts
-// have ended.
-func (l lifetimes) abandonContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(l.io), abandonTime)
 }
 
 // handle runs f for one item on a goroutine of its own. A runtime.Goexit of f ends only this
@@ -412,61 +375,6 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 	}
 }
 
-// enterEntity acquires a slot for an entity. It returns false if the worker stops first. It
-// calls free to release the orchestration slot that the entity was fetched with.
-func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
-	defer func() { free() }()
-	if live.fetch.Err() != nil {
-		return false
-	}
-	select {
-	case d.entities <- struct{}{}:
-		return true
-	default:
-	}
-	select {
-	case d.entities <- struct{}{}:
-		return true
-	case d.waiting <- struct{}{}:
-		free()
-		free = func() { <-d.waiting }
-	case <-live.fetch.Done():
-		return false
-	}
-	return acquire(live.fetch, d.entities)
-}
-
-// runEntity runs the work item of an entity after it has acquired a slot.
-func (d *Dispatcher) runEntity(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item, free func()) {
-	s := &entitySession{session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}}
-	s.logFor(s.item.Instance, nil)
-	defer s.releasePayload()
-	defer s.release()
-	if !d.enterEntity(live, free) {
-		s.abandon(errStopping)
-		return
-	}
-	s.hasSlot = true
-	defer s.releaseSlot()
-
-	s.measure(metering.Entity)
-	defer func() { s.endMeasurement(entityName(s.item)) }()
-	handledAll := false
-	defer func() {
-		if handledAll {
-			return
-		}
-		cause := errors.New("the goroutine of the entity was ended by runtime.Goexit")
-		if v := recover(); v != nil {
-			cause = fmt.Errorf("panic while handling the entity: %v", v)
-			s.log.Error("panic while handling the entity", "panic", v, "stack", string(debug.Stack()))
-		}
-		s.abandon(cause)
-	}()
-	s.run()
-	handledAll = true
-}
-
 // fetchOrchestrations runs instances until the worker stops, at most MaxConcurrentOrchestrators
 // at a time.
 func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
@@ -483,11 +391,11 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 		w := next.item
 		if history.IsEntity(w.Instance.InstanceID) {
 			d.handle(&item{what: "entity " + w.Instance.InstanceID, work: crashes.WorkName("entity", entityName(w), "", 0, w.Instance.InstanceID)},
-				func(it *item) { d.runEntity(live, next, it, d.orchestrations.release) })
+				func(it *item) { newEntitySession(d, live, next, it).handle(d.orchestrations.release) })
 			continue
 		}
 		work := crashes.WorkName("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID)
-		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) { d.runInstance(live, next, it) })
+		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) { newOrchestrationSession(d, live, next, it).handle() })
 	}
 }
 
@@ -495,40 +403,6 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 func (d *Dispatcher) isExact() bool {
 	exact, ok := d.provider.(provider.ExactlyOnce)
 	return ok && exact.IsExactlyOnce()
-}
-
-// runInstance runs an instance's episode, and further episodes during an extended session.
-func (d *Dispatcher) runInstance(live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) {
-	s := &orchestrationSession{
-		session: session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size, hasSlot: true},
-		isExact: d.isExact(),
-	}
-	s.logFor(s.item.Instance, startOfItem(s.item))
-	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdNonDeterministic: d.config.HoldNonDeterministic}
-	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailVersionMismatch}
-	s.x.unknown = s.d.config.unknown()
-	s.x.crashed = func() bool { return d.config.Crashes.IsSetAside(it.work) }
-	s.x.stopping = func() bool { return live.fetch.Err() != nil }
-
-	// A failure of one instance ends here. The deferred calls also handle panics of this
-	// package.
-	s.measure(metering.Orchestration)
-	defer s.releaseSlot()
-	defer s.end()
-	handledAll := false
-	defer s.releasePayload()
-	defer s.release()
-	defer func() {
-		if handledAll {
-			return
-		}
-		broken := &panicError{recover(), debug.Stack()}
-		logBroken(s.log, broken)
-		s.abandon(broken)
-	}()
-	defer s.close()
-	s.run()
-	handledAll = true
 }
 
 // inUse counts resources. All counts are 0 while no work item is running.
@@ -543,30 +417,6 @@ func (d *Dispatcher) inUse() inuse.Counts {
 		"extended sessions":          d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
 		"payload bytes of instances": d.payloads.inUse(), "payload bytes of activities": d.inputs.inUse(),
 	}
-}
-
-// holdEntity returns the error that holds back the operations of an entity with an unknown
-// function, or nil if they fail. An entity without state has not started.
-func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFunctionError) error {
-	var started bool
-	if start := history.StartOf(w.History); start != nil {
-		state, err := entity.DecodeState(start.Input)
-		if err != nil {
-			return f
-		}
-		started = state.Text != nil
-	}
-	if f.crashed || len(w.Messages) == 0 {
-		return f
-	}
-	due, policy := w.Messages[0].Event.Head().Timestamp, d.config.unknown()
-	if delayed, ok := provider.EntityDueTime(w.Messages[0]); ok && delayed.After(due) {
-		due = delayed
-	}
-	if policy.fails(due, d.config.Now(), started) {
-		return nil
-	}
-	return policy.hold(f, due, started)
 }
 
 // recordBlocked records that an instance waits for a function. It returns the level of the log

@@ -2,6 +2,10 @@ package dispatch
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -28,6 +32,67 @@ func entityName(w *provider.OrchestrationWorkItem) string {
 // An entitySession runs the batches of one entity.
 type entitySession struct{ session }
 
+func newEntitySession(d *Dispatcher, live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) *entitySession {
+	s := &entitySession{newSession(d, live, next, it)}
+	s.logFor(s.item.Instance, nil)
+	return s
+}
+
+// handle runs the work item after it has acquired a slot. It calls free to release the orchestration slot
+// that the entity was fetched with.
+func (s *entitySession) handle(free func()) {
+	defer s.releasePayload()
+	defer s.release()
+	if !s.acquireSlot(free) {
+		s.abandon(errStopping)
+		return
+	}
+	s.hasSlot = true
+	defer s.releaseSlot()
+
+	s.measure(metering.Entity)
+	defer func() { s.endMeasurement(entityName(s.item)) }()
+	handledAll := false
+	defer func() {
+		if handledAll {
+			return
+		}
+		cause := errors.New("the goroutine of the entity was ended by runtime.Goexit")
+		if v := recover(); v != nil {
+			cause = fmt.Errorf("panic while handling the entity: %v", v)
+			s.log.Error("panic while handling the entity", "panic", v, "stack", string(debug.Stack()))
+		}
+		s.abandon(cause)
+	}()
+	s.run()
+	handledAll = true
+}
+
+// acquireSlot acquires a slot for the entity. It returns false if the worker stops first. It calls free to
+// release the orchestration slot that the entity was fetched with.
+func (s *entitySession) acquireSlot(free func()) bool {
+	d := s.d
+	defer func() { free() }()
+	if s.live.fetch.Err() != nil {
+		return false
+	}
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	case d.waiting <- struct{}{}:
+		free()
+		free = func() { <-d.waiting }
+	case <-s.live.fetch.Done():
+		return false
+	}
+	return acquire(s.live.fetch, d.entities)
+}
+
 // run runs batches until the entity has no more messages, or an error occurs.
 func (s *entitySession) run() {
 	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
@@ -35,7 +100,7 @@ func (s *entitySession) run() {
 		err = &unknownFunctionError{kind: "entity", name: entityName(s.item), crashed: true}
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
-		if held := s.d.holdEntity(s.item, unknown); held != nil {
+		if held := s.hold(unknown); held != nil {
 			s.log.Log(s.live.io, s.d.recordBlocked(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.reason())
 			s.abandon(held)
 			return
@@ -82,6 +147,31 @@ func (s *entitySession) run() {
 			return
 		}
 	}
+}
+
+// hold returns the error that holds back the operations of an entity with an unknown function, or nil if
+// they fail. An entity without state has not started.
+func (s *entitySession) hold(f *unknownFunctionError) error {
+	var started bool
+	if start := history.StartOf(s.item.History); start != nil {
+		state, err := entity.DecodeState(start.Input)
+		if err != nil {
+			return f
+		}
+		started = state.Text != nil
+	}
+	if f.crashed || len(s.item.Messages) == 0 {
+		return f
+	}
+	first := s.item.Messages[0]
+	due, policy := first.Event.Head().Timestamp, s.d.config.unknown()
+	if delayed, ok := provider.EntityDueTime(first); ok && delayed.After(due) {
+		due = delayed
+	}
+	if policy.fails(due, s.d.config.Now(), started) {
+		return nil
+	}
+	return policy.hold(f, due, started)
 }
 
 // nextMessages waits for the entity's next messages without a slot. It returns nil if the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -45,6 +46,40 @@ type orchestrationSession struct {
 	deferred *deferredCheckpoint // nil if all episodes are committed
 	isExact  bool                // see [provider.ExactlyOnce]
 	traced   *tracing.Instance
+}
+
+func newOrchestrationSession(d *Dispatcher, live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) *orchestrationSession {
+	s := &orchestrationSession{session: newSession(d, live, next, it), isExact: d.isExact()}
+	s.hasSlot = true
+	s.logFor(s.item.Instance, startOfItem(s.item))
+	s.x = &execution{now: d.config.Now, limit: s.limit, stalls: d.config.Stalls, storeInputs: d.config.StoreInputs, holdNonDeterministic: d.config.HoldNonDeterministic}
+	s.x.versions = versions{rejects: d.config.CheckVersion, fails: d.config.FailVersionMismatch}
+	s.x.unknown = d.config.unknown()
+	s.x.crashed = func() bool { return d.config.Crashes.IsSetAside(it.work) }
+	s.x.stopping = func() bool { return live.fetch.Err() != nil }
+	return s
+}
+
+// handle runs the instance's episode, and further episodes during an extended session. A failure of one
+// instance ends here. The deferred calls also handle panics of this package.
+func (s *orchestrationSession) handle() {
+	s.measure(metering.Orchestration)
+	defer s.releaseSlot()
+	defer s.end()
+	handledAll := false
+	defer s.releasePayload()
+	defer s.release()
+	defer func() {
+		if handledAll {
+			return
+		}
+		broken := &panicError{recover(), debug.Stack()}
+		logBroken(s.log, broken)
+		s.abandon(broken)
+	}()
+	defer s.close()
+	s.run()
+	handledAll = true
 }
 
 // name returns the name of the orchestrator, or "" if it is unknown.

@@ -28,6 +28,10 @@ type session struct {
 	metered func(name string, o metering.Outcome) // ends the current measurement; may be nil
 }
 
+func newSession(d *Dispatcher, live lifetimes, next *admitted[*provider.OrchestrationWorkItem], it *item) session {
+	return session{d: d, live: live, item: next.item, label: it.label, work: it.work, payload: next.size}
+}
+
 // logFor sets the logs for an execution with the given start. The start of an entity, or of an unknown
 // instance, is nil.
 func (s *session) logFor(i history.OrchestrationInstance, start *history.ExecutionStarted) {
