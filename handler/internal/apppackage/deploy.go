@@ -23,7 +23,7 @@ type Deployment struct {
 	Template      string   // a Bicep file
 	Zip           string   // the app's package
 	// Verify replays the app's running instances with this program. Environment variables give it the app's
-	// storage account.
+	// storage account, and the app's settings that replace values of host.json.
 	Verify func(ctx context.Context, env []string) error
 	// Az runs the Azure CLI and returns its output. Default: the program az.
 	Az func(ctx context.Context, args ...string) (string, error)
@@ -47,8 +47,7 @@ func (d *Deployment) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	current, err := d.Az(ctx, "functionapp", "config", "appsettings", "list", "--resource-group", d.ResourceGroup, "--name", d.Name,
-		"--query", "[?name=='WEBSITE_RUN_FROM_PACKAGE'].value", "--output", "tsv")
+	current, err := d.settings(ctx, "[?name=='WEBSITE_RUN_FROM_PACKAGE'].value")
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("deploy needs the Azure CLI: %w", err)
 	}
@@ -64,7 +63,11 @@ func (d *Deployment) Run(ctx context.Context) error {
 	}
 	if exists && d.Verify != nil {
 		d.say("Replaying the running instances of %s with the new program", d.Name)
-		if err := d.Verify(ctx, []string{"AzureWebJobsStorage__accountName=" + account, "WEBSITE_SITE_NAME=" + d.Name}); err != nil {
+		replaced, err := d.hostSettings(ctx)
+		if err != nil {
+			return err
+		}
+		if err := d.Verify(ctx, append(replaced, "AzureWebJobsStorage__accountName="+account, "WEBSITE_SITE_NAME="+d.Name)); err != nil {
 			return fmt.Errorf("the running instances do not fit the new program, so it was not deployed: %w", err)
 		}
 	}
@@ -113,6 +116,24 @@ func (d *Deployment) output(ctx context.Context, name string) (string, error) {
 		"--query", "properties.outputs."+name+".value", "--output", "tsv")
 }
 
+// settings returns the result of a query on the app's settings, one per line.
+func (d *Deployment) settings(ctx context.Context, query string) (string, error) {
+	return d.Az(ctx, "functionapp", "config", "appsettings", "list", "--resource-group", d.ResourceGroup, "--name", d.Name,
+		"--query", query, "--output", "tsv")
+}
+
+// hostSettings returns the app's settings that replace values of host.json, such as the type of its storage, in the
+// form of environment variables.
+func (d *Deployment) hostSettings(ctx context.Context) (env []string, err error) {
+	rows, err := d.settings(ctx, "[?starts_with(name, 'AzureFunctionsJobHost__')].[name, value]")
+	for row := range strings.SplitSeq(rows, "\n") {
+		if name, value, ok := strings.Cut(strings.TrimRight(row, "\r"), "\t"); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env, err
+}
+
 // syncTriggers tells the platform that the app's functions, and so its triggers, may have changed.
 func (d *Deployment) syncTriggers(ctx context.Context) error {
 	id, err := d.Az(ctx, "functionapp", "show", "--resource-group", d.ResourceGroup, "--name", d.Name, "--query", "id", "--output", "tsv")
@@ -147,5 +168,6 @@ func CheckDeployable(root string) error {
 			"when it moves the app: remove the setting, so that the hub is in the storage account of AzureWebJobsStorage, or run the app in one container with a disk",
 			filepath.Join(root, "host.json"))
 	}
-	return nil
+	_, err = executablePath(root)
+	return err
 }

@@ -13,9 +13,10 @@ import (
 
 // fakeAz answers calls of the Azure CLI and records them.
 type fakeAz struct {
-	calls   []string
-	current string // the URL of the package that the app runs from
-	fail    string // the prefix of the call that fails
+	calls    []string
+	current  string // the URL of the package that the app runs from
+	replaced string // rows of the settings that replace values of host.json
+	fail     string // the prefix of the call that fails
 }
 
 func (f *fakeAz) run(_ context.Context, args ...string) (string, error) {
@@ -24,6 +25,8 @@ func (f *fakeAz) run(_ context.Context, args ...string) (string, error) {
 	switch {
 	case f.fail != "" && strings.HasPrefix(call, f.fail):
 		return "", errors.New("refused")
+	case strings.Contains(call, "AzureFunctionsJobHost__"):
+		return f.replaced, nil
 	case strings.HasPrefix(call, "functionapp config"):
 		return f.current, nil
 	case strings.HasPrefix(call, "functionapp show"):
@@ -77,14 +80,18 @@ func TestDeployment_UploadsThePackageAndRunsTheAppFromIt(t *testing.T) {
 }
 
 func TestDeployment_KeepsThePackageIfInstancesDoNotFit(t *testing.T) {
-	az := &fakeAz{current: "https://stshop.blob.core.windows.net/packages/shop-old.zip"}
+	az := &fakeAz{
+		current:  "https://stshop.blob.core.windows.net/packages/shop-old.zip",
+		replaced: "AzureFunctionsJobHost__a__type\tpartitionLog\r\nAzureFunctionsJobHost__b\tx=y",
+	}
 	d, _ := newDeployment(t, az)
 	var env []string
 	d.Verify = func(_ context.Context, e []string) error { env = e; return errors.New("1 of 3 instances") }
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of 3 instances") {
 		t.Errorf("deployed: %v", err)
 	}
-	if strings.Join(env, " ") != "AzureWebJobsStorage__accountName=stshop WEBSITE_SITE_NAME=shop" {
+	const want = "AzureFunctionsJobHost__a__type=partitionLog AzureFunctionsJobHost__b=x=y AzureWebJobsStorage__accountName=stshop WEBSITE_SITE_NAME=shop"
+	if strings.Join(env, " ") != want {
 		t.Errorf("verified with %q", env)
 	}
 	all := strings.Join(az.calls, "\n")
