@@ -22,6 +22,7 @@ type appCommand struct {
 	does string
 	app  bool // the command needs the app, so [Tool] does not have it
 	run  func(app App, args []string, out io.Writer) error
+	more string // follows in the help of the command alone
 }
 
 // call runs the command, or prints its usage text or the version. It returns the exit code.
@@ -29,8 +30,9 @@ func (c appCommand) call(app App, args []string, out, errs io.Writer) (code int)
 	switch {
 	case c.run == nil: // it has codes of its own to exit with
 		return hubCommand(app, args, out, errs)
-	case len(args) > 0 && slices.Contains(helpWords, args[0]):
+	case len(args) > 0 && slices.Contains(helpWords, args[0]), slices.ContainsFunc(args, isHelpFlag):
 		c.usage(out)
+		_, _ = io.WriteString(out, c.more)
 		return exitOK
 	case len(args) > 0 && slices.Contains(versionWords, args[0]):
 		_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
@@ -49,13 +51,13 @@ func (c appCommand) usage(out io.Writer) {
 
 // appCommands lists all commands in the order of the usage text.
 var appCommands = []appCommand{
-	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, the folder of host.json", true, writeFunctionsCommand},
-	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", false, nil},
-	{"-schema", "", "write the JSON schema of host.json, for editors", false, schemaCommand},
-	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", false, openAPICommand},
-	{"-init", newapp.Usage, "write a new app into FOLDER; if one is there, show how a new one differs", false, initCommand},
-	{"package", "[-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", true, packageCommand},
-	{"deploy", "[-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", true, deployCommand},
+	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, the folder of host.json", true, writeFunctionsCommand, ""},
+	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", false, nil, ""},
+	{"-schema", "", "write the JSON schema of host.json, for editors", false, schemaCommand, ""},
+	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", false, openAPICommand, ""},
+	{"-init", newapp.Usage, "write a new app into FOLDER; if one is there, show how a new one differs", false, initCommand, newapp.Flags},
+	{"package", "[-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", true, packageCommand, ""},
+	{"deploy", "[-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", true, deployCommand, ""},
 }
 
 // The arguments that print the usage text and the version.
@@ -63,6 +65,11 @@ var (
 	helpWords    = []string{"--help", "-help", "-h", "help"}
 	versionWords = []string{"--version", "-version", "version"}
 )
+
+// isHelpFlag reports whether a word asks for help among the arguments of a command.
+func isHelpFlag(word string) bool {
+	return strings.HasPrefix(word, "-") && slices.Contains(helpWords, word)
+}
 
 // runCommand runs the command in args and returns the exit code. It returns done = false if the program
 // must serve the app. That is the case if args is empty, or if the program runs behind the Functions
@@ -105,9 +112,11 @@ func toolCommand(args []string, out, errs io.Writer) int {
 	return generalCommand(commands, title, args[0], out, errs)
 }
 
-// commandNamed returns the command with a name.
+// commandNamed returns the command with a name. Two dashes mean the same as one.
 func commandNamed(commands []appCommand, name string) (appCommand, bool) {
-	at := slices.IndexFunc(commands, func(c appCommand) bool { return c.name == name })
+	at := slices.IndexFunc(commands, func(c appCommand) bool {
+		return c.name == name || strings.HasPrefix(c.name, "-") && "-"+c.name == name
+	})
 	if at < 0 {
 		return appCommand{}, false
 	}

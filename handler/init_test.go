@@ -74,6 +74,22 @@ func TestDeploy_RefusesAHubInALocalFile(t *testing.T) {
 	}
 }
 
+func TestDeploy_SaysHowAContainerIsDeployed(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "shop")
+	if err := initCommand(App{}, []string{"--host", "container", root}, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	for name, command := range map[string]func() error{
+		"package": func() error { return packageCommand(App{}, nil, &bytes.Buffer{}) },
+		"deploy":  func() error { return deployCommand(App{}, []string{"group", "shop"}, &bytes.Buffer{}) },
+	} {
+		if err := command(); err == nil || !strings.Contains(err.Error(), "use docker build") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestCommands_AreDistinguished(t *testing.T) {
 	var out, errs bytes.Buffer
 	if _, done := runCommand(App{}, nil, &out, &errs); done {
@@ -97,6 +113,9 @@ func TestCommands_AreDistinguished(t *testing.T) {
 		{"--version", thisModule},
 		{"-version", "go1."},
 		{"-init --help", "write a new app"},
+		{"-init --help", "azurestorage (queues and tables), partitionlog, or embedded (a local file); default: azurestorage"},
+		{"--init --name shop -h", "default: the name of FOLDER"},
+		{"--schema", "\"$schema\""},
 		{"-write-functions -h", "the folder of host.json"},
 		{"-schema --help", "JSON schema"},
 	} {

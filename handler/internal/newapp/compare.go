@@ -2,6 +2,7 @@ package newapp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -57,7 +59,24 @@ func compare(a app, root string, out io.Writer) error {
 	return err
 }
 
-// adopt returns a copy of a with the module, hub, storage and host of the app in a folder.
+// The lines of an app's files that have its name and its storage type.
+var (
+	deployLine = regexp.MustCompile(`bin/app deploy \$\{\{ vars\.RESOURCE_GROUP \}\} ([a-z0-9-]+)(?: storageType=(\w+))?\n`)
+	nameLine   = regexp.MustCompile(`kind: ServiceAccount\nmetadata:\n  name: ([a-z0-9-]+)\n`)
+	typeLine   = regexp.MustCompile(`storageProvider__type\n +value: (\w+)\n`)
+)
+
+// find returns the groups of a pattern in a file of an app, or nil.
+func find(root, name string, pattern *regexp.Regexp) []string {
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		return nil
+	}
+	return pattern.FindStringSubmatch(string(text))
+}
+
+// adopt returns a copy of a with the name, module, hub, storage and host of the app in a folder. It keeps a name or
+// storage that the app's files do not have.
 func adopt(a app, root string) (app, error) {
 	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -81,6 +100,15 @@ func adopt(a app, root string) (app, error) {
 	}
 	if err != nil {
 		return a, fmt.Errorf("read %s: %w", settings.HostJSONFile, err)
+	}
+	if line := find(root, ".github/workflows/ci.yml", deployLine); line != nil {
+		a.Name, a.Storage = line[1], cmp.Or(strings.ToLower(line[2]), AzureStorage)
+	}
+	if line := find(root, "deploy/kubernetes.yaml", nameLine); line != nil {
+		a.Name = line[1]
+	}
+	if line := find(root, "deploy/kubernetes.yaml", typeLine); line != nil {
+		a.Storage = strings.ToLower(line[1])
 	}
 	task := host.Extensions.DurableTask
 	a.Hub = task.HubName

@@ -125,6 +125,21 @@ func (a app) rendered() (map[string][]byte, error) {
 // Usage describes the arguments of [Run].
 const Usage = "[--name NAME] [--module PATH] [--storage embedded|azurestorage|partitionlog] [--host functions|container] [--replace DIR] [FOLDER]"
 
+// Flags describes the flags in [Usage].
+const Flags = `  --name NAME
+        name of the app, its task hub and its Azure resources; default: the name of FOLDER
+  --module PATH
+        path of the Go module; default: the name
+  --storage STORAGE
+        azurestorage (queues and tables), partitionlog, or embedded (a local file); default: azurestorage
+  --host HOST
+        functions (zip file, Bicep template) or container (image, Kubernetes manifest); default: functions
+  --replace DIR
+        a folder with this library; default: a clone above the working directory, if the program was built from one
+  FOLDER
+        an empty folder, or one with an app; default: the working directory
+`
+
 // Run writes a new app into a folder, by default the working directory. If an app is there already, it writes
 // nothing and shows how the files of a new app differ. Version is the library's version in this program, empty if the
 // program was built from a checkout.

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"go.yaml.in/yaml/v3"
 )
@@ -196,7 +198,7 @@ func TestRun_ComparesAnAppWhoseLibraryIsNotPublished(t *testing.T) {
 func TestRun_ShowsHowAnExistingAppDiffers(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, root, storage, host string) {
-		if says, err := run(t, "--storage", storage, root); err != nil || !strings.Contains(says, "they are the same") {
+		if says, err := run(t, root); err != nil || !strings.Contains(says, "they are the same") {
 			t.Fatalf("unchanged: %v\n%s", err, says)
 		}
 		changed := filepath.Join(root, ".gitignore")
@@ -210,7 +212,7 @@ func TestRun_ShowsHowAnExistingAppDiffers(t *testing.T) {
 		if err := os.Remove(filepath.Join(root, ".github", "workflows", "ci.yml")); err != nil {
 			t.Fatal(err)
 		}
-		says, err := run(t, "--storage", storage, root)
+		says, err := run(t, root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,6 +228,114 @@ func TestRun_ShowsHowAnExistingAppDiffers(t *testing.T) {
 			t.Error("the file was written")
 		}
 	})
+}
+
+// The name and storage of an app are in its files, so its user does not repeat the flags.
+func TestRun_ComparesAnAppWithItsOwnNameAndStorage(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, _, storage, host string) {
+		root := written(t, "--name", "orders", "--module", "example.com/orders", "--storage", storage, "--host", host)
+		if says, err := run(t, root); err != nil || !strings.Contains(says, "they are the same") {
+			t.Errorf("%v\n%s", err, says)
+		}
+	})
+}
+
+// A manifest is a document of deploy/kubernetes.yaml.
+type manifest struct {
+	Kind string
+	Spec struct {
+		Replicas        *int
+		MinReplicaCount int   `yaml:"minReplicaCount"`
+		Volumes         []any `yaml:"volumeClaimTemplates"`
+		Template        struct {
+			Spec struct {
+				Grace    int `yaml:"terminationGracePeriodSeconds"`
+				Security struct {
+					NonRoot bool `yaml:"runAsNonRoot"`
+				} `yaml:"securityContext"`
+				Containers []struct {
+					Ready probe `yaml:"readinessProbe"`
+					Live  probe `yaml:"livenessProbe"`
+				}
+			}
+		}
+	}
+}
+
+type probe struct {
+	Get struct{ Path string } `yaml:"httpGet"`
+}
+
+// manifests returns the documents of an app's manifest by kind.
+func manifests(t *testing.T, root string) map[string]manifest {
+	t.Helper()
+	all := map[string]manifest{}
+	for d := yaml.NewDecoder(strings.NewReader(text(t, root, "deploy/kubernetes.yaml"))); ; {
+		var m manifest
+		switch err := d.Decode(&m); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all[m.Kind] = m
+	}
+}
+
+// A stopped replica has the time of a lease, so that it can release its partitions.
+func TestRun_AContainerIsProbedScaledAndStopped(t *testing.T) {
+	t.Parallel()
+	for _, storage := range []string{Embedded, AzureStorage, PartitionLog} {
+		root := written(t, "--storage", storage, "--host", Container)
+		all := manifests(t, root)
+		workload, isSet := all["StatefulSet"]
+		scaled, isScaled := all["ScaledObject"]
+		if !isSet {
+			workload = all["Deployment"]
+		}
+		spec := workload.Spec.Template.Spec
+		if len(spec.Containers) != 1 || spec.Containers[0].Ready.Get.Path != "/health/ready" || spec.Containers[0].Live.Get.Path != "/health/live" {
+			t.Errorf("%s: the probes of %+v", storage, spec)
+		}
+		if spec.Grace <= int(azurestorage.DefaultLeaseInterval.Seconds()) || !spec.Security.NonRoot {
+			t.Errorf("%s: %d s to stop, not root: %t", storage, spec.Grace, spec.Security.NonRoot)
+		}
+		if storage == Embedded {
+			if !isSet || isScaled || workload.Spec.Replicas == nil || *workload.Spec.Replicas != 1 || len(workload.Spec.Volumes) != 1 {
+				t.Errorf("a hub in a file: %+v, with KEDA: %t; want one replica with a disk", workload.Spec, isScaled)
+			}
+		} else if isSet || !isScaled || scaled.Spec.MinReplicaCount < 1 {
+			t.Errorf("%s: with KEDA: %t, %+v; want at least one replica", storage, isScaled, scaled.Spec)
+		}
+		docker := text(t, root, "Dockerfile")
+		for _, line := range []string{"FROM gcr.io/distroless/static-debian12:nonroot\n", "USER 65532:65532\n"} {
+			if !strings.Contains(docker, line) {
+				t.Errorf("%s: the Dockerfile lacks %q", storage, line)
+			}
+		}
+	}
+}
+
+// Each file for a platform says what could not be tried.
+func TestRun_FilesSayWhatWasNotTried(t *testing.T) {
+	t.Parallel()
+	for _, storage := range []string{AzureStorage, Embedded} {
+		for host, names := range map[string][]string{
+			Functions: {".github/workflows/ci.yml", "infra/main.bicep"},
+			Container: {".github/workflows/ci.yml", "Dockerfile", "deploy/kubernetes.yaml", "deploy/podmonitor.yaml"},
+		} {
+			root := written(t, "--storage", storage, "--host", host)
+			for _, name := range names {
+				if storage == Embedded && name == "infra/main.bicep" {
+					continue // the app is not deployed to a plan
+				}
+				if content := text(t, root, name); !regexp.MustCompile(`has not been deployed|have not been tried|Nothing has run|has been applied`).MatchString(content) {
+					t.Errorf("%s of an app with %s does not say it:\n%.600s", name, storage, content)
+				}
+			}
+		}
+	}
 }
 
 func TestNames_OfAppAndHubFollowTheFolder(t *testing.T) {
