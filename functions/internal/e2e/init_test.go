@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // receipt is the output of the new app's orchestration, without the number that a step chooses.
@@ -43,25 +41,16 @@ func (n newcomer) do(t *testing.T, name string, args ...string) {
 // durableModule is the module path of this checkout.
 const durableModule = "github.com/durablefunctions-go/durablefunctions"
 
-// A library is the library of new apps: the checkout, or a version of it in a module proxy.
-type library struct{ version, proxy string }
-
-var inCheckout = library{"v0.0.0", "off"}
-
-// newNewcomer writes and builds a new app.
-func newNewcomer(t *testing.T, lib library, flags ...string) newcomer {
+// newNewcomer writes and builds a new app with the checkout as its library.
+func newNewcomer(t *testing.T) newcomer {
 	t.Helper()
-	n := newcomer{filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "app"), lib.proxy}
+	n := newcomer{filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "app"), "off"}
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	newcomer{root: t.TempDir()}.do(t, binary(t, sampleApp), append(append([]string{"-init", "--replace", checkout}, flags...), n.root)...)
-	edit := []string{"mod", "edit", "-require=" + durableModule + "@" + lib.version}
-	if lib != inCheckout {
-		edit = append(edit, "-dropreplace="+durableModule)
-	}
-	n.do(t, "go", append(edit, requirements(t)...)...)
+	newcomer{root: t.TempDir()}.do(t, binary(t, sampleApp), "-init", "--replace", checkout, n.root)
+	n.do(t, "go", append([]string{"mod", "edit"}, requirements(t)...)...)
 	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(n.root, "go.sum"), sums, 0o644)
@@ -72,6 +61,9 @@ func newNewcomer(t *testing.T, lib library, flags ...string) newcomer {
 	n.do(t, "go", "build", "-o", n.program, ".")
 	return n
 }
+
+// A library is a version of the checkout in a module proxy of files.
+type library struct{ version, proxy string }
 
 // published writes the checkout into a module proxy of files, as users will get it. Its version has a hash of its
 // content, so that the go command compiles it once. The test removes it from the module cache.
@@ -96,10 +88,11 @@ func published(t *testing.T) library {
 		}
 	}
 	err := errors.Join(z.Close(), os.MkdirAll(dir, 0o755))
-	for suffix, content := range map[string][]byte{
-		".zip": packed.Bytes(), ".mod": contents["go.mod"], ".info": []byte(`{"Version": "` + version + `"}`),
+	for file, content := range map[string][]byte{
+		version + ".zip": packed.Bytes(), version + ".mod": contents["go.mod"], version + ".info": []byte(`{"Version": "` + version + `"}`),
+		"list": []byte(version + "\n"),
 	} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, version+suffix), content, 0o644))
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), content, 0o644))
 	}
 	cache, envErr := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
 	if err = errors.Join(err, envErr); err != nil {
@@ -183,39 +176,8 @@ func (a *app) sells() {
 
 func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Parallel()
-	lib := inCheckout
-	if !testing.Short() {
-		lib = published(t)
-	}
-	n := newNewcomer(t, lib)
-	t.Run("standalone", func(t *testing.T) { startStandalone(t, n.built, n.root).sells() })
-	t.Run("checks", func(t *testing.T) {
-		processtest.SkipInShortRuns(t)
-		n.do(t, "go", "vet", "./...")
-		n.do(t, "go", "tool", "durablecheck", "./...")
-		n.do(t, "go", "test", "./...")
-		n.do(t, n.program, "hub", "verify", "testdata/histories")
-	})
-	t.Run("package below the host", func(t *testing.T) {
-		processtest.SkipInShortRuns(t)
-		n.do(t, n.program, "package")
-		root := unzipped(t, filepath.Join(n.root, "bin", "app.zip"))
-		if err := os.WriteFile(filepath.Join(root, "local.settings.json"), []byte(`{"IsEncrypted": false, "Values": {"FUNCTIONS_WORKER_RUNTIME": "custom"}}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		program := filepath.Join(t.TempDir(), "app") // startHost links it
-		if err := os.Rename(filepath.Join(root, "bin", "app"), program); err != nil {
-			t.Fatal(err)
-		}
-		startHost(t, func() (string, error) { return program, nil }, root).sells()
-	})
-	t.Run("image", func(t *testing.T) {
-		processtest.SkipInShortRuns(t)
-		image, env := imageOf(t, newNewcomer(t, lib, "--host", "container", "--storage", "embedded"))
-		program := filepath.Join(image, "app")
-		a := startStandalone(t, func() (string, error) { return program, nil }, image, append(env, "PORT=0", "DURABLE_KEY=0123456789abcdef")...)
-		a.sells()
-	})
+	n := newNewcomer(t)
+	startStandalone(t, n.built, n.root).sells()
 }
 
 // unzipped returns a folder with the files of a zip.
