@@ -127,13 +127,13 @@ const observeTimeout = 5 * time.Second
 func (h *TaskHub) observe(ctx context.Context) metering.HubState {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	state := metering.HubState{Undecodable: new(len(h.undecodable.all()))}
 	queues, starts := []*store.Queue{h.workItems}, []*time.Duration{nil}
 	for _, p := range h.partitions {
 		if p.isListening() {
 			queues, starts = append(queues, p.queue), append(starts, new(p.oldestStart.age(time.Now())))
 		}
 	}
+	state := metering.HubState{Undecodable: h.undecodable.counts(queues)}
 	loads, owners := make([]provider.QueueLoad, len(queues)), map[string]string(nil)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return readLoads(groupCtx, queues, loads) })

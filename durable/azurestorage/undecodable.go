@@ -116,6 +116,23 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 // the message.
 var errBlobGone = errors.New("its blob does not exist")
 
+// counts returns the number of messages in each queue that the worker reads, and in the poison queues. Another worker
+// counts the messages of a queue that this worker has released.
+func (u *undecodable) counts(queues []*store.Queue) map[string]int {
+	counts := map[string]int{}
+	for _, q := range queues {
+		counts[q.Name] = 0
+	}
+	for _, m := range u.all() {
+		if m.SetAside {
+			counts[u.aside(m.Queue).Name]++
+		} else if _, reads := counts[m.Queue]; reads {
+			counts[m.Queue]++
+		}
+	}
+	return counts
+}
+
 // maxBlobMisses is the number of receives after which a message without its blob is set aside.
 const maxBlobMisses = 5
 

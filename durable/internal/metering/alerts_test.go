@@ -93,8 +93,8 @@ var alerts = []alert{
 	{
 		name: "DurableUndecodableMessages", when: "A worker cannot decode a message.",
 		severity: "critical",
-		expr:     `sum by (job) (durabletask.messages.undecodable) > 0`,
-		summary:  "The workers cannot decode {{ $value }} messages.",
+		expr:     `sum by (job) (max by (job, durabletask.queue) (durabletask.messages.undecodable)) > 0`,
+		summary:  "The workers cannot decode at least {{ $value }} messages.",
 		action:   "`health/ready` lists them. Deploy a version that can decode them, then run `hub retry-undecodable` for messages that were set aside.",
 	},
 	{
@@ -169,7 +169,7 @@ func TestAlerts_TheFileHasTheRules(t *testing.T) {
 
 // aggregations are the operators that combine the values of workers. The others are summed up.
 var aggregations = map[string]string{
-	"durabletask.disk.free": "min", "durabletask.partitions.unowned": "max", "durabletask.queue.latency": "max",
+	"durabletask.disk.free": "min", "durabletask.messages.undecodable": "max", "durabletask.partitions.unowned": "max", "durabletask.queue.latency": "max",
 	"durabletask.queue.length": "max", "durabletask.queue.start.latency": "max",
 }
 

@@ -95,7 +95,7 @@ func NewHub(p metric.MeterProvider) (*Hub, error) {
 	h.unowned, errs[11] = source.Int64ObservableGauge("durabletask.partitions.unowned",
 		metric.WithUnit("{partition}"), metric.WithDescription("Partitions of the hub that no worker owns, as this worker knows them."))
 	h.undecodable, errs[12] = source.Int64ObservableGauge("durabletask.messages.undecodable",
-		metric.WithUnit("{message}"), metric.WithDescription("Messages that this worker cannot decode, in their queue or set aside."))
+		metric.WithUnit("{message}"), metric.WithDescription("Messages that this worker cannot decode, in a queue that it reads or in the queue of messages that were set aside."))
 	h.free, errs[13] = source.Int64ObservableGauge("durabletask.disk.free",
 		metric.WithUnit("By"), metric.WithDescription("Free space on the disk of a hub in a local file, for this process."))
 	return h, errors.Join(errs[:]...)
@@ -113,9 +113,9 @@ type QueueState struct {
 // HubState describes a hub at one moment. Fields that the hub does not know are nil.
 type HubState struct {
 	Queues      []QueueState
-	Unowned     *int   // partitions without an owner
-	Undecodable *int   // messages
-	DiskFree    *int64 // bytes
+	Unowned     *int           // partitions without an owner
+	Undecodable map[string]int // messages by queue
+	DiskFree    *int64         // bytes
 }
 
 // LookEvery is the shortest time between two looks at a hub. Collections in between report the
@@ -158,8 +158,8 @@ func (h *Hub) report(state HubState, to metric.Observer) {
 	if state.Unowned != nil {
 		to.ObserveInt64(h.unowned, int64(*state.Unowned))
 	}
-	if state.Undecodable != nil {
-		to.ObserveInt64(h.undecodable, int64(*state.Undecodable))
+	for queue, n := range state.Undecodable {
+		to.ObserveInt64(h.undecodable, int64(n), metric.WithAttributes(queueKey.String(queue)))
 	}
 	if state.DiskFree != nil {
 		to.ObserveInt64(h.free, *state.DiskFree)
@@ -174,7 +174,7 @@ type observation struct {
 	at          time.Time
 	queues      kept[[]QueueState]
 	unowned     kept[*int]
-	undecodable kept[*int]
+	undecodable kept[map[string]int]
 	free        kept[*int64]
 }
 

@@ -58,7 +58,7 @@ func TestHub_RecordsAllMetrics(t *testing.T) {
 	stop, err := h.Observe(func(context.Context) HubState {
 		return HubState{
 			Queues:  []QueueState{{Queue: "q", Length: 3, Latency: 2 * time.Second, StartLatency: new(time.Second)}, {Queue: "r"}},
-			Unowned: new(0), Undecodable: new(4), DiskFree: new(int64(5)),
+			Unowned: new(0), Undecodable: map[string]int{"q": 4}, DiskFree: new(int64(5)),
 		}
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func TestHub_RecordsAllMetrics(t *testing.T) {
 		"history_cache.lookups cache.hit=true: 1",
 		"messages.held_back queue=q reason=unreadable: 1",
 		"messages.poison queue=q: 1",
-		"messages.undecodable : 4",
+		"messages.undecodable queue=q: 4",
 		"partitions.changes partition.change=acquired queue=q: 1",
 		"partitions.owned queue=q: 1",
 		"partitions.unowned : 0",
@@ -114,9 +114,9 @@ func TestHub_LooksAtTheHubAtMostOncePer30Seconds(t *testing.T) {
 		}
 		if _, err := h.Observe(func(context.Context) HubState {
 			if looks++; looks == 3 {
-				return HubState{Undecodable: new(3)}
+				return HubState{Undecodable: map[string]int{"q": 3}}
 			}
-			return HubState{Queues: []QueueState{{Queue: "q", Length: looks}}, Undecodable: new(looks)}
+			return HubState{Queues: []QueueState{{Queue: "q", Length: looks}}, Undecodable: map[string]int{"q": looks}}
 		}); err != nil {
 			t.Fatal(err)
 		}

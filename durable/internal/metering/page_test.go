@@ -129,7 +129,7 @@ func recordEach(t *testing.T, h *Hub) {
 	look := func(context.Context) HubState {
 		return HubState{
 			Queues:  []QueueState{{Queue: "q", Length: 1, Latency: time.Second, StartLatency: new(time.Second)}},
-			Unowned: new(1), Undecodable: new(1), DiskFree: new(int64(1)),
+			Unowned: new(1), Undecodable: map[string]int{"q": 1}, DiskFree: new(int64(1)),
 		}
 	}
 	if _, err := h.Observe(look); err != nil {

@@ -47,6 +47,7 @@ type lab struct {
 	dir     string                                          // of the hub in a local file
 	logger  *slog.Logger
 	log     *logLines
+	logJSON *logLines // the same records as JSON
 
 	workers map[string]*worker
 	samples map[string][]string // values by series; "_" before its first scrape, "stale" if a later scrape lacks the series
@@ -87,8 +88,9 @@ func inLab(t *testing.T, f func(l *lab)) (l *lab) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		log := &logLines{}
-		l = &lab{T: t, dir: dir, log: log, logger: slog.New(slog.NewTextHandler(log, nil)), workers: map[string]*worker{}, samples: map[string][]string{}}
+		text, asJSON := &logLines{}, &logLines{}
+		logger := slog.New(slog.NewMultiHandler(slog.NewTextHandler(text, nil), slog.NewJSONHandler(asJSON, nil)))
+		l = &lab{T: t, dir: dir, log: text, logJSON: asJSON, logger: logger, workers: map[string]*worker{}, samples: map[string][]string{}}
 		l.account = azsim.New(azsim.Config{Seed: 7, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
 			if decide := l.faults.Load(); decide != nil {
 				return (*decide)(r)
@@ -292,24 +294,24 @@ func needsPromtool(t *testing.T) {
 	}
 }
 
-// alertNames returns the names of all alerts in the file.
-func alertNames(t *testing.T) (names []string) {
+// A rule is an alert in the file.
+type rule struct{ Alert, Expr string }
+
+// alertRules returns all alerts in the file.
+func alertRules(t *testing.T) (all []rule) {
 	t.Helper()
 	text, err := os.ReadFile(alertsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var file struct {
-		Groups []struct{ Rules []struct{ Alert string } }
+		Groups []struct{ Rules []rule }
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			names = append(names, r.Alert)
-		}
+		all = append(all, g.Rules...)
 	}
-	slices.Sort(names)
-	return names
+	return all
 }

@@ -1,8 +1,8 @@
 // A function app on an Elastic Premium plan (Linux) that runs a package, with its storage account, Application
 // Insights and alerts. There is no secret: the app opens the storage with its own identity. `bin/app deploy` uses
-// this file, or a built-in copy of it.
+// this file.
 //
-// It was checked by reading only. It has not been deployed to a real subscription.
+// Tests check its syntax and the queries of its alerts. It has not been deployed to a real subscription.
 
 @description('Name of the function app; its host name is NAME.azurewebsites.net.')
 param name string
@@ -135,13 +135,14 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(ema
   }
 }
 
-// Alerts on log lines. Metrics reach Application Insights only through an OpenTelemetry collector.
+// Alerts on log lines, as text or JSON. Errors have severity 3. Metrics reach Application Insights only through an
+// OpenTelemetry collector.
 var alerts = [
   {
     name: 'failed'
     severity: 2
     description: 'An orchestration failed.'
-    query: 'traces | where message has "event=FunctionFailed" and message has "level=ERROR"'
+    query: 'traces | where severityLevel == 3 and message has "FunctionFailed"'
   }
   {
     name: 'nondeterminism'
@@ -153,7 +154,7 @@ var alerts = [
     name: 'undecodable'
     severity: 1
     description: 'A message or the stored data of an instance cannot be decoded.'
-    query: 'traces | where message has "level=ERROR" and message has_any ("MessageFailure", "OrchestrationProcessingFailure")'
+    query: 'traces | where severityLevel == 3 and message has_any ("MessageFailure", "OrchestrationProcessingFailure")'
   }
   {
     name: 'notready'
@@ -165,7 +166,7 @@ var alerts = [
     name: 'storage'
     severity: 1
     description: 'Storage does not answer.'
-    query: 'traces | where message has "event=GeneralWarning"'
+    query: 'traces | where message has "GeneralWarning"'
   }
 ]
 
