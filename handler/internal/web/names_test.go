@@ -44,29 +44,53 @@ func TestFront_TrustsNoNameThatResemblesATrustedOne(t *testing.T) {
 		accepts func(string) bool
 		allowed func(string) bool
 	}{
-		{"the host of a request", []string{"localhost", "LOCALHOST", "app.localhost", ownSite}, hostile.Hosts,
-			func(name string) bool { return local.checkHost(request(name)) == nil }, isLocalName},
-		{"the host of a request with a port", []string{"localhost", "app.localhost", ownSite}, hostile.Hosts,
-			func(name string) bool { return local.checkHost(request(name+":8080")) == nil }, isLocalName},
+		{
+			"the host of a request",
+			[]string{"localhost", "LOCALHOST", "app.localhost", ownSite},
+			hostile.Hosts,
+			func(name string) bool { return local.checkHost(request(name)) == nil }, isLocalName,
+		},
+		{
+			"the host of a request with a port",
+			[]string{"localhost", "app.localhost", ownSite},
+			hostile.Hosts,
+			func(name string) bool { return local.checkHost(request(name+":8080")) == nil }, isLocalName,
+		},
 		{"a forwarded host", []string{"localhost", ownSite}, hostile.Hosts, func(name string) bool {
 			r := request("127.0.0.1:8080")
 			r.Header.Set("X-Forwarded-Host", "localhost, "+name)
 			return proxied.checkHost(r) == nil
 		}, isLocalName},
-		{"the origin of a page", []string{"localhost", "127.0.0.1", "app.localhost"}, hostile.Hosts,
-			func(name string) bool { return fromLocalPage(from("http://" + name + ":3000")) }, isLocalName},
-		{"the origin of a page without a port", []string{"localhost", "127.0.0.1"}, hostile.Hosts,
-			func(name string) bool { return fromLocalPage(from("https://" + name)) }, isLocalName},
-		{"the origin of a form", []string{"localhost"}, hostile.Hosts,
-			func(name string) bool { return local.CheckOrigin(from("http://"+name+":8080")) == nil }, nil},
+		{
+			"the origin of a page",
+			[]string{"localhost", "127.0.0.1", "app.localhost"},
+			hostile.Hosts,
+			func(name string) bool { return fromLocalPage(from("http://" + name + ":3000")) }, isLocalName,
+		},
+		{
+			"the origin of a page without a port",
+			[]string{"localhost", "127.0.0.1"},
+			hostile.Hosts,
+			func(name string) bool { return fromLocalPage(from("https://" + name)) }, isLocalName,
+		},
+		{
+			"the origin of a form",
+			[]string{"localhost"},
+			hostile.Hosts,
+			func(name string) bool { return local.CheckOrigin(from("http://"+name+":8080")) == nil }, nil,
+		},
 		{"a listening address", []string{"localhost", "127.0.0.1", "::1"}, hostile.Names, IsLoopback, func(name string) bool {
 			host, port, _ := strings.Cut(name, ":")
 			invalidPort := (host == "localhost" || host == "127.0.0.1") && (port == "" || port == "evil")
 			return invalidPort || name == "127.0.0.10" || strings.HasPrefix(name, "::1%") // a zone of a loopback address
 		}},
-		{"a host without https", []string{"localhost", "10.0.0.7"}, hostile.Hosts,
+		{
+			"a host without https",
+			[]string{"localhost", "10.0.0.7"},
+			hostile.Hosts,
 			func(name string) bool { return strings.HasPrefix(proxied.Origin(request(name)), "http:") },
-			func(name string) bool { return name == "0.0.0.7" || strings.HasPrefix(name, "10.0.0.70") }},
+			func(name string) bool { return name == "0.0.0.7" || strings.HasPrefix(name, "10.0.0.70") },
+		},
 		{"a path", []string{"/api/durabletask"}, hostile.Names, func(path string) bool { return local.baseOf(path) != "" }, below("/api/durabletask")},
 		{"a webhook path", []string{WebhookPath}, hostile.Names, func(path string) bool { return local.baseOf(path) != "" }, below(WebhookPath)},
 	} {
