@@ -19,7 +19,7 @@
 //     history, updates the instance row and deletes the consumed messages, in that order
 //     (session.go, checkpoint.go, pendingrow.go).
 //   - Activities come from the work-item queue, which all workers share (workitemqueue.go).
-//   - A message from a process to itself is enqueued hidden and delivered in memory (claim.go,
+//   - A message from a process to itself is enqueued hidden and delivered in memory (sending.go,
 //     direct.go). Client events that arrive together need only one queue message (directevent.go).
 //
 // # What keeps it consistent

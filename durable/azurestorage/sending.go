@@ -12,6 +12,21 @@ import (
 	"github.com/google/uuid"
 )
 
+// Claims
+//
+// A message for a queue that this process serves is enqueued hidden, as if the process had already
+// received it, and delivered in memory. This saves the receive and the wait for the next poll.
+//
+//  1. It is delivered only when its sender is committed: a checkpoint's messages after the history
+//     is written, a start after its row is inserted.
+//  2. Until it is deleted, its visibility timeout is renewed, like the timeout of a received
+//     message. If the process dies, it becomes visible within LeaseInterval, or later if the queues
+//     are slow (see stretched).
+//  3. If the checkpoint is not committed, the message is retracted. If the partition is lost or the
+//     worker stops before the delivery, it is released.
+//  4. It never overtakes a visible message: messages are claimed only while the last poll has
+//     emptied the queue.
+
 // A sender enqueues messages in the queues of the hub.
 type sender struct {
 	*monitor

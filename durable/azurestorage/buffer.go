@@ -6,60 +6,6 @@ import (
 	"time"
 )
 
-// Claims
-//
-// A message for a queue that this process serves is enqueued hidden, as if the process had already
-// received it, and delivered in memory. This saves the receive and the wait for the next poll.
-//
-//  1. It is delivered only when its sender is committed: a checkpoint's messages after the history
-//     is written, a start after its row is inserted.
-//  2. Until it is deleted, its visibility timeout is renewed, like the timeout of a received
-//     message. If the process dies, it becomes visible within LeaseInterval, or later if the queues
-//     are slow (see stretched).
-//  3. If the checkpoint is not committed, the message is retracted. If the partition is lost or the
-//     worker stops before the delivery, it is released.
-//  4. It never overtakes a visible message: messages are claimed only while the last poll has
-//     emptied the queue.
-
-// backlog tracks whether a queue may hold visible messages that this process has not received.
-type backlog struct {
-	mu      sync.Mutex // protects the following
-	hints   int        // number of times that a message may have become visible
-	cleared int        // value of hints before the last poll that emptied the queue
-}
-
-// hint records that the queue may hold messages.
-func (b *backlog) hint() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hints++
-}
-
-// snapshot returns the argument for polled. Call it before the poll.
-func (b *backlog) snapshot() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.hints
-}
-
-// polled records the result of a poll: it asked for wanted messages and received got.
-func (b *backlog) polled(before, got, wanted int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if got < wanted {
-		b.cleared = before
-	} else {
-		b.hints++
-	}
-}
-
-// isEmpty reports whether the last poll emptied the queue, as far as this process knows.
-func (b *backlog) isEmpty() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.cleared == b.hints
-}
-
 // buffer limits the number of control-queue messages in memory, over all partitions
 // (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync). .NET checks the limit
 // once per second; here a waiter is notified.
