@@ -2,7 +2,6 @@ package azurestorage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // activityQueue dispatches the messages of the work-item queue. A single goroutine receives, and
@@ -179,52 +177,6 @@ func (q *activityQueue) Unclaim() {
 	defer q.mu.Unlock()
 	q.free++
 	q.signal()
-}
-
-// activityLock is a dispatched work item.
-type activityLock struct {
-	d          *delivery
-	partitions partitions
-	sender     *sender
-}
-
-var _ provider.ActivityLock = (*activityLock)(nil)
-
-// Complete implements [provider.ActivityLock]
-// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CompleteTaskActivityWorkItemAsync). If this process owns the partition of the instance, it sends
-// no message; see directResult.
-func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
-	target := l.d.target()
-	p := l.partitions.of(target.InstanceID)
-	env := &wire.Envelope{
-		Message: &provider.TaskMessage{Event: result, Target: target},
-		Episode: l.d.env.Episode, Sender: &target, Scheduled: l.d.env.Scheduled,
-	}
-	delivered, err := l.sender.deliverResult(p, l.d, env)
-	if delivered {
-		l.d.freeRoom()
-		return nil
-	}
-	var sent sentMessage
-	if err == nil {
-		sent, err = l.sender.post(ctx, &outgoing{to: p, env: env, duplicates: true})
-	}
-	if err != nil {
-		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
-	}
-	sent.to.Announce()
-	l.d.discard(ctx) // if this fails, the activity runs again, and its result is recognized as a duplicate
-	return nil
-}
-
-// Abandon implements [provider.ActivityLock].
-func (l *activityLock) Abandon(ctx context.Context, cause error) error {
-	if cause == nil {
-		cause = errors.New("the activity could not be run")
-	}
-	l.d.abandonBecause(ctx, cause)
-	return nil
 }
 
 // Queue implements [destination].
