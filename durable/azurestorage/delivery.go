@@ -337,6 +337,20 @@ func (d *delivery) replace(m store.Message) {
 	d.until = d.held.clock.At(m.HiddenUntil())
 }
 
+// becomeHidden records that the message, which was in no queue, is now hidden in its queue as m. It
+// registers the delivery for renewal.
+func (d *delivery) becomeHidden(m store.Message) {
+	d.replace(m)
+	d.held.add(d)
+}
+
+// setText replaces the text of the message. The next change in storage writes it.
+func (d *delivery) setText(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.msg.Text = text
+}
+
 // mayBeRedelivered reports whether the message was to be deleted and may still be in its queue.
 func (d *delivery) mayBeRedelivered() bool {
 	d.mu.Lock()

@@ -51,14 +51,9 @@ func (s *sender) newDirectResult(p *partition, item *delivery, env *wire.Envelop
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	return &delivery{
-		held: s.held, queue: item.queue, msg: store.Message{ID: item.id()}, env: asReceived, lock: item.lock,
-		dequeueCount: 1, insertedOn: now, receivedAt: now,
-		onSettled: p.Unclaim,
-		claimed:   true,
-		safety:    &directResult{inQueue: inQueue{item}, sender: s, partition: p, env: asReceived},
-	}, nil
+	d := s.held.direct(item.queue, store.Message{ID: item.id(), DequeueCount: 1}, item.lock, asReceived, p.Unclaim)
+	d.safety = &directResult{inQueue: inQueue{item}, sender: s, partition: p, env: asReceived}
+	return d, nil
 }
 
 // remove implements [safety]. It deletes the work item.

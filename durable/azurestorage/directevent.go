@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -130,12 +129,11 @@ func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	d := s.held.newDelivery(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), out.to.Unclaim)
-	if d.env, err = wire.DecodeEnvelopeJSON(text); err != nil {
+	asReceived, err := wire.DecodeEnvelopeJSON(text)
+	if err != nil {
 		return nil, 0, err
 	}
-	d.claimed, d.insertedOn, d.age = true, d.receivedAt, 0
-	d.until = d.held.clock.Now().Add(math.MaxInt64 / 2) // it is in no queue, so no other worker can receive it
+	d := s.held.direct(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), asReceived, out.to.Unclaim)
 	_, isStart := d.event().(*history.ExecutionStarted)
 	e = &directDelivery{inQueue: inQueue{d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
 	d.safety = e
@@ -174,10 +172,7 @@ func (e *directDelivery) enqueue(ctx context.Context) error {
 		e.maybeEnqueued = !store.WasNotApplied(err)
 		return err
 	}
-	e.d.mu.Lock()
-	e.d.msg, e.d.until = m, e.d.held.clock.At(m.HiddenUntil())
-	e.d.mu.Unlock()
-	e.sender.held.add(e.d)
+	e.d.becomeHidden(m)
 	e.enqueued = true
 	e.returnToClient(nil)
 	return nil

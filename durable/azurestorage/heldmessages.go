@@ -10,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"golang.org/x/sync/errgroup"
@@ -224,6 +225,24 @@ func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.
 		held = append(held, d)
 	}
 	return held
+}
+
+// claim returns the delivery of a message that this process has enqueued hidden, and registers it for
+// renewal. env is the message as a receiver decodes it.
+func (h *heldMessages) claim(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *delivery {
+	d := h.newDelivery(q, m, lock, onSettled)
+	d.env, d.claimed = env, true
+	h.add(d)
+	return d
+}
+
+// direct returns the delivery of a message that is in no queue, so that no other worker can receive it.
+// Its safety must be set. q, m and lock apply once the message is enqueued.
+func (h *heldMessages) direct(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *delivery {
+	d := h.newDelivery(q, m, lock, onSettled)
+	d.env, d.claimed, d.insertedOn, d.age = env, true, d.receivedAt, 0
+	d.until = h.clock.Now().Add(math.MaxInt64 / 2)
+	return d
 }
 
 func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {

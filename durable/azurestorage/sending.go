@@ -103,6 +103,21 @@ func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
 	return s.enqueue(ctx, out)
 }
 
+// keepHidden enqueues a message that stays hidden until its delivery ends. The delivery occupies no
+// slot. Duplicates of the message must be harmless.
+func (s *sender) keepHidden(ctx context.Context, to destination, env *wire.Envelope) (*delivery, error) {
+	lock := to.VisibilityTimeout()
+	out := &outgoing{to: to, env: env, duplicates: true, delay: s.held.stretched(lock)}
+	if err := s.prepare(ctx, out); err != nil {
+		return nil, err
+	}
+	_, m, err := s.put(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	return s.held.claim(to.Queue(), m, lock, env, func() {}), nil
+}
+
 // enqueue enqueues a prepared message.
 func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
 	put, m, err := s.put(ctx, out)
@@ -114,7 +129,7 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 	}
 	sent := sentMessage{to: out.to, Sent: put, finalText: out.finalText, blob: out.blob, message: out.env.Message}
 	if out.claim {
-		sent.claimed = s.newClaim(out, m)
+		sent.claimed = s.held.claim(out.to.Queue(), m, out.to.VisibilityTimeout(), out.asReceived, out.to.Unclaim)
 	}
 	return sent, nil
 }
@@ -338,15 +353,6 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	}
 }
 
-// newClaim returns the delivery of a message that was enqueued hidden, and registers it for
-// renewal.
-func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
-	d := s.held.newDelivery(out.to.Queue(), m, out.to.VisibilityTimeout(), out.to.Unclaim)
-	d.env, d.claimed = out.asReceived, true
-	s.held.add(d)
-	return d
-}
-
 // handOver delivers committed messages: claimed ones in memory, the others by polling their queues.
 func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
@@ -381,9 +387,7 @@ func (s *sender) publishBatch(ctx context.Context, sent []sentMessage) error {
 		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
 			return fmt.Errorf("message %s was visible in queue %s before the entity's batch was committed", m.ID, m.to.Queue().Name)
 		case m.claimed != nil:
-			m.claimed.mu.Lock()
-			m.claimed.msg.Text = m.finalText // sent with the next change of the message
-			m.claimed.mu.Unlock()
+			m.claimed.setText(m.finalText)
 		default:
 			hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.finalText}
 			_, err := m.to.Queue().Update(ctx, hidden, visibilityDelay(m.message, time.Now()))

@@ -54,21 +54,7 @@ func (d *delivery) wakes(execution history.OrchestrationInstance) bool {
 
 // enqueueWake enqueues a hidden message that wakes the instance, and returns its delivery.
 func (c *commit) enqueueWake(ctx context.Context) (*delivery, error) {
-	held, lock, execution := c.sender.held, c.partition.VisibilityTimeout(), c.cp.Instance
+	execution := c.cp.Instance
 	msg := provider.WakeSteps(execution, time.Now())
-	out := &outgoing{
-		to: c.partition, duplicates: true, delay: held.stretched(lock),
-		env: &wire.Envelope{Message: &msg, Sender: &execution},
-	}
-	if err := c.sender.prepare(ctx, out); err != nil {
-		return nil, err
-	}
-	_, m, err := c.sender.put(ctx, out)
-	if err != nil {
-		return nil, err
-	}
-	d := held.newDelivery(c.partition.queue, m, lock, func() {})
-	d.env, d.claimed = out.env, true
-	held.add(d)
-	return d, nil
+	return c.sender.keepHidden(ctx, c.partition, &wire.Envelope{Message: &msg, Sender: &execution})
 }
