@@ -174,7 +174,7 @@ func (r *reading) isDue(d *delivery) bool {
 			r.partition.inbox.add(r, d)
 		})
 	default:
-		r.do(func() { d.release(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
+		r.do(func() { d.release(r.work, min(wait, store.MaxVisibilityTimeout).Truncate(time.Second)) })
 	}
 	return false
 }

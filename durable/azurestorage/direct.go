@@ -24,25 +24,25 @@ import (
 type directResult struct {
 	inQueue   // of the work item
 	sender    *sender
-	partition *partition
+	partition controlQueue
 	env       *wire.Envelope
 }
 
 // deliverResult delivers the result in env to its instance. It returns false if the result must be
 // sent as a message.
-func (s *sender) deliverResult(p *partition, item *delivery, env *wire.Envelope) (bool, error) {
-	if !p.reserve() {
+func (s *sender) deliverResult(p controlQueue, item *delivery, env *wire.Envelope) (bool, error) {
+	if !p.Reserve() {
 		return false, nil
 	}
 	d, err := s.newDirectResult(p, item, env)
-	if err == nil && p.arrive(d) {
+	if err == nil && p.Arrive(d) {
 		return true, nil
 	}
 	p.Unclaim()
 	return false, err
 }
 
-func (s *sender) newDirectResult(p *partition, item *delivery, env *wire.Envelope) (*delivery, error) {
+func (s *sender) newDirectResult(p controlQueue, item *delivery, env *wire.Envelope) (*delivery, error) {
 	text, err := encode(env)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ type directDelivery struct {
 
 // deliver delivers a client's message in memory if possible, and enqueues it otherwise. It waits
 // until the message is durable.
-func (s *sender) deliver(ctx context.Context, p *partition, message *provider.TaskMessage) error {
+func (s *sender) deliver(ctx context.Context, p controlQueue, message *provider.TaskMessage) error {
 	out := &outgoing{to: p, env: &wire.Envelope{Message: message, Sender: &history.OrchestrationInstance{}}}
 	s.reserve([]*outgoing{out})
 	if delivered, err := s.sendDirectly(ctx, p, out); delivered {
@@ -74,7 +74,7 @@ func (s *sender) deliver(ctx context.Context, p *partition, message *provider.Ta
 // sendDirectly delivers out in memory and waits until it is durable. The caller has reserved a slot
 // for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
 // enqueue it.
-func (s *sender) sendDirectly(ctx context.Context, p *partition, out *outgoing) (delivered bool, err error) {
+func (s *sender) sendDirectly(ctx context.Context, p controlQueue, out *outgoing) (delivered bool, err error) {
 	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || !p.IsReading() || visibilityDelay(out.env.Message, time.Now()) > 0 {
 		return false, nil
 	}
@@ -83,7 +83,7 @@ func (s *sender) sendDirectly(ctx context.Context, p *partition, out *outgoing) 
 		out.to.Unclaim()
 		return true, err
 	}
-	if !p.arrive(e.d) {
+	if !p.Arrive(e.d) {
 		return false, nil
 	}
 	return true, e.await(ctx)

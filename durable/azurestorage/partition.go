@@ -15,7 +15,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A partition is a control queue and this worker's lease on it. The worker reads the queue while it
@@ -107,7 +106,7 @@ func (p *partition) timeToLeave() (left time.Duration, ok bool) {
 // Name implements [leases.Partition]. It returns the name of the control queue.
 func (p *partition) Name() string { return p.queue.Name }
 
-// IsReading reports whether the queue is being read.
+// IsReading implements [controlQueue].
 func (p *partition) IsReading() bool { return p.currentReading() != nil }
 
 // has reports whether the messages of an instance go to the partition.
@@ -249,20 +248,6 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// visibilityDelay returns how long a message must be hidden when it is sent, in whole seconds
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay). The service limits it
-// to a week. A worker that receives a message before it is due hides it again.
-func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
-	due := provider.DueTime(*m)
-	if due.IsZero() {
-		return 0
-	}
-	return max(0, min(due.Sub(now), maxVisibility)).Truncate(time.Second)
-}
-
-// maxVisibility is the service's limit for the visibility timeout.
-const maxVisibility = 7 * 24 * time.Hour
-
 // Queue implements [destination].
 func (p *partition) Queue() *store.Queue { return p.queue }
 
@@ -287,12 +272,11 @@ func (p *partition) Claim(n int) int {
 // Unclaim implements [destination].
 func (p *partition) Unclaim() { p.inbox.buffer.release(1) }
 
-// reserve reserves a slot for a message that never was in the queue. It returns false if this
-// process does not serve the queue, or if no slot is free.
-func (p *partition) reserve() bool { return p.isListening() && p.inbox.buffer.tryReserve(1) }
+// Reserve implements [controlQueue].
+func (p *partition) Reserve() bool { return p.isListening() && p.inbox.buffer.tryReserve(1) }
 
-// arrive delivers a message. It returns false if the partition is not read.
-func (p *partition) arrive(deliveries ...*delivery) bool {
+// Arrive implements [controlQueue].
+func (p *partition) Arrive(deliveries ...*delivery) bool {
 	r := p.currentReading()
 	return r != nil && r.run(func() { r.arrive(deliveries...) })
 }
@@ -308,7 +292,7 @@ func (p *partition) hasStart(instance history.OrchestrationInstance) bool {
 func (p *partition) Admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
-	if !p.arrive(claimed...) {
+	if !p.Arrive(claimed...) {
 		releaseAll(ctx, claimed)
 	}
 }

@@ -58,6 +58,19 @@ type destination interface {
 	Admit(ctx context.Context, claimed []*delivery)
 }
 
+// A controlQueue is the destination of messages to instances. If this process owns its partition, it can
+// deliver a message that never was in the queue.
+type controlQueue interface {
+	destination
+	// IsReading reports whether the queue is being read.
+	IsReading() bool
+	// Reserve reserves a slot for a message that never was in the queue. It returns false if this
+	// process does not serve the queue, or if no slot is free.
+	Reserve() bool
+	// Arrive delivers messages. It returns false if the queue is not being read.
+	Arrive(deliveries ...*delivery) bool
+}
+
 // outgoing is a message to enqueue.
 type outgoing struct {
 	to  destination
@@ -139,7 +152,7 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
 	delay := visibilityDelay(out.env.Message, time.Now()) + out.delay
 	if out.claim || out.batch != "" {
-		delay = min(delay+s.held.stretched(out.to.VisibilityTimeout()), maxVisibility)
+		delay = min(delay+s.held.stretched(out.to.VisibilityTimeout()), store.MaxVisibilityTimeout)
 	}
 	if put, err = out.to.Queue().Put(ctx, out.text, delay, out.duplicates); err != nil {
 		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.MayBeDuplicate && s.deleteBlob(ctx, out.blob) {
@@ -216,6 +229,17 @@ func (s *sender) logSent(out *outgoing) {
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber,
 	}
 	s.log.Debug("SendingMessage", append(attrs, functionAttrs(env.Message.Event)...)...)
+}
+
+// visibilityDelay returns how long a message must be hidden when it is sent, in whole seconds
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay). The service limits it
+// to a week. A worker that receives a message before it is due hides it again.
+func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
+	due := provider.DueTime(*m)
+	if due.IsZero() {
+		return 0
+	}
+	return max(0, min(due.Sub(now), store.MaxVisibilityTimeout)).Truncate(time.Second)
 }
 
 // reserve decides which messages are delivered in memory, and reserves their slots.

@@ -19,6 +19,8 @@ const (
 	MaxReceive = 32
 	// MessagesAtOnce is the maximum number of concurrent sends or deletes of one call.
 	MessagesAtOnce = 32
+	// MaxVisibilityTimeout is the service's limit for the visibility timeout.
+	MaxVisibilityTimeout = 7 * 24 * time.Hour
 )
 
 // NewQueue returns the queue with the given name. The queue need not exist.
