@@ -72,6 +72,18 @@ func (d *delivery) event() history.Event { return d.env.Message.Event }
 // target returns the instance that the message is for.
 func (d *delivery) target() history.OrchestrationInstance { return d.env.Message.Target }
 
+// resumes reports whether the message resumes its instance.
+func (d *delivery) resumes() bool { return d.event().Type() == history.TypeExecutionResumed }
+
+// wakes reports whether the message, redelivered after a crash, makes a worker run the steps of an
+// execution.
+func (d *delivery) wakes(execution history.OrchestrationInstance) bool {
+	if start, ok := d.event().(*history.ExecutionStarted); ok {
+		return start.Instance == execution
+	}
+	return d.env.Message.WakesSteps() && d.target() == execution
+}
+
 // attrs returns the log attributes of the message, followed by more.
 func (d *delivery) attrs(more ...any) []any {
 	attrs := []any{

@@ -162,17 +162,9 @@ const maxStartDelay = 10 * time.Second
 // after that time. Later, it is a quarter of the lateness or maxStartDelay, whichever is longer.
 func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
 	delay := abandonDelay(dequeueCount)
-	late := now.Sub(dueSince(s))
+	late := now.Sub(instances.DueSince(s))
 	if late < 0 {
 		return min(delay, (-late).Truncate(time.Second)+time.Second)
 	}
 	return min(delay, max(maxStartDelay, (late/4).Truncate(time.Second)))
-}
-
-// dueSince returns the time from which a pending instance may start.
-func dueSince(s *provider.InstanceState) time.Time {
-	if s.ScheduledAt.After(s.LastUpdatedAt) {
-		return s.ScheduledAt
-	}
-	return s.LastUpdatedAt
 }

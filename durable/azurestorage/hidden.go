@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // maxHiddenBytes limits the memory for abandoned messages, whose texts are needed to update them.
@@ -98,6 +97,3 @@ func (h *hiddenMessages) reveal(ctx context.Context, instanceID string) {
 		return nil
 	})
 }
-
-// resumes reports whether the message resumes its instance.
-func (d *delivery) resumes() bool { return d.event().Type() == history.TypeExecutionResumed }

@@ -84,7 +84,7 @@ func (h *TaskHub) QueuePosition(ctx context.Context, id string) (provider.QueueP
 // not certain: a queue does not show hidden messages, and a direct start may have a hidden one.
 func (h *TaskHub) lacksStart(ctx context.Context, id string, queue *store.Queue) (bool, error) {
 	row, err := h.instances.Rows.Read(ctx, id)
-	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(dueSince(&row.State)) < interruptedAfter {
+	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(instances.DueSince(&row.State)) < interruptedAfter {
 		return false, err
 	}
 	if row.AwaitsDirectStart() {

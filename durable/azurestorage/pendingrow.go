@@ -81,6 +81,9 @@ func (l *lateRows) of(instanceID string) *pendingRow {
 // full.
 const rowDelay = time.Second
 
+// maxRowRetryDelay is the maximum delay before another attempt to write a row in the background.
+const maxRowRetryDelay = 5 * time.Second
+
 // writeRowLater writes the row in the background while the partition is owned. It returns false if
 // the partition is not owned. After the write it deletes the messages of earlier checkpoints that
 // did not write the row, or else this checkpoint's messages. One redelivered message is enough to
@@ -127,7 +130,7 @@ func (p *pendingRow) run(r *reading) {
 	}
 	err := p.write(r)
 	close(p.attempted)
-	for delay := store.FirstOutageDelay; err != nil && p.awaitRetry(r, delay, err); delay = min(2*delay, prefetchRetryDelay) {
+	for delay := store.FirstOutageDelay; err != nil && p.awaitRetry(r, delay, err); delay = min(2*delay, maxRowRetryDelay) {
 		err = p.write(r)
 	}
 	p.late.started.remove(p.update.InstanceID())

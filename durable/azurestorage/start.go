@@ -369,7 +369,7 @@ func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
 	q := instances.PendingQuery{Before: now.Add(-interruptedAfter), Direct: onlyInterrupted || len(quiet) == 0}
 	oldest := map[*partition]time.Time{}
 	err := s.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
-		p, due := s.partitions.of(row.State.Instance.InstanceID), dueSince(&row.State)
+		p, due := s.partitions.of(row.State.Instance.InstanceID), instances.DueSince(&row.State)
 		if first, known := oldest[p]; !known || due.Before(first) {
 			oldest[p] = due
 		}
@@ -405,5 +405,5 @@ func isInterrupted(row *wire.InstanceRow, now time.Time) bool {
 
 // isOverdue reports whether an instance should have started by now.
 func isOverdue(s *provider.InstanceState, now time.Time) bool {
-	return s.Status == history.Pending && now.Sub(dueSince(s)) > startOverdue
+	return s.Status == history.Pending && now.Sub(instances.DueSince(s)) > startOverdue
 }

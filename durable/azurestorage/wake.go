@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -41,15 +40,6 @@ func (c *commit) keepWake(ctx context.Context) error {
 	}
 	c.wake.freeRoom()
 	return nil
-}
-
-// wakes reports whether the message, redelivered after a crash, makes a worker run the steps of an
-// execution.
-func (d *delivery) wakes(execution history.OrchestrationInstance) bool {
-	if start, ok := d.event().(*history.ExecutionStarted); ok {
-		return start.Instance == execution
-	}
-	return d.env.Message.WakesSteps() && d.target() == execution
 }
 
 // enqueueWake enqueues a hidden message that wakes the instance, and returns its delivery.

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -90,4 +91,12 @@ func (l *Instance) Advance(cp *provider.Checkpoint, etag, first string, rows []w
 		}
 	}
 	return nil
+}
+
+// DueSince returns the time from which a pending instance may start.
+func DueSince(s *provider.InstanceState) time.Time {
+	if s.ScheduledAt.After(s.LastUpdatedAt) {
+		return s.ScheduledAt
+	}
+	return s.LastUpdatedAt
 }
