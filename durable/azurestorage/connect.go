@@ -16,7 +16,10 @@ func (h *TaskHub) connect() {
 	cfg := h.cfg
 	rescan := store.NewNudge()
 	superseded, refused := &recentExecutions{}, &startBlobs{}
-	h.held = newHeldMessages(h.monitor, h.services.QueuePace, cfg)
+	h.held = newHeldMessages(h.monitor, h.services.QueuePace, heldConfig{
+		ControlQueueVisibilityTimeout: cfg.ControlQueueVisibilityTimeout, WorkItemQueueVisibilityTimeout: cfg.WorkItemQueueVisibilityTimeout,
+		LeaseInterval: cfg.LeaseInterval,
+	})
 	h.instances = instances.New(instances.Config{
 		TaskHub: cfg.TaskHub, HistoryTable: h.historyTable, RowTable: h.rowTable,
 		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, FirstWriteTimeout: h.held.controlLock / 2,
@@ -39,7 +42,7 @@ func (h *TaskHub) connect() {
 		creation: make(chan struct{}, 1), deleted: store.NewNudge(),
 	}
 
-	h.inbox = newInbox(cfg, h.held, h.decoder, &disposer{
+	h.inbox = newInbox(cfg.WorkerID, cfg.ControlQueueBufferThreshold, h.held, h.decoder, &disposer{
 		monitor: h.monitor, instances: h.instances, resend: h.tracking.resend, superseded: superseded.has, refused: refused.remember,
 	})
 	for i, q := range h.controlQueues {
@@ -50,7 +53,7 @@ func (h *TaskHub) connect() {
 		h.partitions = append(h.partitions, p)
 		h.leases.Partitions = append(h.leases.Partitions, p)
 	}
-	h.activities = newActivityQueue(cfg, h.workItems, h.decoder, h.held, &h.tasks)
+	h.activities = newActivityQueue(cfg.MaxConcurrentActivities, cfg.MaxQueuePollingInterval, h.workItems, h.decoder, h.held, &h.tasks)
 
 	h.sender = &sender{
 		monitor: h.monitor, held: h.held, blobs: h.largeMessages, base64: cfg.QueueEncoding == Base64,

@@ -40,7 +40,14 @@ type spentMessage struct {
 	repair string // the instance whose row and tracking records may be incomplete, or empty
 }
 
-func newHeldMessages(m *monitor, queues *store.Pace, cfg Config) *heldMessages {
+// heldConfig has the configured times of messages in flight.
+type heldConfig struct {
+	ControlQueueVisibilityTimeout  time.Duration
+	WorkItemQueueVisibilityTimeout time.Duration
+	LeaseInterval                  time.Duration
+}
+
+func newHeldMessages(m *monitor, queues *store.Pace, cfg heldConfig) *heldMessages {
 	return &heldMessages{
 		monitor: m, pace: queues,
 		controlLock:  lockTime(cfg.ControlQueueVisibilityTimeout, cfg.LeaseInterval),

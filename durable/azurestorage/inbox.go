@@ -49,10 +49,11 @@ type messageBatch struct {
 	loaded      *instances.Instance // nil until loaded
 }
 
-func newInbox(cfg Config, held *heldMessages, decoder *decoder, d *disposer) *inbox {
+// newInbox returns an inbox for at most size messages in memory.
+func newInbox(workerID string, size int, held *heldMessages, decoder *decoder, d *disposer) *inbox {
 	return &inbox{
-		monitor: held.monitor, workerID: cfg.WorkerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
-		buffer: newBuffer(cfg.ControlQueueBufferThreshold, held.limit),
+		monitor: held.monitor, workerID: workerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
+		buffer: newBuffer(size, held.limit),
 		slots:  map[string]*slot{}, changed: make(chan struct{}),
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 func emptyInbox() *inbox {
-	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, nil), nil, Config{})
-	return newInbox(Config{}, held, nil, &disposer{})
+	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, nil), nil, heldConfig{})
+	return newInbox("w", 256, held, nil, &disposer{})
 }
 
 // A session that waits for messages receives all messages that arrived together. One episode and

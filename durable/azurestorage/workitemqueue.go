@@ -35,11 +35,12 @@ type activityQueue struct {
 	closed  bool
 }
 
-func newActivityQueue(cfg Config, queue *store.Queue, decoder *decoder, held *heldMessages, tasks *sync.WaitGroup) *activityQueue {
+// newActivityQueue returns a queue with the given number of concurrent activities.
+func newActivityQueue(slots int, maxInterval time.Duration, queue *store.Queue, decoder *decoder, held *heldMessages, tasks *sync.WaitGroup) *activityQueue {
 	return &activityQueue{
 		monitor: held.monitor, queue: queue, held: held, decoder: decoder, tasks: tasks,
-		max: cfg.MaxConcurrentActivities, maxInterval: cfg.MaxQueuePollingInterval,
-		wake: store.NewNudge(), free: cfg.MaxConcurrentActivities, changed: make(chan struct{}),
+		max: slots, maxInterval: maxInterval,
+		wake: store.NewNudge(), free: slots, changed: make(chan struct{}),
 		backlog: backlog{hints: 1}, // the queue may hold messages from before
 	}
 }

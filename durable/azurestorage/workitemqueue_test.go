@@ -43,8 +43,7 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				cfg := Config{MaxConcurrentActivities: c.free}
-				q := newActivityQueue(cfg, nil, nil, newHeldMessages(&monitor{}, store.NewPace(1), cfg), nil)
+				q := newActivityQueue(c.free, time.Second, nil, nil, newHeldMessages(&monitor{}, store.NewPace(1), heldConfig{}), nil)
 				q.waiting = c.waiting
 				begin := time.Now()
 				if c.then != nil {
