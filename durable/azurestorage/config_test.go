@@ -42,19 +42,6 @@ func TestConfig_ErrorsNameFieldValueAndRange(t *testing.T) {
 	}
 }
 
-func TestLockTime_IsAtMostTheLeaseInterval(t *testing.T) {
-	for _, tt := range []struct{ configured, lease, want time.Duration }{
-		{5 * time.Minute, 30 * time.Second, 30 * time.Second},
-		{20 * time.Second, 30 * time.Second, 20 * time.Second},
-		{time.Minute, 2500 * time.Millisecond, 2 * time.Second},
-		{time.Minute, 100 * time.Millisecond, time.Second},
-	} {
-		if got := lockTime(tt.configured, tt.lease); got != tt.want {
-			t.Errorf("lockTime(%v, %v) = %v, want %v", tt.configured, tt.lease, got, tt.want)
-		}
-	}
-}
-
 func TestQueueEncoding_HasDotNetNames(t *testing.T) {
 	for e, want := range map[QueueEncoding]string{UTF8: "UTF8", Base64: "Base64", 7: "QueueEncoding(7)"} {
 		if got := e.String(); got != want {

@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -119,31 +116,4 @@ func eventNames(messages []provider.TaskMessage) string {
 		}
 	}
 	return strings.Join(names, " ")
-}
-
-// The age of a message depends only on the queue's clock.
-func TestDelivery_AgeUsesTheClockOfTheService(t *testing.T) {
-	t.Parallel()
-	h := openHub(t, testConfig(t))
-	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
-		inserted := time.Now().Add(ahead)
-		m := store.Message{ID: "m", InsertedOn: inserted, VisibleAt: inserted.Add(40 * time.Second), HiddenFor: 30 * time.Second}
-		d := h.held.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
-		if d.age != 10*time.Second {
-			t.Errorf("with a clock %v ahead, the age of the message is %v, want 10s", ahead, d.age)
-		}
-		raised := &history.EventRaised{Header: header(-1), Name: "go"}
-		d.env = &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}
-		d.age = 20 * time.Second // more than half of the visibility timeout: another worker may have consumed it
-		stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
-		stored.Known.Add(&history.ExecutionStarted{})
-		stored.Known.Add(raised)
-		if out := h.inbox.disposer.divide("i", stored, nil, []*delivery{d}); len(out.deliver) > 0 {
-			t.Errorf("with a clock %v ahead, an event is delivered twice", ahead)
-		}
-		m.VisibleAt = time.Time{} // it was claimed
-		if d = h.held.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
-			t.Errorf("a claimed message has the age %v, want 0", d.age)
-		}
-	}
 }

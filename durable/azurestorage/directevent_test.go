@@ -126,7 +126,7 @@ func TestDirectEvent_KeepsItsSlotIfItsBlobCannotBeWritten(t *testing.T) {
 			Event:  &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "large", Input: new(`"` + strings.Repeat("x", 2*wire.LargeMessageThreshold) + `"`)},
 		})
 		broken.Store(false)
-		if n := h.inbox.buffer.inUse(); err == nil || n != 1 {
+		if n := h.inUse()["reserved slots of control-queue messages"]; err == nil || n != 1 {
 			t.Errorf("the call returned %v, and %d slots are in use; want an error and 1", err, n)
 		}
 	})
@@ -178,9 +178,14 @@ func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T
 		}
 		// The same events are sent as if the result of the checkpoint were unknown.
 		for _, d := range taken {
-			e := &directDelivery{inQueue: inQueue{d}, sender: h.sender, out: d.safety.(*directDelivery).out, outcome: make(chan error, 1), mu: make(chan struct{}, 1), maybeCommitted: true}
-			if !e.enqueueUnlessDone(t.Context(), 0) || <-e.outcome != nil {
-				t.Fatal("the event was not sent")
+			e, _, err := h.sender.newDirectDelivery(&outgoing{to: h.partitions[0], env: &wire.Envelope{Message: d.env.Message, Sender: &history.OrchestrationInstance{}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.markMaybeCommitted()
+			e.release(t.Context(), 0)
+			if err := e.await(t.Context()); err != nil {
+				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

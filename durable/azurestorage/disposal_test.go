@@ -4,8 +4,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
+
+// An event that is older than half of its visibility timeout may have been delivered by another worker.
+func TestDisposer_ComparesAnOldEventWithTheHistory(t *testing.T) {
+	t.Parallel()
+	raised := &history.EventRaised{Header: history.Header{EventID: history.NoEventID, Timestamp: history.TruncateToTicks(time.Now())}, Name: "go"}
+	stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
+	stored.Known.Add(&history.ExecutionStarted{})
+	stored.Known.Add(raised)
+	disposer := &disposer{superseded: func(history.OrchestrationInstance) bool { return false }}
+	for age, want := range map[time.Duration]int{10 * time.Second: 1, 20 * time.Second: 0} {
+		d := &delivery{env: &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}, lock: 30 * time.Second, age: age}
+		if out := disposer.divide("i", stored, nil, []*delivery{d}); len(out.deliver) != want {
+			t.Errorf("an event of age %v is delivered %d times, want %d", age, len(out.deliver), want)
+		}
+	}
+}
+
+func TestBoundaries_OfHeldStarts(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	scheduled := &provider.InstanceState{Status: history.Pending, ScheduledAt: at.Add(10 * time.Second)}
+	boundary.Check(t, "a held start reappears one second after its time", func(offset int) time.Duration {
+		return startDelay(scheduled, 5, at.Add(time.Duration(offset)*time.Second))
+	}, 12*time.Second, 11*time.Second, 10*time.Second)
+}
 
 func TestStartDelay_GrowsForAMissingStart(t *testing.T) {
 	t.Parallel()

@@ -3,11 +3,9 @@ package azurestorage
 import (
 	"log/slog"
 	"runtime"
-	"slices"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
-	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -25,7 +23,7 @@ func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 	instance := history.OrchestrationInstance{InstanceID: "many", ExecutionID: "e1"}
 	var deliveries []*delivery
 	for range many {
-		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "go"}, Target: instance}
+		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: history.Header{EventID: history.NoEventID}, Name: "go"}, Target: instance}
 		deliveries = append(deliveries, &delivery{env: &wire.Envelope{Message: raised}})
 	}
 	for range rounds {
@@ -55,7 +53,7 @@ func TestPartition_AdmitsInSendOrder(t *testing.T) {
 	s := &slot{id: "many", partition: p, lock: &lock{execution: "e1"}}
 	b.slots["many"] = s
 	for i := range int64(many) {
-		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}
+		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: history.Header{EventID: history.NoEventID}, Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}
 		p.Admit(t.Context(), []*delivery{{env: &wire.Envelope{Message: raised, SequenceNumber: i}}})
 	}
 	p.reading.done.Wait()
@@ -67,38 +65,4 @@ func TestPartition_AdmitsInSendOrder(t *testing.T) {
 			t.Fatalf("message %d is at position %d", d.env.SequenceNumber, i)
 		}
 	}
-}
-
-// Messages are sent in parallel, but their sequence numbers follow the order of the decisions. A
-// receiver sorts by these numbers.
-func TestSession_NumbersMessagesInDecisionOrder(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		const activities = 20
-		cfg := testConfig(t)
-		cfg.MaxConcurrentActivities = activities
-		h, _ := serving(t, cfg)
-		mustStart(t, h, "fanout", "e1", `1`)
-		item := mustNext(t, h)
-		cp := &provider.Checkpoint{Instance: item.Instance}
-		var decided []history.Event
-		for i := range activities {
-			ev, msg := schedule(item, i, `["a"]`)
-			decided, cp.Activities = append(decided, ev), append(cp.Activities, msg)
-		}
-		cp.NewEvents = episode(item.Messages, decided...)
-		mustCommit(t, item, cp)
-		numbers := make([]int64, activities)
-		for range activities {
-			d, err := h.activities.next(patience.Context(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			numbers[taskOf(d.event())] = d.env.SequenceNumber
-			d.abandon(t.Context(), "the test has read it")
-		}
-		if !slices.IsSorted(numbers) || numbers[0] == 0 {
-			t.Errorf("numbers %v, want ascending numbers", numbers)
-		}
-	})
 }

@@ -79,7 +79,7 @@ func TestInterruptedStart_IsResentWhileTheQueueIsBusy(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		h.partitions[0].backlog.hint() // as if a poll had not emptied the queue
+		h.partitions[0].Announce() // as if a poll had not emptied the queue
 		if err := h.overdue.scan(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -36,9 +37,9 @@ func owners(t testing.TB, h *TaskHub) map[string]int {
 
 // heldCount returns the number of messages in flight in a hub.
 func heldCount(h *TaskHub) int {
-	h.held.mu.Lock()
-	defer h.held.mu.Unlock()
-	return len(h.held.byID)
+	counts := inuse.Counts{}
+	h.held.count(counts)
+	return counts["held messages"]
 }
 
 // cutOff returns a transport that fails once cut is set, like the network of a worker that was

@@ -45,11 +45,11 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 		}
 
 		// The message becomes visible a week later.
-		out := &outgoing{env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
-		if err := h.sender.prepare(t.Context(), out); err != nil {
+		text, err := wire.EncodeEnvelope(&wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.controlQueues[0].Put(t.Context(), out.text, 0, false); err != nil {
+		if _, err := h.controlQueues[0].Put(t.Context(), wire.EncodeQueueText(text, false), 0, false); err != nil {
 			t.Fatal(err)
 		}
 		runHub(t, h)

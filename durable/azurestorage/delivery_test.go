@@ -1,14 +1,56 @@
 package azurestorage
 
 import (
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 )
+
+// Source: DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync.
+func TestAbandonDelay_DoublesUpToTenMinutes(t *testing.T) {
+	for count, want := range map[int]time.Duration{
+		0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 9: 512 * time.Second,
+		10: 10 * time.Minute, 1 << 40: 10 * time.Minute,
+	} {
+		if got := abandonDelay(count); got != want {
+			t.Errorf("abandonDelay(%d) = %v, want %v", count, got, want)
+		}
+	}
+}
+
+// The age of a message depends only on the queue's clock.
+func TestDelivery_AgeUsesTheClockOfTheService(t *testing.T) {
+	t.Parallel()
+	held, queue := newTestMessages(nil), &store.Queue{Name: "q"}
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		inserted := time.Now().Add(ahead)
+		m := store.Message{ID: "m", InsertedOn: inserted, VisibleAt: inserted.Add(40 * time.Second), HiddenFor: 30 * time.Second}
+		if d := held.newDelivery(queue, m, 30*time.Second, func() {}); d.age != 10*time.Second {
+			t.Errorf("with a clock %v ahead, the age of the message is %v, want 10s", ahead, d.age)
+		}
+		m.VisibleAt = time.Time{} // it was claimed
+		if d := held.newDelivery(queue, m, 30*time.Second, func() {}); d.age != 0 {
+			t.Errorf("a claimed message has the age %v, want 0", d.age)
+		}
+	}
+}
+
+func TestBoundaries_OfDelays(t *testing.T) {
+	t.Parallel()
+	boundary.Check(t, "the longest delay of an abandoned message", func(offset int) time.Duration { return abandonDelay(10 + offset) },
+		512*time.Second, maxAbandonDelay, maxAbandonDelay)
+	boundary.Check(t, "the shortest delay of an abandoned message", abandonDelay, time.Second, time.Second, 2*time.Second)
+	boundary.Check(t, "a visibility timeout is at most the lease interval", func(offset int) time.Duration {
+		return lockTime(30*time.Second, time.Duration(30+offset)*time.Second)
+	}, 29*time.Second, 30*time.Second, 30*time.Second)
+	boundary.Check(t, "a visibility timeout has whole seconds", func(offset int) time.Duration {
+		return lockTime(2*time.Second+time.Duration(offset), time.Minute)
+	}, time.Second, 2*time.Second, 2*time.Second)
+}
 
 // clockCases are changes of the two clocks after the start of a lease of 30 s. For a process, a sleep of
 // its machine looks like a wall clock that is set forward.
@@ -35,7 +77,7 @@ func TestDelivery_IsLostWhenItsTimeoutHasEndedByOneClock(t *testing.T) {
 	for _, tt := range clockCases {
 		synctest.Test(t, func(t *testing.T) {
 			clock := &clocks.Clock{}
-			held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, clock), store.NewPace(1), Config{LeaseInterval: time.Minute})
+			held := newTestMessages(clock)
 			message := store.Message{ID: "1", RequestedAt: time.Now(), HiddenFor: 30 * time.Second}
 			received := held.newDelivery(&store.Queue{Name: "q"}, message, 30*time.Second, func() {})
 			replaced := held.newDelivery(&store.Queue{Name: "q"}, store.Message{ID: "2"}, 30*time.Second, func() {})
@@ -49,29 +91,6 @@ func TestDelivery_IsLostWhenItsTimeoutHasEndedByOneClock(t *testing.T) {
 				if got, want := anyLost([]*delivery{d}), tt.left < 0; got != want {
 					t.Errorf("%s, %s: lost %t, want %t", tt.name, name, got, want)
 				}
-			}
-		})
-	}
-}
-
-// Another worker may own a partition as soon as its lease has ended by one clock.
-func TestPartition_IsNotReadWhenItsLeaseHasEndedByOneClock(t *testing.T) {
-	t.Parallel()
-	for _, tt := range clockCases {
-		synctest.Test(t, func(t *testing.T) {
-			clock := &clocks.Clock{}
-			p := &partition{
-				inbox: &inbox{monitor: newMonitor(slog.New(slog.DiscardHandler), nil, clock)}, queue: &store.Queue{Name: "q"},
-				reading: &reading{}, until: clock.Now().Add(30 * time.Second),
-			}
-			clock.Step(tt.step)
-			time.Sleep(tt.wait)
-			owned := tt.left > 0
-			if p.isListening() != owned || p.Expired(clock.Now()) == owned || p.hasLapsed() == owned || p.startSession() != owned {
-				t.Errorf("%s: listening %t, lapsed %t; want it to be read: %t", tt.name, p.isListening(), p.hasLapsed(), owned)
-			}
-			if got := p.leaseEnd(); got != time.Now().Add(tt.left) {
-				t.Errorf("%s: the lease ends in %v, want %v", tt.name, time.Until(got), tt.left)
 			}
 		})
 	}
