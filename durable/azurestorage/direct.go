@@ -52,7 +52,7 @@ func (s *sender) newDirectResult(p controlQueue, item *delivery, env *wire.Envel
 		return nil, err
 	}
 	d := s.held.direct(item.queue, store.Message{ID: item.id(), DequeueCount: 1}, item.lock, asReceived, p.Unclaim)
-	d.safety = &directResult{inQueue: inQueue{item}, sender: s, partition: p, env: asReceived}
+	d.safety = &directResult{inQueue: inQueue{d: item}, sender: s, partition: p, env: asReceived}
 	return d, nil
 }
 

@@ -135,7 +135,7 @@ func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, 
 	}
 	d := s.held.direct(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), asReceived, out.to.Unclaim)
 	_, isStart := d.event().(*history.ExecutionStarted)
-	e = &directDelivery{inQueue: inQueue{d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
+	e = &directDelivery{inQueue: inQueue{d: d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
 	d.safety = e
 	return e, len(text), nil
 }

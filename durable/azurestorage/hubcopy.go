@@ -33,7 +33,7 @@ func (e *HiddenError) Error() string {
 func (h *TaskHub) copier() *hubcopy.Hub {
 	return &hubcopy.Hub{
 		Name: h.cfg.TaskHub, Instances: h.instances, WorkItems: h.workItems, Queues: h.messageQueues(),
-		QueueOf:     func(id string) *store.Queue { return h.partitionOf(id).queue },
+		QueueOf:     func(id string) *store.Queue { return h.partitionOf(id).Queue() },
 		PoisonQueue: func(q *store.Queue) *store.Queue { return h.aside(q.Name) },
 		HiddenFor:   max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
 		Read:        h.decoder.read,
@@ -51,7 +51,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 // destination returns the destination of a queue.
 func (h *TaskHub) destination(q *store.Queue) destination {
 	for _, p := range h.partitions {
-		if p.queue == q {
+		if p.Queue() == q {
 			return p
 		}
 	}

@@ -130,7 +130,7 @@ func (h *TaskHub) observe(ctx context.Context) metering.HubState {
 	queues, starts := []*store.Queue{h.workItems}, []*time.Duration{nil}
 	for _, p := range h.partitions {
 		if p.isListening() {
-			queues, starts = append(queues, p.queue), append(starts, new(p.oldestStart.age(time.Now())))
+			queues, starts = append(queues, p.Queue()), append(starts, new(p.oldestStart.age(time.Now())))
 		}
 	}
 	state := metering.HubState{Undecodable: h.undecodable.counts(queues)}

@@ -119,7 +119,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		return nil
 	}
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.late.log.Warn("SplitBrainDetected", "instanceId", s.instanceID, "executionId", s.executionID(), "partition", s.partition.queue.Name, "error", err)
+		s.late.log.Warn("SplitBrainDetected", "instanceId", s.instanceID, "executionId", s.executionID(), "partition", s.partition.Name(), "error", err)
 	}
 	s.takeWake()
 	for _, d := range s.current {

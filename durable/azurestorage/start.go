@@ -186,7 +186,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	if !s.jumpStart.Enabled {
 		return f()
 	}
-	row, err := s.records.Record(ctx, s.partitions.of(event.Instance.InstanceID).queue.Name, start, event)
+	row, err := s.records.Record(ctx, s.partitions.of(event.Instance.InstanceID).Name(), start, event)
 	if err != nil {
 		return fmt.Errorf("write JumpStart record: %w", err)
 	}
@@ -248,7 +248,7 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 // jumpStarts resends the starts of a partition that have not arrived. It returns when ctx ends.
 func (s *starter) jumpStarts(ctx context.Context, p *partition) {
 	for pause.For(ctx, s.jumpStart.Interval) {
-		rows, err := s.records.OfQueue(ctx, p.queue.Name)
+		rows, err := s.records.OfQueue(ctx, p.Name())
 		for _, row := range rows {
 			if err == nil {
 				err = s.resendRecorded(ctx, &row)
@@ -298,7 +298,7 @@ func (s *starter) deleteRecords(ctx context.Context, id string) error {
 	if !s.jumpStart.Enabled {
 		return nil
 	}
-	return s.records.DeleteAll(ctx, s.partitions.of(id).queue.Name, id)
+	return s.records.DeleteAll(ctx, s.partitions.of(id).Name(), id)
 }
 
 const (

@@ -32,7 +32,7 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 		if err := h.Send(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
-		queue := h.partitions[0].queue
+		queue := h.partitions[0].Queue()
 		got, err := queue.Receive(t.Context(), 1, h.held.controlLock)
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
