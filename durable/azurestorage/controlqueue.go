@@ -117,8 +117,8 @@ func (r *reading) deliver(messages []store.Message) (taken int) {
 	held := b.held.hold(p.queue, messages, b.held.controlLock, func() { b.buffer.release(1) })
 	var fresh []*delivery
 	for _, d := range held {
-		if done, spent := b.held.isSpent(d); spent {
-			r.do(func() { b.disposer.repairSpent(r.work, d, done.repair) })
+		if repair, spent := b.held.isSpent(d); spent {
+			r.do(func() { b.disposer.repairSpent(r.work, d, repair) })
 			continue
 		}
 		if err := b.decoder.decode(r.work, d); err != nil {

@@ -22,9 +22,7 @@ func (c *decoder) decode(ctx context.Context, d *delivery) error {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	d.env = env
-	d.mu.Unlock()
+	d.setEnvelope(env)
 	if d.dequeueCount > 1 && !c.has(d.queue.Name, d.id()) {
 		c.log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
 	}

@@ -160,6 +160,10 @@ func (d *delivery) removeDuplicate(ctx context.Context) {
 // may not identify it: an instance that continued as new no longer has the event.
 func (d *delivery) markCommitted() { d.safety.markCommitted() }
 
+// keepSpent restarts the time for which a spent message is remembered. repair is described at
+// [heldMessages.isSpent].
+func (d *delivery) keepSpent(repair string) { d.held.spend(d, spentMessage{repair: repair}) }
+
 // maxAbandonDelay is the longest delay of an abandoned message. A message that reaches it is logged
 // as a poison message (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
 const maxAbandonDelay = 10 * time.Minute
@@ -354,6 +358,13 @@ func (d *delivery) replace(m store.Message) {
 func (d *delivery) becomeHidden(m store.Message) {
 	d.replace(m)
 	d.held.add(d)
+}
+
+// setEnvelope sets the decoded message.
+func (d *delivery) setEnvelope(env *wire.Envelope) {
+	d.mu.Lock() // a renewal may log the message
+	defer d.mu.Unlock()
+	d.env = env
 }
 
 // setText replaces the text of the message. The next change in storage writes it.

@@ -102,7 +102,7 @@ func (d *disposer) repairRow(ctx context.Context, instanceID string, stored *ins
 // [delivery.markCommitted].
 func (d *disposer) repairSpent(ctx context.Context, m *delivery, instanceID string) {
 	if err := d.repairRow(ctx, instanceID, nil); err != nil {
-		m.held.spend(m, spentMessage{repair: instanceID}) // restarts the time for which it is remembered
+		m.keepSpent(instanceID)
 		m.abandonOnError(ctx, err)
 		return
 	}

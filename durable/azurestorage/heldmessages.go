@@ -99,13 +99,14 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 }
 
 // isSpent reports whether a checkpoint has consumed d earlier. Such a message must only be deleted.
-// The history may not identify it: an instance that continued as new no longer has the event.
-func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
+// The history may not identify it: an instance that continued as new no longer has the event. repair is
+// the instance whose row and tracking records may be incomplete, or empty.
+func (h *heldMessages) isSpent(d *delivery) (repair string, spent bool) {
 	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m, ok := h.spent[key]
-	return m, ok && time.Since(m.at) <= spentTTL
+	return m.repair, ok && time.Since(m.at) <= spentTTL
 }
 
 func (h *heldMessages) forget(d *delivery) {
