@@ -294,7 +294,7 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 		}
 		o.batch = batch
 		o.env.Episode, o.env.Sender = &episode, &sender
-		o.number = c.sender.sequence.Add(1) // in the order of the decisions; the sends run in parallel
+		o.number = c.sender.nextNumber() // in the order of the decisions; the sends run in parallel
 	}
 	sent := make([]sentMessage, len(out))
 	return sent, store.ForEach(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {

@@ -123,7 +123,7 @@ func maybeSentError(err error) error { return fmt.Errorf("%w: %w", errMaybeSent,
 // newDirectDelivery returns the direct delivery of out and the size in bytes of its encoded
 // message.
 func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, err error) {
-	out.env.SequenceNumber = s.sequence.Add(1)
+	out.env.SequenceNumber = s.nextNumber()
 	out.number = out.env.SequenceNumber
 	text, err := encode(out.env)
 	if err != nil {

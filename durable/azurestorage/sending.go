@@ -116,6 +116,9 @@ func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
 	return s.enqueue(ctx, out)
 }
 
+// nextNumber returns the next sequence number.
+func (s *sender) nextNumber() int64 { return s.sequence.Add(1) }
+
 // keepHidden enqueues a message that stays hidden until its delivery ends. The delivery occupies no
 // slot. Duplicates of the message must be harmless.
 func (s *sender) keepHidden(ctx context.Context, to destination, env *wire.Envelope) (*delivery, error) {
@@ -177,7 +180,7 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	env := out.env
 	env.ActivityID = uuid.New()
 	if env.SequenceNumber = out.number; out.number == 0 {
-		env.SequenceNumber = s.sequence.Add(1)
+		env.SequenceNumber = s.nextNumber()
 	}
 	encoded, err := encode(env)
 	if err == nil && out.claim {
