@@ -45,12 +45,9 @@ func (h *TaskHub) connect() {
 	h.inbox = newInbox(cfg.WorkerID, cfg.ControlQueueBufferThreshold, h.held, h.decoder, &disposer{
 		monitor: h.monitor, instances: h.instances, resend: h.tracking.resend, superseded: superseded.has, refused: refused.remember,
 	})
-	for i, q := range h.controlQueues {
-		p := &partition{
-			inbox: h.inbox, queue: q, index: i, of: len(h.controlQueues), acquired: rescan, tasks: &h.tasks, wake: store.NewNudge(),
-			polling: polling{batchSize: cfg.ControlQueueBatchSize, maxInterval: cfg.MaxQueuePollingInterval},
-		}
-		h.partitions = append(h.partitions, p)
+	polls := polling{batchSize: cfg.ControlQueueBatchSize, maxInterval: cfg.MaxQueuePollingInterval}
+	h.partitions = newPartitions(h.inbox, h.controlQueues, polls, rescan, &h.tasks)
+	for _, p := range h.partitions {
 		h.leases.Partitions = append(h.leases.Partitions, p)
 	}
 	h.activities = newActivityQueue(cfg.MaxConcurrentActivities, cfg.MaxQueuePollingInterval, h.workItems, h.decoder, h.held, &h.tasks)

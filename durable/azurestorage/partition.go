@@ -54,6 +54,16 @@ type polling struct {
 // partitions are all partitions of a hub.
 type partitions []*partition
 
+// newPartitions returns the partitions of control queues. acquired is sent when this worker starts to
+// read one of the queues. tasks counts drains in progress.
+func newPartitions(b *inbox, queues []*store.Queue, polling polling, acquired store.Nudge, tasks *sync.WaitGroup) partitions {
+	all := make(partitions, len(queues))
+	for i, q := range queues {
+		all[i] = &partition{inbox: b, queue: q, index: i, of: len(queues), polling: polling, acquired: acquired, tasks: tasks, wake: store.NewNudge()}
+	}
+	return all
+}
+
 // of returns the partition of an instance.
 func (all partitions) of(instanceID string) *partition {
 	return all[wire.PartitionOf(instanceID, len(all))]
