@@ -16,34 +16,34 @@ func (h *TaskHub) connect() {
 	cfg := h.cfg
 	rescan := store.NewNudge()
 	superseded, refused := &recentExecutions{}, &startBlobs{}
-	h.held = newHeldMessages(h.monitor, h.services.QueuePace, heldConfig{
+	h.held = newHeldMessages(h.Monitor, h.services.QueuePace, heldConfig{
 		ControlQueueVisibilityTimeout: cfg.ControlQueueVisibilityTimeout, WorkItemQueueVisibilityTimeout: cfg.WorkItemQueueVisibilityTimeout,
 		LeaseInterval: cfg.LeaseInterval,
 	})
 	h.instances = instances.New(instances.Config{
 		TaskHub: cfg.TaskHub, HistoryTable: h.historyTable, RowTable: h.rowTable,
 		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, FirstWriteTimeout: h.held.controlLock / 2,
-		Ended: h.endings.announce, Log: h.log,
+		Ended: h.endings.announce, Log: h.Log,
 	})
 	h.leases = h.newLeases()
 	h.appLease = leases.NewAppManager(h.leases)
 
-	h.undecodable = &undecodable{monitor: h.monitor, queues: h.messageQueues(), aside: h.aside, setAside: cfg.SetAsideUndecodable}
+	h.undecodable = &undecodable{Monitor: h.Monitor, queues: h.messageQueues(), aside: h.aside, setAside: cfg.SetAsideUndecodable}
 	h.decoder = &decoder{undecodable: h.undecodable, blobs: h.largeMessages}
-	h.tracking = &tracker{enabled: cfg.Tracking, instances: h.instances, log: h.log, queue: tracking.NewQueue(tracking.Queue{
+	h.tracking = &tracker{enabled: cfg.Tracking, instances: h.instances, log: h.Log, queue: tracking.NewQueue(tracking.Queue{
 		Queue: h.trackingQueue, Table: h.trackingTable,
 		Base64: cfg.QueueEncoding == Base64, MaxPollingInterval: cfg.MaxQueuePollingInterval,
 		VisibilityTimeout: func() time.Duration { return h.held.stretched(h.held.controlLock) },
-		HoldBack:          h.undecodable.holdBack, Health: h.health,
+		HoldBack:          h.undecodable.holdBack, Health: h.Health,
 	})}
 	h.resources = &resources{
-		storage: h.storage, monitor: h.monitor, leases: h.leases, tracking: h.tracking.queue,
+		storage: h.storage, Monitor: h.Monitor, leases: h.leases, tracking: h.tracking.queue,
 		forget:   func() { h.instances.EvictAll(func(string) bool { return true }) },
 		creation: make(chan struct{}, 1), deleted: store.NewNudge(),
 	}
 
 	h.inbox = newInbox(cfg.WorkerID, cfg.ControlQueueBufferThreshold, h.held, h.decoder, &disposer{
-		monitor: h.monitor, instances: h.instances, resend: h.tracking.resend, superseded: superseded.has, refused: refused.remember,
+		Monitor: h.Monitor, instances: h.instances, resend: h.tracking.resend, superseded: superseded.has, refused: refused.remember,
 	})
 	polls := polling{batchSize: cfg.ControlQueueBatchSize, maxInterval: cfg.MaxQueuePollingInterval}
 	h.partitions = newPartitions(h.inbox, h.controlQueues, polls, rescan, &h.tasks)
@@ -53,16 +53,16 @@ func (h *TaskHub) connect() {
 	h.activities = newActivityQueue(cfg.MaxConcurrentActivities, cfg.MaxQueuePollingInterval, h.workItems, h.decoder, h.held, &h.tasks)
 
 	h.sender = &sender{
-		monitor: h.monitor, held: h.held, blobs: h.largeMessages, base64: cfg.QueueEncoding == Base64,
+		Monitor: h.Monitor, held: h.held, blobs: h.largeMessages, base64: cfg.QueueEncoding == Base64,
 		startLost: rescan, armedFor: armedForDefault,
 	}
-	h.late = &lateRows{log: h.log}
+	h.late = &lateRows{log: h.Log}
 	h.committer = &committer{
 		instances: h.instances, sender: h.sender, partitions: h.partitions, activities: h.activities,
 		tracking: h.tracking, late: h.late, superseded: superseded,
 	}
 	h.starts = &starter{
-		monitor: h.monitor, sender: h.sender, partitions: h.partitions, instances: h.instances, late: h.late, blobs: refused,
+		Monitor: h.Monitor, sender: h.sender, partitions: h.partitions, instances: h.instances, late: h.late, blobs: refused,
 		jumpStart: cfg.JumpStart, records: &jumpstart.Records{Table: h.startTable, Blobs: h.largeMessages},
 	}
 	h.overdue = &overdueStarts{starts: h.starts, rescan: rescan}
@@ -86,7 +86,7 @@ func (h *TaskHub) newLeases() *leases.Worker {
 		Table:    store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
 		Blobs:    store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.LeaseContainer()),
 		AppBlobs: h.appLeases,
-		Clock:    h.clock, TableLatency: s.TablePace.Latency, Missing: func(err error) { h.resources.markMissing(err) },
-		Health: h.health, Log: h.log, Meter: h.meter, Tasks: &h.tasks,
+		Clock:    h.Clock, TableLatency: s.TablePace.Latency, Missing: func(err error) { h.resources.markMissing(err) },
+		Health: h.Health, Log: h.Log, Meter: h.Meter, Tasks: &h.tasks,
 	}
 }

@@ -87,7 +87,7 @@ func (r *reading) poll() {
 			continue
 		}
 		room := b.buffer.reserve(r.ctx, p.polling.batchSize, func() {
-			b.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", b.buffer.size)
+			b.Log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", b.buffer.size)
 		})
 		if room == 0 {
 			return
@@ -97,12 +97,12 @@ func (r *reading) poll() {
 		if err != nil {
 			b.buffer.release(room)
 			if r.work.Err() == nil {
-				b.health.Failed("queues", err)
+				b.Health.Failed("queues", err)
 			}
 			backoff.Wait(r.ctx, p.wake, p.queue.Name, 0, err)
 			continue
 		}
-		b.health.OK("queues")
+		b.Health.OK("queues")
 		taken := r.deliver(messages)
 		b.buffer.release(room - taken)
 		p.backlog.polled(before, len(messages), room)
@@ -128,7 +128,7 @@ func (r *reading) deliver(messages []store.Message) (taken int) {
 		if !r.isCommitted(d) {
 			continue
 		}
-		b.meter.RecordReceived(p.queue.Name, queueAge(d))
+		b.Meter.RecordReceived(p.queue.Name, queueAge(d))
 		fresh = append(fresh, d)
 	}
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
@@ -202,7 +202,7 @@ func (r *reading) isCommitted(d *delivery) bool {
 	if counted.IsCommitted(d.env.Batch) {
 		return true
 	}
-	b.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)
+	b.Log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)
 	d.discard(r.work)
 	return false
 }

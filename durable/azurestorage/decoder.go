@@ -24,7 +24,7 @@ func (c *decoder) decode(ctx context.Context, d *delivery) error {
 	}
 	d.setEnvelope(env)
 	if d.dequeueCount > 1 && !c.has(d.queue.Name, d.id()) {
-		c.log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
+		c.Log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil
 }

@@ -144,13 +144,13 @@ func (d *delivery) remove(ctx context.Context) error {
 // discard deletes the message. If that fails, it logs a warning, and the message is redelivered.
 func (d *delivery) discard(ctx context.Context) {
 	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
-		d.held.log.Warn("cannot delete message; it reappears when its visibility timeout ends", d.attrs("error", err)...)
+		d.held.Log.Warn("cannot delete message; it reappears when its visibility timeout ends", d.attrs("error", err)...)
 	}
 }
 
 // removeDuplicate deletes a message that was received again after a checkpoint had consumed it.
 func (d *delivery) removeDuplicate(ctx context.Context) {
-	d.held.routine.record(disposition.Duplicate, d.attrs("details", "a checkpoint has consumed it earlier, but it was not deleted"))
+	d.held.Routine.Record(disposition.Duplicate, d.attrs("details", "a checkpoint has consumed it earlier, but it was not deleted"))
 	d.discard(ctx)
 }
 
@@ -185,7 +185,7 @@ func (d *delivery) abandon(ctx context.Context, reason string) {
 // abandonOnError abandons the message after a storage error, which it logs.
 func (d *delivery) abandonOnError(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		d.held.log.Warn("cannot process message; it will be redelivered", d.attrs("error", err)...)
+		d.held.Log.Warn("cannot process message; it will be redelivered", d.attrs("error", err)...)
 	}
 	d.abandon(ctx, err.Error())
 }
@@ -204,8 +204,8 @@ func (d *delivery) abandonBecause(ctx context.Context, cause error) {
 func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
 	delay := abandonDelay(d.timesReceived())
 	if delay >= maxAbandonDelay {
-		d.held.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
-		d.held.meter.RecordPoison(d.queue.Name)
+		d.held.Log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
+		d.held.Meter.RecordPoison(d.queue.Name)
 	}
 	d.abandonFor(ctx, event, delay, reason)
 }
@@ -220,8 +220,8 @@ func (d *delivery) timesReceived() int {
 
 // abandonFor hides the message for delay, logs that as event, and settles the delivery.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
-	d.held.routine.record(event, d.attrs("delay", delay, "reason", reason))
-	d.held.meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
+	d.held.Routine.Record(event, d.attrs("delay", delay, "reason", reason))
+	d.held.Meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
 	d.release(ctx, delay)
 }
 
@@ -277,23 +277,23 @@ func (d *delivery) renew(ctx context.Context) {
 	err := d.changeNow(func(m store.Message) (store.Message, error) {
 		m, err := d.queue.Update(store.Urgent(d.whileHidden(ctx)), m, d.held.stretched(d.lock))
 		if err == nil {
-			d.held.log.Debug("RenewingMessage", d.attrs()...)
+			d.held.Log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
-			d.until = d.held.clock.At(m.HiddenUntil())
+			d.until = d.held.Clock.At(m.HiddenUntil())
 			d.mu.Unlock()
 		}
 		return m, err
 	})
 	switch {
 	case err == nil:
-		d.held.health.OK("queues")
+		d.held.Health.OK("queues")
 	case store.IsMessageGone(err):
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
-		d.held.routine.record("MessageGone", d.attrs("details", "cannot renew its visibility timeout: "+err.Error()))
+		d.held.Routine.Record("MessageGone", d.attrs("details", "cannot renew its visibility timeout: "+err.Error()))
 	case ctx.Err() == nil:
-		d.held.health.Failed("queues", err)
+		d.held.Health.Failed("queues", err)
 	}
 }
 
@@ -301,7 +301,7 @@ func (d *delivery) renew(ctx context.Context) {
 func (d *delivery) whileHidden(ctx context.Context) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return store.RetryBefore(ctx, time.Now().Add(d.until.Left(d.held.clock.Now())))
+	return store.RetryBefore(ctx, time.Now().Add(d.until.Left(d.held.Clock.Now())))
 }
 
 // hiddenFor returns how long the message stays hidden. renewable is false if the message must not
@@ -333,7 +333,7 @@ func releaseAll(ctx context.Context, deliveries []*delivery) {
 // anyLost reports whether another worker may have received one of the messages because its
 // visibility timeout has ended.
 func anyLost(deliveries []*delivery) bool {
-	return slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.safety.isLost(d.held.clock.Now()) })
+	return slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.safety.isLost(d.held.Clock.Now()) })
 }
 
 // freeRoom frees the slot of d before d is settled.
@@ -350,7 +350,7 @@ func (d *delivery) replace(m store.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.msg, d.lost = m, false
-	d.until = d.held.clock.At(m.HiddenUntil())
+	d.until = d.held.Clock.At(m.HiddenUntil())
 }
 
 // becomeHidden records that the message, which was in no queue, is now hidden in its queue as m. It

@@ -68,7 +68,7 @@ func (r *directResult) release(ctx context.Context, delay time.Duration) {
 		env: &wire.Envelope{Message: &message, Episode: r.env.Episode, Sender: r.env.Sender, Scheduled: r.env.Scheduled},
 	})
 	if err != nil {
-		r.sender.log.Warn("cannot send the result of an activity; the activity runs again", r.d.attrs("error", err)...)
+		r.sender.Log.Warn("cannot send the result of an activity; the activity runs again", r.d.attrs("error", err)...)
 		r.d.release(ctx, 0)
 		return
 	}

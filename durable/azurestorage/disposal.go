@@ -7,6 +7,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -15,7 +16,7 @@ import (
 
 // A disposer decides and executes the dispositions of messages.
 type disposer struct {
-	*monitor
+	*monitor.Monitor
 	instances  *instances.Store
 	resend     func(ctx context.Context, instanceID string) error // sends tracking records that may be missing
 	superseded func(history.OrchestrationInstance) bool           // reports whether this process has replaced an execution
@@ -132,9 +133,9 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 		return
 	}
 	if v.Event == disposition.Duplicate {
-		o.routine.record(v.Event, d.attrs("reason", v.Reason))
+		o.Routine.Record(v.Event, d.attrs("reason", v.Reason))
 	} else {
-		o.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
+		o.Log.Warn(v.Event, d.attrs("reason", v.Reason)...)
 	}
 	if v.Action == disposition.Refuse {
 		o.refuse(ctx, d)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
@@ -18,7 +19,7 @@ import (
 
 // heldMessages holds the messages in flight in this process, by queue and ID.
 type heldMessages struct {
-	*monitor
+	*monitor.Monitor
 	pace         *store.Pace   // of the queues
 	controlLock  time.Duration // the normal visibility timeout of control-queue messages
 	workItemLock time.Duration // the normal visibility timeout of work items
@@ -47,9 +48,9 @@ type heldConfig struct {
 	LeaseInterval                  time.Duration
 }
 
-func newHeldMessages(m *monitor, queues *store.Pace, cfg heldConfig) *heldMessages {
+func newHeldMessages(m *monitor.Monitor, queues *store.Pace, cfg heldConfig) *heldMessages {
 	return &heldMessages{
-		monitor: m, pace: queues,
+		Monitor: m, pace: queues,
 		controlLock:  lockTime(cfg.ControlQueueVisibilityTimeout, cfg.LeaseInterval),
 		workItemLock: lockTime(cfg.WorkItemQueueVisibilityTimeout, cfg.LeaseInterval),
 		byID:         map[string]*delivery{}, spent: map[string]spentMessage{},
@@ -163,7 +164,7 @@ func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
 	for pause.For(ctx, lock/8) {
 		shed(h.limit())
 		for _, d := range h.all() {
-			if left, renewable := d.hiddenFor(h.clock.Now()); !renewable || left > h.stretched(d.lock)/2 {
+			if left, renewable := d.hiddenFor(h.Clock.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
 			}
 			group.Go(func() error {
@@ -179,7 +180,7 @@ func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
 // late too. It does not wait for messages whose visibility timeout has ended.
 func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	late := func(d *delivery) bool {
-		left, renewable := d.hiddenFor(h.clock.Now())
+		left, renewable := d.hiddenFor(h.Clock.Now())
 		return renewable && left > 0 && left <= d.lock/8
 	}
 	for slices.ContainsFunc(h.all(), late) && pause.For(ctx, time.Second) {
@@ -227,7 +228,7 @@ func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.add(d); older != nil {
-			h.routine.record(disposition.Duplicate, older.attrs("details", "its visibility timeout ended while this process held it"))
+			h.Routine.Record(disposition.Duplicate, older.attrs("details", "its visibility timeout ended while this process held it"))
 			continue
 		}
 		held = append(held, d)
@@ -249,7 +250,7 @@ func (h *heldMessages) claim(q *store.Queue, m store.Message, lock time.Duration
 func (h *heldMessages) direct(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *delivery {
 	d := h.newDelivery(q, m, lock, onSettled)
 	d.env, d.claimed, d.insertedOn, d.age = env, true, d.receivedAt, 0
-	d.until = h.clock.Now().Add(math.MaxInt64 / 2)
+	d.until = h.Clock.Now().Add(math.MaxInt64 / 2)
 	return d
 }
 
@@ -258,7 +259,7 @@ func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Du
 	d := &delivery{
 		held: h, queue: q, lock: lock, msg: m,
 		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
-		receivedAt: now, until: h.clock.At(m.HiddenUntil()), onSettled: onSettled,
+		receivedAt: now, until: h.Clock.At(m.HiddenUntil()), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
 	d.safety = inQueue{d}

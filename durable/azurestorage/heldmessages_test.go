@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 )
 
 // newTestMessages returns the messages in flight of a worker without queues.
 func newTestMessages(clock *clocks.Clock) *heldMessages {
-	return newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, clock), store.NewPace(1), heldConfig{LeaseInterval: time.Minute})
+	return newHeldMessages(monitor.New(slog.New(slog.DiscardHandler), nil, clock), store.NewPace(1), heldConfig{LeaseInterval: time.Minute})
 }
 
 // A message that is being released can be received again before the release request returns. It is

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -87,7 +88,7 @@ func (s *storage) aside(queue string) *store.Queue {
 // resources creates, checks and deletes the queues, tables and blobs of the hub.
 type resources struct {
 	*storage
-	*monitor
+	*monitor.Monitor
 	leases   *leases.Worker
 	tracking *tracking.Queue
 	forget   func() // forgets all instances
@@ -122,7 +123,7 @@ func (r *resources) markMissing(err error) {
 	if !r.created.CompareAndSwap(true, false) {
 		return // not created yet
 	}
-	r.log.Warn("part of the task hub was deleted; creating it again", "event", "GeneralWarning", "error", err)
+	r.Log.Warn("part of the task hub was deleted; creating it again", "event", "GeneralWarning", "error", err)
 	r.forget()
 	r.deleted.Send()
 }
@@ -136,7 +137,7 @@ func (r *resources) recreate(ctx context.Context) {
 			return
 		}
 		if err := r.awaitCreated(ctx); err != nil {
-			r.log.Error("the task hub that replaced the deleted one cannot be used", "error", err)
+			r.Log.Error("the task hub that replaced the deleted one cannot be used", "error", err)
 		}
 	}
 }
@@ -235,7 +236,7 @@ func (r *resources) warnAboutLogHub(ctx context.Context) {
 	defer cancel()
 	logs := store.NewContainer(r.services.LeaseBlobs, r.services.BlobEndpoint, r.names.PartitionLogContainer())
 	if _, err := logs.ReadPart(ctx, r.names.PartitionLogInfoBlob(), 0, 0); err == nil { // otherwise the hub does not exist, or the check failed
-		r.log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
+		r.Log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
 			"Set storageProvider.type to partitionLog to use that hub, copy it with `hub copy partitionlog azurestorage`, or delete it",
 			"event", "GeneralWarning", "container", logs.Name)
 	}
@@ -333,11 +334,11 @@ func (r *resources) awaitSoleManager(ctx context.Context) error {
 		case ctx.Err() != nil, err == nil:
 			return nil
 		case !isMismatch:
-			r.health.Failed("partition leases", err)
+			r.Health.Failed("partition leases", err)
 		case time.Now().After(deadline):
 			return mismatch
 		default:
-			r.log.Warn("waiting for other workers to stop", "reason", mismatch)
+			r.Log.Warn("waiting for other workers to stop", "reason", mismatch)
 		}
 		if !pause.For(ctx, store.Jitter(ctx, "look at the partitions", r.cfg.LeaseInterval/10)) {
 			return nil
@@ -356,7 +357,7 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			r.health.OK("storage account")
+			r.Health.OK("storage account")
 			return nil
 		}
 		retry, giveUp := store.DecideAccessRetry(err, time.Since(start))
@@ -364,10 +365,10 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			return err
 		}
 		if retry {
-			r.log.Warn(store.RoleMissingNotice, "patience", store.RoleAssignmentTimeout, "error", err)
+			r.Log.Warn(store.RoleMissingNotice, "patience", store.RoleAssignmentTimeout, "error", err)
 		}
 		if ctx.Err() == nil {
-			r.health.Failed("storage account", err)
+			r.Health.Failed("storage account", err)
 		}
 		if !pause.For(ctx, store.Jitter(ctx, "create the hub", delay)) {
 			return nil

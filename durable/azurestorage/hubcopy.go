@@ -44,7 +44,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 		HiddenError: func(hidden, missing int) error {
 			return &HiddenError{TaskHub: h.cfg.TaskHub, Hidden: hidden, Missing: missing}
 		},
-		CheckIdle: h.resources.checkIdle, Log: h.log,
+		CheckIdle: h.resources.checkIdle, Log: h.Log,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
@@ -18,7 +19,7 @@ import (
 // instance is in one of three states: its history is being loaded, it is ready, or it is in a
 // session (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
 type inbox struct {
-	*monitor
+	*monitor.Monitor
 	workerID  string
 	held      *heldMessages
 	decoder   *decoder
@@ -52,7 +53,7 @@ type messageBatch struct {
 // newInbox returns an inbox for at most size messages in memory.
 func newInbox(workerID string, size int, held *heldMessages, decoder *decoder, d *disposer) *inbox {
 	return &inbox{
-		monitor: held.monitor, workerID: workerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
+		Monitor: held.Monitor, workerID: workerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
 		buffer: newBuffer(size, held.limit),
 		slots:  map[string]*slot{}, changed: make(chan struct{}),
 	}
@@ -164,7 +165,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Unlock()
 	if loaded == nil {
 		loaded = b.instances.Cached(s.id, executionID)
-		b.meter.RecordLookup(loaded != nil)
+		b.Meter.RecordLookup(loaded != nil)
 	}
 	if loaded == nil {
 		loaded = b.read(r.ctx, s.id, executionID, first)
@@ -209,16 +210,16 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
 		loaded, err := b.instances.LoadFor(ctx, instanceID, executionID, first)
 		if err == nil {
-			b.health.OK("tables")
+			b.Health.OK("tables")
 			return loaded
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		if store.IsTransient(err) {
-			b.health.Failed("tables", err)
+			b.Health.Failed("tables", err)
 		} else {
-			b.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "cannot read the instance from storage", "error", err)
+			b.Log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "cannot read the instance from storage", "error", err)
 		}
 		if !pause.For(ctx, store.Jitter(ctx, "load "+instanceID, delay)) {
 			return nil
@@ -360,7 +361,7 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	b.mu.Unlock()
 	b.instances.EvictAll(p.has) // another worker may advance them from now on
 	if len(deliveries) > 0 {
-		b.log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
+		b.Log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
 	}
 	releaseAll(ctx, deliveries)
 }
@@ -394,7 +395,7 @@ func (b *inbox) stopRenewals(most int) {
 		d.settle()
 	}
 	if len(shed) > 0 {
-		b.log.Warn("messages released: the queues accept too few requests to renew them", "count", len(shed))
+		b.Log.Warn("messages released: the queues accept too few requests to renew them", "count", len(shed))
 	}
 }
 

@@ -5,13 +5,14 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 func emptyInbox() *inbox {
-	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, nil), nil, heldConfig{})
+	held := newHeldMessages(monitor.New(slog.New(slog.DiscardHandler), nil, nil), nil, heldConfig{})
 	return newInbox("w", 256, held, nil, &disposer{})
 }
 

@@ -111,9 +111,9 @@ func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.Queu
 
 // observeHub makes the metrics report the state of the hub as this worker knows it. stop ends that.
 func (h *TaskHub) observeHub() (stop func()) {
-	unregister, err := h.meter.Observe(h.observe)
+	unregister, err := h.Meter.Observe(h.observe)
 	if err != nil {
-		h.log.Warn("cannot report the state of the hub as metrics", "error", err)
+		h.Log.Warn("cannot report the state of the hub as metrics", "error", err)
 		return func() {}
 	}
 	return func() { _ = unregister() } // fails only if called twice
@@ -143,7 +143,7 @@ func (h *TaskHub) observe(ctx context.Context) metering.HubState {
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		h.log.Debug("cannot read the state of the hub for the metrics", "error", err)
+		h.Log.Debug("cannot read the state of the hub for the metrics", "error", err)
 		return state
 	}
 	state.Unowned = new(0)

@@ -90,16 +90,16 @@ func (p *partition) StartReading(work context.Context, until clocks.Moment) {
 	for _, f := range p.background {
 		r.spawn(func() { f(r.ctx, r.work) })
 	}
-	p.inbox.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.inbox.workerID)
-	p.inbox.meter.RecordOwnership(p.queue.Name, metering.Acquired)
-	p.inbox.meter.AddOwned(p.queue.Name, 1)
+	p.inbox.Log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.inbox.workerID)
+	p.inbox.Meter.RecordOwnership(p.queue.Name, metering.Acquired)
+	p.inbox.Meter.AddOwned(p.queue.Name, 1)
 }
 
 // isListening reports whether the queue is being read and the lease has not ended.
 func (p *partition) isListening() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reading != nil && !p.until.HasPassed(p.inbox.clock.Now())
+	return p.reading != nil && !p.until.HasPassed(p.inbox.Clock.Now())
 }
 
 // timeToLeave returns the time left for sessions if the queue is no longer read; ok is false if it is
@@ -144,12 +144,12 @@ func (p *partition) ownedSince() time.Time {
 func (p *partition) leaseEnd() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Now().Add(p.until.Left(p.inbox.clock.Now()))
+	return time.Now().Add(p.until.Left(p.inbox.Clock.Now()))
 }
 
 // hasLapsed reports whether the queue is being read although the lease has ended. The lease may
 // still be renewed.
-func (p *partition) hasLapsed() bool { return p.Expired(p.inbox.clock.Now()) }
+func (p *partition) hasLapsed() bool { return p.Expired(p.inbox.Clock.Now()) }
 
 // Expired reports whether the queue is being read although the lease ended before now.
 func (p *partition) Expired(now clocks.Moment) bool {
@@ -169,7 +169,7 @@ func (p *partition) StopReading(work context.Context) (finish func()) {
 		return func() {}
 	}
 	p.reading, p.stopping = nil, true
-	p.inbox.meter.AddOwned(p.queue.Name, -1)
+	p.inbox.Meter.AddOwned(p.queue.Name, -1)
 	return func() {
 		r.stop()
 		p.inbox.releasePartition(work, p)
@@ -192,7 +192,7 @@ func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 	p.tasks.Go(func() {
 		p.StopReading(work)()
 		if !p.awaitIdle(work, limit) {
-			p.inbox.log.Warn("partition released with sessions in progress", "partition", p.queue.Name, "after", limit)
+			p.inbox.Log.Warn("partition released with sessions in progress", "partition", p.queue.Name, "after", limit)
 		}
 		p.mu.Lock()
 		p.drain = leases.Drained
@@ -218,7 +218,7 @@ func (p *partition) Released() {
 func (p *partition) startSession() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reading == nil || p.until.HasPassed(p.inbox.clock.Now()) {
+	if p.reading == nil || p.until.HasPassed(p.inbox.Clock.Now()) {
 		return false
 	}
 	p.sessions++

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 )
@@ -28,7 +29,7 @@ func TestPartition_IsNotReadWhenItsLeaseHasEndedByOneClock(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			clock := &clocks.Clock{}
 			p := &partition{
-				inbox: &inbox{monitor: newMonitor(slog.New(slog.DiscardHandler), nil, clock)}, queue: &store.Queue{Name: "q"},
+				inbox: &inbox{Monitor: monitor.New(slog.New(slog.DiscardHandler), nil, clock)}, queue: &store.Queue{Name: "q"},
 				reading: &reading{}, until: clock.Now().Add(30 * time.Second),
 			}
 			clock.Step(tt.step)

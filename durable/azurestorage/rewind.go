@@ -83,7 +83,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		if err := h.instances.Rows.MarkRewound(ctx, x.Instance); err != nil {
 			return err
 		}
-		h.log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
+		h.Log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
 	}
 	h.sender.release(ctx, armed)
 	return nil

@@ -59,7 +59,7 @@ func (q inQueue) remove(ctx context.Context) error {
 		gone, err := d.queue.Remove(d.whileHidden(ctx), m.ID, m.Receipt)
 		deleted = err == nil && !gone
 		if gone {
-			d.held.routine.record("MessageGone", d.attrs("details", "it was deleted, or another worker received it"))
+			d.held.Routine.Record("MessageGone", d.attrs("details", "it was deleted, or another worker received it"))
 		}
 		return m, err
 	})
@@ -76,9 +76,9 @@ func (q inQueue) release(ctx context.Context, delay time.Duration) {
 	case err == nil:
 		d.keepReceipt()
 	case store.IsMessageGone(err):
-		d.held.routine.record("MessageGone", d.attrs("details", err.Error()))
+		d.held.Routine.Record("MessageGone", d.attrs("details", err.Error()))
 	default:
-		d.held.log.Warn("cannot release message; it reappears when its visibility timeout ends", d.attrs("after", d.lock, "error", err)...)
+		d.held.Log.Warn("cannot release message; it reappears when its visibility timeout ends", d.attrs("after", d.lock, "error", err)...)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -29,7 +30,7 @@ import (
 
 // A sender enqueues messages in the queues of the hub.
 type sender struct {
-	*monitor
+	*monitor.Monitor
 	held      *heldMessages
 	blobs     *store.Container // of large messages
 	base64    bool             // encode texts in Base64
@@ -231,7 +232,7 @@ func (s *sender) logSent(out *outgoing) {
 		"partition", out.to.Queue().Name, "instanceId", env.Message.Target.InstanceID,
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber,
 	}
-	s.log.Debug("SendingMessage", append(attrs, functionAttrs(env.Message.Event)...)...)
+	s.Log.Debug("SendingMessage", append(attrs, functionAttrs(env.Message.Event)...)...)
 }
 
 // visibilityDelay returns how long a message must be hidden when it is sent, in whole seconds
@@ -287,7 +288,7 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 		}
 		switch {
 		case err != nil:
-			s.log.Warn("cannot delete message of a checkpoint that was not committed; its receiver discards it", "messageId", m.ID, "partition", m.to.Queue().Name, "error", err)
+			s.Log.Warn("cannot delete message of a checkpoint that was not committed; its receiver discards it", "messageId", m.ID, "partition", m.to.Queue().Name, "error", err)
 		case !gone && !m.MayBeDuplicate && s.deleteBlob(ctx, m.blob):
 			sent[i].blob = ""
 		}
@@ -305,7 +306,7 @@ func (s *sender) deleteBlob(ctx context.Context, name string) bool {
 	defer cancel()
 	err := s.blobs.Remove(ctx, name)
 	if err != nil {
-		s.log.Warn("cannot delete blob of a message that was not sent", "blob", name, "error", err)
+		s.Log.Warn("cannot delete blob of a message that was not sent", "blob", name, "error", err)
 	}
 	return err == nil
 }
@@ -372,7 +373,7 @@ func (s *sender) arm(ctx context.Context, out []*outgoing) ([]armedMessage, erro
 func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
 		if _, err := a.to.Queue().Update(ctx, a.msg, 0); err != nil && !store.IsMessageGone(err) {
-			s.log.Warn("cannot release message; it reappears when its visibility timeout ends",
+			s.Log.Warn("cannot release message; it reappears when its visibility timeout ends",
 				"partition", a.to.Queue().Name, "messageId", a.msg.ID, "after", a.msg.HiddenFor, "error", err)
 			continue
 		}

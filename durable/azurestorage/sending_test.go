@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -78,7 +79,7 @@ func (s testSafety) isLost(clocks.Moment) bool { return s.lost }
 // receiver then finds that the batch is not committed and deletes the message.
 func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing.T) {
 	t.Parallel()
-	held := newHeldMessages(newMonitor(slog.New(slog.DiscardHandler), nil, nil), store.NewPace(1), heldConfig{})
+	held := newHeldMessages(monitor.New(slog.New(slog.DiscardHandler), nil, nil), store.NewPace(1), heldConfig{})
 	claimed := func(lost bool, finalText string) []sentMessage {
 		queue := &store.Queue{Name: "q"}
 		d := held.direct(queue, store.Message{ID: "m"}, time.Minute, nil, func() {})

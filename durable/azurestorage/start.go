@@ -10,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -20,7 +21,7 @@ import (
 
 // starter starts instances.
 type starter struct {
-	*monitor
+	*monitor.Monitor
 	sender     *sender
 	partitions partitions
 	instances  *instances.Store
@@ -196,7 +197,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 		settled, cancel := settling(ctx)
 		defer cancel()
 		if dropErr := s.records.Delete(settled, row); dropErr != nil {
-			s.log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
+			s.Log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
 		}
 	}
 	return err
@@ -229,7 +230,7 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 	}
 	state := &row.State
 	if now := time.Now(); isOverdue(state, now) || isInterrupted(row, now) {
-		s.log.Warn("instance is pending without a start message; sending its start again",
+		s.Log.Warn("instance is pending without a start message; sending its start again",
 			"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
 	}
 	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
@@ -256,9 +257,9 @@ func (s *starter) jumpStarts(ctx context.Context, p *partition) {
 		}
 		switch {
 		case err == nil:
-			s.health.OK("records of starts")
+			s.Health.OK("records of starts")
 		case ctx.Err() == nil:
-			s.health.Failed("records of starts", err)
+			s.Health.Failed("records of starts", err)
 		}
 	}
 }
@@ -284,7 +285,7 @@ func (s *starter) resendRecorded(ctx context.Context, row *jumpstart.Start) erro
 	if err != nil {
 		return err
 	}
-	s.log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
+	s.Log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if stored != nil && stored.State.Instance.ExecutionID == row.ExecutionID {
 		_, err = s.sender.send(ctx, s.partitions.of(row.InstanceID), env)
 	} else {
@@ -352,7 +353,7 @@ func (o *overdueStarts) run(ctx context.Context) {
 		early = max(0, early-1)
 		o.starts.blobs.remove(ctx, o.starts.sender)
 		if err := o.scan(ctx, early > 0); err != nil && ctx.Err() == nil {
-			o.starts.log.Warn("cannot query pending instances", "error", err)
+			o.starts.Log.Warn("cannot query pending instances", "error", err)
 			early = max(1, early)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -24,7 +25,7 @@ import (
 // any number of clients and at most one worker. Its methods are safe for concurrent use.
 type TaskHub struct {
 	*storage
-	*monitor
+	*monitor.Monitor
 	resources *resources
 	leases    *leases.Worker
 	appLease  *leases.AppManager
@@ -87,7 +88,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if c.tracking != nil {
 		names = names.WithTrackingStore(cfg.TrackingStoreNamePrefix)
 	}
-	h.monitor = newMonitor(cfg.Logger.With("taskHub", cfg.TaskHub), meter, clocks.Of(cfg.Transport))
+	h.Monitor = monitor.New(cfg.Logger.With("taskHub", cfg.TaskHub), meter, clocks.Of(cfg.Transport))
 	h.storage = newStorage(cfg, names, s)
 	h.connect()
 	return h, nil
@@ -108,7 +109,7 @@ func (h *TaskHub) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.log.Info("task hub stopped", "workerId", h.cfg.WorkerID)
+	h.Log.Info("task hub stopped", "workerId", h.cfg.WorkerID)
 	return nil
 }
 
@@ -120,7 +121,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 		return err
 	}
 	h.resources.warnAboutLogHub(ctx)
-	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
+	h.Log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
 	defer h.observeHub()()
 
 	// Work continues after the end of ctx until all dispatched items are settled or the drain
@@ -150,12 +151,12 @@ func (h *TaskHub) run(ctx context.Context) error {
 	select {
 	case <-drained:
 	case <-deadline.C:
-		h.log.Warn("task hub stopped with work in progress; its messages will be redelivered", "drainTimeout", h.cfg.DrainTimeout)
+		h.Log.Warn("task hub stopped with work in progress; its messages will be redelivered", "drainTimeout", h.cfg.DrainTimeout)
 		h.drainTimedOut.Store(true)
 	}
 	stop(errStopped)
 	h.tasks.Wait()
-	h.routine.report()
+	h.Routine.Report()
 	return nil
 }
 

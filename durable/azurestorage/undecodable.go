@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -18,7 +19,7 @@ import (
 // undecodable remembers the messages that this process cannot decode, so that each is logged once
 // and health checks can show them.
 type undecodable struct {
-	*monitor
+	*monitor.Monitor
 	queues   []*store.Queue                  // the queues that have a poison queue
 	aside    func(queue string) *store.Queue // returns the poison queue of a queue
 	setAside bool                            // set aside each poison message
@@ -147,24 +148,24 @@ const maxBlobMisses = 5
 // blob exists but cannot be read, the message is abandoned as usual.
 func (u *undecodable) reject(ctx context.Context, d *delivery, cause error) {
 	if !store.IsUnreadable(cause) {
-		u.log.Warn("MessageFailure", d.attrs("error", cause)...)
+		u.Log.Warn("MessageFailure", d.attrs("error", cause)...)
 		d.abandon(ctx, cause.Error())
 		return
 	}
 	if u.record(d.queue.Name, d.id(), cause) {
-		u.log.Error("MessageFailure", d.attrs("error", cause)...)
+		u.Log.Error("MessageFailure", d.attrs("error", cause)...)
 	}
 	delay := abandonDelay(d.timesReceived())
 	aside := errors.Is(cause, errBlobGone) && d.timesReceived() >= maxBlobMisses
 	if delay >= maxAbandonDelay {
-		u.meter.RecordPoison(d.queue.Name)
+		u.Meter.RecordPoison(d.queue.Name)
 		aside = aside || u.setAside
 	}
 	if aside && u.move(ctx, d) {
 		return
 	}
-	u.log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
-	u.meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
+	u.Log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
+	u.Meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
 	d.release(ctx, delay)
 }
 
@@ -173,13 +174,13 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 	delay := abandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
 	if u.record(q.Name, m.ID, cause) {
-		u.log.Error("MessageFailure", attrs...)
+		u.Log.Error("MessageFailure", attrs...)
 	}
 	if delay >= maxAbandonDelay {
-		u.meter.RecordPoison(q.Name)
+		u.Meter.RecordPoison(q.Name)
 	}
 	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsMessageGone(err) {
-		u.log.Warn("cannot release message; it reappears when its visibility timeout ends", append(attrs, "cause", err)...)
+		u.Log.Warn("cannot release message; it reappears when its visibility timeout ends", append(attrs, "cause", err)...)
 	}
 }
 
@@ -193,10 +194,10 @@ func (u *undecodable) move(ctx context.Context, d *delivery) bool {
 		_, err = aside.Put(store.AllowMissing(ctx), d.text(), 0, true)
 	}
 	if err != nil {
-		u.log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
+		u.Log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
 		return false
 	}
-	u.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
+	u.Log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
 	u.moved(d.queue.Name, d.id())
 	d.discard(ctx)
 	return true

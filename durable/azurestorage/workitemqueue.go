@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -17,7 +18,7 @@ import (
 // only while a caller of next waits, so that an idle process polls an empty queue once. It receives
 // at most as many messages as there are free slots, so that none waits in this process.
 type activityQueue struct {
-	*monitor
+	*monitor.Monitor
 	queue       *store.Queue
 	held        *heldMessages
 	decoder     *decoder
@@ -38,7 +39,7 @@ type activityQueue struct {
 // newActivityQueue returns a queue with the given number of concurrent activities.
 func newActivityQueue(slots int, maxInterval time.Duration, queue *store.Queue, decoder *decoder, held *heldMessages, tasks *sync.WaitGroup) *activityQueue {
 	return &activityQueue{
-		monitor: held.monitor, queue: queue, held: held, decoder: decoder, tasks: tasks,
+		Monitor: held.Monitor, queue: queue, held: held, decoder: decoder, tasks: tasks,
 		max: slots, maxInterval: maxInterval,
 		wake: store.NewNudge(), free: slots, changed: make(chan struct{}),
 		backlog: backlog{hints: 1}, // the queue may hold messages from before
@@ -124,12 +125,12 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		messages, err := q.queue.Receive(work, wanted, q.held.stretched(q.held.workItemLock))
 		if err != nil {
 			if work.Err() == nil {
-				q.health.Failed("queues", err)
+				q.Health.Failed("queues", err)
 			}
 			backoff.Wait(ctx, q.wake, "the work items", 0, err)
 			continue
 		}
-		q.health.OK("queues")
+		q.Health.OK("queues")
 		q.add(work, messages)
 		q.backlog.polled(before, len(messages), wanted)
 		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
@@ -164,7 +165,7 @@ func (q *activityQueue) add(work context.Context, messages []store.Message) {
 			q.tasks.Go(func() { q.decoder.reject(work, d, err) })
 			continue
 		}
-		q.meter.RecordReceived(q.queue.Name, queueAge(d))
+		q.Meter.RecordReceived(q.queue.Name, queueAge(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.signal()

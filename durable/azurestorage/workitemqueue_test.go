@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
@@ -43,7 +44,7 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q := newActivityQueue(c.free, time.Second, nil, nil, newHeldMessages(&monitor{}, store.NewPace(1), heldConfig{}), nil)
+				q := newActivityQueue(c.free, time.Second, nil, nil, newHeldMessages(&monitor.Monitor{}, store.NewPace(1), heldConfig{}), nil)
 				q.waiting = c.waiting
 				begin := time.Now()
 				if c.then != nil {

@@ -1,4 +1,4 @@
-package azurestorage
+package monitor
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ func TestRoutine_LogsOneLineWithCountsPerMinute(t *testing.T) {
 			return strings.Count(out.String(), text)
 		}
 		for range 3 {
-			r.record("MessageGone", []any{"messageId", "m"})
+			r.Record("MessageGone", []any{"messageId", "m"})
 			time.Sleep(time.Second)
 		}
-		r.record("DuplicateMessageDetected", nil)
+		r.Record("DuplicateMessageDetected", nil)
 		if debug, info := lines("level=DEBUG"), lines("level=INFO"); debug != 4 || info != 0 {
 			t.Errorf("at once: %d debug and %d info lines, want 4 and 0", debug, info)
 		}
@@ -32,14 +32,14 @@ func TestRoutine_LogsOneLineWithCountsPerMinute(t *testing.T) {
 		if info := lines("level=INFO"); info != 1 || lines("DuplicateMessageDetected=1 MessageGone=3") != 1 {
 			t.Errorf("after two minutes: %d info lines, want one with all counts\n%s", info, out.String())
 		}
-		r.record("MessageGone", nil)
-		r.report() // as at the end of Run
+		r.Record("MessageGone", nil)
+		r.Report() // as at the end of Run
 		time.Sleep(2 * routineInterval)
 		synctest.Wait()
 		if info := lines("level=INFO"); info != 2 || lines("held back\" MessageGone=1") != 1 {
 			t.Errorf("at the end: %d info lines, want a second one\n%s", info, out.String())
 		}
-		r.report()
+		r.Report()
 		if info := lines("level=INFO"); info != 2 {
 			t.Errorf("a report without events wrote a line")
 		}

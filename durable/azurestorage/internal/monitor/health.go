@@ -1,4 +1,4 @@
-package azurestorage
+package monitor
 
 import (
 	"log/slog"

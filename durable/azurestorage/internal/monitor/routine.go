@@ -1,4 +1,4 @@
-package azurestorage
+package monitor
 
 import (
 	"log/slog"
@@ -22,20 +22,20 @@ type routine struct {
 	timer  *time.Timer    // of the next report
 }
 
-// record logs an event at debug and counts it.
-func (r *routine) record(event string, attrs []any) {
+// Record logs an event at debug and counts it.
+func (r *routine) Record(event string, attrs []any) {
 	r.log.Debug(event, attrs...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {
 		r.counts = map[string]int{}
-		r.timer = time.AfterFunc(routineInterval, r.report)
+		r.timer = time.AfterFunc(routineInterval, r.Report)
 	}
 	r.counts[event]++
 }
 
-// report logs the counts since the last report, if there are any.
-func (r *routine) report() {
+// Report logs the counts since the last report, if there are any.
+func (r *routine) Report() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {
