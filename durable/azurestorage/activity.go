@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -12,7 +13,7 @@ import (
 
 // activityLock is a dispatched work item.
 type activityLock struct {
-	d          *delivery
+	d          *inflight.Delivery
 	partitions partitions
 	sender     *sender
 }
@@ -24,15 +25,15 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 // CompleteTaskActivityWorkItemAsync). If this process owns the partition of the instance, it sends
 // no message; see directResult.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
-	target := l.d.target()
+	target := l.d.Target()
 	p := l.partitions.of(target.InstanceID)
 	env := &wire.Envelope{
 		Message: &provider.TaskMessage{Event: result, Target: target},
-		Episode: l.d.env.Episode, Sender: &target, Scheduled: l.d.env.Scheduled,
+		Episode: l.d.Env.Episode, Sender: &target, Scheduled: l.d.Env.Scheduled,
 	}
 	delivered, err := l.sender.deliverResult(p, l.d, env)
 	if delivered {
-		l.d.freeRoom()
+		l.d.FreeRoom()
 		return nil
 	}
 	var sent sentMessage
@@ -40,10 +41,10 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		sent, err = l.sender.post(ctx, &outgoing{to: p, env: env, duplicates: true})
 	}
 	if err != nil {
-		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
+		return fmt.Errorf("complete activity %d of %q: %w", inflight.TaskEventID(result), target.InstanceID, err)
 	}
 	sent.to.Announce()
-	l.d.discard(ctx) // if this fails, the activity runs again, and its result is recognized as a duplicate
+	l.d.Discard(ctx) // if this fails, the activity runs again, and its result is recognized as a duplicate
 	return nil
 }
 
@@ -52,6 +53,6 @@ func (l *activityLock) Abandon(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errors.New("the activity could not be run")
 	}
-	l.d.abandonBecause(ctx, cause)
+	l.d.AbandonBecause(ctx, cause)
 	return nil
 }

@@ -99,7 +99,7 @@ func (c *commit) write(ctx context.Context) error {
 	}
 	if err := c.finish(ctx, rows); err != nil {
 		for _, d := range c.current {
-			d.markCommitted()
+			d.MarkCommitted()
 		}
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 	c.current = append(c.current, consumed...)
 	if u != nil {
 		if c.wake != nil {
-			if err := c.wake.safety.enqueue(ctx); err != nil {
+			if err := c.wake.Safety.Enqueue(ctx); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
@@ -215,9 +216,9 @@ func TestClaim_DoesNotOvertakeQueuedMessages(t *testing.T) {
 }
 
 // lost is the safety of a message that another worker may have received.
-type lost struct{ safety }
+type lost struct{ inflight.Safety }
 
-func (lost) isLost(clocks.Moment) bool { return true }
+func (lost) IsLost(clocks.Moment) bool { return true }
 
 // An instance that was purged after its start was dispatched is not created again, although there
 // was no history that could have changed.
@@ -231,7 +232,7 @@ func TestClaim_OfAPurgedInstanceDoesNotCreateItAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		sess := item.Session.(*session)
-		sess.current[0].safety = lost{sess.current[0].safety} // as if the process had been frozen
+		sess.current[0].Safety = lost{sess.current[0].Safety} // as if the process had been frozen
 		err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		if !errors.Is(err, provider.ErrSessionLost) {
 			t.Errorf("error %v, want ErrSessionLost", err)

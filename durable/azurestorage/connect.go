@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
@@ -16,13 +17,13 @@ func (h *TaskHub) connect() {
 	cfg := h.cfg
 	rescan := store.NewNudge()
 	superseded, refused := &recentExecutions{}, &startBlobs{}
-	h.held = newHeldMessages(h.Monitor, h.services.QueuePace, heldConfig{
+	h.held = inflight.New(h.Monitor, h.services.QueuePace, inflight.Config{
 		ControlQueueVisibilityTimeout: cfg.ControlQueueVisibilityTimeout, WorkItemQueueVisibilityTimeout: cfg.WorkItemQueueVisibilityTimeout,
 		LeaseInterval: cfg.LeaseInterval,
 	})
 	h.instances = instances.New(instances.Config{
 		TaskHub: cfg.TaskHub, HistoryTable: h.historyTable, RowTable: h.rowTable,
-		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, FirstWriteTimeout: h.held.controlLock / 2,
+		Blobs: h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, FirstWriteTimeout: h.held.ControlTimeout / 2,
 		Ended: h.endings.announce, Log: h.Log,
 	})
 	h.leases = h.newLeases()
@@ -33,7 +34,7 @@ func (h *TaskHub) connect() {
 	h.tracking = &tracker{enabled: cfg.Tracking, instances: h.instances, log: h.Log, queue: tracking.NewQueue(tracking.Queue{
 		Queue: h.trackingQueue, Table: h.trackingTable,
 		Base64: cfg.QueueEncoding == Base64, MaxPollingInterval: cfg.MaxQueuePollingInterval,
-		VisibilityTimeout: func() time.Duration { return h.held.stretched(h.held.controlLock) },
+		VisibilityTimeout: func() time.Duration { return h.held.Stretched(h.held.ControlTimeout) },
 		HoldBack:          h.undecodable.holdBack, Health: h.Health,
 	})}
 	h.resources = &resources{

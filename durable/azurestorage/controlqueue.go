@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -81,7 +82,7 @@ func (r *reading) poll() {
 	b := p.inbox
 	backoff := store.PollBackoff{Max: p.polling.maxInterval}
 	for r.ctx.Err() == nil {
-		b.held.awaitRenewals(r.ctx)
+		b.held.AwaitRenewals(r.ctx)
 		if !p.isListening() { // the lease has ended and was not renewed
 			pause.For(r.ctx, time.Second)
 			continue
@@ -93,7 +94,7 @@ func (r *reading) poll() {
 			return
 		}
 		before := p.backlog.snapshot()
-		messages, err := p.queue.Receive(r.work, room, b.held.stretched(b.held.controlLock))
+		messages, err := p.queue.Receive(r.work, room, b.held.Stretched(b.held.ControlTimeout))
 		if err != nil {
 			b.buffer.release(room)
 			if r.work.Err() == nil {
@@ -114,10 +115,10 @@ func (r *reading) poll() {
 func (r *reading) deliver(messages []store.Message) (taken int) {
 	p := r.partition
 	b := p.inbox
-	held := b.held.hold(p.queue, messages, b.held.controlLock, func() { b.buffer.release(1) })
-	var fresh []*delivery
+	held := b.held.Hold(p.queue, messages, b.held.ControlTimeout, func() { b.buffer.release(1) })
+	var fresh []*inflight.Delivery
 	for _, d := range held {
-		if repair, spent := b.held.isSpent(d); spent {
+		if repair, spent := b.held.IsSpent(d); spent {
 			r.do(func() { b.disposer.repairSpent(r.work, d, repair) })
 			continue
 		}
@@ -128,11 +129,11 @@ func (r *reading) deliver(messages []store.Message) (taken int) {
 		if !r.isCommitted(d) {
 			continue
 		}
-		b.Meter.RecordReceived(p.queue.Name, queueAge(d))
+		b.Meter.RecordReceived(p.queue.Name, inflight.QueueAge(d))
 		fresh = append(fresh, d)
 	}
-	slices.SortStableFunc(fresh, func(a, b *delivery) int {
-		return cmp.Or(a.insertedOn.Compare(b.insertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
+	slices.SortStableFunc(fresh, func(a, b *inflight.Delivery) int {
+		return cmp.Or(a.InsertedOn.Compare(b.InsertedOn), cmp.Compare(a.Env.SequenceNumber, b.Env.SequenceNumber))
 	})
 	r.arrive(fresh...)
 	return len(held)
@@ -140,8 +141,8 @@ func (r *reading) deliver(messages []store.Message) (taken int) {
 
 // arrive passes the due messages to the inbox together, so that one episode consumes all messages
 // of an instance. It delays the others until they are due.
-func (r *reading) arrive(deliveries ...*delivery) {
-	var due []*delivery
+func (r *reading) arrive(deliveries ...*inflight.Delivery) {
+	var due []*inflight.Delivery
 	for _, d := range deliveries {
 		if r.isDue(d) {
 			due = append(due, d)
@@ -153,28 +154,28 @@ func (r *reading) arrive(deliveries ...*delivery) {
 // isDue reports whether a message may be delivered now. Otherwise it holds the message until it is
 // due. If that takes longer than half of the visibility timeout, it hides the message until then and
 // releases it. It rejects an activity, which does not belong into a control queue.
-func (r *reading) isDue(d *delivery) bool {
-	if _, isTask := d.event().(*history.TaskScheduled); isTask {
+func (r *reading) isDue(d *inflight.Delivery) bool {
+	if _, isTask := d.Event().(*history.TaskScheduled); isTask {
 		r.do(func() {
 			r.partition.inbox.decoder.reject(r.work, d, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")})
 		})
 		return false
 	}
-	wait := time.Until(provider.DueTime(*d.env.Message))
+	wait := time.Until(provider.DueTime(*d.Env.Message))
 	switch {
-	case provider.DueTime(*d.env.Message).IsZero() || wait <= 0:
+	case provider.DueTime(*d.Env.Message).IsZero() || wait <= 0:
 		return true
-	case wait <= d.lock/2:
+	case wait <= d.VisibilityTimeout/2:
 		// The service counts in whole seconds, so a timer can arrive up to one second early.
 		r.do(func() {
 			if !pause.For(r.ctx, wait) {
-				d.release(r.work, 0)
+				d.Release(r.work, 0)
 				return
 			}
 			r.partition.inbox.add(r, d)
 		})
 	default:
-		r.do(func() { d.release(r.work, min(wait, store.MaxVisibilityTimeout).Truncate(time.Second)) })
+		r.do(func() { d.Release(r.work, min(wait, store.MaxVisibilityTimeout).Truncate(time.Second)) })
 	}
 	return false
 }
@@ -185,24 +186,24 @@ func (r *reading) isDue(d *delivery) bool {
 // The batch of an entity that was purged since is not committed either. The messages that the batch
 // consumed are not deleted yet, because that happens after its own messages become visible. They
 // are redelivered, and the new entity processes them as if it had been purged earlier.
-func (r *reading) isCommitted(d *delivery) bool {
-	if d.env.Batch == "" || d.env.Sender == nil {
+func (r *reading) isCommitted(d *inflight.Delivery) bool {
+	if d.Env.Batch == "" || d.Env.Sender == nil {
 		return true
 	}
 	b := r.partition.inbox
-	sentinel, err := b.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
+	sentinel, err := b.instances.Histories.Row(r.work, d.Env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
-		d.abandonOnError(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
+		d.AbandonOnError(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
 		return false
 	}
 	var counted wire.EntityBatches
 	if sentinel != nil && sentinel.Columns != nil {
 		counted = wire.ParseEntityBatches(sentinel.Columns.EntityBatches)
 	}
-	if counted.IsCommitted(d.env.Batch) {
+	if counted.IsCommitted(d.Env.Batch) {
 		return true
 	}
-	b.Log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it was not committed")...)
-	d.discard(r.work)
+	b.Log.Info("DiscardingWorkItem", d.Attrs("details", "the entity's batch that sent it was not committed")...)
+	d.Discard(r.work)
 	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
@@ -17,14 +18,14 @@ type decoder struct {
 
 // decode decodes a message and fetches its blob if it has one. The error is a [wire.DamageError] if
 // the message cannot be decoded. Any other error means that the blob could not be read.
-func (c *decoder) decode(ctx context.Context, d *delivery) error {
-	env, err := c.read(ctx, d.text())
+func (c *decoder) decode(ctx context.Context, d *inflight.Delivery) error {
+	env, err := c.read(ctx, d.Text())
 	if err != nil {
 		return err
 	}
-	d.setEnvelope(env)
-	if d.dequeueCount > 1 && !c.has(d.queue.Name, d.id()) {
-		c.Log.Info("message redelivered after an earlier receive", d.attrs("attempt", d.dequeueCount)...)
+	d.SetEnvelope(env)
+	if d.DequeueCount > 1 && !c.has(d.Queue.Name, d.ID()) {
+		c.Log.Info("message redelivered after an earlier receive", d.Attrs("attempt", d.DequeueCount)...)
 	}
 	return nil
 }

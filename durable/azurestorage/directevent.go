@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -36,14 +37,14 @@ import (
 // the event.
 const enqueueAfter = 100 * time.Millisecond
 
-// A directDelivery is the [safety] of an event or a start that is delivered in memory and may not
+// A directDelivery is the [inflight.Safety] of an event or a start that is delivered in memory and may not
 // be in its queue.
 type directDelivery struct {
-	inQueue // applies once the message is enqueued
-	sender  *sender
-	out     *outgoing
-	isStart bool       // a start; its row has been inserted
-	outcome chan error // the result of the client's call
+	inflight.InQueue // applies once the message is enqueued
+	sender           *sender
+	out              *outgoing
+	isStart          bool       // a start; its row has been inserted
+	outcome          chan error // the result of the client's call
 
 	// mu guards the fields below and is held while the message is enqueued. It is a channel because
 	// synctest does not treat a goroutine that waits for a sync.Mutex as idle.
@@ -83,7 +84,7 @@ func (s *sender) sendDirectly(ctx context.Context, p controlQueue, out *outgoing
 		out.to.Unclaim()
 		return true, err
 	}
-	if !p.Arrive(e.d) {
+	if !p.Arrive(e.Delivery) {
 		return false, nil
 	}
 	return true, e.await(ctx)
@@ -100,7 +101,7 @@ func (e *directDelivery) await(ctx context.Context) error {
 		return maybeSentError(context.Cause(ctx))
 	case <-timer.C:
 	}
-	if err := e.enqueue(ctx); err != nil {
+	if err := e.Enqueue(ctx); err != nil {
 		return maybeSentError(err)
 	}
 	return <-e.outcome
@@ -133,10 +134,10 @@ func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	d := s.held.direct(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), asReceived, out.to.Unclaim)
-	_, isStart := d.event().(*history.ExecutionStarted)
-	e = &directDelivery{inQueue: inQueue{d: d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
-	d.safety = e
+	d := s.held.Direct(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), asReceived, out.to.Unclaim)
+	_, isStart := d.Event().(*history.ExecutionStarted)
+	e = &directDelivery{InQueue: inflight.InQueue{Delivery: d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
+	d.Safety = e
 	return e, len(text), nil
 }
 
@@ -150,9 +151,9 @@ func (e *directDelivery) returnToClient(err error) {
 	}
 }
 
-// enqueue implements [safety]. It enqueues the event, hidden, unless it is enqueued or the client's
+// Enqueue implements [inflight.Safety]. It enqueues the event, hidden, unless it is enqueued or the client's
 // call has returned.
-func (e *directDelivery) enqueue(ctx context.Context) error {
+func (e *directDelivery) Enqueue(ctx context.Context) error {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
@@ -172,7 +173,7 @@ func (e *directDelivery) enqueue(ctx context.Context) error {
 		e.maybeEnqueued = !store.WasNotApplied(err)
 		return err
 	}
-	e.d.becomeHidden(m)
+	e.Delivery.BecomeHidden(m)
 	e.enqueued = true
 	e.returnToClient(nil)
 	return nil
@@ -183,30 +184,30 @@ func (e *directDelivery) enqueue(ctx context.Context) error {
 func (e *directDelivery) abandonAfterStop(ctx context.Context) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	e.d.release(ctx, 0)
+	e.Delivery.Release(ctx, 0)
 }
 
 // enqueueOne enqueues one of the directly delivered events that a checkpoint consumes. It does
 // nothing if the checkpoint consumes a message that is redelivered after a crash anyway. If the
 // checkpoint sends messages to other instances and consumes a direct start, it enqueues the start.
-func enqueueOne(ctx context.Context, consumed []*delivery, sendsToOthers bool) error {
+func enqueueOne(ctx context.Context, consumed []*inflight.Delivery, sendsToOthers bool) error {
 	for _, d := range consumed {
-		if sendsToOthers && d.safety.isAwaitedByOthers() {
-			return d.safety.enqueue(ctx)
+		if sendsToOthers && d.Safety.IsAwaitedByOthers() {
+			return d.Safety.Enqueue(ctx)
 		}
 	}
-	isRedelivered := func(d *delivery) bool { return d.safety.isRedelivered() }
+	isRedelivered := func(d *inflight.Delivery) bool { return d.Safety.IsRedelivered() }
 	if len(consumed) == 0 || slices.ContainsFunc(consumed, isRedelivered) {
 		return nil
 	}
-	return consumed[0].safety.enqueue(ctx)
+	return consumed[0].Safety.Enqueue(ctx)
 }
 
-// isAwaitedByOthers implements [safety]. A .NET worker does not search for starts without a message.
-func (e *directDelivery) isAwaitedByOthers() bool { return e.isStart }
+// IsAwaitedByOthers implements [inflight.Safety]. A .NET worker does not search for starts without a message.
+func (e *directDelivery) IsAwaitedByOthers() bool { return e.isStart }
 
-// isRedelivered implements [safety]. A start is, as long as its row is Pending.
-func (e *directDelivery) isRedelivered() bool {
+// IsRedelivered implements [inflight.Safety]. A start is, as long as its row is Pending.
+func (e *directDelivery) IsRedelivered() bool {
 	if e.isStart {
 		return true
 	}
@@ -215,16 +216,16 @@ func (e *directDelivery) isRedelivered() bool {
 	return e.enqueued
 }
 
-// remove implements [safety].
-func (e *directDelivery) remove(ctx context.Context) error {
+// Remove implements [inflight.Safety].
+func (e *directDelivery) Remove(ctx context.Context) error {
 	if !e.settleClient() {
 		return nil
 	}
-	return e.inQueue.remove(ctx)
+	return e.InQueue.Remove(ctx)
 }
 
-// acknowledge implements [safety].
-func (e *directDelivery) acknowledge() { e.settleClient() }
+// Acknowledge implements [inflight.Safety].
+func (e *directDelivery) Acknowledge() { e.settleClient() }
 
 // settleClient ends the client's call successfully. It reports whether the message is in its queue.
 func (e *directDelivery) settleClient() (isEnqueued bool) {
@@ -234,28 +235,28 @@ func (e *directDelivery) settleClient() (isEnqueued bool) {
 	return e.enqueued
 }
 
-// markCommitted implements [safety].
-func (e *directDelivery) markCommitted() {
+// MarkCommitted implements [inflight.Safety].
+func (e *directDelivery) MarkCommitted() {
 	e.mu <- struct{}{}
 	e.committed = true
 	isEnqueued := e.enqueued
 	e.unlock()
 	if isEnqueued {
-		e.inQueue.markCommitted()
+		e.InQueue.MarkCommitted()
 	}
 }
 
-// markMaybeCommitted implements [safety].
-func (e *directDelivery) markMaybeCommitted() {
+// MarkMaybeCommitted implements [inflight.Safety].
+func (e *directDelivery) MarkMaybeCommitted() {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	e.maybeCommitted = true
 }
 
-// release implements [safety].
-func (e *directDelivery) release(ctx context.Context, delay time.Duration) {
+// Release implements [inflight.Safety].
+func (e *directDelivery) Release(ctx context.Context, delay time.Duration) {
 	if !e.enqueueUnlessDone(ctx, delay) {
-		e.inQueue.release(ctx, delay)
+		e.InQueue.Release(ctx, delay)
 	}
 }
 
@@ -280,7 +281,7 @@ func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Durat
 		e.returnToClient(errMaybeSent)
 		return true
 	case e.maybeCommitted:
-		delay = max(delay, e.d.lock)
+		delay = max(delay, e.Delivery.VisibilityTimeout)
 	}
 	s, out := e.sender, *e.out
 	out.claim, out.delay = false, delay

@@ -178,12 +178,12 @@ func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T
 		}
 		// The same events are sent as if the result of the checkpoint were unknown.
 		for _, d := range taken {
-			e, _, err := h.sender.newDirectDelivery(&outgoing{to: h.partitions[0], env: &wire.Envelope{Message: d.env.Message, Sender: &history.OrchestrationInstance{}}})
+			e, _, err := h.sender.newDirectDelivery(&outgoing{to: h.partitions[0], env: &wire.Envelope{Message: d.Env.Message, Sender: &history.OrchestrationInstance{}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.markMaybeCommitted()
-			e.release(t.Context(), 0)
+			e.MarkMaybeCommitted()
+			e.Release(t.Context(), 0)
 			if err := e.await(t.Context()); err != nil {
 				t.Fatal(err)
 			}

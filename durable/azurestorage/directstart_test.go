@@ -132,8 +132,8 @@ func TestDirectStart_IsEnqueuedToRepairTheRow(t *testing.T) {
 		time.Sleep(time.Minute)
 		mustMerge(t, h, "i", "", history.Pending)
 		h.instances.Evict("i")
-		taken.markCommitted()
-		taken.release(t.Context(), 0)
+		taken.MarkCommitted()
+		taken.Release(t.Context(), 0)
 		patience.Until(t, "the row is repaired", func() bool { return runtimeStatus(t, h, "i") == history.Running })
 		patience.Until(t, "the message is gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 		if !logged(h, "DuplicateMessageDetected", "instanceId=i ") {

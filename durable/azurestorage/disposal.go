@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -29,22 +30,22 @@ type disposals struct {
 	instanceID string
 	stored     *instances.Instance
 
-	deliver      []*delivery
-	settled      []*delivery               // all messages that are not delivered
+	deliver      []*inflight.Delivery
+	settled      []*inflight.Delivery      // all messages that are not delivered
 	dispositions []disposition.Disposition // the dispositions of settled
 }
 
 // divide divides the messages of an instance by disposition. held are earlier messages, which the
 // instance's session has not committed.
-func (d *disposer) divide(instanceID string, stored *instances.Instance, held, deliveries []*delivery) disposals {
+func (d *disposer) divide(instanceID string, stored *instances.Instance, held, deliveries []*inflight.Delivery) disposals {
 	all := slices.Concat(held, deliveries)
 	messages := make([]disposition.Message, len(all))
 	for i, m := range all {
 		messages[i] = disposition.Message{
-			Event: m.event(), ExecutionID: m.target().ExecutionID,
-			DequeueCount: m.dequeueCount, ReceivedAt: m.receivedAt,
-			Age: m.age, VisibilityTimeout: m.lock, Scheduled: m.env.Scheduled,
-			Superseded: d.superseded(m.target()),
+			Event: m.Event(), ExecutionID: m.Target().ExecutionID,
+			DequeueCount: m.DequeueCount, ReceivedAt: m.ReceivedAt,
+			Age: m.Age, VisibilityTimeout: m.VisibilityTimeout, Scheduled: m.Env.Scheduled,
+			Superseded: d.superseded(m.Target()),
 		}
 	}
 	out := disposals{disposer: d, instanceID: instanceID, stored: stored}
@@ -68,7 +69,7 @@ func (o disposals) apply(ctx context.Context) {
 			repaired[v.Repair] = o.repair(ctx, v.Repair)
 		}
 	}
-	_ = store.ForEach(ctx, renewalsAtOnce, o.settled, func(ctx context.Context, i int, d *delivery) error {
+	_ = store.ForEach(ctx, inflight.RenewalsAtOnce, o.settled, func(ctx context.Context, i int, d *inflight.Delivery) error {
 		v := o.dispositions[i]
 		o.dispose(ctx, d, v, repaired[v.Repair])
 		return nil
@@ -100,55 +101,55 @@ func (d *disposer) repairRow(ctx context.Context, instanceID string, stored *ins
 }
 
 // repairSpent repairs the row and the tracking records of an instance and deletes the message. See
-// [delivery.markCommitted].
-func (d *disposer) repairSpent(ctx context.Context, m *delivery, instanceID string) {
+// [inflight.Delivery.MarkCommitted].
+func (d *disposer) repairSpent(ctx context.Context, m *inflight.Delivery, instanceID string) {
 	if err := d.repairRow(ctx, instanceID, nil); err != nil {
-		m.keepSpent(instanceID)
-		m.abandonOnError(ctx, err)
+		m.KeepSpent(instanceID)
+		m.AbandonOnError(ctx, err)
 		return
 	}
-	m.removeDuplicate(ctx)
+	m.RemoveDuplicate(ctx)
 }
 
 // dispose acts on a message's disposition. err is the error of the repair; after an error, the
 // message is abandoned instead of discarded.
-func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Disposition, err error) {
+func (o disposals) dispose(ctx context.Context, d *inflight.Delivery, v disposition.Disposition, err error) {
 	switch v.Action {
 	case disposition.HoldBack:
 		if v == disposition.NotYetStarted && o.stored.Row != nil {
-			d.abandonFor(ctx, v.Event, startDelay(&o.stored.Row.State, d.timesReceived(), time.Now()), v.Reason)
+			d.AbandonFor(ctx, v.Event, startDelay(&o.stored.Row.State, d.TimesReceived(), time.Now()), v.Reason)
 			return
 		}
-		d.abandonAs(ctx, v.Event, v.Reason)
+		d.AbandonAs(ctx, v.Event, v.Reason)
 		return
 	case disposition.Terminate:
-		event, _ := d.event().(*history.ExecutionTerminated)
+		event, _ := d.Event().(*history.ExecutionTerminated)
 		if err = o.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
 			err = o.resend(ctx, o.instanceID)
 		}
 	case disposition.Deliver, disposition.Discard, disposition.Refuse:
 	}
 	if err != nil {
-		d.abandonOnError(ctx, err)
+		d.AbandonOnError(ctx, err)
 		return
 	}
 	if v.Event == disposition.Duplicate {
-		o.Routine.Record(v.Event, d.attrs("reason", v.Reason))
+		o.Routine.Record(v.Event, d.Attrs("reason", v.Reason))
 	} else {
-		o.Log.Warn(v.Event, d.attrs("reason", v.Reason)...)
+		o.Log.Warn(v.Event, d.Attrs("reason", v.Reason)...)
 	}
 	if v.Action == disposition.Refuse {
 		o.refuse(ctx, d)
 		return
 	}
-	d.discard(ctx)
+	d.Discard(ctx)
 }
 
 // refuse deletes the message of a refused start. It reports the message's blob for a later delete,
 // because another copy of the message may be in the queue.
-func (o disposals) refuse(ctx context.Context, d *delivery) {
-	d.discard(ctx)
-	if wrapper, err := wire.DecodeEnvelope(d.text()); err == nil {
+func (o disposals) refuse(ctx context.Context, d *inflight.Delivery) {
+	d.Discard(ctx)
+	if wrapper, err := wire.DecodeEnvelope(d.Text()); err == nil {
 		o.refused(wrapper.CompressedBlobName)
 	}
 }
@@ -162,7 +163,7 @@ const maxStartDelay = 10 * time.Second
 // message is redelivered soon after the start. Before the scheduled time, the limit is one second
 // after that time. Later, it is a quarter of the lateness or maxStartDelay, whichever is longer.
 func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
-	delay := abandonDelay(dequeueCount)
+	delay := inflight.AbandonDelay(dequeueCount)
 	late := now.Sub(instances.DueSince(s))
 	if late < 0 {
 		return min(delay, (-late).Truncate(time.Second)+time.Second)

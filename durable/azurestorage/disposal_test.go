@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
@@ -20,8 +21,8 @@ func TestDisposer_ComparesAnOldEventWithTheHistory(t *testing.T) {
 	stored.Known.Add(raised)
 	disposer := &disposer{superseded: func(history.OrchestrationInstance) bool { return false }}
 	for age, want := range map[time.Duration]int{10 * time.Second: 1, 20 * time.Second: 0} {
-		d := &delivery{env: &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}, lock: 30 * time.Second, age: age}
-		if out := disposer.divide("i", stored, nil, []*delivery{d}); len(out.deliver) != want {
+		d := &inflight.Delivery{Env: &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}, VisibilityTimeout: 30 * time.Second, Age: age}
+		if out := disposer.divide("i", stored, nil, []*inflight.Delivery{d}); len(out.deliver) != want {
 			t.Errorf("an event of age %v is delivered %d times, want %d", age, len(out.deliver), want)
 		}
 	}
@@ -63,11 +64,11 @@ func TestStartDelay_EndsSoonAfterTheStart(t *testing.T) {
 		{"due in a minute, first receive", time.Minute, 1, 2 * time.Second},
 		{"due in a minute, 20th receive", time.Minute, 20, 61 * time.Second},
 		{"due in less than a second", 300 * time.Millisecond, 20, time.Second},
-		{"due in weeks", 21 * 24 * time.Hour, 20, maxAbandonDelay},
+		{"due in weeks", 21 * 24 * time.Hour, 20, inflight.MaxAbandonDelay},
 		{"an hour late, first receive", -time.Hour, 1, 2 * time.Second},
 		{"a little late", -20 * time.Second, 20, maxStartDelay},
 		{"minutes late", -4 * time.Minute, 20, time.Minute},
-		{"hours late", -time.Hour, 20, maxAbandonDelay},
+		{"hours late", -time.Hour, 20, inflight.MaxAbandonDelay},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,7 +12,7 @@
 //   - A client or an orchestration enqueues it in the control queue of the partition that the
 //     instance's ID hashes to (wire/hash.go, sending.go).
 //   - The worker that owns the partition (package leases) receives it (controlqueue.go) and keeps it
-//     hidden until a checkpoint has consumed it (heldmessages.go).
+//     hidden until a checkpoint has consumed it (package inflight).
 //   - The inbox groups messages by instance, reads the instance's history, and decides each
 //     message's disposition: deliver, hold back, or discard (inbox.go, package disposition).
 //   - A session delivers the messages to the engine. Its commit sends messages, appends to the

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -96,7 +97,7 @@ func checkSequence(t *testing.T, h *TaskHub, id string) {
 	counts := map[string]int{}
 	for _, ev := range events {
 		key := ev.Type().String()
-		if n := taskEventID(ev); n >= 0 {
+		if n := inflight.TaskEventID(ev); n >= 0 {
 			key += fmt.Sprint(n)
 		}
 		counts[key]++

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -21,7 +22,7 @@ import (
 type inbox struct {
 	*monitor.Monitor
 	workerID  string
-	held      *heldMessages
+	held      *inflight.Messages
 	decoder   *decoder
 	disposer  *disposer
 	instances *instances.Store
@@ -38,23 +39,23 @@ type inbox struct {
 type slot struct {
 	id        string
 	partition *partition
-	lock      *lock           // of the session that runs the instance, or nil
-	incoming  []*delivery     // messages for the session
-	batches   []*messageBatch // without a session, the first is being loaded or is ready
+	lock      *lock                // of the session that runs the instance, or nil
+	incoming  []*inflight.Delivery // messages for the session
+	batches   []*messageBatch      // without a session, the first is being loaded or is ready
 }
 
 // messageBatch holds messages of one execution that are delivered together.
 type messageBatch struct {
 	executionID string // empty if no message names an execution
-	deliveries  []*delivery
+	deliveries  []*inflight.Delivery
 	loaded      *instances.Instance // nil until loaded
 }
 
 // newInbox returns an inbox for at most size messages in memory.
-func newInbox(workerID string, size int, held *heldMessages, decoder *decoder, d *disposer) *inbox {
+func newInbox(workerID string, size int, held *inflight.Messages, decoder *decoder, d *disposer) *inbox {
 	return &inbox{
 		Monitor: held.Monitor, workerID: workerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
-		buffer: newBuffer(size, held.limit),
+		buffer: newBuffer(size, held.Limit),
 		slots:  map[string]*slot{}, changed: make(chan struct{}),
 	}
 }
@@ -75,12 +76,12 @@ func (b *inbox) close() {
 
 // add accepts messages, all of them before the first is delivered. If a message resumes its
 // instance, add makes the instance's hidden messages visible.
-func (b *inbox) add(r *reading, deliveries ...*delivery) {
+func (b *inbox) add(r *reading, deliveries ...*inflight.Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
-		if id := d.target().InstanceID; d.resumes() {
-			r.spawn(func() { b.held.hidden.reveal(r.work, id) })
+		if id := d.Target().InstanceID; d.Resumes() {
+			r.spawn(func() { b.held.Hidden.Reveal(r.work, id) })
 		}
 		b.place(r, d)
 	}
@@ -90,9 +91,9 @@ func (b *inbox) add(r *reading, deliveries ...*delivery) {
 // Otherwise it adds it to a batch of that execution or to a new batch. A start message always
 // starts a new batch (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration). The caller
 // holds b.mu.
-func (b *inbox) place(r *reading, d *delivery) {
-	target := d.target()
-	_, isStart := d.event().(*history.ExecutionStarted)
+func (b *inbox) place(r *reading, d *inflight.Delivery) {
+	target := d.Target()
+	_, isStart := d.Event().(*history.ExecutionStarted)
 	s := b.slots[target.InstanceID]
 	if s == nil {
 		s = &slot{id: target.InstanceID, partition: r.partition}
@@ -114,7 +115,7 @@ func (b *inbox) place(r *reading, d *delivery) {
 			}
 		}
 	}
-	s.batches = append(s.batches, &messageBatch{executionID: target.ExecutionID, deliveries: []*delivery{d}})
+	s.batches = append(s.batches, &messageBatch{executionID: target.ExecutionID, deliveries: []*inflight.Delivery{d}})
 	if s.lock != nil {
 		b.signal() // the session must end: another execution has messages
 	}
@@ -122,9 +123,9 @@ func (b *inbox) place(r *reading, d *delivery) {
 }
 
 // executionOf returns the execution that the messages name, or "" if none of them names one.
-func executionOf(deliveries []*delivery) string {
+func executionOf(deliveries []*inflight.Delivery) string {
 	for _, d := range deliveries {
-		if id := d.target().ExecutionID; id != "" {
+		if id := d.Target().ExecutionID; id != "" {
 			return id
 		}
 	}
@@ -161,7 +162,7 @@ const prefetchRetryDelay = 5 * time.Second
 // left, it makes the instance ready.
 func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Lock()
-	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].newInstance
+	executionID, first, loaded := batch.executionID, batch.deliveries[0].Event(), batch.deliveries[0].NewInstance
 	b.mu.Unlock()
 	if loaded == nil {
 		loaded = b.instances.Cached(s.id, executionID)
@@ -241,8 +242,8 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	b.mu.Lock()
 	first := batch.deliveries[0]
 	b.mu.Unlock()
-	start, isStart := first.event().(*history.ExecutionStarted)
-	if !isStart || loaded == nil || start.Parent != nil || first.dequeueCount > 1 {
+	start, isStart := first.Event().(*history.ExecutionStarted)
+	if !isStart || loaded == nil || start.Parent != nil || first.DequeueCount > 1 {
 		return
 	}
 	for waited := time.Duration(0); waited < rowWait; waited += rowInterval {
@@ -341,7 +342,7 @@ func (b *inbox) startLock(s *slot) *lock {
 
 // releasePartition releases all messages of a partition that are not in a session.
 func (b *inbox) releasePartition(ctx context.Context, p *partition) {
-	var deliveries []*delivery
+	var deliveries []*inflight.Delivery
 	b.mu.Lock()
 	for id, s := range b.slots {
 		if s.partition != p {
@@ -363,7 +364,7 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	if len(deliveries) > 0 {
 		b.Log.Info("messages released: the partition is no longer read", "partition", p.queue.Name, "count", len(deliveries))
 	}
-	releaseAll(ctx, deliveries)
+	inflight.ReleaseAll(ctx, deliveries)
 }
 
 // stopRenewals stops renewing received messages if the buffer holds more than twice as many as this
@@ -375,14 +376,14 @@ func (b *inbox) stopRenewals(most int) {
 	if excess <= most {
 		return
 	}
-	var shed []*delivery
+	var shed []*inflight.Delivery
 	b.mu.Lock()
 	for i, s := range slices.Backward(b.ready) { // the newest first
-		var all []*delivery
+		var all []*inflight.Delivery
 		for _, batch := range s.batches {
 			all = append(all, batch.deliveries...)
 		}
-		if len(shed) >= excess || slices.ContainsFunc(all, (*delivery).isOrdered) {
+		if len(shed) >= excess || slices.ContainsFunc(all, (*inflight.Delivery).IsOrdered) {
 			continue
 		}
 		b.ready = slices.Delete(b.ready, i, i+1)
@@ -392,7 +393,7 @@ func (b *inbox) stopRenewals(most int) {
 	}
 	b.mu.Unlock()
 	for _, d := range shed {
-		d.settle()
+		d.Settle()
 	}
 	if len(shed) > 0 {
 		b.Log.Warn("messages released: the queues accept too few requests to renew them", "count", len(shed))
@@ -400,8 +401,8 @@ func (b *inbox) stopRenewals(most int) {
 }
 
 // without returns the elements of all that are not in some. It modifies all.
-func without(all, some []*delivery) []*delivery {
-	return slices.DeleteFunc(all, func(d *delivery) bool { return slices.Contains(some, d) })
+func without(all, some []*inflight.Delivery) []*inflight.Delivery {
+	return slices.DeleteFunc(all, func(d *inflight.Delivery) bool { return slices.Contains(some, d) })
 }
 
 func (b *inbox) count(all inuse.Counts) {
@@ -431,8 +432,8 @@ func (b *inbox) position(id string) (messages int, isReady bool) {
 // hasStart reports whether the inbox has the start message of an instance, or its session may have
 // it.
 func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
-	isStart := func(d *delivery) bool {
-		start, ok := d.event().(*history.ExecutionStarted)
+	isStart := func(d *inflight.Delivery) bool {
+		start, ok := d.Event().(*history.ExecutionStarted)
 		return ok && start.Instance == instance
 	}
 	b.mu.Lock()

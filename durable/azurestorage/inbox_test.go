@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -12,7 +13,7 @@ import (
 )
 
 func emptyInbox() *inbox {
-	held := newHeldMessages(monitor.New(slog.New(slog.DiscardHandler), nil, nil), nil, heldConfig{})
+	held := inflight.New(monitor.New(slog.New(slog.DiscardHandler), nil, nil), nil, inflight.Config{})
 	return newInbox("w", 256, held, nil, &disposer{})
 }
 
@@ -22,10 +23,10 @@ func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 	t.Parallel()
 	const rounds, many = 100, 100
 	instance := history.OrchestrationInstance{InstanceID: "many", ExecutionID: "e1"}
-	var deliveries []*delivery
+	var deliveries []*inflight.Delivery
 	for range many {
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: history.Header{EventID: history.NoEventID}, Name: "go"}, Target: instance}
-		deliveries = append(deliveries, &delivery{env: &wire.Envelope{Message: raised}})
+		deliveries = append(deliveries, &inflight.Delivery{Env: &wire.Envelope{Message: raised}})
 	}
 	for range rounds {
 		b := emptyInbox()
@@ -55,15 +56,15 @@ func TestPartition_AdmitsInSendOrder(t *testing.T) {
 	b.slots["many"] = s
 	for i := range int64(many) {
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: history.Header{EventID: history.NoEventID}, Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}
-		p.Admit(t.Context(), []*delivery{{env: &wire.Envelope{Message: raised, SequenceNumber: i}}})
+		p.Admit(t.Context(), []*inflight.Delivery{{Env: &wire.Envelope{Message: raised, SequenceNumber: i}}})
 	}
 	p.reading.done.Wait()
 	if len(s.incoming) != many {
 		t.Fatalf("%d messages arrived, want %d", len(s.incoming), many)
 	}
 	for i, d := range s.incoming {
-		if d.env.SequenceNumber != int64(i) {
-			t.Fatalf("message %d is at position %d", d.env.SequenceNumber, i)
+		if d.Env.SequenceNumber != int64(i) {
+			t.Fatalf("message %d is at position %d", d.Env.SequenceNumber, i)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 )
 
@@ -19,8 +20,8 @@ type lock struct {
 
 	// Owned by the goroutine of the session.
 	loaded  *instances.Instance
-	current []*delivery // delivered, and neither committed nor abandoned
-	failed  bool        // loaded may differ from the stored instance
+	current []*inflight.Delivery // delivered, and neither committed nor abandoned
+	failed  bool                 // loaded may differ from the stored instance
 
 	mu        sync.Mutex // protects the following
 	execution string
@@ -42,7 +43,7 @@ func (l *lock) setExecution(id string) {
 // await waits for more messages, for at most idle, and appends them to current. It returns none if
 // the session must end or if idle has passed. While steps of the instance run, messages for another
 // execution do not end the session.
-func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]*delivery, error) {
+func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]*inflight.Delivery, error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	for {
@@ -71,7 +72,7 @@ func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]
 // incoming removes and returns the messages that arrived for the session. wanted means that the
 // session must end: the worker stops, the partition is being drained, or the instance has messages
 // for another execution and no running steps.
-func (l *lock) incoming(stepsRun bool) (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
+func (l *lock) incoming(stepsRun bool) (deliveries []*inflight.Delivery, wanted bool, changed <-chan struct{}) {
 	b, s := l.inbox, l.slot
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +115,7 @@ func (l *lock) unlock(ctx context.Context) {
 	}
 	b.mu.Unlock()
 	s.partition.endSession()
-	releaseAll(ctx, incoming)
+	inflight.ReleaseAll(ctx, incoming)
 }
 
 // remember caches the instance's history for the next session, unless it may be outdated or the

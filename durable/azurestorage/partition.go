@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -262,7 +263,7 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 func (p *partition) Queue() *store.Queue { return p.queue }
 
 // VisibilityTimeout implements [destination].
-func (p *partition) VisibilityTimeout() time.Duration { return p.inbox.held.controlLock }
+func (p *partition) VisibilityTimeout() time.Duration { return p.inbox.held.ControlTimeout }
 
 // Announce implements [destination].
 func (p *partition) Announce() {
@@ -286,7 +287,7 @@ func (p *partition) Unclaim() { p.inbox.buffer.release(1) }
 func (p *partition) Reserve() bool { return p.isListening() && p.inbox.buffer.tryReserve(1) }
 
 // Arrive implements [controlQueue].
-func (p *partition) Arrive(deliveries ...*delivery) bool {
+func (p *partition) Arrive(deliveries ...*inflight.Delivery) bool {
 	r := p.currentReading()
 	return r != nil && r.run(func() { r.arrive(deliveries...) })
 }
@@ -299,11 +300,11 @@ func (p *partition) hasStart(instance history.OrchestrationInstance) bool {
 
 // Admit implements [destination]. It delivers the messages in the order of their sequence numbers,
 // before the messages that their sender sends next.
-func (p *partition) Admit(ctx context.Context, claimed []*delivery) {
-	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
+func (p *partition) Admit(ctx context.Context, claimed []*inflight.Delivery) {
+	inOrder := func(a, b *inflight.Delivery) int { return cmp.Compare(a.Env.SequenceNumber, b.Env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
 	if !p.Arrive(claimed...) {
-		releaseAll(ctx, claimed)
+		inflight.ReleaseAll(ctx, claimed)
 	}
 }
 
@@ -318,7 +319,7 @@ func (p *partition) count(all inuse.Counts) {
 func (p *partition) isQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.since) > p.inbox.held.controlLock
+	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.since) > p.inbox.held.ControlTimeout
 }
 
 // oldestStart is the time from which the oldest pending instance of a partition may start, as of

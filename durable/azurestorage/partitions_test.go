@@ -38,7 +38,7 @@ func owners(t testing.TB, h *TaskHub) map[string]int {
 // heldCount returns the number of messages in flight in a hub.
 func heldCount(h *TaskHub) int {
 	counts := inuse.Counts{}
-	h.held.count(counts)
+	h.held.Count(counts)
 	return counts["held messages"]
 }
 

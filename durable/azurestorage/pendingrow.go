@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -22,7 +23,7 @@ import (
 //	current  says what the history says                          session.loaded.Row
 //	delayed  says Pending, but the execution has started         a pendingRow with a due time, a startedExecution
 //	pending  lacks a checkpoint; a background write runs         a pendingRow
-//	behind   lacks a checkpoint; no write follows by itself      spentMessage.repair, and a consumed message
+//	behind   lacks a checkpoint; no write follows by itself      a spent message with a repair, and a consumed message
 //
 // The transitions are:
 //
@@ -48,14 +49,14 @@ import (
 type pendingRow struct {
 	late      *lateRows
 	update    *instances.RowUpdate
-	due       time.Time     // time of the first attempt; zero for immediately
-	consumed  []*delivery   // messages to delete after the write; nil at the end if they are settled
-	wake      *delivery     // to enqueue before the write if it is in no queue; or nil
-	replaced  chan struct{} // closed when the next checkpoint takes over the write
-	attempted chan struct{} // closed after the first attempt
-	done      chan struct{} // closed after the last attempt
-	flush     chan struct{} // closed to start the first attempt immediately
-	flushOnce sync.Once     // closes flush
+	due       time.Time            // time of the first attempt; zero for immediately
+	consumed  []*inflight.Delivery // messages to delete after the write; nil at the end if they are settled
+	wake      *inflight.Delivery   // to enqueue before the write if it is in no queue; or nil
+	replaced  chan struct{}        // closed when the next checkpoint takes over the write
+	attempted chan struct{}        // closed after the first attempt
+	done      chan struct{}        // closed after the last attempt
+	flush     chan struct{}        // closed to start the first attempt immediately
+	flushOnce sync.Once            // closes flush
 
 	// The following fields are set after the last attempt.
 	row     *wire.InstanceRow // nil if the row is not known
@@ -88,7 +89,7 @@ const maxRowRetryDelay = 5 * time.Second
 // the partition is not owned. After the write it deletes the messages of earlier checkpoints that
 // did not write the row, or else this checkpoint's messages. One redelivered message is enough to
 // repair the row. before is the skipped row write of the previous checkpoint, or nil.
-func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*delivery, before *pendingRow) bool {
+func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*inflight.Delivery, before *pendingRow) bool {
 	r := c.partition.currentReading()
 	if r == nil {
 		return false
@@ -114,7 +115,7 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 		return false
 	}
 	for _, d := range consumed {
-		d.safety.acknowledge()
+		d.Safety.Acknowledge()
 	}
 	c.pending, c.current = p, rest
 	c.removeConsumed(ctx)
@@ -141,12 +142,12 @@ func (p *pendingRow) run(r *reading) {
 	p.end(r)
 	switch {
 	case err == nil:
-		removeAll(r.work, consumed)
+		inflight.RemoveAll(r.work, consumed)
 	case settle:
 		for _, d := range consumed {
-			d.markCommitted()
+			d.MarkCommitted()
 		}
-		releaseAll(r.work, consumed)
+		inflight.ReleaseAll(r.work, consumed)
 	}
 }
 
@@ -198,7 +199,7 @@ func (p *pendingRow) awaitFirst() {
 
 func (p *pendingRow) write(r *reading) (err error) {
 	if p.wake != nil {
-		if err := p.wake.safety.enqueue(r.work); err != nil {
+		if err := p.wake.Safety.Enqueue(r.work); err != nil {
 			return err
 		}
 	}
@@ -220,7 +221,7 @@ func (p *pendingRow) awaitRetry(r *reading, delay time.Duration, cause error) bo
 
 // takeOverRow stops the background write of the row. It returns the messages to delete once the row
 // is written, and the row write if no attempt was made, or nil.
-func (s *session) takeOverRow() (consumed []*delivery, skipped *pendingRow) {
+func (s *session) takeOverRow() (consumed []*inflight.Delivery, skipped *pendingRow) {
 	p := s.pending
 	if p == nil {
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -31,7 +32,7 @@ import (
 // A sender enqueues messages in the queues of the hub.
 type sender struct {
 	*monitor.Monitor
-	held      *heldMessages
+	held      *inflight.Messages
 	blobs     *store.Container // of large messages
 	base64    bool             // encode texts in Base64
 	startLost store.Nudge      // sent if the start of an inserted row may be in no queue
@@ -56,7 +57,7 @@ type destination interface {
 	Unclaim()
 	// Admit delivers claimed messages. If this process does not serve the queue any more, Admit
 	// releases them.
-	Admit(ctx context.Context, claimed []*delivery)
+	Admit(ctx context.Context, claimed []*inflight.Delivery)
 }
 
 // A controlQueue is the destination of messages to instances. If this process owns its partition, it can
@@ -69,7 +70,7 @@ type controlQueue interface {
 	// process does not serve the queue, or if no slot is free.
 	Reserve() bool
 	// Arrive delivers messages. It returns false if the queue is not being read.
-	Arrive(deliveries ...*delivery) bool
+	Arrive(deliveries ...*inflight.Delivery) bool
 }
 
 // outgoing is a message to enqueue.
@@ -99,8 +100,8 @@ type outgoing struct {
 type sentMessage struct {
 	to destination // nil if the message was not sent
 	store.Sent
-	claimed         *delivery // the delivery to pass on in memory, or nil
-	finalText, blob string    // see outgoing
+	claimed         *inflight.Delivery // the delivery to pass on in memory, or nil
+	finalText, blob string             // see outgoing
 	message         *provider.TaskMessage
 }
 
@@ -122,9 +123,9 @@ func (s *sender) nextNumber() int64 { return s.sequence.Add(1) }
 
 // keepHidden enqueues a message that stays hidden until its delivery ends. The delivery occupies no
 // slot. Duplicates of the message must be harmless.
-func (s *sender) keepHidden(ctx context.Context, to destination, env *wire.Envelope) (*delivery, error) {
+func (s *sender) keepHidden(ctx context.Context, to destination, env *wire.Envelope) (*inflight.Delivery, error) {
 	lock := to.VisibilityTimeout()
-	out := &outgoing{to: to, env: env, duplicates: true, delay: s.held.stretched(lock)}
+	out := &outgoing{to: to, env: env, duplicates: true, delay: s.held.Stretched(lock)}
 	if err := s.prepare(ctx, out); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (s *sender) keepHidden(ctx context.Context, to destination, env *wire.Envel
 	if err != nil {
 		return nil, err
 	}
-	return s.held.claim(to.Queue(), m, lock, env, func() {}), nil
+	return s.held.Claim(to.Queue(), m, lock, env, func() {}), nil
 }
 
 // enqueue enqueues a prepared message.
@@ -146,7 +147,7 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 	}
 	sent := sentMessage{to: out.to, Sent: put, finalText: out.finalText, blob: out.blob, message: out.env.Message}
 	if out.claim {
-		sent.claimed = s.held.claim(out.to.Queue(), m, out.to.VisibilityTimeout(), out.asReceived, out.to.Unclaim)
+		sent.claimed = s.held.Claim(out.to.Queue(), m, out.to.VisibilityTimeout(), out.asReceived, out.to.Unclaim)
 	}
 	return sent, nil
 }
@@ -156,7 +157,7 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
 	delay := visibilityDelay(out.env.Message, time.Now()) + out.delay
 	if out.claim || out.batch != "" {
-		delay = min(delay+s.held.stretched(out.to.VisibilityTimeout()), store.MaxVisibilityTimeout)
+		delay = min(delay+s.held.Stretched(out.to.VisibilityTimeout()), store.MaxVisibilityTimeout)
 	}
 	if put, err = out.to.Queue().Put(ctx, out.text, delay, out.duplicates); err != nil {
 		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.MayBeDuplicate && s.deleteBlob(ctx, out.blob) {
@@ -232,7 +233,7 @@ func (s *sender) logSent(out *outgoing) {
 		"partition", out.to.Queue().Name, "instanceId", env.Message.Target.InstanceID,
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber,
 	}
-	s.Log.Debug("SendingMessage", append(attrs, functionAttrs(env.Message.Event)...)...)
+	s.Log.Debug("SendingMessage", append(attrs, inflight.FunctionAttrs(env.Message.Event)...)...)
 }
 
 // visibilityDelay returns how long a message must be hidden when it is sent, in whole seconds
@@ -252,7 +253,7 @@ func (s *sender) reserve(out []*outgoing) {
 	byDestination := map[destination][]*outgoing{}
 	var order []destination
 	for _, o := range out {
-		if visibilityDelay(o.env.Message, now) > s.held.controlLock/2 {
+		if visibilityDelay(o.env.Message, now) > s.held.ControlTimeout/2 {
 			continue // a message that is due later waits in its queue
 		}
 		if byDestination[o.to] == nil {
@@ -281,8 +282,8 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 		case m.to == nil: // not sent
 			return nil
 		case m.claimed != nil:
-			err = m.claimed.remove(ctx)
-			gone = m.claimed.mayBeRedelivered()
+			err = m.claimed.Remove(ctx)
+			gone = m.claimed.MayBeRedelivered()
 		default:
 			gone, err = m.to.Queue().Remove(ctx, m.ID, m.Receipt)
 		}
@@ -315,7 +316,7 @@ func (s *sender) deleteBlob(ctx context.Context, name string) bool {
 func (s *sender) releaseSent(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	var claimed []*delivery
+	var claimed []*inflight.Delivery
 	for _, m := range sent {
 		if m.claimed != nil {
 			claimed = append(claimed, m.claimed)
@@ -323,7 +324,7 @@ func (s *sender) releaseSent(ctx context.Context, sent []sentMessage) {
 			m.to.Announce()
 		}
 	}
-	releaseAll(ctx, claimed)
+	inflight.ReleaseAll(ctx, claimed)
 }
 
 // settling returns a context for deleting and releasing messages. It ends settleTimeout after ctx.
@@ -357,7 +358,7 @@ func (s *sender) arm(ctx context.Context, out []*outgoing) ([]armedMessage, erro
 		if err := s.prepare(ctx, o); err != nil {
 			return nil, err
 		}
-		hiddenFor := s.held.stretched(s.armedFor)
+		hiddenFor := s.held.Stretched(s.armedFor)
 		m, err := o.to.Queue().Put(ctx, o.text, hiddenFor, true)
 		if err != nil {
 			return nil, err
@@ -385,7 +386,7 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	claimed := map[destination][]*delivery{}
+	claimed := map[destination][]*inflight.Delivery{}
 	var order []destination // in the order of their first messages
 	for _, m := range sent {
 		switch {
@@ -412,10 +413,10 @@ func (s *sender) publishBatch(ctx context.Context, sent []sentMessage) error {
 	return store.ForEach(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m sentMessage) error {
 		switch {
 		case m.finalText == "":
-		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
+		case m.claimed != nil && inflight.AnyLost([]*inflight.Delivery{m.claimed}):
 			return fmt.Errorf("message %s was visible in queue %s before the entity's batch was committed", m.ID, m.to.Queue().Name)
 		case m.claimed != nil:
-			m.claimed.setText(m.finalText)
+			m.claimed.SetText(m.finalText)
 		default:
 			hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.finalText}
 			_, err := m.to.Queue().Update(ctx, hidden, visibilityDelay(m.message, time.Now()))

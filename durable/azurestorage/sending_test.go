@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
@@ -60,30 +61,30 @@ func TestBoundaries_OfVisibilityDelays(t *testing.T) {
 // testQueue is a queue that this process does not serve.
 type testQueue struct{ queue *store.Queue }
 
-func (q testQueue) Queue() *store.Queue              { return q.queue }
-func (testQueue) VisibilityTimeout() time.Duration   { return time.Minute }
-func (testQueue) Announce()                          {}
-func (testQueue) Claim(int) int                      { return 0 }
-func (testQueue) Unclaim()                           {}
-func (testQueue) Admit(context.Context, []*delivery) {}
+func (q testQueue) Queue() *store.Queue                       { return q.queue }
+func (testQueue) VisibilityTimeout() time.Duration            { return time.Minute }
+func (testQueue) Announce()                                   {}
+func (testQueue) Claim(int) int                               { return 0 }
+func (testQueue) Unclaim()                                    {}
+func (testQueue) Admit(context.Context, []*inflight.Delivery) {}
 
 // testSafety is the safety of a message that another worker may have received if lost is true.
 type testSafety struct {
-	safety
+	inflight.Safety
 	lost bool
 }
 
-func (s testSafety) isLost(clocks.Moment) bool { return s.lost }
+func (s testSafety) IsLost(clocks.Moment) bool { return s.lost }
 
 // The visibility timeout of a claimed message may end while the history is being written. Its
 // receiver then finds that the batch is not committed and deletes the message.
 func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing.T) {
 	t.Parallel()
-	held := newHeldMessages(monitor.New(slog.New(slog.DiscardHandler), nil, nil), store.NewPace(1), heldConfig{})
+	held := inflight.New(monitor.New(slog.New(slog.DiscardHandler), nil, nil), store.NewPace(1), inflight.Config{})
 	claimed := func(lost bool, finalText string) []sentMessage {
 		queue := &store.Queue{Name: "q"}
-		d := held.direct(queue, store.Message{ID: "m"}, time.Minute, nil, func() {})
-		d.safety = testSafety{lost: lost}
+		d := held.Direct(queue, store.Message{ID: "m"}, time.Minute, nil, func() {})
+		d.Safety = testSafety{lost: lost}
 		return []sentMessage{{to: testQueue{queue}, Sent: store.Sent{ID: "m"}, finalText: finalText, claimed: d}}
 	}
 	s := &sender{}
@@ -99,7 +100,7 @@ func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if got := c.sent[0].claimed.text(); err == nil && got != c.sent[0].finalText {
+		if got := c.sent[0].claimed.Text(); err == nil && got != c.sent[0].finalText {
 			t.Errorf("%s: its text is %q", name, got)
 		}
 	}

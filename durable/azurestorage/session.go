@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -20,10 +21,10 @@ type session struct {
 	*lock
 
 	// Owned by the goroutine that calls the methods.
-	ordinal   int            // of the next history row
-	tracked   *tracking.Plan // of the last checkpoint
-	wake      *delivery      // committed; wakes the instance after a crash while its steps run; or nil
-	unsettled bool           // some messages that an entity consumed last may not be deleted
+	ordinal   int                // of the next history row
+	tracked   *tracking.Plan     // of the last checkpoint
+	wake      *inflight.Delivery // committed; wakes the instance after a crash while its steps run; or nil
+	unsettled bool               // some messages that an entity consumed last may not be deleted
 	released  bool
 	pending   *pendingRow // background row write, or nil
 }
@@ -51,16 +52,16 @@ func (s *session) workItem() *provider.OrchestrationWorkItem {
 }
 
 // messagesOf returns the messages of deliveries, start messages first.
-func messagesOf(deliveries []*delivery) []provider.TaskMessage {
+func messagesOf(deliveries []*inflight.Delivery) []provider.TaskMessage {
 	messages := make([]provider.TaskMessage, 0, len(deliveries))
 	for _, d := range deliveries {
-		if _, isStart := d.event().(*history.ExecutionStarted); isStart {
-			messages = append(messages, *d.env.Message)
+		if _, isStart := d.Event().(*history.ExecutionStarted); isStart {
+			messages = append(messages, *d.Env.Message)
 		}
 	}
 	for _, d := range deliveries {
-		if _, isStart := d.event().(*history.ExecutionStarted); !isStart {
-			messages = append(messages, *d.env.Message)
+		if _, isStart := d.Event().(*history.ExecutionStarted); !isStart {
+			messages = append(messages, *d.Env.Message)
 		}
 	}
 	return messages
@@ -81,7 +82,7 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 		cause = errors.New("the episode could not be completed")
 	}
 	s.takeWake()
-	forEach(s.current, func(d *delivery) { d.abandonBecause(ctx, cause) })
+	inflight.ForEach(s.current, func(d *inflight.Delivery) { d.AbandonBecause(ctx, cause) })
 	s.current, s.failed = nil, true
 	return nil
 }
@@ -123,7 +124,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	}
 	s.takeWake()
 	for _, d := range s.current {
-		d.safety.markMaybeCommitted()
+		d.Safety.MarkMaybeCommitted()
 	}
 	s.failed, s.loaded.Run = true, ""
 	s.committer.instances.Evict(s.instanceID)
@@ -142,9 +143,9 @@ func (s *session) removeConsumed(ctx context.Context) {
 	s.current = nil
 	r := s.partition.currentReading()
 	// The state of an entity lists consumed messages until they are known to be deleted.
-	if history.IsEntity(s.instanceID) || len(consumed) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, consumed) }) {
-		removeAll(ctx, consumed)
-		s.unsettled = slices.ContainsFunc(consumed, (*delivery).mayBeRedelivered)
+	if history.IsEntity(s.instanceID) || len(consumed) > 1 || r == nil || !r.spawn(func() { inflight.RemoveAll(r.work, consumed) }) {
+		inflight.RemoveAll(ctx, consumed)
+		s.unsettled = slices.ContainsFunc(consumed, (*inflight.Delivery).MayBeRedelivered)
 	}
 }
 
@@ -158,7 +159,7 @@ func (s *session) takeWake() {
 // mayBeLost reports whether another worker may have advanced the instance. That is possible if this
 // worker no longer owns the partition, or if another worker may have received one of the messages.
 func (s *session) mayBeLost() bool {
-	return !s.partition.isListening() || anyLost(s.current) || s.wake != nil && anyLost([]*delivery{s.wake})
+	return !s.partition.isListening() || inflight.AnyLost(s.current) || s.wake != nil && inflight.AnyLost([]*inflight.Delivery{s.wake})
 }
 
 // checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from the

@@ -34,8 +34,8 @@ func TestSession_NumbersMessagesInDecisionOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			numbers[taskOf(d.event())] = d.env.SequenceNumber
-			d.abandon(t.Context(), "the test has read it")
+			numbers[taskOf(d.Event())] = d.Env.SequenceNumber
+			d.Abandon(t.Context(), "the test has read it")
 		}
 		if !slices.IsSorted(numbers) || numbers[0] == 0 {
 			t.Errorf("numbers %v, want ascending numbers", numbers)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
@@ -122,10 +123,10 @@ func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, even
 
 // rememberNew records that nothing is stored of the instance that d starts except row, which this
 // process has just inserted.
-func (s *starter) rememberNew(d *delivery, row *wire.InstanceRow) {
+func (s *starter) rememberNew(d *inflight.Delivery, row *wire.InstanceRow) {
 	row.State.Input = nil // the message has it, and it can be large
 	s.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
-	d.newInstance = instances.NewInstance(row)
+	d.NewInstance = instances.NewInstance(row)
 }
 
 // retract deletes the message of a refused start, and its blob. If the message may still be in
@@ -168,15 +169,15 @@ func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing
 		p.Unclaim()
 		return row, true, err
 	default: // the row may exist: send the start, and let its receiver check
-		if !r.spawn(func() { e.d.release(r.work, 0) }) {
+		if !r.spawn(func() { e.Delivery.Release(r.work, 0) }) {
 			e.abandonAfterStop(ctx)
 		}
 		return nil, true, err
 	}
 	if made {
-		s.rememberNew(e.d, row)
+		s.rememberNew(e.Delivery, row)
 	}
-	if !r.run(func() { r.arrive(e.d) }) {
+	if !r.run(func() { r.arrive(e.Delivery) }) {
 		e.abandonAfterStop(ctx)
 	}
 	return nil, true, e.await(ctx)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
@@ -31,7 +32,7 @@ type TaskHub struct {
 	appLease  *leases.AppManager
 
 	instances   *instances.Store
-	held        *heldMessages
+	held        *inflight.Messages
 	undecodable *undecodable
 	decoder     *decoder
 	sender      *sender
@@ -129,7 +130,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
-	h.tasks.Go(func() { h.held.renew(work, h.inbox.stopRenewals) })
+	h.tasks.Go(func() { h.held.Renew(work, h.inbox.stopRenewals) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
 	h.tasks.Go(func() { h.overdue.run(ctx) })
 	h.tasks.Go(func() { h.resources.recreate(ctx) })
@@ -177,7 +178,7 @@ func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-c
 		case <-work.Done():
 			return
 		}
-		h.held.awaitEmpty(work)
+		h.held.AwaitEmpty(work)
 	})
 	return done
 }
@@ -340,7 +341,7 @@ func (h *TaskHub) inUse() inuse.Counts {
 	}
 	h.inbox.count(all)
 	h.activities.count(all)
-	h.held.count(all)
+	h.held.Count(all)
 	h.endings.count(all)
 	for _, p := range h.partitions {
 		p.count(all)
@@ -367,9 +368,9 @@ func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 	if err != nil {
 		return nil, err
 	}
-	task, _ := d.event().(*history.TaskScheduled) // activityQueue.add admits no other event
+	task, _ := d.Event().(*history.TaskScheduled) // activityQueue.add admits no other event
 	return &provider.ActivityWorkItem{
-		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{d: d, partitions: h.partitions, sender: h.sender},
+		Instance: d.Target(), Task: task, Attempt: d.DequeueCount, Lock: &activityLock{d: d, partitions: h.partitions, sender: h.sender},
 	}, nil
 }
 
@@ -453,7 +454,7 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return 0, err
 	}
-	n, err = h.undecodable.retry(ctx, h.held.controlLock)
+	n, err = h.undecodable.retry(ctx, h.held.ControlTimeout)
 	if err != nil {
 		return n, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -39,13 +40,13 @@ type undecodableMessage struct {
 const (
 	maxUndecodable      = 1000
 	maxUndecodableCause = 300
-	undecodableTTL      = 2 * maxAbandonDelay
+	undecodableTTL      = 2 * inflight.MaxAbandonDelay
 )
 
 // record remembers a message that cannot be decoded. It returns true if the message is new and must
 // be logged.
 func (u *undecodable) record(queue, id string, cause error) (news bool) {
-	key, now := heldKey(queue, id), time.Now()
+	key, now := inflight.Key(queue, id), time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m, known := u.byKey[key]
@@ -74,7 +75,7 @@ func (u *undecodable) record(queue, id string, cause error) (news bool) {
 func (u *undecodable) has(queue, id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, known := u.byKey[heldKey(queue, id)]
+	_, known := u.byKey[inflight.Key(queue, id)]
 	return known
 }
 
@@ -88,9 +89,9 @@ func (u *undecodable) removeOld(now time.Time) {
 func (u *undecodable) moved(queue, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if m, known := u.byKey[heldKey(queue, id)]; known {
+	if m, known := u.byKey[inflight.Key(queue, id)]; known {
 		m.SetAside = true
-		u.byKey[heldKey(queue, id)] = m
+		u.byKey[inflight.Key(queue, id)] = m
 	}
 }
 
@@ -146,37 +147,37 @@ const maxBlobMisses = 5
 // aside earlier and in any case, because no worker can ever read it. Such messages exist if a
 // retried request enqueued a large message twice: the blob is deleted with the instance. If the
 // blob exists but cannot be read, the message is abandoned as usual.
-func (u *undecodable) reject(ctx context.Context, d *delivery, cause error) {
+func (u *undecodable) reject(ctx context.Context, d *inflight.Delivery, cause error) {
 	if !store.IsUnreadable(cause) {
-		u.Log.Warn("MessageFailure", d.attrs("error", cause)...)
-		d.abandon(ctx, cause.Error())
+		u.Log.Warn("MessageFailure", d.Attrs("error", cause)...)
+		d.Abandon(ctx, cause.Error())
 		return
 	}
-	if u.record(d.queue.Name, d.id(), cause) {
-		u.Log.Error("MessageFailure", d.attrs("error", cause)...)
+	if u.record(d.Queue.Name, d.ID(), cause) {
+		u.Log.Error("MessageFailure", d.Attrs("error", cause)...)
 	}
-	delay := abandonDelay(d.timesReceived())
-	aside := errors.Is(cause, errBlobGone) && d.timesReceived() >= maxBlobMisses
-	if delay >= maxAbandonDelay {
-		u.Meter.RecordPoison(d.queue.Name)
+	delay := inflight.AbandonDelay(d.TimesReceived())
+	aside := errors.Is(cause, errBlobGone) && d.TimesReceived() >= maxBlobMisses
+	if delay >= inflight.MaxAbandonDelay {
+		u.Meter.RecordPoison(d.Queue.Name)
 		aside = aside || u.setAside
 	}
 	if aside && u.move(ctx, d) {
 		return
 	}
-	u.Log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
-	u.Meter.RecordHeldBack(d.queue.Name, d.heldBackReason())
-	d.release(ctx, delay)
+	u.Log.Debug(disposition.Abandoning, d.Attrs("delay", delay, "reason", cause)...)
+	u.Meter.RecordHeldBack(d.Queue.Name, d.HeldBackReason())
+	d.Release(ctx, delay)
 }
 
 // holdBack abandons a message that cannot be decoded or stored, with a growing delay.
 func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
-	delay := abandonDelay(m.DequeueCount)
+	delay := inflight.AbandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
 	if u.record(q.Name, m.ID, cause) {
 		u.Log.Error("MessageFailure", attrs...)
 	}
-	if delay >= maxAbandonDelay {
+	if delay >= inflight.MaxAbandonDelay {
 		u.Meter.RecordPoison(q.Name)
 	}
 	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsMessageGone(err) {
@@ -187,19 +188,19 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 // move moves the unchanged message to the poison queue. It returns false if that fails. It
 // copies the message before it deletes it: if the worker dies in between, both queues have it, and
 // receivers recognize the duplicate.
-func (u *undecodable) move(ctx context.Context, d *delivery) bool {
-	aside := u.aside(d.queue.Name)
+func (u *undecodable) move(ctx context.Context, d *inflight.Delivery) bool {
+	aside := u.aside(d.Queue.Name)
 	err := aside.Create(ctx)
 	if err == nil {
-		_, err = aside.Put(store.AllowMissing(ctx), d.text(), 0, true)
+		_, err = aside.Put(store.AllowMissing(ctx), d.Text(), 0, true)
 	}
 	if err != nil {
-		u.Log.Warn("cannot set message aside; trying again at its next delivery", d.attrs("error", err)...)
+		u.Log.Warn("cannot set message aside; trying again at its next delivery", d.Attrs("error", err)...)
 		return false
 	}
-	u.Log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
-	u.moved(d.queue.Name, d.id())
-	d.discard(ctx)
+	u.Log.Error("MessageSetAside", d.Attrs("queue", aside.Name)...)
+	u.moved(d.Queue.Name, d.ID())
+	d.Discard(ctx)
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -33,11 +34,11 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := h.partitions[0].Queue()
-		got, err := queue.Receive(t.Context(), 1, h.held.controlLock)
+		got, err := queue.Receive(t.Context(), 1, h.held.ControlTimeout)
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
-		held := h.held.hold(queue, got, h.held.controlLock, func() {})
+		held := h.held.Hold(queue, got, h.held.ControlTimeout, func() {})
 		for _, p := range []*store.Pace{h.services.QueuePace, h.services.TablePace} {
 			for range p.MaxInFlight { // requests without a response
 				if err := p.AwaitTurn(t.Context()); err != nil {
@@ -45,12 +46,12 @@ func TestPace_DoesNotDelayRenewals(t *testing.T) {
 				}
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*h.held.controlLock)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*h.held.ControlTimeout)
 		defer cancel()
 
-		go h.held.renew(ctx, func(int) {})
-		time.Sleep(2 * h.held.controlLock)
-		if anyLost(held) {
+		go h.held.Renew(ctx, func(int) {})
+		time.Sleep(2 * h.held.ControlTimeout)
+		if inflight.AnyLost(held) {
 			t.Error("the message is visible: its renewal has waited")
 		}
 		if _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {

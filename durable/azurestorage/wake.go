@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -23,13 +24,13 @@ import (
 // keepWake selects the message that wakes the instance after a crash, before the checkpoint is
 // written. If no step runs, the previous one becomes one of the consumed messages.
 func (c *commit) keepWake(ctx context.Context) error {
-	if c.wake != nil && (!c.cp.StepsRunning || c.wake.target() != c.cp.Instance) {
+	if c.wake != nil && (!c.cp.StepsRunning || c.wake.Target() != c.cp.Instance) {
 		c.takeWake()
 	}
 	if !c.cp.StepsRunning || c.wake != nil {
 		return nil
 	}
-	if at := slices.IndexFunc(c.current, func(d *delivery) bool { return d.wakes(c.cp.Instance) }); at >= 0 {
+	if at := slices.IndexFunc(c.current, func(d *inflight.Delivery) bool { return d.Wakes(c.cp.Instance) }); at >= 0 {
 		c.wake = c.current[at]
 		c.current = slices.Delete(slices.Clone(c.current), at, at+1)
 	} else {
@@ -38,12 +39,12 @@ func (c *commit) keepWake(ctx context.Context) error {
 			return err
 		}
 	}
-	c.wake.freeRoom()
+	c.wake.FreeRoom()
 	return nil
 }
 
 // enqueueWake enqueues a hidden message that wakes the instance, and returns its delivery.
-func (c *commit) enqueueWake(ctx context.Context) (*delivery, error) {
+func (c *commit) enqueueWake(ctx context.Context) (*inflight.Delivery, error) {
 	execution := c.cp.Instance
 	msg := provider.WakeSteps(execution, time.Now())
 	return c.sender.keepHidden(ctx, c.partition, &wire.Envelope{Message: &msg, Sender: &execution})

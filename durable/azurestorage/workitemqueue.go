@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -20,7 +21,7 @@ import (
 type activityQueue struct {
 	*monitor.Monitor
 	queue       *store.Queue
-	held        *heldMessages
+	held        *inflight.Messages
 	decoder     *decoder
 	max         int             // of concurrent activities
 	maxInterval time.Duration   // longest pause between two polls of an empty queue
@@ -30,14 +31,14 @@ type activityQueue struct {
 	mu      sync.Mutex // protects the following
 	waiting int        // number of callers of next
 	free    int        // free slots of MaxConcurrentActivities; negative if some were claimed during a receive
-	items   []*delivery
+	items   []*inflight.Delivery
 	backlog backlog
 	changed chan struct{} // closed when waiting, free, items or closed changes
 	closed  bool
 }
 
 // newActivityQueue returns a queue with the given number of concurrent activities.
-func newActivityQueue(slots int, maxInterval time.Duration, queue *store.Queue, decoder *decoder, held *heldMessages, tasks *sync.WaitGroup) *activityQueue {
+func newActivityQueue(slots int, maxInterval time.Duration, queue *store.Queue, decoder *decoder, held *inflight.Messages, tasks *sync.WaitGroup) *activityQueue {
 	return &activityQueue{
 		Monitor: held.Monitor, queue: queue, held: held, decoder: decoder, tasks: tasks,
 		max: slots, maxInterval: maxInterval,
@@ -53,7 +54,7 @@ func (q *activityQueue) signal() {
 }
 
 // next waits for an activity to run.
-func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
+func (q *activityQueue) next(ctx context.Context) (*inflight.Delivery, error) {
 	q.mu.Lock()
 	q.waiting++
 	q.signal()
@@ -93,7 +94,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 		changed := q.changed
 		if q.waiting > len(q.items) {
 			inFlight := q.max - q.free
-			wanted = max(min(q.free, q.held.limit()-inFlight, store.MaxReceive), 0)
+			wanted = max(min(q.free, q.held.Limit()-inFlight, store.MaxReceive), 0)
 			limited = wanted == 0 && q.free > 0
 		}
 		full = full || q.free <= 0
@@ -117,12 +118,12 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := store.PollBackoff{Max: q.maxInterval}
 	for {
-		q.held.awaitRenewals(ctx)
+		q.held.AwaitRenewals(ctx)
 		wanted, before := q.demand(ctx)
 		if wanted == 0 {
 			break
 		}
-		messages, err := q.queue.Receive(work, wanted, q.held.stretched(q.held.workItemLock))
+		messages, err := q.queue.Receive(work, wanted, q.held.Stretched(q.held.WorkItemTimeout))
 		if err != nil {
 			if work.Err() == nil {
 				q.Health.Failed("queues", err)
@@ -141,31 +142,31 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	q.items = nil
 	q.signal()
 	q.mu.Unlock()
-	releaseAll(work, rest)
+	inflight.ReleaseAll(work, rest)
 }
 
 // add adds received messages to the items.
 func (q *activityQueue) add(work context.Context, messages []store.Message) {
-	held := q.held.hold(q.queue, messages, q.held.workItemLock, q.Unclaim)
+	held := q.held.Hold(q.queue, messages, q.held.WorkItemTimeout, q.Unclaim)
 	q.mu.Lock()
 	q.free -= len(held)
 	q.mu.Unlock()
 	for _, d := range held {
-		if _, spent := q.held.isSpent(d); spent {
-			q.tasks.Go(func() { d.removeDuplicate(work) })
+		if _, spent := q.held.IsSpent(d); spent {
+			q.tasks.Go(func() { d.RemoveDuplicate(work) })
 			continue
 		}
 		err := q.decoder.decode(work, d)
 		if err == nil {
-			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
-				err = &wire.DamageError{Cause: fmt.Errorf("%s in the work-item queue", d.event().Type())}
+			if _, isTask := d.Event().(*history.TaskScheduled); !isTask {
+				err = &wire.DamageError{Cause: fmt.Errorf("%s in the work-item queue", d.Event().Type())}
 			}
 		}
 		if err != nil {
 			q.tasks.Go(func() { q.decoder.reject(work, d, err) })
 			continue
 		}
-		q.Meter.RecordReceived(q.queue.Name, queueAge(d))
+		q.Meter.RecordReceived(q.queue.Name, inflight.QueueAge(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.signal()
@@ -185,7 +186,7 @@ func (q *activityQueue) Unclaim() {
 func (q *activityQueue) Queue() *store.Queue { return q.queue }
 
 // VisibilityTimeout implements [destination].
-func (q *activityQueue) VisibilityTimeout() time.Duration { return q.held.workItemLock }
+func (q *activityQueue) VisibilityTimeout() time.Duration { return q.held.WorkItemTimeout }
 
 // Announce implements [destination].
 func (q *activityQueue) Announce() {
@@ -206,7 +207,7 @@ func (q *activityQueue) Claim(n int) int {
 }
 
 // Admit implements [destination].
-func (q *activityQueue) Admit(ctx context.Context, claimed []*delivery) {
+func (q *activityQueue) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	q.mu.Lock()
 	closed := q.closed
 	if !closed {
@@ -215,7 +216,7 @@ func (q *activityQueue) Admit(ctx context.Context, claimed []*delivery) {
 	}
 	q.mu.Unlock()
 	if closed {
-		releaseAll(ctx, claimed)
+		inflight.ReleaseAll(ctx, claimed)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
@@ -44,7 +45,7 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q := newActivityQueue(c.free, time.Second, nil, nil, newHeldMessages(&monitor.Monitor{}, store.NewPace(1), heldConfig{}), nil)
+				q := newActivityQueue(c.free, time.Second, nil, nil, inflight.New(&monitor.Monitor{}, store.NewPace(1), inflight.Config{}), nil)
 				q.waiting = c.waiting
 				begin := time.Now()
 				if c.then != nil {

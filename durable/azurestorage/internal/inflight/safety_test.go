@@ -1,4 +1,4 @@
-package azurestorage
+package inflight
 
 import (
 	"testing"
@@ -11,10 +11,10 @@ func TestInQueue_IsLostWhenItsRenewalHasFailed(t *testing.T) {
 	t.Parallel()
 	m := store.Message{ID: "1", RequestedAt: time.Now(), HiddenFor: time.Hour}
 	d := newTestMessages(nil).newDelivery(&store.Queue{Name: "q"}, m, time.Hour, func() {})
-	if anyLost([]*delivery{d}) {
+	if AnyLost([]*Delivery{d}) {
 		t.Error("a hidden message is lost")
 	}
-	if d.lost = true; !anyLost([]*delivery{d}) {
+	if d.lost = true; !AnyLost([]*Delivery{d}) {
 		t.Error("a message that another worker received is not lost")
 	}
 }

@@ -1,4 +1,4 @@
-package azurestorage
+package inflight
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package azurestorage
+package inflight
 
 import (
 	"log/slog"
@@ -11,8 +11,8 @@ import (
 )
 
 // newTestMessages returns the messages in flight of a worker without queues.
-func newTestMessages(clock *clocks.Clock) *heldMessages {
-	return newHeldMessages(monitor.New(slog.New(slog.DiscardHandler), nil, clock), store.NewPace(1), heldConfig{LeaseInterval: time.Minute})
+func newTestMessages(clock *clocks.Clock) *Messages {
+	return New(monitor.New(slog.New(slog.DiscardHandler), nil, clock), store.NewPace(1), Config{LeaseInterval: time.Minute})
 }
 
 // A message that is being released can be received again before the release request returns. It is
@@ -34,7 +34,7 @@ func TestHeldMessages_AcceptsAMessageThatIsReceivedAgainDuringItsRelease(t *test
 	if older := held.add(again); older != nil {
 		t.Error("a delivery of a message that is being released is a duplicate")
 	}
-	first.settle()
+	first.Settle()
 	if n := len(held.byID); n != 1 || settled != 1 {
 		t.Errorf("%d messages are held, want the redelivered one", n)
 	}

@@ -1,4 +1,4 @@
-package azurestorage
+package inflight
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// heldMessages holds the messages in flight in this process, by queue and ID.
-type heldMessages struct {
+// Messages holds the messages in flight in this process, by queue and ID.
+type Messages struct {
 	*monitor.Monitor
-	pace         *store.Pace   // of the queues
-	controlLock  time.Duration // the normal visibility timeout of control-queue messages
-	workItemLock time.Duration // the normal visibility timeout of work items
-	hidden       hiddenMessages
+	pace            *store.Pace    // of the queues
+	ControlTimeout  time.Duration  // the normal visibility timeout of control-queue messages
+	WorkItemTimeout time.Duration  // the normal visibility timeout of work items
+	Hidden          hiddenMessages // abandoned by this process
 
 	mu   sync.Mutex
-	byID map[string]*delivery
+	byID map[string]*Delivery
 	// spent holds the keys of consumed messages that may be redelivered. Either their delete may
 	// have failed, or they were released because the row or the tracking records could not be
 	// written.
@@ -41,30 +41,32 @@ type spentMessage struct {
 	repair string // the instance whose row and tracking records may be incomplete, or empty
 }
 
-// heldConfig has the configured times of messages in flight.
-type heldConfig struct {
+// Config has the configured times of messages in flight.
+type Config struct {
 	ControlQueueVisibilityTimeout  time.Duration
 	WorkItemQueueVisibilityTimeout time.Duration
 	LeaseInterval                  time.Duration
 }
 
-func newHeldMessages(m *monitor.Monitor, queues *store.Pace, cfg heldConfig) *heldMessages {
-	return &heldMessages{
+// New returns an empty set of messages. queues is the pace of requests to queues.
+func New(m *monitor.Monitor, queues *store.Pace, cfg Config) *Messages {
+	return &Messages{
 		Monitor: m, pace: queues,
-		controlLock:  lockTime(cfg.ControlQueueVisibilityTimeout, cfg.LeaseInterval),
-		workItemLock: lockTime(cfg.WorkItemQueueVisibilityTimeout, cfg.LeaseInterval),
-		byID:         map[string]*delivery{}, spent: map[string]spentMessage{},
+		ControlTimeout:  lockTime(cfg.ControlQueueVisibilityTimeout, cfg.LeaseInterval),
+		WorkItemTimeout: lockTime(cfg.WorkItemQueueVisibilityTimeout, cfg.LeaseInterval),
+		byID:            map[string]*Delivery{}, spent: map[string]spentMessage{},
 	}
 }
 
-func heldKey(queue, id string) string { return queue + "/" + id }
+// Key returns the key of a message in maps.
+func Key(queue, id string) string { return queue + "/" + id }
 
 // add registers d. The message may be registered already, because its visibility timeout ended
 // while this process held it. Then add updates that delivery with the new receipt and returns it. A
 // delivery that is being released is replaced by d: the message can be received again before the
 // release request returns.
-func (h *heldMessages) add(d *delivery) (older *delivery) {
-	key := heldKey(d.queue.Name, d.id())
+func (h *Messages) add(d *Delivery) (older *Delivery) {
+	key := Key(d.Queue.Name, d.ID())
 	h.mu.Lock()
 	older = h.byID[key]
 	if older == nil || older.isReleasing() {
@@ -80,15 +82,15 @@ func (h *heldMessages) add(d *delivery) (older *delivery) {
 // spentTTL is the time for which a spent message is remembered. It is longer than the longest delay
 // of an abandoned message. maxSpent is the maximum number of spent messages.
 const (
-	spentTTL = 2 * maxAbandonDelay
+	spentTTL = 2 * MaxAbandonDelay
 	maxSpent = 4096
 )
 
 // spend records that a checkpoint has consumed d and that d may be redelivered.
-func (h *heldMessages) spend(d *delivery, m spentMessage) {
+func (h *Messages) spend(d *Delivery, m spentMessage) {
 	now := time.Now()
 	m.at = now
-	key := heldKey(d.queue.Name, d.id())
+	key := Key(d.Queue.Name, d.ID())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.spent) >= maxSpent {
@@ -99,19 +101,19 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	}
 }
 
-// isSpent reports whether a checkpoint has consumed d earlier. Such a message must only be deleted.
+// IsSpent reports whether a checkpoint has consumed d earlier. Such a message must only be deleted.
 // The history may not identify it: an instance that continued as new no longer has the event. repair is
 // the instance whose row and tracking records may be incomplete, or empty.
-func (h *heldMessages) isSpent(d *delivery) (repair string, spent bool) {
-	key := heldKey(d.queue.Name, d.id())
+func (h *Messages) IsSpent(d *Delivery) (repair string, spent bool) {
+	key := Key(d.Queue.Name, d.ID())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m, ok := h.spent[key]
 	return m.repair, ok && time.Since(m.at) <= spentTTL
 }
 
-func (h *heldMessages) forget(d *delivery) {
-	key := heldKey(d.queue.Name, d.id())
+func (h *Messages) forget(d *Delivery) {
+	key := Key(d.Queue.Name, d.ID())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID[key] == d {
@@ -123,8 +125,8 @@ func (h *heldMessages) forget(d *delivery) {
 	}
 }
 
-// awaitEmpty waits until no message is held or ctx ends.
-func (h *heldMessages) awaitEmpty(ctx context.Context) {
+// AwaitEmpty waits until no message is held or ctx ends.
+func (h *Messages) AwaitEmpty(ctx context.Context) {
 	h.mu.Lock()
 	if len(h.byID) == 0 {
 		h.mu.Unlock()
@@ -142,29 +144,29 @@ func (h *heldMessages) awaitEmpty(ctx context.Context) {
 }
 
 // all returns the held messages, ordered by queue and ID.
-func (h *heldMessages) all() []*delivery {
+func (h *Messages) all() []*Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]*delivery, 0, len(h.byID))
+	all := make([]*Delivery, 0, len(h.byID))
 	for _, key := range slices.Sorted(maps.Keys(h.byID)) {
 		all = append(all, h.byID[key])
 	}
 	return all
 }
 
-// renewalsAtOnce is the maximum number of concurrent renewals.
-const renewalsAtOnce = 32
+// RenewalsAtOnce is the maximum number of concurrent renewals.
+const RenewalsAtOnce = 32
 
-// renew renews the visibility timeouts of all held messages until ctx ends. A slow renewal does not
+// Renew renews the visibility timeouts of all held messages until ctx ends. A slow renewal does not
 // delay the others. Before each pass it calls shed with the current limit.
-func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
-	lock := min(h.controlLock, h.workItemLock)
+func (h *Messages) Renew(ctx context.Context, shed func(most int)) {
+	lock := min(h.ControlTimeout, h.WorkItemTimeout)
 	var group errgroup.Group
-	group.SetLimit(renewalsAtOnce)
+	group.SetLimit(RenewalsAtOnce)
 	for pause.For(ctx, lock/8) {
-		shed(h.limit())
+		shed(h.Limit())
 		for _, d := range h.all() {
-			if left, renewable := d.hiddenFor(h.Clock.Now()); !renewable || left > h.stretched(d.lock)/2 {
+			if left, renewable := d.hiddenFor(h.Clock.Now()); !renewable || left > h.Stretched(d.VisibilityTimeout)/2 {
 				continue
 			}
 			group.Go(func() error {
@@ -176,12 +178,12 @@ func (h *heldMessages) renew(ctx context.Context, shed func(most int)) {
 	_ = group.Wait() // the functions return no errors
 }
 
-// awaitRenewals waits while renewals are late, because the renewals of further messages would be
+// AwaitRenewals waits while renewals are late, because the renewals of further messages would be
 // late too. It does not wait for messages whose visibility timeout has ended.
-func (h *heldMessages) awaitRenewals(ctx context.Context) {
-	late := func(d *delivery) bool {
+func (h *Messages) AwaitRenewals(ctx context.Context) {
+	late := func(d *Delivery) bool {
 		left, renewable := d.hiddenFor(h.Clock.Now())
-		return renewable && left > 0 && left <= d.lock/8
+		return renewable && left > 0 && left <= d.VisibilityTimeout/8
 	}
 	for slices.ContainsFunc(h.all(), late) && pause.For(ctx, time.Second) {
 	}
@@ -190,16 +192,16 @@ func (h *heldMessages) awaitRenewals(ctx context.Context) {
 // renewalShare is the share of the requests to throttled queues that may be renewals.
 const renewalShare = 0.25
 
-// limit returns how many messages of each kind, control-queue messages and work items, this process
+// Limit returns how many messages of each kind, control-queue messages and work items, this process
 // can renew and finish at the current request rate. A message is renewed once per half of its
 // visibility timeout. limit is at least [store.MinInFlight], so that one long activity does not
 // stop the others.
-func (h *heldMessages) limit() int {
+func (h *Messages) Limit() int {
 	rate, limited := h.pace.Rate()
 	if !limited {
 		return math.MaxInt32
 	}
-	lock := min(h.controlLock, h.workItemLock)
+	lock := min(h.ControlTimeout, h.WorkItemTimeout)
 	return max(store.MinInFlight, int(rate*renewalShare*(lock/2).Seconds()/2))
 }
 
@@ -208,8 +210,8 @@ func (h *heldMessages) limit() int {
 // [disposition.MaxTimeoutFactor] times the normal timeout.
 const lockLatencies = 8
 
-// stretched returns the current visibility timeout for messages whose normal timeout is lock.
-func (h *heldMessages) stretched(lock time.Duration) time.Duration {
+// Stretched returns the current visibility timeout for messages whose normal timeout is lock.
+func (h *Messages) Stretched(lock time.Duration) time.Duration {
 	wanted := (lockLatencies * h.pace.Latency()).Truncate(time.Second)
 	return max(lock, min(wanted, disposition.MaxTimeoutFactor*lock))
 }
@@ -221,14 +223,14 @@ func lockTime(configured, lease time.Duration) time.Duration {
 	return max(min(configured, lease).Truncate(time.Second), time.Second)
 }
 
-// hold wraps received messages in deliveries, and registers them for renewal before any of them is
+// Hold wraps received messages in deliveries, and registers them for renewal before any of them is
 // processed: fetching a large message can take long. It omits messages that this process holds
 // already.
-func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*delivery) {
+func (h *Messages) Hold(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*Delivery) {
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.add(d); older != nil {
-			h.Routine.Record(disposition.Duplicate, older.attrs("details", "its visibility timeout ended while this process held it"))
+			h.Routine.Record(disposition.Duplicate, older.Attrs("details", "its visibility timeout ended while this process held it"))
 			continue
 		}
 		held = append(held, d)
@@ -236,37 +238,38 @@ func (h *heldMessages) hold(q *store.Queue, messages []store.Message, lock time.
 	return held
 }
 
-// claim returns the delivery of a message that this process has enqueued hidden, and registers it for
+// Claim returns the delivery of a message that this process has enqueued hidden, and registers it for
 // renewal. env is the message as a receiver decodes it.
-func (h *heldMessages) claim(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *delivery {
+func (h *Messages) Claim(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *Delivery {
 	d := h.newDelivery(q, m, lock, onSettled)
-	d.env, d.claimed = env, true
+	d.Env, d.claimed = env, true
 	h.add(d)
 	return d
 }
 
-// direct returns the delivery of a message that is in no queue, so that no other worker can receive it.
+// Direct returns the delivery of a message that is in no queue, so that no other worker can receive it.
 // Its safety must be set. q, m and lock apply once the message is enqueued.
-func (h *heldMessages) direct(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *delivery {
+func (h *Messages) Direct(q *store.Queue, m store.Message, lock time.Duration, env *wire.Envelope, onSettled func()) *Delivery {
 	d := h.newDelivery(q, m, lock, onSettled)
-	d.env, d.claimed, d.insertedOn, d.age = env, true, d.receivedAt, 0
+	d.Env, d.claimed, d.InsertedOn, d.Age = env, true, d.ReceivedAt, 0
 	d.until = h.Clock.Now().Add(math.MaxInt64 / 2)
 	return d
 }
 
-func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {
+func (h *Messages) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *Delivery {
 	now := time.Now()
-	d := &delivery{
-		held: h, queue: q, lock: lock, msg: m,
-		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
-		receivedAt: now, until: h.Clock.At(m.HiddenUntil()), onSettled: onSettled,
+	d := &Delivery{
+		held: h, Queue: q, VisibilityTimeout: lock, msg: m,
+		DequeueCount: m.DequeueCount, InsertedOn: m.InsertedOn, Age: m.Age(),
+		ReceivedAt: now, until: h.Clock.At(m.HiddenUntil()), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
-	d.safety = inQueue{d}
+	d.Safety = InQueue{d}
 	return d
 }
 
-func (h *heldMessages) count(all inuse.Counts) {
+// Count adds the number of messages to all.
+func (h *Messages) Count(all inuse.Counts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all["held messages"] = len(h.byID)

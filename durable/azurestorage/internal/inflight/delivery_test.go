@@ -1,4 +1,4 @@
-package azurestorage
+package inflight
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestAbandonDelay_DoublesUpToTenMinutes(t *testing.T) {
 		0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 9: 512 * time.Second,
 		10: 10 * time.Minute, 1 << 40: 10 * time.Minute,
 	} {
-		if got := abandonDelay(count); got != want {
+		if got := AbandonDelay(count); got != want {
 			t.Errorf("abandonDelay(%d) = %v, want %v", count, got, want)
 		}
 	}
@@ -29,21 +29,21 @@ func TestDelivery_AgeUsesTheClockOfTheService(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		inserted := time.Now().Add(ahead)
 		m := store.Message{ID: "m", InsertedOn: inserted, VisibleAt: inserted.Add(40 * time.Second), HiddenFor: 30 * time.Second}
-		if d := held.newDelivery(queue, m, 30*time.Second, func() {}); d.age != 10*time.Second {
-			t.Errorf("with a clock %v ahead, the age of the message is %v, want 10s", ahead, d.age)
+		if d := held.newDelivery(queue, m, 30*time.Second, func() {}); d.Age != 10*time.Second {
+			t.Errorf("with a clock %v ahead, the age of the message is %v, want 10s", ahead, d.Age)
 		}
 		m.VisibleAt = time.Time{} // it was claimed
-		if d := held.newDelivery(queue, m, 30*time.Second, func() {}); d.age != 0 {
-			t.Errorf("a claimed message has the age %v, want 0", d.age)
+		if d := held.newDelivery(queue, m, 30*time.Second, func() {}); d.Age != 0 {
+			t.Errorf("a claimed message has the age %v, want 0", d.Age)
 		}
 	}
 }
 
 func TestBoundaries_OfDelays(t *testing.T) {
 	t.Parallel()
-	boundary.Check(t, "the longest delay of an abandoned message", func(offset int) time.Duration { return abandonDelay(10 + offset) },
-		512*time.Second, maxAbandonDelay, maxAbandonDelay)
-	boundary.Check(t, "the shortest delay of an abandoned message", abandonDelay, time.Second, time.Second, 2*time.Second)
+	boundary.Check(t, "the longest delay of an abandoned message", func(offset int) time.Duration { return AbandonDelay(10 + offset) },
+		512*time.Second, MaxAbandonDelay, MaxAbandonDelay)
+	boundary.Check(t, "the shortest delay of an abandoned message", AbandonDelay, time.Second, time.Second, 2*time.Second)
 	boundary.Check(t, "a visibility timeout is at most the lease interval", func(offset int) time.Duration {
 		return lockTime(30*time.Second, time.Duration(30+offset)*time.Second)
 	}, 29*time.Second, 30*time.Second, 30*time.Second)
@@ -84,11 +84,11 @@ func TestDelivery_IsLostWhenItsTimeoutHasEndedByOneClock(t *testing.T) {
 			replaced.replace(message)
 			clock.Step(tt.step)
 			time.Sleep(tt.wait)
-			for name, d := range map[string]*delivery{"received": received, "received again": replaced} {
+			for name, d := range map[string]*Delivery{"received": received, "received again": replaced} {
 				if left, _ := d.hiddenFor(clock.Now()); left != tt.left {
 					t.Errorf("%s, %s: hidden for %v, want %v", tt.name, name, left, tt.left)
 				}
-				if got, want := anyLost([]*delivery{d}), tt.left < 0; got != want {
+				if got, want := AnyLost([]*Delivery{d}), tt.left < 0; got != want {
 					t.Errorf("%s, %s: lost %t, want %t", tt.name, name, got, want)
 				}
 			}

@@ -1,4 +1,4 @@
-package azurestorage
+package inflight
 
 import (
 	"cmp"
@@ -89,10 +89,10 @@ func (h *hiddenMessages) take(instanceID string) []hiddenMessage {
 	return all
 }
 
-// reveal makes the hidden messages of an instance visible. A message with an invalid receipt was
+// Reveal makes the hidden messages of an instance visible. A message with an invalid receipt was
 // received again. If a request fails, the message appears when its delay ends.
-func (h *hiddenMessages) reveal(ctx context.Context, instanceID string) {
-	_ = store.ForEach(ctx, renewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
+func (h *hiddenMessages) Reveal(ctx context.Context, instanceID string) {
+	_ = store.ForEach(ctx, RenewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
 		_, _ = one.queue.Update(ctx, one.msg, 0)
 		return nil
 	})
