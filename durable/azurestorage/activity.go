@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -15,7 +16,7 @@ import (
 type activityLock struct {
 	d          *inflight.Delivery
 	partitions partitions
-	sender     *sender
+	sender     *outbound.Sender
 }
 
 var _ provider.ActivityLock = (*activityLock)(nil)
@@ -31,19 +32,19 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.Env.Episode, Sender: &target, Scheduled: l.d.Env.Scheduled,
 	}
-	delivered, err := l.sender.deliverResult(p, l.d, env)
+	delivered, err := l.sender.DeliverResult(p, l.d, env)
 	if delivered {
 		l.d.FreeRoom()
 		return nil
 	}
-	var sent sentMessage
+	var sent outbound.Sent
 	if err == nil {
-		sent, err = l.sender.post(ctx, &outgoing{to: p, env: env, duplicates: true})
+		sent, err = l.sender.Post(ctx, &outbound.Message{To: p, Env: env, Duplicates: true})
 	}
 	if err != nil {
 		return fmt.Errorf("complete activity %d of %q: %w", inflight.TaskEventID(result), target.InstanceID, err)
 	}
-	sent.to.Announce()
+	sent.To.Announce()
 	l.d.Discard(ctx) // if this fails, the activity runs again, and its result is recognized as a duplicate
 	return nil
 }

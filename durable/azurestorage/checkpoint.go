@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -46,7 +47,7 @@ type commit struct {
 // A committer has the parts of the hub that a commit uses.
 type committer struct {
 	instances  *instances.Store
-	sender     *sender
+	sender     *outbound.Sender
 	partitions partitions
 	activities *activityQueue
 	tracking   *tracker
@@ -67,10 +68,10 @@ func (c *commit) sendOnly(ctx context.Context) error {
 	if len(c.cp.Messages) > 0 {
 		sent, err := c.send(ctx)
 		if err != nil {
-			c.sender.retract(ctx, sent)
+			c.sender.Retract(ctx, sent)
 			return err
 		}
-		c.sender.handOver(ctx, sent)
+		c.sender.HandOver(ctx, sent)
 	}
 	c.removeConsumed(ctx)
 	return nil
@@ -138,12 +139,12 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 // clear result, it makes the messages visible: their receivers find out whether the history has
 // them.
 func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
-	if err := enqueueOne(ctx, c.current, c.sendsToOthers()); err != nil {
+	if err := outbound.EnqueueOne(ctx, c.current, c.sendsToOthers()); err != nil {
 		return nil, err
 	}
 	sent, err := c.send(ctx)
 	if err != nil {
-		c.sender.retract(ctx, sent)
+		c.sender.Retract(ctx, sent)
 		return nil, err
 	}
 	ordinal := c.ordinal
@@ -152,27 +153,27 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 	}
 	rows, err := c.instances.Histories.Encode(ctx, c.instanceID, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
 	if err != nil {
-		c.sender.retract(ctx, sent)
+		c.sender.Retract(ctx, sent)
 		return nil, err
 	}
 	etag, written, err := c.instances.Histories.Append(store.RetryBefore(ctx, c.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveCommitted(err):
-		c.sender.retract(ctx, sent)
+		c.sender.Retract(ctx, sent)
 		return nil, err
 	default:
-		c.sender.releaseSent(ctx, sent)
+		c.sender.ReleaseSent(ctx, sent)
 		return nil, err
 	}
 	if c.cp.HideUntilDeleted {
 		c.removeConsumed(ctx)
 	}
-	if err := c.sender.publishBatch(ctx, sent); err != nil {
-		c.sender.releaseSent(ctx, sent)
+	if err := c.sender.PublishBatch(ctx, sent); err != nil {
+		c.sender.ReleaseSent(ctx, sent)
 		return nil, fmt.Errorf("the history is written, but not all messages are visible: %w", err)
 	}
-	c.sender.handOver(ctx, sent)
+	c.sender.HandOver(ctx, sent)
 	return rows, c.advance(etag, ordinal, rows)
 }
 
@@ -278,7 +279,7 @@ const grantDelay = 2 * time.Minute
 // send sends the checkpoint's messages. Their sender is the execution of the work item, even if the
 // checkpoint continues as new (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // CommitOutboundQueueMessages).
-func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
+func (c *commit) send(ctx context.Context) ([]outbound.Sent, error) {
 	sender, episode := c.instance(), c.loaded.Known.Episodes+1
 	if sender.ExecutionID == "" && !history.IsEntity(sender.InstanceID) {
 		sender = c.cp.Instance
@@ -290,30 +291,30 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 	}
 	for _, o := range out {
 		if c.cp.HideUntilDeleted {
-			o.delay = grantDelay
+			o.Delay = grantDelay
 		}
-		o.batch = batch
-		o.env.Episode, o.env.Sender = &episode, &sender
-		o.number = c.sender.nextNumber() // in the order of the decisions; the sends run in parallel
+		o.Batch = batch
+		o.Env.Episode, o.Env.Sender = &episode, &sender
+		o.Number = c.sender.NextNumber() // in the order of the decisions; the sends run in parallel
 	}
-	sent := make([]sentMessage, len(out))
-	return sent, store.ForEach(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {
-		sent[i], err = c.sender.post(ctx, o)
+	sent := make([]outbound.Sent, len(out))
+	return sent, store.ForEach(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outbound.Message) (err error) {
+		sent[i], err = c.sender.Post(ctx, o)
 		return err
 	})
 }
 
 // outgoing returns the checkpoint's messages with their queues. It reserves slots for messages that
 // this process will deliver in memory.
-func (c *commit) outgoing() []*outgoing {
-	var out []*outgoing
+func (c *commit) outgoing() []*outbound.Message {
+	var out []*outbound.Message
 	scheduled := map[int]time.Time{} // schedule times as in the history, by activity ID
 	for _, e := range c.cp.NewEvents {
 		if id := taskOf(e); id >= 0 {
 			scheduled[id] = history.TruncateToTicks(e.Head().Timestamp)
 		}
 	}
-	add := func(to destination, messages []provider.TaskMessage) {
+	add := func(to outbound.Destination, messages []provider.TaskMessage) {
 		for i := range messages {
 			target := to
 			if target == nil {
@@ -323,18 +324,18 @@ func (c *commit) outgoing() []*outgoing {
 			if id := taskOf(messages[i].Event); id >= 0 {
 				env.Scheduled = scheduled[id]
 			}
-			out = append(out, &outgoing{to: target, env: env, duplicates: true})
+			out = append(out, &outbound.Message{To: target, Env: env, Duplicates: true})
 		}
 	}
 	add(c.activities, c.cp.Activities)
 	add(c.partition, c.cp.Timers)
 	add(nil, c.cp.Messages)
-	c.sender.reserve(out)
+	c.sender.Reserve(out)
 	return out
 }
 
 // destinationOf returns the queue of a message: the work-item queue for an activity.
-func (c *committer) destinationOf(m *provider.TaskMessage) destination {
+func (c *committer) destinationOf(m *provider.TaskMessage) outbound.Destination {
 	if m.Event.Type() == history.TypeTaskScheduled {
 		return c.activities
 	}

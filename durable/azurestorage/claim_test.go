@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
@@ -42,7 +43,7 @@ func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
 }
 
 // claims reports whether this process would deliver a message to the queue in memory.
-func claims(to destination) bool {
+func claims(to outbound.Destination) bool {
 	if to.Claim(1) == 0 {
 		return false
 	}
@@ -107,19 +108,19 @@ func TestClaim_IsReleasedWhenTheWorkerStops(t *testing.T) {
 		h, stop := serving(t, testConfig(t))
 		activity := &provider.TaskMessage{Event: &history.TaskScheduled{Header: header(0), Name: "A"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
-		out := []*outgoing{
-			{to: h.activities, env: &wire.Envelope{Message: activity, Sender: &activity.Target}},
-			{to: h.partitions[0], env: &wire.Envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
+		out := []*outbound.Message{
+			{To: h.activities, Env: &wire.Envelope{Message: activity, Sender: &activity.Target}},
+			{To: h.partitions[0], Env: &wire.Envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
 		}
-		h.sender.reserve(out)
-		var sent []sentMessage
+		h.sender.Reserve(out)
+		var sent []outbound.Sent
 		for _, o := range out {
-			m, err := h.sender.post(t.Context(), o)
+			m, err := h.sender.Post(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.claimed == nil {
-				t.Fatalf("the message to %s was not claimed", o.to.Queue().Name)
+			if m.Claimed == nil {
+				t.Fatalf("the message to %s was not claimed", o.To.Queue().Name)
 			}
 			sent = append(sent, m)
 		}
@@ -131,7 +132,7 @@ func TestClaim_IsReleasedWhenTheWorkerStops(t *testing.T) {
 		patience.Until(t, "the worker has stopped reading its queues", func() bool {
 			return !claims(h.activities) && !h.partitions[0].IsReading()
 		})
-		h.sender.handOver(t.Context(), sent)
+		h.sender.HandOver(t.Context(), sent)
 		<-stopped // a pending receive may have got a message, and releases it
 		for _, q := range []*store.Queue{h.workItems, h.controlQueues[0]} {
 			if n := visibleMessages(t, q); n != 1 {

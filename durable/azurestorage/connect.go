@@ -8,6 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 )
@@ -53,9 +54,9 @@ func (h *TaskHub) connect() {
 	}
 	h.activities = newActivityQueue(cfg.MaxConcurrentActivities, cfg.MaxQueuePollingInterval, h.workItems, h.decoder, h.held, &h.tasks)
 
-	h.sender = &sender{
-		Monitor: h.Monitor, held: h.held, blobs: h.largeMessages, base64: cfg.QueueEncoding == Base64,
-		startLost: rescan, armedFor: armedForDefault,
+	h.sender = &outbound.Sender{
+		Monitor: h.Monitor, Held: h.held, Blobs: h.largeMessages, Base64: cfg.QueueEncoding == Base64,
+		StartLost: rescan, ArmedFor: outbound.ArmedFor,
 	}
 	h.late = &lateRows{log: h.Log}
 	h.committer = &committer{

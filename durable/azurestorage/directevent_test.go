@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -178,13 +179,13 @@ func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T
 		}
 		// The same events are sent as if the result of the checkpoint were unknown.
 		for _, d := range taken {
-			e, _, err := h.sender.newDirectDelivery(&outgoing{to: h.partitions[0], env: &wire.Envelope{Message: d.Env.Message, Sender: &history.OrchestrationInstance{}}})
+			e, _, err := h.sender.NewDirect(&outbound.Message{To: h.partitions[0], Env: &wire.Envelope{Message: d.Env.Message, Sender: &history.OrchestrationInstance{}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.MarkMaybeCommitted()
 			e.Release(t.Context(), 0)
-			if err := e.await(t.Context()); err != nil {
+			if err := e.Await(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -204,7 +205,7 @@ func TestDirectEvent_ACanceledCallSaysThatItMayHaveBeenSent(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h, _ := idleInstance(t, "listener")
-		ctx, cancel := context.WithTimeout(t.Context(), enqueueAfter/2)
+		ctx, cancel := context.WithTimeout(t.Context(), outbound.EnqueueAfter/2)
 		defer cancel()
 		err := <-raising(ctx, h, "listener", "a")
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the message may have been sent") {

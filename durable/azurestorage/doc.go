@@ -10,7 +10,7 @@
 // # How a message travels
 //
 //   - A client or an orchestration enqueues it in the control queue of the partition that the
-//     instance's ID hashes to (wire/hash.go, sending.go).
+//     instance's ID hashes to (wire/hash.go, package outbound).
 //   - The worker that owns the partition (package leases) receives it (controlqueue.go) and keeps it
 //     hidden until a checkpoint has consumed it (package inflight).
 //   - The inbox groups messages by instance, reads the instance's history, and decides each
@@ -19,8 +19,8 @@
 //     history, updates the instance row and deletes the consumed messages, in that order
 //     (session.go, checkpoint.go, pendingrow.go).
 //   - Activities come from the work-item queue, which all workers share (workitemqueue.go).
-//   - A message from a process to itself is enqueued hidden and delivered in memory (sending.go,
-//     direct.go). Client events that arrive together need only one queue message (directevent.go).
+//   - A message from a process to itself is enqueued hidden and delivered in memory (package
+//     outbound). Client events that arrive together need only one queue message (outbound/directevent.go).
 //
 // # What keeps it consistent
 //

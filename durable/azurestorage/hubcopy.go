@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/hubcopy"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -38,7 +39,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 		HiddenFor:   max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
 		Read:        h.decoder.read,
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
-			_, err := h.sender.send(ctx, h.destination(q), env)
+			_, err := h.sender.Send(ctx, h.destination(q), env)
 			return err
 		},
 		HiddenError: func(hidden, missing int) error {
@@ -49,7 +50,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 }
 
 // destination returns the destination of a queue.
-func (h *TaskHub) destination(q *store.Queue) destination {
+func (h *TaskHub) destination(q *store.Queue) outbound.Destination {
 	for _, p := range h.partitions {
 		if p.Queue() == q {
 			return p

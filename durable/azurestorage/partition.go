@@ -117,7 +117,7 @@ func (p *partition) timeToLeave() (left time.Duration, ok bool) {
 // Name implements [leases.Partition]. It returns the name of the control queue.
 func (p *partition) Name() string { return p.queue.Name }
 
-// IsReading implements [controlQueue].
+// IsReading implements [outbound.controlQueue].
 func (p *partition) IsReading() bool { return p.currentReading() != nil }
 
 // has reports whether the messages of an instance go to the partition.
@@ -259,19 +259,19 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// Queue implements [destination].
+// Queue implements [outbound.Destination].
 func (p *partition) Queue() *store.Queue { return p.queue }
 
-// VisibilityTimeout implements [destination].
+// VisibilityTimeout implements [outbound.Destination].
 func (p *partition) VisibilityTimeout() time.Duration { return p.inbox.held.ControlTimeout }
 
-// Announce implements [destination].
+// Announce implements [outbound.Destination].
 func (p *partition) Announce() {
 	p.backlog.hint()
 	p.wake.Send()
 }
 
-// Claim implements [destination]. It reserves slots for all of the messages or for none, so that
+// Claim implements [outbound.Destination]. It reserves slots for all of the messages or for none, so that
 // they keep their order.
 func (p *partition) Claim(n int) int {
 	if n > 0 && p.isListening() && p.backlog.isEmpty() && p.inbox.buffer.tryReserve(n) {
@@ -280,13 +280,13 @@ func (p *partition) Claim(n int) int {
 	return 0
 }
 
-// Unclaim implements [destination].
+// Unclaim implements [outbound.Destination].
 func (p *partition) Unclaim() { p.inbox.buffer.release(1) }
 
-// Reserve implements [controlQueue].
+// Reserve implements [outbound.controlQueue].
 func (p *partition) Reserve() bool { return p.isListening() && p.inbox.buffer.tryReserve(1) }
 
-// Arrive implements [controlQueue].
+// Arrive implements [outbound.controlQueue].
 func (p *partition) Arrive(deliveries ...*inflight.Delivery) bool {
 	r := p.currentReading()
 	return r != nil && r.run(func() { r.arrive(deliveries...) })
@@ -298,7 +298,7 @@ func (p *partition) hasStart(instance history.OrchestrationInstance) bool {
 	return p.IsReading() && p.inbox.hasStart(instance)
 }
 
-// Admit implements [destination]. It delivers the messages in the order of their sequence numbers,
+// Admit implements [outbound.Destination]. It delivers the messages in the order of their sequence numbers,
 // before the messages that their sender sends next.
 func (p *partition) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	inOrder := func(a, b *inflight.Delivery) int { return cmp.Compare(a.Env.SequenceNumber, b.Env.SequenceNumber) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -69,12 +70,12 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 			return fmt.Errorf("change history of %q: %w", id, err)
 		}
 	}
-	var out []*outgoing
+	var out []*outbound.Message
 	for i, m := range plan.Messages {
 		env := &wire.Envelope{Message: &plan.Messages[i], Sender: &history.OrchestrationInstance{}}
-		out = append(out, &outgoing{to: h.partitionOf(m.Target.InstanceID), env: env})
+		out = append(out, &outbound.Message{To: h.partitionOf(m.Target.InstanceID), Env: env})
 	}
-	armed, err := h.sender.arm(ctx, out)
+	armed, err := h.sender.Arm(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -85,6 +86,6 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		}
 		h.Log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
 	}
-	h.sender.release(ctx, armed)
+	h.sender.Release(ctx, armed)
 	return nil
 }

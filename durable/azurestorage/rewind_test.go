@@ -203,7 +203,7 @@ func TestRewind_CanBeInterruptedAnywhere(t *testing.T) {
 				cfg.Transport = cut
 				dying := openHub(t, cfg)
 				dying.resources.created.Store(true)
-				dying.sender.armedFor = 3 * time.Second
+				dying.sender.ArmedFor = 3 * time.Second
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
 				if err := dying.Rewind(ctx, "i", "first"); err == nil && n < 4 {

@@ -62,7 +62,7 @@ func TestInstanceRow_GetsMissedChanges(t *testing.T) {
 				if missing {
 					start := startMessage("i", "e1", `"in"`)
 					start.Event.(*history.ExecutionStarted).Parent = &history.ParentInstance{Name: "P", Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "p1"}}
-					if _, err := h.sender.send(t.Context(), h.partitions[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}); err != nil {
+					if _, err := h.sender.Send(t.Context(), h.partitions[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}); err != nil {
 						t.Fatal(err)
 					}
 				} else {

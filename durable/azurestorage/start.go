@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -23,7 +24,7 @@ import (
 // starter starts instances.
 type starter struct {
 	*monitor.Monitor
-	sender     *sender
+	sender     *outbound.Sender
 	partitions partitions
 	instances  *instances.Store
 	late       *lateRows
@@ -88,36 +89,36 @@ func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMes
 // before is nil. If another instance has the ID, tryStart returns that instance's row.
 func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (other *wire.InstanceRow, err error) {
 	p := s.partitions.of(start.Target.InstanceID)
-	out := &outgoing{
-		to: p, duplicates: true,
-		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
+	out := &outbound.Message{
+		To: p, Duplicates: true,
+		Env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
-	s.sender.reserve([]*outgoing{out}) // claimed if this process owns the partition
+	s.sender.Reserve([]*outbound.Message{out}) // claimed if this process owns the partition
 	if before == nil {
 		if row, started, err := s.startDirectly(ctx, p, out, event); started {
 			return row, err
 		}
 	}
-	sent, err := s.sender.post(ctx, out)
+	sent, err := s.sender.Post(ctx, out)
 	if err != nil {
-		s.blobs.remember(out.blob)
+		s.blobs.remember(out.Blob)
 		return nil, err
 	}
-	row, made, err := s.instances.Rows.Create(ctx, event, before, out.blob)
+	row, made, err := s.instances.Rows.Create(ctx, event, before, out.Blob)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		s.retract(ctx, sent)
 		return s.tryStart(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
-		if before == nil && made && sent.claimed != nil {
-			s.rememberNew(sent.claimed, row)
+		if before == nil && made && sent.Claimed != nil {
+			s.rememberNew(sent.Claimed, row)
 		}
 		row = nil
 	case err == nil || store.WasNotApplied(err):
 		s.retract(ctx, sent)
 		return row, err
 	}
-	s.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row exists
+	s.sender.HandOver(ctx, []outbound.Sent{sent}) // its receiver checks whether the row exists
 	return row, err
 }
 
@@ -131,26 +132,26 @@ func (s *starter) rememberNew(d *inflight.Delivery, row *wire.InstanceRow) {
 
 // retract deletes the message of a refused start, and its blob. If the message may still be in
 // the queue, retract remembers the blob.
-func (s *starter) retract(ctx context.Context, sent sentMessage) {
-	all := []sentMessage{sent}
-	s.sender.retract(ctx, all)
-	s.blobs.remember(all[0].blob)
+func (s *starter) retract(ctx context.Context, sent outbound.Sent) {
+	all := []outbound.Sent{sent}
+	s.sender.Retract(ctx, all)
+	s.blobs.remember(all[0].Blob)
 }
 
 // startDirectly is tryStart for an ID that may be free, if this process owns the partition. It
-// inserts the row and then delivers the start in memory, as [sender.sendDirectly] does with an
+// inserts the row and then delivers the start in memory, as [outbound.Sender.sendDirectly] does with an
 // event. If this process dies before the history is written, no caller has got a success response.
 // The start is sent when a client starts the ID again (see resendPending), or later by a worker
 // (see [overdueStarts]).
 //
 // started is false if the start must be sent before the row is inserted. That holds for a start
 // that is not due yet, and for a large one, because the row must name its blob.
-func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
+func (s *starter) startDirectly(ctx context.Context, p *partition, out *outbound.Message, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
 	r := p.currentReading()
-	if !out.claim || r == nil || !provider.DueTime(*out.env.Message).IsZero() {
+	if !out.Claim || r == nil || !provider.DueTime(*out.Env.Message).IsZero() {
 		return nil, false, nil
 	}
-	e, size, err := s.sender.newDirectDelivery(out)
+	e, size, err := s.sender.NewDirect(out)
 	if err != nil {
 		p.Unclaim()
 		return nil, true, err
@@ -162,7 +163,7 @@ func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		p.Unclaim()
-		other, err = s.tryStart(ctx, *out.env.Message, event, nil)
+		other, err = s.tryStart(ctx, *out.Env.Message, event, nil)
 		return other, true, err
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 	case err == nil || store.WasNotApplied(err):
@@ -170,7 +171,7 @@ func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing
 		return row, true, err
 	default: // the row may exist: send the start, and let its receiver check
 		if !r.spawn(func() { e.Delivery.Release(r.work, 0) }) {
-			e.abandonAfterStop(ctx)
+			e.AbandonAfterStop(ctx)
 		}
 		return nil, true, err
 	}
@@ -178,9 +179,9 @@ func (s *starter) startDirectly(ctx context.Context, p *partition, out *outgoing
 		s.rememberNew(e.Delivery, row)
 	}
 	if !r.run(func() { r.arrive(e.Delivery) }) {
-		e.abandonAfterStop(ctx)
+		e.AbandonAfterStop(ctx)
 	}
-	return nil, true, e.await(ctx)
+	return nil, true, e.Await(ctx)
 }
 
 // startRecorded calls f to start an instance. If JumpStart is enabled, it records the start first.
@@ -195,7 +196,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	err = f()
 	// A start that certainly failed must not happen later. Otherwise the record decides.
 	if errors.Is(err, provider.ErrInstanceExists) || err != nil && store.WasNotApplied(err) {
-		settled, cancel := settling(ctx)
+		settled, cancel := outbound.Settling(ctx)
 		defer cancel()
 		if dropErr := s.records.Delete(settled, row); dropErr != nil {
 			s.Log.Warn("cannot delete JumpStart record of a refused start", "instanceId", row.InstanceID, "error", dropErr)
@@ -239,10 +240,10 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
 		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
 	}}
-	sent, err := s.sender.send(ctx, s.partitions.of(state.Instance.InstanceID), &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
+	sent, err := s.sender.Send(ctx, s.partitions.of(state.Instance.InstanceID), &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
 		s.resent.add(state.Instance)
-		sent.to.Announce()
+		sent.To.Announce()
 	}
 	return err
 }
@@ -288,7 +289,7 @@ func (s *starter) resendRecorded(ctx context.Context, row *jumpstart.Start) erro
 	}
 	s.Log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if stored != nil && stored.State.Instance.ExecutionID == row.ExecutionID {
-		_, err = s.sender.send(ctx, s.partitions.of(row.InstanceID), env)
+		_, err = s.sender.Send(ctx, s.partitions.of(row.InstanceID), env)
 	} else {
 		_, err = s.tryStart(ctx, *env.Message, event, stored) // if another instance has the ID, the next query of the record handles it
 	}

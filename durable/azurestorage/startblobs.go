@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 )
 
 // startBlobs remembers the blobs of refused starts whose message may be in a queue. No row names
@@ -52,9 +54,9 @@ func (b *startBlobs) take(now time.Time) (names []string) {
 }
 
 // remove deletes the blobs that are old enough.
-func (b *startBlobs) remove(ctx context.Context, s *sender) {
+func (b *startBlobs) remove(ctx context.Context, s *outbound.Sender) {
 	for _, name := range b.take(time.Now()) {
-		if !s.deleteBlob(ctx, name) {
+		if !s.DeleteBlob(ctx, name) {
 			b.remember(name)
 		}
 	}

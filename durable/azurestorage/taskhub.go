@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -35,7 +36,7 @@ type TaskHub struct {
 	held        *inflight.Messages
 	undecodable *undecodable
 	decoder     *decoder
-	sender      *sender
+	sender      *outbound.Sender
 	inbox       *inbox
 	partitions  partitions
 	activities  *activityQueue
@@ -235,7 +236,7 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	err := h.sender.deliver(ctx, h.partitionOf(msg.Target.InstanceID), &msg)
+	err := h.sender.Deliver(ctx, h.partitionOf(msg.Target.InstanceID), &msg)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

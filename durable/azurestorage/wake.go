@@ -19,7 +19,7 @@ import (
 //
 // A start that is delivered in memory wakes the instance while the row is Pending (see
 // [overdueStarts]). It is enqueued before the row changes, usually by its client after
-// [enqueueAfter].
+// [outbound.EnqueueAfter].
 
 // keepWake selects the message that wakes the instance after a crash, before the checkpoint is
 // written. If no step runs, the previous one becomes one of the consumed messages.
@@ -47,5 +47,5 @@ func (c *commit) keepWake(ctx context.Context) error {
 func (c *commit) enqueueWake(ctx context.Context) (*inflight.Delivery, error) {
 	execution := c.cp.Instance
 	msg := provider.WakeSteps(execution, time.Now())
-	return c.sender.keepHidden(ctx, c.partition, &wire.Envelope{Message: &msg, Sender: &execution})
+	return c.sender.KeepHidden(ctx, c.partition, &wire.Envelope{Message: &msg, Sender: &execution})
 }

@@ -100,7 +100,7 @@ func TestControlQueue_DoesNotStartATerminatedInstance(t *testing.T) {
 			return err == nil && state.Status == history.Terminated && store.Value(state.Output) == "not needed"
 		})
 		due := startMessage("doomed", "e1", `1`)
-		if _, err := h.sender.send(t.Context(), h.partitions[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}); err != nil {
+		if _, err := h.sender.Send(t.Context(), h.partitions[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}); err != nil {
 			t.Fatal(err)
 		}
 		patience.Until(t, "the start is discarded when it is due", func() bool {
@@ -216,7 +216,7 @@ func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {
 		// another worker without the session had run it.
 		target := item.Instance
 		ahead := provider.TaskMessage{Target: target, Event: &history.TaskCompleted{Header: header(-1), TaskScheduledID: 1, Result: new(`"soon"`)}}
-		if _, err := h.sender.send(t.Context(), h.partitions[0], &wire.Envelope{Message: &ahead, Sender: &target}); err != nil {
+		if _, err := h.sender.Send(t.Context(), h.partitions[0], &wire.Envelope{Message: &ahead, Sender: &target}); err != nil {
 			t.Fatal(err)
 		}
 		commitActivity(t, item, 0, `["a"]`)
@@ -345,7 +345,7 @@ func TestSession_DeliversADuplicateOnce(t *testing.T) {
 		mustStart(t, h, "twice", "e1", `1`)
 		again := startMessage("twice", "e1", `1`)
 		again.Event.(*history.ExecutionStarted).Generation = new(0)
-		if _, err := h.sender.send(t.Context(), h.partitions[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}); err != nil {
+		if _, err := h.sender.Send(t.Context(), h.partitions[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}); err != nil {
 			t.Fatal(err)
 		}
 		item := mustNext(t, h)

@@ -174,7 +174,7 @@ func (q *activityQueue) add(work context.Context, messages []store.Message) {
 	}
 }
 
-// Unclaim implements [destination].
+// Unclaim implements [outbound.Destination].
 func (q *activityQueue) Unclaim() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,19 +182,19 @@ func (q *activityQueue) Unclaim() {
 	q.signal()
 }
 
-// Queue implements [destination].
+// Queue implements [outbound.Destination].
 func (q *activityQueue) Queue() *store.Queue { return q.queue }
 
-// VisibilityTimeout implements [destination].
+// VisibilityTimeout implements [outbound.Destination].
 func (q *activityQueue) VisibilityTimeout() time.Duration { return q.held.WorkItemTimeout }
 
-// Announce implements [destination].
+// Announce implements [outbound.Destination].
 func (q *activityQueue) Announce() {
 	q.backlog.hint()
 	q.wake.Send()
 }
 
-// Claim implements [destination].
+// Claim implements [outbound.Destination].
 func (q *activityQueue) Claim(n int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -206,7 +206,7 @@ func (q *activityQueue) Claim(n int) int {
 	return n
 }
 
-// Admit implements [destination].
+// Admit implements [outbound.Destination].
 func (q *activityQueue) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	q.mu.Lock()
 	closed := q.closed

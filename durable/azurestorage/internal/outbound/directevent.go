@@ -1,4 +1,4 @@
-package azurestorage
+package outbound
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // commits it within enqueueAfter, if the checkpoint fails, or if the process loses the partition.
 //
 // A checkpoint may consume several directly delivered events. At least one message that it consumes
-// must be in the queue before the history is written (see [enqueueOne]). If the process then
+// must be in the queue before the history is written (see [EnqueueOne]). If the process then
 // crashes, the queue redelivers that message, and its receiver repairs the instance's row. A batch
 // of events therefore costs two requests in total.
 //
@@ -33,16 +33,16 @@ import (
 // enqueued before that message. A .NET worker could otherwise act on the message without ever
 // receiving the start.
 
-// enqueueAfter is the time after which a client's call stops waiting for a checkpoint and enqueues
+// EnqueueAfter is the time after which a client's call stops waiting for a checkpoint and enqueues
 // the event.
-const enqueueAfter = 100 * time.Millisecond
+const EnqueueAfter = 100 * time.Millisecond
 
-// A directDelivery is the [inflight.Safety] of an event or a start that is delivered in memory and may not
+// A Direct is the [inflight.Safety] of an event or a start that is delivered in memory and may not
 // be in its queue.
-type directDelivery struct {
+type Direct struct {
 	inflight.InQueue // applies once the message is enqueued
-	sender           *sender
-	out              *outgoing
+	sender           *Sender
+	out              *Message
 	isStart          bool       // a start; its row has been inserted
 	outcome          chan error // the result of the client's call
 
@@ -56,43 +56,43 @@ type directDelivery struct {
 	maybeEnqueued  bool // the enqueue had no clear result; do not repeat it
 }
 
-// deliver delivers a client's message in memory if possible, and enqueues it otherwise. It waits
+// Deliver delivers a client's message in memory if possible, and enqueues it otherwise. It waits
 // until the message is durable.
-func (s *sender) deliver(ctx context.Context, p controlQueue, message *provider.TaskMessage) error {
-	out := &outgoing{to: p, env: &wire.Envelope{Message: message, Sender: &history.OrchestrationInstance{}}}
-	s.reserve([]*outgoing{out})
+func (s *Sender) Deliver(ctx context.Context, p controlQueue, message *provider.TaskMessage) error {
+	out := &Message{To: p, Env: &wire.Envelope{Message: message, Sender: &history.OrchestrationInstance{}}}
+	s.Reserve([]*Message{out})
 	if delivered, err := s.sendDirectly(ctx, p, out); delivered {
 		return err
 	}
-	sent, err := s.post(ctx, out)
+	sent, err := s.Post(ctx, out)
 	if err != nil {
 		return sendError(err)
 	}
-	s.handOver(ctx, []sentMessage{sent})
+	s.HandOver(ctx, []Sent{sent})
 	return nil
 }
 
 // sendDirectly delivers out in memory and waits until it is durable. The caller has reserved a slot
 // for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
 // enqueue it.
-func (s *sender) sendDirectly(ctx context.Context, p controlQueue, out *outgoing) (delivered bool, err error) {
-	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || !p.IsReading() || visibilityDelay(out.env.Message, time.Now()) > 0 {
+func (s *Sender) sendDirectly(ctx context.Context, p controlQueue, out *Message) (delivered bool, err error) {
+	if _, isEvent := out.Env.Message.Event.(*history.EventRaised); !isEvent || !out.Claim || !p.IsReading() || visibilityDelay(out.Env.Message, time.Now()) > 0 {
 		return false, nil
 	}
-	e, _, err := s.newDirectDelivery(out)
+	e, _, err := s.NewDirect(out)
 	if err != nil {
-		out.to.Unclaim()
+		out.To.Unclaim()
 		return true, err
 	}
 	if !p.Arrive(e.Delivery) {
 		return false, nil
 	}
-	return true, e.await(ctx)
+	return true, e.Await(ctx)
 }
 
-// await waits for the outcome. After enqueueAfter it enqueues the event itself.
-func (e *directDelivery) await(ctx context.Context) error {
-	timer := time.NewTimer(enqueueAfter)
+// Await waits for the outcome. After enqueueAfter it enqueues the event itself.
+func (e *Direct) Await(ctx context.Context) error {
+	timer := time.NewTimer(EnqueueAfter)
 	defer timer.Stop()
 	select {
 	case err := <-e.outcome:
@@ -121,12 +121,12 @@ var errMaybeSent = errors.New("the message may have been sent")
 
 func maybeSentError(err error) error { return fmt.Errorf("%w: %w", errMaybeSent, err) }
 
-// newDirectDelivery returns the direct delivery of out and the size in bytes of its encoded
+// NewDirect returns the direct delivery of out and the size in bytes of its encoded
 // message.
-func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, err error) {
-	out.env.SequenceNumber = s.nextNumber()
-	out.number = out.env.SequenceNumber
-	text, err := encode(out.env)
+func (s *Sender) NewDirect(out *Message) (e *Direct, size int, err error) {
+	out.Env.SequenceNumber = s.NextNumber()
+	out.Number = out.Env.SequenceNumber
+	text, err := encode(out.Env)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -134,17 +134,17 @@ func (s *sender) newDirectDelivery(out *outgoing) (e *directDelivery, size int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	d := s.held.Direct(out.to.Queue(), store.Message{DequeueCount: 1}, out.to.VisibilityTimeout(), asReceived, out.to.Unclaim)
+	d := s.Held.Direct(out.To.Queue(), store.Message{DequeueCount: 1}, out.To.VisibilityTimeout(), asReceived, out.To.Unclaim)
 	_, isStart := d.Event().(*history.ExecutionStarted)
-	e = &directDelivery{InQueue: inflight.InQueue{Delivery: d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
+	e = &Direct{InQueue: inflight.InQueue{Delivery: d}, sender: s, out: out, isStart: isStart, outcome: make(chan error, 1), mu: make(chan struct{}, 1)}
 	d.Safety = e
 	return e, len(text), nil
 }
 
-func (e *directDelivery) unlock() { <-e.mu }
+func (e *Direct) unlock() { <-e.mu }
 
 // returnToClient ends the client's call. The caller holds e.mu.
-func (e *directDelivery) returnToClient(err error) {
+func (e *Direct) returnToClient(err error) {
 	if !e.returned {
 		e.returned = true
 		e.outcome <- err
@@ -153,7 +153,7 @@ func (e *directDelivery) returnToClient(err error) {
 
 // Enqueue implements [inflight.Safety]. It enqueues the event, hidden, unless it is enqueued or the client's
 // call has returned.
-func (e *directDelivery) Enqueue(ctx context.Context) error {
+func (e *Direct) Enqueue(ctx context.Context) error {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
@@ -163,11 +163,11 @@ func (e *directDelivery) Enqueue(ctx context.Context) error {
 		return errMaybeSent
 	}
 	out := *e.out
-	out.claim = false // after an error the delivery still has its slot
+	out.Claim = false // after an error the delivery still has its slot
 	if err := e.sender.prepare(ctx, &out); err != nil {
 		return err
 	}
-	out.claim = true
+	out.Claim = true
 	_, m, err := e.sender.put(ctx, &out)
 	if err != nil {
 		e.maybeEnqueued = !store.WasNotApplied(err)
@@ -179,18 +179,18 @@ func (e *directDelivery) Enqueue(ctx context.Context) error {
 	return nil
 }
 
-// abandonAfterStop releases the delivery after the worker has stopped reading the partition. It
+// AbandonAfterStop releases the delivery after the worker has stopped reading the partition. It
 // runs within the client's call, whose context is ctx.
-func (e *directDelivery) abandonAfterStop(ctx context.Context) {
-	ctx, cancel := settling(ctx)
+func (e *Direct) AbandonAfterStop(ctx context.Context) {
+	ctx, cancel := Settling(ctx)
 	defer cancel()
 	e.Delivery.Release(ctx, 0)
 }
 
-// enqueueOne enqueues one of the directly delivered events that a checkpoint consumes. It does
+// EnqueueOne enqueues one of the directly delivered events that a checkpoint consumes. It does
 // nothing if the checkpoint consumes a message that is redelivered after a crash anyway. If the
 // checkpoint sends messages to other instances and consumes a direct start, it enqueues the start.
-func enqueueOne(ctx context.Context, consumed []*inflight.Delivery, sendsToOthers bool) error {
+func EnqueueOne(ctx context.Context, consumed []*inflight.Delivery, sendsToOthers bool) error {
 	for _, d := range consumed {
 		if sendsToOthers && d.Safety.IsAwaitedByOthers() {
 			return d.Safety.Enqueue(ctx)
@@ -204,10 +204,10 @@ func enqueueOne(ctx context.Context, consumed []*inflight.Delivery, sendsToOther
 }
 
 // IsAwaitedByOthers implements [inflight.Safety]. A .NET worker does not search for starts without a message.
-func (e *directDelivery) IsAwaitedByOthers() bool { return e.isStart }
+func (e *Direct) IsAwaitedByOthers() bool { return e.isStart }
 
 // IsRedelivered implements [inflight.Safety]. A start is, as long as its row is Pending.
-func (e *directDelivery) IsRedelivered() bool {
+func (e *Direct) IsRedelivered() bool {
 	if e.isStart {
 		return true
 	}
@@ -217,7 +217,7 @@ func (e *directDelivery) IsRedelivered() bool {
 }
 
 // Remove implements [inflight.Safety].
-func (e *directDelivery) Remove(ctx context.Context) error {
+func (e *Direct) Remove(ctx context.Context) error {
 	if !e.settleClient() {
 		return nil
 	}
@@ -225,10 +225,10 @@ func (e *directDelivery) Remove(ctx context.Context) error {
 }
 
 // Acknowledge implements [inflight.Safety].
-func (e *directDelivery) Acknowledge() { e.settleClient() }
+func (e *Direct) Acknowledge() { e.settleClient() }
 
 // settleClient ends the client's call successfully. It reports whether the message is in its queue.
-func (e *directDelivery) settleClient() (isEnqueued bool) {
+func (e *Direct) settleClient() (isEnqueued bool) {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	e.returnToClient(nil)
@@ -236,7 +236,7 @@ func (e *directDelivery) settleClient() (isEnqueued bool) {
 }
 
 // MarkCommitted implements [inflight.Safety].
-func (e *directDelivery) MarkCommitted() {
+func (e *Direct) MarkCommitted() {
 	e.mu <- struct{}{}
 	e.committed = true
 	isEnqueued := e.enqueued
@@ -247,14 +247,14 @@ func (e *directDelivery) MarkCommitted() {
 }
 
 // MarkMaybeCommitted implements [inflight.Safety].
-func (e *directDelivery) MarkMaybeCommitted() {
+func (e *Direct) MarkMaybeCommitted() {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	e.maybeCommitted = true
 }
 
 // Release implements [inflight.Safety].
-func (e *directDelivery) Release(ctx context.Context, delay time.Duration) {
+func (e *Direct) Release(ctx context.Context, delay time.Duration) {
 	if !e.enqueueUnlessDone(ctx, delay) {
 		e.InQueue.Release(ctx, delay)
 	}
@@ -267,7 +267,7 @@ func (e *directDelivery) Release(ctx context.Context, delay time.Duration) {
 // hidden for at least the visibility timeout: a receiver compares only messages of this age, and
 // redelivered ones, with the history. A start is enqueued even if it is committed: its receiver
 // repairs the row.
-func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Duration) bool {
+func (e *Direct) enqueueUnlessDone(ctx context.Context, delay time.Duration) bool {
 	e.mu <- struct{}{}
 	defer e.unlock()
 	switch {
@@ -284,10 +284,10 @@ func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Durat
 		delay = max(delay, e.Delivery.VisibilityTimeout)
 	}
 	s, out := e.sender, *e.out
-	out.claim, out.delay = false, delay
-	sent, err := s.post(ctx, &out)
+	out.Claim, out.Delay = false, delay
+	sent, err := s.Post(ctx, &out)
 	if err != nil && e.isStart {
-		s.startLost.Send() // the row may exist without a start message
+		s.StartLost.Send() // the row may exist without a start message
 	}
 	switch {
 	case err != nil && e.maybeCommitted:
@@ -295,7 +295,7 @@ func (e *directDelivery) enqueueUnlessDone(ctx context.Context, delay time.Durat
 	case err != nil:
 		err = sendError(err)
 	case delay == 0:
-		sent.to.Announce()
+		sent.To.Announce()
 	}
 	e.returnToClient(err)
 	return true

@@ -1,4 +1,4 @@
-package azurestorage
+package outbound
 
 import (
 	"context"
@@ -24,14 +24,14 @@ import (
 // queue.
 type directResult struct {
 	inflight.InQueue // of the work item
-	sender           *sender
+	sender           *Sender
 	partition        controlQueue
 	env              *wire.Envelope
 }
 
-// deliverResult delivers the result in env to its instance. It returns false if the result must be
+// DeliverResult delivers the result in env to its instance. It returns false if the result must be
 // sent as a message.
-func (s *sender) deliverResult(p controlQueue, item *inflight.Delivery, env *wire.Envelope) (bool, error) {
+func (s *Sender) DeliverResult(p controlQueue, item *inflight.Delivery, env *wire.Envelope) (bool, error) {
 	if !p.Reserve() {
 		return false, nil
 	}
@@ -43,7 +43,7 @@ func (s *sender) deliverResult(p controlQueue, item *inflight.Delivery, env *wir
 	return false, err
 }
 
-func (s *sender) newDirectResult(p controlQueue, item *inflight.Delivery, env *wire.Envelope) (*inflight.Delivery, error) {
+func (s *Sender) newDirectResult(p controlQueue, item *inflight.Delivery, env *wire.Envelope) (*inflight.Delivery, error) {
 	text, err := encode(env)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *sender) newDirectResult(p controlQueue, item *inflight.Delivery, env *w
 	if err != nil {
 		return nil, err
 	}
-	d := s.held.Direct(item.Queue, store.Message{ID: item.ID(), DequeueCount: 1}, item.VisibilityTimeout, asReceived, p.Unclaim)
+	d := s.Held.Direct(item.Queue, store.Message{ID: item.ID(), DequeueCount: 1}, item.VisibilityTimeout, asReceived, p.Unclaim)
 	d.Safety = &directResult{InQueue: inflight.InQueue{Delivery: item}, sender: s, partition: p, env: asReceived}
 	return d, nil
 }
@@ -64,9 +64,9 @@ func (r *directResult) Remove(ctx context.Context) error { return r.Delivery.Rem
 // deletes the work item. If that fails, the activity runs again.
 func (r *directResult) Release(ctx context.Context, delay time.Duration) {
 	message := provider.TaskMessage{Event: r.env.Message.Event, Target: r.env.Message.Target}
-	sent, err := r.sender.post(ctx, &outgoing{
-		to: r.partition, delay: delay, duplicates: true,
-		env: &wire.Envelope{Message: &message, Episode: r.env.Episode, Sender: r.env.Sender, Scheduled: r.env.Scheduled},
+	sent, err := r.sender.Post(ctx, &Message{
+		To: r.partition, Delay: delay, Duplicates: true,
+		Env: &wire.Envelope{Message: &message, Episode: r.env.Episode, Sender: r.env.Sender, Scheduled: r.env.Scheduled},
 	})
 	if err != nil {
 		r.sender.Log.Warn("cannot send the result of an activity; the activity runs again", r.Delivery.Attrs("error", err)...)
@@ -74,7 +74,7 @@ func (r *directResult) Release(ctx context.Context, delay time.Duration) {
 		return
 	}
 	if delay == 0 {
-		sent.to.Announce()
+		sent.To.Announce()
 	}
 	r.Delivery.Discard(ctx)
 }

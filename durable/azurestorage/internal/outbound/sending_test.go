@@ -1,4 +1,4 @@
-package azurestorage
+package outbound
 
 import (
 	"context"
@@ -81,26 +81,26 @@ func (s testSafety) IsLost(clocks.Moment) bool { return s.lost }
 func TestPublishBatch_FailsForAMessageThatAnotherWorkerMayHaveDeleted(t *testing.T) {
 	t.Parallel()
 	held := inflight.New(monitor.New(slog.New(slog.DiscardHandler), nil, nil), store.NewPace(1), inflight.Config{})
-	claimed := func(lost bool, finalText string) []sentMessage {
+	claimed := func(lost bool, finalText string) []Sent {
 		queue := &store.Queue{Name: "q"}
 		d := held.Direct(queue, store.Message{ID: "m"}, time.Minute, nil, func() {})
 		d.Safety = testSafety{lost: lost}
-		return []sentMessage{{to: testQueue{queue}, Sent: store.Sent{ID: "m"}, finalText: finalText, claimed: d}}
+		return []Sent{{To: testQueue{queue}, Sent: store.Sent{ID: "m"}, finalText: finalText, Claimed: d}}
 	}
-	s := &sender{}
+	s := &Sender{}
 	for name, c := range map[string]struct {
-		sent []sentMessage
+		sent []Sent
 		want string
 	}{
 		"a hidden message":          {claimed(false, "shown"), ""},
 		"a message that was lost":   {claimed(true, "shown"), "message m was visible in queue q before the entity's batch was committed"},
 		"a message without a batch": {claimed(true, ""), ""},
 	} {
-		err := s.publishBatch(t.Context(), c.sent)
+		err := s.PublishBatch(t.Context(), c.sent)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if got := c.sent[0].claimed.Text(); err == nil && got != c.sent[0].finalText {
+		if got := c.sent[0].Claimed.Text(); err == nil && got != c.sent[0].finalText {
 			t.Errorf("%s: its text is %q", name, got)
 		}
 	}
