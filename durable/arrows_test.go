@@ -52,7 +52,7 @@ func TestImports_FollowTheLayers(t *testing.T) {
 		{from: "durable", to: "github.com/Azure/"},
 		{from: "durable", to: "github.com/labstack/"},
 		{from: "durable/azurestorage", to: module, but: []string{
-			module + "durable/azurestorage", module + "durable/azurestorage/internal/outbound", module + "durable/azurestorage/internal/inflight", module + "durable/azurestorage/internal/monitor", module + "durable/azurestorage/internal/disposition", module + "durable/azurestorage/internal/hubcopy",
+			module + "durable/azurestorage", module + "durable/azurestorage/internal/inbound", module + "durable/azurestorage/internal/outbound", module + "durable/azurestorage/internal/inflight", module + "durable/azurestorage/internal/monitor", module + "durable/azurestorage/internal/disposition", module + "durable/azurestorage/internal/hubcopy",
 			module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/jumpstart", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking",
 			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
 			module + "durable/internal/chance", module + "durable/internal/clocks", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/pause", module + "durable/internal/storageop",
@@ -66,6 +66,9 @@ func TestImports_FollowTheLayers(t *testing.T) {
 		{from: "durable/azurestorage/internal/disposition", to: "sync", direct: true},
 		{from: "durable/azurestorage/internal/disposition", to: "context", direct: true},
 		{from: "durable/azurestorage/internal/hubcopy", to: module + "durable/azurestorage/internal/leases"},
+		{from: "durable/azurestorage/internal/inbound", to: module + "durable/azurestorage", but: []string{
+			module + "durable/azurestorage/internal/disposition", module + "durable/azurestorage/internal/inflight", module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/monitor", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking", module + "durable/azurestorage/internal/wire",
+		}},
 		{from: "durable/azurestorage/internal/inflight", to: module + "durable/azurestorage", but: []string{
 			module + "durable/azurestorage/internal/disposition", module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/monitor", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking", module + "durable/azurestorage/internal/wire",
 		}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -15,7 +16,7 @@ import (
 // activityLock is a dispatched work item.
 type activityLock struct {
 	d          *inflight.Delivery
-	partitions partitions
+	partitions inbound.Partitions
 	sender     *outbound.Sender
 }
 
@@ -27,7 +28,7 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 // no message; see directResult.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	target := l.d.Target()
-	p := l.partitions.of(target.InstanceID)
+	p := l.partitions.Of(target.InstanceID)
 	env := &wire.Envelope{
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.Env.Episode, Sender: &target, Scheduled: l.d.Env.Scheduled,

@@ -47,7 +47,7 @@ func TestBlobPartitions_AreLeasedProcessedAndReleased(t *testing.T) {
 				stopSecond := runHub(t, second)
 				reads := func(h *TaskHub) (n int) {
 					for _, p := range h.partitions {
-						if p.isListening() {
+						if p.IsListening() {
 							n++
 						}
 					}

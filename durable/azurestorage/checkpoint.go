@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/outbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -48,8 +49,8 @@ type commit struct {
 type committer struct {
 	instances  *instances.Store
 	sender     *outbound.Sender
-	partitions partitions
-	activities *activityQueue
+	partitions inbound.Partitions
+	activities *inbound.ActivityQueue
 	tracking   *tracker
 	late       *lateRows
 	superseded *recentExecutions // executions that this process has replaced by their next generation
@@ -58,10 +59,10 @@ type committer struct {
 // sendOnly handles a checkpoint without new events: it sends the messages and deletes the consumed
 // ones.
 func (c *commit) sendOnly(ctx context.Context) error {
-	if err := c.checkUnchanged(ctx, c.loaded.Unverified || len(c.cp.Messages) > 0 && c.mayBeLost()); err != nil {
+	if err := c.checkUnchanged(ctx, c.Loaded.Unverified || len(c.cp.Messages) > 0 && c.mayBeLost()); err != nil {
 		return err
 	}
-	c.loaded.Unverified = false
+	c.Loaded.Unverified = false
 	if err := c.keepWake(ctx); err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (c *commit) write(ctx context.Context) error {
 	if len(c.cp.NewEvents) == 0 {
 		return c.sendOnly(ctx)
 	}
-	if c.cp.Instance.InstanceID != c.instanceID {
+	if c.cp.Instance.InstanceID != c.InstanceID {
 		return fmt.Errorf("the checkpoint is for %q", c.cp.Instance.InstanceID)
 	}
 	if err := c.checkUnchanged(ctx, c.mayBeLost()); err != nil {
@@ -99,7 +100,7 @@ func (c *commit) write(ctx context.Context) error {
 		return err
 	}
 	if err := c.finish(ctx, rows); err != nil {
-		for _, d := range c.current {
+		for _, d := range c.Current {
 			d.MarkCommitted()
 		}
 		return err
@@ -109,15 +110,15 @@ func (c *commit) write(ctx context.Context) error {
 
 // finish does steps 3 and 4 of a commit, after the history is written.
 func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
-	if err := c.tracking.commit(ctx, c.instanceID, c.loaded, c.tracked); err != nil {
+	if err := c.tracking.commit(ctx, c.InstanceID, c.Loaded, c.tracked); err != nil {
 		return err
 	}
 	consumed, skipped := c.takeOverRow()
-	u := c.instances.RowUpdateFor(c.loaded, c.cp, rows, skipped.updateOrNil())
+	u := c.instances.RowUpdateFor(c.Loaded, c.cp, rows, skipped.updateOrNil())
 	if u != nil && u.MayFollowCommit() && c.writeRowLater(ctx, u, consumed, skipped) {
 		return nil
 	}
-	c.current = append(c.current, consumed...)
+	c.Current = append(c.Current, consumed...)
 	if u != nil {
 		if c.wake != nil {
 			if err := c.wake.Safety.Enqueue(ctx); err != nil {
@@ -125,8 +126,8 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 			}
 		}
 		var err error
-		c.loaded.Row, err = u.Write(ctx)
-		c.late.started.remove(c.instanceID)
+		c.Loaded.Row, err = u.Write(ctx)
+		c.late.started.remove(c.InstanceID)
 		if err != nil {
 			return err
 		}
@@ -139,7 +140,7 @@ func (c *commit) finish(ctx context.Context, rows []wire.Row) error {
 // clear result, it makes the messages visible: their receivers find out whether the history has
 // them.
 func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
-	if err := outbound.EnqueueOne(ctx, c.current, c.sendsToOthers()); err != nil {
+	if err := outbound.EnqueueOne(ctx, c.Current, c.sendsToOthers()); err != nil {
 		return nil, err
 	}
 	sent, err := c.send(ctx)
@@ -151,12 +152,12 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 	if c.cp.ContinuedAsNew {
 		ordinal = 0
 	}
-	rows, err := c.instances.Histories.Encode(ctx, c.instanceID, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
+	rows, err := c.instances.Histories.Encode(ctx, c.InstanceID, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
 	if err != nil {
 		c.sender.Retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := c.instances.Histories.Append(store.RetryBefore(ctx, c.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.sentinelExtras())
+	etag, written, err := c.instances.Histories.Append(store.RetryBefore(ctx, c.Partition.LeaseEnd()), c.cp.Instance, rows, c.Loaded.ETag, c.sentinelExtras())
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveCommitted(err):
@@ -179,21 +180,21 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 
 // sendsToOthers reports whether the checkpoint has messages to other instances.
 func (c *commit) sendsToOthers() bool {
-	return slices.ContainsFunc(c.cp.Messages, func(m provider.TaskMessage) bool { return m.Target.InstanceID != c.instanceID })
+	return slices.ContainsFunc(c.cp.Messages, func(m provider.TaskMessage) bool { return m.Target.InstanceID != c.InstanceID })
 }
 
 // mayHaveCommitted reports whether err leaves open that the checkpoint was committed: the history
 // now has another execution, which may be its next generation.
 func (c *commit) mayHaveCommitted(err error) bool {
 	other, ok := errors.AsType[*instances.OtherExecutionError](err)
-	return ok && other.ExecutionID != c.executionID()
+	return ok && other.ExecutionID != c.ExecutionID()
 }
 
 // sentinelExtras returns the columns of the sentinel that .NET does not write.
 func (c *commit) sentinelExtras() map[string]string {
 	extras := map[string]string{}
 	c.tracked.AddColumn(extras)
-	if first := c.firstExecution(); first != c.loaded.Current.First {
+	if first := c.firstExecution(); first != c.Loaded.Current.First {
 		extras[wire.FirstExecutionColumn] = first
 	}
 	if after, isOne := c.nextBatches(); isOne {
@@ -206,12 +207,12 @@ func (c *commit) sentinelExtras() map[string]string {
 // execution is the first generation.
 func (c *commit) firstExecution() string {
 	switch {
-	case history.IsEntity(c.instanceID): // entities have no start message
+	case history.IsEntity(c.InstanceID): // entities have no start message
 		return ""
 	case c.cp.ContinuedAsNew:
-		return cmp.Or(c.loaded.First(), c.executionID())
+		return cmp.Or(c.Loaded.First(), c.ExecutionID())
 	}
-	return c.loaded.First()
+	return c.Loaded.First()
 }
 
 // advance updates the session after a committed checkpoint.
@@ -219,13 +220,13 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 	first := c.firstExecution()
 	c.recordSuperseded()
 	if after, isOne := c.nextBatches(); isOne {
-		c.loaded.Batches = after.String()
+		c.Loaded.Batches = after.String()
 	}
-	if err := c.loaded.Advance(c.cp, etag, first, rows); err != nil {
+	if err := c.Loaded.Advance(c.cp, etag, first, rows); err != nil {
 		return err
 	}
 	c.ordinal = ordinal + len(c.cp.NewEvents)
-	c.setExecution(c.cp.Instance.ExecutionID)
+	c.SetExecution(c.cp.Instance.ExecutionID)
 	return nil
 }
 
@@ -233,11 +234,11 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 // execution of the session and each generation that started and continued as new within the
 // episode.
 func (c *commit) recordSuperseded() {
-	if !c.cp.ContinuedAsNew || history.IsEntity(c.instanceID) {
+	if !c.cp.ContinuedAsNew || history.IsEntity(c.InstanceID) {
 		return
 	}
 	add := func(generation history.OrchestrationInstance) {
-		if generation.InstanceID == c.instanceID && generation != c.cp.Instance {
+		if generation.InstanceID == c.InstanceID && generation != c.cp.Instance {
 			c.superseded.add(generation)
 		}
 	}
@@ -258,14 +259,14 @@ func (c *commit) recordSuperseded() {
 // nextBatches returns the committed entity batches, including this checkpoint if it is a batch with
 // messages. isOne reports whether it is.
 func (c *commit) nextBatches() (b wire.EntityBatches, isOne bool) {
-	b = wire.ParseEntityBatches(c.loaded.Batches)
+	b = wire.ParseEntityBatches(c.Loaded.Batches)
 	if !c.cp.SendLast || len(c.cp.Messages) == 0 {
 		return b, false
 	}
-	if c.loaded.Run == "" {
-		c.loaded.Run = uuid.NewString()[:8]
+	if c.Loaded.Run == "" {
+		c.Loaded.Run = uuid.NewString()[:8]
 	}
-	return b.Next(c.loaded.Run), true
+	return b.Next(c.Loaded.Run), true
 }
 
 // grantDelay is an additional delay for the messages of a batch that consumed a lock request from
@@ -280,7 +281,7 @@ const grantDelay = 2 * time.Minute
 // checkpoint continues as new (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // CommitOutboundQueueMessages).
 func (c *commit) send(ctx context.Context) ([]outbound.Sent, error) {
-	sender, episode := c.instance(), c.loaded.Known.Episodes+1
+	sender, episode := c.instance(), c.Loaded.Known.Episodes+1
 	if sender.ExecutionID == "" && !history.IsEntity(sender.InstanceID) {
 		sender = c.cp.Instance
 	}
@@ -328,7 +329,7 @@ func (c *commit) outgoing() []*outbound.Message {
 		}
 	}
 	add(c.activities, c.cp.Activities)
-	add(c.partition, c.cp.Timers)
+	add(c.Partition, c.cp.Timers)
 	add(nil, c.cp.Messages)
 	c.sender.Reserve(out)
 	return out
@@ -339,7 +340,7 @@ func (c *committer) destinationOf(m *provider.TaskMessage) outbound.Destination 
 	if m.Event.Type() == history.TypeTaskScheduled {
 		return c.activities
 	}
-	return c.partitions.of(m.Target.InstanceID)
+	return c.partitions.Of(m.Target.InstanceID)
 }
 
 // taskOf returns the ID of the activity that e schedules, or -1 if e is another event.

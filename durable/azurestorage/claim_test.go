@@ -233,7 +233,7 @@ func TestClaim_OfAPurgedInstanceDoesNotCreateItAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		sess := item.Session.(*session)
-		sess.current[0].Safety = lost{sess.current[0].Safety} // as if the process had been frozen
+		sess.Current[0].Safety = lost{sess.Current[0].Safety} // as if the process had been frozen
 		err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		if !errors.Is(err, provider.ErrSessionLost) {
 			t.Errorf("error %v, want ErrSessionLost", err)

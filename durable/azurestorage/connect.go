@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
@@ -30,13 +31,13 @@ func (h *TaskHub) connect() {
 	h.leases = h.newLeases()
 	h.appLease = leases.NewAppManager(h.leases)
 
-	h.undecodable = &undecodable{Monitor: h.Monitor, queues: h.messageQueues(), aside: h.aside, setAside: cfg.SetAsideUndecodable}
-	h.decoder = &decoder{undecodable: h.undecodable, blobs: h.largeMessages}
+	h.undecodable = &inbound.Undecodable{Monitor: h.Monitor, Queues: h.messageQueues(), Aside: h.aside, SetAside: cfg.SetAsideUndecodable}
+	h.decoder = &inbound.Decoder{Undecodable: h.undecodable, Blobs: h.largeMessages}
 	h.tracking = &tracker{enabled: cfg.Tracking, instances: h.instances, log: h.Log, queue: tracking.NewQueue(tracking.Queue{
 		Queue: h.trackingQueue, Table: h.trackingTable,
 		Base64: cfg.QueueEncoding == Base64, MaxPollingInterval: cfg.MaxQueuePollingInterval,
 		VisibilityTimeout: func() time.Duration { return h.held.Stretched(h.held.ControlTimeout) },
-		HoldBack:          h.undecodable.holdBack, Health: h.Health,
+		HoldBack:          h.undecodable.HoldBack, Health: h.Health,
 	})}
 	h.resources = &resources{
 		storage: h.storage, Monitor: h.Monitor, leases: h.leases, tracking: h.tracking.queue,
@@ -44,15 +45,15 @@ func (h *TaskHub) connect() {
 		creation: make(chan struct{}, 1), deleted: store.NewNudge(),
 	}
 
-	h.inbox = newInbox(cfg.WorkerID, cfg.ControlQueueBufferThreshold, h.held, h.decoder, &disposer{
-		Monitor: h.Monitor, instances: h.instances, resend: h.tracking.resend, superseded: superseded.has, refused: refused.remember,
+	h.inbox = inbound.NewInbox(cfg.WorkerID, cfg.ControlQueueBufferThreshold, h.held, h.decoder, &inbound.Disposer{
+		Monitor: h.Monitor, Instances: h.instances, Resend: h.tracking.resend, Superseded: superseded.has, Refused: refused.remember,
 	})
-	polls := polling{batchSize: cfg.ControlQueueBatchSize, maxInterval: cfg.MaxQueuePollingInterval}
-	h.partitions = newPartitions(h.inbox, h.controlQueues, polls, rescan, &h.tasks)
+	polls := inbound.Polling{BatchSize: cfg.ControlQueueBatchSize, MaxInterval: cfg.MaxQueuePollingInterval}
+	h.partitions = inbound.NewPartitions(h.inbox, h.controlQueues, polls, rescan, &h.tasks)
 	for _, p := range h.partitions {
 		h.leases.Partitions = append(h.leases.Partitions, p)
 	}
-	h.activities = newActivityQueue(cfg.MaxConcurrentActivities, cfg.MaxQueuePollingInterval, h.workItems, h.decoder, h.held, &h.tasks)
+	h.activities = inbound.NewActivityQueue(cfg.MaxConcurrentActivities, cfg.MaxQueuePollingInterval, h.workItems, h.decoder, h.held, &h.tasks)
 
 	h.sender = &outbound.Sender{
 		Monitor: h.Monitor, Held: h.held, Blobs: h.largeMessages, Base64: cfg.QueueEncoding == Base64,
@@ -70,10 +71,10 @@ func (h *TaskHub) connect() {
 	h.overdue = &overdueStarts{starts: h.starts, rescan: rescan}
 	for i, p := range h.partitions {
 		if cfg.JumpStart.Enabled {
-			p.background = append(p.background, func(ctx, _ context.Context) { h.starts.jumpStarts(ctx, p) })
+			p.Background = append(p.Background, func(ctx, _ context.Context) { h.starts.jumpStarts(ctx, p) })
 		}
 		if cfg.Tracking && i == 0 {
-			p.background = append(p.background, func(ctx, work context.Context) { h.tracking.queue.Run(ctx, work, p.isListening) })
+			p.Background = append(p.Background, func(ctx, work context.Context) { h.tracking.queue.Run(ctx, work, p.IsListening) })
 		}
 	}
 }

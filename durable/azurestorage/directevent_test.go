@@ -170,7 +170,7 @@ func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T
 		synctest.Wait()
 		item := mustNext(t, h)
 		s := item.Session.(*session)
-		taken := s.current
+		taken := s.Current
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		for range 2 {
 			if err := <-done; err != nil {

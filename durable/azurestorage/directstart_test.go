@@ -124,7 +124,7 @@ func TestDirectStart_IsEnqueuedToRepairTheRow(t *testing.T) {
 	inStartedBubble(t, func(t *testing.T, h *TaskHub, _ func()) {
 		done := starting(t, h, startMessage("i", "e1", `1`))
 		item := mustNext(t, h)
-		taken := item.Session.(*session).current[0]
+		taken := item.Session.(*session).Current[0]
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		if err := <-done; err != nil {
 			t.Fatal(err)

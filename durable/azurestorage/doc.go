@@ -11,14 +11,14 @@
 //
 //   - A client or an orchestration enqueues it in the control queue of the partition that the
 //     instance's ID hashes to (wire/hash.go, package outbound).
-//   - The worker that owns the partition (package leases) receives it (controlqueue.go) and keeps it
+//   - The worker that owns the partition (package leases) receives it (inbound/controlqueue.go) and keeps it
 //     hidden until a checkpoint has consumed it (package inflight).
 //   - The inbox groups messages by instance, reads the instance's history, and decides each
-//     message's disposition: deliver, hold back, or discard (inbox.go, package disposition).
+//     message's disposition: deliver, hold back, or discard (inbound/inbox.go, package disposition).
 //   - A session delivers the messages to the engine. Its commit sends messages, appends to the
 //     history, updates the instance row and deletes the consumed messages, in that order
 //     (session.go, checkpoint.go, pendingrow.go).
-//   - Activities come from the work-item queue, which all workers share (workitemqueue.go).
+//   - Activities come from the work-item queue, which all workers share (inbound/workitemqueue.go).
 //   - A message from a process to itself is enqueued hidden and delivered in memory (package
 //     outbound). Client events that arrive together need only one queue message (outbound/directevent.go).
 //

@@ -37,7 +37,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 		QueueOf:     func(id string) *store.Queue { return h.partitionOf(id).Queue() },
 		PoisonQueue: func(q *store.Queue) *store.Queue { return h.aside(q.Name) },
 		HiddenFor:   max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
-		Read:        h.decoder.read,
+		Read:        h.decoder.Read,
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
 			_, err := h.sender.Send(ctx, h.destination(q), env)
 			return err

@@ -63,7 +63,7 @@ func (h *TaskHub) QueuePosition(ctx context.Context, id string) (provider.QueueP
 		return provider.QueuePosition{}, err
 	}
 	place := provider.QueuePosition{Partition: wire.PartitionOf(id, len(h.controlQueues))}
-	if before, ready := h.inbox.position(id); ready {
+	if before, ready := h.inbox.Position(id); ready {
 		place.Owner, place.MessagesAhead, place.IsExact = h.cfg.WorkerID, before, true
 		return place, nil
 	}
@@ -130,11 +130,11 @@ func (h *TaskHub) observe(ctx context.Context) metering.HubState {
 	defer cancel()
 	queues, starts := []*store.Queue{h.workItems}, []*time.Duration{nil}
 	for _, p := range h.partitions {
-		if p.isListening() {
-			queues, starts = append(queues, p.Queue()), append(starts, new(p.oldestStart.age(time.Now())))
+		if p.IsListening() {
+			queues, starts = append(queues, p.Queue()), append(starts, new(p.OldestStart.Age(time.Now())))
 		}
 	}
-	state := metering.HubState{Undecodable: h.undecodable.counts(queues)}
+	state := metering.HubState{Undecodable: h.undecodable.Counts(queues)}
 	loads, owners := make([]provider.QueueLoad, len(queues)), map[string]string(nil)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return readLoads(groupCtx, queues, loads) })

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -90,11 +91,11 @@ const maxRowRetryDelay = 5 * time.Second
 // did not write the row, or else this checkpoint's messages. One redelivered message is enough to
 // repair the row. before is the skipped row write of the previous checkpoint, or nil.
 func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, consumed []*inflight.Delivery, before *pendingRow) bool {
-	r := c.partition.currentReading()
+	r := c.Partition.CurrentReading()
 	if r == nil {
 		return false
 	}
-	rest := c.current
+	rest := c.Current
 	if len(consumed) == 0 {
 		consumed, rest = rest, nil
 	}
@@ -109,20 +110,20 @@ func (c *commit) writeRowLater(ctx context.Context, u *instances.RowUpdate, cons
 			p.due = before.due
 		}
 	}
-	c.late.pending.Store(c.instanceID, p)
-	if !r.spawn(func() { p.run(r) }) {
-		c.late.pending.Delete(c.instanceID)
+	c.late.pending.Store(c.InstanceID, p)
+	if !r.Spawn(func() { p.run(r) }) {
+		c.late.pending.Delete(c.InstanceID)
 		return false
 	}
 	for _, d := range consumed {
 		d.Safety.Acknowledge()
 	}
-	c.pending, c.current = p, rest
+	c.pending, c.Current = p, rest
 	c.removeConsumed(ctx)
 	return true
 }
 
-func (p *pendingRow) run(r *reading) {
+func (p *pendingRow) run(r *inbound.Reading) {
 	consumed := p.consumed
 	if !p.awaitDue(r) {
 		p.row, p.skipped = p.update.PreviousRow(), true
@@ -135,30 +136,30 @@ func (p *pendingRow) run(r *reading) {
 		err = p.write(r)
 	}
 	p.late.started.remove(p.update.InstanceID())
-	settle := err == nil || r.ctx.Err() != nil
+	settle := err == nil || r.Context.Err() != nil
 	if settle {
 		p.consumed = nil
 	}
 	p.end(r)
 	switch {
 	case err == nil:
-		inflight.RemoveAll(r.work, consumed)
+		inflight.RemoveAll(r.Work, consumed)
 	case settle:
 		for _, d := range consumed {
 			d.MarkCommitted()
 		}
-		inflight.ReleaseAll(r.work, consumed)
+		inflight.ReleaseAll(r.Work, consumed)
 	}
 }
 
-func (p *pendingRow) end(r *reading) {
+func (p *pendingRow) end(r *inbound.Reading) {
 	p.late.pending.CompareAndDelete(p.update.InstanceID(), p)
 	close(p.done)
 }
 
 // awaitDue waits until the row is due or the partition is released. It returns false if the next
 // checkpoint takes over first.
-func (p *pendingRow) awaitDue(r *reading) bool {
+func (p *pendingRow) awaitDue(r *inbound.Reading) bool {
 	wait := time.Until(p.due)
 	if wait <= 0 {
 		return true
@@ -168,7 +169,7 @@ func (p *pendingRow) awaitDue(r *reading) bool {
 	select {
 	case <-p.replaced:
 		return false
-	case <-r.ctx.Done():
+	case <-r.Context.Done():
 	case <-p.flush:
 	case <-timer.C:
 	}
@@ -197,22 +198,22 @@ func (p *pendingRow) awaitFirst() {
 	}
 }
 
-func (p *pendingRow) write(r *reading) (err error) {
+func (p *pendingRow) write(r *inbound.Reading) (err error) {
 	if p.wake != nil {
-		if err := p.wake.Safety.Enqueue(r.work); err != nil {
+		if err := p.wake.Safety.Enqueue(r.Work); err != nil {
 			return err
 		}
 	}
-	p.row, err = p.update.Write(r.work)
+	p.row, err = p.update.Write(r.Work)
 	return err
 }
 
 // awaitRetry waits before the next attempt. It returns false if no further attempt must be made.
-func (p *pendingRow) awaitRetry(r *reading, delay time.Duration, cause error) bool {
+func (p *pendingRow) awaitRetry(r *inbound.Reading, delay time.Duration, cause error) bool {
 	p.late.log.Warn("cannot write instance row", "instanceId", p.update.InstanceID(), "error", cause)
 	select {
 	case <-p.replaced:
-	case <-r.ctx.Done():
+	case <-r.Context.Done():
 	case <-time.After(delay):
 		return true
 	}
@@ -228,7 +229,7 @@ func (s *session) takeOverRow() (consumed []*inflight.Delivery, skipped *pending
 	}
 	close(p.replaced)
 	<-p.done
-	s.loaded.Row, s.pending = p.row, nil
+	s.Loaded.Row, s.pending = p.row, nil
 	if p.skipped {
 		skipped = p
 	}

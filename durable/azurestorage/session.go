@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -18,7 +19,7 @@ import (
 // advancing the same instance.
 type session struct {
 	*committer
-	*lock
+	*inbound.Lock
 
 	// Owned by the goroutine that calls the methods.
 	ordinal   int                // of the next history row
@@ -35,19 +36,19 @@ var (
 	_ provider.Holder  = (*session)(nil)
 )
 
-func newSession(c *committer, l *lock) *session {
-	return &session{committer: c, lock: l, pending: c.late.of(l.instanceID), ordinal: len(l.loaded.Events)}
+func newSession(c *committer, l *inbound.Lock) *session {
+	return &session{committer: c, Lock: l, pending: c.late.of(l.InstanceID), ordinal: len(l.Loaded.Events)}
 }
 
 func (s *session) instance() history.OrchestrationInstance {
-	return history.OrchestrationInstance{InstanceID: s.instanceID, ExecutionID: s.executionID()}
+	return history.OrchestrationInstance{InstanceID: s.InstanceID, ExecutionID: s.ExecutionID()}
 }
 
 // workItem returns the first work item of the session.
 func (s *session) workItem() *provider.OrchestrationWorkItem {
 	return &provider.OrchestrationWorkItem{
-		Instance: s.instance(), History: slices.Clip(s.loaded.Events), Messages: messagesOf(s.current),
-		OwnedSince: s.partition.ownedSince(), Session: s,
+		Instance: s.instance(), History: slices.Clip(s.Loaded.Events), Messages: messagesOf(s.Current),
+		OwnedSince: s.Partition.OwnedSince(), Session: s,
 	}
 }
 
@@ -71,10 +72,10 @@ func messagesOf(deliveries []*inflight.Delivery) []provider.TaskMessage {
 func (s *session) Settled() bool { return !s.unsettled }
 
 // Holds implements [provider.Holder].
-func (s *session) Holds() bool { return s.partition.isListening() }
+func (s *session) Holds() bool { return s.Partition.IsListening() }
 
 // Leaves implements [provider.Holder].
-func (s *session) Leaves() (left time.Duration, ok bool) { return s.partition.timeToLeave() }
+func (s *session) Leaves() (left time.Duration, ok bool) { return s.Partition.TimeToLeave() }
 
 // Abandon implements [provider.Session].
 func (s *session) Abandon(ctx context.Context, cause error) error {
@@ -82,14 +83,14 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 		cause = errors.New("the episode could not be completed")
 	}
 	s.takeWake()
-	inflight.ForEach(s.current, func(d *inflight.Delivery) { d.AbandonBecause(ctx, cause) })
-	s.current, s.failed = nil, true
+	inflight.ForEach(s.Current, func(d *inflight.Delivery) { d.AbandonBecause(ctx, cause) })
+	s.Current, s.Failed = nil, true
 	return nil
 }
 
 // Next implements [provider.Session].
 func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.TaskMessage, error) {
-	deliveries, err := s.await(ctx, idle, s.wake != nil)
+	deliveries, err := s.Await(ctx, idle, s.wake != nil)
 	if len(deliveries) == 0 {
 		return nil, err
 	}
@@ -104,12 +105,12 @@ func (s *session) Release(ctx context.Context) error {
 	s.released = true
 	s.pending.awaitFirst() // so that the next session need not read the row
 	ctx = context.WithoutCancel(ctx)
-	if len(s.current) > 0 || s.wake != nil {
+	if len(s.Current) > 0 || s.wake != nil {
 		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {
 			return err
 		}
 	}
-	s.unlock(ctx)
+	s.Unlock(ctx)
 	return nil
 }
 
@@ -120,15 +121,15 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 		return nil
 	}
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.late.log.Warn("SplitBrainDetected", "instanceId", s.instanceID, "executionId", s.executionID(), "partition", s.partition.Name(), "error", err)
+		s.late.log.Warn("SplitBrainDetected", "instanceId", s.InstanceID, "executionId", s.ExecutionID(), "partition", s.Partition.Name(), "error", err)
 	}
 	s.takeWake()
-	for _, d := range s.current {
+	for _, d := range s.Current {
 		d.Safety.MarkMaybeCommitted()
 	}
-	s.failed, s.loaded.Run = true, ""
-	s.committer.instances.Evict(s.instanceID)
-	return fmt.Errorf("commit instance %q: %w", s.instanceID, err)
+	s.Failed, s.Loaded.Run = true, ""
+	s.committer.instances.Evict(s.InstanceID)
+	return fmt.Errorf("commit instance %q: %w", s.InstanceID, err)
 }
 
 // removeConsumed deletes the messages that the commit consumed. It deletes a single message in the
@@ -136,14 +137,14 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 // deletion of several messages: more are likely to follow, and the next episode consumes more of
 // them if it starts later.
 func (s *session) removeConsumed(ctx context.Context) {
-	consumed := s.current
+	consumed := s.Current
 	if len(consumed) == 0 {
 		return
 	}
-	s.current = nil
-	r := s.partition.currentReading()
+	s.Current = nil
+	r := s.Partition.CurrentReading()
 	// The state of an entity lists consumed messages until they are known to be deleted.
-	if history.IsEntity(s.instanceID) || len(consumed) > 1 || r == nil || !r.spawn(func() { inflight.RemoveAll(r.work, consumed) }) {
+	if history.IsEntity(s.InstanceID) || len(consumed) > 1 || r == nil || !r.Spawn(func() { inflight.RemoveAll(r.Work, consumed) }) {
 		inflight.RemoveAll(ctx, consumed)
 		s.unsettled = slices.ContainsFunc(consumed, (*inflight.Delivery).MayBeRedelivered)
 	}
@@ -152,14 +153,14 @@ func (s *session) removeConsumed(ctx context.Context) {
 // takeWake makes the wake-up one of the messages that the session holds.
 func (s *session) takeWake() {
 	if s.wake != nil {
-		s.current, s.wake = append(s.current, s.wake), nil
+		s.Current, s.wake = append(s.Current, s.wake), nil
 	}
 }
 
 // mayBeLost reports whether another worker may have advanced the instance. That is possible if this
 // worker no longer owns the partition, or if another worker may have received one of the messages.
 func (s *session) mayBeLost() bool {
-	return !s.partition.isListening() || inflight.AnyLost(s.current) || s.wake != nil && inflight.AnyLost([]*inflight.Delivery{s.wake})
+	return !s.Partition.IsListening() || inflight.AnyLost(s.Current) || s.wake != nil && inflight.AnyLost([]*inflight.Delivery{s.wake})
 }
 
 // checkUnchanged returns [provider.ErrSessionLost] if the stored history differs from the
@@ -169,21 +170,21 @@ func (s *session) checkUnchanged(ctx context.Context, doubtful bool) error {
 	if !doubtful {
 		return nil
 	}
-	etag, err := s.instances.Histories.SentinelETag(ctx, s.instanceID)
+	etag, err := s.instances.Histories.SentinelETag(ctx, s.InstanceID)
 	if err != nil {
 		return err
 	}
-	if etag != s.loaded.ETag {
-		return fmt.Errorf("history of %q has changed: %w", s.instanceID, provider.ErrSessionLost)
+	if etag != s.Loaded.ETag {
+		return fmt.Errorf("history of %q has changed: %w", s.InstanceID, provider.ErrSessionLost)
 	}
-	if etag != "" || s.loaded.Row == nil {
+	if etag != "" || s.Loaded.Row == nil {
 		return nil
 	}
 	// Neither a purged instance nor an instance that has not started has a sentinel. Only the
 	// purged one has no row.
-	row, err := s.instances.Rows.Read(ctx, s.instanceID)
-	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
-		err = fmt.Errorf("instance %q was purged or replaced: %w", s.instanceID, provider.ErrSessionLost)
+	row, err := s.instances.Rows.Read(ctx, s.InstanceID)
+	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.Loaded.Row.State.Instance.ExecutionID) {
+		err = fmt.Errorf("instance %q was purged or replaced: %w", s.InstanceID, provider.ErrSessionLost)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func TestSession_NumbersMessagesInDecisionOrder(t *testing.T) {
 		mustCommit(t, item, cp)
 		numbers := make([]int64, activities)
 		for range activities {
-			d, err := h.activities.next(patience.Context(t))
+			d, err := h.activities.Next(patience.Context(t))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
@@ -25,7 +26,7 @@ import (
 type starter struct {
 	*monitor.Monitor
 	sender     *outbound.Sender
-	partitions partitions
+	partitions inbound.Partitions
 	instances  *instances.Store
 	late       *lateRows
 	blobs      *startBlobs
@@ -88,7 +89,7 @@ func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMes
 // tryStart starts an instance. It replaces the instance whose row is before; the ID must be free if
 // before is nil. If another instance has the ID, tryStart returns that instance's row.
 func (s *starter) tryStart(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (other *wire.InstanceRow, err error) {
-	p := s.partitions.of(start.Target.InstanceID)
+	p := s.partitions.Of(start.Target.InstanceID)
 	out := &outbound.Message{
 		To: p, Duplicates: true,
 		Env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
@@ -146,8 +147,8 @@ func (s *starter) retract(ctx context.Context, sent outbound.Sent) {
 //
 // started is false if the start must be sent before the row is inserted. That holds for a start
 // that is not due yet, and for a large one, because the row must name its blob.
-func (s *starter) startDirectly(ctx context.Context, p *partition, out *outbound.Message, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
-	r := p.currentReading()
+func (s *starter) startDirectly(ctx context.Context, p *inbound.Partition, out *outbound.Message, event *history.ExecutionStarted) (other *wire.InstanceRow, started bool, err error) {
+	r := p.CurrentReading()
 	if !out.Claim || r == nil || !provider.DueTime(*out.Env.Message).IsZero() {
 		return nil, false, nil
 	}
@@ -170,7 +171,7 @@ func (s *starter) startDirectly(ctx context.Context, p *partition, out *outbound
 		p.Unclaim()
 		return row, true, err
 	default: // the row may exist: send the start, and let its receiver check
-		if !r.spawn(func() { e.Delivery.Release(r.work, 0) }) {
+		if !r.Spawn(func() { e.Delivery.Release(r.Work, 0) }) {
 			e.AbandonAfterStop(ctx)
 		}
 		return nil, true, err
@@ -178,7 +179,7 @@ func (s *starter) startDirectly(ctx context.Context, p *partition, out *outbound
 	if made {
 		s.rememberNew(e.Delivery, row)
 	}
-	if !r.run(func() { r.arrive(e.Delivery) }) {
+	if !r.Run(func() { r.Arrive(e.Delivery) }) {
 		e.AbandonAfterStop(ctx)
 	}
 	return nil, true, e.Await(ctx)
@@ -189,7 +190,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	if !s.jumpStart.Enabled {
 		return f()
 	}
-	row, err := s.records.Record(ctx, s.partitions.of(event.Instance.InstanceID).Name(), start, event)
+	row, err := s.records.Record(ctx, s.partitions.Of(event.Instance.InstanceID).Name(), start, event)
 	if err != nil {
 		return fmt.Errorf("write JumpStart record: %w", err)
 	}
@@ -209,7 +210,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 // The client may have started it before without getting a response. The process that inserted the
 // row may have died before it sent the start.
 func (s *starter) resendPending(ctx context.Context, state *provider.InstanceState) error {
-	hasStart := s.partitions.of(state.Instance.InstanceID).hasStart(state.Instance)
+	hasStart := s.partitions.Of(state.Instance.InstanceID).HasStart(state.Instance)
 	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart || s.resent.has(state.Instance) {
 		return nil
 	}
@@ -240,7 +241,7 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
 		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
 	}}
-	sent, err := s.sender.Send(ctx, s.partitions.of(state.Instance.InstanceID), &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
+	sent, err := s.sender.Send(ctx, s.partitions.Of(state.Instance.InstanceID), &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
 		s.resent.add(state.Instance)
 		sent.To.Announce()
@@ -249,7 +250,7 @@ func (s *starter) resendStart(ctx context.Context, pending history.Orchestration
 }
 
 // jumpStarts resends the starts of a partition that have not arrived. It returns when ctx ends.
-func (s *starter) jumpStarts(ctx context.Context, p *partition) {
+func (s *starter) jumpStarts(ctx context.Context, p *inbound.Partition) {
 	for pause.For(ctx, s.jumpStart.Interval) {
 		rows, err := s.records.OfQueue(ctx, p.Name())
 		for _, row := range rows {
@@ -289,7 +290,7 @@ func (s *starter) resendRecorded(ctx context.Context, row *jumpstart.Start) erro
 	}
 	s.Log.Warn("JumpStart: a start has not arrived; sending it again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if stored != nil && stored.State.Instance.ExecutionID == row.ExecutionID {
-		_, err = s.sender.Send(ctx, s.partitions.of(row.InstanceID), env)
+		_, err = s.sender.Send(ctx, s.partitions.Of(row.InstanceID), env)
 	} else {
 		_, err = s.tryStart(ctx, *env.Message, event, stored) // if another instance has the ID, the next query of the record handles it
 	}
@@ -301,7 +302,7 @@ func (s *starter) deleteRecords(ctx context.Context, id string) error {
 	if !s.jumpStart.Enabled {
 		return nil
 	}
-	return s.records.DeleteAll(ctx, s.partitions.of(id).Name(), id)
+	return s.records.DeleteAll(ctx, s.partitions.Of(id).Name(), id)
 }
 
 const (
@@ -365,14 +366,14 @@ func (o *overdueStarts) run(ctx context.Context) {
 // the interrupted ones.
 func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
 	s, now := o.starts, time.Now()
-	if !slices.ContainsFunc(s.partitions, (*partition).isListening) {
+	if !slices.ContainsFunc(s.partitions, (*inbound.Partition).IsListening) {
 		return nil
 	}
-	quiet := slices.DeleteFunc(slices.Clone(s.partitions), func(p *partition) bool { return !p.isQuiet() })
+	quiet := slices.DeleteFunc(slices.Clone(s.partitions), func(p *inbound.Partition) bool { return !p.IsQuiet() })
 	q := instances.PendingQuery{Before: now.Add(-interruptedAfter), Direct: onlyInterrupted || len(quiet) == 0}
-	oldest := map[*partition]time.Time{}
+	oldest := map[*inbound.Partition]time.Time{}
 	err := s.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
-		p, due := s.partitions.of(row.State.Instance.InstanceID), instances.DueSince(&row.State)
+		p, due := s.partitions.Of(row.State.Instance.InstanceID), instances.DueSince(&row.State)
 		if first, known := oldest[p]; !known || due.Before(first) {
 			oldest[p] = due
 		}
@@ -383,7 +384,7 @@ func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
 	})
 	if err == nil && !onlyInterrupted {
 		for _, p := range s.partitions {
-			p.oldestStart.set(oldest[p])
+			p.OldestStart.Set(oldest[p])
 		}
 	}
 	return err
@@ -391,10 +392,10 @@ func (o *overdueStarts) scan(ctx context.Context, onlyInterrupted bool) error {
 
 // isOverdue reports whether this process must resend the start of a pending instance. quiet are the
 // partitions whose queues have no visible message.
-func (o *overdueStarts) isOverdue(row *wire.InstanceRow, quiet []*partition, now time.Time) bool {
+func (o *overdueStarts) isOverdue(row *wire.InstanceRow, quiet []*inbound.Partition, now time.Time) bool {
 	s, instance := o.starts, row.State.Instance
-	p := s.partitions.of(instance.InstanceID)
-	if s.late.of(instance.InstanceID) != nil || !p.isListening() || p.hasStart(instance) || s.resent.has(instance) {
+	p := s.partitions.Of(instance.InstanceID)
+	if s.late.of(instance.InstanceID) != nil || !p.IsListening() || p.HasStart(instance) || s.resent.has(instance) {
 		return false
 	}
 	return isInterrupted(row, now) || slices.Contains(quiet, p) && isOverdue(&row.State, now)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inbound"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
@@ -34,12 +35,12 @@ type TaskHub struct {
 
 	instances   *instances.Store
 	held        *inflight.Messages
-	undecodable *undecodable
-	decoder     *decoder
+	undecodable *inbound.Undecodable
+	decoder     *inbound.Decoder
 	sender      *outbound.Sender
-	inbox       *inbox
-	partitions  partitions
-	activities  *activityQueue
+	inbox       *inbound.Inbox
+	partitions  inbound.Partitions
+	activities  *inbound.ActivityQueue
 	starts      *starter
 	overdue     *overdueStarts
 	late        *lateRows
@@ -131,8 +132,8 @@ func (h *TaskHub) run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
-	h.tasks.Go(func() { h.held.Renew(work, h.inbox.stopRenewals) })
-	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
+	h.tasks.Go(func() { h.held.Renew(work, h.inbox.StopRenewals) })
+	h.tasks.Go(func() { h.activities.Fetch(ctx, work) })
 	h.tasks.Go(func() { h.overdue.run(ctx) })
 	h.tasks.Go(func() { h.resources.recreate(ctx) })
 	managerDone := make(chan struct{})
@@ -146,7 +147,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	})
 
 	<-ctx.Done()
-	h.inbox.close()
+	h.inbox.Close()
 	deadline := time.NewTimer(h.cfg.DrainTimeout + releaseTime)
 	defer deadline.Stop()
 	drained := h.drained(work, managerDone)
@@ -185,8 +186,8 @@ func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-c
 }
 
 // partitionOf returns the partition of an instance.
-func (h *TaskHub) partitionOf(instanceID string) *partition {
-	return h.partitions.of(instanceID)
+func (h *TaskHub) partitionOf(instanceID string) *inbound.Partition {
+	return h.partitions.Of(instanceID)
 }
 
 // StartInstance implements [provider.Client].
@@ -306,7 +307,7 @@ func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState
 // Runs implements [provider.Follower]. It reports whether this process wrote the instance's row
 // last and owns its partition.
 func (h *TaskHub) Runs(id string) bool {
-	return h.instances.CachedRows.Get(id) != nil && h.partitionOf(id).isListening()
+	return h.instances.CachedRows.Get(id) != nil && h.partitionOf(id).IsListening()
 }
 
 // checkID is the instance ID that Check reads. No instance can have it.
@@ -325,7 +326,7 @@ func (h *TaskHub) Check(ctx context.Context) error {
 	if _, err := h.workItems.Client.GetProperties(ctx, nil); err != nil {
 		return fmt.Errorf("read properties of queue %s: %w", h.workItems.Name, err)
 	}
-	return h.undecodable.refreshSetAside(ctx)
+	return h.undecodable.RefreshSetAside(ctx)
 }
 
 // IsBusy implements [provider.Checker].
@@ -340,12 +341,12 @@ func (h *TaskHub) inUse() inuse.Counts {
 	if h.drainTimedOut.Load() {
 		return all
 	}
-	h.inbox.count(all)
-	h.activities.count(all)
+	h.inbox.Count(all)
+	h.activities.Count(all)
 	h.held.Count(all)
 	h.endings.count(all)
 	for _, p := range h.partitions {
-		p.count(all)
+		p.Count(all)
 	}
 	for service, p := range map[string]*store.Pace{"queues": h.services.QueuePace, "tables": h.services.TablePace, "blobs": h.services.BlobPace} {
 		p.Count(all, service)
@@ -365,7 +366,7 @@ func (h *TaskHub) inUse() inuse.Counts {
 
 // NextActivity implements [provider.Worker].
 func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
-	d, err := h.activities.next(ctx)
+	d, err := h.activities.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -377,7 +378,7 @@ func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem,
 
 // NextOrchestration implements [provider.Worker].
 func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
-	l, err := h.inbox.next(ctx)
+	l, err := h.inbox.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -448,21 +449,21 @@ func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQu
 }
 
 // Undecodable implements [provider.UndecodableReporter].
-func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecodable.all() }
+func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecodable.All() }
 
 // RetryUndecodable implements [provider.UndecodableReporter].
 func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return 0, err
 	}
-	n, err = h.undecodable.retry(ctx, h.held.ControlTimeout)
+	n, err = h.undecodable.Retry(ctx, h.held.ControlTimeout)
 	if err != nil {
 		return n, err
 	}
 	if n > 0 {
-		h.activities.wake.Send()
+		h.activities.Wake.Send()
 		for _, p := range h.partitions {
-			p.wake.Send()
+			p.Wake.Send()
 		}
 	}
 	return n, nil

@@ -29,7 +29,7 @@ func (t *tracker) tracks(instanceID string) bool {
 // plan returns the tracking records of a checkpoint. It first sends the records of the stored
 // history that may not have been sent, because the checkpoint may replace that history.
 func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint) (*tracking.Plan, error) {
-	id, loaded := s.instanceID, s.loaded
+	id, loaded := s.InstanceID, s.Loaded
 	if !t.tracks(id) {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint)
 	} else if err := t.send(ctx, id, rows); err != nil {
 		return nil, err
 	}
-	return loaded.Tracked.Plan(cp, s.instance(), messagesOf(s.current))
+	return loaded.Tracked.Plan(cp, s.instance(), messagesOf(s.Current))
 }
 
 // commit sends the tracking records of a committed checkpoint. The sentinel tells a worker that

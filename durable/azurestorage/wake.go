@@ -30,9 +30,9 @@ func (c *commit) keepWake(ctx context.Context) error {
 	if !c.cp.StepsRunning || c.wake != nil {
 		return nil
 	}
-	if at := slices.IndexFunc(c.current, func(d *inflight.Delivery) bool { return d.Wakes(c.cp.Instance) }); at >= 0 {
-		c.wake = c.current[at]
-		c.current = slices.Delete(slices.Clone(c.current), at, at+1)
+	if at := slices.IndexFunc(c.Current, func(d *inflight.Delivery) bool { return d.Wakes(c.cp.Instance) }); at >= 0 {
+		c.wake = c.Current[at]
+		c.Current = slices.Delete(slices.Clone(c.Current), at, at+1)
 	} else {
 		var err error
 		if c.wake, err = c.enqueueWake(ctx); err != nil {
@@ -47,5 +47,5 @@ func (c *commit) keepWake(ctx context.Context) error {
 func (c *commit) enqueueWake(ctx context.Context) (*inflight.Delivery, error) {
 	execution := c.cp.Instance
 	msg := provider.WakeSteps(execution, time.Now())
-	return c.sender.KeepHidden(ctx, c.partition, &wire.Envelope{Message: &msg, Sender: &execution})
+	return c.sender.KeepHidden(ctx, c.Partition, &wire.Envelope{Message: &msg, Sender: &execution})
 }

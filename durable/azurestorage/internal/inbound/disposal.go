@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A disposer decides and executes the dispositions of messages.
-type disposer struct {
+// A Disposer decides and executes the dispositions of messages.
+type Disposer struct {
 	*monitor.Monitor
-	instances  *instances.Store
-	resend     func(ctx context.Context, instanceID string) error // sends tracking records that may be missing
-	superseded func(history.OrchestrationInstance) bool           // reports whether this process has replaced an execution
-	refused    func(blob string)                                  // called with the blob of a refused start's message
+	Instances  *instances.Store
+	Resend     func(ctx context.Context, instanceID string) error // sends tracking records that may be missing
+	Superseded func(history.OrchestrationInstance) bool           // reports whether this process has replaced an execution
+	Refused    func(blob string)                                  // called with the blob of a refused start's message
 }
 
 // disposals are the messages of an instance, divided by disposition.
 type disposals struct {
-	*disposer
+	*Disposer
 	instanceID string
 	stored     *instances.Instance
 
@@ -37,7 +37,7 @@ type disposals struct {
 
 // divide divides the messages of an instance by disposition. held are earlier messages, which the
 // instance's session has not committed.
-func (d *disposer) divide(instanceID string, stored *instances.Instance, held, deliveries []*inflight.Delivery) disposals {
+func (d *Disposer) divide(instanceID string, stored *instances.Instance, held, deliveries []*inflight.Delivery) disposals {
 	all := slices.Concat(held, deliveries)
 	messages := make([]disposition.Message, len(all))
 	for i, m := range all {
@@ -45,10 +45,10 @@ func (d *disposer) divide(instanceID string, stored *instances.Instance, held, d
 			Event: m.Event(), ExecutionID: m.Target().ExecutionID,
 			DequeueCount: m.DequeueCount, ReceivedAt: m.ReceivedAt,
 			Age: m.Age, VisibilityTimeout: m.VisibilityTimeout, Scheduled: m.Env.Scheduled,
-			Superseded: d.superseded(m.Target()),
+			Superseded: d.Superseded(m.Target()),
 		}
 	}
-	out := disposals{disposer: d, instanceID: instanceID, stored: stored}
+	out := disposals{Disposer: d, instanceID: instanceID, stored: stored}
 	for i, v := range disposition.Decide(instanceID, stored, messages)[len(held):] {
 		if v.Action == disposition.Deliver {
 			out.deliver = append(out.deliver, deliveries[i])
@@ -80,7 +80,7 @@ func (o disposals) apply(ctx context.Context) {
 func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	switch r {
 	case disposition.RepairTracking:
-		return o.resend(ctx, o.instanceID)
+		return o.Resend(ctx, o.instanceID)
 	case disposition.RepairRow:
 		return o.repairRow(ctx, o.instanceID, o.stored)
 	case disposition.RepairNothing:
@@ -90,19 +90,19 @@ func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 
 // repairRow repairs the row and the tracking records of an instance. stored is the instance as it
 // was read; if it is nil, repairRow reads it.
-func (d *disposer) repairRow(ctx context.Context, instanceID string, stored *instances.Instance) error {
+func (d *Disposer) repairRow(ctx context.Context, instanceID string, stored *instances.Instance) error {
 	if instanceID == "" {
 		return nil
 	}
-	if err := d.instances.Repair(ctx, instanceID, stored); err != nil {
+	if err := d.Instances.Repair(ctx, instanceID, stored); err != nil {
 		return err
 	}
-	return d.resend(ctx, instanceID)
+	return d.Resend(ctx, instanceID)
 }
 
 // repairSpent repairs the row and the tracking records of an instance and deletes the message. See
 // [inflight.Delivery.MarkCommitted].
-func (d *disposer) repairSpent(ctx context.Context, m *inflight.Delivery, instanceID string) {
+func (d *Disposer) repairSpent(ctx context.Context, m *inflight.Delivery, instanceID string) {
 	if err := d.repairRow(ctx, instanceID, nil); err != nil {
 		m.KeepSpent(instanceID)
 		m.AbandonOnError(ctx, err)
@@ -124,8 +124,8 @@ func (o disposals) dispose(ctx context.Context, d *inflight.Delivery, v disposit
 		return
 	case disposition.Terminate:
 		event, _ := d.Event().(*history.ExecutionTerminated)
-		if err = o.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
-			err = o.resend(ctx, o.instanceID)
+		if err = o.Instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
+			err = o.Resend(ctx, o.instanceID)
 		}
 	case disposition.Deliver, disposition.Discard, disposition.Refuse:
 	}
@@ -150,7 +150,7 @@ func (o disposals) dispose(ctx context.Context, d *inflight.Delivery, v disposit
 func (o disposals) refuse(ctx context.Context, d *inflight.Delivery) {
 	d.Discard(ctx)
 	if wrapper, err := wire.DecodeEnvelope(d.Text()); err == nil {
-		o.refused(wrapper.CompressedBlobName)
+		o.Refused(wrapper.CompressedBlobName)
 	}
 }
 

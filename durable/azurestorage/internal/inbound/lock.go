@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"context"
@@ -10,40 +10,40 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 )
 
-// A lock is the right of one session of this process to run an instance. The inbox passes the
+// A Lock is the right of one session of this process to run an instance. The inbox passes the
 // instance's messages to the holder of the lock.
-type lock struct {
-	inbox      *inbox
+type Lock struct {
+	inbox      *Inbox
 	slot       *slot
-	instanceID string
-	partition  *partition
+	InstanceID string
+	Partition  *Partition
 
 	// Owned by the goroutine of the session.
-	loaded  *instances.Instance
-	current []*inflight.Delivery // delivered, and neither committed nor abandoned
-	failed  bool                 // loaded may differ from the stored instance
+	Loaded  *instances.Instance
+	Current []*inflight.Delivery // delivered, and neither committed nor abandoned
+	Failed  bool                 // loaded may differ from the stored instance
 
 	mu        sync.Mutex // protects the following
 	execution string
 }
 
-// executionID returns the ID of the execution that the session runs.
-func (l *lock) executionID() string {
+// ExecutionID returns the ID of the execution that the session runs.
+func (l *Lock) ExecutionID() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.execution
 }
 
-func (l *lock) setExecution(id string) {
+func (l *Lock) SetExecution(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.execution = id
 }
 
-// await waits for more messages, for at most idle, and appends them to current. It returns none if
+// Await waits for more messages, for at most idle, and appends them to current. It returns none if
 // the session must end or if idle has passed. While steps of the instance run, messages for another
 // execution do not end the session.
-func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]*inflight.Delivery, error) {
+func (l *Lock) Await(ctx context.Context, idle time.Duration, stepsRun bool) ([]*inflight.Delivery, error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	for {
@@ -52,9 +52,9 @@ func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]
 			return nil, nil
 		}
 		if len(deliveries) > 0 {
-			disposals := l.inbox.disposer.divide(l.instanceID, l.loaded, l.current, deliveries)
+			disposals := l.inbox.disposer.divide(l.InstanceID, l.Loaded, l.Current, deliveries)
 			disposals.apply(context.WithoutCancel(ctx))
-			if l.current = append(l.current, disposals.deliver...); len(disposals.deliver) > 0 {
+			if l.Current = append(l.Current, disposals.deliver...); len(disposals.deliver) > 0 {
 				return disposals.deliver, nil
 			}
 			continue
@@ -72,11 +72,11 @@ func (l *lock) await(ctx context.Context, idle time.Duration, stepsRun bool) ([]
 // incoming removes and returns the messages that arrived for the session. wanted means that the
 // session must end: the worker stops, the partition is being drained, or the instance has messages
 // for another execution and no running steps.
-func (l *lock) incoming(stepsRun bool) (deliveries []*inflight.Delivery, wanted bool, changed <-chan struct{}) {
+func (l *Lock) incoming(stepsRun bool) (deliveries []*inflight.Delivery, wanted bool, changed <-chan struct{}) {
 	b, s := l.inbox, l.slot
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(s.batches) > 0 && !stepsRun || s.partition.currentReading() == nil {
+	if b.closed || len(s.batches) > 0 && !stepsRun || s.partition.CurrentReading() == nil {
 		return nil, true, nil
 	}
 	deliveries, s.incoming = s.incoming, nil
@@ -85,22 +85,22 @@ func (l *lock) incoming(stepsRun bool) (deliveries []*inflight.Delivery, wanted 
 
 // requeue unlocks the instance and makes its messages a new batch. The stored instance decides their
 // dispositions.
-func (l *lock) requeue() {
+func (l *Lock) requeue() {
 	l.inbox.mu.Lock()
-	l.slot.incoming = append(l.current, l.slot.incoming...)
+	l.slot.incoming = append(l.Current, l.slot.incoming...)
 	l.inbox.mu.Unlock()
-	l.current, l.failed = nil, true
-	l.unlock(context.Background())
+	l.Current, l.Failed = nil, true
+	l.Unlock(context.Background())
 }
 
-// unlock ends the session. Messages that arrived for it become a batch. The instance that is stored
+// Unlock ends the session. Messages that arrived for it become a batch. The instance that is stored
 // now decides their dispositions.
-func (l *lock) unlock(ctx context.Context) {
+func (l *Lock) Unlock(ctx context.Context) {
 	b, s := l.inbox, l.slot
 	b.mu.Lock()
 	incoming := s.incoming
 	s.incoming, s.lock = nil, nil
-	if r := s.partition.currentReading(); r != nil && !b.closed {
+	if r := s.partition.CurrentReading(); r != nil && !b.closed {
 		l.remember()
 		if len(incoming) > 0 {
 			s.batches = slices.Insert(s.batches, 0, &messageBatch{deliveries: incoming})
@@ -120,11 +120,11 @@ func (l *lock) unlock(ctx context.Context) {
 
 // remember caches the instance's history for the next session, unless it may be outdated or the
 // instance has ended.
-func (l *lock) remember() {
-	loaded := l.loaded
-	if l.failed || loaded.ETag == "" || !loaded.Known.Started || loaded.Known.Ended != nil {
-		l.inbox.instances.CachedHistories.Take(l.instanceID)
+func (l *Lock) remember() {
+	loaded := l.Loaded
+	if l.Failed || loaded.ETag == "" || !loaded.Known.Started || loaded.Known.Ended != nil {
+		l.inbox.instances.CachedHistories.Take(l.InstanceID)
 		return
 	}
-	l.inbox.instances.CachedHistories.Put(l.instanceID, loaded.History)
+	l.inbox.instances.CachedHistories.Put(l.InstanceID, loaded.History)
 }

@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"cmp"
@@ -18,26 +18,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
-// A partition is a control queue and this worker's lease on it. The worker reads the queue while it
+// A Partition is a control queue and this worker's lease on it. The worker reads the queue while it
 // has the lease and no other worker has requested it.
-type partition struct {
-	inbox    *inbox
+type Partition struct {
+	inbox    *Inbox
 	queue    *store.Queue
 	index    int // among the partitions of the hub
 	of       int // number of partitions of the hub
-	polling  polling
+	polling  Polling
 	acquired store.Nudge     // sent when the worker starts to read the queue
 	tasks    *sync.WaitGroup // drains in progress
-	// background functions run while the queue is read. work outlives ctx.
-	background []func(ctx, work context.Context)
+	// Background functions run while the queue is read. work outlives ctx.
+	Background []func(ctx, work context.Context)
 
-	wake    store.Nudge // this process has sent a message to the queue
+	Wake    store.Nudge // this process has sent a message to the queue
 	backlog backlog
 
-	oldestStart oldestStart
+	OldestStart oldestStart
 
 	mu       sync.Mutex    // protects the following
-	reading  *reading      // nil unless the queue is being read
+	reading  *Reading      // nil unless the queue is being read
 	stopping bool          // the last reading is being stopped
 	until    clocks.Moment // end of the lease
 	sessions int           // dispatched and not released
@@ -46,32 +46,32 @@ type partition struct {
 	leaves   time.Time // end of the drain
 }
 
-// polling configures the polls of control queues.
-type polling struct {
-	batchSize   int           // maximum number of messages per receive
-	maxInterval time.Duration // longest pause between two polls of an empty queue
+// Polling configures the polls of control queues.
+type Polling struct {
+	BatchSize   int           // maximum number of messages per receive
+	MaxInterval time.Duration // longest pause between two polls of an empty queue
 }
 
-// partitions are all partitions of a hub.
-type partitions []*partition
+// Partitions are all partitions of a hub.
+type Partitions []*Partition
 
-// newPartitions returns the partitions of control queues. acquired is sent when this worker starts to
+// NewPartitions returns the partitions of control queues. acquired is sent when this worker starts to
 // read one of the queues. tasks counts drains in progress.
-func newPartitions(b *inbox, queues []*store.Queue, polling polling, acquired store.Nudge, tasks *sync.WaitGroup) partitions {
-	all := make(partitions, len(queues))
+func NewPartitions(b *Inbox, queues []*store.Queue, polling Polling, acquired store.Nudge, tasks *sync.WaitGroup) Partitions {
+	all := make(Partitions, len(queues))
 	for i, q := range queues {
-		all[i] = &partition{inbox: b, queue: q, index: i, of: len(queues), polling: polling, acquired: acquired, tasks: tasks, wake: store.NewNudge()}
+		all[i] = &Partition{inbox: b, queue: q, index: i, of: len(queues), polling: polling, acquired: acquired, tasks: tasks, Wake: store.NewNudge()}
 	}
 	return all
 }
 
-// of returns the partition of an instance.
-func (all partitions) of(instanceID string) *partition {
+// Of returns the partition of an instance.
+func (all Partitions) Of(instanceID string) *Partition {
 	return all[wire.PartitionOf(instanceID, len(all))]
 }
 
 // StartReading starts to read the queue, or continues to read it. The lease ends at until.
-func (p *partition) StartReading(work context.Context, until clocks.Moment) {
+func (p *Partition) StartReading(work context.Context, until clocks.Moment) {
 	if p.hasLapsed() {
 		defer p.inbox.leaseRenewed()
 	}
@@ -84,28 +84,28 @@ func (p *partition) StartReading(work context.Context, until clocks.Moment) {
 	p.drain = leases.NotDraining
 	p.backlog.hint()
 	ctx, cancel := context.WithCancel(work)
-	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, since: time.Now()}
+	r := &Reading{partition: p, Context: ctx, Work: work, cancel: cancel, since: time.Now()}
 	p.reading = r
-	r.spawn(func() { r.poll() })
+	r.Spawn(func() { r.poll() })
 	p.acquired.Send()
-	for _, f := range p.background {
-		r.spawn(func() { f(r.ctx, r.work) })
+	for _, f := range p.Background {
+		r.Spawn(func() { f(r.Context, r.Work) })
 	}
 	p.inbox.Log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.inbox.workerID)
 	p.inbox.Meter.RecordOwnership(p.queue.Name, metering.Acquired)
 	p.inbox.Meter.AddOwned(p.queue.Name, 1)
 }
 
-// isListening reports whether the queue is being read and the lease has not ended.
-func (p *partition) isListening() bool {
+// IsListening reports whether the queue is being read and the lease has not ended.
+func (p *Partition) IsListening() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && !p.until.HasPassed(p.inbox.Clock.Now())
 }
 
-// timeToLeave returns the time left for sessions if the queue is no longer read; ok is false if it is
+// TimeToLeave returns the time left for sessions if the queue is no longer read; ok is false if it is
 // read. No time is left if the lease is lost.
-func (p *partition) timeToLeave() (left time.Duration, ok bool) {
+func (p *Partition) TimeToLeave() (left time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drain == leases.Draining {
@@ -115,34 +115,34 @@ func (p *partition) timeToLeave() (left time.Duration, ok bool) {
 }
 
 // Name implements [leases.Partition]. It returns the name of the control queue.
-func (p *partition) Name() string { return p.queue.Name }
+func (p *Partition) Name() string { return p.queue.Name }
 
 // IsReading implements [outbound.controlQueue].
-func (p *partition) IsReading() bool { return p.currentReading() != nil }
+func (p *Partition) IsReading() bool { return p.CurrentReading() != nil }
 
 // has reports whether the messages of an instance go to the partition.
-func (p *partition) has(instanceID string) bool {
+func (p *Partition) has(instanceID string) bool {
 	return wire.PartitionOf(instanceID, p.of) == p.index
 }
 
-// currentReading returns the reading of the queue, or nil.
-func (p *partition) currentReading() *reading {
+// CurrentReading returns the reading of the queue, or nil.
+func (p *Partition) CurrentReading() *Reading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading
 }
 
-// ownedSince returns when the reading of the queue started, or the zero time if the queue is not
+// OwnedSince returns when the reading of the queue started, or the zero time if the queue is not
 // being read.
-func (p *partition) ownedSince() time.Time {
-	if r := p.currentReading(); r != nil {
+func (p *Partition) OwnedSince() time.Time {
+	if r := p.CurrentReading(); r != nil {
 		return r.since
 	}
 	return time.Time{}
 }
 
-// leaseEnd returns when the lease ends unless it is renewed.
-func (p *partition) leaseEnd() time.Time {
+// LeaseEnd returns when the lease ends unless it is renewed.
+func (p *Partition) LeaseEnd() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Now().Add(p.until.Left(p.inbox.Clock.Now()))
@@ -150,10 +150,10 @@ func (p *partition) leaseEnd() time.Time {
 
 // hasLapsed reports whether the queue is being read although the lease has ended. The lease may
 // still be renewed.
-func (p *partition) hasLapsed() bool { return p.Expired(p.inbox.Clock.Now()) }
+func (p *Partition) hasLapsed() bool { return p.Expired(p.inbox.Clock.Now()) }
 
 // Expired reports whether the queue is being read although the lease ended before now.
-func (p *partition) Expired(now clocks.Moment) bool {
+func (p *Partition) Expired(now clocks.Moment) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && p.until.HasPassed(now)
@@ -162,7 +162,7 @@ func (p *partition) Expired(now clocks.Moment) bool {
 // StopReading stops reading the queue. After the call no message of the partition is delivered. The
 // returned function may take long: it waits for a pending receive, and releases the undelivered
 // messages. .NET leaves them hidden for minutes (OrchestrationSessionManager.cs, DrainAsync).
-func (p *partition) StopReading(work context.Context) (finish func()) {
+func (p *Partition) StopReading(work context.Context) (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.reading
@@ -182,7 +182,7 @@ func (p *partition) StopReading(work context.Context) (finish func()) {
 
 // BeginDrain stops reading. It then waits in the background until the partition's sessions have
 // ended, for at most limit.
-func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
+func (p *Partition) BeginDrain(work context.Context, limit time.Duration) {
 	p.mu.Lock()
 	if p.drain != leases.NotDraining {
 		p.mu.Unlock()
@@ -202,21 +202,21 @@ func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 }
 
 // DrainState implements [leases.Partition].
-func (p *partition) DrainState() leases.DrainState {
+func (p *Partition) DrainState() leases.DrainState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.drain
 }
 
 // Released records that this worker no longer owns the partition.
-func (p *partition) Released() {
+func (p *Partition) Released() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drain = leases.NotDraining
 }
 
 // startSession counts a session. It returns false if this worker does not own the partition.
-func (p *partition) startSession() bool {
+func (p *Partition) startSession() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reading == nil || p.until.HasPassed(p.inbox.Clock.Now()) {
@@ -226,7 +226,7 @@ func (p *partition) startSession() bool {
 	return true
 }
 
-func (p *partition) endSession() {
+func (p *Partition) endSession() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions--
@@ -237,7 +237,7 @@ func (p *partition) endSession() {
 }
 
 // awaitIdle waits until the partition has no session. It returns false after limit or if ctx ends.
-func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
+func (p *Partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 	p.mu.Lock()
 	if p.sessions == 0 {
 		p.mu.Unlock()
@@ -260,47 +260,47 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 }
 
 // Queue implements [outbound.Destination].
-func (p *partition) Queue() *store.Queue { return p.queue }
+func (p *Partition) Queue() *store.Queue { return p.queue }
 
 // VisibilityTimeout implements [outbound.Destination].
-func (p *partition) VisibilityTimeout() time.Duration { return p.inbox.held.ControlTimeout }
+func (p *Partition) VisibilityTimeout() time.Duration { return p.inbox.held.ControlTimeout }
 
 // Announce implements [outbound.Destination].
-func (p *partition) Announce() {
+func (p *Partition) Announce() {
 	p.backlog.hint()
-	p.wake.Send()
+	p.Wake.Send()
 }
 
 // Claim implements [outbound.Destination]. It reserves slots for all of the messages or for none, so that
 // they keep their order.
-func (p *partition) Claim(n int) int {
-	if n > 0 && p.isListening() && p.backlog.isEmpty() && p.inbox.buffer.tryReserve(n) {
+func (p *Partition) Claim(n int) int {
+	if n > 0 && p.IsListening() && p.backlog.isEmpty() && p.inbox.buffer.tryReserve(n) {
 		return n
 	}
 	return 0
 }
 
 // Unclaim implements [outbound.Destination].
-func (p *partition) Unclaim() { p.inbox.buffer.release(1) }
+func (p *Partition) Unclaim() { p.inbox.buffer.release(1) }
 
 // Reserve implements [outbound.controlQueue].
-func (p *partition) Reserve() bool { return p.isListening() && p.inbox.buffer.tryReserve(1) }
+func (p *Partition) Reserve() bool { return p.IsListening() && p.inbox.buffer.tryReserve(1) }
 
 // Arrive implements [outbound.controlQueue].
-func (p *partition) Arrive(deliveries ...*inflight.Delivery) bool {
-	r := p.currentReading()
-	return r != nil && r.run(func() { r.arrive(deliveries...) })
+func (p *Partition) Arrive(deliveries ...*inflight.Delivery) bool {
+	r := p.CurrentReading()
+	return r != nil && r.Run(func() { r.Arrive(deliveries...) })
 }
 
-// hasStart reports whether this process reads the queue and has the start message of an instance, or
+// HasStart reports whether this process reads the queue and has the start message of an instance, or
 // its session may have it.
-func (p *partition) hasStart(instance history.OrchestrationInstance) bool {
+func (p *Partition) HasStart(instance history.OrchestrationInstance) bool {
 	return p.IsReading() && p.inbox.hasStart(instance)
 }
 
 // Admit implements [outbound.Destination]. It delivers the messages in the order of their sequence numbers,
 // before the messages that their sender sends next.
-func (p *partition) Admit(ctx context.Context, claimed []*inflight.Delivery) {
+func (p *Partition) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	inOrder := func(a, b *inflight.Delivery) int { return cmp.Compare(a.Env.SequenceNumber, b.Env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
 	if !p.Arrive(claimed...) {
@@ -308,15 +308,15 @@ func (p *partition) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	}
 }
 
-func (p *partition) count(all inuse.Counts) {
+func (p *Partition) Count(all inuse.Counts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all["sessions of partitions"] += p.sessions
 }
 
-// isQuiet reports whether the queue has no visible message and every message that another worker
+// IsQuiet reports whether the queue has no visible message and every message that another worker
 // had hidden would be visible by now.
-func (p *partition) isQuiet() bool {
+func (p *Partition) IsQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.since) > p.inbox.held.ControlTimeout
@@ -326,10 +326,10 @@ func (p *partition) isQuiet() bool {
 // the last scan. An instance that has started since then counts until the next scan.
 type oldestStart struct{ at atomic.Pointer[time.Time] }
 
-func (o *oldestStart) set(due time.Time) { o.at.Store(&due) }
+func (o *oldestStart) Set(due time.Time) { o.at.Store(&due) }
 
-// age returns the waiting time of the instance at now, or 0 without one.
-func (o *oldestStart) age(now time.Time) time.Duration {
+// Age returns the waiting time of the instance at now, or 0 without one.
+func (o *oldestStart) Age(now time.Time) time.Duration {
 	if at := o.at.Load(); at != nil && !at.IsZero() {
 		return max(0, now.Sub(*at))
 	}

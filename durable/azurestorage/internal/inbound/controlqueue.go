@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"cmp"
@@ -17,12 +17,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// reading is a period in which this worker reads a partition's queue, with the goroutines that
+// Reading is a period in which this worker reads a partition's queue, with the goroutines that
 // belong to it.
-type reading struct {
-	partition *partition
-	ctx       context.Context // ends with the reading
-	work      context.Context // outlives ctx, for work that must be completed
+type Reading struct {
+	partition *Partition
+	Context   context.Context // ends with the reading
+	Work      context.Context // outlives ctx, for work that must be completed
 	cancel    context.CancelFunc
 	since     time.Time
 
@@ -31,9 +31,9 @@ type reading struct {
 	done    sync.WaitGroup
 }
 
-// spawn runs f in a goroutine of the reading. It returns false without running f if the reading has
+// Spawn runs f in a goroutine of the reading. It returns false without running f if the reading has
 // ended.
-func (r *reading) spawn(f func()) bool {
+func (r *Reading) Spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
@@ -43,9 +43,9 @@ func (r *reading) spawn(f func()) bool {
 	return true
 }
 
-// run runs f and delays the end of the reading until f returns. It returns false without running f
+// Run runs f and delays the end of the reading until f returns. It returns false without running f
 // if the reading has ended.
-func (r *reading) run(f func()) bool {
+func (r *Reading) Run(f func()) bool {
 	r.mu.Lock()
 	if r.stopped {
 		r.mu.Unlock()
@@ -60,14 +60,14 @@ func (r *reading) run(f func()) bool {
 
 // do runs f in a goroutine of the reading, or synchronously if the reading has ended. Call it only
 // from goroutines of the reading or from a function that run runs.
-func (r *reading) do(f func()) {
-	if !r.spawn(f) {
+func (r *Reading) do(f func()) {
+	if !r.Spawn(f) {
 		f()
 	}
 }
 
 // stop ends the reading and waits for its goroutines.
-func (r *reading) stop() {
+func (r *Reading) stop() {
 	r.mu.Lock()
 	r.stopped = true
 	r.mu.Unlock()
@@ -77,53 +77,53 @@ func (r *reading) stop() {
 
 // poll receives messages from the partition's queue until the reading ends. It does not cancel a
 // pending receive: the service could still hide the messages, although no worker holds them.
-func (r *reading) poll() {
+func (r *Reading) poll() {
 	p := r.partition
 	b := p.inbox
-	backoff := store.PollBackoff{Max: p.polling.maxInterval}
-	for r.ctx.Err() == nil {
-		b.held.AwaitRenewals(r.ctx)
-		if !p.isListening() { // the lease has ended and was not renewed
-			pause.For(r.ctx, time.Second)
+	backoff := store.PollBackoff{Max: p.polling.MaxInterval}
+	for r.Context.Err() == nil {
+		b.held.AwaitRenewals(r.Context)
+		if !p.IsListening() { // the lease has ended and was not renewed
+			pause.For(r.Context, time.Second)
 			continue
 		}
-		room := b.buffer.reserve(r.ctx, p.polling.batchSize, func() {
+		room := b.buffer.reserve(r.Context, p.polling.BatchSize, func() {
 			b.Log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", b.buffer.size)
 		})
 		if room == 0 {
 			return
 		}
 		before := p.backlog.snapshot()
-		messages, err := p.queue.Receive(r.work, room, b.held.Stretched(b.held.ControlTimeout))
+		messages, err := p.queue.Receive(r.Work, room, b.held.Stretched(b.held.ControlTimeout))
 		if err != nil {
 			b.buffer.release(room)
-			if r.work.Err() == nil {
+			if r.Work.Err() == nil {
 				b.Health.Failed("queues", err)
 			}
-			backoff.Wait(r.ctx, p.wake, p.queue.Name, 0, err)
+			backoff.Wait(r.Context, p.Wake, p.queue.Name, 0, err)
 			continue
 		}
 		b.Health.OK("queues")
 		taken := r.deliver(messages)
 		b.buffer.release(room - taken)
 		p.backlog.polled(before, len(messages), room)
-		backoff.Wait(r.ctx, p.wake, p.queue.Name, len(messages), nil)
+		backoff.Wait(r.Context, p.Wake, p.queue.Name, len(messages), nil)
 	}
 }
 
 // deliver delivers received messages. It returns the number of messages that occupy slots.
-func (r *reading) deliver(messages []store.Message) (taken int) {
+func (r *Reading) deliver(messages []store.Message) (taken int) {
 	p := r.partition
 	b := p.inbox
 	held := b.held.Hold(p.queue, messages, b.held.ControlTimeout, func() { b.buffer.release(1) })
 	var fresh []*inflight.Delivery
 	for _, d := range held {
 		if repair, spent := b.held.IsSpent(d); spent {
-			r.do(func() { b.disposer.repairSpent(r.work, d, repair) })
+			r.do(func() { b.disposer.repairSpent(r.Work, d, repair) })
 			continue
 		}
-		if err := b.decoder.decode(r.work, d); err != nil {
-			r.do(func() { b.decoder.reject(r.work, d, err) })
+		if err := b.decoder.decode(r.Work, d); err != nil {
+			r.do(func() { b.decoder.reject(r.Work, d, err) })
 			continue
 		}
 		if !r.isCommitted(d) {
@@ -135,13 +135,13 @@ func (r *reading) deliver(messages []store.Message) (taken int) {
 	slices.SortStableFunc(fresh, func(a, b *inflight.Delivery) int {
 		return cmp.Or(a.InsertedOn.Compare(b.InsertedOn), cmp.Compare(a.Env.SequenceNumber, b.Env.SequenceNumber))
 	})
-	r.arrive(fresh...)
+	r.Arrive(fresh...)
 	return len(held)
 }
 
-// arrive passes the due messages to the inbox together, so that one episode consumes all messages
+// Arrive passes the due messages to the inbox together, so that one episode consumes all messages
 // of an instance. It delays the others until they are due.
-func (r *reading) arrive(deliveries ...*inflight.Delivery) {
+func (r *Reading) Arrive(deliveries ...*inflight.Delivery) {
 	var due []*inflight.Delivery
 	for _, d := range deliveries {
 		if r.isDue(d) {
@@ -154,10 +154,10 @@ func (r *reading) arrive(deliveries ...*inflight.Delivery) {
 // isDue reports whether a message may be delivered now. Otherwise it holds the message until it is
 // due. If that takes longer than half of the visibility timeout, it hides the message until then and
 // releases it. It rejects an activity, which does not belong into a control queue.
-func (r *reading) isDue(d *inflight.Delivery) bool {
+func (r *Reading) isDue(d *inflight.Delivery) bool {
 	if _, isTask := d.Event().(*history.TaskScheduled); isTask {
 		r.do(func() {
-			r.partition.inbox.decoder.reject(r.work, d, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")})
+			r.partition.inbox.decoder.reject(r.Work, d, &wire.DamageError{Cause: errors.New("it is an activity in a control queue")})
 		})
 		return false
 	}
@@ -168,14 +168,14 @@ func (r *reading) isDue(d *inflight.Delivery) bool {
 	case wait <= d.VisibilityTimeout/2:
 		// The service counts in whole seconds, so a timer can arrive up to one second early.
 		r.do(func() {
-			if !pause.For(r.ctx, wait) {
-				d.Release(r.work, 0)
+			if !pause.For(r.Context, wait) {
+				d.Release(r.Work, 0)
 				return
 			}
 			r.partition.inbox.add(r, d)
 		})
 	default:
-		r.do(func() { d.Release(r.work, min(wait, store.MaxVisibilityTimeout).Truncate(time.Second)) })
+		r.do(func() { d.Release(r.Work, min(wait, store.MaxVisibilityTimeout).Truncate(time.Second)) })
 	}
 	return false
 }
@@ -186,14 +186,14 @@ func (r *reading) isDue(d *inflight.Delivery) bool {
 // The batch of an entity that was purged since is not committed either. The messages that the batch
 // consumed are not deleted yet, because that happens after its own messages become visible. They
 // are redelivered, and the new entity processes them as if it had been purged earlier.
-func (r *reading) isCommitted(d *inflight.Delivery) bool {
+func (r *Reading) isCommitted(d *inflight.Delivery) bool {
 	if d.Env.Batch == "" || d.Env.Sender == nil {
 		return true
 	}
 	b := r.partition.inbox
-	sentinel, err := b.instances.Histories.Row(r.work, d.Env.Sender.InstanceID, wire.SentinelRowKey)
+	sentinel, err := b.instances.Histories.Row(r.Work, d.Env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
-		d.AbandonOnError(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
+		d.AbandonOnError(r.Work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
 		return false
 	}
 	var counted wire.EntityBatches
@@ -204,6 +204,6 @@ func (r *reading) isCommitted(d *inflight.Delivery) bool {
 		return true
 	}
 	b.Log.Info("DiscardingWorkItem", d.Attrs("details", "the entity's batch that sent it was not committed")...)
-	d.Discard(r.work)
+	d.Discard(r.Work)
 	return false
 }

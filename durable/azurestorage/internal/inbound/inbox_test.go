@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"log/slog"
@@ -12,9 +12,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func emptyInbox() *inbox {
+func emptyInbox() *Inbox {
 	held := inflight.New(monitor.New(slog.New(slog.DiscardHandler), nil, nil), nil, inflight.Config{})
-	return newInbox("w", 256, held, nil, &disposer{})
+	return NewInbox("w", 256, held, nil, &Disposer{})
 }
 
 // A session that waits for messages receives all messages that arrived together. One episode and
@@ -30,10 +30,10 @@ func TestInbox_DeliversMessagesTogetherThatArriveTogether(t *testing.T) {
 	}
 	for range rounds {
 		b := emptyInbox()
-		p := &partition{inbox: b}
-		s := &slot{id: "many", partition: p, lock: &lock{execution: "e1"}}
+		p := &Partition{inbox: b}
+		s := &slot{id: "many", partition: p, lock: &Lock{execution: "e1"}}
 		b.slots["many"] = s
-		go (&reading{partition: p}).arrive(deliveries...)
+		go (&Reading{partition: p}).Arrive(deliveries...)
 		for n := 0; n < many; runtime.Gosched() {
 			b.mu.Lock()
 			n = len(s.incoming)
@@ -50,9 +50,9 @@ func TestPartition_AdmitsInSendOrder(t *testing.T) {
 	t.Parallel()
 	const many = 1000
 	b := emptyInbox()
-	p := &partition{inbox: b}
-	p.reading = &reading{partition: p}
-	s := &slot{id: "many", partition: p, lock: &lock{execution: "e1"}}
+	p := &Partition{inbox: b}
+	p.reading = &Reading{partition: p}
+	s := &slot{id: "many", partition: p, lock: &Lock{execution: "e1"}}
 	b.slots["many"] = s
 	for i := range int64(many) {
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: history.Header{EventID: history.NoEventID}, Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}

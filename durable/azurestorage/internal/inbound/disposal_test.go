@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestDisposer_ComparesAnOldEventWithTheHistory(t *testing.T) {
 	stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
 	stored.Known.Add(&history.ExecutionStarted{})
 	stored.Known.Add(raised)
-	disposer := &disposer{superseded: func(history.OrchestrationInstance) bool { return false }}
+	disposer := &Disposer{Superseded: func(history.OrchestrationInstance) bool { return false }}
 	for age, want := range map[time.Duration]int{10 * time.Second: 1, 20 * time.Second: 0} {
 		d := &inflight.Delivery{Env: &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}, VisibilityTimeout: 30 * time.Second, Age: age}
 		if out := disposer.divide("i", stored, nil, []*inflight.Delivery{d}); len(out.deliver) != want {

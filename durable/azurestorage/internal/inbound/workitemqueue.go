@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// activityQueue dispatches the messages of the work-item queue. A single goroutine receives, and
+// ActivityQueue dispatches the messages of the work-item queue. A single goroutine receives, and
 // only while a caller of next waits, so that an idle process polls an empty queue once. It receives
 // at most as many messages as there are free slots, so that none waits in this process.
-type activityQueue struct {
+type ActivityQueue struct {
 	*monitor.Monitor
 	queue       *store.Queue
 	held        *inflight.Messages
-	decoder     *decoder
+	decoder     *Decoder
 	max         int             // of concurrent activities
 	maxInterval time.Duration   // longest pause between two polls of an empty queue
 	tasks       *sync.WaitGroup // rejections in progress
-	wake        store.Nudge     // this process has sent a message to the queue
+	Wake        store.Nudge     // this process has sent a message to the queue
 
 	mu      sync.Mutex // protects the following
 	waiting int        // number of callers of next
@@ -37,24 +37,24 @@ type activityQueue struct {
 	closed  bool
 }
 
-// newActivityQueue returns a queue with the given number of concurrent activities.
-func newActivityQueue(slots int, maxInterval time.Duration, queue *store.Queue, decoder *decoder, held *inflight.Messages, tasks *sync.WaitGroup) *activityQueue {
-	return &activityQueue{
+// NewActivityQueue returns a queue with the given number of concurrent activities.
+func NewActivityQueue(slots int, maxInterval time.Duration, queue *store.Queue, decoder *Decoder, held *inflight.Messages, tasks *sync.WaitGroup) *ActivityQueue {
+	return &ActivityQueue{
 		Monitor: held.Monitor, queue: queue, held: held, decoder: decoder, tasks: tasks,
 		max: slots, maxInterval: maxInterval,
-		wake: store.NewNudge(), free: slots, changed: make(chan struct{}),
+		Wake: store.NewNudge(), free: slots, changed: make(chan struct{}),
 		backlog: backlog{hints: 1}, // the queue may hold messages from before
 	}
 }
 
 // signal wakes all waiters for a change. The caller holds q.mu.
-func (q *activityQueue) signal() {
+func (q *ActivityQueue) signal() {
 	close(q.changed)
 	q.changed = make(chan struct{})
 }
 
-// next waits for an activity to run.
-func (q *activityQueue) next(ctx context.Context) (*inflight.Delivery, error) {
+// Next waits for an activity to run.
+func (q *ActivityQueue) Next(ctx context.Context) (*inflight.Delivery, error) {
 	q.mu.Lock()
 	q.waiting++
 	q.signal()
@@ -86,7 +86,7 @@ const slotGrace = time.Millisecond
 
 // demand waits until there are free slots and waiting callers. It returns the number of messages to
 // receive and the snapshot of the backlog, or 0 if ctx ends.
-func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
+func (q *ActivityQueue) demand(ctx context.Context) (wanted, before int) {
 	for full := false; ; {
 		limited := false
 		q.mu.Lock()
@@ -114,8 +114,8 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	}
 }
 
-// fetch receives messages until ctx ends. It then releases those that were not dispatched.
-func (q *activityQueue) fetch(ctx, work context.Context) {
+// Fetch receives messages until ctx ends. It then releases those that were not dispatched.
+func (q *ActivityQueue) Fetch(ctx, work context.Context) {
 	backoff := store.PollBackoff{Max: q.maxInterval}
 	for {
 		q.held.AwaitRenewals(ctx)
@@ -128,13 +128,13 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 			if work.Err() == nil {
 				q.Health.Failed("queues", err)
 			}
-			backoff.Wait(ctx, q.wake, "the work items", 0, err)
+			backoff.Wait(ctx, q.Wake, "the work items", 0, err)
 			continue
 		}
 		q.Health.OK("queues")
 		q.add(work, messages)
 		q.backlog.polled(before, len(messages), wanted)
-		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
+		backoff.Wait(ctx, q.Wake, "the work items", len(messages), nil)
 	}
 	q.mu.Lock()
 	q.closed = true
@@ -146,7 +146,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 }
 
 // add adds received messages to the items.
-func (q *activityQueue) add(work context.Context, messages []store.Message) {
+func (q *ActivityQueue) add(work context.Context, messages []store.Message) {
 	held := q.held.Hold(q.queue, messages, q.held.WorkItemTimeout, q.Unclaim)
 	q.mu.Lock()
 	q.free -= len(held)
@@ -175,7 +175,7 @@ func (q *activityQueue) add(work context.Context, messages []store.Message) {
 }
 
 // Unclaim implements [outbound.Destination].
-func (q *activityQueue) Unclaim() {
+func (q *ActivityQueue) Unclaim() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.free++
@@ -183,19 +183,19 @@ func (q *activityQueue) Unclaim() {
 }
 
 // Queue implements [outbound.Destination].
-func (q *activityQueue) Queue() *store.Queue { return q.queue }
+func (q *ActivityQueue) Queue() *store.Queue { return q.queue }
 
 // VisibilityTimeout implements [outbound.Destination].
-func (q *activityQueue) VisibilityTimeout() time.Duration { return q.held.WorkItemTimeout }
+func (q *ActivityQueue) VisibilityTimeout() time.Duration { return q.held.WorkItemTimeout }
 
 // Announce implements [outbound.Destination].
-func (q *activityQueue) Announce() {
+func (q *ActivityQueue) Announce() {
 	q.backlog.hint()
-	q.wake.Send()
+	q.Wake.Send()
 }
 
 // Claim implements [outbound.Destination].
-func (q *activityQueue) Claim(n int) int {
+func (q *ActivityQueue) Claim(n int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || !q.backlog.isEmpty() || q.waiting == 0 && len(q.items) > 0 {
@@ -207,7 +207,7 @@ func (q *activityQueue) Claim(n int) int {
 }
 
 // Admit implements [outbound.Destination].
-func (q *activityQueue) Admit(ctx context.Context, claimed []*inflight.Delivery) {
+func (q *ActivityQueue) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	q.mu.Lock()
 	closed := q.closed
 	if !closed {
@@ -220,7 +220,7 @@ func (q *activityQueue) Admit(ctx context.Context, claimed []*inflight.Delivery)
 	}
 }
 
-func (q *activityQueue) count(all inuse.Counts) {
+func (q *ActivityQueue) Count(all inuse.Counts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all["reserved activity slots of the hub"], all["queued activities"] = q.max-q.free, len(q.items)

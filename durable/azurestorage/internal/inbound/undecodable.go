@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// undecodable remembers the messages that this process cannot decode, so that each is logged once
+// Undecodable remembers the messages that this process cannot decode, so that each is logged once
 // and health checks can show them.
-type undecodable struct {
+type Undecodable struct {
 	*monitor.Monitor
-	queues   []*store.Queue                  // the queues that have a poison queue
-	aside    func(queue string) *store.Queue // returns the poison queue of a queue
-	setAside bool                            // set aside each poison message
+	Queues   []*store.Queue                  // the queues that have a poison queue
+	Aside    func(queue string) *store.Queue // returns the poison queue of a queue
+	SetAside bool                            // set aside each poison message
 
 	mu    sync.Mutex // protects byKey
 	byKey map[string]undecodableMessage
@@ -45,7 +45,7 @@ const (
 
 // record remembers a message that cannot be decoded. It returns true if the message is new and must
 // be logged.
-func (u *undecodable) record(queue, id string, cause error) (news bool) {
+func (u *Undecodable) record(queue, id string, cause error) (news bool) {
 	key, now := inflight.Key(queue, id), time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -72,7 +72,7 @@ func (u *undecodable) record(queue, id string, cause error) (news bool) {
 }
 
 // has reports whether a message was received earlier and could not be decoded.
-func (u *undecodable) has(queue, id string) bool {
+func (u *Undecodable) has(queue, id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_, known := u.byKey[inflight.Key(queue, id)]
@@ -81,12 +81,12 @@ func (u *undecodable) has(queue, id string) bool {
 
 // removeOld forgets the messages that were not received for undecodableTTL: another worker must
 // have decoded or deleted them. The caller holds u.mu.
-func (u *undecodable) removeOld(now time.Time) {
+func (u *Undecodable) removeOld(now time.Time) {
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableTTL })
 }
 
 // moved records that a message was moved to the poison queue.
-func (u *undecodable) moved(queue, id string) {
+func (u *Undecodable) moved(queue, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if m, known := u.byKey[inflight.Key(queue, id)]; known {
@@ -96,14 +96,14 @@ func (u *undecodable) moved(queue, id string) {
 }
 
 // removeSetAside forgets the messages of a queue's poison queue after they were moved back.
-func (u *undecodable) removeSetAside(queue string) {
+func (u *Undecodable) removeSetAside(queue string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return m.SetAside && m.Queue == queue })
 }
 
-// all returns the messages, ordered by queue and ID.
-func (u *undecodable) all() []provider.UndecodableMessage {
+// All returns the messages, ordered by queue and ID.
+func (u *Undecodable) All() []provider.UndecodableMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.removeOld(time.Now())
@@ -118,16 +118,16 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 // the message.
 var errBlobGone = errors.New("its blob does not exist")
 
-// counts returns the number of messages in each queue that the worker reads, and in the poison queues. Another worker
+// Counts returns the number of messages in each queue that the worker reads, and in the poison queues. Another worker
 // counts the messages of a queue that this worker has released.
-func (u *undecodable) counts(queues []*store.Queue) map[string]int {
+func (u *Undecodable) Counts(queues []*store.Queue) map[string]int {
 	counts := map[string]int{}
 	for _, q := range queues {
 		counts[q.Name] = 0
 	}
-	for _, m := range u.all() {
+	for _, m := range u.All() {
 		if m.SetAside {
-			counts[u.aside(m.Queue).Name]++
+			counts[u.Aside(m.Queue).Name]++
 		} else if _, reads := counts[m.Queue]; reads {
 			counts[m.Queue]++
 		}
@@ -147,7 +147,7 @@ const maxBlobMisses = 5
 // aside earlier and in any case, because no worker can ever read it. Such messages exist if a
 // retried request enqueued a large message twice: the blob is deleted with the instance. If the
 // blob exists but cannot be read, the message is abandoned as usual.
-func (u *undecodable) reject(ctx context.Context, d *inflight.Delivery, cause error) {
+func (u *Undecodable) reject(ctx context.Context, d *inflight.Delivery, cause error) {
 	if !store.IsUnreadable(cause) {
 		u.Log.Warn("MessageFailure", d.Attrs("error", cause)...)
 		d.Abandon(ctx, cause.Error())
@@ -160,7 +160,7 @@ func (u *undecodable) reject(ctx context.Context, d *inflight.Delivery, cause er
 	aside := errors.Is(cause, errBlobGone) && d.TimesReceived() >= maxBlobMisses
 	if delay >= inflight.MaxAbandonDelay {
 		u.Meter.RecordPoison(d.Queue.Name)
-		aside = aside || u.setAside
+		aside = aside || u.SetAside
 	}
 	if aside && u.move(ctx, d) {
 		return
@@ -170,8 +170,8 @@ func (u *undecodable) reject(ctx context.Context, d *inflight.Delivery, cause er
 	d.Release(ctx, delay)
 }
 
-// holdBack abandons a message that cannot be decoded or stored, with a growing delay.
-func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
+// HoldBack abandons a message that cannot be decoded or stored, with a growing delay.
+func (u *Undecodable) HoldBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
 	delay := inflight.AbandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
 	if u.record(q.Name, m.ID, cause) {
@@ -188,8 +188,8 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 // move moves the unchanged message to the poison queue. It returns false if that fails. It
 // copies the message before it deletes it: if the worker dies in between, both queues have it, and
 // receivers recognize the duplicate.
-func (u *undecodable) move(ctx context.Context, d *inflight.Delivery) bool {
-	aside := u.aside(d.Queue.Name)
+func (u *Undecodable) move(ctx context.Context, d *inflight.Delivery) bool {
+	aside := u.Aside(d.Queue.Name)
 	err := aside.Create(ctx)
 	if err == nil {
 		_, err = aside.Put(store.AllowMissing(ctx), d.Text(), 0, true)
@@ -204,17 +204,17 @@ func (u *undecodable) move(ctx context.Context, d *inflight.Delivery) bool {
 	return true
 }
 
-// refreshSetAside forgets messages that another process has moved back. It queries only poison
+// RefreshSetAside forgets messages that another process has moved back. It queries only poison
 // queues that this process has used.
-func (u *undecodable) refreshSetAside(ctx context.Context) error {
+func (u *Undecodable) RefreshSetAside(ctx context.Context) error {
 	var queues []string
-	for _, m := range u.all() {
+	for _, m := range u.All() {
 		if m.SetAside && !slices.Contains(queues, m.Queue) {
 			queues = append(queues, m.Queue)
 		}
 	}
 	for _, name := range queues {
-		n, err := u.aside(name).Length(store.AllowMissing(ctx))
+		n, err := u.Aside(name).Length(store.AllowMissing(ctx))
 		if err != nil && !store.IsMissing(err) {
 			return err
 		}
@@ -225,10 +225,10 @@ func (u *undecodable) refreshSetAside(ctx context.Context) error {
 	return nil
 }
 
-// retry moves all messages of the poison queues back. It returns their number.
-func (u *undecodable) retry(ctx context.Context, lock time.Duration) (n int, err error) {
-	for _, q := range u.queues {
-		aside := u.aside(q.Name)
+// Retry moves all messages of the poison queues back. It returns their number.
+func (u *Undecodable) Retry(ctx context.Context, lock time.Duration) (n int, err error) {
+	for _, q := range u.Queues {
+		aside := u.Aside(q.Name)
 		for {
 			messages, err := aside.Receive(store.AllowMissing(ctx), store.MaxReceive, lock)
 			if err != nil && !store.IsMissing(err) {

@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"log/slog"
@@ -28,17 +28,17 @@ func TestPartition_IsNotReadWhenItsLeaseHasEndedByOneClock(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			clock := &clocks.Clock{}
-			p := &partition{
-				inbox: &inbox{Monitor: monitor.New(slog.New(slog.DiscardHandler), nil, clock)}, queue: &store.Queue{Name: "q"},
-				reading: &reading{}, until: clock.Now().Add(30 * time.Second),
+			p := &Partition{
+				inbox: &Inbox{Monitor: monitor.New(slog.New(slog.DiscardHandler), nil, clock)}, queue: &store.Queue{Name: "q"},
+				reading: &Reading{}, until: clock.Now().Add(30 * time.Second),
 			}
 			clock.Step(tt.step)
 			time.Sleep(tt.wait)
 			owned := tt.left > 0
-			if p.isListening() != owned || p.Expired(clock.Now()) == owned || p.hasLapsed() == owned || p.startSession() != owned {
-				t.Errorf("%s: listening %t, lapsed %t; want it to be read: %t", tt.name, p.isListening(), p.hasLapsed(), owned)
+			if p.IsListening() != owned || p.Expired(clock.Now()) == owned || p.hasLapsed() == owned || p.startSession() != owned {
+				t.Errorf("%s: listening %t, lapsed %t; want it to be read: %t", tt.name, p.IsListening(), p.hasLapsed(), owned)
 			}
-			if got := p.leaseEnd(); got != time.Now().Add(tt.left) {
+			if got := p.LeaseEnd(); got != time.Now().Add(tt.left) {
 				t.Errorf("%s: the lease ends in %v, want %v", tt.name, time.Until(got), tt.left)
 			}
 		})

@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"cmp"
@@ -16,15 +16,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// inbox holds the received control-queue messages that are not yet delivered, by instance. An
+// Inbox holds the received control-queue messages that are not yet delivered, by instance. An
 // instance is in one of three states: its history is being loaded, it is ready, or it is in a
 // session (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
-type inbox struct {
+type Inbox struct {
 	*monitor.Monitor
 	workerID  string
 	held      *inflight.Messages
-	decoder   *decoder
-	disposer  *disposer
+	decoder   *Decoder
+	disposer  *Disposer
 	instances *instances.Store
 	buffer    buffer
 
@@ -38,8 +38,8 @@ type inbox struct {
 // slot holds the messages of one instance.
 type slot struct {
 	id        string
-	partition *partition
-	lock      *lock                // of the session that runs the instance, or nil
+	partition *Partition
+	lock      *Lock                // of the session that runs the instance, or nil
 	incoming  []*inflight.Delivery // messages for the session
 	batches   []*messageBatch      // without a session, the first is being loaded or is ready
 }
@@ -51,23 +51,23 @@ type messageBatch struct {
 	loaded      *instances.Instance // nil until loaded
 }
 
-// newInbox returns an inbox for at most size messages in memory.
-func newInbox(workerID string, size int, held *inflight.Messages, decoder *decoder, d *disposer) *inbox {
-	return &inbox{
-		Monitor: held.Monitor, workerID: workerID, held: held, decoder: decoder, disposer: d, instances: d.instances,
+// NewInbox returns an inbox for at most size messages in memory.
+func NewInbox(workerID string, size int, held *inflight.Messages, decoder *Decoder, d *Disposer) *Inbox {
+	return &Inbox{
+		Monitor: held.Monitor, workerID: workerID, held: held, decoder: decoder, disposer: d, instances: d.Instances,
 		buffer: newBuffer(size, held.Limit),
 		slots:  map[string]*slot{}, changed: make(chan struct{}),
 	}
 }
 
 // signal wakes all waiters for a change. The caller holds b.mu.
-func (b *inbox) signal() {
+func (b *Inbox) signal() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// close stops the delivery. Sessions that wait for more messages get none.
-func (b *inbox) close() {
+// Close stops the delivery. Sessions that wait for more messages get none.
+func (b *Inbox) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
@@ -76,12 +76,12 @@ func (b *inbox) close() {
 
 // add accepts messages, all of them before the first is delivered. If a message resumes its
 // instance, add makes the instance's hidden messages visible.
-func (b *inbox) add(r *reading, deliveries ...*inflight.Delivery) {
+func (b *Inbox) add(r *Reading, deliveries ...*inflight.Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
 		if id := d.Target().InstanceID; d.Resumes() {
-			r.spawn(func() { b.held.Hidden.Reveal(r.work, id) })
+			r.Spawn(func() { b.held.Hidden.Reveal(r.Work, id) })
 		}
 		b.place(r, d)
 	}
@@ -91,7 +91,7 @@ func (b *inbox) add(r *reading, deliveries ...*inflight.Delivery) {
 // Otherwise it adds it to a batch of that execution or to a new batch. A start message always
 // starts a new batch (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration). The caller
 // holds b.mu.
-func (b *inbox) place(r *reading, d *inflight.Delivery) {
+func (b *Inbox) place(r *Reading, d *inflight.Delivery) {
 	target := d.Target()
 	_, isStart := d.Event().(*history.ExecutionStarted)
 	s := b.slots[target.InstanceID]
@@ -99,7 +99,7 @@ func (b *inbox) place(r *reading, d *inflight.Delivery) {
 		s = &slot{id: target.InstanceID, partition: r.partition}
 		b.slots[target.InstanceID] = s
 	}
-	if s.lock != nil && !isStart && matches(target.ExecutionID, s.lock.executionID()) {
+	if s.lock != nil && !isStart && matches(target.ExecutionID, s.lock.ExecutionID()) {
 		s.incoming = append(s.incoming, d)
 		b.signal()
 		return
@@ -138,14 +138,14 @@ func matches(wanted, known string) bool { return wanted == "" || wanted == known
 
 // advance starts to load the slot's first batch unless the instance has a session or is being
 // loaded. It deletes a slot without messages. The caller holds b.mu.
-func (b *inbox) advance(r *reading, s *slot) {
+func (b *Inbox) advance(r *Reading, s *slot) {
 	switch {
 	case s.lock != nil:
 	case len(s.batches) == 0:
 		delete(b.slots, s.id)
 	case s.batches[0].loaded == nil:
 		batch := s.batches[0]
-		if r.spawn(func() { b.load(r, s, batch) }) {
+		if r.Spawn(func() { b.load(r, s, batch) }) {
 			batch.loaded = loading
 		}
 	}
@@ -160,7 +160,7 @@ const prefetchRetryDelay = 5 * time.Second
 
 // load loads an instance and disposes of the messages that cannot be delivered now. If messages are
 // left, it makes the instance ready.
-func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
+func (b *Inbox) load(r *Reading, s *slot, batch *messageBatch) {
 	b.mu.Lock()
 	executionID, first, loaded := batch.executionID, batch.deliveries[0].Event(), batch.deliveries[0].NewInstance
 	b.mu.Unlock()
@@ -169,8 +169,8 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		b.Meter.RecordLookup(loaded != nil)
 	}
 	if loaded == nil {
-		loaded = b.read(r.ctx, s.id, executionID, first)
-		b.awaitInstanceRow(r.ctx, batch, loaded)
+		loaded = b.read(r.Context, s.id, executionID, first)
+		b.awaitInstanceRow(r.Context, batch, loaded)
 	}
 	for loaded != nil { // nil if the reading has ended; releasePartition then releases the messages
 		b.mu.Lock()
@@ -183,10 +183,10 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 
 		disposals := b.disposer.divide(s.id, loaded, nil, deliveries)
 		if loaded.Unverified && len(disposals.settled) > 0 {
-			loaded = b.read(r.ctx, s.id, executionID, first)
+			loaded = b.read(r.Context, s.id, executionID, first)
 			continue
 		}
-		disposals.apply(r.work)
+		disposals.apply(r.Work)
 
 		b.mu.Lock()
 		batch.deliveries = without(batch.deliveries, disposals.settled)
@@ -207,7 +207,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 }
 
 // read loads an instance from storage. It retries until it succeeds, and returns nil if ctx ends.
-func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *instances.Instance {
+func (b *Inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *instances.Instance {
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
 		loaded, err := b.instances.LoadFor(ctx, instanceID, executionID, first)
 		if err == nil {
@@ -238,7 +238,7 @@ const (
 
 // awaitInstanceRow reads the instance row again, for at most rowWait, if a start message was
 // received before the row was inserted.
-func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *instances.Instance) {
+func (b *Inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *instances.Instance) {
 	b.mu.Lock()
 	first := batch.deliveries[0]
 	b.mu.Unlock()
@@ -261,8 +261,8 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	}
 }
 
-// next waits for an instance that is ready, and locks it with the messages to deliver.
-func (b *inbox) next(ctx context.Context) (*lock, error) {
+// Next waits for an instance that is ready, and locks it with the messages to deliver.
+func (b *Inbox) Next(ctx context.Context) (*Lock, error) {
 	work := context.WithoutCancel(ctx) // disposals are completed even if ctx ends
 	for {
 		if ctx.Err() != nil {
@@ -291,24 +291,24 @@ func (b *inbox) next(ctx context.Context) (*lock, error) {
 			continue
 		}
 		// Messages that arrived since the load have no dispositions yet.
-		disposals := b.disposer.divide(s.id, l.loaded, nil, l.current)
-		if l.loaded.Unverified && len(disposals.settled) > 0 {
+		disposals := b.disposer.divide(s.id, l.Loaded, nil, l.Current)
+		if l.Loaded.Unverified && len(disposals.settled) > 0 {
 			l.requeue()
 			continue
 		}
 		disposals.apply(work)
-		l.current = disposals.deliver
-		if len(l.current) > 0 {
+		l.Current = disposals.deliver
+		if len(l.Current) > 0 {
 			return l, nil
 		}
-		l.unlock(work)
+		l.Unlock(work)
 	}
 }
 
 // takeReady removes and returns the first ready instance, or nil. It skips instances of a partition
 // whose lease has ended. The lease may still be renewed; if it is lost, the messages are released.
 // The caller holds b.mu.
-func (b *inbox) takeReady() *slot {
+func (b *Inbox) takeReady() *slot {
 	for i, s := range b.ready {
 		if !s.partition.hasLapsed() {
 			b.ready = slices.Delete(b.ready, i, i+1)
@@ -319,7 +319,7 @@ func (b *inbox) takeReady() *slot {
 }
 
 // leaseRenewed resumes the delivery of instances that takeReady has skipped.
-func (b *inbox) leaseRenewed() {
+func (b *Inbox) leaseRenewed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.signal()
@@ -327,21 +327,21 @@ func (b *inbox) leaseRenewed() {
 
 // startLock locks the slot's instance with its first batch. It returns nil if this worker does not
 // own the partition, or if the slot has a lock or no loaded batch. The caller holds b.mu.
-func (b *inbox) startLock(s *slot) *lock {
+func (b *Inbox) startLock(s *slot) *Lock {
 	if s.lock != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.startSession() {
 		return nil
 	}
 	batch := s.batches[0]
 	s.batches = s.batches[1:]
-	s.lock = &lock{
-		inbox: b, slot: s, instanceID: s.id, partition: s.partition, loaded: batch.loaded, current: batch.deliveries,
+	s.lock = &Lock{
+		inbox: b, slot: s, InstanceID: s.id, Partition: s.partition, Loaded: batch.loaded, Current: batch.deliveries,
 		execution: cmp.Or(batch.loaded.ExecutionID, batch.executionID),
 	}
 	return s.lock
 }
 
 // releasePartition releases all messages of a partition that are not in a session.
-func (b *inbox) releasePartition(ctx context.Context, p *partition) {
+func (b *Inbox) releasePartition(ctx context.Context, p *Partition) {
 	var deliveries []*inflight.Delivery
 	b.mu.Lock()
 	for id, s := range b.slots {
@@ -367,11 +367,11 @@ func (b *inbox) releasePartition(ctx context.Context, p *partition) {
 	inflight.ReleaseAll(ctx, deliveries)
 }
 
-// stopRenewals stops renewing received messages if the buffer holds more than twice as many as this
+// StopRenewals stops renewing received messages if the buffer holds more than twice as many as this
 // process can renew and finish, which is most. It starts with the newest instances. It sends no
 // request: the messages are no longer renewed, and become visible when their visibility timeouts
 // end. It keeps all messages of an instance if one of them is ordered.
-func (b *inbox) stopRenewals(most int) {
+func (b *Inbox) StopRenewals(most int) {
 	excess := b.buffer.inUse() - most
 	if excess <= most {
 		return
@@ -405,7 +405,7 @@ func without(all, some []*inflight.Delivery) []*inflight.Delivery {
 	return slices.DeleteFunc(all, func(d *inflight.Delivery) bool { return slices.Contains(some, d) })
 }
 
-func (b *inbox) count(all inuse.Counts) {
+func (b *Inbox) Count(all inuse.Counts) {
 	b.buffer.mu.Lock()
 	all["reserved slots of control-queue messages"] = b.buffer.used
 	b.buffer.mu.Unlock()
@@ -414,8 +414,8 @@ func (b *inbox) count(all inuse.Counts) {
 	all["instances with messages"], all["ready instances"] = len(b.slots), len(b.ready)
 }
 
-// position returns how many messages are delivered before the messages of a ready instance.
-func (b *inbox) position(id string) (messages int, isReady bool) {
+// Position returns how many messages are delivered before the messages of a ready instance.
+func (b *Inbox) Position(id string) (messages int, isReady bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.ready {
@@ -431,7 +431,7 @@ func (b *inbox) position(id string) (messages int, isReady bool) {
 
 // hasStart reports whether the inbox has the start message of an instance, or its session may have
 // it.
-func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
+func (b *Inbox) hasStart(instance history.OrchestrationInstance) bool {
 	isStart := func(d *inflight.Delivery) bool {
 		start, ok := d.Event().(*history.ExecutionStarted)
 		return ok && start.Instance == instance

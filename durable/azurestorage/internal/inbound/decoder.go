@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// A decoder decodes received messages.
-type decoder struct {
-	*undecodable
-	blobs *store.Container // of large messages
+// A Decoder decodes received messages.
+type Decoder struct {
+	*Undecodable
+	Blobs *store.Container // of large messages
 }
 
 // decode decodes a message and fetches its blob if it has one. The error is a [wire.DamageError] if
 // the message cannot be decoded. Any other error means that the blob could not be read.
-func (c *decoder) decode(ctx context.Context, d *inflight.Delivery) error {
-	env, err := c.read(ctx, d.Text())
+func (c *Decoder) decode(ctx context.Context, d *inflight.Delivery) error {
+	env, err := c.Read(ctx, d.Text())
 	if err != nil {
 		return err
 	}
@@ -30,15 +30,15 @@ func (c *decoder) decode(ctx context.Context, d *inflight.Delivery) error {
 	return nil
 }
 
-// read decodes a message text and fetches its blob if it has one. It returns the same
+// Read decodes a message text and fetches its blob if it has one. It returns the same
 // errors as decode.
-func (c *decoder) read(ctx context.Context, text string) (*wire.Envelope, error) {
+func (c *Decoder) Read(ctx context.Context, text string) (*wire.Envelope, error) {
 	env, err := wire.DecodeEnvelope(text)
 	if err != nil {
 		return nil, &wire.DamageError{Cause: err}
 	}
 	if name, batch := env.CompressedBlobName, env.Batch; name != "" {
-		content, err := c.blobs.Read(ctx, name)
+		content, err := c.Blobs.Read(ctx, name)
 		if store.IsNotFound(err) {
 			return nil, &wire.DamageError{Cause: fmt.Errorf("fetch large message %s: %w", name, errBlobGone)}
 		}

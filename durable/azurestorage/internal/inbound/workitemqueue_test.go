@@ -1,4 +1,4 @@
-package azurestorage
+package inbound
 
 import (
 	"testing"
@@ -16,24 +16,24 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 	for name, c := range map[string]struct {
 		free    int
 		waiting int
-		then    func(q *activityQueue)
+		then    func(q *ActivityQueue)
 		wanted  int
 		after   time.Duration
 	}{
 		"slots are free":  {free: 2, waiting: 1, wanted: 2},
-		"a slot is freed": {free: 0, waiting: 1, then: func(q *activityQueue) { q.Unclaim() }, wanted: 1, after: slotGrace},
-		"more slots are claimed than free": {free: -1, waiting: 1, then: func(q *activityQueue) {
+		"a slot is freed": {free: 0, waiting: 1, then: func(q *ActivityQueue) { q.Unclaim() }, wanted: 1, after: slotGrace},
+		"more slots are claimed than free": {free: -1, waiting: 1, then: func(q *ActivityQueue) {
 			q.Unclaim()
 			synctest.Wait()
 			q.Unclaim()
 		}, wanted: 1, after: slotGrace},
-		"a caller arrives": {free: 2, then: func(q *activityQueue) {
+		"a caller arrives": {free: 2, then: func(q *ActivityQueue) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.waiting++
 			q.signal()
 		}, wanted: 2},
-		"a slot is freed before a caller arrives": {free: 0, then: func(q *activityQueue) {
+		"a slot is freed before a caller arrives": {free: 0, then: func(q *ActivityQueue) {
 			q.Unclaim()
 			synctest.Wait()
 			q.mu.Lock()
@@ -45,7 +45,7 @@ func TestActivityQueue_ReservesAFreedSlotForTheNextActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q := newActivityQueue(c.free, time.Second, nil, nil, inflight.New(&monitor.Monitor{}, store.NewPace(1), inflight.Config{}), nil)
+				q := NewActivityQueue(c.free, time.Second, nil, nil, inflight.New(&monitor.Monitor{}, store.NewPace(1), inflight.Config{}), nil)
 				q.waiting = c.waiting
 				begin := time.Now()
 				if c.then != nil {
