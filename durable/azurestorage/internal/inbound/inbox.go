@@ -405,6 +405,7 @@ func without(all, some []*inflight.Delivery) []*inflight.Delivery {
 	return slices.DeleteFunc(all, func(d *inflight.Delivery) bool { return slices.Contains(some, d) })
 }
 
+// Count adds the resources in use to all.
 func (b *Inbox) Count(all inuse.Counts) {
 	b.buffer.mu.Lock()
 	all["reserved slots of control-queue messages"] = b.buffer.used

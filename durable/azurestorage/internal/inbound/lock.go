@@ -34,6 +34,7 @@ func (l *Lock) ExecutionID() string {
 	return l.execution
 }
 
+// SetExecution sets the ID of the execution that the session runs.
 func (l *Lock) SetExecution(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

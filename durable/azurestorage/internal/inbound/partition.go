@@ -308,6 +308,7 @@ func (p *Partition) Admit(ctx context.Context, claimed []*inflight.Delivery) {
 	}
 }
 
+// Count adds the sessions to all.
 func (p *Partition) Count(all inuse.Counts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -220,6 +220,7 @@ func (q *ActivityQueue) Admit(ctx context.Context, claimed []*inflight.Delivery)
 	}
 }
 
+// Count adds the slots and activities in use to all.
 func (q *ActivityQueue) Count(all inuse.Counts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
