@@ -140,7 +140,7 @@ func (s *starter) retract(ctx context.Context, sent outbound.Sent) {
 }
 
 // startDirectly is tryStart for an ID that may be free, if this process owns the partition. It
-// inserts the row and then delivers the start in memory, as [outbound.Sender.sendDirectly] does with an
+// inserts the row and then delivers the start in memory, as [outbound.Sender.Deliver] does with an
 // event. If this process dies before the history is written, no caller has got a success response.
 // The start is sent when a client starts the ID again (see resendPending), or later by a worker
 // (see [overdueStarts]).

@@ -117,7 +117,7 @@ func (p *Partition) TimeToLeave() (left time.Duration, ok bool) {
 // Name implements [leases.Partition]. It returns the name of the control queue.
 func (p *Partition) Name() string { return p.queue.Name }
 
-// IsReading implements [outbound.controlQueue].
+// IsReading implements [outbound.ControlQueue].
 func (p *Partition) IsReading() bool { return p.CurrentReading() != nil }
 
 // has reports whether the messages of an instance go to the partition.
@@ -283,10 +283,10 @@ func (p *Partition) Claim(n int) int {
 // Unclaim implements [outbound.Destination].
 func (p *Partition) Unclaim() { p.inbox.buffer.release(1) }
 
-// Reserve implements [outbound.controlQueue].
+// Reserve implements [outbound.ControlQueue].
 func (p *Partition) Reserve() bool { return p.IsListening() && p.inbox.buffer.tryReserve(1) }
 
-// Arrive implements [outbound.controlQueue].
+// Arrive implements [outbound.ControlQueue].
 func (p *Partition) Arrive(deliveries ...*inflight.Delivery) bool {
 	r := p.CurrentReading()
 	return r != nil && r.Run(func() { r.Arrive(deliveries...) })

@@ -25,13 +25,13 @@ import (
 type directResult struct {
 	inflight.InQueue // of the work item
 	sender           *Sender
-	partition        controlQueue
+	partition        ControlQueue
 	env              *wire.Envelope
 }
 
 // DeliverResult delivers the result in env to its instance. It returns false if the result must be
 // sent as a message.
-func (s *Sender) DeliverResult(p controlQueue, item *inflight.Delivery, env *wire.Envelope) (bool, error) {
+func (s *Sender) DeliverResult(p ControlQueue, item *inflight.Delivery, env *wire.Envelope) (bool, error) {
 	if !p.Reserve() {
 		return false, nil
 	}
@@ -43,7 +43,7 @@ func (s *Sender) DeliverResult(p controlQueue, item *inflight.Delivery, env *wir
 	return false, err
 }
 
-func (s *Sender) newDirectResult(p controlQueue, item *inflight.Delivery, env *wire.Envelope) (*inflight.Delivery, error) {
+func (s *Sender) newDirectResult(p ControlQueue, item *inflight.Delivery, env *wire.Envelope) (*inflight.Delivery, error) {
 	text, err := encode(env)
 	if err != nil {
 		return nil, err

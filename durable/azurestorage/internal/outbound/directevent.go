@@ -26,9 +26,9 @@ import (
 // crashes, the queue redelivers that message, and its receiver repairs the instance's row. A batch
 // of events therefore costs two requests in total.
 //
-// A start is delivered in the same way after its row is inserted (see [starter.startDirectly]). It
+// A start is delivered in the same way after its row is inserted (see start.go of the hub). It
 // needs no message: the row stays Pending until the history is written, and a worker enqueues
-// starts that stay Pending too long (see [overdueStarts]). .NET has no such search. Therefore, if
+// starts that stay Pending too long. .NET has no such search. Therefore, if
 // the first checkpoint sends a message to an entity, a child or another instance, the start is
 // enqueued before that message. A .NET worker could otherwise act on the message without ever
 // receiving the start.
@@ -58,7 +58,7 @@ type Direct struct {
 
 // Deliver delivers a client's message in memory if possible, and enqueues it otherwise. It waits
 // until the message is durable.
-func (s *Sender) Deliver(ctx context.Context, p controlQueue, message *provider.TaskMessage) error {
+func (s *Sender) Deliver(ctx context.Context, p ControlQueue, message *provider.TaskMessage) error {
 	out := &Message{To: p, Env: &wire.Envelope{Message: message, Sender: &history.OrchestrationInstance{}}}
 	s.Reserve([]*Message{out})
 	if delivered, err := s.sendDirectly(ctx, p, out); delivered {
@@ -75,7 +75,7 @@ func (s *Sender) Deliver(ctx context.Context, p controlQueue, message *provider.
 // sendDirectly delivers out in memory and waits until it is durable. The caller has reserved a slot
 // for it. sendDirectly returns false if out cannot be delivered directly; the caller must then
 // enqueue it.
-func (s *Sender) sendDirectly(ctx context.Context, p controlQueue, out *Message) (delivered bool, err error) {
+func (s *Sender) sendDirectly(ctx context.Context, p ControlQueue, out *Message) (delivered bool, err error) {
 	if _, isEvent := out.Env.Message.Event.(*history.EventRaised); !isEvent || !out.Claim || !p.IsReading() || visibilityDelay(out.Env.Message, time.Now()) > 0 {
 		return false, nil
 	}

@@ -23,7 +23,7 @@ import (
 //     is written, a start after its row is inserted.
 //  2. Until it is deleted, its visibility timeout is renewed, like the timeout of a received
 //     message. If the process dies, it becomes visible within LeaseInterval, or later if the queues
-//     are slow (see stretched).
+//     are slow (see [inflight.Messages.Stretched]).
 //  3. If the checkpoint is not committed, the message is retracted. If the partition is lost or the
 //     worker stops before the delivery, it is released.
 //  4. It never overtakes a visible message: messages are claimed only while the last poll has
@@ -60,9 +60,9 @@ type Destination interface {
 	Admit(ctx context.Context, claimed []*inflight.Delivery)
 }
 
-// A controlQueue is the destination of messages to instances. If this process owns its partition, it can
+// A ControlQueue is the destination of messages to instances. If this process owns its partition, it can
 // deliver a message that never was in the queue.
-type controlQueue interface {
+type ControlQueue interface {
 	Destination
 	// IsReading reports whether the queue is being read.
 	IsReading() bool
@@ -101,7 +101,7 @@ type Sent struct {
 	To Destination // nil if the message was not sent
 	store.Sent
 	Claimed         *inflight.Delivery // the delivery to pass on in memory, or nil
-	finalText, Blob string             // see outgoing
+	finalText, Blob string             // see Message
 	message         *provider.TaskMessage
 }
 
