@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/scattered"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
@@ -125,7 +126,7 @@ func withWorker(t *testing.T, f func(t *testing.T, p *plant, c *durable.Client))
 			synctest.Test(t, func(t *testing.T) {
 				h, p := memhub.New(), new(plant)
 				defer run(t, h, p.registry(), durable.Config{ExtendedSessionIdle: sessionIdle(sessions)})()
-				f(t, p, durable.NewClient(h, p.registry()))
+				f(t, p, durable.NewClient(scattered.Hub{Store: h}, p.registry()))
 			})
 		})
 	}

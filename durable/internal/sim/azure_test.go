@@ -212,6 +212,12 @@ type azureProcess struct {
 	activities *atomic.Int64 // number of dispatched activities
 }
 
+// Freeze stops the process for d. Its machine may sleep meanwhile, or its wall clock may be set.
+func (p azureProcess) Freeze(d time.Duration) {
+	p.Worker.Freeze(d)
+	p.DisturbClock(d, uint64(d))
+}
+
 // NextOrchestration returns sessions that never commit at the same instant.
 func (p azureProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	item, err := p.TaskHub.NextOrchestration(ctx)

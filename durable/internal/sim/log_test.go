@@ -243,6 +243,12 @@ type logProcess struct {
 	activities *atomic.Int64 // number of dispatched activities
 }
 
+// Freeze stops the process for d. Its machine may sleep meanwhile, or its wall clock may be set.
+func (p logProcess) Freeze(d time.Duration) {
+	p.Worker.Freeze(d)
+	p.DisturbClock(d, uint64(d))
+}
+
 // Worker returns a process. It ignores the skew, because the account cannot shift the times in log frames.
 func (l *logs) Worker(name string, _ time.Duration) (sim.Process, error) {
 	w := l.account.Worker(name)
