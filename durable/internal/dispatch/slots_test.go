@@ -42,3 +42,24 @@ func TestSlots_OfIdleSessionsAreFreedForEachWaitingCall(t *testing.T) {
 		cancel()
 	})
 }
+
+// A session that waited for a slot has ended, and needs none.
+func TestSlots_ARequestThatEndsEndsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &slots{taken: make(chan struct{}, 1), idle: idle{limit: 1, now: time.Now}}
+		p.taken <- struct{}{}
+		entered := make(chan bool)
+		go func() { entered <- p.enter(ctx) }()
+		synctest.Wait()
+		cancel()
+		if <-entered {
+			t.Error("enter has a slot")
+		}
+		session, leave := p.idle.enter(t.Context(), 0)
+		if session.Err() != nil {
+			t.Error("a session that became idle ends, although no session needs its slot")
+		}
+		leave(false)
+	})
+}
