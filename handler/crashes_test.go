@@ -113,7 +113,7 @@ func runCrasher() {
 // A machine restarts a crasher repeatedly.
 type machine struct {
 	*testing.T
-	name    string // suffix of what the test starts
+	name    string // suffix of the instance IDs
 	role    string // role of the program
 	root    string
 	environ []string

@@ -13,9 +13,9 @@ import (
 func settingsTable(inert bool) string {
 	var out strings.Builder
 	if inert {
-		out.WriteString("| Setting | What it does in the extension | Why it has no effect here |\n|---|---|---|\n")
+		out.WriteString("| Setting | Effect in the extension | Reason for no effect here |\n|---|---|---|\n")
 	} else {
-		out.WriteString("| Setting | Default | Values | What it does |\n|---|---|---|---|\n")
+		out.WriteString("| Setting | Default | Values | Effect |\n|---|---|---|---|\n")
 	}
 	for _, row := range settingRows() {
 		name := "`" + row.Path + "`"

@@ -81,8 +81,8 @@ var hostRows = []settingRow{
 		},
 		Default: "`00:30:00`, on the Consumption plan `00:05:00`, at most `00:10:00`",
 		Get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
-		Description: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
-			"before that, at `handler.Timeout` or this limit, and after 30 minutes if there is none",
+		Description: "how long the host lets an invocation run. Then it kills the program, and the engine in it. Functions stop " +
+			"before that: at `handler.Timeout`, at this limit, or after 30 minutes without a limit",
 	},
 	{
 		Path: routePrefixPath, Absolute: true,
@@ -182,7 +182,7 @@ var hubRows = []settingRow{
 		}},
 		Default: "`00:00:30`",
 		Get:     func(cfg *Config) any { return cmp.Or(cfg.Worker.StallTimeout, durable.DefaultStallTimeout) },
-		Description: "how long an orchestrator may run without a durable call before the app abandons it: it waits for something other than a durable task, or it computes without end. " +
+		Description: "how long an orchestrator may run without a durable call before the app abandons it. Such code waits for something other than a durable task, or computes without end. " +
 			"The app holds the instance back until it is suspended and resumed or the app restarts. Not known to .NET",
 	},
 	{
@@ -208,7 +208,7 @@ var concurrencyRows = []settingRow{
 		}},
 		Default: "10 per core", PlanDefaults: map[settings.Plan]string{settings.PlanConsumption: "10"},
 		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
-		Description: "the number of activities that this process runs at once. Raise it if activities mostly wait for other services. Lower it to " +
+		Description: "the number of activities and steps that this process runs at once. Raise it if they mostly wait for other services. Lower it to " +
 			"save memory or to protect a service that they call",
 	},
 	{
@@ -218,7 +218,7 @@ var concurrencyRows = []settingRow{
 		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
 		Description: "the number of instances that this process runs at once, including instances that extended sessions keep. Each has its " +
 			"history in memory. The default in .NET is 10 per core. A waiting instance costs one goroutine here, and a higher number lets " +
-			"more steps share a write",
+			"more episodes share a write",
 	},
 	{
 		Path:    "maxConcurrentPayloadMegabytes",

@@ -143,8 +143,8 @@ var storageRows = []settingRow{
 			cfg.Storage.LastUpdatedTolerance = d
 		}},
 		Default: "`00:00:03`", Get: func(cfg *Config) any { return max(cfg.Storage.LastUpdatedTolerance, 0) },
-		Description: "how far the stored time of an instance's last update may lag behind. A step that changes nothing else within this time is " +
-			"not written to the instance's row. Zero writes every step, as .NET does. Not known to .NET",
+		Description: "how far the stored time of an instance's last update may lag behind. An episode that changes nothing else within this time is " +
+			"not written to the instance's row. Zero writes every episode, as .NET does. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.historyCacheMegabytes",
@@ -155,7 +155,7 @@ var storageRows = []settingRow{
 			cfg.Storage.HistoryCacheBytes = n << 20
 		}},
 		Default: "64", Get: func(cfg *Config) any { return max(cfg.Storage.HistoryCacheBytes>>20, 0) },
-		Description: "the memory for cached histories of running instances. A cached history is not read again for each step. Not known to .NET",
+		Description: "the memory for cached histories of running instances. A cached history is not read again for each episode. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.queueClientMessageEncoding",
@@ -275,8 +275,8 @@ var partitionRows = []settingRow{
 	{
 		Path: "storageProvider.jumpStartEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
 		Default: "`false`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
-		Description: "whether each start is recorded in a table before it is sent, and sent again if it does not arrive, for example because the " +
-			"client crashed. It costs three more storage operations per start. Not known to .NET, whose workers ignore the table",
+		Description: "whether each start is recorded in a table before it is sent. If it does not arrive, for example because the " +
+			"client crashed, it is sent again. It costs three more storage operations per start. Not known to .NET, whose workers ignore the table",
 	},
 	{
 		Path:    "storageProvider.jumpStartTimeout",

@@ -52,7 +52,7 @@ var plotted = []struct {
 	}},
 }
 
-// plotBar selects the values of a bar: those of a hub, or those that were published for it.
+// plotBar selects the values of a bar: the values of a hub, or its published figures.
 type plotBar struct {
 	hub, label string
 	peer       bool

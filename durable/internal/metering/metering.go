@@ -88,7 +88,7 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	m := &Meter{source: source}
 	var errs [7]error
 	m.finished, errs[0] = source.Int64Counter("durabletask.work_items",
-		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker completed, failed or abandoned: steps of orchestrations, activities, and batches of entity operations."))
+		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker completed, failed or abandoned: episodes of orchestrations, activities, and batches of entity operations."))
 	m.active, errs[1] = source.Int64UpDownCounter("durabletask.work_items.active",
 		metric.WithUnit("{work_item}"), metric.WithDescription("Work items in flight on this worker."))
 	m.took, errs[2] = source.Float64Histogram("durabletask.work_item.duration", seconds,

@@ -154,8 +154,8 @@ var verbs = []verb{
 	},
 	{
 		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: drained,
-		more: "It exits with 1 if work is in flight: an instance that has not ended, a message in a queue, also a hidden one, or an\n" +
-			"entity that is locked or has queued operations. First stop all programs that start instances.",
+		more: "It exits with 1 if work is in flight. Work is an instance that has not ended, a message in a queue, also a hidden one, or\n" +
+			"a locked or busy entity. First stop all programs that start instances.",
 	},
 	{
 		name: "repair", does: "Finds missing blobs of a task hub in partition logs, and repairs what it can", run: command.repair,
