@@ -53,7 +53,7 @@ func TestInstance_AllPartsFollowTheInstanceAndKeepTheirPosition(t *testing.T) {
 	b.Do(browsertest.Press(`//details[@id="history"]/summary`), browsertest.See(`//*[contains(.,"1 to 200 of")]`))
 	b.Do(browsertest.Press(`//*[@id="history"]//button[.="Next"]`), browsertest.See(`//*[@id="history"]//span[starts-with(.,"201 to")]`))
 	b.Do(browsertest.Press(`(//*[@id="history"]//td[.="EventSent"]/..//summary)[1]`), browsertest.See(`(//*[@id="history"]//td[.="EventSent"]/..//pre)[1]`))
-	b.Do(browsertest.Press(`//*[@id="timeline"]//button[.="Next steps"]`), browsertest.See(`//*[@id="timeline"]//span[starts-with(.,"201 to")]`))
+	b.Do(browsertest.Press(`//*[@id="timeline"]//button[.="Next actions"]`), browsertest.See(`//*[@id="timeline"]//span[starts-with(.,"201 to")]`))
 
 	a.raise(t, "long", "one more")
 	b.Do(browsertest.See(`//pre[contains(.,"one more")]`), browsertest.See(`//*[@id="history"]//td[.="EventRaised"]`), browsertest.See(`//*[@id="timeline"]//td[contains(.,"Go")][contains(.,"event")]`))

@@ -103,15 +103,15 @@ func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
 	})
 	a.measured("instance?id=i", 100<<10, 8<<20)
 	timeline := a.measured("instance/timeline?id=i", 400<<10, 200<<20)
-	if !strings.Contains(timeline, "of 50000 steps") {
-		t.Errorf("the timeline is not of all steps: %.2000s", timeline)
+	if !strings.Contains(timeline, "of 50000 actions") {
+		t.Errorf("the timeline does not have all actions: %.2000s", timeline)
 	}
 	zoomed := a.measured(follow(timeline, `hx-get="([^"]+from=[^"]+)">Zoom in`), 400<<10, 200<<20)
-	if !strings.Contains(zoomed, "50000 in total") && !strings.Contains(zoomed, "of 50000 steps") { // all steps in one window
+	if !strings.Contains(zoomed, "50000 in total") && !strings.Contains(zoomed, "of 50000 actions") { // all steps in one window
 		t.Errorf("a part of the timeline: %.2000s", zoomed)
 	}
 	second := a.measured(follow(timeline, `hx-get="([^"]+row=200[^"]*)"`), 400<<10, 200<<20)
-	if !strings.Contains(second, "201 to 400 of 50000 steps") {
+	if !strings.Contains(second, "201 to 400 of 50000 actions") {
 		t.Errorf("the second page of the timeline: %.2000s", second)
 	}
 	events := a.measured("instance/history?id=i", 400<<10, 200<<20)

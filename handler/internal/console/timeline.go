@@ -43,8 +43,8 @@ func (t *timeline) Links() []timelineLink {
 		{"Earlier", t.Earlier},
 		{"Later", t.Later},
 		{"All", t.Whole},
-		{"Previous steps", t.Previous},
-		{"Next steps", t.Next},
+		{"Previous actions", t.Previous},
+		{"Next actions", t.Next},
 	}
 }
 
