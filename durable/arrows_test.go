@@ -266,7 +266,7 @@ func describedPackages(t *testing.T, packages map[string]listed) map[string]stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "| package | what it is |")
+	_, table, _ := strings.Cut(string(text), "| package | purpose |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	linked := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	described := map[string]string{}
