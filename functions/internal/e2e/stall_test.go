@@ -3,6 +3,8 @@
 package e2e_test
 
 import (
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,8 +12,80 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
+
+// Operators can find, suspend, resume, end and purge an instance whose orchestrator blocks, by HTTP and by
+// command, on each store. Other instances continue, and the app stops in time. The log of the test has the
+// answer and the time of each verb.
+func TestStandalone_OperatorsEndInstancesWhoseOrchestratorBlocks(t *testing.T) {
+	processtest.SkipInShortRuns(t)
+	t.Parallel()
+	for store, root := range map[string]string{
+		"local file":        newRoot(t, newHub(), "", stallsSoon),
+		"queues and tables": newRoot(t, newHub(), azuritetest.Start(t), stallsSoon),
+		"partition logs": newRoot(t, newHub(), azuritetest.Start(t), func(durableTask map[string]any) {
+			inPartitionLogs(durableTask)
+			stallsSoon(durableTask)
+		}),
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			a := startStandalone(t, e2eApp, root)
+			started := map[string]checkStatus{}
+			for _, name := range []string{"BlocksOnDurableCall", "BlocksOnSelect", "BlocksOnMutex", "BlocksOnRead", "BlocksInLoop"} {
+				started[name] = a.start(name, nil)
+			}
+			if s := a.await(started["BlocksOnDurableCall"].StatusQueryGetURI, 0); s.RuntimeStatus != "Failed" || !strings.Contains(string(s.Output), "goroutine") {
+				t.Errorf("a durable call on another goroutine: %s %s, want Failed with the reason", s.RuntimeStatus, s.Output)
+			}
+			delete(started, "BlocksOnDurableCall")
+			for name, i := range started {
+				a.endBlocked(name, i)
+			}
+			a.completed(a.start("Steps", map[string]int{"steps": 3}).StatusQueryGetURI, 0, "[1,4,9]")
+			if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 0, "the end of the app", a.ended)
+		})
+	}
+}
+
+func stallsSoon(durableTask map[string]any) { durableTask["orchestratorStallTimeout"] = "00:00:03" }
+
+// endBlocked waits until the worker has abandoned a blocked instance, and applies each verb to it.
+func (a *app) endBlocked(name string, i checkStatus) {
+	a.t.Helper()
+	var took strings.Builder
+	verb := func(what string, act func(), until func() bool) {
+		began := time.Now()
+		act()
+		answered := time.Since(began)
+		eventually(a.t, 0, what+" to act on "+name, until)
+		fmt.Fprintf(&took, " %s %d/%d ms", what, answered.Milliseconds(), time.Since(began).Milliseconds())
+	}
+	has := func(status string) func() bool {
+		return func() bool { return a.status(i.StatusQueryGetURI).RuntimeStatus == status }
+	}
+	stalled := func() bool {
+		return strings.Contains(a.call(http.MethodGet, "/api/durabletask/instances/"+i.ID+"/why", nil).body, "does not yield")
+	}
+	verb("stalled", func() {}, stalled)
+	verb("why", func() {
+		if got := mustHub(a.t, a.root, nil, "why", i.ID); !strings.Contains(got, "does not yield") {
+			a.t.Errorf("why of %s printed %s", name, got)
+		}
+	}, stalled)
+	verb("suspend", func() { a.post(i.SuspendPostURI, "hold", http.StatusAccepted) }, has("Suspended"))
+	verb("resume", func() { mustHub(a.t, a.root, nil, "resume", i.ID) }, stalled)
+	verb("terminate", func() { mustHub(a.t, a.root, nil, "terminate", i.ID, "--reason", "blocked") }, has("Terminated"))
+	verb("purge", func() { a.call(http.MethodDelete, i.PurgeHistoryDeleteURI, nil) }, func() bool {
+		return a.call(http.MethodGet, i.StatusQueryGetURI, nil).status == http.StatusNotFound
+	})
+	a.t.Logf("%s: answer/effect:%s", name, took.String())
+}
 
 // The time in which a process is stopped does not count toward the stall timeout of an orchestrator. In a
 // running process, the worker abandons the same orchestrator.

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	app := handler.App{
-		Registrations: []*durable.Registration{
+		Registrations: append(blocking(),
 			durable.Orchestrator("Steps", Steps),
 			durable.Activity("Step", Step),
 			durable.Orchestrator("Together", Together),
@@ -46,7 +46,7 @@ func main() {
 			durable.Orchestrator("Weighs", Weighs),
 			durable.Activity("Weigh", Weigh),
 			durable.Entity("Counter", durable.Op("add", (*Counter).Add)),
-		},
+		),
 		Triggers:  triggers,
 		Metrics:   prometheus.New(),
 		Telemetry: otlp.Export,
