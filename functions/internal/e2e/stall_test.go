@@ -42,7 +42,7 @@ func TestStandalone_OperatorsEndInstancesWhoseOrchestratorBlocks(t *testing.T) {
 			}
 			delete(started, "BlocksOnDurableCall")
 			for name, i := range started {
-				a.endBlocked(name, i)
+				a.endBlocked(name, i, store == "local file")
 			}
 			a.completed(a.start("Steps", map[string]int{"steps": 3}).StatusQueryGetURI, 0, "[1,4,9]")
 			if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -56,7 +56,7 @@ func TestStandalone_OperatorsEndInstancesWhoseOrchestratorBlocks(t *testing.T) {
 func stallsSoon(durableTask map[string]any) { durableTask["orchestratorStallTimeout"] = "00:00:03" }
 
 // endBlocked waits until the worker has abandoned a blocked instance, and applies each verb to it.
-func (a *app) endBlocked(name string, i checkStatus) {
+func (a *app) endBlocked(name string, i checkStatus, isLocal bool) {
 	a.t.Helper()
 	var took strings.Builder
 	verb := func(what string, act func(), until func() bool) {
@@ -74,7 +74,8 @@ func (a *app) endBlocked(name string, i checkStatus) {
 	}
 	verb("stalled", func() {}, stalled)
 	verb("why", func() {
-		if got := mustHub(a.t, a.root, nil, "why", i.ID); !strings.Contains(got, "does not yield") {
+		// In a storage account, the command does not know what the worker holds back.
+		if got := mustHub(a.t, a.root, nil, "why", i.ID); !strings.Contains(got, "does not yield") && isLocal {
 			a.t.Errorf("why of %s printed %s", name, got)
 		}
 	}, stalled)
