@@ -88,6 +88,9 @@ func (h *TaskHub) lacksStart(ctx context.Context, id string, queue *store.Queue)
 	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(instances.DueSince(&row.State)) < interruptedAfter {
 		return false, err
 	}
+	if h.partitions.Of(id).HasStart(row.State.Instance) {
+		return false, nil
+	}
 	if row.AwaitsDirectStart() {
 		return true, nil
 	}

@@ -116,8 +116,16 @@ func (r *Reading) deliver(messages []store.Message) (taken int) {
 	p := r.partition
 	b := p.inbox
 	held := b.held.Hold(p.queue, messages, b.held.ControlTimeout, func() { b.buffer.release(1) })
-	var fresh []*inflight.Delivery
-	for _, d := range held {
+	r.Arrive(r.accept(held)...)
+	return len(held)
+}
+
+// accept decodes received messages and settles those that must not be delivered. It returns the others,
+// the oldest first.
+func (r *Reading) accept(received []*inflight.Delivery) (fresh []*inflight.Delivery) {
+	p := r.partition
+	b := p.inbox
+	for _, d := range received {
 		if repair, spent := b.held.IsSpent(d); spent {
 			r.do(func() { b.disposer.repairSpent(r.Work, d, repair) })
 			continue
@@ -135,8 +143,12 @@ func (r *Reading) deliver(messages []store.Message) (taken int) {
 	slices.SortStableFunc(fresh, func(a, b *inflight.Delivery) int {
 		return cmp.Or(a.InsertedOn.Compare(b.InsertedOn), cmp.Compare(a.Env.SequenceNumber, b.Env.SequenceNumber))
 	})
-	r.Arrive(fresh...)
-	return len(held)
+	return fresh
+}
+
+// receiveHidden receives the hidden messages of an instance again.
+func (r *Reading) receiveHidden(instanceID string) []*inflight.Delivery {
+	return r.accept(r.partition.inbox.held.HoldHidden(r.Work, instanceID, r.partition.queue))
 }
 
 // Arrive passes the due messages to the inbox together, so that one episode consumes all messages

@@ -75,15 +75,22 @@ func (b *Inbox) Close() {
 }
 
 // add accepts messages, all of them before the first is delivered. If a message resumes its
-// instance, add makes the instance's hidden messages visible.
+// instance, add ends the delays of the instance's hidden activities, and during a session of all its
+// hidden messages. Without a session, see endPause.
 func (b *Inbox) add(r *Reading, deliveries ...*inflight.Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
-		if id := d.Target().InstanceID; d.Resumes() {
-			r.Spawn(func() { b.held.Hidden.Reveal(r.Work, id) })
-		}
 		b.place(r, d)
+		if id := d.Target().InstanceID; d.Resumes() {
+			inSession := b.slots[id].lock != nil
+			r.Spawn(func() {
+				b.held.Hidden.RevealOthers(r.Work, id, r.partition.queue)
+				if inSession {
+					r.Arrive(r.receiveHidden(id)...)
+				}
+			})
+		}
 	}
 }
 
@@ -173,6 +180,11 @@ func (b *Inbox) load(r *Reading, s *slot, batch *messageBatch) {
 		b.awaitInstanceRow(r.Context, batch, loaded)
 	}
 	for loaded != nil { // nil if the reading has ended; releasePartition then releases the messages
+		if start := b.endPause(r, batch); start != nil {
+			executionID, first = start.Target().ExecutionID, start.Event()
+			loaded = b.read(r.Context, s.id, executionID, first)
+			continue
+		}
 		b.mu.Lock()
 		batch.loaded = loaded
 		if batch.executionID == "" {
@@ -204,6 +216,49 @@ func (b *Inbox) load(r *Reading, s *slot, batch *messageBatch) {
 		b.mu.Unlock()
 		return
 	}
+}
+
+// endPause adds the hidden messages of an instance to a batch that suspends or resumes the instance.
+// Messages that do not belong to the batch are delivered after it. If one of the added messages is a
+// start, endPause returns it. The caller must then load its execution.
+func (b *Inbox) endPause(r *Reading, batch *messageBatch) (start *inflight.Delivery) {
+	b.mu.Lock()
+	ends, id := slices.ContainsFunc(batch.deliveries, (*inflight.Delivery).EndsPause), batch.deliveries[0].Target().InstanceID
+	b.mu.Unlock()
+	if !ends {
+		return nil
+	}
+	again := r.receiveHidden(id)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range batch.join(again) {
+		b.place(r, d)
+	}
+	if first := batch.deliveries[0]; first.IsStart() && slices.Contains(again, first) {
+		return first
+	}
+	return nil
+}
+
+// join adds earlier messages to the batch, in front of its messages. It adds at most one start, which
+// becomes the first message. It returns the messages that do not belong to the batch.
+func (b *messageBatch) join(earlier []*inflight.Delivery) (others []*inflight.Delivery) {
+	var start, joined []*inflight.Delivery
+	if b.deliveries[0].IsStart() {
+		start, b.deliveries = b.deliveries[:1:1], b.deliveries[1:]
+	}
+	for _, d := range earlier {
+		switch {
+		case b.executionID != "" && !matches(d.Target().ExecutionID, b.executionID), d.IsStart() && start != nil:
+			others = append(others, d)
+		case d.IsStart():
+			start, b.executionID = []*inflight.Delivery{d}, d.Target().ExecutionID
+		default:
+			joined = append(joined, d)
+		}
+	}
+	b.deliveries = slices.Concat(start, joined, b.deliveries)
+	return others
 }
 
 // read loads an instance from storage. It retries until it succeeds, and returns nil if ctx ends.

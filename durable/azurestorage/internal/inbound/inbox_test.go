@@ -3,6 +3,8 @@ package inbound
 import (
 	"log/slog"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
@@ -66,5 +68,54 @@ func TestPartition_AdmitsInSendOrder(t *testing.T) {
 		if d.Env.SequenceNumber != int64(i) {
 			t.Fatalf("message %d is at position %d", d.Env.SequenceNumber, i)
 		}
+	}
+}
+
+func TestMessageBatch_JoinsEarlierMessages(t *testing.T) {
+	t.Parallel()
+	message := func(name string) *inflight.Delivery {
+		kind, execution, _ := strings.Cut(name, " ")
+		m := &provider.TaskMessage{Target: history.OrchestrationInstance{InstanceID: "i", ExecutionID: execution}}
+		switch kind {
+		case "start":
+			m.Event = &history.ExecutionStarted{}
+		default:
+			m.Event = &history.EventRaised{Name: name}
+		}
+		return &inflight.Delivery{Env: &wire.Envelope{Message: m}}
+	}
+	all := func(names ...string) (list []*inflight.Delivery) {
+		for _, name := range names {
+			list = append(list, message(name))
+		}
+		return list
+	}
+	text := func(list []*inflight.Delivery) (names []string) {
+		for _, d := range list {
+			if raised, ok := d.Event().(*history.EventRaised); ok {
+				names = append(names, raised.Name)
+			} else {
+				names = append(names, "start "+d.Target().ExecutionID)
+			}
+		}
+		return names
+	}
+	for name, c := range map[string]struct {
+		execution                    string // of the batch
+		batch, earlier, want, others []string
+	}{
+		"a start becomes the first message":                 {"", []string{"suspend"}, []string{"a", "start e1", "b"}, []string{"start e1", "a", "b", "suspend"}, nil},
+		"a batch has one start":                             {"e1", []string{"start e1", "suspend"}, []string{"a", "start e1"}, []string{"start e1", "a", "suspend"}, []string{"start e1"}},
+		"the second start is delivered later":               {"", []string{"suspend"}, []string{"start e1", "start e1"}, []string{"start e1", "suspend"}, []string{"start e1"}},
+		"messages of another execution are delivered later": {"e2", []string{"suspend e2"}, []string{"start e1", "a", "b e1"}, []string{"a", "suspend e2"}, []string{"start e1", "b e1"}},
+		"nothing is hidden":                                 {"e1", []string{"suspend"}, nil, []string{"suspend"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &messageBatch{executionID: c.execution, deliveries: all(c.batch...)}
+			others := b.join(all(c.earlier...))
+			if got := text(b.deliveries); !slices.Equal(got, c.want) || !slices.Equal(text(others), c.others) {
+				t.Errorf("the batch has %q, others are %q; want %q and %q", got, text(others), c.want, c.others)
+			}
+		})
 	}
 }

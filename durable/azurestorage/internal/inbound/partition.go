@@ -292,10 +292,10 @@ func (p *Partition) Arrive(deliveries ...*inflight.Delivery) bool {
 	return r != nil && r.Run(func() { r.Arrive(deliveries...) })
 }
 
-// HasStart reports whether this process reads the queue and has the start message of an instance, or
-// its session may have it.
+// HasStart reports whether this process reads the queue and has the start message of an instance or has
+// hidden it, or its session may have it.
 func (p *Partition) HasStart(instance history.OrchestrationInstance) bool {
-	return p.IsReading() && p.inbox.hasStart(instance)
+	return p.IsReading() && (p.inbox.hasStart(instance) || p.inbox.held.Hidden.HasStart(instance))
 }
 
 // Admit implements [outbound.Destination]. It delivers the messages in the order of their sequence numbers,

@@ -75,6 +75,18 @@ func (d *Delivery) Target() history.OrchestrationInstance { return d.Env.Message
 // Resumes reports whether the message resumes its instance.
 func (d *Delivery) Resumes() bool { return d.Event().Type() == history.TypeExecutionResumed }
 
+// EndsPause reports whether the message ends the delays of the hidden messages of its instance. A
+// termination acts without them.
+func (d *Delivery) EndsPause() bool {
+	return d.Resumes() || d.Event().Type() == history.TypeExecutionSuspended
+}
+
+// IsStart reports whether the message starts an execution.
+func (d *Delivery) IsStart() bool {
+	_, ok := d.Event().(*history.ExecutionStarted)
+	return ok
+}
+
 // Wakes reports whether the message, redelivered after a crash, makes a worker run the steps of an
 // execution.
 func (d *Delivery) Wakes(execution history.OrchestrationInstance) bool {
@@ -238,13 +250,14 @@ func (d *Delivery) IsOrdered() bool {
 	return isEvent || d.claimed
 }
 
-// keepReceipt remembers the receipt of the hidden message. A resumption of the instance uses it.
+// keepReceipt remembers the receipt of the hidden message. A suspension or a resumption of the instance
+// uses it.
 func (d *Delivery) keepReceipt() {
 	d.mu.Lock()
 	m, env := d.msg, d.Env
 	d.mu.Unlock()
 	if env != nil {
-		d.held.Hidden.add(env.Message.Target.InstanceID, d.Queue, m)
+		d.held.Hidden.Add(d.Queue, m, env.Message)
 	}
 }
 

@@ -3,13 +3,14 @@ package inflight
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // maxHiddenBytes limits the memory for abandoned messages, whose texts are needed to update them.
@@ -17,8 +18,10 @@ import (
 const maxHiddenBytes = 8 << 20
 
 // hiddenMessages holds the abandoned messages of instances until their delays end, with their
-// receipts. A resumption makes the messages of its instance visible. Messages that another process
-// abandoned, or this process before a restart, appear when their delays end.
+// receipts. A suspension or a resumption is delivered together with the hidden messages of its instance:
+// a suspension has no effect without the start message. A resumption also makes hidden activities
+// visible. Messages that another process abandoned, or this process before a restart, appear when their
+// delays end.
 type hiddenMessages struct {
 	mu         sync.Mutex                          // protects the following
 	byInstance map[string]map[string]hiddenMessage // by the IDs of instance and message
@@ -29,16 +32,28 @@ type hiddenMessages struct {
 type hiddenMessage struct {
 	queue *store.Queue
 	msg   store.Message
+	start history.OrchestrationInstance // the execution that the message starts; empty if it is not a start
 }
 
 // size returns the approximate memory size of the message.
 func (m hiddenMessage) size() int { return len(m.msg.Text) + 256 }
 
-// add remembers the receipt of an abandoned message.
-func (h *hiddenMessages) add(instanceID string, q *store.Queue, m store.Message) {
+// Add remembers the receipt of an abandoned message, unless message is not due: it then stays hidden.
+func (h *hiddenMessages) Add(q *store.Queue, m store.Message, message *provider.TaskMessage) {
+	if provider.DueTime(*message).After(time.Now()) {
+		return
+	}
+	added := hiddenMessage{queue: q, msg: m}
+	if start, ok := message.Event.(*history.ExecutionStarted); ok {
+		added.start = start.Instance
+	}
+	h.keep(message.Target.InstanceID, added)
+}
+
+func (h *hiddenMessages) keep(instanceID string, added hiddenMessage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	added, now := hiddenMessage{q, m}, time.Now()
+	m, now := added.msg, time.Now()
 	if h.bytes+added.size() > maxHiddenBytes && now.Sub(h.pruned) >= time.Second {
 		h.prune(now)
 	}
@@ -75,25 +90,65 @@ func (h *hiddenMessages) prune(now time.Time) {
 	}
 }
 
-// take removes and returns the messages of an instance, the oldest first.
-func (h *hiddenMessages) take(instanceID string) []hiddenMessage {
+// take removes and returns the messages of an instance for which wanted returns true, the oldest first.
+func (h *hiddenMessages) take(instanceID string, wanted func(hiddenMessage) bool) (taken []hiddenMessage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := slices.SortedFunc(maps.Values(h.byInstance[instanceID]), func(a, b hiddenMessage) int {
+	all := h.byInstance[instanceID]
+	for id, one := range all {
+		if wanted(one) {
+			taken = append(taken, one)
+			h.bytes -= one.size()
+			delete(all, id)
+		}
+	}
+	if len(all) == 0 {
+		delete(h.byInstance, instanceID)
+	}
+	slices.SortFunc(taken, func(a, b hiddenMessage) int {
 		return cmp.Or(a.msg.InsertedOn.Compare(b.msg.InsertedOn), strings.Compare(a.msg.ID, b.msg.ID))
 	})
-	delete(h.byInstance, instanceID)
-	for _, one := range all {
-		h.bytes -= one.size()
-	}
-	return all
+	return taken
 }
 
-// Reveal makes the hidden messages of an instance visible. A message with an invalid receipt was
-// received again. If a request fails, the message appears when its delay ends.
-func (h *hiddenMessages) Reveal(ctx context.Context, instanceID string) {
-	_ = store.ForEach(ctx, RenewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
+// HasStart reports whether the start message of an instance is hidden.
+func (h *hiddenMessages) HasStart(instance history.OrchestrationInstance) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range h.byInstance[instance.InstanceID] {
+		if one.start == instance && one.msg.HiddenUntil().After(time.Now()) {
+			return true
+		}
+	}
+	return false
+}
+
+// RevealOthers makes the hidden messages of an instance visible that are not in q. A message with an
+// invalid receipt was received again. If a request fails, the message appears when its delay ends.
+func (h *hiddenMessages) RevealOthers(ctx context.Context, instanceID string, q *store.Queue) {
+	hidden := h.take(instanceID, func(one hiddenMessage) bool { return one.queue != q })
+	_ = store.ForEach(ctx, RenewalsAtOnce, hidden, func(ctx context.Context, _ int, one hiddenMessage) error {
 		_, _ = one.queue.Update(ctx, one.msg, 0)
 		return nil
 	})
+}
+
+// HoldHidden receives the hidden messages of an instance in q again before their delays end, and holds
+// them. They occupy no slots. If a request fails, the message appears when its delay ends.
+func (h *Messages) HoldHidden(ctx context.Context, instanceID string, q *store.Queue) []*Delivery {
+	hidden := h.Hidden.take(instanceID, func(one hiddenMessage) bool { return one.queue == q })
+	received := make([]store.Message, len(hidden))
+	_ = store.ForEach(ctx, RenewalsAtOnce, hidden, func(ctx context.Context, i int, one hiddenMessage) error {
+		m, err := q.Update(ctx, one.msg, h.Stretched(h.ControlTimeout))
+		switch {
+		case err == nil:
+			m.DequeueCount++
+			received[i] = m
+		case !store.IsMessageGone(err):
+			h.Hidden.keep(instanceID, one)
+		}
+		return nil
+	})
+	received = slices.DeleteFunc(received, func(m store.Message) bool { return m.ID == "" })
+	return h.Hold(q, received, h.ControlTimeout, func() {})
 }

@@ -64,7 +64,7 @@ func (r *directResult) Remove(ctx context.Context) error { return r.Delivery.Rem
 // deletes the work item. If that fails, the activity runs again.
 func (r *directResult) Release(ctx context.Context, delay time.Duration) {
 	message := provider.TaskMessage{Event: r.env.Message.Event, Target: r.env.Message.Target}
-	sent, err := r.sender.Post(ctx, &Message{
+	err := r.sender.redeliver(ctx, &Message{
 		To: r.partition, Delay: delay, Duplicates: true,
 		Env: &wire.Envelope{Message: &message, Episode: r.env.Episode, Sender: r.env.Sender, Scheduled: r.env.Scheduled},
 	})
@@ -72,9 +72,6 @@ func (r *directResult) Release(ctx context.Context, delay time.Duration) {
 		r.sender.Log.Warn("cannot send the result of an activity; the activity runs again", r.Delivery.Attrs("error", err)...)
 		r.Delivery.Release(ctx, 0)
 		return
-	}
-	if delay == 0 {
-		sent.To.Announce()
 	}
 	r.Delivery.Discard(ctx)
 }

@@ -285,7 +285,7 @@ func (e *Direct) enqueueUnlessDone(ctx context.Context, delay time.Duration) boo
 	}
 	s, out := e.sender, *e.out
 	out.Claim, out.Delay = false, delay
-	sent, err := s.Post(ctx, &out)
+	err := s.redeliver(ctx, &out)
 	if err != nil && e.isStart {
 		s.StartLost.Send() // the row may exist without a start message
 	}
@@ -294,8 +294,6 @@ func (e *Direct) enqueueUnlessDone(ctx context.Context, delay time.Duration) boo
 		err = maybeSentError(err)
 	case err != nil:
 		err = sendError(err)
-	case delay == 0:
-		sent.To.Announce()
 	}
 	e.returnToClient(err)
 	return true

@@ -136,6 +136,24 @@ func (s *Sender) KeepHidden(ctx context.Context, to Destination, env *wire.Envel
 	return s.Held.Claim(to.Queue(), m, lock, env, func() {}), nil
 }
 
+// redeliver enqueues a message that was delivered in memory and abandoned. It is visible after
+// out.Delay, or when its instance is suspended or resumed.
+func (s *Sender) redeliver(ctx context.Context, out *Message) error {
+	if err := s.prepare(ctx, out); err != nil {
+		return err
+	}
+	_, m, err := s.put(ctx, out)
+	switch {
+	case err != nil:
+		return err
+	case out.Delay == 0:
+		out.To.Announce()
+	default:
+		s.Held.Hidden.Add(out.To.Queue(), m, out.Env.Message)
+	}
+	return nil
+}
+
 // enqueue enqueues a prepared message.
 func (s *Sender) enqueue(ctx context.Context, out *Message) (Sent, error) {
 	put, m, err := s.put(ctx, out)
