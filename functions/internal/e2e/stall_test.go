@@ -33,17 +33,20 @@ func TestStandalone_OperatorsEndInstancesWhoseOrchestratorBlocks(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			a := startStandalone(t, e2eApp, root)
+			failed := a.start("BlocksOnDurableCall", nil)
+			blocked := []string{"BlocksOnSelect", "BlocksOnMutex", "BlocksOnRead"}
 			started := map[string]checkStatus{}
-			for _, name := range []string{"BlocksOnDurableCall", "BlocksOnSelect", "BlocksOnMutex", "BlocksOnRead", "BlocksInLoop"} {
+			for _, name := range blocked {
 				started[name] = a.start(name, nil)
 			}
-			if s := a.await(started["BlocksOnDurableCall"].StatusQueryGetURI, 0); s.RuntimeStatus != "Failed" || !strings.Contains(string(s.Output), "goroutine") {
+			if s := a.await(failed.StatusQueryGetURI, 0); s.RuntimeStatus != "Failed" || !strings.Contains(string(s.Output), "goroutine") {
 				t.Errorf("a durable call on another goroutine: %s %s, want Failed with the reason", s.RuntimeStatus, s.Output)
 			}
-			delete(started, "BlocksOnDurableCall")
-			for name, i := range started {
-				a.endBlocked(name, i, store == "local file")
+			for _, name := range blocked {
+				a.endBlocked(name, started[name], store == "local file")
 			}
+			// The last one, because an endless loop occupies a processor until the app ends.
+			a.endBlocked("BlocksInLoop", a.start("BlocksInLoop", nil), store == "local file")
 			a.completed(a.start("Steps", map[string]int{"steps": 3}).StatusQueryGetURI, 0, "[1,4,9]")
 			if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
