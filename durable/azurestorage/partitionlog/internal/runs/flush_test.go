@@ -16,8 +16,15 @@ func TestBase_CommitsAFlushUnlessNothingIsNew(t *testing.T) {
 		newer            uint64
 		want             bool
 	}{
-		{0, 0, 0, false}, {0, 0, 1, true}, {0, 1, 0, true}, {0, 1, 1, true}, {0, 3, 0, true},
-		{2, 0, 0, false}, {2, 0, 1, true}, {2, 1, 0, true}, {2, 3, 1, true},
+		{0, 0, 0, false},
+		{0, 0, 1, true},
+		{0, 1, 0, true},
+		{0, 1, 1, true},
+		{0, 3, 0, true},
+		{2, 0, 0, false},
+		{2, 0, 1, true},
+		{2, 1, 0, true},
+		{2, 3, 1, true},
 	} {
 		s := newStage(t, 1)
 		for range tt.written {
