@@ -22,7 +22,7 @@ func blocking() []*durable.Registration {
 // BlocksOnDurableCall waits for a goroutine that makes a durable call.
 func BlocksOnDurableCall(ctx *durable.Context, _ any) (string, error) {
 	called := make(chan struct{}) //durablecheck:ignore the tests need an orchestrator that blocks
-	go func() { //durablecheck:ignore the tests need an orchestrator that blocks
+	go func() {                   //durablecheck:ignore the tests need an orchestrator that blocks
 		defer close(called) //durablecheck:ignore the tests need an orchestrator that blocks
 		ctx.Sleep(time.Second)
 	}()
