@@ -22,7 +22,7 @@ import (
 type Reading struct {
 	partition *Partition
 	Context   context.Context // ends with the reading
-	Work      context.Context // outlives ctx, for work that must be completed
+	Work      context.Context // outlives Context, for work that must be completed
 	cancel    context.CancelFunc
 	since     time.Time
 
@@ -58,8 +58,8 @@ func (r *Reading) Run(f func()) bool {
 	return true
 }
 
-// do runs f in a goroutine of the reading, or synchronously if the reading has ended. Call it only
-// from goroutines of the reading or from a function that run runs.
+// do runs f in a goroutine of the reading, or synchronously if the reading has ended. Call it only from
+// goroutines of the reading or from a function that Run runs.
 func (r *Reading) do(f func()) {
 	if !r.Spawn(f) {
 		f()
@@ -195,9 +195,9 @@ func (r *Reading) isDue(d *inflight.Delivery) bool {
 // isCommitted reports whether a received message may be delivered. It deletes a message of an
 // entity's batch that became visible although the batch was not committed.
 //
-// The batch of an entity that was purged since is not committed either. The messages that the batch
-// consumed are not deleted yet, because that happens after its own messages become visible. They
-// are redelivered, and the new entity processes them as if it had been purged earlier.
+// A batch does not count as committed if its entity was purged later. The messages that the batch consumed
+// are then still in the queue, because they are deleted after the batch's own messages become visible. They
+// are redelivered, and a new entity processes them.
 func (r *Reading) isCommitted(d *inflight.Delivery) bool {
 	if d.Env.Batch == "" || d.Env.Sender == nil {
 		return true

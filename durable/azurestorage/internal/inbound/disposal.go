@@ -154,14 +154,14 @@ func (o disposals) refuse(ctx context.Context, d *inflight.Delivery) {
 	}
 }
 
-// maxStartDelay limits how long a message is held back while its instance is due but has not
-// started.
+// maxStartDelay is the maximum delay of a message whose instance has become due recently but has not started.
+// See startDelay.
 const maxStartDelay = 10 * time.Second
 
-// startDelay returns how long to hold back a message for an instance that has not started.
-// dequeueCount is the number of its receives. The delay grows as usual, but is limited so that the
-// message is redelivered soon after the start. Before the scheduled time, the limit is one second
-// after that time. Later, it is a quarter of the lateness or maxStartDelay, whichever is longer.
+// startDelay returns the delay of a message whose instance has not started. dequeueCount is the number of
+// receives of the message. The delay grows as usual, but is limited so that the message is redelivered soon
+// after the start. Before the scheduled time, the limit is one second after that time. Later, it is a quarter
+// of the lateness or maxStartDelay, whichever is longer.
 func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
 	delay := inflight.AbandonDelay(dequeueCount)
 	late := now.Sub(instances.DueSince(s))

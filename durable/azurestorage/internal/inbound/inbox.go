@@ -74,9 +74,9 @@ func (b *Inbox) Close() {
 	b.signal()
 }
 
-// add accepts messages, all of them before the first is delivered. If a message resumes its
-// instance, add ends the delays of the instance's hidden activities, and during a session of all its
-// hidden messages. Without a session, see endPause.
+// add accepts all of the messages before the first one is delivered. If a message resumes its instance, add
+// makes the instance's hidden activities visible. During a session it also receives the instance's hidden
+// messages again; without a session, endPause does this.
 func (b *Inbox) add(r *Reading, deliveries ...*inflight.Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -422,10 +422,10 @@ func (b *Inbox) releasePartition(ctx context.Context, p *Partition) {
 	inflight.ReleaseAll(ctx, deliveries)
 }
 
-// StopRenewals stops renewing received messages if the buffer holds more than twice as many as this
-// process can renew and finish, which is most. It starts with the newest instances. It sends no
-// request: the messages are no longer renewed, and become visible when their visibility timeouts
-// end. It keeps all messages of an instance if one of them is ordered.
+// StopRenewals stops renewing received messages if the buffer holds more than twice most. The argument most
+// is the number of messages that this process can renew and finish. StopRenewals starts with the newest
+// instances. It sends no request: the messages are no longer renewed, and become visible when their
+// visibility timeouts end. It keeps all messages of an instance if one of them is ordered.
 func (b *Inbox) StopRenewals(most int) {
 	excess := b.buffer.inUse() - most
 	if excess <= most {
@@ -470,7 +470,7 @@ func (b *Inbox) Count(all inuse.Counts) {
 	all["instances with messages"], all["ready instances"] = len(b.slots), len(b.ready)
 }
 
-// Position returns how many messages are delivered before the messages of a ready instance.
+// Position returns the number of messages that are ahead of the messages of a ready instance.
 func (b *Inbox) Position(id string) (messages int, isReady bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

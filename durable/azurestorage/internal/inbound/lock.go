@@ -21,7 +21,7 @@ type Lock struct {
 	// Owned by the goroutine of the session.
 	Loaded  *instances.Instance
 	Current []*inflight.Delivery // delivered, and neither committed nor abandoned
-	Failed  bool                 // loaded may differ from the stored instance
+	Failed  bool                 // Loaded may differ from the stored instance
 
 	mu        sync.Mutex // protects the following
 	execution string
@@ -41,9 +41,9 @@ func (l *Lock) SetExecution(id string) {
 	l.execution = id
 }
 
-// Await waits for more messages, for at most idle, and appends them to current. It returns none if
-// the session must end or if idle has passed. While steps of the instance run, messages for another
-// execution do not end the session.
+// Await waits for more messages, for at most idle, and appends them to Current. It returns none if the
+// session must end or if idle has passed. While steps of the instance run, messages for another execution do
+// not end the session.
 func (l *Lock) Await(ctx context.Context, idle time.Duration, stepsRun bool) ([]*inflight.Delivery, error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()

@@ -28,7 +28,7 @@ type Partition struct {
 	polling  Polling
 	acquired store.Nudge     // sent when the worker starts to read the queue
 	tasks    *sync.WaitGroup // drains in progress
-	// Background functions run while the queue is read. work outlives ctx.
+	// Background functions run while the queue is read. Their argument work outlives ctx.
 	Background []func(ctx, work context.Context)
 
 	Wake    store.Nudge // this process has sent a message to the queue

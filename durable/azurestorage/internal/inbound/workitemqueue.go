@@ -15,9 +15,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// ActivityQueue dispatches the messages of the work-item queue. A single goroutine receives, and
-// only while a caller of next waits, so that an idle process polls an empty queue once. It receives
-// at most as many messages as there are free slots, so that none waits in this process.
+// ActivityQueue dispatches the messages of the work-item queue. A single goroutine receives, and only while a
+// caller of Next waits, so that an idle process polls an empty queue once. It receives at most as many
+// messages as there are free slots, so that none waits in this process.
 type ActivityQueue struct {
 	*monitor.Monitor
 	queue       *store.Queue
@@ -29,7 +29,7 @@ type ActivityQueue struct {
 	Wake        store.Nudge     // this process has sent a message to the queue
 
 	mu      sync.Mutex // protects the following
-	waiting int        // number of callers of next
+	waiting int        // number of callers of Next
 	free    int        // free slots of MaxConcurrentActivities; negative if some were claimed during a receive
 	items   []*inflight.Delivery
 	backlog backlog

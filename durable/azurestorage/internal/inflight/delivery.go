@@ -180,8 +180,8 @@ func (d *Delivery) KeepSpent(repair string) { d.held.spend(d, spentMessage{repai
 // as a poison message (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
 const MaxAbandonDelay = 10 * time.Minute
 
-// AbandonDelay returns how long an abandoned message stays hidden. The delay is 2, 4, 8 seconds and
-// so on after 1, 2, 3 receives, and 1 second if the message was never received.
+// AbandonDelay returns the time for which an abandoned message stays hidden. It is 1 second if the message
+// was never received. After 1, 2 and 3 receives it is 2, 4 and 8 seconds; it doubles up to [MaxAbandonDelay].
 func AbandonDelay(dequeueCount int) time.Duration {
 	if dequeueCount >= 10 {
 		return MaxAbandonDelay
@@ -212,7 +212,7 @@ func (d *Delivery) AbandonBecause(ctx context.Context, cause error) {
 	d.Abandon(ctx, cause.Error())
 }
 
-// AbandonAs abandons the message and logs that as event.
+// AbandonAs abandons the message and logs this as event.
 func (d *Delivery) AbandonAs(ctx context.Context, event, reason string) {
 	delay := AbandonDelay(d.TimesReceived())
 	if delay >= MaxAbandonDelay {
@@ -222,7 +222,8 @@ func (d *Delivery) AbandonAs(ctx context.Context, event, reason string) {
 	d.AbandonFor(ctx, event, delay, reason)
 }
 
-// TimesReceived returns how often the message was received from its queue: 0 if it was claimed.
+// TimesReceived returns the number of receives of the message from its queue. It is 0 if the message was
+// claimed.
 func (d *Delivery) TimesReceived() int {
 	if d.claimed {
 		return 0
@@ -230,7 +231,7 @@ func (d *Delivery) TimesReceived() int {
 	return d.DequeueCount
 }
 
-// AbandonFor hides the message for delay, logs that as event, and settles the delivery.
+// AbandonFor hides the message for delay, logs this as event, and settles the delivery.
 func (d *Delivery) AbandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
 	d.held.Routine.Record(event, d.Attrs("delay", delay, "reason", reason))
 	d.held.Meter.RecordHeldBack(d.Queue.Name, d.HeldBackReason())
@@ -243,8 +244,8 @@ func (d *Delivery) Release(ctx context.Context, delay time.Duration) {
 	d.Safety.Release(ctx, delay)
 }
 
-// IsOrdered reports whether a later message of the instance must not overtake this one. That holds
-// for external events and for all messages that are delivered in memory.
+// IsOrdered reports whether a later message of the instance must not overtake this message. It is true for
+// external events and for all messages that are delivered in memory.
 func (d *Delivery) IsOrdered() bool {
 	_, isEvent := d.Event().(*history.EventRaised)
 	return isEvent || d.claimed
@@ -317,8 +318,8 @@ func (d *Delivery) whileHidden(ctx context.Context) context.Context {
 	return store.RetryBefore(ctx, time.Now().Add(d.until.Left(d.held.Clock.Now())))
 }
 
-// hiddenFor returns how long the message stays hidden. renewable is false if the message must not
-// be renewed.
+// hiddenFor returns the remaining time for which the message stays hidden. renewable is false if the message
+// must not be renewed.
 func (d *Delivery) hiddenFor(now clocks.Moment) (left time.Duration, renewable bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -422,7 +423,7 @@ func FunctionAttrs(ev history.Event) []any {
 	return attrs
 }
 
-// HeldBackReason returns why the message is held back: it cannot be decoded, or it came too early.
+// HeldBackReason returns the reason for holding the message back: it cannot be decoded, or it came too early.
 func (d *Delivery) HeldBackReason() metering.HoldReason {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -432,7 +433,7 @@ func (d *Delivery) HeldBackReason() metering.HoldReason {
 	return metering.Early
 }
 
-// QueueAge returns how long a message has waited in its queue. A timer waits from its due time on.
+// QueueAge returns the time for which a message has waited in its queue. A timer waits from its due time on.
 func QueueAge(d *Delivery) time.Duration {
 	since := d.InsertedOn
 	if d.Env != nil && d.Env.Message != nil {

@@ -38,7 +38,8 @@ type hiddenMessage struct {
 // size returns the approximate memory size of the message.
 func (m hiddenMessage) size() int { return len(m.msg.Text) + 256 }
 
-// Add remembers the receipt of an abandoned message, unless message is not due: it then stays hidden.
+// Add remembers the receipt of an abandoned message. It ignores a message that is not due, which stays
+// hidden.
 func (h *hiddenMessages) Add(q *store.Queue, m store.Message, message *provider.TaskMessage) {
 	if provider.DueTime(*message).After(time.Now()) {
 		return
@@ -123,8 +124,8 @@ func (h *hiddenMessages) HasStart(instance history.OrchestrationInstance) bool {
 	return false
 }
 
-// RevealOthers makes the hidden messages of an instance visible that are not in q. A message with an
-// invalid receipt was received again. If a request fails, the message appears when its delay ends.
+// RevealOthers makes an instance's hidden messages in other queues than q visible. A message with an invalid
+// receipt was received again. If a request fails, the message appears when its delay ends.
 func (h *hiddenMessages) RevealOthers(ctx context.Context, instanceID string, q *store.Queue) {
 	hidden := h.take(instanceID, func(one hiddenMessage) bool { return one.queue != q })
 	_ = store.ForEach(ctx, RenewalsAtOnce, hidden, func(ctx context.Context, _ int, one hiddenMessage) error {

@@ -192,10 +192,10 @@ func (h *Messages) AwaitRenewals(ctx context.Context) {
 // renewalShare is the share of the requests to throttled queues that may be renewals.
 const renewalShare = 0.25
 
-// Limit returns how many messages of each kind, control-queue messages and work items, this process
-// can renew and finish at the current request rate. A message is renewed once per half of its
-// visibility timeout. limit is at least [store.MinInFlight], so that one long activity does not
-// stop the others.
+// Limit returns the number of messages that this process can renew and finish at the current request rate. It
+// applies to control-queue messages and work items separately. A message is renewed once per half of its
+// visibility timeout. The limit is at least [store.MinInFlight], so that one long activity does not stop the
+// others.
 func (h *Messages) Limit() int {
 	rate, limited := h.pace.Rate()
 	if !limited {

@@ -13,11 +13,11 @@ import (
 // does not lose it.
 //
 //	delivery                safety          after a crash
-//	received, or claimed    inQueue         The message is hidden in its queue and reappears.
+//	received, or claimed    InQueue         The message is hidden in its queue and reappears.
 //	result of an activity   directResult    The work item reappears, and the activity runs again.
-//	start of a client       directDelivery  The row stays Pending, and a worker sends the start again.
-//	event of a client       directDelivery  The client's call has not returned, unless the event is in its
-//	                                        queue. It is enqueued on demand: see enqueue.
+//	start of a client       Direct          The row stays Pending, and a worker sends the start again.
+//	event of a client       Direct          The client's call has not returned, unless the event is in its
+//	                                        queue. It is enqueued on demand: see Enqueue.
 type Safety interface {
 	// Remove ends the delivery after its effects are stored. After an error the message is
 	// redelivered.

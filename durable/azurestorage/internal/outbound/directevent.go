@@ -16,10 +16,10 @@ import (
 
 // Direct delivery
 //
-// A client may raise an event in the process that owns the instance's partition. The event is then
-// delivered in memory. The client's call returns when the event is durable: a checkpoint has
-// committed it to the history, or it is in the control queue. It is enqueued if no checkpoint
-// commits it within enqueueAfter, if the checkpoint fails, or if the process loses the partition.
+// A client may raise an event in the process that owns the instance's partition. The event is then delivered
+// in memory. The client's call returns when the event is durable: a checkpoint has committed it to the
+// history, or it is in the control queue. It is enqueued if no checkpoint commits it within [EnqueueAfter],
+// if the checkpoint fails, or if the process loses the partition.
 //
 // A checkpoint may consume several directly delivered events. At least one message that it consumes
 // must be in the queue before the history is written (see [EnqueueOne]). If the process then
@@ -90,7 +90,7 @@ func (s *Sender) sendDirectly(ctx context.Context, p ControlQueue, out *Message)
 	return true, e.Await(ctx)
 }
 
-// Await waits for the outcome. After enqueueAfter it enqueues the event itself.
+// Await waits for the outcome. After [EnqueueAfter] it enqueues the event itself.
 func (e *Direct) Await(ctx context.Context) error {
 	timer := time.NewTimer(EnqueueAfter)
 	defer timer.Stop()
@@ -206,7 +206,7 @@ func EnqueueOne(ctx context.Context, consumed []*inflight.Delivery, sendsToOther
 // IsAwaitedByOthers implements [inflight.Safety]. A .NET worker does not search for starts without a message.
 func (e *Direct) IsAwaitedByOthers() bool { return e.isStart }
 
-// IsRedelivered implements [inflight.Safety]. A start is, as long as its row is Pending.
+// IsRedelivered implements [inflight.Safety]. A start is redelivered as long as its row is Pending.
 func (e *Direct) IsRedelivered() bool {
 	if e.isStart {
 		return true

@@ -37,7 +37,7 @@ type Sender struct {
 	Base64    bool             // encode texts in Base64
 	StartLost store.Nudge      // sent if the start of an inserted row may be in no queue
 	sequence  atomic.Int64     // last sequence number, over all queues
-	ArmedFor  time.Duration    // how long an armed message stays hidden
+	ArmedFor  time.Duration    // visibility timeout of armed messages
 }
 
 // A Destination is a queue of the hub. If this process serves the queue, it can deliver messages
@@ -91,9 +91,9 @@ type Message struct {
 
 	// The following fields are set by prepare.
 	text       string         // the text to enqueue
-	finalText  string         // the text after the batch is committed; empty if batch is empty
+	finalText  string         // the text after the batch is committed; empty if Batch is empty
 	Blob       string         // the name of the blob with the message; empty unless the message is large
-	asReceived *wire.Envelope // the message as a receiver would decode it, if claim is set
+	asReceived *wire.Envelope // the message as a receiver would decode it, if Claim is set
 }
 
 // Sent is a message that was enqueued.
@@ -254,9 +254,9 @@ func (s *Sender) logSent(out *Message) {
 	s.Log.Debug("SendingMessage", append(attrs, inflight.FunctionAttrs(env.Message.Event)...)...)
 }
 
-// visibilityDelay returns how long a message must be hidden when it is sent, in whole seconds
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay). The service limits it
-// to a week. A worker that receives a message before it is due hides it again.
+// visibilityDelay returns the time for which a sent message must stay hidden, in whole seconds
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay). The service limits it to a week.
+// A worker that receives a message before it is due hides it again.
 func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 	due := provider.DueTime(*m)
 	if due.IsZero() {
@@ -287,10 +287,10 @@ func (s *Sender) Reserve(out []*Message) {
 	}
 }
 
-// Retract deletes the messages of a checkpoint that was not committed. Another worker may have
-// received one. It then holds the message back and later discards it, because no history explains
-// it; an activity runs once too often. retract then deletes the blob of a large message, unless
-// another worker may hold the message. If the blob is deleted, retract clears its name in sent.
+// Retract deletes the messages of a checkpoint that was not committed. Another worker may have received one.
+// It then holds the message back and later discards it, because no history explains it; an activity runs once
+// too often. Retract then deletes the blob of a large message, unless another worker may hold the message. If
+// the blob is deleted, Retract clears its name in sent.
 func (s *Sender) Retract(ctx context.Context, sent []Sent) {
 	ctx, cancel := Settling(ctx)
 	defer cancel()
@@ -345,8 +345,8 @@ func (s *Sender) ReleaseSent(ctx context.Context, sent []Sent) {
 	inflight.ReleaseAll(ctx, claimed)
 }
 
-// Settling returns a context for deleting and releasing messages. It ends settleTimeout after ctx.
-// A message whose release fails becomes visible when its visibility timeout ends.
+// Settling returns a context for deleting and releasing messages. It ends settleTimeout after ctx. A message
+// whose release fails becomes visible when its visibility timeout ends.
 func Settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	on, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(settleTimeout, cancel) })
@@ -358,8 +358,8 @@ func Settling(ctx context.Context) (context.Context, context.CancelFunc) {
 
 const settleTimeout = 10 * time.Second
 
-// An Armed is hidden in its queue until it is released. If the process dies first, it
-// becomes visible when its visibility timeout ends.
+// An Armed is a message that is hidden in its queue until it is released. If the process dies first, the
+// message becomes visible when its visibility timeout ends.
 type Armed struct {
 	to  Destination
 	msg store.Message
@@ -423,10 +423,9 @@ func (s *Sender) HandOver(ctx context.Context, sent []Sent) {
 	}
 }
 
-// PublishBatch makes the hidden messages of an entity's batch visible after the batch is committed.
-// It fails if another worker may have received a message and deleted it, because the batch was not
-// committed then. The messages that the batch consumed are redelivered, and the batch's messages
-// are sent again.
+// PublishBatch makes the hidden messages of an entity's batch visible after the batch is committed. It fails
+// if another worker may have received a message before the commit and deleted it. The messages that the batch
+// consumed are redelivered, and the batch's messages are sent again.
 func (s *Sender) PublishBatch(ctx context.Context, sent []Sent) error {
 	return store.ForEach(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m Sent) error {
 		switch {
