@@ -297,8 +297,8 @@ func (s *slowStore) Complete(context.Context, history.Event) error {
 
 func (s *slowStore) Abandon(context.Context, error) error { return nil }
 
-// Slots are for user code. An activity whose result is being stored holds no slot. Exceptions
-// are large results, and too many of them.
+// Slots are for user code. An activity whose result is being stored holds no slot, unless the result is large
+// or maxResults others are being stored.
 func TestActivity_HoldsNoSlotWhileItsResultIsStored(t *testing.T) {
 	for name, test := range map[string]struct{ activities, size, ran int }{
 		"small":    {20, 100, 20},

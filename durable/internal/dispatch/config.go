@@ -47,9 +47,9 @@ type Config struct {
 	CheckVersion        func(version string) error
 	FailVersionMismatch bool // fail instances that CheckVersion rejects, instead of holding them back
 
-	// FailUnknownAfter is the time that an instance that has not started waits for a worker
-	// with its function before it fails. Zero waits forever; a negative duration fails it
-	// immediately. FailUnknownStarted also fails instances that have started.
+	// FailUnknownAfter is the time after which an instance that has not started fails because no worker has
+	// its function. Zero means never; a negative duration means immediately. FailUnknownStarted also fails
+	// instances that have started.
 	FailUnknownAfter   time.Duration
 	FailUnknownStarted bool
 

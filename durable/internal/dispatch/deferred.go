@@ -7,9 +7,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A deferredCheckpoint is the checkpoint of an episode whose steps start before it is stored. A
-// repetition of the episode would decide the same: it received the start of the execution or
-// nothing, and decided nothing but steps. The next checkpoint includes its events.
+// A deferredCheckpoint is a checkpoint that is stored after the steps of its episode have started. A
+// repetition of the episode would make the same decisions: it received at most the start of the execution,
+// and decided only steps. The next checkpoint includes its events.
 type deferredCheckpoint struct {
 	cp        *provider.Checkpoint
 	execution history.OrchestrationInstance // before the episode; zero if it had not started

@@ -178,7 +178,7 @@ func (d *Dispatcher) handle(it *item, f func(*item)) {
 			delete(d.running, it)
 			d.mu.Unlock()
 		}()
-		labelled(it, func() { f(it) })
+		labeled(it, func() { f(it) })
 	})
 }
 

@@ -381,7 +381,7 @@ var entityFaults = map[string]memhub.Fault{
 	"session is lost": memhub.SessionLost, "messages are delivered twice": memhub.DuplicateDelivery, "messages are delivered late": memhub.DelayedDelivery,
 }
 
-// Entities that wait for room do not keep orchestrations from running.
+// Orchestrations run while entities wait for room.
 func TestEntity_WaitingEntitiesHoldNoOrchestrationSlots(t *testing.T) {
 	bubble(t, func(b *bench) {
 		slow := func(ctx context.Context, _ *entity.Operation) entity.Result {
@@ -399,7 +399,7 @@ func TestEntity_WaitingEntitiesHoldNoOrchestrationSlots(t *testing.T) {
 	})
 }
 
-// Entities whose sessions wait for more messages do not keep others from running.
+// Other entities run while the sessions of entities wait for more messages.
 func TestEntity_ExtendedSessionsHoldNoSlotsWhileTheyWait(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for n := range 100 {

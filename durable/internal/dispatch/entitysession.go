@@ -19,8 +19,8 @@ func maxEntities(cfg Config) int {
 	return cfg.MaxConcurrentOrchestrators
 }
 
-// maxWaitingEntities is the maximum number of fetched entities that wait for an entity slot.
-// Further ones keep their orchestration slot, which limits the memory that they use.
+// maxWaitingEntities is the maximum number of fetched entities that wait for an entity slot. Further ones
+// keep their orchestration slot, which limits their number.
 const maxWaitingEntities = 1000
 
 // entityName returns the name of a work item's entity.

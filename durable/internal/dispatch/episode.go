@@ -18,9 +18,9 @@ type execution struct {
 	live  *replay.Execution // nil before the first episode
 	ended bool
 
-	// The following belong to the last episode. opening are its first events: OrchestratorStarted
-	// and all that arrived. newSteps are the steps that it decided, except sleeping polls, which wait for
-	// a delayed message. reads is set if its code has read the time. intake holds its messages.
+	// The following fields describe the last episode. opening has its first events: OrchestratorStarted and
+	// the arrived events. newSteps has the steps that it decided, except the polls in sleeping, which wait
+	// for a delayed message. reads is set if its code has read the time. intake has its messages.
 	opening  []history.Event
 	newSteps []*replay.RunStep
 	sleeping []*replay.RunStep
@@ -312,10 +312,9 @@ func (x *execution) decide(past, fresh []history.Event) (replay.Outcome, error) 
 	return outcome, nil
 }
 
-// episodeTime returns the time of an episode that takes the arrived events and starts at now.
-// It is not before the due time of a timer that fired, even if clocks differ: after a sleep,
-// the time must have come. Two attempts at an episode have different times; see
-// [entity.Sorter].
+// episodeTime returns the time of an episode that takes the arrived events and starts at now. It is at or
+// after the due time of each fired timer, even if clocks differ: otherwise a sleep could end early. Two
+// attempts at an episode have different times; see [entity.Sorter].
 func episodeTime(arrived []history.Event, now time.Time) time.Time {
 	at := now
 	for _, e := range arrived {

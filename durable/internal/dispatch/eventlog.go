@@ -162,9 +162,9 @@ func logBroken(log *slog.Logger, err error) {
 	}
 }
 
-// logResumed logs that this process continues an instance of another process, which died,
-// stopped or lost its partition. It logs the history's length and the number of open actions. A poll that
-// becomes due is no resumption: no event records its calls.
+// logResumed logs that this process continues an instance of another process, which died, stopped or lost its
+// partition. It logs the history's length and the number of open actions. It does not log the delivery of a
+// due poll, because the history does not contain the calls of polls.
 func logResumed(log *slog.Logger, item *provider.OrchestrationWorkItem) {
 	past := item.History
 	if len(past) == 0 || !slices.ContainsFunc(item.Messages, func(m provider.TaskMessage) bool { _, polls := m.WokenPolls(); return polls == nil }) {

@@ -26,7 +26,7 @@ type idle struct {
 	mu      sync.Mutex // protects the following
 	waiting list.List  // of *idleSession; the longest wait is in front
 	size    int        // total size of their histories, in bytes
-	wanted  int        // slots that are needed while no session was idle: as many sessions end when they enter
+	wanted  int        // number of sessions to end when they enter, because their slots are needed
 }
 
 type idleSession struct {
@@ -36,9 +36,9 @@ type idleSession struct {
 	over  bool // no longer in waiting
 }
 
-// enter adds a session whose history has size bytes. The returned context ends with ctx, or
-// when the session must end. The session must call leave when it stops waiting. It may continue
-// although it must end, if messages arrived at the same time; then another session ends.
+// enter adds a session whose history has size bytes. The returned context ends with ctx, or when the session
+// must end. The session must call leave when it stops waiting. If messages arrive at the same time, the
+// session may continue, and another session ends instead.
 func (i *idle) enter(ctx context.Context, size int) (_ context.Context, leave func(continues bool)) {
 	ctx, end := context.WithCancel(ctx)
 	i.mu.Lock()

@@ -60,8 +60,8 @@ func newOrchestrationSession(d *Dispatcher, live lifetimes, next *admitted[*prov
 	return s
 }
 
-// handle runs the instance's episode, and further episodes during an extended session. A failure of one
-// instance ends here. The deferred calls also handle panics of this package.
+// handle runs the instance's episode, and further episodes during an extended session. It handles every
+// failure of the instance. The deferred calls handle panics of this package too.
 func (s *orchestrationSession) handle() {
 	s.measure(metering.Orchestration)
 	defer s.releaseSlot()
@@ -147,7 +147,9 @@ func (s *orchestrationSession) episode(past []history.Event, messages []provider
 	return cp
 }
 
-// prepareSteps tells the steps what the episode has changed, before its checkpoint is stored.
+// prepareSteps updates the session's steps after an episode, before its checkpoint is stored. It ends the
+// steps of an execution that has ended, wakes sleeping polls and pauses the steps of a suspended instance. It
+// also sets cp.StepsRunning.
 func (s *orchestrationSession) prepareSteps(cp *provider.Checkpoint) {
 	if s.steps != nil && (s.x.ended || cp.ContinuedAsNew) {
 		s.steps.end(errExecutionOver)
@@ -168,10 +170,10 @@ func (s *orchestrationSession) prepareSteps(cp *provider.Checkpoint) {
 // isSuspended reports whether the instance is suspended after the last episode, or its code is missing.
 func (s *orchestrationSession) isSuspended() bool { return s.x.live == nil || s.x.live.IsSuspended() }
 
-// expectsResults reports whether the current execution has decided steps whose results are not recorded.
-// The session has to wait for them, or another one has to run the steps again. While the instance is
-// suspended, only steps that run or have ended count: the resumption delivers the instance again. A
-// sleeping poll has a message of its own.
+// expectsResults reports whether the current execution has steps without recorded results. This session must
+// wait for the results, or a later session must run the steps again. While the instance is suspended, only
+// running and ended steps count, because the resumption redelivers the instance. Sleeping polls do not count,
+// because a message wakes them.
 func (s *orchestrationSession) expectsResults() bool {
 	if s.steps == nil || s.x.ended || s.x.live == nil || !s.x.live.HasOpenSteps() {
 		return false
@@ -184,14 +186,14 @@ func (s *orchestrationSession) mayStart() bool {
 	return s.live.fetch.Err() == nil && s.holds()
 }
 
-// holds reports whether the session has its instance, as far as it can know.
+// holds reports whether the session holds its instance. Without a [provider.Holder] it assumes so.
 func (s *orchestrationSession) holds() bool {
 	holder, ok := s.item.Session.(provider.Holder)
 	return !ok || holder.Holds()
 }
 
-// commit stores the checkpoint of an episode, and of a deferred one before it. It returns false if
-// that failed.
+// commit stores the checkpoint of an episode together with the deferred checkpoint, if there is one. If it
+// fails, it abandons the instance and returns false.
 func (s *orchestrationSession) commit(cp *provider.Checkpoint, e *deferredCheckpoint, hasResults bool) bool {
 	whole := s.withDeferred(cp, e)
 	s.traced.Stamp(whole, s.d.config.Now())
@@ -261,10 +263,10 @@ func (s *orchestrationSession) withDeferred(cp *provider.Checkpoint, e *deferred
 	return &whole
 }
 
-// divide divides the checkpoint of an episode that got results of steps and sends messages: the
-// messages must not be sent before the results that they come from are stored. The first part has
-// what arrived. After a crash, the steps' wake-up makes a worker repeat the decisions; the first part
-// ends like an episode with unrecorded steps.
+// divide splits the checkpoint of an episode that received results of steps and sends messages. The results
+// must be stored before the messages that depend on them are sent. The first part contains the opening events
+// and ends like an episode with unrecorded steps. After a crash between the parts, the wake-up of the steps
+// makes a worker repeat the decisions.
 func (s *orchestrationSession) divide(cp *provider.Checkpoint, execution history.OrchestrationInstance) []*provider.Checkpoint {
 	first, rest := &provider.Checkpoint{Instance: execution, NewEvents: s.x.opening, CustomStatus: cp.CustomStatus, StepsRunning: true}, *cp
 	if !cp.ContinuedAsNew {
@@ -372,14 +374,14 @@ func (s *orchestrationSession) abandonStalled(it *stall, messages []provider.Tas
 	s.abandon(&provider.RetryAtError{Cause: it, At: s.d.config.Now().Add(time.Second)})
 }
 
-// abandon is [session.abandon]. The session's steps end before.
+// abandon ends the session's steps and then calls [session.abandon].
 func (s *orchestrationSession) abandon(cause error) {
 	s.outcome = metering.Abandoned
 	s.endSteps(errUncommitted)
 	s.session.abandon(cause)
 }
 
-// endSteps ends the steps, and waits for functions that do not return at once.
+// endSteps ends the steps, and waits for at most stepGrace until their functions return.
 func (s *orchestrationSession) endSteps(cause error) {
 	if s.steps != nil {
 		s.steps.end(cause)
@@ -388,7 +390,7 @@ func (s *orchestrationSession) endSteps(cause error) {
 	}
 }
 
-// release is [session.release]. The session's steps end before.
+// release ends the session's steps and then calls [session.release].
 func (s *orchestrationSession) release() {
 	s.endSteps(errHandover)
 	s.session.release()

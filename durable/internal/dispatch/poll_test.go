@@ -157,7 +157,7 @@ func TestPoll_OfAStoppedWorkerIsNotRepeatedEarly(t *testing.T) {
 	})
 }
 
-// An event that arrives beside a sleeping poll does not wake the poll.
+// An event that arrives while a poll sleeps does not wake the poll.
 func TestPoll_SleepsWhileTheInstanceReceivesMessages(t *testing.T) {
 	for name, extended := range map[string]bool{"extended sessions": true, "no extended sessions": false} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestPoll_SleepsWhileTheInstanceReceivesMessages(t *testing.T) {
 	}
 }
 
-// A poll with its own interval does not make another one run early.
+// Polls of one instance with different intervals keep their own schedules.
 func TestPoll_RunsBesideOthersOfItsInstance(t *testing.T) {
 	bubble(t, func(b *bench) {
 		fast, slow := pollLog{began: time.Now()}, pollLog{began: time.Now()}
@@ -244,7 +244,7 @@ func TestPoll_WaitsForTheResumption(t *testing.T) {
 	}
 }
 
-// Another generation has no polls of its predecessor.
+// A generation does not continue the polls of the previous generation.
 func TestPoll_EndsWithItsGeneration(t *testing.T) {
 	bubble(t, func(b *bench) {
 		l := pollLog{began: time.Now()}
@@ -342,7 +342,7 @@ func TestPoll_IgnoresAnObsoleteWakeUp(t *testing.T) {
 	})
 }
 
-// The wake-up of a poll comes too late for a step that was interrupted.
+// An interrupted step must not wait for the later wake-up of a poll.
 func TestPoll_DoesNotDelayAStepThatWasInterrupted(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var l pollLog
@@ -375,7 +375,8 @@ func TestPoll_DoesNotDelayAStepThatWasInterrupted(t *testing.T) {
 	})
 }
 
-// The number of sessions that wait in memory is limited. More of them leave memory between the calls.
+// The number of sessions that wait in memory is limited. Instances of further sessions leave memory between
+// the calls.
 func TestPoll_LeavesMemoryIfTooManySessionsWait(t *testing.T) {
 	bubble(t, func(b *bench) {
 		began, calls := time.Now(), make([]pollLog, dispatch.MaxWaitingSessions+5)
@@ -399,7 +400,8 @@ func TestPoll_LeavesMemoryIfTooManySessionsWait(t *testing.T) {
 	})
 }
 
-// The schedule starts with the episode. If the episode is repeated, no call of an earlier schedule was made.
+// The schedule starts with the episode. A repeated episode gets a new schedule, so no call is made before the
+// episode is stored.
 func TestPoll_StartsWhenItsEpisodeIsStored(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var l pollLog
@@ -435,7 +437,7 @@ func TestPoll_CountsAsLoadFromItsDueTimeOn(t *testing.T) {
 	})
 }
 
-// A worker stops at the time at which polls become due.
+// A worker stops at the due time of polls.
 func TestPoll_IsNotLostIfItIsDueWhenTheWorkerStops(t *testing.T) {
 	bubble(t, func(b *bench) {
 		began, calls := time.Now(), make([]pollLog, 50)
@@ -479,7 +481,7 @@ func TestPoll_IsNotRepeatedIfTheClockIsSetBack(t *testing.T) {
 	})
 }
 
-// A suspension that arrives during a call leaves a poll that must not continue.
+// If a suspension arrives during a call, the poll must not make its next call.
 func TestPoll_LeavesMemoryIfItsInstanceIsSuspendedDuringACall(t *testing.T) {
 	bubble(t, func(b *bench) {
 		l := pollLog{began: time.Now()}

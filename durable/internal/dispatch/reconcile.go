@@ -23,12 +23,13 @@ type intake struct {
 	refused []refusedStart
 	// wakes is set if a message wakes the instance to run its unrecorded steps and polls.
 	wakes bool
-	// polls has the polls that messages of [provider.WakePolls] wake, with the due times of these
-	// messages, by task ID.
+	// polls maps the task IDs of the polls that messages of [provider.WakePolls] wake to the due times of
+	// these messages.
 	polls map[int]time.Time
 }
 
-// wakePolls records a message of [provider.WakePolls]. Of two messages for one poll the first counts.
+// wakePolls records a message of [provider.WakePolls]. If two messages wake one poll, the earlier due time
+// counts.
 func (in *intake) wakePolls(due time.Time, ids []int) {
 	if in.polls == nil {
 		in.polls = make(map[int]time.Time)
@@ -46,7 +47,8 @@ func (in *intake) wakesPoll(step *replay.RunStep) bool {
 	return ok || in.wakes
 }
 
-// isDue reports whether a poll that the execution decided earlier is to run now.
+// isDue reports whether a poll must run now. It must if it is new, if its wake-up is due by the worker's
+// clock, or if a message wakes all steps.
 func (in *intake) isDue(step *replay.RunStep, now time.Time) bool {
 	_, last, _ := step.PollAt(now)
 	return in.wakes || !last.Before(in.polls[step.ID])

@@ -128,12 +128,11 @@ func (b *limitedRun) run(f func()) {
 	returned = true
 }
 
-// ReplayLimiter limits replays in memory in the same way as [RunWithLimit], and remembers the
-// ones that hang, until they return. While the replay of an instance hangs, it does not replay
-// the instance again. While maxStalls replays of an orchestrator hang, it replays no execution of
-// that orchestrator. The reason is that each hung replay occupies a goroutine, and an endless
-// loop a core. The zero value is ready to use. A nil *ReplayLimiter only supports replays without
-// code. Its methods are safe for concurrent use.
+// ReplayLimiter limits replays in memory in the same way as [RunWithLimit], and remembers hung replays until
+// they return. While the replay of an instance hangs, it does not replay the instance again. While maxStalls
+// replays of an orchestrator hang, it replays no execution of that orchestrator. The reason is that each hung
+// replay occupies a goroutine, and an endless loop a core. The zero value is ready to use. A nil
+// *ReplayLimiter only supports replays without code. Its methods are safe for concurrent use.
 type ReplayLimiter struct {
 	mu   sync.Mutex // protects the following
 	hung map[*StallError]struct{}

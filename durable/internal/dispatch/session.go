@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A session holds an instance from the delivery of its work item to its release. It is the part that
-// the sessions of orchestrations and entities share.
+// A session holds an instance from the delivery of its work item to its release. [orchestrationSession] and
+// [entitySession] embed it.
 type session struct {
 	d     *Dispatcher
 	live  lifetimes
@@ -108,7 +108,7 @@ func (s *session) abandon(cause error) {
 	}
 }
 
-// release returns the instance to the hub.
+// release releases the lock on the instance.
 func (s *session) release() {
 	ctx, cancel := s.live.abandonContext()
 	defer cancel()

@@ -20,7 +20,7 @@ type slots struct {
 }
 
 // fetch acquires a slot and calls next, which waits for an item until wait ends. If next fails, fetch
-// releases the slot. Only one goroutine calls it with p.
+// releases the slot. Only one goroutine may call it for p.
 func fetch[T any](ctx context.Context, p *slots, next func(ctx, wait context.Context) (T, error)) (item T, err error) {
 	for {
 		if !p.enter(ctx) {
@@ -74,8 +74,8 @@ func (p *slots) enter(ctx context.Context) bool {
 	return acquire(ctx, p.taken)
 }
 
-// wait counts a call of enter that begins or stops to wait. A new one makes fetch release its slot
-// while no item is available. The last withdraws the requests to end idle sessions.
+// wait adds n to the number of waiting calls of enter. A new call makes fetch release its slot while no item
+// is available. When no call waits any more, wait withdraws the requests to end idle sessions.
 func (p *slots) wait(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

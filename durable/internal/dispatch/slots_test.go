@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// All slots are taken. A fetch and a session wait for one, and one is released. The next session that
-// becomes idle ends, because its slot is needed, too.
+// All slots are taken, a fetch and a session wait, and one slot is released. The other call still waits, so
+// the next session that becomes idle ends.
 func TestSlots_OfIdleSessionsAreFreedForEachWaitingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func TestSlots_OfIdleSessionsAreFreedForEachWaitingCall(t *testing.T) {
 	})
 }
 
-// A session that waited for a slot has ended, and needs none.
+// A session that ends while it waits for a slot no longer needs one.
 func TestSlots_ARequestThatEndsEndsNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

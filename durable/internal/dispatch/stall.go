@@ -9,7 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A stall is the reason for giving up the code of an instance, as an error.
+// A stall is the error of an instance whose code was abandoned.
 type stall struct {
 	turn       *turn
 	start      *history.ExecutionStarted
@@ -53,8 +53,7 @@ func (s *Stalls) Stack(name, version string) string {
 	return s.stacks[unknownFunctionError{kind: "orchestrator", name: name, version: version, stalled: true}]
 }
 
-// maxStalls is the number of given-up instances after which the process no longer runs their
-// function.
+// maxStalls is the number of abandoned instances after which the process no longer runs their function.
 const maxStalls = 3
 
 // add adds a stall. It reports whether the process no longer runs the function from now on. If

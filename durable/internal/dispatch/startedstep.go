@@ -15,11 +15,10 @@ import (
 type startedStep struct {
 	*replay.RunStep
 	scheduled *history.TaskScheduled
-	due       time.Time // of the next call of a poll that has waited; otherwise zero
+	due       time.Time // time of the call that a poll has waited for; zero if it has not waited
 }
 
-// pollAt is [replay.RunStep.PollAt]. If a call has become due, and the clock shows an earlier time since, that call
-// counts as due.
+// pollAt calls [replay.RunStep.PollAt] for now, or for s.due if that is later because the clock was set back.
 func (s startedStep) pollAt(now time.Time) (n int, last, next time.Time) {
 	if s.due.After(now) {
 		now = s.due
@@ -27,8 +26,8 @@ func (s startedStep) pollAt(now time.Time) (n int, last, next time.Time) {
 	return s.PollAt(now)
 }
 
-// withInfo returns the context of a step that runs at the given time. The number of its first attempt
-// identifies it.
+// withInfo returns ctx with the [ActivityInfo] of a step that runs at now. TaskID is the number of its first
+// attempt.
 func (s startedStep) withInfo(ctx context.Context, instance history.OrchestrationInstance, now time.Time) context.Context {
 	info := ActivityInfo{Instance: instance, Name: s.Name, TaskID: s.First, Attempt: s.Attempt, Version: s.Version}
 	if s.Poll != nil {
@@ -47,8 +46,8 @@ func (s startedStep) work(i history.OrchestrationInstance) string {
 	return crashes.WorkName("step", s.Name, i.ExecutionID, s.ID, i.InstanceID)
 }
 
-// waitsSince returns the time from which the step waits for a slot: for a poll, the time of its last call that
-// is due.
+// waitsSince returns the time at which the step started to wait for a slot. For a poll it is the time of the
+// last due call.
 func (s startedStep) waitsSince(now time.Time) time.Time {
 	if s.Poll == nil {
 		return s.DecidedAt
@@ -72,8 +71,8 @@ func (r stepResult) record() []history.Event {
 	return []history.Event{r.scheduled, completion}
 }
 
-// interruptedSteps returns the failures of the steps that had to run at most once and whose outcome
-// no event in past records.
+// interruptedSteps returns a failure for each step that runs at most once and whose start, but no result, is
+// in past.
 func interruptedSteps(past []history.Event, now time.Time) (failures []history.Event) {
 	for _, scheduled := range history.InterruptedSteps(past) {
 		f := &history.FailureDetails{

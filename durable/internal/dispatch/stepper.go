@@ -134,9 +134,9 @@ func RunActivity(ctx context.Context, fn func(context.Context, *string) (*string
 	return r.event(w.Task.EventID, now())
 }
 
-// RunStep runs a step on the caller's goroutine and returns the events that record its result, with
-// the time of the step's end. They include the start of a step that runs at most once. F replaces the
-// step's function unless it is nil. If the step is a poll that is not done, RunStep returns nil.
+// RunStep runs a step on the caller's goroutine and returns the events that record its result, with the time
+// of the step's end. They include the start of a step that runs at most once. A function f that is not nil
+// replaces the step's function. If the step is a poll that is not done, RunStep returns nil.
 func RunStep(ctx context.Context, step *replay.RunStep, f StepFunc, instance history.OrchestrationInstance, now func() time.Time) []history.Event {
 	if f == nil {
 		f = step.Func.(StepFunc)

@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// The causes that end the context of a step early.
+// Causes for canceling the contexts of steps or for abandoning their instance.
 var (
 	errExecutionOver = errors.New("the orchestration has ended or continued as new")
 	errHandover      = errors.New("another worker takes the orchestration over")
@@ -27,25 +27,26 @@ var (
 const (
 	// deferLimit is the time after which a deferred checkpoint is written.
 	deferLimit = 100 * time.Millisecond
-	// stepGrace is the time for functions that ignore the end of their context, before their
-	// instance is returned to the hub.
+	// stepGrace is the maximum wait for functions that ignore the cancellation of their contexts. After it,
+	// the session leaves the instance.
 	stepGrace = 5 * time.Second
-	// handoverReserve is the part of a drain that is left for storing results.
+	// handoverReserve is the last part of a drain. It is reserved for storing results.
 	handoverReserve = time.Second
-	// giveBackDelay is the delay of an instance that a session gives back to its hub. It limits the
-	// number of sessions while the lock of the instance is in doubt.
+	// giveBackDelay is the delay before the hub redelivers an instance that a session has abandoned because
+	// of its steps. It limits the rate of sessions while the lock on the instance is in doubt.
 	giveBackDelay = 100 * time.Millisecond
-	// maxWaitingSessions limits the sessions whose steps all wait for a slot. Beyond it, a session gives
-	// its instance back for waitingDelay. It also limits the sessions that wait for polls in memory.
+	// maxWaitingSessions is the maximum number of sessions whose steps all wait for a slot. A session that
+	// exceeds it leaves its instance, which is redelivered after waitingDelay or when a poll is due. The
+	// number of sessions that wait for polls in memory has the same limit.
 	maxWaitingSessions = 1000
 	waitingDelay       = 10 * time.Second
 	// maxStepResults and maxStepResultSize limit the number and the bytes of results that one episode
 	// records. A single result may be larger.
 	maxStepResults    = 1000
 	maxStepResultSize = 8 << 20
-	// pollStay is the longest wait for a poll in memory.
+	// pollStay is the maximum time that a session waits in memory for the next call of a poll.
 	pollStay = 10 * time.Second
-	// unlimited is a wait without a limit.
+	// unlimited is longer than any wait.
 	unlimited = 365 * 24 * time.Hour
 )
 
@@ -53,8 +54,8 @@ const (
 //
 //	decided → queue → running → ended → recorded by the session's next episode
 //
-// A step that runs at most once is ready when it leaves the queue with a slot. The session's next
-// episode records its start, and then the step runs.
+// A step that runs at most once leaves the queue with a slot and is then ready. It runs after the session's
+// next episode has recorded its start.
 //
 // A poll returns to the queue until it is done:
 //
@@ -63,14 +64,14 @@ const (
 //
 // A sleeping poll waits for a message of [provider.WakePolls].
 //
-// A step occupies a slot for activities while its function runs. Before the function starts, steps
-// checks that the session still has its instance. If not, no further step starts; unrecorded steps
-// run again when the instance is delivered again.
+// A step occupies a slot for activities while its function runs. A function starts only if the session still
+// holds its instance. Otherwise no further step starts, and unrecorded steps run again when the instance is
+// redelivered.
 type steps struct {
 	d        *Dispatcher
 	instance history.OrchestrationInstance
 	log      *slog.Logger
-	mayStart func() bool     // the session has its instance
+	mayStart func() bool     // reports whether the session holds its instance
 	ctx      context.Context // of the functions
 	cancel   context.CancelCauseFunc
 	starting sync.WaitGroup    // goroutines of startNext
@@ -83,9 +84,9 @@ type steps struct {
 	running int
 	ended   []stepResult
 	waiting map[*replay.RunStep]*waitingPoll
-	paused  bool                  // none starts, because the instance is suspended
-	left    bool                  // none starts, because the session leaves its instance
-	aside   *unknownFunctionError // why a step does not start although the session has its instance
+	paused  bool                  // no step starts: the instance is suspended
+	left    bool                  // no step starts: the session leaves its instance
+	aside   *unknownFunctionError // set if the next step is set aside; no step starts then
 	isBusy  bool                  // startNext runs
 	changed func()                // called after a change; may be nil
 }
@@ -121,7 +122,7 @@ func (s *steps) add(x *execution, traced *tracing.Instance) {
 	s.start()
 }
 
-// await waits for the next call of a poll. s.mu is locked.
+// await makes a poll wait until its next call is due, and then queues it. s.mu is locked.
 func (s *steps) await(step startedStep, now time.Time) {
 	_, _, step.due = step.pollAt(now)
 	s.waiting[step.RunStep] = &waitingPoll{step, time.AfterFunc(step.due.Sub(now), func() {
@@ -137,8 +138,8 @@ func (s *steps) await(step startedStep, now time.Time) {
 	})}
 }
 
-// rest makes the waiting polls sleep. It returns the due time of the first, and their task IDs. It does
-// nothing and returns no IDs if a poll has become due, or if another step is in progress.
+// rest removes the waiting polls, which then sleep. It returns their earliest due time and their task IDs. If
+// a poll has become due or another step is in progress, it does nothing and returns no IDs.
 func (s *steps) rest() (due time.Time, ids []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,7 @@ func (s *steps) onlyWaits() bool {
 	return s.running+len(s.queue)+len(s.ready)+len(s.begins)+len(s.ended) == 0
 }
 
-// stopPolls forgets the waiting polls and returns their task IDs. s.mu is locked.
+// stopPolls removes the waiting polls and returns their task IDs. s.mu is locked.
 func (s *steps) stopPolls() (ids []int) {
 	for step, w := range s.waiting {
 		w.timer.Stop()
@@ -164,8 +165,7 @@ func (s *steps) stopPolls() (ids []int) {
 	return ids
 }
 
-// nextPoll returns the time of the first call that is due next, or zero if no poll waits. s.mu is
-// locked.
+// nextPoll returns the earliest due time of the waiting polls, or zero if no poll waits. s.mu is locked.
 func (s *steps) nextPoll() (due time.Time) {
 	for _, w := range s.waiting {
 		if due.IsZero() || w.due.Before(due) {
@@ -186,8 +186,8 @@ func (s *steps) sleep(polls []*replay.RunStep, in *intake) (woken []*replay.RunS
 	return woken
 }
 
-// pause starts no further step, because the instance is suspended. Running steps continue, and so do
-// steps whose start is recorded.
+// pause prevents the start of further steps while the instance is suspended. Running steps and steps whose
+// start is recorded continue.
 func (s *steps) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +195,8 @@ func (s *steps) pause() {
 	s.requeue()
 }
 
-// resume starts steps again. The dispatcher must have released what was set aside for the instance. It
-// has no effect without a pause.
+// resume ends a pause and starts queued steps. The dispatcher must have released the work that was set aside
+// for the instance. Without a pause, resume does nothing.
 func (s *steps) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *steps) requeue() {
 	s.ready = nil
 }
 
-// stop starts no further step, because the session leaves its instance. s.mu is locked.
+// stop prevents the start of further steps, because the session leaves its instance. s.mu is locked.
 func (s *steps) stop() {
 	s.left = true
 	s.requeue()
@@ -233,12 +233,12 @@ func (s *steps) start() {
 	})
 }
 
-// canStart reports whether a step is to start. s.mu is locked.
+// canStart reports whether the first queued step may start. s.mu is locked.
 func (s *steps) canStart() bool {
 	return len(s.queue) > 0 && !s.paused && !s.left && s.aside == nil
 }
 
-// startNext waits for a slot and starts the next step. It returns false if none is to start.
+// startNext waits for a slot and starts the next step. It returns false if no further step may start.
 func (s *steps) startNext() bool {
 	if !s.d.activities.enter(s.ctx) {
 		return s.idle(s.stop)
@@ -278,8 +278,8 @@ func (s *steps) begin(step startedStep) {
 	}, func(it *item) { s.run(step, it) })
 }
 
-// beginRecorded runs the steps whose starts the last episode has recorded. If the session may no longer
-// have its instance, none runs, and their outcome is unknown.
+// beginRecorded runs the steps whose starts the last episode has recorded. If holds returns false, it runs
+// none of them, and their outcomes are unknown.
 func (s *steps) beginRecorded(holds func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +297,8 @@ func (s *steps) beginRecorded(holds func() bool) {
 	s.begins = nil
 }
 
-// idle calls f, which changes s, and ends the goroutine of startNext if no step is to start.
+// idle calls f, which changes s. It returns false, which ends the goroutine of startNext, if no further step
+// may start.
 func (s *steps) idle(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,7 +308,7 @@ func (s *steps) idle(f func()) bool {
 	return s.isBusy
 }
 
-// notify tells the session of a change. s.mu is locked.
+// notify reports a change to the session. s.mu is locked.
 func (s *steps) notify() {
 	if s.changed != nil {
 		s.changed()
@@ -339,7 +340,7 @@ func (s *steps) run(step startedStep, it *item) {
 		s.mu.Lock()
 		s.running--
 		switch {
-		case interrupted, again && s.ctx.Err() != nil: // also if it has ended since
+		case interrupted, again && s.ctx.Err() != nil: // the context may have ended after interrupted was set
 			s.stop()
 		case again:
 			s.await(step, d.config.Now())
@@ -356,8 +357,8 @@ func (s *steps) run(step startedStep, it *item) {
 	traced(r.failure)
 }
 
-// take returns the events for the session's next episode: it records the steps that have ended and, with
-// starts, the starts of those that are ready. Results beyond the limits of an episode stay.
+// take returns the events for the session's next episode. They record the results of ended steps and, if
+// starts is set, the starts of ready steps. Results that exceed the limits of an episode remain.
 func (s *steps) take(starts bool) (records []history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,7 +389,7 @@ func (s *steps) areRunning() bool {
 	return s.running+len(s.begins)+len(s.ended) > 0
 }
 
-// A stepState describes the steps of a session that waits.
+// A stepState describes the steps of a waiting session.
 type stepState struct {
 	running int
 	records bool // the next episode has results or starts to record
@@ -410,7 +411,7 @@ func (s *steps) look(changed func()) stepState {
 	return state
 }
 
-// load returns the load of one execution. Steps that are not to start do not count.
+// load returns the load of one execution. Queued steps that may not start do not count.
 func (s *steps) load(now time.Time) provider.QueueLoad {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -422,14 +423,14 @@ func (s *steps) load(now time.Time) provider.QueueLoad {
 	return load
 }
 
-// leave starts no further step, because the session leaves its instance.
+// leave is stop for a caller that does not hold mu.
 func (s *steps) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 }
 
-// end ends the contexts of the running steps and drops their results.
+// end cancels the contexts of the running steps and discards their results.
 func (s *steps) end(cause error) {
 	s.leave()
 	s.cancel(cause)

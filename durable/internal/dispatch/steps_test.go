@@ -294,7 +294,7 @@ func TestSteps_RunAgainAfterACrash(t *testing.T) {
 	}
 }
 
-// The delivery that makes a worker run unrecorded steps leaves no trace in the length of the history.
+// The delivery that makes a worker run unrecorded steps does not change the length of the history.
 func TestSteps_RunAgainWithTheSameHistoryLength(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var runs atomic.Int64
@@ -776,8 +776,8 @@ func TestSteps_StartOnlyAfterADurableDecision(t *testing.T) {
 	}
 }
 
-// Messages that come from a result must not be sent before it is stored. The hub in memory claims
-// no atomic commits.
+// Messages that come from a result must not be sent before it is stored. The hub in memory does not claim
+// atomic commits.
 func TestSteps_StoreTheirResultsBeforeMessages(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var runs atomic.Int64
@@ -985,7 +985,7 @@ func TestSteps_WaitForALostLease(t *testing.T) {
 					text := resultOf(first) + resultOf(second)
 					return &text, nil
 				})
-				lost := func() bool { return asked.Add(1) != 2 } // when B is to start
+				lost := func() bool { return asked.Add(1) != 2 } // when B may start
 				b.workOn(leasedWorker{Worker: b.Hub.Worker, holds: lost}, fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = slots })
 				b.start("i", "O", nil)
 				b.wantOutput("i", history.Completed, "ab")

@@ -9,17 +9,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A stepWait is the wait of a session for messages and for the results of its steps. The session holds no
-// slot for orchestrations meanwhile, and is not among the idle sessions.
+// A stepWait is the wait of a session for messages and for the results of its steps. While it waits, the
+// session holds no slot for orchestrations and does not count as idle.
 type stepWait struct {
 	*orchestrationSession
-	counted chan struct{} // the place of a waiting session; nil if it has none
+	counted chan struct{} // the semaphore that counts the session as waiting, or nil
 	leaves  bool          // the session must leave its instance
-	late    bool          // the time of the hand-over is over
+	late    bool          // the time for the handover has passed
 }
 
-// await returns none if the session must end. It then waits until no step runs, and returns the instance to
-// the hub.
+// await waits for messages or for results of steps. If the session must end, it returns neither. It first
+// waits for running steps, at most until the handover or the stop of the worker.
 func (w *stepWait) await() (messages []provider.TaskMessage, results []history.Event) {
 	defer w.stopCounting()
 	for {
@@ -42,7 +42,7 @@ func (w *stepWait) await() (messages []provider.TaskMessage, results []history.E
 			cancel()
 			return nil, nil
 		case w.leaves, state.left, state.aside != nil, w.live.io.Err() != nil, w.isSuspended():
-			cancel() // the wake-up ends with the next delivery of a suspended instance
+			cancel() // if the instance is suspended, its next delivery removes the wake-up
 			w.giveBack(state.aside)
 			return nil, nil
 		case !w.count(state):
@@ -60,13 +60,13 @@ func (w *stepWait) await() (messages []provider.TaskMessage, results []history.E
 			return nil, nil
 		}
 		if len(messages) > 0 {
-			return messages, w.steps.take(false) // the messages may suspend the instance: then no step starts
+			return messages, w.steps.take(false) // without starts, because the messages may suspend the instance
 		}
 	}
 }
 
-// count counts the session as waiting, for polls if all its steps are waiting polls, or else for a slot,
-// and releases its slot for orchestrations. It returns false if too many sessions wait.
+// count counts the session as waiting: for polls if all its steps are waiting polls, otherwise for a slot. It
+// then releases the session's slot for orchestrations. It returns false if too many sessions wait.
 func (w *stepWait) count(state stepState) bool {
 	in, before := w.d.waitingForSteps, w.counted
 	if !state.poll.IsZero() {
@@ -101,15 +101,16 @@ func (w *stepWait) giveWay(state stepState) {
 	}
 }
 
-// mayRest reports whether the session can end until a poll is due. A poll that is due soon waits in
-// memory, unless the session must leave. A step that was interrupted needs the wake-up of running steps.
+// mayRest reports whether the session may end, so that a message wakes its polls. If a poll is due soon, the
+// session stays in memory unless leaves is set. It also stays if a step was interrupted, because only the
+// wake-up of running steps makes a worker run that step again.
 func (w *stepWait) mayRest(state stepState, leaves bool) bool {
 	return !state.poll.IsZero() && w.live.io.Err() == nil && w.x.live.OpenSteps() == state.waiting+len(w.steps.sleeping) &&
 		(leaves || !state.left && state.poll.Sub(w.d.config.Now()) > pollStay)
 }
 
-// rest makes all waiting polls sleep, and ends the session. The message that it stores replaces the
-// wake-up of running steps. It returns false if a poll has become due.
+// rest makes all waiting polls sleep, so that the session can end. It stores a message that wakes the polls
+// and replaces the wake-up of running steps. It returns false if a poll has become due.
 func (w *stepWait) rest() bool {
 	due, ids := w.steps.rest()
 	if len(ids) == 0 {
@@ -126,9 +127,9 @@ func (w *stepWait) rest() bool {
 	return true
 }
 
-// nextMessages waits for messages until ctx ends. It stores a deferred checkpoint that has waited
-// for too long, or that the provider needs to know that steps run. It reports whether the session must
-// leave its instance.
+// nextMessages waits for messages until ctx ends. If the wait ends earlier without messages, it stores the
+// deferred checkpoint, which also informs the provider of running steps. Without a deferred checkpoint, or
+// after an error, leaves is true: the session must leave its instance.
 func (w *stepWait) nextMessages(ctx context.Context) (messages []provider.TaskMessage, leaves bool) {
 	limit := unlimited
 	if w.deferred != nil && len(w.deferred.events) > 0 {
@@ -149,8 +150,8 @@ func (w *stepWait) nextMessages(ctx context.Context) (messages []provider.TaskMe
 	return nil, true
 }
 
-// awaitReturn waits until ctx ends, because a step has ended. If the worker hands the instance over,
-// it ends the contexts of the steps in time. It reports whether the time is over.
+// awaitReturn waits until a step has ended, which ends ctx. If the worker hands the instance over, it cancels
+// the contexts of the steps handoverReserve before the deadline. It returns true if the deadline has passed.
 func (w *stepWait) awaitReturn(ctx context.Context) (late bool) {
 	holder, ok := w.item.Session.(provider.Holder)
 	if !ok {
@@ -175,8 +176,7 @@ func (w *stepWait) awaitReturn(ctx context.Context) (late bool) {
 	}
 }
 
-// giveBack returns the instance to the hub, which delivers it again after giveBackDelay. If a step was
-// set aside, it is delivered later.
+// giveBack abandons the instance. The hub redelivers it after giveBackDelay, or later if a step is set aside.
 func (w *stepWait) giveBack(aside *unknownFunctionError) {
 	if aside != nil {
 		w.refuse(aside, nil)

@@ -138,7 +138,7 @@ func (t *turn) logger(now time.Time) *slog.Logger {
 	return log
 }
 
-// stall returns the reason for giving up t. The watchdog's mu is locked.
+// stall returns the error that describes the abandoned t. The watchdog's mu is locked.
 func (t *turn) stall(now time.Time) *stall {
 	return &stall{turn: t, start: t.start, running: now.Sub(t.since), foreign: t.foreign, isStopping: t.isStopping && t.foreign == nil}
 }

@@ -67,8 +67,8 @@ const UnknownFunctionFailure = "FunctionNotFound"
 
 // unknownPolicy decides about work whose function the worker lacks.
 type unknownPolicy struct {
-	// after is the time that work that has not started waits for a worker with the function
-	// before it fails. Zero waits forever; a negative duration fails it immediately.
+	// after is the time after which work that has not started fails because no worker has its function. Zero
+	// means never; a negative duration means immediately.
 	after time.Duration
 	// started also fails work that has started.
 	started bool

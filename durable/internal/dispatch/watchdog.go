@@ -266,8 +266,8 @@ const (
 // inherit it, including the coroutines of an orchestrator.
 const itemLabel = "durable.item"
 
-// labelled runs f with an item's labels on its goroutine.
-func labelled(it *item, f func()) {
+// labeled runs f with an item's labels on its goroutine.
+func labeled(it *item, f func()) {
 	pprof.Do(context.Background(), pprof.Labels(itemLabel, it.label, crashes.Label, it.work), func(context.Context) { f() })
 }
 

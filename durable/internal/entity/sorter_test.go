@@ -397,7 +397,7 @@ func TestSorter_WithoutAWindowWaitingRequestsStayInOrder(t *testing.T) {
 	for _, r := range []sentRequest{
 		{op: "other", from: "b", at: 9, after: 8},
 		{op: "signal", from: "a client", at: -1, after: -1},
-		{op: "unlabelled", at: -1, after: -1},
+		{op: "unlabeled", at: -1, after: -1},
 		{op: "1", at: 1, after: -1},
 		{op: "4", at: 4, after: 3},
 	} {
@@ -410,7 +410,7 @@ func TestSorter_WithoutAWindowWaitingRequestsStayInOrder(t *testing.T) {
 			ran = append(ran, name)
 		}
 	}
-	if got, want := strings.Join(ran, " "), "other signal unlabelled 1 2 3 4"; got != want {
+	if got, want := strings.Join(ran, " "), "other signal unlabeled 1 2 3 4"; got != want {
 		t.Errorf("ran %q, want %q", got, want)
 	}
 }

@@ -15,8 +15,8 @@ type PollSchedule struct {
 // [PollSchedule.at].
 const maxGrowing = 10_000
 
-// at returns the number of the last call that is due at now if the first one is due at start, its
-// time, and the time of the next call.
+// at returns the number n and the time of the last call that is due at now, and the time of the next call.
+// The first call is due at start.
 func (p *PollSchedule) at(start, now time.Time) (n int, last, next time.Time) {
 	n, last = 1, start
 	interval := float64(p.Interval)
