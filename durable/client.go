@@ -271,10 +271,10 @@ func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) er
 	return c.send(ctx, id, e, OperationTerminate)
 }
 
-// Rewind resumes a failed instance. Failed activities run again, failed children are
-// rewound in turn, and successful steps are not repeated. Failures that the
-// orchestrator handled, for example by catching the error, stay as they are. The reason
-// is recorded in the history of each rewound instance.
+// Rewind resumes a failed instance. Failed activities and steps run again, and failed
+// children are rewound in turn. Completed work is not repeated. Failures that the
+// orchestrator handled stay as they are, for example if it called another activity. The
+// reason is recorded in the history of each rewound instance.
 //
 // Rewind fails with [ErrInstanceNotFound] if the instance does not exist, and with an
 // *[InstanceStateError] if it has not failed. If the hub cannot rewind, it fails with

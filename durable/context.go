@@ -69,7 +69,7 @@ func (c *Context) HistorySize() int { return c.x.HistorySize() }
 // and is the same in every replay.
 func (c *Context) Now() time.Time { return c.x.ReadTime() }
 
-// IsReplaying reports whether the orchestrator is repeating steps that are in its
+// IsReplaying reports whether the orchestrator is repeating calls that are in its
 // history. Decisions must not depend on it.
 func (c *Context) IsReplaying() bool { return c.x.IsReplaying() }
 

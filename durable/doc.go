@@ -74,8 +74,8 @@
 //   - [AwaitAny] waits for the first task that completes.
 //   - [AsCompleted] returns tasks in the order in which they complete.
 //
-// Functions take the [Context] as their first argument, as do the methods of names such
-// as [Event] and [ActivityName]. The methods of a [Task] take none.
+// Functions take the [Context] as their first argument. So do the methods of [Event],
+// [ActivityName] and similar types. The methods of a [Task] take no Context.
 //
 // Clients use Start, Raise and Signal. Orchestrators and entities use the functions and
 // methods that end in From instead: [StartFrom], [SignalFrom], [Event.RaiseFrom].

@@ -54,7 +54,7 @@ type UsageError struct {
 	Message string // describes the mistake and its fix
 }
 
-// Error returns the sentence.
+// Error returns the message.
 func (e *UsageError) Error() string { return e.Message }
 
 // TaskFailedError is the error of a failed activity, step, sub-orchestration or entity

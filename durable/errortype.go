@@ -47,9 +47,10 @@ func ErrorType[E error](name string) *Registration {
 }
 
 // ErrorValue gives an error value, such as a package's ErrNotFound, its wire name in a
-// [Registry]. If an activity, a step or a sub-orchestration returns the error, errors.Is
-// finds it in the [TaskFailedError] that the caller gets. Errors whose Is method reports
-// a match count too: errors of package os match fs.ErrNotExist.
+// [Registry]. If an activity, a step or a sub-orchestration returns the error,
+// errors.Is finds it in the [TaskFailedError] that the caller gets. An error whose Is
+// method reports a match counts too. For example, errors of package os match
+// fs.ErrNotExist.
 //
 // ErrorValue panics if the name is empty, or if the error is nil or not comparable.
 func ErrorValue(name string, err error) *Registration {

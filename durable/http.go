@@ -88,12 +88,13 @@ const HTTPActivityName ActivityName[HTTPRequest, HTTPResponse] = "BuiltIn::HttpA
 //	}).Await()
 //
 // If the response is 202 (Accepted) with a Location header, CallHTTP polls that URL
-// with GET until the status changes. Between requests a durable timer waits for the
-// duration of the Retry-After header, at least a second and at most 365 days, or of
-// [HTTPRequest.PollInterval]. It occupies no worker. Each poll adds events to the
-// history; see [HTTPRequest.TotalTimeout]. Polling requests have the headers and the
-// token of the first request, except X-Functions-Key and headers of the content.
-// Credentials are never sent to another origin than the URL's.
+// with GET until the status changes. Between requests a durable timer waits and
+// occupies no worker. Its duration is the value of the Retry-After header, at least a
+// second and at most 365 days. Without the header it is [HTTPRequest.PollInterval].
+// Each poll adds events to the history; see [HTTPRequest.TotalTimeout]. Polling
+// requests have the headers and the token of the first request, except X-Functions-Key
+// and headers of the content. Credentials are never sent to another origin than the
+// URL's.
 //
 // The options apply to each request. A [RetryPolicy] retries requests that get no
 // response, or a response with a status in [HTTPRequest.RetryStatus]. Even without a

@@ -26,8 +26,8 @@ type PollPolicy struct {
 	MaxInterval time.Duration
 }
 
-// Poll calls f in the worker until f is done, and records only its last result. Use it to
-// wait for a system that cannot raise an event:
+// Poll calls f in the worker until f reports that the poll is done, and records only
+// the last result. Use it to wait for a system that cannot raise an event:
 //
 //	job, err := durable.Poll(ctx, "export", durable.PollPolicy{Interval: time.Minute},
 //		func(ctx context.Context, n int) (Job, bool, error) {
@@ -35,19 +35,21 @@ type PollPolicy struct {
 //			return job, job.Ended, err
 //		}).Await()
 //
-// F returns the result, whether it is done, and an error. While it is not done, its result is
-// ignored and nothing is added to the history. An error ends the task with a
-// *[TaskFailedError]: return false without an error to ignore a failure. With a
-// [RetryPolicy], the poll starts again. [Tries] and [AttemptTimeout] apply to each call of
-// f.
+// The function f returns a result, whether the poll is done, and an error. Until the
+// poll is done, its results are ignored and the history does not grow. An error ends
+// the task with a *[TaskFailedError]. To continue after a failure, f returns false and
+// no error. With a [RetryPolicy], the poll starts again after an error. [Tries] and
+// [AttemptTimeout] apply to each call of f.
 //
-// N is the number of the call in the schedule of the policy, from 1. It survives crashes. A
-// call is skipped with its number if no worker was able to make it in time, or if the
-// previous call took too long. After a crash a call may be repeated.
+// The argument n of f is the number of the call in the schedule of the policy, from 1.
+// A crash does not reset it. Several calls are due at the same time if no worker makes
+// them in time, or if a call takes long. Only the last of them is made, and the numbers
+// of the others are skipped. After a crash a call may be repeated.
 //
-// If the next call is due in more than 10 seconds and the instance waits for nothing else in
-// this worker, it leaves memory. For a deadline, use AwaitTimeout. A poll that is over its
-// deadline continues until its orchestration ends or continues as new.
+// The instance leaves memory if the next call is due in more than 10 seconds and no
+// other step of the instance is in progress. For a deadline, use [Task.AwaitTimeout].
+// The poll continues after the deadline, until its orchestration ends or continues as
+// new.
 //
 // Apart from that, a poll is a [Step]: f runs at least once, the idempotency key is the same
 // for all calls, and the history has an activity of its name. [AtMostOnce] is not allowed.

@@ -366,9 +366,9 @@ func (r *Registry) Lookup(fn any) (*Registration, error) {
 // the orchestrator is registered for all versions.
 func (f *Registration) Version() Version { return f.version }
 
-// Replace returns a copy of r in which f is the function of its kind, name and version,
-// whether or not r contains one. Calls by reference to the replaced function run f.
-// Calls by reference to f's own Go function fail. Use Replace in tests to substitute a
+// Replace returns a copy of r with f. If r contains a function with f's kind, name and
+// version, f replaces it, and calls by reference to the replaced function run f. Calls
+// by reference to f's own Go function fail. Use Replace in tests to substitute a
 // function.
 func (r *Registry) Replace(f *Registration) *Registry {
 	other := *r

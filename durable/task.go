@@ -147,10 +147,9 @@ func AwaitAll[T any](ctx *Context, tasks ...*Task[T]) ([]T, error) {
 //		decision, err := approval.Await()
 //	}
 //
-// The other tasks continue and may be awaited later. A task that waits for an external
-// event and was not first receives no event until it is awaited again. It therefore takes
-// no event from other tasks. An event that arrives in the meantime is buffered for the
-// next Wait.
+// The other tasks continue and may be awaited later. A task of an external event
+// receives no event in the meantime: events complete other waiting tasks or are
+// buffered. When the task is awaited again, it receives the oldest buffered event.
 //
 // A call without tasks, or with a nil task, fails the orchestration with a
 // [UsageError].

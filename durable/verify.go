@@ -43,8 +43,8 @@ func (e *HistoryMismatchError) Error() string {
 // version.
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
-// ErrActivityNotRegistered means that an instance waits for an activity that today's code
-// calls as a step, and that a registry has no activity of this name.
+// ErrActivityNotRegistered means that an instance waits for an activity that is not
+// registered. The current code calls a step instead.
 var ErrActivityNotRegistered = errors.New("the activity is not registered")
 
 // StallError means that an orchestrator does not yield during a replay: it blocks

@@ -152,10 +152,10 @@ func (w *Worker) failUnknownAfter() time.Duration {
 	return DefaultUnknownFunctionTimeout
 }
 
-// Blocked returns the functions that work waits for, because this worker does not have
-// them, does not accept them or holds the work back. It covers work that the worker
-// received in the last few minutes. It also returns running orchestrators and entity
-// operations that do not yield.
+// Blocked returns functions that this worker does not have, does not accept or holds
+// back, with the instances that wait for them. It covers work that the worker received
+// in the last few minutes. It also returns running orchestrators and entity operations
+// that do not yield.
 func (w *Worker) Blocked() []BlockedFunction {
 	var all []BlockedFunction
 	for _, f := range w.waiting.All(time.Now()) {

@@ -33,15 +33,14 @@ type App struct {
 	// route panics, it answers with status 500.
 	Routes func(api *echo.Group, c *durable.Client)
 
-	// Metrics collects the metrics of a standalone app and serves them to Prometheus at /metrics. They then
-	// have no other receiver. The usual value is prometheus.New() of package handler/prometheus. It may be
-	// nil. An app behind the Functions host ignores it.
+	// Metrics collects the metrics of a standalone app and serves them to Prometheus at /metrics. The metrics
+	// then go to no other receiver. The usual value is prometheus.New() of package handler/prometheus. It may
+	// be nil. An app behind the Functions host ignores it.
 	Metrics MetricsPage
 
 	// Telemetry starts the export of spans, metrics and log records, and returns their receiver. [Main] calls
-	// it once. It reports problems of the export to errs, which the export does not include. The result is
-	// valid even if there is an error. The usual value is otlp.Export of package handler/otlp. Nil exports
-	// nothing.
+	// it once. It logs problems of the export to errs, whose records are not exported. The result is valid
+	// even if there is an error. The usual value is otlp.Export of package handler/otlp. Nil exports nothing.
 	Telemetry func(ctx context.Context, errs *slog.Logger) (Telemetry, error)
 }
 

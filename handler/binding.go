@@ -198,8 +198,8 @@ type monitorOption struct{}
 
 func (monitorOption) applyTimer(t *Trigger) { t.function.Source.Set("useMonitor", false) }
 
-// NoMonitor makes the host keep no record of a timer's runs. If a run is missed while the app is
-// stopped, it is not made up later.
+// NoMonitor makes the host keep no record of a timer's runs. If a run is missed while the app is stopped, the
+// host does not run it later.
 var NoMonitor TimerOption = monitorOption{}
 
 // A retryOption sets a function's retry policy.

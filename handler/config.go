@@ -89,8 +89,8 @@ type Config struct {
 	// Connection is the resolved storage connection of the hub.
 	Connection azurestorage.Connection
 
-	// Storage configures the task hub in Azure Storage, Worker the worker that runs its functions. If one
-	// of them has no Logger, it uses the Logger below.
+	// Storage configures the task hub in Azure Storage. Worker configures the worker that runs its functions.
+	// A Storage or Worker without a Logger uses the Logger below.
 	Storage azurestorage.Config
 	Worker  durable.Config
 
@@ -135,8 +135,9 @@ type Config struct {
 
 	// FunctionTimeout is the host's time limit of an invocation, after which the host kills the program. A
 	// function with a [Trigger] is stopped shortly before that. Behind the host, zero means its default: 5
-	// minutes on the Consumption plan, otherwise 30 minutes. Negative, or zero in a standalone server,
-	// means no limit. A function then has [DefaultInvocationTimeout].
+	// minutes on the Consumption plan, otherwise 30 minutes. A negative value means that the host has no
+	// limit; in a standalone server, zero means the same. The limit of a function is then
+	// [DefaultInvocationTimeout].
 	FunctionTimeout time.Duration
 
 	// ShutdownTimeout limits a graceful shutdown. Default: 7 s. If the parent process has died, half of
@@ -155,8 +156,8 @@ type Config struct {
 	// Notices are remarks on the configuration, each a sentence. The server logs them at start.
 	Notices []string
 
-	// Problem describes what is wrong with the configuration. With a problem, the server answers every
-	// request with status 503 and this reason.
+	// Problem describes the errors in the configuration. If it is not nil, the server answers every request
+	// with status 503 and this text.
 	Problem error
 
 	// plan is the hosting plan, if [Load] detected it.

@@ -39,8 +39,8 @@ import (
 //   - If several calls of one activity have the same time, they get their results in the
 //     order in which the results arrived.
 //   - The orchestrator's current time is approximate.
-//   - Tags and the parent are unknown. So is the version, unless the status has it, and
-//     the execution ID, unless the orchestration called an entity.
+//   - Tags and the parent are unknown. The version is known only if the status has it. The execution ID is
+//     known only if the orchestration called an entity.
 //
 // If your code depends on one of these, use another format.
 func Replay(t TB, functions []*durable.Registration, file string) {

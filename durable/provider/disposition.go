@@ -2,7 +2,7 @@ package provider
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// Disposition tells a provider what to do with a message for an instance.
+// Disposition is the action of a provider for a received message to an instance.
 type Disposition int
 
 const (
@@ -42,7 +42,7 @@ type Progress struct {
 	actions map[int]bool // IDs of the events in past that schedule work
 }
 
-// Disposition returns what to do with a message for an instance. Its only source of errors is
+// Disposition returns the disposition of a message for the instance. Its only source of errors is
 // History.
 //
 // A start of the current execution begins it once. Do not call Disposition for a start that the

@@ -70,9 +70,9 @@
 //     commit; without it, two.
 //   - [SingleWorker], on a [Worker]: work for an unregistered function fails immediately. Without
 //     it, the work waits for another worker.
-//   - [Holder], on a [Session]: a step starts only while the session holds its
-//     instance. It ends in time if the worker hands the instance over. Without it, the
-//     engine assumes that the session holds its instance until the release.
+//   - [Holder], on a [Session]: a step starts only while the session holds its instance. Running
+//     steps end in time if the worker hands the instance over. Without it, the engine assumes that
+//     the session holds its instance until the release.
 //   - [Settler], on a [Session]: the engine forgets committed messages when they can no longer be
 //     redelivered. Without it, the engine assumes no redelivery and forgets them at once.
 //

@@ -14,9 +14,8 @@ type Provider interface {
 	Worker
 }
 
-// Client is the part of a provider that clients use. The first call of any method creates the
-// hub if it does not exist. Errors describe what went wrong; the caller adds the name of the
-// operation.
+// Client is the part of a provider that clients use. The first call of any method creates the hub
+// if it does not exist. Errors describe the failure; the caller adds the name of the operation.
 type Client interface {
 	// StartInstance creates an instance by sending it start, whose event must be a
 	// *history.ExecutionStarted. An existing instance with the same ID is replaced, unless its

@@ -8,9 +8,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// CanRewind reports whether an instance with this status can be rewound: it has ended, or a
-// crash interrupted an earlier rewind. For other statuses, the instance was started or rewound
-// again since the caller read its state.
+// CanRewind reports whether an instance with this status can be rewound: it has ended, or a crash
+// interrupted an earlier rewind. Any other status means that the instance was started or rewound
+// again after the caller read its state.
 func CanRewind(status history.RuntimeStatus) bool {
 	return status.IsTerminal() || status == history.Pending
 }

@@ -21,7 +21,7 @@ type UndecodableReporter interface {
 	// Undecodable returns at most 1,000 undecodable messages that the worker of this process
 	// recently received or has set aside, sorted by queue and ID. It sends no request.
 	Undecodable() []UndecodableMessage
-	// RetryUndecodable returns all messages that any process has set aside to their queues. It
-	// reports their number.
+	// RetryUndecodable moves all messages that any process has set aside back to their queues. It
+	// returns their number.
 	RetryUndecodable(ctx context.Context) (int, error)
 }

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Hosts returns host names that resemble a trusted host. Pages of other sites can have them: they
-// consist of letters, digits, hyphens, underscores and dots. All differ from host, also without case.
+// Hosts returns host names that resemble a trusted host. Pages of other sites can have them: they consist of
+// letters, digits, hyphens, underscores and dots. All differ from host, even if case is ignored.
 func Hosts(host string) []string {
 	return without(host, append(common(host),
 		host+".evil.example", "evil.example."+host, host+".evil", host+"_evil", host+"."+host, host+"-"+host))
 }
 
-// Names returns texts that resemble a trusted name: an ID, a path segment, a key or a container. All
-// differ from name, also without case. They are valid UTF-8.
+// Names returns texts that resemble a trusted name: an ID, a path segment, a key or a container. All differ
+// from name, even if case is ignored. They are valid UTF-8.
 func Names(name string) []string {
 	names := append(common(name), "*", "%", "null")
 	for _, separator := range []string{".", "_", "/", "\\", ":", "@", "#", "?", "&", "=", ",", ";", "|", "%2f", "%00", " ", "'", `"`} {
