@@ -69,10 +69,9 @@ func recordTimer(cp *provider.Checkpoint, start *history.ExecutionStarted, a *re
 	cp.Timers = append(cp.Timers, provider.TaskMessage{Event: fired, Target: start.Instance})
 }
 
-// recordChild starts a child. Its execution ID, and its instance ID if none was chosen, are
-// derived from the parent's execution and the action. A start that is sent again after a crash
-// is therefore recognized. DurableTask derives only the instance ID, and generates a new
-// execution ID each time.
+// recordChild starts a child. Its execution ID, and its instance ID if none was chosen, are derived from the
+// parent's execution and the action. Receivers therefore recognize a start that is sent again after a crash.
+// DurableTask derives only the instance ID, and generates a new execution ID each time.
 func recordChild(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateSubOrchestration, keepInput bool, head history.Header) {
 	tags := mergeTags(a.Tags, start.Tags)
 	child := history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: childExecutionID(start.Instance, a.ID)}

@@ -44,11 +44,10 @@ func nextStart(start *history.ExecutionStarted, end *replay.Complete, executionI
 	}
 }
 
-// nextEvents returns the first events of the generation with the given start. They form an
-// episode that received the start and the events that the previous generation, which ended with
-// end, did not read. They include an OrchestratorCompleted. If the generation makes decisions,
-// the history contains a second one (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// OnProcessWorkItemAsync).
+// nextEvents returns the first events of the generation with the given start, which follows a generation with
+// the given end. They form an episode that received the start and the events that the previous generation did
+// not read. They include an OrchestratorCompleted. If the generation makes decisions, the history contains a
+// second one (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
 //
 // The events of the previous generation are copied, because a history may contain them already.
 func nextEvents(start *history.ExecutionStarted, end *replay.Complete, now time.Time) []history.Event {

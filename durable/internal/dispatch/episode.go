@@ -221,8 +221,8 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 	}
 }
 
-// run runs the current generation with the events, and adds its decisions to cp. If the
-// generation continues as new, it returns the action that does so; otherwise nil.
+// run runs the current generation with the events, and adds its decisions to cp. If the generation continues
+// as new, it returns its last action; otherwise nil.
 func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*replay.Complete, error) {
 	outcome, err := x.decide(past, fresh)
 	if err != nil {

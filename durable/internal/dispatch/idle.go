@@ -15,9 +15,9 @@ const maxIdleSize = 64 << 20
 // removeOne.
 const newlyIdle = time.Second
 
-// idle holds the extended sessions that are waiting for messages. It ends some of them if their
-// slot or memory is needed. DurableTask ends none early. To leave slots for other instances, it
-// extends the sessions of at most half of its concurrent orchestrators
+// idle holds the extended sessions that are waiting for messages. It ends some of them if their slot or
+// memory is needed. DurableTask does not end sessions early. To leave slots for other instances, it extends
+// the sessions of at most half of its concurrent orchestrators
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock).
 type idle struct {
 	limit int // maximum number of sessions; at least 1
@@ -87,9 +87,9 @@ func (i *idle) withdraw() {
 	i.wanted = 0
 }
 
-// removeOne ends the session that has waited longest, or the newest if none has waited for
-// newlyIdle. Without this exception, if more sessions than fit are used in turn, each would end
-// just before it is needed. mu is locked.
+// removeOne ends the session that has waited longest, or the newest if none has waited for newlyIdle. Without
+// this exception, each of too many sessions that are used in turn would end just before it is needed. mu is
+// locked.
 func (i *idle) removeOne() {
 	at := i.waiting.Front()
 	if i.now().Sub(at.Value.(*idleSession).since) < newlyIdle {

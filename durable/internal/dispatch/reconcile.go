@@ -154,9 +154,9 @@ func (in *intake) isForOtherExecution(m provider.TaskMessage) bool {
 	return !isEvent || !follows(in.start.Instance, id)
 }
 
-// follows reports whether i will continue as new with an execution of the given ID. That
-// execution has run before, in an episode whose checkpoint was lost. Execution i does not read
-// the events for it, and carries them over.
+// follows reports whether i will continue as new with an execution of the given ID. That execution has run
+// before, in an episode whose checkpoint was lost. Execution i does not read the events for that execution,
+// and carries them over.
 func follows(i history.OrchestrationInstance, id string) bool {
 	for range maxGenerations {
 		if i.ExecutionID = nextExecutionID(i); i.ExecutionID == id {

@@ -59,10 +59,10 @@ func (s *session) endMeasurement(name string) {
 	}
 }
 
-// next waits for the instance's next messages as an idle session. It returns none if the session must
-// end: the session was idle for too long, its slot or memory is needed, or the worker stops. If the
-// payload of the messages does not fit, the session must abandon the instance with the error. Size is
-// the size of the instance in memory, in bytes.
+// next waits for the instance's next messages as an idle session. It returns none if the session must end:
+// the session was idle for too long, its slot or memory is needed, or the worker stops. It returns an error
+// if the payload of the messages does not fit. The session must then abandon the instance with the error.
+// Size is the size of the instance in memory, in bytes.
 func (s *session) next(among *idle, size int) ([]provider.TaskMessage, error) {
 	s.releasePayload() // idle sessions have a limit of their own
 	ctx, leave := among.enter(s.live.fetch, size)

@@ -10,8 +10,8 @@ import (
 // entities it may send the last outbox again.
 const maxSettled = 10_000
 
-// settled remembers the last settled execution of each entity: its outbox was sent, and the
-// messages that it took were deleted. The zero value is ready to use.
+// settled remembers the last settled execution of each entity. An execution is settled when its outbox was
+// sent and the messages that it consumed were deleted. The zero value is ready to use.
 type settled struct {
 	mu   sync.Mutex // protects the following
 	last map[string]string
