@@ -303,7 +303,7 @@ func stacks() map[string]string {
 }
 
 // waiters are functions on the stacks of goroutines that only wait for the orchestrator.
-var waiters = []string{"dispatch.(*orchestrationSession).", "dispatch.(*entitySession).", "dispatch.(*boundRun).", "coro.(*Group).Run+", "coro.(*Group).Close"}
+var waiters = []string{"dispatch.(*orchestrationSession).", "dispatch.(*entitySession).", "coro.(*Group).Run+", "coro.(*Group).Close"}
 
 // framesOf returns the functions and lines of a paragraph of a goroutine profile, in the format
 // of a panic.

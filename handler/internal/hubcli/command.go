@@ -422,7 +422,7 @@ func (c command) repair() error {
 		return err
 	}
 	for _, p := range r.Problems {
-		repair := "none; restore the blobs from soft delete, a version or a backup"
+		repair := "none; restore the blobs from soft delete or a version"
 		switch {
 		case p.Repaired:
 			repair = "done: " + p.Repair

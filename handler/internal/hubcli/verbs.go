@@ -160,7 +160,7 @@ var verbs = []verb{
 	{
 		name: "repair", does: "Finds missing blobs of a task hub in partition logs, and repairs what it can", run: command.repair,
 		more: "Without --apply it writes nothing, and the app may run. It never deletes anything. It exits with 1 if problems\n" +
-			"remain. If possible, first restore lost blobs from soft delete, a version or a backup.",
+			"remain. If possible, first restore lost blobs from soft delete or a version.",
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.apply, "apply", false, "repairs what can be repaired; stop the app first")
 		},
