@@ -70,7 +70,7 @@ type ActivityInfo struct {
 	TaskID int
 	// Attempt is the number of the run, from 1. For an activity it is above 1 if an
 	// earlier run did not finish; a RetryPolicy makes new calls. For a step it counts the
-	// attempts of its options.
+	// attempts that RetryPolicy and Tries make.
 	Attempt int
 	Version Version // the version of the orchestration
 	Tags    Tags    // the tags of the call

@@ -30,8 +30,9 @@ type ClientOption interface{ applyClient(*Client) }
 
 // NewClient returns a Client of the hub that p stores. The registry maps functions to
 // names, for [Start] and for calls that name an entity by its type. [Client.Why] replays
-// its orchestrators, and [Instance.Wait] finds its errors in failures. It may be nil if
-// the client needs none of these.
+// the orchestrators of the registry. [Instance.Wait] uses the registered errors to restore
+// the original error of a failure. The registry may be nil if the client needs none of
+// these.
 func NewClient(p provider.Client, r *Registry, opts ...ClientOption) *Client {
 	c := &Client{hub: p, registry: r}
 	for _, o := range opts {

@@ -219,7 +219,7 @@ func (c *Context) Sleep(d time.Duration) {
 // NewUUID returns a new UUID that is the same in every replay. It is a version 5 UUID
 // of the instance ID, the current time and a counter, as in durabletask-dotnet's
 // NewGuid. Entity requests and children without a chosen ID also increment the counter.
-// If a child comes before the first entity request, only NewUUID increments it.
+// If the first of these is a child, the counter counts only the UUIDs of this method.
 func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 
 // Patched reports whether the execution includes a change of its orchestrator's code.

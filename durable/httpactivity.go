@@ -40,9 +40,9 @@ type HTTPConfig struct {
 	// body is stored in the history. Zero means 10 MiB.
 	ContentLimit int64
 
-	// CrossOriginHeaders lists headers that [CallHTTP] may send to another origin than
-	// the request's URL, if a response redirects or points there. Headers that contain
-	// no credentials, such as Accept and User-Agent, are always sent.
+	// CrossOriginHeaders lists headers that [CallHTTP] may send to another origin after a
+	// redirect, or when it polls a URL there. Headers that contain no credentials, such
+	// as Accept and User-Agent, are always sent.
 	CrossOriginHeaders []string
 
 	// Tokens gets the tokens for requests that have a TokenSource. If it is nil, such

@@ -154,10 +154,10 @@ func (e *OrchestrationFailedError) explain(ctx context.Context, c *Client) {
 	}
 }
 
-// Unwrap returns the causes of the failure. If the orchestrator's error has a name
-// ([ErrorType], [ErrorValue]) in the registry of its program and in the client's
-// registry, they include that error. They also include the failure that caused this
-// one.
+// Unwrap returns the orchestrator's error and the failure that caused it, if there is
+// one. The orchestrator's error is included if it has a name ([ErrorType], [ErrorValue])
+// in the registry of its program and in the client's registry, or if this package defines
+// it, such as a [UsageError].
 func (e *OrchestrationFailedError) Unwrap() []error { return e.causes }
 
 // Error describes how the instance ended, and why.

@@ -51,8 +51,9 @@ type PollPolicy struct {
 // The poll continues after the deadline, until its orchestration ends or continues as
 // new.
 //
-// Apart from that, a poll is a [Step]: f runs at least once, the idempotency key is the same
-// for all calls, and the history has an activity of its name. [AtMostOnce] is not allowed.
+// In all other respects a poll is a [Step]: f runs at least once, the idempotency key is the
+// same for all calls, and the history has an activity with the poll's name. [AtMostOnce] is
+// not allowed.
 func Poll[T any](ctx *Context, name string, policy PollPolicy, f func(ctx context.Context, n int) (T, bool, error), opts ...StepOption) *Task[T] {
 	schedule := policy.schedule()
 	for _, opt := range opts {

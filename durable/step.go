@@ -37,9 +37,9 @@ type stepOptions struct {
 // A step runs at least once: if the worker stops before the result is recorded, f runs
 // again. The code after Await runs only when the result is recorded. A step with a
 // recorded result does not run again, with one exception. A process that was paused for
-// longer than its lease may run a step again whose result another process has recorded.
-// The second result is discarded. The IdempotencyKey in [ActivityInfo] is the same for
-// all runs of a step.
+// longer than its lease does not know the results that other processes recorded meanwhile.
+// It may run such a step once more; the second result is discarded. The IdempotencyKey in
+// [ActivityInfo] is the same for all runs of a step.
 //
 // The function f may do I/O, and may read the variables of the orchestrator. It must not
 // change them, because a replay does not run f. It must not make durable calls. Its

@@ -255,8 +255,8 @@ type RetryPolicy struct {
 	// FirstInterval if that is longer.
 	MaxInterval time.Duration
 
-	// RetryTimeout stops retries if an attempt fails this long after the start of the
-	// first attempt. Zero means no limit.
+	// RetryTimeout is measured from the start of the first attempt. An attempt that fails
+	// after this time is not retried. Zero means no limit.
 	RetryTimeout time.Duration
 
 	// Handle reports whether to retry after an error, which is a *[TaskFailedError]. Nil

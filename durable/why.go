@@ -24,8 +24,8 @@ const (
 	// running.
 	ReasonActivity ReasonKind = explain.Activity
 	// ReasonStep means that a step has no recorded result yet. It is running, or waits for
-	// a slot. Unless the start of a step is recorded ([AtMostOnce]), only programs with the
-	// code of the orchestrator report it.
+	// a slot. A program without the orchestrator's code cannot see the step unless its
+	// start is recorded ([AtMostOnce]).
 	ReasonStep ReasonKind = explain.Step
 	// ReasonSubOrchestration means that a child has not ended.
 	ReasonSubOrchestration ReasonKind = explain.SubOrchestration
@@ -83,8 +83,8 @@ type Reason struct {
 	HeldBy InstanceID
 	// Since is the time at which the wait started. It is zero if unknown.
 	Since time.Time
-	// Poll is the number of the last call of a [Poll] that was due. It is zero for other
-	// reasons.
+	// Poll is the number of the most recent due call of a [Poll], from 1. It is zero for
+	// other reasons.
 	Poll int
 	// Due is the time at which the timer fires, the instance starts or the next call of a
 	// poll is due. It is zero for other kinds.

@@ -147,7 +147,8 @@ type TriggerOption interface{ applyTrigger(*Trigger) }
 // [Connection].
 type TimerOption interface{ applyTimer(*Trigger) }
 
-// A BindingOption configures an [Input] or [Output]: [Connection] or [Property].
+// A BindingOption configures an [Input] or an [Output]. [Connection] implements it, and [Property] returns
+// one.
 type BindingOption interface{ applyBinding(*triggers.Binding) }
 
 // Timeout is the longest duration of one run of a function. When it expires, the run's context is

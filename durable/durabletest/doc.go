@@ -20,10 +20,10 @@
 // # Time and order
 //
 // A [Hub] has its own clock. The clock starts at midnight UTC on 1 January 2000 and stands still while
-// code runs. When no work is left at the current time, the clock jumps to the next due time: of a timer,
-// of the end of an activity with a duration ([Spend]), or of a function passed to [Hub.After]. The hub
-// never sleeps and has no background goroutines. All work happens inside [Run], [Start], [Instance.Wait],
-// [Hub.Advance] and similar calls, on the calling goroutine.
+// code runs. When no work is left at the current time, the clock jumps to the time at which the next work
+// is due. Examples are a timer, an activity that ends after a duration ([Spend]), and a function passed to
+// [Hub.After]. The hub never sleeps and has no background goroutines. All work happens inside [Run],
+// [Start], [Instance.Wait], [Hub.Advance] and similar calls, on the calling goroutine.
 //
 // The order of work at one time is fixed:
 //

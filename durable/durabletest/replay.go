@@ -17,8 +17,8 @@ import (
 
 // Replay tests that the current code fits a recorded history of an instance. An instance with this history
 // can resume on the current code; an instance that has ended would have ended at the same point and with
-// the same status. Replay compares calls, but neither their inputs nor their results: changes of these
-// do not block any instance. If the history does not fit, the test fails with the first difference.
+// the same status. Replay compares calls. It ignores their inputs and results, because an instance can
+// continue if these change. If the history does not fit, the test fails with the first difference.
 //
 // The file is JSON in one of these formats:
 //

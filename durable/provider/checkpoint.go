@@ -27,9 +27,10 @@ type Checkpoint struct {
 	// NewEvents show which messages may have to be sent again. Without SendLast, Messages are
 	// sent before NewEvents are durable, and need not be sent again.
 	SendLast bool
-	// HideUntilDeleted applies to a provider that implements SendLast by enqueueing Messages
-	// hidden before NewEvents. The provider then makes Messages visible after it has deleted
-	// the messages in flight. Without HideUntilDeleted it makes them visible before.
+	// HideUntilDeleted applies to a provider that implements SendLast in three steps: it
+	// enqueues Messages hidden, makes NewEvents durable, and makes Messages visible. With
+	// HideUntilDeleted the provider deletes the messages in flight before the third step,
+	// otherwise after it.
 	HideUntilDeleted bool
 
 	// StepsRunning means that the instance has steps in flight. No message announces their

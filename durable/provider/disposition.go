@@ -46,14 +46,14 @@ type Progress struct {
 // History.
 //
 // A start of the current execution begins it once. Do not call Disposition for a start that the
-// provider keeps to wake the instance while steps run. A start without a parent that names
-// another execution is discarded, because a client has replaced its execution. The start of a
-// child
+// provider keeps to wake the instance while steps run. If a start has no parent and names
+// another execution, it is discarded, because a client has replaced the execution that it
+// names. The start of a child
 //
 //  1. waits while another execution is about to begin,
 //  2. is delivered to a running execution, where the engine refuses it,
-//  3. replaces an execution that has ended. If that execution is of the same child, the start
-//     is discarded.
+//  3. replaces an execution that has ended, or is discarded if the ended execution belongs to
+//     the same child.
 //
 // Any other message
 //

@@ -13,8 +13,8 @@ type LoadReporter interface {
 
 // StepObserver is a [Worker] whose hub reports the steps of its worker in its [Load].
 type StepObserver interface {
-	// ObserveSteps makes the hub call steps for the load of this process's steps. The function
-	// is safe for concurrent use.
+	// ObserveSteps registers steps, a function that returns the load of this process's steps.
+	// The function is safe for concurrent use.
 	ObserveSteps(steps func() QueueLoad)
 }
 

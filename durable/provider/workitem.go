@@ -64,8 +64,8 @@ type ActivityWorkItem struct {
 	Instance history.OrchestrationInstance
 	Task     *history.TaskScheduled
 	// Attempt counts the deliveries of this item from 1. A value above 1 means that an earlier
-	// run was not completed. A value of 1 does not exclude an earlier run: a process may run
-	// the item without a delivery and crash.
+	// run was not completed. A value of 1 does not exclude an earlier run: the process that
+	// scheduled the activity may have run it directly, without a delivery, and crashed.
 	Attempt int
 	// Lock must be ended by a successful Complete or by Abandon.
 	Lock ActivityLock
@@ -84,8 +84,9 @@ func (e *RetryAtError) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *RetryAtError) Unwrap() error { return e.Cause }
 
-// AbandonDelay returns the delay until abandoned work is redelivered. It is delay, or less if
-// cause is a [RetryAtError] whose At comes first: 0 if At is not after now.
+// AbandonDelay returns the delay until abandoned work is redelivered. The result is delay
+// unless cause is a [RetryAtError]. In that case the result is at most the time from now to
+// At, or 0 if At has passed.
 func AbandonDelay(cause error, now time.Time, delay time.Duration) time.Duration {
 	if held, ok := errors.AsType[*RetryAtError](cause); ok {
 		return min(delay, max(0, held.At.Sub(now)))

@@ -58,7 +58,8 @@ func (g *guids) recognize(past []history.Event) {
 // the instance ID, the current time and a counter (durabletask-dotnet's
 // src/Worker/Core/Shims/TaskOrchestrationContextWrapper.cs, NewGuid). Requests to entities and
 // children without an ID also advance the counter, as in .NET, which can therefore replay the
-// history. They do not if the first of them is a child.
+// history. There are two exceptions, idIsOrigin and childFirst: the counter then counts only the
+// GUIDs that NewGUID returned.
 func (g *guids) NewGUID() GUID {
 	g.x.check("NewUUID")
 	n := g.made
