@@ -57,7 +57,7 @@ type Config struct {
 	// inputs and results in its history and its new messages. The payload of an activity
 	// is its input. Payloads of up to 256 KiB do not count. An instance or activity that
 	// exceeds the limit waits, and the next ones wait behind it. One instance and one
-	// activity always run, whatever their size. Zero means 128 MiB; any size is valid.
+	// activity always run, whatever their size. Zero means 128 MiB; any positive size is valid.
 	MaxPayloadBytes int64
 
 	// MaxConcurrentEntities is the maximum number of entities that run at once in this

@@ -102,8 +102,8 @@ func (e *TaskFailedError) Error() string {
 	return fmt.Sprintf("Task '%s' (#%d) failed with an unhandled exception: %s", e.Name, e.TaskID, e.Message)
 }
 
-// Unwrap returns the original error, if it has a name, and the failure that caused it,
-// if there is one.
+// Unwrap returns the original error and the failure that caused it, if there is one. The
+// original error is included if it has a name or if this package defines it.
 func (e *TaskFailedError) Unwrap() []error { return e.causes }
 
 // FailureDetails returns the failure of the task. If an orchestrator returns e, it

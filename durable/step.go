@@ -38,7 +38,7 @@ type stepOptions struct {
 // again. The code after Await runs only when the result is recorded. A step with a
 // recorded result does not run again, with one exception. A process that was paused for
 // longer than its lease does not know the results that other processes recorded meanwhile.
-// It may run such a step once more; the second result is discarded. The IdempotencyKey in
+// It may run those steps again; the second results are discarded. The IdempotencyKey in
 // [ActivityInfo] is the same for all runs of a step.
 //
 // The function f may do I/O, and may read the variables of the orchestrator. It must not

@@ -56,8 +56,8 @@ type RetryContext struct {
 //	err := call.Metadata(&message)
 //
 // The metadata also contains the parameters of the trigger's path, such as {name} in "pictures/{name}",
-// and the properties of a payload that is a JSON object. If one
-// of these has the name of a metadata item, it hides the item.
+// and the properties of a payload that is a JSON object. Such a parameter or property can hide metadata
+// with the same name.
 func (c *Invocation) Metadata(into any) error {
 	if err := c.values.Metadata(into); err != nil {
 		return fmt.Errorf("decode the metadata of function %s: %w", c.Function, err)
