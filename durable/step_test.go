@@ -25,7 +25,9 @@ func runStep[O any](t *testing.T, main func(*durable.Context, durable.Void) (O, 
 		if i, err = durable.Start(t.Context(), durable.NewClient(h, r), main, durable.Void{}); err != nil {
 			t.Fatal(err)
 		}
-		out, err = i.Wait(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour) // of virtual time
+		defer cancel()
+		out, err = i.Wait(ctx)
 		time.Sleep(time.Hour) // the hub discards the wake-up of a poll when it is due
 		if n := h.Pending(); n > 0 {
 			t.Errorf("%d messages are left", n)
