@@ -88,7 +88,7 @@ func (s *session) releasePayload() {
 	s.payload = 0
 }
 
-// commitFailed logs the error of a commit, and returns the cause with which to abandon the instance.
+// commitFailed logs the error of a commit. The session must abandon the instance with the returned error.
 func (s *session) commitFailed(err error) error {
 	if errors.Is(err, provider.ErrSessionLost) {
 		s.log.Warn("another worker has taken the instance over; the results of this episode are discarded", "event", "FunctionAborted")
