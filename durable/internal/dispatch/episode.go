@@ -250,9 +250,11 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 		return end, nil
 	}
 	x.ended = end != nil
-	if cp.NewEvents[len(cp.NewEvents)-1].Type() != history.TypeOrchestratorCompleted {
+	// The first episode of a later generation has a played end already, with or without steps.
+	isOpen := x.live.HasUnrecordedSteps()
+	if isOpen || cp.NewEvents[len(cp.NewEvents)-1].Type() != history.TypeOrchestratorCompleted {
 		closing := &history.OrchestratorCompleted{Header: history.NewHeader(now)}
-		closing.IsPlayed = x.live.HasUnrecordedSteps() // tells replay that records are missing
+		closing.IsPlayed = isOpen // tells replay that records are missing
 		cp.NewEvents = append(cp.NewEvents, closing)
 	}
 	return nil, nil

@@ -70,11 +70,13 @@ func (x *export) exportInstance(ctx context.Context, id string, row *wire.Instan
 	if err != nil {
 		return fmt.Errorf("instance %q: %w", id, err)
 	}
-	state, past := repaired(id, row, stored)
+	isWoken := hasWakeUp(row, stored)
+	state, past := repaired(id, row, stored) // may change the row
 	if state == nil {
 		return nil
 	}
 	x.instances[id] = newExported(row, stored, state, past)
+	x.instances[id].isWoken = isWoken
 	return x.to.Instance(ctx, state, past)
 }
 
@@ -128,7 +130,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 	h := x.hub
 	deadline := time.Now().Add(h.HiddenFor)
 	for reported := false; ; {
-		inQueues := 0
+		unread := map[string]int{} // by queue name
 		x.receivedAt = time.Now()
 		for _, q := range h.Queues {
 			if err := x.receive(ctx, q); err != nil {
@@ -138,11 +140,16 @@ func (x *export) receiveAll(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			inQueues += n
+			unread[q.Name] = n
+		}
+		for _, r := range x.order {
+			unread[r.queue.Name]--
 		}
 		p := x.pending()
-		missing := p.missing(x.instances)
-		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, x.receivedAt))
+		missing, hidden, explained := p.missing(x.instances), 0, x.explained(p)
+		for queue, n := range unread {
+			hidden += max(0, n-explained[queue])
+		}
 		if missing == 0 && hidden == 0 {
 			return nil
 		}
@@ -199,7 +206,10 @@ func (x *export) receive(ctx context.Context, q *store.Queue) error {
 
 // pending collects the work in flight from the received messages.
 func (x *export) pending() pending {
-	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}, wakes: map[string]bool{}, signals: map[signal]bool{}}
+	p := pending{
+		runs: map[action]bool{}, completed: map[action]bool{}, fired: map[action]bool{},
+		starts: map[history.OrchestrationInstance]bool{}, started: map[string]bool{}, wakes: map[string]bool{}, signals: map[signal]bool{},
+	}
 	for _, r := range x.order {
 		m := r.env.Message
 		key := action{m.Target.InstanceID, m.Target.ExecutionID, 0}
@@ -211,7 +221,7 @@ func (x *export) pending() pending {
 			key.id = ev.EventID
 			p.runs[key] = true
 		case *history.ExecutionStarted:
-			p.starts[m.Target.InstanceID] = true
+			p.starts[ev.Instance], p.started[m.Target.InstanceID] = true, true
 		case *history.EventRaised:
 			p.signals[signalOf(*m)] = true
 		default:
@@ -220,7 +230,11 @@ func (x *export) pending() pending {
 				if to := x.instances[key.instance]; key.execution == "" && to != nil {
 					key.execution = to.loaded.ExecutionID
 				}
-				p.completed[key] = true
+				if ev.Type() == history.TypeTimerFired {
+					p.fired[key] = true
+				} else {
+					p.completed[key] = true
+				}
 			}
 		}
 	}
@@ -342,7 +356,7 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 func (x *export) exportHidden(ctx context.Context, p pending) error {
 	for _, id := range slices.Sorted(maps.Keys(x.instances)) {
 		inst := x.instances[id]
-		if inst.isAwaited() && !p.starts[id] {
+		if inst.isAwaited() && !p.hasStart(inst) {
 			if err := x.to.Message(ctx, *inst.start()); err != nil {
 				return err
 			}
@@ -361,7 +375,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 			}
 		}
 		for _, n := range slices.Sorted(maps.Keys(inst.timers)) {
-			if p.completed[action{id, inst.loaded.ExecutionID, n}] {
+			if p.fired[inst.action(n)] {
 				continue
 			}
 			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], x.receivedAt)); err != nil {

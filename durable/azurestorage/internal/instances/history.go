@@ -103,7 +103,9 @@ type KnownEvents struct {
 	open             map[int]openAction
 	raised           map[raisedEvent]bool
 
-	isOpen       bool         // the last episode left steps unrecorded, or is stored in part
+	isOpen       bool // the last episode left steps unrecorded, or is stored in part
+	lastType     history.EventType
+	ends         int          // number of OrchestratorCompleted events
 	startedSteps map[int]bool // steps whose start is recorded and whose end is not
 }
 
@@ -154,7 +156,7 @@ func (k *KnownEvents) Add(ev history.Event) {
 	if status, changes := history.StatusAfter(ev); changes {
 		k.Status = status
 	}
-	k.isOpen = true
+	k.isOpen, k.lastType = true, ev.Type()
 	switch ev := ev.(type) {
 	case *history.TaskScheduled:
 		k.open[ev.EventID] = openAction{ev.Type(), history.TruncateToTicks(ev.Timestamp)}
@@ -172,6 +174,7 @@ func (k *KnownEvents) Add(ev history.Event) {
 		k.Episodes++
 	case *history.OrchestratorCompleted:
 		k.isOpen = ev.IsPlayed
+		k.ends++
 	default:
 		if id, ok := history.StepStartOf(ev); ok {
 			k.startedSteps[id] = true
@@ -190,6 +193,13 @@ func (k *KnownEvents) Add(ev history.Event) {
 // unrecorded, a crash interrupted its checkpoint between two transactions, or the history has the
 // start of a step and not its end.
 func (k *KnownEvents) HasOpenSteps() bool { return k.isOpen || len(k.startedSteps) > 0 }
+
+// CertainlyHasOpenSteps reports whether the history certainly has open steps. isFirst means that the
+// execution certainly has not continued as new: otherwise the first OrchestratorCompleted is always
+// played, also in the histories of .NET.
+func (k *KnownEvents) CertainlyHasOpenSteps(isFirst bool) bool {
+	return k.lastType == history.TypeOrchestratorCompleted && (k.isOpen && (isFirst || k.ends > 1) || len(k.startedSteps) > 0)
+}
 
 // HasRaised reports whether the history contains ev, an event that completes no action. It returns
 // false for all other events.
