@@ -26,7 +26,7 @@ func runReturns(w *world) {
 func runWaits(w *world) {
 	instance := w.create("a")
 	e := w.next("a")
-	w.halt()
+	w.haltInFlight()
 	w.mustKeepRunning("an instance is in flight")
 	e.finish()
 	w.awaitStop()
@@ -35,7 +35,7 @@ func runWaits(w *world) {
 
 func runWaitsForActivity(w *world) {
 	a := w.scheduled("a")
-	w.halt()
+	w.haltInFlight()
 	w.mustKeepRunning("an activity is in flight")
 	w.complete(a, completed(0, text("result")))
 	w.awaitStop()
@@ -61,7 +61,7 @@ func runGivesUp(w *world) {
 
 func noMoreWork(w *world) {
 	e := func() *episode { w.create("held"); return w.next("held") }() // keeps Run from returning
-	w.halt()
+	w.haltInFlight()
 	time.Sleep(w.hub.Quiet / 2) // gives Run time to notice
 	w.create("a")
 	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
