@@ -60,7 +60,7 @@ func serve() error {
 var functions = []*durable.Registration{
 	durable.Orchestrator("Steps", steps), durable.Orchestrator("Family", family), durable.Orchestrator("Move", move),
 	durable.Orchestrator("Later", later), durable.Orchestrator("Listen", listen), durable.Orchestrator("Courier", courier),
-	durable.Orchestrator("Shop", shop),
+	durable.Orchestrator("Shop", shop), durable.Orchestrator("Watch", watch),
 	durable.Activity("Square", square),
 	durable.Entity("account", durable.Op("Add", (*account).Add)),
 	durable.Entity("tally", durable.Op("Note", (*tally).Note)),
@@ -264,6 +264,18 @@ func shop(ctx *durable.Context, pad string) (b bill, err error) {
 		err = nil
 	}
 	return b, err
+}
+
+// looks is the number of the first call of a watch that is done.
+const looks = 4
+
+// watch polls until it has made enough calls. It returns the number of the last call. Each wait is long enough for
+// a kill.
+func watch(ctx *durable.Context, _ durable.Void) (int, error) {
+	id := string(ctx.InstanceID())
+	return durable.Poll(ctx, "Look", durable.PollPolicy{Interval: 500 * time.Millisecond, Coefficient: 2}, func(_ context.Context, n int) (int, bool, error) {
+		return n, n >= looks, trace(runOf(id, n))
+	}).Await()
 }
 
 // contents is everything that a client sees in a hub.

@@ -65,6 +65,7 @@ func (c *caller) round(ctx context.Context, n int) error {
 		{"Later", id + "-later", key},
 		{"Steps", id + "-steps", pad},
 		{"Shop", id + "-shop", pad},
+		{"Watch", id + "-watch", nil},
 	} {
 		started, err := c.start(ctx, r)
 		if err == nil {

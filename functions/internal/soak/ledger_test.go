@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -241,6 +242,9 @@ func (j *judgment) instance(id string, s *startedInstance) {
 	case "Shop":
 		j.shop(id, got.Output)
 		return
+	case "Watch":
+		j.watch(id, got.Output)
+		return
 	case "Listen":
 		j.conversation(id, got.Output)
 		return
@@ -286,6 +290,16 @@ func (j *judgment) shop(id, output string) {
 	}
 	if n := j.runs[runOf(id, 5)]; n > 1 || n == 0 && !got.Unknown {
 		j.add("step %s: it ran %d times, its outcome is unknown: %t", runOf(id, 5), n, got.Unknown)
+	}
+}
+
+// watch judges a poll. Its result is the number of a call that ran and that reports the end of the poll.
+func (j *judgment) watch(id, output string) {
+	n, err := strconv.Atoi(output)
+	if err != nil || n < looks {
+		j.add("instance %s: the poll ended with %s, want at least %d", id, output, looks)
+	} else if j.runs[runOf(id, n)] == 0 {
+		j.add("poll %s: its instance completed, but the call never ran", runOf(id, n))
 	}
 }
 

@@ -25,6 +25,8 @@ func sample() (*ledger, *contents, map[string]int) {
 	}
 	begin("o", "Shop", "", `{"Token":"AB"}`)
 	runs[useOf("o", "AB")], runs[runOf("o", 5)] = 2, 1
+	begin("p", "Watch", nil, "5")
+	runs[runOf("p", 5)] = 1
 	begin("m", "Move", transfer{"a", "b", 5}, "5")
 	begin("l", "Later", "k", `"l"`)
 	begin("c", "Listen", conversation{}, "")
@@ -86,7 +88,9 @@ func TestOracle_FindsEachDifference(t *testing.T) {
 			delete(r, runOf("o", 5))
 			c.Instances["o"] = instance{"Shop", "Completed", `{"Token":"AB","Unknown":true}`}
 		}, azure, ""},
-		"a lost change": {func(_ *ledger, c *contents, _ map[string]int) { delete(c.Entities, "account/b") }, azure, "account b: missing"},
+		"a poll that ended early": {func(_ *ledger, c *contents, _ map[string]int) { c.Instances["p"] = instance{"Watch", "Completed", "3"} }, azure, "ended with 3"},
+		"a poll without its call": {func(_ *ledger, _ *contents, r map[string]int) { delete(r, runOf("p", 5)) }, azure, "never ran"},
+		"a lost change":           {func(_ *ledger, c *contents, _ map[string]int) { delete(c.Entities, "account/b") }, azure, "account b: missing"},
 		"a repeated change": {func(_ *ledger, c *contents, _ map[string]int) {
 			c.Entities["account/b"] = entity{State: json.RawMessage(`{"Cents":10,"Changes":2}`)}
 		}, azure, "account b"},
