@@ -196,7 +196,7 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 		T: t, account: azuritetest.NewSimulatedAccount(), began: time.Now(), answers: []int{http.StatusOK},
 		atOnce: map[string]int{}, peaks: map[string]int{}, hold: make(chan struct{}),
 	}
-	defer a.account.Wait()
+	defer a.account.End()
 	environ := []string{
 		"AzureWebJobsStorage=" + a.account.ConnectionString(), "TOPIC_KEY=one", "OTHER_KEY=two",
 		"Second=" + strings.Replace(a.account.ConnectionString(), "AccountName=sim", "AccountName=second", 1),

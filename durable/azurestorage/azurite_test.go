@@ -57,7 +57,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-		t.Cleanup(account.Wait)
+		t.Cleanup(account.End)
 		accounts.Store(t, account)
 		f(t)
 	})

@@ -18,7 +18,7 @@ import (
 func TestPace_DoesNotDelayRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{MaxLatency: time.Millisecond})
-		defer account.Wait()
+		defer account.End()
 		c, err := ParseConnectionString(account.ConnectionString())
 		if err != nil {
 			t.Fatal(err)

@@ -383,7 +383,7 @@ func TestReplay_AcceptsEveryShapeInEveryFormat(t *testing.T) {
 	t.Run("Azure Storage", func(t *testing.T) {
 		t.Parallel()
 		account := azsim.New(azsim.Config{})
-		defer account.Wait()
+		defer account.End()
 		connection, err := azurestorage.ParseConnectionString(account.ConnectionString())
 		if err != nil {
 			t.Fatal(err)

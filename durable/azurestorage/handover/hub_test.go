@@ -62,7 +62,7 @@ func simulated(t *testing.T, seed uint64, faults float64) store {
 			return azsim.None
 		},
 	})
-	t.Cleanup(account.Wait)
+	t.Cleanup(account.End)
 	return store{
 		name: "Simulated", connection: account.ConnectionString(), worker: account.Worker("worker"), test: account.Worker("test"),
 		patience: time.Hour, pause: time.Second, polling: time.Second,

@@ -33,7 +33,7 @@ func TestExportRunning_ContainsEverythingAcknowledged(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 40 * time.Millisecond})}
-				defer s.account.Wait() // after the last worker has stopped
+				defer s.account.End() // after the last worker has stopped
 				s.backUpUnderLoad()
 			})
 		})

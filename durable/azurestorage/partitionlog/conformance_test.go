@@ -57,7 +57,7 @@ func TestHub_KeepsThePromisesOfAProviderInAzurite(t *testing.T) {
 // simulatedHub returns a hub on a simulated account, for a test in a bubble.
 func simulatedHub(t *testing.T) providertest.Hub {
 	account := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-	t.Cleanup(account.Wait)
+	t.Cleanup(account.End)
 	hub := exercised(t, account.ConnectionString(), func() (transport policy.Transporter, kill func()) {
 		w := account.Worker("w")
 		return w, w.Kill

@@ -134,7 +134,7 @@ func inBubble(t *testing.T, f func(*simulated)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})}
-		defer s.account.Wait() // after the last worker has stopped
+		defer s.account.End() // after the last worker has stopped
 		f(s)
 	})
 }
@@ -470,7 +470,7 @@ func TestHub_ReadsNothingOlderWhileItAcquiresAPartition(t *testing.T) {
 	for seed := range uint64(testshare.Amount(200, 15)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond})}
-			defer s.account.Wait()
+			defer s.account.End()
 			h, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
 			for round := range 3 {
 				var all sync.WaitGroup

@@ -29,7 +29,7 @@ func TestSend_DirectMessagesFollowEarlierMail(t *testing.T) {
 				return 0
 			},
 		})}
-		defer s.account.Wait()
+		defer s.account.End()
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		instance := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}
 		start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}

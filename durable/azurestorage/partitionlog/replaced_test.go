@@ -51,7 +51,7 @@ func TestHub_ProcessesOfADeletedHubStopAndLeaveTheNewOneAlone(t *testing.T) {
 				return faults(r)
 			},
 		})}
-		defer s.account.Wait()
+		defer s.account.End()
 		open := func(name string) *partitionlog.Hub {
 			h, _ := s.open(name)
 			if err := h.Check(t.Context()); err != nil {

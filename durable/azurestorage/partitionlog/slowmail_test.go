@@ -57,7 +57,7 @@ func TestHub_ReceivesMailThatTakesMinutesToDownload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t, account: azsim.New(slowMail())}
-		defer s.account.Wait()
+		defer s.account.End()
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		instance := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}
 		start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}

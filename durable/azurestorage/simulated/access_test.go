@@ -51,7 +51,7 @@ func TestRun_WaitsForItsRoleAssignment(t *testing.T) {
 						}
 						return ""
 					}})
-					defer account.Wait()
+					defer account.End()
 					c, err := azurestorage.ParseConnectionString(account.ConnectionString())
 					if err != nil {
 						t.Fatal(err)

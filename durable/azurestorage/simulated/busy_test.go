@@ -21,7 +21,7 @@ func TestBusy_IsFalseForAHubThatServesItsClientsInTime(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond, Delay: func(_ azsim.Request, underway int) time.Duration {
 			return time.Duration(underway) * 2 * time.Millisecond // like a single-threaded service
 		}})
-		defer account.Wait()
+		defer account.End()
 		registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence), durable.Activity("SayHello", sayHello))
 		hub := openWith(t, "w", account, account.Worker("w"))
 		client := durable.NewClient(hub, registry)

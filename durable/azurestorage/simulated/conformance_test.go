@@ -36,7 +36,7 @@ func TestTaskHub_FulfillsTheProviderContractInVirtualTime(t *testing.T) {
 
 func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.Hub {
 	account := azsim.New(azsim.Config{Seed: 1, MinLatency: latency / 10, MaxLatency: latency, Loose: loose})
-	t.Cleanup(account.Wait)
+	t.Cleanup(account.End)
 	cfg := azurestorage.Config{
 		TaskHub: "Sim", PartitionCount: 2, LeaseInterval: 15 * time.Second, LeaseAcquireInterval: 2 * time.Second,
 		MaxQueuePollingInterval: time.Second, DrainTimeout: 3*time.Second + 10*latency, MaxConcurrentActivities: 8,

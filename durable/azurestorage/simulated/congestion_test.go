@@ -39,7 +39,7 @@ func runCongested(t *testing.T, perSecond float64, once bool) (log []azsim.Entry
 			}
 			return limit.Decide(r)
 		}})
-		defer account.Wait()
+		defer account.End()
 		registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence), durable.Activity("SayHello", sayHello))
 		client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), registry)
 		for i := range congestedBacklog {

@@ -28,7 +28,7 @@ func TestEntity_ProcessesAnUndeletedSignalOnce(t *testing.T) {
 			}
 			return azsim.None
 		}})
-		defer account.Wait()
+		defer account.End()
 		hub := open(t, account.Worker("w1"), account)
 		registry := durable.NewRegistry(durable.Entity("sum", durable.Op("Add", (*sum).Add)))
 		client := durable.NewClient(hub, registry)

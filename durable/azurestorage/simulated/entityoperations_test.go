@@ -69,7 +69,7 @@ func measureEntity(t *testing.T, which int) (counts []int) {
 	counts = make([]int, len(kinds))
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
-		defer account.Wait()
+		defer account.End()
 		hub := open(t, account.Worker("w1"), account)
 		registry := durable.NewRegistry(durable.Entity("sum", durable.Op("Add", (*sum).Add)), durable.Orchestrator("callSum", callSum),
 			durable.Orchestrator("signalSum", signalSum), durable.Orchestrator("moveSum", moveSum))

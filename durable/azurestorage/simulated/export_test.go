@@ -43,7 +43,7 @@ func TestExport_IncludesMessagesOfCommittedEntityBatches(t *testing.T) {
 					}
 					return azsim.None
 				}})
-				defer account.Wait()
+				defer account.End()
 				p := startProcess(t, account, "w1", func() {})
 				time.Sleep(3 * time.Second)
 				if _, err := durable.Start(t.Context(), p.client, move, 0, durable.InstanceID("i")); err != nil {

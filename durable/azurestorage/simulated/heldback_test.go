@@ -105,7 +105,7 @@ func (h *heldBack) work(t *testing.T, name string, registry *durable.Registry, c
 func (h *heldBack) exercise(t *testing.T) {
 	h.released = make(chan struct{})
 	h.account = azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-	defer h.account.Wait()
+	defer h.account.End()
 	defer close(h.released)
 	check := func(err error) {
 		t.Helper()

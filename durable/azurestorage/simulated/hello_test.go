@@ -58,7 +58,7 @@ func runHello(t *testing.T, seed uint64) (trace string) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
 		registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence), durable.Activity("SayHello", sayHello))
-		defer account.Wait()
+		defer account.End()
 		ctx, stop := context.WithCancel(chance.With(t.Context(), account.Chance("w1")))
 		stopped := make(chan error, 1)
 		go func() {

@@ -59,7 +59,7 @@ func failClient(armed *bool, n int, fault azsim.Fault) func(azsim.Request) azsim
 func withStarts(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(fl *fleet, failing, other *durable.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
-		defer account.Wait()
+		defer account.End()
 		fl := &fleet{
 			T: t, account: account, began: time.Now(), running: map[string]*member{},
 			config: azurestorage.Config{TaskHub: "Again", PartitionCount: 1, MaxQueuePollingInterval: 20 * time.Second},

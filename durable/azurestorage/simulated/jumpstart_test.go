@@ -26,7 +26,7 @@ const jumpStartTimeout = time.Minute
 func inJumpStart(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(*jumpStarted)) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 3, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
-		defer account.Wait()
+		defer account.End()
 		cfg := azurestorage.Config{TaskHub: "Jump", PartitionCount: 1, JumpStart: azurestorage.JumpStart{Enabled: true, Timeout: jumpStartTimeout}}
 		w := &jumpStarted{fleet: &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}}}
 		defer func() {

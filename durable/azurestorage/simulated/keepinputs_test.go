@@ -32,7 +32,7 @@ func measureTexts(ctx *durable.Context, lengths []int) (total int, err error) {
 func TestStoreInputs_StoresShortAndLongInputsInTheHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
-		defer account.Wait()
+		defer account.End()
 		r := durable.NewRegistry(durable.Orchestrator("Measure", measureTexts), durable.Activity("Length", lengthOf))
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)

@@ -41,7 +41,7 @@ func TestLateResult_OfAnEarlierGenerationIsDiscardedImmediately(t *testing.T) {
 		t.Run(executor, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				account := azsim.New(azsim.Config{Seed: 3, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-				defer account.Wait()
+				defer account.End()
 				log := &lockedBuffer{}
 				ctx, stop := context.WithCancel(t.Context())
 				registry := durable.NewRegistry(durable.Orchestrator("LeaveBehind", leaveBehind), durable.Activity("Lag", lag))

@@ -54,7 +54,7 @@ func TestLoad_CountsMessagesAndWorkers(t *testing.T) {
 func TestLoad_CountsTheStepsOfThisProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-		defer account.Wait()
+		defer account.End()
 		hub, registry := open(t, account.Worker("w1"), account), takeoverRegistry(false)
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup

@@ -98,7 +98,7 @@ func measure(t *testing.T, cost cost, cfg durable.Config) (counts []int) {
 	counts = make([]int, len(kinds))
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
-		defer account.Wait()
+		defer account.End()
 		p := startProcessWith(t, account, "w1", func() {}, cfg)
 		time.Sleep(2 * time.Minute) // the scans for interrupted starts are over
 		before := len(account.Log())

@@ -86,7 +86,7 @@ func (w weather) run(t *testing.T) (got tally) {
 			cfg.Delay = func(r azsim.Request, underway int) time.Duration { return w.delay(r, time.Since(began), underway) }
 		}
 		account := azsim.New(cfg)
-		defer account.Wait()
+		defer account.End()
 		var mu sync.Mutex // protects got.runs
 		work := func(ctx context.Context, city string) (string, error) {
 			mu.Lock()
@@ -171,7 +171,7 @@ func drain(t *testing.T, delay time.Duration) (got tally) {
 				return 0
 			},
 		})
-		defer account.Wait()
+		defer account.End()
 		var runs atomic.Int32
 		work := func(ctx context.Context, _ string) (string, error) {
 			if !dead.Load() {
@@ -266,7 +266,7 @@ func TestOverload_ReceivesNothingWhileARenewalIsLate(t *testing.T) {
 			}
 			return 0
 		}})
-		defer account.Wait()
+		defer account.End()
 		work := func(context.Context, string) (string, error) {
 			time.Sleep(time.Minute)
 			return "", nil

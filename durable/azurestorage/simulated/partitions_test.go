@@ -55,7 +55,7 @@ func inFleet(t *testing.T, cfg azurestorage.Config, f func(*fleet)) {
 				return azsim.None
 			},
 		})
-		defer account.Wait()
+		defer account.End()
 		if cfg.TaskHub == "" {
 			cfg.TaskHub = "Fleet"
 		}

@@ -22,7 +22,7 @@ func criticalPath(t *testing.T, extended bool) (trips float64, requests string) 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: trip / 2, MaxLatency: trip/2 + 1})
-		defer account.Wait()
+		defer account.End()
 		p := startProcessWith(t, account, "w1", func() {}, durable.Config{ExtendedSessionIdle: sessionIdle(extended)})
 		time.Sleep(5 * time.Second)
 		before := len(account.Log())

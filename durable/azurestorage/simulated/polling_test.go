@@ -24,7 +24,7 @@ func TestQueues_ArePolledOftenAfterAMessageAndAfterAnOutage(t *testing.T) {
 					}
 					return azsim.None
 				}})
-				defer account.Wait()
+				defer account.End()
 				f := &fleet{T: t, account: account, config: azurestorage.Config{TaskHub: "Polls", PartitionCount: 1, Tracking: true}, began: time.Now(), running: map[string]*member{}}
 				f.join("one", nil)
 				defer f.leave("one")

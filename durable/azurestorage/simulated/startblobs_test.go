@@ -44,7 +44,7 @@ func TestRejectedStart_LeavesNoBlob(t *testing.T) {
 					}
 					return azsim.None
 				}})
-				defer account.Wait()
+				defer account.End()
 				registry := durable.NewRegistry(durable.Orchestrator("echo", echo))
 				client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), registry)
 				start := func(id durable.InstanceID, input string) error {

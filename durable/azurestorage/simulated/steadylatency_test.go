@@ -94,7 +94,7 @@ func (s shapeRun) unfinished(t *testing.T) (open []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(s.cfg)
-		defer account.Wait()
+		defer account.End()
 		registry := everyShapeRegistry()
 		client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), registry)
 		ctx, stop := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ func TestSteps_OfATakenOverInstanceAreTerminatedBesideAWaitingStart(t *testing.T
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 3, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-		defer account.Wait()
+		defer account.End()
 		var runs, ends atomic.Int32
 		long := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 			return durable.Step(ctx, "long", func(ctx context.Context) (durable.Void, error) {

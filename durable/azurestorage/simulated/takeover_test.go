@@ -265,7 +265,7 @@ func takeover(t *testing.T, which int, d death) (requests []azsim.Request, fault
 			settled = now
 		}
 		account := azsim.New(azsim.Config{Seed: 11, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
-		defer account.Wait()
+		defer account.End()
 		in := &inspector{account: account, hub: "Sim"}
 		note := func(found []string) {
 			mu.Lock()
@@ -461,7 +461,7 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 func TestTakeover_ByDotnetWaitsForAStepThatRunsAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 11, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-		defer account.Wait()
+		defer account.End()
 		first := startProcess(t, account, "w1", func() {})
 		time.Sleep(3 * time.Second)
 		if _, err := durable.Start(t.Context(), first.client, once, 0, durable.InstanceID("i")); err != nil {

@@ -43,7 +43,7 @@ type audited struct {
 func inAudit(t *testing.T, seed uint64, decide func(azsim.Request) azsim.Fault, f func(*audited)) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &audited{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})}
-		defer a.account.Wait()
+		defer a.account.End()
 		a.registry = durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence), durable.Activity("SayHello", sayHello),
 			durable.Orchestrator("ThreeGenerations", threeGenerations))
 		a.hub = a.open("client")

@@ -200,7 +200,7 @@ func TestUndecodable_IsSetAsideWithoutLossWhenTheWorkerDies(t *testing.T) {
 						}
 						return azsim.None
 					}})
-					defer account.Wait()
+					defer account.End()
 					f := &fleet{T: t, account: account, began: time.Now(), running: map[string]*member{}, config: azurestorage.Config{
 						TaskHub: "Fleet", PartitionCount: 1, SetAsideUndecodable: true, AppLease: azurestorage.AppLease{Disabled: true},
 					}}

@@ -18,7 +18,7 @@ import (
 func TestUnknownFunction_FailsSoonAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-		defer account.Wait()
+		defer account.End()
 		f := &fleet{
 			T: t, account: account, began: time.Now(), running: map[string]*member{},
 			config: azurestorage.Config{TaskHub: "Unknown", PartitionCount: 1, MaxQueuePollingInterval: 20 * time.Second},

@@ -25,7 +25,7 @@ func waitForMuch(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 func TestWhy_ReportsReasonsInAzureStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
-		defer account.Wait()
+		defer account.End()
 		registry := durable.NewRegistry(durable.Orchestrator("Much", waitForMuch))
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
@@ -70,7 +70,7 @@ func TestWhy_ReportsReasonsInAzureStorage(t *testing.T) {
 func TestWhy_FulfillsItsContractInAzureStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
-		defer account.Wait()
+		defer account.End()
 		whytest.Exercise(t, open(t, account.Worker("w"), account))
 	})
 }
@@ -78,7 +78,7 @@ func TestWhy_FulfillsItsContractInAzureStorage(t *testing.T) {
 func TestStalls_InAzureStorageEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1})
-		defer account.Wait()
+		defer account.End()
 		whytest.ExerciseStalls(t, open(t, account.Worker("w"), account), durable.Config{})
 	})
 }

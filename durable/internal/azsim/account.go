@@ -91,6 +91,7 @@ type Account struct {
 	asked      map[uint64]int       // the number of requests and random numbers so far, by key
 	busy       map[string]int       // requests in flight, by service
 	log        []Entry
+	ended      bool
 }
 
 // New returns an empty account.
@@ -113,9 +114,16 @@ func (a *Account) ConnectionString() string {
 	return "DefaultEndpointsProtocol=https;AccountName=sim;AccountKey=c2ltdWxhdGVk;EndpointSuffix=core.windows.net"
 }
 
-// Wait waits until no request is in flight, including those whose callers have given up. Call
-// it before the end of a bubble.
+// Wait waits until no request is in flight, including those whose callers have given up.
 func (a *Account) Wait() { a.underway.Wait() }
+
+// End refuses further requests and waits until no request is in flight. Call it at the end of a bubble.
+func (a *Account) End() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.Wait()
+}
 
 // LateRequests returns the number of requests in flight that are slow or come from a frozen
 // worker. They may take effect after their callers have given up.
@@ -454,6 +462,16 @@ func (a *Account) apply(t *table, op *operation) (after *entity, undo func(), fa
 // followed by another one with the same name.
 func (a *Account) Worker(name string) *Worker {
 	return &Worker{account: a, name: name, dead: make(chan struct{})}
+}
+
+// enter counts a request in flight. It returns false after [Account.End].
+func (a *Account) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		a.underway.Add(1)
+	}
+	return !a.ended
 }
 
 // admit determines the random number, the fault and the additional delay of a request.

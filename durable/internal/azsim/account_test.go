@@ -67,7 +67,7 @@ func TestWorker_SuffersEachFault(t *testing.T) {
 					}
 					return azsim.None
 				}})
-				defer a.Wait()
+				defer a.End()
 				w := a.Worker("w")
 				c := tables(t, a, w)
 				if _, err := c.CreateTable(t.Context(), nil); err != nil {
@@ -99,7 +99,7 @@ func TestWorker_SuffersEachFault(t *testing.T) {
 func TestWorker_IsFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
-		defer a.Wait()
+		defer a.End()
 		w := a.Worker("w")
 		c := tables(t, a, w)
 		if _, err := c.CreateTable(t.Context(), nil); err != nil {

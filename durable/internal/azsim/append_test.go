@@ -50,7 +50,7 @@ func TestAppendBlob_ContentDoesNotAffectTheTrace(t *testing.T) {
 	trace := func(texts ...string) (asked string) {
 		synctest.Test(t, func(t *testing.T) {
 			a := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: time.Second})
-			defer a.Wait()
+			defer a.End()
 			c := blobs(t, a, a.Worker("w"))
 			b := create(t, c, "log")
 			for _, text := range texts {

@@ -58,6 +58,7 @@ func (f Fault) String() string {
 var (
 	errLost   = errors.New("azsim: the connection was reset")
 	errKilled = errors.New("azsim: the process is dead")
+	errEnded  = errors.New("azsim: the account has ended")
 )
 
 // refused returns the response of an overloaded service.

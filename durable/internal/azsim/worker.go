@@ -134,11 +134,14 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	r.Number = w.requests
 	w.mu.Unlock()
 	x := exchange{w: w, a: w.account, r: r, asked: time.Now(), done: make(chan struct{})}
+	if !x.a.enter() {
+		return nil, errEnded
+	}
 	x.fault, x.delay = w.account.admit(r)
 	if x.a.cfg.MaxLatency <= 0 && x.fault == None && x.delay == 0 && w.frozen() <= 0 { // nothing delays it
 		x.run()
 	} else {
-		x.a.underway.Go(x.run)
+		go x.run()
 	}
 	select {
 	case <-x.done:
@@ -178,6 +181,7 @@ type exchange struct {
 
 // run delivers the request to the account and the response to the worker.
 func (x *exchange) run() {
+	defer x.a.underway.Done()
 	defer close(x.done)
 	defer x.a.leave(x.r)
 	time.Sleep(x.delay / 2)

@@ -186,7 +186,7 @@ func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 
 func (a *azure) storage() *azsim.Account { return a.account }
 
-func (a *azure) close() { a.account.Wait() }
+func (a *azure) close() { a.account.End() }
 
 func (a *azure) Client() provider.Client {
 	if a.inside != nil {

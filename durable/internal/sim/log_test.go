@@ -208,7 +208,7 @@ func (l *logs) close() {
 	for _, h := range all {
 		_ = h.Close() // dead processes cannot release their resources
 	}
-	l.account.Wait()
+	l.account.End()
 }
 
 func (l *logs) storage() *azsim.Account { return l.account }

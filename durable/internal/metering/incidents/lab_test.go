@@ -97,7 +97,7 @@ func inLab(t *testing.T, f func(l *lab)) (l *lab) {
 			}
 			return azsim.None
 		}})
-		defer l.account.Wait()
+		defer l.account.End()
 		defer func() {
 			for _, name := range slices.Sorted(maps.Keys(l.workers)) {
 				l.leave(name)
