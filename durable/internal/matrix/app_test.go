@@ -28,8 +28,8 @@ const (
 	next    = durable.Event[string]("Next")
 )
 
-// far is the delay of timers that are due after the verb.
-const far = 12 * time.Minute
+// far is the delay of timers that are due after the verb, and after the copy of a hub.
+const far = 20 * time.Minute
 
 // counter is an entity.
 type counter struct{ N int }

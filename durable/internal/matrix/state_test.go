@@ -51,12 +51,12 @@ var states = []state{
 		past: "ExecutionStarted", ends: "Completed in: event, *",
 	},
 	{
-		name: "timer", acts: acts{early: start("Timer", "12m")}, is: "Running Timer(12m)", why: "timer",
-		past: "ExecutionStarted TimerCreated", ends: "Completed 12m: timer, *",
+		name: "timer", acts: acts{early: start("Timer", "20m")}, is: "Running Timer(20m)", why: "timer",
+		past: "ExecutionStarted TimerCreated", ends: "Completed 20m: timer, *",
 	},
 	{
-		name: "timer-event", acts: acts{early: start("Timer", "12m"), later: raise(proceed, "early")}, is: "Running Timer(12m)", why: "timer",
-		past: "ExecutionStarted TimerCreated EventRaised", ends: "Completed 12m: timer, early",
+		name: "timer-event", acts: acts{early: start("Timer", "20m"), later: raise(proceed, "early")}, is: "Running Timer(20m)", why: "timer",
+		past: "ExecutionStarted TimerCreated EventRaised", ends: "Completed 20m: timer, early",
 	},
 	{
 		name: "activity", acts: acts{early: start("Activity", "in")}, is: "Running Activity(in)", why: "activity Work",
@@ -105,8 +105,8 @@ var states = []state{
 		ends: "Completed in: held, held",
 	},
 	{
-		name: "suspended-timer", acts: acts{early: start("Timer", "12m"), later: suspend}, is: "Suspended Timer(12m)", why: "suspended, timer",
-		past: "ExecutionStarted TimerCreated ExecutionSuspended", ends: "Completed 12m: timer, *",
+		name: "suspended-timer", acts: acts{early: start("Timer", "20m"), later: suspend}, is: "Suspended Timer(20m)", why: "suspended, timer",
+		past: "ExecutionStarted TimerCreated ExecutionSuspended", ends: "Completed 20m: timer, *",
 	},
 	{
 		name: "suspended-fired", acts: acts{early: start("Timer", "90s"), later: suspend}, is: "Suspended Timer(90s)", why: "suspended, timer stored",

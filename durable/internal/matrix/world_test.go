@@ -101,7 +101,7 @@ func (w *world) setUp() {
 func (w *world) finish() map[string]string {
 	w.deploy(corrected)
 	for range 2 {
-		time.Sleep(far) // until messages of instances that were held back are delivered again
+		time.Sleep(12 * time.Minute) // until the messages of instances that were held back are delivered again
 		for _, s := range w.list() {
 			id := durable.InstanceID(s.Instance.InstanceID)
 			if s.Status.IsTerminal() || history.IsEntity(string(id)) {
