@@ -35,6 +35,16 @@ func threeSteps(ctx *durable.Context, each int) (string, error) {
 	return "", nil
 }
 
+// threeSlowing runs two steps of 50 ms and a step of a number of milliseconds.
+func threeSlowing(ctx *durable.Context, last int) (string, error) {
+	for _, each := range []int{50, 50, last} {
+		if _, err := step(ctx, each).Await(); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
 // step runs a step of a number of milliseconds.
 func step(ctx *durable.Context, each int) *durable.Task[int] {
 	return durable.Step(ctx, "step", func(context.Context) (int, error) {
@@ -88,7 +98,8 @@ var costs = []cost{
 	{name: "child", run: withChild, startIsPut: true, dotnet: "22"},
 	{name: "3 steps in 30 ms", run: threeSteps, input: 10},
 	{name: "in 150 ms", run: threeSteps, input: 50, startIsPut: true},
-	{name: "in 3 s", run: threeSteps, input: 1000, startIsPut: true},
+	{name: "in 3 s, the first in 50 ms", run: threeSlowing, input: 2900, startIsPut: true},
+	{name: "in 3 s, the first in 1 s", run: threeSteps, input: 1000, startIsPut: true},
 }
 
 // measure runs a single orchestration in one process. It returns the number of operations of each

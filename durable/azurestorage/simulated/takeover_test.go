@@ -158,7 +158,7 @@ func takeoverRegistry(isDotnet bool) *durable.Registry {
 		durable.Orchestrator("Countdown", countdown), durable.Orchestrator("Quick", quick),
 		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
 		durable.Orchestrator("Move", move), durable.Orchestrator("SignalOnce", signalOnce), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
-		durable.Orchestrator("ThreeSteps", threeSteps), durable.Orchestrator("Polls", polls), durable.Orchestrator("Once", once),
+		durable.Orchestrator("ThreeSteps", threeSteps), durable.Orchestrator("ThreeSlowing", threeSlowing), durable.Orchestrator("Polls", polls), durable.Orchestrator("Once", once),
 		durable.Orchestrator("StepsAround", stepsAround), durable.Activity("step", stepActivity), durable.Activity("once", onceActivity),
 	)
 	if isDotnet {
