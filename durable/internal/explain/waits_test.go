@@ -113,3 +113,29 @@ func TestWaits_ReportTheLineThatDiffers(t *testing.T) {
 		}
 	}
 }
+
+// A suspended instance waits three times for one event, and two have arrived. The two newest waits get them.
+func TestWaits_HeldEventsBelongToTheNewestWaits(t *testing.T) {
+	t.Parallel()
+	code := func(x *replay.Execution, _ *string) (*string, error) {
+		waits := make([]*replay.Future, 3)
+		for i := range waits {
+			waits[i] = new(replay.Future)
+			x.WaitEvent(waits[i], "E")
+		}
+		x.AwaitAny(waits)
+		return nil, nil
+	}
+	at := history.NewHeader(began.Add(time.Hour))
+	events := past(nil, []history.Event{
+		&history.ExecutionSuspended{Header: at}, &history.EventRaised{Header: at, Name: "e"}, &history.EventRaised{Header: at, Name: "E"},
+	})
+	waits, difference := explain.Waits(code, events)
+	var held []bool
+	for _, w := range waits {
+		held = append(held, w.IsOutcomeStored)
+	}
+	if want := []bool{false, true, true}; difference != nil || !slices.Equal(held, want) {
+		t.Errorf("waits with a held event: %v (%v), want %v", held, difference, want)
+	}
+}
