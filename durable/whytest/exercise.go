@@ -96,6 +96,13 @@ func Exercise(t *testing.T, hub provider.Provider) {
 		{name: "ForLastAttempt", want: []durable.Reason{{
 			Kind: durable.ReasonActivity, Name: "FailOnce", Attempt: 2, Attempts: 2, TaskID: 2, Where: []string{line("attempt")}, LastError: "not yet",
 		}}},
+		{name: "ForStep", want: []durable.Reason{{Kind: durable.ReasonStep, Name: "Run", Where: []string{line("step")}}}},
+		{name: "ForStepAttempt", want: []durable.Reason{{
+			Kind: durable.ReasonStep, Name: "RunAgain", Attempt: 2, Attempts: 2, TaskID: 2, Where: []string{line("step attempt")}, LastError: "not yet",
+		}}},
+		{name: "ForPoll", want: []durable.Reason{{
+			Kind: durable.ReasonStep, Name: "Look", Poll: 1, Due: began.Add(2 * time.Hour), Where: []string{line("poll")},
+		}}},
 		{name: "ForChild", want: []durable.Reason{{
 			Kind: durable.ReasonSubOrchestration, Name: "Child", InstanceIDs: []durable.InstanceID{"the-child"}, Where: []string{line("sub-orchestration")},
 		}}},

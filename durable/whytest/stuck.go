@@ -110,6 +110,27 @@ func (s *Stuck) ForEntity(ctx *durable.Context, _ durable.Void) (int, error) {
 	return durable.CallEntity(ctx, durable.EntityKey[safe]("s"), (*safe).Open, durable.Void{}).Await() // entity
 }
 
+// ForStep waits for a step.
+func (s *Stuck) ForStep(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.Step(ctx, "Run", func(ctx context.Context) (string, error) { return s.Work(ctx, "") }).Await() // step
+}
+
+// ForStepAttempt waits for the second attempt of a step.
+func (s *Stuck) ForStepAttempt(ctx *durable.Context, _ durable.Void) (string, error) {
+	again := func(ctx context.Context) (string, error) {
+		if info, _ := durable.ActivityInfoFrom(ctx); info.Attempt == 1 {
+			return "", errors.New("not yet")
+		}
+		return s.Work(ctx, "")
+	}
+	return durable.Step(ctx, "RunAgain", again, durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1}).Await() // step attempt
+}
+
+// ForPoll waits for the second call of a poll.
+func (s *Stuck) ForPoll(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.Poll(ctx, "Look", durable.PollPolicy{Interval: 2 * time.Hour}, func(context.Context, int) (string, bool, error) { return "", false, nil }).Await() // poll
+}
+
 // Holds locks an entity and waits for an event.
 func (s *Stuck) Holds(ctx *durable.Context, _ durable.Void) (string, error) {
 	defer durable.LockEntities(ctx, durable.EntityKey[safe]("l"))() // lock
@@ -124,7 +145,8 @@ func (s *Stuck) Registry() *durable.Registry {
 		durable.Orchestrator("ForLastAttempt", s.ForLastAttempt), durable.Activity("FailOnce", s.FailOnce), durable.Orchestrator("ForChild", s.ForChild),
 		durable.Orchestrator("ForTimer", s.ForTimer), durable.Orchestrator("ForEvent", s.ForEvent), durable.Orchestrator("ForSome", s.ForSome),
 		durable.Orchestrator("ForLongTimer", s.ForLongTimer), durable.Orchestrator("ForPause", s.ForPause), durable.Orchestrator("ForTwoEvents", s.ForTwoEvents),
-		durable.Orchestrator("ForEntity", s.ForEntity), durable.Orchestrator("Holds", s.Holds),
+		durable.Orchestrator("ForStep", s.ForStep),
+		durable.Orchestrator("ForStepAttempt", s.ForStepAttempt), durable.Orchestrator("ForPoll", s.ForPoll), durable.Orchestrator("ForEntity", s.ForEntity), durable.Orchestrator("Holds", s.Holds),
 		durable.Entity("Safe", durable.Op("open", (*safe).Open)),
 	)
 }
