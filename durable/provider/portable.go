@@ -18,7 +18,8 @@ type Portable interface {
 	Export(ctx context.Context, w HubWriter, o ExportOptions) error
 
 	// Import calls fill with a writer to the hub. Everything that fill has written is durable
-	// when Import returns. Import fails with [ErrHubNotEmpty] if the hub is not empty, and with
+	// when Import returns. Import may add messages that only this provider needs, such as timers
+	// of ended instances. Import fails with [ErrHubNotEmpty] if the hub is not empty, and with
 	// [ErrHubBusy] if a worker is running. After any other error the hub is incomplete and must
 	// be deleted.
 	Import(ctx context.Context, fill func(w HubWriter) error) error
@@ -88,7 +89,9 @@ func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress f
 	if err != nil {
 		return copied, fmt.Errorf("count the contents of the target: %w", err)
 	}
-	if found != copied {
+	counted := found
+	counted.Messages = min(found.Messages, copied.Messages) // the target may have added messages
+	if counted != copied {
 		return copied, fmt.Errorf("the target contains %v, but %v were copied", found, copied)
 	}
 	return copied, nil

@@ -70,6 +70,14 @@ func TestCopyHub_ReturnsTheTotals(t *testing.T) {
 	}
 }
 
+func TestCopyHub_AcceptsMessagesThatTheTargetAdds(t *testing.T) {
+	t.Parallel()
+	totals, err := provider.CopyHub(t.Context(), &fake{}, &fake{lost: provider.Totals{Messages: -1}}, provider.ExportOptions{}, nil)
+	if err != nil || totals.Messages != 1 {
+		t.Errorf("copied %+v, %v; want 1 message", totals, err)
+	}
+}
+
 func TestCopyHub_FailsIfTheTargetMissesAMessage(t *testing.T) {
 	t.Parallel()
 	_, err := provider.CopyHub(t.Context(), &fake{}, &fake{lost: provider.Totals{Messages: 1}}, provider.ExportOptions{}, nil)

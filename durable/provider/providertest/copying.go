@@ -17,6 +17,7 @@ var copying = area{"copying", []test{
 	{"the instances of a copy continue", copied},
 	{"a copy contains ended instances and large payloads", copiedWhole},
 	{"a copy contains rewound instances, versions and tags", copiedRewound},
+	{"the timer of a failed instance fires after a copy and a rewind", copiedRewindableTimer},
 	{"a copied timer and a copied scheduled start are not early", copiedTimes},
 	{"copied delayed signals are not early", copiedSignals},
 	{"only the timer of the current generation fires in a copy", copiedGenerations},
@@ -143,6 +144,17 @@ func copiedRewound(w *world) {
 	w.quiet("all have ended")
 }
 
+func copiedRewindableTimer(w *world) {
+	w.portable()
+	w.start()
+	w.create("a")
+	w.failingWithTimers(w.next("a")).finish()
+	w.copyInexactly()
+	w.rewindPlan("a")
+	w.must("Rewind", w.rewind("a", "why"))
+	w.waitsForTimer("a")
+}
+
 func copiedTimes(w *world) {
 	w.portable()
 	w.start()
@@ -180,11 +192,7 @@ func copiedGenerations(w *world) {
 	w.next("a").continueAsNew("second", nil).timer(0, now().Add(moment)).finish()
 	w.stopIfRunning()
 	time.Sleep(2 * moment)
-	from, to := w.portable()
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.tryCopy(ctx, from, to)
-	w.use(to.(provider.Provider))
+	w.copyInexactly()
 	for {
 		e := w.next("a") // the event may be redelivered
 		fired := slices.IndexFunc(e.fresh, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeTimerFired })
@@ -214,12 +222,7 @@ func copiedStepsAfterCrash(w *world) {
 	w.create("a")
 	w.next("a").withSteps().commit()
 	w.kill()
-	w.stopIfRunning()
-	from, to := w.portable()
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.tryCopy(ctx, from, to)
-	w.use(to.(provider.Provider))
+	w.copyInexactly()
 	w.woken("a").end(history.Completed, nil).finish()
 	w.quiet("the instance has ended")
 }

@@ -292,6 +292,17 @@ func (w *world) copyHub() provider.Totals {
 	return totals
 }
 
+// copyInexactly is copyHub for a source with messages that no instance waits for.
+func (w *world) copyInexactly() {
+	w.Helper()
+	from, to := w.portable()
+	w.stopIfRunning()
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.tryCopy(ctx, from, to)
+	w.use(to.(provider.Provider))
+}
+
 // fillAllStages creates instances in all stages of their lives, and stops the hub.
 func (w *world) fillAllStages() {
 	w.Helper()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -290,32 +289,34 @@ func (x *export) isOver(key action) bool {
 // message that waits for a checkpoint is left over from an interrupted one.
 func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	m := r.env.Message
-	if !x.isCommitted(r.env) {
-		return false
-	}
 	to := x.instances[m.Target.InstanceID]
 	if to == nil {
 		to = &exported{loaded: instances.Instance{History: instances.History{Known: instances.NewKnownEvents()}}}
 	}
-	if x.isPremature(r.env) || to.wakes(m) {
+	if !x.isCommitted(r.env) || x.isPremature(r.env) || x.isOrphan(r.env) || to.wakes(m) {
 		return false
 	}
-	_, isStart := m.Event.(*history.ExecutionStarted)
-	if isStart && r.env.Sender != nil && r.env.Sender.InstanceID != "" && x.isOrphan(m.Event.(*history.ExecutionStarted)) {
-		return false
-	}
-	if id, completes := history.Completes(m.Event); completes {
-		key := action{m.Target.InstanceID, to.loaded.ExecutionID, id}
+	key := action{m.Target.InstanceID, to.loaded.ExecutionID, history.NoEventID}
+	start, isStart := m.Event.(*history.ExecutionStarted)
+	id, completes := history.Completes(m.Event)
+	switch {
+	case isStart:
+		key.execution = start.Instance.ExecutionID
+	case completes:
+		key.id = id
 		isOthers := m.Target.ExecutionID != "" && m.Target.ExecutionID != key.execution // for an earlier generation
-		if isOthers || taken[key] || !to.loaded.Known.Actions.Has(id) {
+		if isOthers || !to.loaded.Known.Actions.Has(id) {
 			return false
 		}
+	}
+	isUnique := isStart || completes
+	if isUnique && taken[key] || !to.accepts(r) {
+		return false
+	}
+	if isUnique {
 		taken[key] = true
 	}
-	fate := disposition.Decide(m.Target.InstanceID, &to.loaded, []disposition.Message{{
-		Event: m.Event, ExecutionID: m.Target.ExecutionID, DequeueCount: r.msg.DequeueCount, ReceivedAt: time.Now(),
-	}})[0].Action
-	return fate == disposition.Deliver || fate == disposition.Terminate || fate == disposition.HoldBack && !(isStart && to.loaded.Row == nil)
+	return true
 }
 
 // isCommitted reports whether a message belongs to a committed batch of an entity, or to no batch.
@@ -342,9 +343,10 @@ func (x *export) isPremature(env *wire.Envelope) bool {
 	return child != nil && child.isRunning() && child.loaded.ExecutionID == env.Sender.ExecutionID
 }
 
-// isOrphan reports whether the start of a child comes from an interrupted checkpoint.
-func (x *export) isOrphan(start *history.ExecutionStarted) bool {
-	if start.Parent == nil {
+// isOrphan reports whether a message is the start of a child from an interrupted checkpoint.
+func (x *export) isOrphan(env *wire.Envelope) bool {
+	start, isStart := env.Message.Event.(*history.ExecutionStarted)
+	if !isStart || start.Parent == nil || env.Sender == nil || env.Sender.InstanceID == "" {
 		return false
 	}
 	parent := x.instances[start.Parent.Instance.InstanceID]

@@ -3,6 +3,7 @@ package hubcopy
 import (
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -131,4 +132,15 @@ func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskM
 		Target: x.execution(),
 		Event:  &history.TimerFired{Header: history.NewHeader(now), TimerID: t.EventID, FireAt: t.FireAt},
 	}
+}
+
+// accepts reports whether a worker would deliver a message now or later. It is false for a client's start
+// of an execution without a row: the client has got no response.
+func (x *exported) accepts(r *receivedMessage) bool {
+	m := r.env.Message
+	fate := disposition.Decide(m.Target.InstanceID, &x.loaded, []disposition.Message{{
+		Event: m.Event, ExecutionID: m.Target.ExecutionID, DequeueCount: r.msg.DequeueCount, ReceivedAt: time.Now(),
+	}})[0].Action
+	start, isStart := m.Event.(*history.ExecutionStarted)
+	return fate == disposition.Deliver || fate == disposition.Terminate || fate == disposition.HoldBack && !(isStart && start.Parent == nil)
 }

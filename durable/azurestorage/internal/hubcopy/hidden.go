@@ -1,6 +1,8 @@
 package hubcopy
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -139,4 +141,23 @@ func hasWakeUp(row *wire.InstanceRow, stored instances.History) bool {
 	}
 	isFirst := stored.First() == "" && row.State.CreatedAt.Equal(row.State.FirstCreatedAt)
 	return stored.Known.CertainlyHasOpenSteps(isFirst)
+}
+
+// timersAfterEnd returns the timers of an ended execution that are hidden in its queue. A rewound
+// execution waits for them.
+func timersAfterEnd(state *provider.InstanceState, past []history.Event, now time.Time) (hidden []provider.TaskMessage) {
+	stored := instances.History{ExecutionID: state.Instance.ExecutionID, Known: instances.NewKnownEvents()}
+	for _, ev := range past {
+		stored.Known.Add(ev)
+	}
+	x := newExported(nil, stored, state, past)
+	if x.isRunning() {
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(x.timers)) {
+		if x.isHidden(x.timers[n], now) {
+			hidden = append(hidden, *x.fired(x.timers[n], now))
+		}
+	}
+	return hidden
 }

@@ -77,7 +77,15 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return filled
+	if filled != nil {
+		return filled
+	}
+	for _, m := range im.ended {
+		if err := im.Message(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkEmpty fails with [provider.ErrHubNotEmpty] if the hub has an instance or a message.
@@ -165,9 +173,10 @@ const importsAtOnce = 8
 type hubImport struct {
 	hub      *Hub
 	group    *errgroup.Group
-	ctx      context.Context // ends when a write of the group fails
-	messages bool            // all instances are written
-	episodes map[string]int  // number of episodes, by instance ID
+	ctx      context.Context        // ends when a write of the group fails
+	messages bool                   // all instances are written
+	episodes map[string]int         // number of episodes, by instance ID
+	ended    []provider.TaskMessage // see timersAfterEnd
 }
 
 // Instance implements [provider.HubWriter].
@@ -182,6 +191,7 @@ func (im *hubImport) Instance(_ context.Context, state *provider.InstanceState, 
 		}
 	}
 	im.episodes[state.Instance.InstanceID] = episodes
+	im.ended = append(im.ended, timersAfterEnd(state, past, time.Now())...)
 	im.group.Go(func() error {
 		if err := im.hub.write(im.ctx, state, past); err != nil {
 			return fmt.Errorf("import instance %q: %w", state.Instance.InstanceID, err)
