@@ -153,13 +153,20 @@ func (a *app) Continue(ctx *durable.Context, in string) (string, error) {
 // Complete completes without a result.
 func (a *app) Complete(*durable.Context, string) (*string, error) { return nil, nil }
 
-// Fail calls a child that completes without a result, and then an activity that fails in release 1.
+// Late completes without a result after an event.
+func (a *app) Late(ctx *durable.Context, _ string) (*string, error) {
+	_, err := next.Wait(ctx).Await()
+	return nil, err
+}
+
+// Fail starts a child that completes without a result, and calls an activity that fails in release 1.
 func (a *app) Fail(ctx *durable.Context, in string) (string, error) {
-	if _, err := durable.CallSubOrchestrator(ctx, a.Complete, in, ctx.InstanceID()+".null").Await(); err != nil {
-		return "", err
-	}
+	child := durable.CallSubOrchestrator(ctx, a.Late, in, ctx.InstanceID()+".null")
 	out, err := durable.CallActivity(ctx, a.FailAtFirst, in).Await()
 	if err != nil {
+		return "", err
+	}
+	if _, err := child.Await(); err != nil {
 		return "", err
 	}
 	return last(ctx, in, out)
@@ -235,7 +242,8 @@ func (a *app) registry() *durable.Registry {
 		durable.Orchestrator("Event", a.Event), durable.Orchestrator("Timer", a.Timer), durable.Orchestrator("Activity", a.Activity),
 		durable.Orchestrator("Step", a.Step), durable.Orchestrator("Retry", a.Retry), durable.Orchestrator("Child", a.Child),
 		durable.Orchestrator("Lock", a.Lock), durable.Orchestrator("Entity", a.Entity), durable.Orchestrator("Continue", a.Continue),
-		durable.Orchestrator("Complete", a.Complete), durable.Orchestrator("Fail", a.Fail), durable.Orchestrator("FailChild", a.FailChild),
+		durable.Orchestrator("Complete", a.Complete), durable.Orchestrator("Late", a.Late),
+		durable.Orchestrator("Fail", a.Fail), durable.Orchestrator("FailChild", a.FailChild),
 		durable.Orchestrator("Change", a.Change), durable.Orchestrator("Block", a.Block), durable.Orchestrator("Lost", a.Lost),
 		durable.Activity("Work", a.Work), durable.Activity("FailOnce", a.FailOnce), durable.Activity("FailAtFirst", a.FailAtFirst),
 		durable.Activity("Echo", a.Echo),

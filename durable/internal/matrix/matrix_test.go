@@ -186,8 +186,8 @@ func TestMatrix_CopiesContinue(t *testing.T) {
 	}
 }
 
-// copy copies the hub and continues with the copy. A cell has the differences between the states and histories of
-// the two hubs, and the outcome.
+// copy copies the hub and continues with the copy. A cell has the difference between the instance and its copy, the
+// status of the copy after two minutes with the same release, and the outcome.
 func (w *world) copy(to store) cells {
 	source, reopen := w.contents(), to.create(w.T)
 	from := w.client.(provider.Portable)
@@ -209,13 +209,19 @@ func (w *world) copy(to store) cells {
 	w.open = reopen
 	w.restart(wrong)
 	copied := w.contents()
+	w.deploy(wrong)
+	time.Sleep(time.Minute)
+	statuses := map[string]string{}
+	for _, s := range states {
+		statuses[s.name] = w.status(s.name, nil)
+	}
 	got := cells(w.finish())
 	for _, s := range states {
 		same := "same"
 		if source[s.name] != copied[s.name] {
 			same = source[s.name] + " became " + copied[s.name]
 		}
-		got[s.name] = same + " | " + got[s.name]
+		got[s.name] = same + " | " + statuses[s.name] + " | " + got[s.name]
 	}
 	return got
 }

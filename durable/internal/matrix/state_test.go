@@ -117,12 +117,12 @@ var states = []state{
 		past: "ExecutionStarted ExecutionCompleted", ends: "Completed nothing",
 	},
 	{
-		name: "failed", acts: acts{early: start("Fail", "in")}, is: "Failed Fail(in)", why: "ended",
-		past: "ExecutionStarted SubOrchestrationInstanceCreated SubOrchestrationInstanceCompleted TaskScheduled TaskFailed ExecutionCompleted",
+		name: "failed", acts: acts{early: start("Fail", "in"), later: on(".null", raise(next, "next"))}, is: "Failed Fail(in)", why: "ended",
+		past: "ExecutionStarted SubOrchestrationInstanceCreated TaskScheduled TaskFailed ExecutionCompleted",
 		ends: "Failed " + failure, kin: "null: Completed nothing",
 	},
 	{
-		name: "failed-child", acts: acts{early: start("FailChild", "in")}, is: "Failed FailChild(in)", why: "ended",
+		name: "failed-child", acts: acts{early: start("FailChild", "in"), later: on(".child.null", raise(next, "next"))}, is: "Failed FailChild(in)", why: "ended",
 		past: "ExecutionStarted SubOrchestrationInstanceCreated SubOrchestrationInstanceFailed ExecutionCompleted",
 		ends: "Failed " + failureOfChild, kin: "child.null: Completed nothing; child: Failed " + failure,
 	},
@@ -140,13 +140,15 @@ var states = []state{
 		ends: "Completed in: of child: repeated, finish, *", kin: "child.null: Completed nothing; child: Completed of child: repeated, finish",
 	},
 	{
-		name: "rewound-pending", acts: acts{early: start("Fail", "in"), offline: rewind}, is: "Pending Fail(in)", why: "ready",
-		past: "ExecutionStarted SubOrchestrationInstanceCreated SubOrchestrationInstanceCompleted GenericEvent GenericEvent GenericEvent",
+		name: "rewound-pending", acts: acts{early: start("Fail", "in"), later: on(".null", raise(next, "next")), offline: rewind}, is: "Pending Fail(in)", why: "subOrchestration Late not awaited",
+		past: "ExecutionStarted SubOrchestrationInstanceCreated GenericEvent GenericEvent GenericEvent",
 		ends: "Completed in: repeated, *", kin: "null: Completed nothing",
 	},
 	{
-		name: "replaced", acts: acts{early: start("Fail", "in"), late: again}, is: "Running Fail(in)", why: "event Proceed",
-		past: "ExecutionStarted SubOrchestrationInstanceCreated SubOrchestrationInstanceCompleted TaskScheduled TaskCompleted",
+		name: "replaced",
+		acts: acts{early: start("Fail", "in"), later: on(".null", raise(next, "next")), late: again, latest: on(".null", raise(next, "next"))},
+		is:   "Running Fail(in)", why: "event Proceed",
+		past: "ExecutionStarted SubOrchestrationInstanceCreated TaskScheduled TaskCompleted SubOrchestrationInstanceCompleted",
 		ends: "Completed in: repeated, *", kin: "null: Completed nothing",
 	},
 	{

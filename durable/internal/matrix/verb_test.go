@@ -158,9 +158,10 @@ func why(ctx context.Context, w *world, id durable.InstanceID) string {
 		if r.IsOutcomeStored {
 			reason += " stored"
 		}
-		if !r.IsNotAwaited {
-			all = append(all, reason)
+		if r.IsNotAwaited {
+			reason += " not awaited"
 		}
+		all = append(all, reason)
 	}
 	return strings.Join(all, ", ")
 }
