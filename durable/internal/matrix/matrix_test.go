@@ -230,8 +230,10 @@ func (w *world) copy(to store) cells {
 type discard struct{}
 
 func (discard) Instance(context.Context, *provider.InstanceState, []history.Event) error { return nil }
-func (discard) Activity(context.Context, provider.TaskMessage) error                     { return nil }
-func (discard) Message(context.Context, provider.TaskMessage) error                      { return nil }
+
+func (discard) Activity(context.Context, provider.TaskMessage) error { return nil }
+
+func (discard) Message(context.Context, provider.TaskMessage) error { return nil }
 
 // contents returns the state of each instance and its history.
 func (w *world) contents() map[string]string {
