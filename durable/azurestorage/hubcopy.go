@@ -16,9 +16,8 @@ import (
 // is 0.
 type HiddenError struct {
 	TaskHub string
-	// Hidden counts the unexplained messages. They are timers of executions that were purged or
-	// have continued as new, scheduled signals of clients and entities, and messages that are held
-	// back after a failure.
+	// Hidden counts the hidden messages that no history explains. The page on copies lists their
+	// kinds.
 	Hidden int
 	// Missing counts messages that the histories require and that are not visible.
 	Missing int

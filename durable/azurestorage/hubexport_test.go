@@ -86,7 +86,7 @@ func TestExport_FailsIfARequiredMessageIsMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := abandoned(t)
 		patience.Until(t, "the activity is in its queue", func() bool {
-			lost, err := h.workItems.Receive(t.Context(), 1, time.Minute)
+			lost, err := h.workItems.Receive(t.Context(), 1, 2*time.Minute) // longer than the export waits
 			return err == nil && len(lost) == 1
 		})
 		var got exported

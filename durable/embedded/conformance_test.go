@@ -61,6 +61,7 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 		},
 		Quiet:        60 * time.Millisecond,
 		DrainTimeout: cfg.DrainTimeout,
+		IsRealTime:   true,
 		AbandonDelay: cfg.AbandonDelay,
 		Order:        providertest.OrderAlways,
 	}

@@ -90,7 +90,7 @@ func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress f
 		return copied, fmt.Errorf("count the contents of the target: %w", err)
 	}
 	counted := found
-	counted.Messages = min(found.Messages, copied.Messages) // the target may have added messages
+	counted.Messages = min(found.Messages, copied.Messages) // the target may have added messages, so the comparison can miss a lost one
 	if counted != copied {
 		return copied, fmt.Errorf("the target contains %v, but %v were copied", found, copied)
 	}

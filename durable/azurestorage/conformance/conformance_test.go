@@ -69,6 +69,7 @@ func TestTaskHub_FulfillsTheProviderContract(t *testing.T) {
 			Patience:     patience.MaxWait,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
+			IsRealTime:   true,
 			Visibility:   6 * time.Second,
 			Order:        providertest.OrderUnlessReturned, // of Azurite; Azure Storage guarantees less
 			AbandonDelay: time.Second,                      // the delay is two seconds, but the service counts in whole seconds

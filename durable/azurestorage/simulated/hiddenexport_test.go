@@ -55,6 +55,15 @@ func stepsForLong(ctx *durable.Context, _ int) (string, error) {
 	}).Await()
 }
 
+// leavesTimers ends while 20 timers are pending. One of them becomes due every 30 seconds.
+func leavesTimers(ctx *durable.Context, _ int) (string, error) {
+	for n := range 20 {
+		ctx.Timer(time.Duration(n+1) * 30 * time.Second)
+	}
+	ctx.Sleep(time.Second)
+	return "", nil
+}
+
 // openOne returns a hub with one control queue, so that all hidden messages are in one queue.
 func openOne(t *testing.T, w *azsim.Worker, account *azsim.Account) *azurestorage.TaskHub {
 	t.Helper()
@@ -76,11 +85,11 @@ func openOne(t *testing.T, w *azsim.Worker, account *azsim.Account) *azurestorag
 func runAndExport(t *testing.T, use func(ctx context.Context, c *durable.Client) error) (got messages, took time.Duration) {
 	t.Helper()
 	account := azsim.New(azsim.Config{MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-	defer account.Wait()
+	defer account.End()
 	registry := durable.NewRegistry(
 		durable.Orchestrator("SignalsLater", signalsLater), durable.Orchestrator("CallsSignalsLater", callsSignalsLater),
 		durable.Orchestrator("PollsAgain", pollsAgain), durable.Orchestrator("PollsHourly", pollsHourly),
-		durable.Orchestrator("StepsForLong", stepsForLong), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
+		durable.Orchestrator("StepsForLong", stepsForLong), durable.Orchestrator("LeavesTimers", leavesTimers), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
 	)
 	ctx, stop := context.WithCancel(chance.With(t.Context(), account.Chance("w1")))
 	stopped := make(chan error, 1)
@@ -168,4 +177,17 @@ func TestExport_DoesNotWaitForSleepingPolls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The export does not wait for timers that become due one after the other.
+func TestExport_WaitsOnceForTimersOfAnEndedInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, took := runAndExport(t, func(ctx context.Context, c *durable.Client) error {
+			_, err := durable.Start(ctx, c, leavesTimers, 0)
+			return err
+		})
+		if took > 2*time.Minute {
+			t.Errorf("the export took %v, want at most 2m", took)
+		}
+	})
 }

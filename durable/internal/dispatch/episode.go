@@ -250,7 +250,8 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 		return end, nil
 	}
 	x.ended = end != nil
-	// The first episode of a later generation has a played end already, with or without steps.
+	// The first episode of a later generation already ends with a played event. It gets a second one if
+	// steps are open.
 	isOpen := x.live.HasUnrecordedSteps()
 	if isOpen || cp.NewEvents[len(cp.NewEvents)-1].Type() != history.TypeOrchestratorCompleted {
 		closing := &history.OrchestratorCompleted{Header: history.NewHeader(now)}

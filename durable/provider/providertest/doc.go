@@ -42,6 +42,9 @@ type Hub struct {
 	// DrainTimeout is the provider's drain timeout. It should be short, but longer than Quiet. 0
 	// skips the test of the timeout.
 	DrainTimeout time.Duration
+	// IsRealTime reports that the tests run outside of a synctest bubble. A slow machine may exceed
+	// DrainTimeout then, and tests whose work is in flight at that time are skipped.
+	IsRealTime bool
 	// AbandonDelay is the minimum time until work is redelivered after its first Abandon; 0 if
 	// it is unknown. After the second Abandon the delay must be at least 1.5 times as long.
 	AbandonDelay time.Duration

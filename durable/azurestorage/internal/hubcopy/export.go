@@ -25,6 +25,7 @@ type export struct {
 	instances  map[string]*exported
 	received   map[string]*receivedMessage // by queue name and message ID
 	order      []*receivedMessage
+	startedAt  time.Time
 	receivedAt time.Time // start of the last receive; messages that are due later were hidden then
 }
 
@@ -127,7 +128,7 @@ const receiveInterval = time.Second
 // receiveAll receives the messages of all queues until no message is missing.
 func (x *export) receiveAll(ctx context.Context) error {
 	h := x.hub
-	deadline := time.Now().Add(h.HiddenFor)
+	deadline := x.startedAt.Add(max(h.HiddenFor, clockSkew))
 	for reported := false; ; {
 		unread := map[string]int{} // by queue name
 		x.receivedAt = time.Now()
@@ -363,7 +364,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 				return err
 			}
 		}
-		for _, m := range p.hiddenSignals(inst, x.receivedAt) {
+		for _, m := range p.hiddenSignals(inst, x.certainAfter()) {
 			if err := x.to.Message(ctx, m); err != nil {
 				return err
 			}

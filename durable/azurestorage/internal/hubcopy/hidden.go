@@ -23,8 +23,17 @@ import (
 // is visible, and reconstructed if it is not received.
 
 // clockSkew is the maximum difference between the clocks of a worker and of the export. A worker may
-// have consumed a message that is due within this time.
+// have consumed a message that is due within this time after the start of the export. No worker runs
+// during the export.
 const clockSkew = time.Minute
+
+// certainAfter returns the due time after which an unreceived message is certainly in its queue.
+func (x *export) certainAfter() time.Time {
+	if t := x.startedAt.Add(clockSkew); t.After(x.receivedAt) {
+		return t
+	}
+	return x.receivedAt
+}
 
 // An action identifies an activity, a child or a timer of an execution.
 type action struct {
@@ -81,8 +90,7 @@ func (p pending) missing(instances map[string]*exported) int {
 		}
 		for n, child := range x.children {
 			c := instances[child]
-			lives := c != nil && (c.isRunning() || c.isAwaited())
-			if !p.completed[x.action(n)] && !lives && !p.started[child] {
+			if isRunning := c != nil && c.isRunning(); !p.completed[x.action(n)] && !isRunning && !p.started[child] {
 				missing++
 			}
 		}
@@ -95,19 +103,20 @@ func (p pending) missing(instances map[string]*exported) int {
 func (x *export) explained(p pending) map[string]int {
 	explained := map[string]int{}
 	for id, inst := range x.instances {
-		explained[x.hub.QueueOf(id).Name] += p.ownExplained(inst, x.receivedAt)
-		for _, m := range p.hiddenSignals(inst, x.receivedAt.Add(clockSkew)) {
+		explained[x.hub.QueueOf(id).Name] += p.ownExplained(inst, x.receivedAt, x.certainAfter())
+		for _, m := range p.hiddenSignals(inst, x.certainAfter()) {
 			explained[x.hub.QueueOf(m.Target.InstanceID).Name]++
 		}
 	}
 	return explained
 }
 
-// ownExplained counts the explained messages to an instance, without signals.
-func (p pending) ownExplained(x *exported, now time.Time) int {
+// ownExplained counts the explained messages to an instance, without signals. certain is the result of
+// certainAfter.
+func (p pending) ownExplained(x *exported, now, certain time.Time) int {
 	explained := 0
 	for n, timer := range x.timers {
-		if !p.fired[x.action(n)] && x.isHidden(timer, now) {
+		if !p.fired[x.action(n)] && x.isHidden(timer, now, certain) {
 			explained++
 		}
 	}
@@ -121,14 +130,13 @@ func (p pending) ownExplained(x *exported, now time.Time) int {
 }
 
 // isHidden reports whether the message of a timer is certainly hidden. A worker hides the message of a
-// running execution again until the timer is due. It discards the message of an ended one: after a week,
-// or if the timer is due by its clock.
-func (x *exported) isHidden(t *history.TimerCreated, now time.Time) bool {
+// running execution again until the timer is due. A worker discards the message of an ended execution when
+// the timer is due by its clock, or after a week.
+func (x *exported) isHidden(t *history.TimerCreated, now, certain time.Time) bool {
 	if x.isRunning() {
 		return t.FireAt.After(now)
 	}
-	now = now.Add(clockSkew)
-	return t.FireAt.After(now) && t.Timestamp.Add(store.MaxVisibilityTimeout).After(now)
+	return t.FireAt.After(certain) && t.Timestamp.Add(store.MaxVisibilityTimeout).After(certain)
 }
 
 // hasWakeUp reports whether a message certainly wakes an execution because of its steps or polls. A
@@ -143,8 +151,8 @@ func hasWakeUp(row *wire.InstanceRow, stored instances.History) bool {
 	return stored.Known.CertainlyHasOpenSteps(isFirst)
 }
 
-// timersAfterEnd returns the timers of an ended execution that are hidden in its queue. A rewound
-// execution waits for them.
+// timersAfterEnd returns the messages of timers that are hidden in the queue of a hub whose execution has
+// ended there. A rewound execution waits for them, and the next export counts them.
 func timersAfterEnd(state *provider.InstanceState, past []history.Event, now time.Time) (hidden []provider.TaskMessage) {
 	stored := instances.History{ExecutionID: state.Instance.ExecutionID, Known: instances.NewKnownEvents()}
 	for _, ev := range past {
@@ -155,7 +163,7 @@ func timersAfterEnd(state *provider.InstanceState, past []history.Event, now tim
 		return nil
 	}
 	for _, n := range slices.Sorted(maps.Keys(x.timers)) {
-		if x.isHidden(x.timers[n], now) {
+		if x.isHidden(x.timers[n], now, now.Add(clockSkew)) {
 			hidden = append(hidden, *x.fired(x.timers[n], now))
 		}
 	}

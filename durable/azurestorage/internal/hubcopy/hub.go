@@ -47,7 +47,7 @@ type Hub struct {
 
 // Export implements [provider.Portable] for a hub without workers.
 func (h *Hub) Export(ctx context.Context, w provider.HubWriter, o provider.ExportOptions) error {
-	x := &export{hub: h, to: w, options: o, instances: map[string]*exported{}, received: map[string]*receivedMessage{}}
+	x := &export{hub: h, to: w, options: o, startedAt: time.Now(), instances: map[string]*exported{}, received: map[string]*receivedMessage{}}
 	if err := x.exportInstances(ctx); err != nil {
 		return err
 	}

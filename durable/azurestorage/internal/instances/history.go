@@ -194,9 +194,9 @@ func (k *KnownEvents) Add(ev history.Event) {
 // start of a step and not its end.
 func (k *KnownEvents) HasOpenSteps() bool { return k.isOpen || len(k.startedSteps) > 0 }
 
-// CertainlyHasOpenSteps reports whether the history certainly has open steps. isFirst means that the
-// execution certainly has not continued as new: otherwise the first OrchestratorCompleted is always
-// played, also in the histories of .NET.
+// CertainlyHasOpenSteps reports whether the history certainly has open steps. After a continue-as-new,
+// the first OrchestratorCompleted is always played, with or without open steps, so it proves nothing.
+// isFirst means that the execution certainly has not continued as new.
 func (k *KnownEvents) CertainlyHasOpenSteps(isFirst bool) bool {
 	return k.lastType == history.TypeOrchestratorCompleted && (k.isOpen && (isFirst || k.ends > 1) || len(k.startedSteps) > 0)
 }
