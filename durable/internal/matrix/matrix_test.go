@@ -198,8 +198,12 @@ func (w *world) copy(to store) cells {
 	} else {
 		w.must("Export", err)
 	}
-	if _, isTables := from.(*azurestorage.TaskHub); isTables != (hidden > 0) {
-		w.Errorf("Export reports %d hidden messages; want those of an earlier generation, in tables only", hidden)
+	want := 0
+	if _, isTables := from.(*azurestorage.TaskHub); isTables {
+		want = 3 // the signal and the timer of an earlier generation, and the start of an instance that was terminated early
+	}
+	if hidden != want {
+		w.Errorf("Export reports %d hidden messages, want %d", hidden, want)
 	}
 	target, err := reopen()
 	w.must("open the target", err)

@@ -52,7 +52,7 @@ func inFile(t *testing.T) func() (process, error) {
 // account returns a simulated account, and a function that returns a connection to it from a new process.
 func account(t *testing.T) func() (w *azsim.Worker, c azurestorage.Connection, err error) {
 	a := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-	t.Cleanup(a.Wait)
+	t.Cleanup(a.End)
 	n := 0
 	return func() (*azsim.Worker, azurestorage.Connection, error) {
 		n++
